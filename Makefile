@@ -1,0 +1,48 @@
+# Two commands on a fresh machine with Python 3.10+ and make: `make run` and `make test`.
+# The work is done by Python programs under tools/, so that one Makefile serves Linux and Windows.
+
+ifeq ($(OS),Windows_NT)
+    PYTHON ?= python
+    VENV_PYTHON := .venv/Scripts/python.exe
+else
+    PYTHON ?= python3
+    VENV_PYTHON := .venv/bin/python
+endif
+
+# What pytest is given besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"
+PYTEST_ARGUMENTS ?=
+
+.PHONY: help run test lint drivers kernels clean
+
+help:
+	@$(PYTHON) -m tools.bootstrap help
+
+run: .venv/run.stamp
+	@$(PYTHON) -m tools.bootstrap vulkan
+	@$(VENV_PYTHON) -m dmlvk demo
+
+test: .venv/test.stamp
+	@$(PYTHON) -m tools.bootstrap vulkan
+	@$(PYTHON) -m tools.test_drivers
+	$(VENV_PYTHON) -m ruff check .
+	$(VENV_PYTHON) -m mypy
+	$(VENV_PYTHON) -m pytest $(PYTEST_ARGUMENTS)
+
+lint: .venv/test.stamp
+	$(VENV_PYTHON) -m ruff check .
+	$(VENV_PYTHON) -m mypy
+
+drivers:
+	@$(PYTHON) -m tools.test_drivers
+
+kernels:
+	@$(PYTHON) -m tools.compile_kernels
+
+clean:
+	@$(PYTHON) -m tools.bootstrap clean
+
+.venv/run.stamp: pyproject.toml
+	@$(PYTHON) -m tools.bootstrap environment --extras demo --stamp $@
+
+.venv/test.stamp: pyproject.toml
+	@$(PYTHON) -m tools.bootstrap environment --extras demo,test --stamp $@

@@ -1,0 +1,53 @@
+"""DirectML operators as Vulkan compute kernels: DIAGONAL_MATRIX1, ONE_HOT, QUANTIZED_LINEAR_CONVOLUTION and SLICE1."""
+
+from dmlvk import reference
+from dmlvk.data_type import DataType
+from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.errors import BindingError, DescriptorError, DeviceError
+from dmlvk.functional import diagonal_matrix1, one_hot, quantized_linear_convolution, slice1
+from dmlvk.operators import (
+    DiagonalMatrix1Desc,
+    FeatureLevel,
+    OneHotDesc,
+    QuantizedLinearConvolutionDesc,
+    Slice1Desc,
+)
+from dmlvk.runtime.binding import Binding
+from dmlvk.runtime.compiled_operator import CompiledOperator
+from dmlvk.runtime.device import Device
+from dmlvk.runtime.device_info import DeviceInfo, devices, rejected_devices
+from dmlvk.runtime.sequence import Sequence
+from dmlvk.runtime.submission import Submission
+from dmlvk.runtime.tensor import Buffer, Tensor
+from dmlvk.tensor_desc import TensorDesc, TensorFlags
+
+__all__ = [
+    "Binding",
+    "BindingError",
+    "Buffer",
+    "CompiledOperator",
+    "DataType",
+    "DescriptorError",
+    "Device",
+    "DeviceError",
+    "DeviceInfo",
+    "DeviceProfile",
+    "DeviceType",
+    "DiagonalMatrix1Desc",
+    "FeatureLevel",
+    "OneHotDesc",
+    "QuantizedLinearConvolutionDesc",
+    "Sequence",
+    "Slice1Desc",
+    "Submission",
+    "Tensor",
+    "TensorDesc",
+    "TensorFlags",
+    "devices",
+    "diagonal_matrix1",
+    "one_hot",
+    "quantized_linear_convolution",
+    "reference",
+    "rejected_devices",
+    "slice1",
+]

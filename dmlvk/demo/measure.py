@@ -1,0 +1,101 @@
+"""Runs the demo's panels: result, check against the reference, and time."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+import dmlvk
+from dmlvk.demo.panels import Panel
+
+RUNS = 9
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What came of one panel.
+
+    Attributes
+    ----------
+    operator : str
+        DirectML's name, such as "SLICE1".
+    kernels : tuple of str
+        The kernels that its plan dispatches.
+    result : np.ndarray
+        The output, read back.
+    correct : bool
+        Whether the result equals the reference bit for bit.
+    seconds : float
+        Median of several runs.
+    timed_by : str
+        "GPU" for the device's own timestamps; "host" where it has none: from the call to the end of waiting.
+    bytes_moved : int
+        What the plan reads and writes.
+    """
+
+    panel: Panel
+    operator: str
+    kernels: tuple[str, ...]
+    result: np.ndarray
+    correct: bool
+    seconds: float
+    timed_by: str
+    bytes_moved: int
+
+    @property
+    def gigabytes_per_second(self) -> float:
+        return self.bytes_moved / self.seconds / 1e9 if self.seconds > 0 else 0.0
+
+
+def measure(device: dmlvk.Device, panel: Panel) -> Measurement:
+    """Run a panel's operator on a device, check its result, and time it.
+
+    Raises
+    ------
+    DeviceError
+        What the device could not do.
+    """
+    compiled = device.compile(panel.desc)
+    tensors = {field: device.tensor(desc) for field, desc in panel.desc.tensors.items()}
+    for field, array in panel.inputs.items():
+        tensors[field].write(array)
+    # What the operator does not write would be seen.
+    tensors["output_tensor"].write_bytes(b"\xa5" * panel.desc.output_tensor.total_size_in_bytes)
+    compiled(**tensors).wait()
+    result = tensors["output_tensor"].numpy()
+    expected = dmlvk.reference.run(panel.desc, **panel.inputs)
+
+    device_times, host_times = [], []
+    binding = compiled.bind(**tensors)
+    try:
+        device.timestamps = True
+        device.submit([binding]).wait()
+    except dmlvk.DeviceError:
+        # Vulkan does not promise timestamps on every queue. What else may be wrong is raised again below.
+        device.timestamps = False
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        submission = device.submit([binding])
+        submission.wait()
+        host_times.append(time.perf_counter() - start)
+        if submission.gpu_time is not None:
+            device_times.append(submission.gpu_time)
+    device.timestamps = False
+    return Measurement(
+        panel=panel,
+        operator=panel.desc.operator_name,
+        kernels=tuple(dict.fromkeys(dispatch.kernel for dispatch in compiled.plan.dispatches)),
+        result=result,
+        correct=_same_bits(result, expected),
+        seconds=statistics.median(device_times or host_times),
+        timed_by="GPU" if device_times else "host",
+        bytes_moved=sum(dispatch.bytes_moved for dispatch in compiled.plan.dispatches),
+    )
+
+
+def _same_bits(result: np.ndarray, expected: np.ndarray) -> bool:
+    """Type, sizes and every bit, which `==` would not tell of NaNs and of -0.0."""
+    return (result.dtype, result.shape) == (expected.dtype, expected.shape) and result.tobytes() == expected.tobytes()

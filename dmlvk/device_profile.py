@@ -1,0 +1,152 @@
+"""What a Vulkan device can do, as plain data: what planning needs to know, and all it may know.
+
+A profile is read off a device by `dmlvk.vulkan`, or loaded from a recorded JSON file, so that plans can be made and
+tested for devices that are not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+# VkBuffers and suballocations start at multiples of this; no Vulkan device asks for more of a storage buffer offset.
+LARGEST_OFFSET_ALIGNMENT = 256
+
+
+class DeviceType(IntEnum):
+    """VkPhysicalDeviceType."""
+
+    OTHER = 0
+    INTEGRATED_GPU = 1
+    DISCRETE_GPU = 2
+    VIRTUAL_GPU = 3
+    CPU = 4
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The members of VkPhysicalDeviceLimits (and of its extensions) that kernels have to keep to."""
+
+    max_storage_buffer_range: int
+    max_push_constants_size: int
+    max_per_stage_descriptor_storage_buffers: int
+    max_compute_shared_memory_size: int
+    max_compute_work_group_count: tuple[int, int, int]
+    max_compute_work_group_size: tuple[int, int, int]
+    max_compute_work_group_invocations: int
+    min_storage_buffer_offset_alignment: int
+    max_memory_allocation_count: int
+    max_memory_allocation_size: int
+    max_buffer_size: int
+    timestamp_period: float
+    non_coherent_atom_size: int
+
+
+@dataclass(frozen=True)
+class CooperativeMatrix:
+    """One entry of vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR; types such as VkComponentTypeKHR's "sint8"."""
+
+    m: int
+    n: int
+    k: int
+    a_type: str
+    b_type: str
+    c_type: str
+    result_type: str
+    saturating: bool
+    scope: str
+
+
+@dataclass(frozen=True)
+class DeviceProfile:
+    """A snapshot of one physical device: limits, features and driver. Immutable, hashable, comparable."""
+
+    name: str
+    device_type: DeviceType
+    vendor_id: int
+    device_id: int
+    api_version: tuple[int, int, int]
+    driver_id: int  # VkDriverId
+    driver_name: str
+    driver_info: str
+    driver_version: int
+    limits: Limits
+    features: frozenset[str]  # names of the VkPhysicalDevice*Features members that are VK_TRUE
+    extensions: frozenset[str]
+    properties: frozenset[str]  # names of the boolean VkPhysicalDevice*Properties members that are VK_TRUE
+    subgroup_size: int
+    min_subgroup_size: int
+    max_subgroup_size: int
+    cooperative_matrices: tuple[CooperativeMatrix, ...] = ()
+
+    @property
+    def segment_size(self) -> int:
+        """Bytes that one VkBuffer on one VkDeviceMemory holds at most; larger tensors lie in segments of this size."""
+        largest = min(self.limits.max_memory_allocation_size, self.limits.max_buffer_size)
+        return largest // LARGEST_OFFSET_ALIGNMENT * LARGEST_OFFSET_ALIGNMENT
+
+    @property
+    def offset_alignment(self) -> int:
+        """Bytes to which the start of a storage buffer binding is rounded down: at least the 16 of a uvec4."""
+        return max(16, self.limits.min_storage_buffer_offset_alignment)
+
+    @property
+    def has_integer_dot_product(self) -> bool:
+        """Whether kernels may use VK_KHR_shader_integer_dot_product (core in Vulkan 1.3)."""
+        extension = "VK_KHR_shader_integer_dot_product" in self.extensions or self.api_version >= (1, 3, 0)
+        return extension and "shaderIntegerDotProduct" in self.features
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> DeviceProfile:
+        """Read a recorded profile: Vulkan's own member names under "limits", "properties", "features" and "extensions".
+
+        Members that an older driver does not report (maxBufferSize before Vulkan 1.3) fall back to what the
+        specification guarantees or to the nearest member that bounds them.
+        """
+        limits, properties = record["limits"], record["properties"]
+        allocation_size = properties.get("maxMemoryAllocationSize") or 1 << 30
+        subgroup_size = properties.get("subgroupSize") or 1
+        flags = {name for name, value in properties.items() if value in (1, True)}
+        flags |= set(properties.get("integerDotProductAccelerated") or ())
+        count = limits["maxComputeWorkGroupCount"]
+        size = limits["maxComputeWorkGroupSize"]
+        major, minor, patch = (int(part) for part in record["apiVersion"].split("."))
+        return cls(
+            name=record["deviceName"],
+            device_type=DeviceType(record["deviceType"]),
+            vendor_id=record["vendorID"],
+            device_id=record["deviceID"],
+            api_version=(major, minor, patch),
+            driver_id=properties.get("driverID", 0),
+            driver_name=properties.get("driverName", ""),
+            driver_info=properties.get("driverInfo", ""),
+            driver_version=record["driverVersion"],
+            limits=Limits(
+                max_storage_buffer_range=limits["maxStorageBufferRange"],
+                max_push_constants_size=limits["maxPushConstantsSize"],
+                max_per_stage_descriptor_storage_buffers=limits["maxPerStageDescriptorStorageBuffers"],
+                max_compute_shared_memory_size=limits["maxComputeSharedMemorySize"],
+                max_compute_work_group_count=(count[0], count[1], count[2]),
+                max_compute_work_group_size=(size[0], size[1], size[2]),
+                max_compute_work_group_invocations=limits["maxComputeWorkGroupInvocations"],
+                min_storage_buffer_offset_alignment=limits["minStorageBufferOffsetAlignment"],
+                max_memory_allocation_count=limits.get("maxMemoryAllocationCount", 4096),
+                max_memory_allocation_size=allocation_size,
+                max_buffer_size=properties.get("maxBufferSize") or allocation_size,
+                timestamp_period=limits.get("timestampPeriod", 1.0),
+                non_coherent_atom_size=limits.get("nonCoherentAtomSize", 256),
+            ),
+            features=frozenset(record["features"]),
+            extensions=frozenset(record.get("extensions") or ()),
+            properties=frozenset(flags),
+            subgroup_size=subgroup_size,
+            min_subgroup_size=properties.get("minSubgroupSize") or subgroup_size,
+            max_subgroup_size=properties.get("maxSubgroupSize") or subgroup_size,
+            cooperative_matrices=tuple(
+                CooperativeMatrix(m, n, k, a_type, b_type, c_type, result_type, bool(saturating), scope)
+                for m, n, k, a_type, b_type, c_type, result_type, saturating, scope in record.get("cooperativeMatrix")
+                or ()
+            ),
+        )

@@ -1,0 +1,18 @@
+"""What the operators are: descriptors, their rules and their minimum feature levels. No Vulkan and no arrays."""
+
+from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc
+from dmlvk.operators.feature_level import FeatureLevel
+from dmlvk.operators.one_hot import OneHotDesc
+from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry, QuantizedLinearConvolutionDesc
+from dmlvk.operators.rules import OperatorDesc
+from dmlvk.operators.slice1 import Slice1Desc
+
+__all__ = [
+    "ConvolutionGeometry",
+    "DiagonalMatrix1Desc",
+    "FeatureLevel",
+    "OneHotDesc",
+    "OperatorDesc",
+    "QuantizedLinearConvolutionDesc",
+    "Slice1Desc",
+]

@@ -1,0 +1,302 @@
+"""QUANTIZED_LINEAR_CONVOLUTION: convolution of 8-bit tensors, each with a scale and a zero point."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dmlvk.data_type import DataType
+from dmlvk.operators.feature_level import FeatureLevel
+from dmlvk.operators.rules import OperatorDesc
+from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
+
+QUANTIZED_DATA_TYPES = (DataType.INT8, DataType.UINT8)
+DATA_FIELDS = ("input_tensor", "filter_tensor", "output_tensor")
+SINGLE_ELEMENT_FIELDS = (
+    "input_scale_tensor",
+    "input_zero_point_tensor",
+    "output_scale_tensor",
+    "output_zero_point_tensor",
+)
+PER_CHANNEL_FIELDS = ("filter_scale_tensor", "filter_zero_point_tensor")
+# The spatial arrays, with the least value of an element and the one that leaves a dimension as it is.
+SPATIAL_FIELDS = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0)}
+
+
+def output_size(
+    input_size: int, filter_size: int, stride: int, dilation: int, start_padding: int, end_padding: int
+) -> int:
+    """The output's size along one dimension; less than 1 where the dilated filter is larger than the padded input."""
+    return (input_size + start_padding + end_padding - (1 + (filter_size - 1) * dilation)) // stride + 1
+
+
+@dataclass(frozen=True)
+class ConvolutionGeometry:
+    """A convolution as rank 4, whatever the rank of its descriptor; pairs are (height, width).
+
+    Attributes
+    ----------
+    batch, input_channels, output_channels, group_count : int
+    input_size, filter_size, output_size : tuple of 2 int
+    strides, dilations, start_padding, end_padding : tuple of 2 int
+    input_strides, filter_strides, output_strides : tuple of 4 int
+        Element strides of the tensors along N, C, H and W; the height of a rank 3 tensor, which is 1, has stride 0.
+    """
+
+    batch: int
+    input_channels: int
+    output_channels: int
+    group_count: int
+    input_size: tuple[int, int]
+    filter_size: tuple[int, int]
+    output_size: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    start_padding: tuple[int, int]
+    end_padding: tuple[int, int]
+    input_strides: tuple[int, int, int, int]
+    filter_strides: tuple[int, int, int, int]
+    output_strides: tuple[int, int, int, int]
+
+    @property
+    def input_channels_per_group(self) -> int:
+        """Channels of the input that one output channel sees; the filter's second size."""
+        return self.input_channels // self.group_count
+
+    @property
+    def output_channels_per_group(self) -> int:
+        return self.output_channels // self.group_count
+
+    @property
+    def tap_count(self) -> int:
+        """Multiply-adds an output element, those on padding included."""
+        return self.input_channels_per_group * math.prod(self.filter_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizedLinearConvolutionDesc(OperatorDesc):
+    """DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC: dequantize, cross-correlate, quantize, in exact integers between.
+
+    acc = sum over the taps inside the input of (x - zx)(w - zw), plus bias; m = f32(f32(sx * sw[c]) / sy);
+    y = clamp(nearest_even(f32(f32(acc) * m)) + zy). Padding is real zero, so its taps add nothing.
+
+    Parameters
+    ----------
+    input_tensor : TensorDesc
+        INT8 or UINT8, {N, C, H, W}, or {N, C, W}, which is seen as {N, C, 1, W}.
+    filter_tensor : TensorDesc
+        INT8 or UINT8, {M, C / group_count, H, W}, or {M, C / group_count, W}.
+    output_tensor : TensorDesc
+        INT8 or UINT8, {N, M, H, W} or {N, M, W}; each spatial size is exactly
+        floor((input + start + end - (1 + (filter - 1) * dilation)) / stride) + 1.
+    input_scale_tensor, output_scale_tensor : TensorDesc
+        FLOAT32, rank 1 to 4, one element.
+    filter_scale_tensor : TensorDesc
+        FLOAT32, one element of rank 1 to 4, or one an output channel: {M}, {1, M}, {1, M, 1} or {1, M, 1, 1}.
+    input_zero_point_tensor, output_zero_point_tensor, filter_zero_point_tensor : TensorDesc, optional
+        Shapes as of the scales, data type as of the tensor they belong to; the filter's scale and zero point may be one
+        per channel independently of each other. Absent is 0.
+    bias_tensor : TensorDesc, optional
+        INT32, {1, M, 1, 1} or {1, M, 1}, in units of input scale times filter scale.
+    strides, dilations : sequence of int
+        1 or more; (height, width) for rank 4. Rank 3 takes one element, or two the first of which is 1.
+    start_padding, end_padding : sequence of int
+        0 or more; likewise, the first of two being 0 for rank 3.
+    group_count : int
+        Divides C and M.
+
+    Raises
+    ------
+    DescriptorError
+
+    Notes
+    -----
+    Source: the page DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC. It lists rank 3 but only two spatial dimensions;
+    hence the two forms of the arrays. It says nothing of per-channel shapes below rank 4: the channel is dimension 1,
+    or the only dimension.
+    """
+
+    operator_name: ClassVar[str] = "QUANTIZED_LINEAR_CONVOLUTION"
+    input_fields: ClassVar[tuple[str, ...]] = (
+        "input_tensor",
+        "input_scale_tensor",
+        "input_zero_point_tensor",
+        "filter_tensor",
+        "filter_scale_tensor",
+        "filter_zero_point_tensor",
+        "bias_tensor",
+        "output_scale_tensor",
+        "output_zero_point_tensor",
+    )
+    output_fields: ClassVar[tuple[str, ...]] = ("output_tensor",)
+    optional_fields: ClassVar[tuple[str, ...]] = (
+        "input_zero_point_tensor",
+        "filter_zero_point_tensor",
+        "bias_tensor",
+        "output_zero_point_tensor",
+    )
+
+    input_tensor: TensorDesc
+    input_scale_tensor: TensorDesc
+    input_zero_point_tensor: TensorDesc | None = None
+    filter_tensor: TensorDesc
+    filter_scale_tensor: TensorDesc
+    filter_zero_point_tensor: TensorDesc | None = None
+    bias_tensor: TensorDesc | None = None
+    output_scale_tensor: TensorDesc
+    output_zero_point_tensor: TensorDesc | None = None
+    output_tensor: TensorDesc
+    strides: Sequence[int]
+    dilations: Sequence[int]
+    start_padding: Sequence[int]
+    end_padding: Sequence[int]
+    group_count: int
+
+    def __post_init__(self) -> None:
+        self._check_tensors_are_descs()
+        self._check_types_and_ranks()
+        self._check_spatial_arrays()
+        self._normalise_integer("group_count", 1, MAXIMUM_UINT32, "there is at least 1 group")
+        self._check_channels()
+        self._check_quantization_shapes()
+        self._check_spatial_sizes()
+        self._check_outputs()
+
+    def _check_types_and_ranks(self) -> None:
+        for name in DATA_FIELDS:
+            self._check_data_type(name, QUANTIZED_DATA_TYPES)
+            self._check_rank(name, 3, 4)
+            self._check_same_rank(name, "input_tensor")
+        for name in ("input", "filter", "output"):
+            self._check_data_type(f"{name}_scale_tensor", (DataType.FLOAT32,))
+            self._check_same_data_type(f"{name}_zero_point_tensor", f"{name}_tensor")
+        for name in SINGLE_ELEMENT_FIELDS + PER_CHANNEL_FIELDS:
+            self._check_rank(name, 1, 4)
+        self._check_data_type("bias_tensor", (DataType.INT32,))
+        self._check_same_rank("bias_tensor", "input_tensor")
+
+    def _check_spatial_arrays(self) -> None:
+        rank = self.input_tensor.rank
+        lengths = (2,) if rank == 4 else (1, 2)
+        for name, (least, neutral) in SPATIAL_FIELDS.items():
+            values = self._normalise_integers(name, lengths, least, MAXIMUM_UINT32, f"must be {least} or more")
+            if len(values) != len(self.strides):
+                rule = f"strides, dilations and paddings have one length; strides has {len(self.strides)} elements"
+                self._fail(name, values, rule, f"{len(self.strides)} elements")
+            if rank == 3 and len(values) == 2 and values[0] != neutral:
+                rule = "a tensor of rank 3 has height 1, so the first of two elements can only be neutral"
+                self._fail(f"{name}[0]", values[0], rule, str(neutral))
+
+    def _check_channels(self) -> None:
+        channels, groups = self.input_tensor.sizes[1], self.group_count
+        filters, filter_channels = self.filter_tensor.sizes[:2]
+        if channels % groups:
+            self._fail(
+                "group_count", groups, f"must divide the channels of input_tensor, of which there are {channels}"
+            )
+        if filters % groups:
+            self._fail("group_count", groups, f"must divide the output channels, of which filter_tensor has {filters}")
+        if filter_channels != channels // groups:
+            rule = f"must be the channels of input_tensor divided by group_count, {channels} / {groups}"
+            self._fail("filter_tensor.sizes[1]", filter_channels, rule, str(channels // groups))
+        batch = self.input_tensor.sizes[0]
+        if self.output_tensor.sizes[0] != batch:
+            self._fail(
+                "output_tensor.sizes[0]", self.output_tensor.sizes[0], "must be the batch of input_tensor", str(batch)
+            )
+        if self.output_tensor.sizes[1] != filters:
+            rule = "must be the first size of filter_tensor: the output channels"
+            self._fail("output_tensor.sizes[1]", self.output_tensor.sizes[1], rule, str(filters))
+
+    def _check_quantization_shapes(self) -> None:
+        channels = self.filter_tensor.sizes[0]
+        for name in SINGLE_ELEMENT_FIELDS:
+            tensor: TensorDesc | None = getattr(self, name)
+            if tensor is not None and tensor.element_count != 1:
+                self._fail(f"{name}.sizes", tensor.sizes, "must have one element", "(1, 1, 1, 1)")
+        for name in PER_CHANNEL_FIELDS:
+            tensor = getattr(self, name)
+            if tensor is None or tensor.element_count == 1:
+                continue
+            expected = (1, channels, 1, 1)[: tensor.rank] if tensor.rank > 1 else (channels,)
+            if tensor.sizes != expected:
+                one = (1,) * tensor.rank
+                rule = f"must have one element, or one an output channel ({channels}), in dimension 1 or the only one"
+                self._fail(f"{name}.sizes", tensor.sizes, rule, f"{one} or {expected}")
+        expected = (1, channels, 1, 1)[: self.input_tensor.rank]
+        if self.bias_tensor is not None and self.bias_tensor.sizes != expected:
+            rule = "must have one element an output channel, in dimension 1"
+            self._fail("bias_tensor.sizes", self.bias_tensor.sizes, rule, str(expected))
+
+    def _check_spatial_sizes(self) -> None:
+        geometry = self.geometry
+        expected = []
+        for k in range(2):
+            size, taps = geometry.input_size[k], geometry.filter_size[k]
+            start, end = geometry.start_padding[k], geometry.end_padding[k]
+            expected.append(output_size(size, taps, geometry.strides[k], geometry.dilations[k], start, end))
+            if expected[k] < 1:
+                dimension = self.input_tensor.rank - 2 + k
+                rule = (
+                    f"the dilated filter, 1 + (size - 1) * dilation = {1 + (taps - 1) * geometry.dilations[k]}, "
+                    f"is larger than the padded input, {size} + {start} + {end} = {size + start + end}"
+                )
+                self._fail(f"filter_tensor.sizes[{dimension}]", taps, rule, "a smaller filter or more padding")
+        if geometry.output_size != tuple(expected):
+            sizes = self.output_tensor.sizes
+            right = sizes[:2] + tuple(expected[4 - self.input_tensor.rank :])
+            rule = "must be floor((input + start + end padding - (1 + (filter - 1) * dilation)) / stride) + 1"
+            self._fail("output_tensor.sizes", sizes, rule, str(right))
+
+    @property
+    def geometry(self) -> ConvolutionGeometry:
+        """Sizes, strides and paddings in the form of rank 4."""
+        return ConvolutionGeometry(
+            batch=self.input_tensor.sizes[0],
+            input_channels=self.input_tensor.sizes[1],
+            output_channels=self.filter_tensor.sizes[0],
+            group_count=self.group_count,
+            input_size=_pair(self.input_tensor.sizes[2:], 1),
+            filter_size=_pair(self.filter_tensor.sizes[2:], 1),
+            output_size=_pair(self.output_tensor.sizes[2:], 1),
+            strides=_pair(self.strides, 1),
+            dilations=_pair(self.dilations, 1),
+            start_padding=_pair(self.start_padding, 0),
+            end_padding=_pair(self.end_padding, 0),
+            input_strides=_four_strides(self.input_tensor),
+            filter_strides=_four_strides(self.filter_tensor),
+            output_strides=_four_strides(self.output_tensor),
+        )
+
+    def channel_stride(self, field: str) -> int:
+        """Elements from one output channel's entry to the next in a scale, zero point or bias; 0 where all share one.
+
+        Parameters
+        ----------
+        field : str
+            Such as "filter_scale_tensor" or "bias_tensor"; the tensor must be there.
+        """
+        tensor: TensorDesc = getattr(self, field)
+        if tensor.element_count == 1:
+            return 0
+        return tensor.element_strides[min(1, tensor.rank - 1)]
+
+    @property
+    def minimum_feature_level(self) -> FeatureLevel:
+        """2.1 where all tensors have rank 4; 5.2 for a filter scale of rank 1 or 2; 4.0 for other ranks."""
+        if self.filter_scale_tensor.rank < 3:
+            return FeatureLevel.FEATURE_LEVEL_5_2
+        if any(tensor.rank != 4 for tensor in self.tensors.values()):
+            return FeatureLevel.FEATURE_LEVEL_4_0
+        return FeatureLevel.FEATURE_LEVEL_2_1
+
+
+def _pair(values: Sequence[int], neutral: int) -> tuple[int, int]:
+    return (values[0], values[1]) if len(values) == 2 else (neutral, values[0])
+
+
+def _four_strides(tensor: TensorDesc) -> tuple[int, int, int, int]:
+    strides = tensor.element_strides
+    return (strides[0], strides[1], strides[2] if tensor.rank == 4 else 0, strides[-1])

@@ -1,0 +1,115 @@
+"""What the descriptors of all operators have in common, and the rules that several of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NoReturn
+
+from dmlvk.data_type import DataType
+from dmlvk.errors import DescriptorError
+from dmlvk.operators.feature_level import FeatureLevel
+from dmlvk.tensor_desc import TensorDesc, TensorFlags, as_integer, as_integers, find_overlap
+
+INT32_MIN = -(2**31)
+INT32_MAX = 2**31 - 1
+ALL_DATA_TYPES = tuple(DataType)
+SIXTY_FOUR_BIT_TYPES = (DataType.FLOAT64, DataType.UINT64, DataType.INT64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorDesc:
+    """Base of the operator descriptors: immutable, hashable, checked when made.
+
+    Attributes
+    ----------
+    operator_name : str
+        DirectML's name without DML_OPERATOR_.
+    input_fields, output_fields : tuple of str
+        The fields that hold a TensorDesc or, for optional ones, None; in DirectML's order.
+    """
+
+    operator_name: ClassVar[str]
+    input_fields: ClassVar[tuple[str, ...]]
+    output_fields: ClassVar[tuple[str, ...]]
+    optional_fields: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def tensors(self) -> dict[str, TensorDesc]:
+        """The tensors that are there, by field name, in DirectML's order: inputs, then outputs."""
+        fields = ((name, getattr(self, name)) for name in self.input_fields + self.output_fields)
+        return {name: tensor for name, tensor in fields if tensor is not None}
+
+    @property
+    def minimum_feature_level(self) -> FeatureLevel:
+        """The lowest DML_FEATURE_LEVEL on which DirectML itself would take this descriptor."""
+        raise NotImplementedError
+
+    def _fail(self, field: str, value: object, rule: str, expected: str | None = None) -> NoReturn:
+        raise DescriptorError(type(self).__name__, field, value, rule, expected)
+
+    def _set(self, field: str, value: object) -> None:
+        object.__setattr__(self, field, value)  # the way a frozen dataclass normalises its fields in __post_init__
+
+    def _check_tensors_are_descs(self) -> None:
+        for name in self.input_fields + self.output_fields:
+            value = getattr(self, name)
+            if value is None and name in self.optional_fields:
+                continue
+            if not isinstance(value, TensorDesc):
+                self._fail(name, value, f"must be a TensorDesc, not {type(value).__name__}")
+
+    def _check_outputs(self) -> None:
+        """Rules of every output: not OWNED_BY_DML, and each element has memory of its own."""
+        for name in self.output_fields:
+            tensor: TensorDesc = getattr(self, name)
+            if tensor.flags & TensorFlags.OWNED_BY_DML:
+                self._fail(f"{name}.flags", tensor.flags, "only inputs can be OWNED_BY_DML", "TensorFlags.NONE")
+            overlap = find_overlap(tensor.sizes, tensor.element_strides)
+            if overlap is not None:
+                rule = f"elements of an output may not overlap, and with sizes {tensor.sizes} {overlap}"
+                self._fail(
+                    f"{name}.strides", tensor.strides, rule, "strides under which every element has its own place"
+                )
+
+    def _check_data_type(self, field: str, allowed: Collection[DataType]) -> None:
+        tensor: TensorDesc | None = getattr(self, field)
+        if tensor is not None and tensor.data_type not in allowed:
+            names = ", ".join(data_type.name for data_type in allowed)
+            rule = f"{self.operator_name} does not take this data type here"
+            self._fail(
+                f"{field}.data_type", tensor.data_type.name, rule, names if len(allowed) == 1 else f"one of {names}"
+            )
+
+    def _check_rank(self, field: str, low: int, high: int) -> None:
+        tensor: TensorDesc | None = getattr(self, field)
+        if tensor is not None and not low <= tensor.rank <= high:
+            rule = f"{self.operator_name} takes {low} to {high} dimensions here, not {tensor.rank}"
+            self._fail(f"{field}.sizes", tensor.sizes, rule)
+
+    def _check_same_data_type(self, field: str, other: str) -> None:
+        tensor, model = getattr(self, field), getattr(self, other)
+        if tensor is not None and model is not None and tensor.data_type != model.data_type:
+            rule = f"mismatched tensor data types: {field} and {other} must have the same DataType"
+            self._fail(f"{field}.data_type", tensor.data_type.name, rule, f"{model.data_type.name}, as {other} has")
+
+    def _check_same_rank(self, field: str, other: str) -> None:
+        tensor, model = getattr(self, field), getattr(self, other)
+        if tensor is not None and model is not None and tensor.rank != model.rank:
+            rule = f"mismatched ranks: {field} and {other} must have the same DimensionCount"
+            self._fail(f"{field}.sizes", tensor.sizes, rule, f"{model.rank} dimensions, as {other} has")
+
+    def _normalise_integer(self, field: str, low: int, high: int, rule: str) -> int:
+        checked = as_integer(type(self).__name__, field, getattr(self, field), low, high, rule)
+        self._set(field, checked)
+        return checked
+
+    def _normalise_integers(
+        self, field: str, lengths: Sequence[int], low: int, high: int, rule: str
+    ) -> tuple[int, ...]:
+        checked = as_integers(type(self).__name__, field, getattr(self, field), low, high, rule)
+        if len(checked) not in lengths:
+            wanted = " or ".join(str(length) for length in lengths)
+            self._fail(field, checked, f"must have one element a dimension, not {len(checked)}", f"{wanted} elements")
+        self._set(field, checked)
+        return checked

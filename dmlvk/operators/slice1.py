@@ -1,0 +1,114 @@
+"""SLICE1: copies a strided window of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dmlvk.operators.feature_level import FeatureLevel
+from dmlvk.operators.rules import ALL_DATA_TYPES, INT32_MAX, INT32_MIN, SIXTY_FOUR_BIT_TYPES, OperatorDesc
+from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
+
+
+def maximum_copied_elements(window_sizes: Sequence[int], window_strides: Sequence[int]) -> tuple[int, ...]:
+    """The most elements a window gives in each dimension: 1 + (size - 1) / abs(stride), rounded down."""
+    return tuple(1 + (size - 1) // abs(stride) for size, stride in zip(window_sizes, window_strides, strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice1Desc(OperatorDesc):
+    """DML_SLICE1_OPERATOR_DESC: output[c] = input[start + stride * c], a coordinate at a time.
+
+    A dimension with a positive window stride starts at the window's begin, one with a negative stride at its end.
+
+    Parameters
+    ----------
+    input_tensor, output_tensor : TensorDesc
+        Of one data type and rank (1 to 8). 1 <= output size <= 1 + (window size - 1) / abs(window stride).
+    input_window_offsets, input_window_sizes : sequence of int
+        The window's begin and extent, one a dimension; it is not empty and lies inside the input.
+    input_window_strides : sequence of int
+        Signed 32-bit steps through the window; not 0. Nothing to do with the strides of the tensors.
+
+    Raises
+    ------
+    DescriptorError
+
+    Notes
+    -----
+    Source: the page DML_SLICE1_OPERATOR_DESC. Its formula of the most copied elements divides by the stride; the
+    stride's magnitude is meant. Its example 2 prints InputWindowSizes[0] where [2] is meant. One of its translations
+    lets a stride be 0, which the English page forbids and which leaves the output undefined.
+    """
+
+    operator_name: ClassVar[str] = "SLICE1"
+    input_fields: ClassVar[tuple[str, ...]] = ("input_tensor",)
+    output_fields: ClassVar[tuple[str, ...]] = ("output_tensor",)
+
+    input_tensor: TensorDesc
+    output_tensor: TensorDesc
+    input_window_offsets: Sequence[int]
+    input_window_sizes: Sequence[int]
+    input_window_strides: Sequence[int]
+
+    def __post_init__(self) -> None:
+        self._check_tensors_are_descs()
+        self._check_data_type("input_tensor", ALL_DATA_TYPES)
+        self._check_same_data_type("output_tensor", "input_tensor")
+        self._check_same_rank("output_tensor", "input_tensor")
+        self._check_window()
+        self._check_output_sizes()
+        self._check_outputs()
+
+    def _check_window(self) -> None:
+        rank = (self.input_tensor.rank,)
+        offsets = self._normalise_integers("input_window_offsets", rank, 0, MAXIMUM_UINT32, "an offset counts from 0")
+        sizes = self._normalise_integers("input_window_sizes", rank, 1, MAXIMUM_UINT32, "the window may not be empty")
+        rule = "a window stride has 32 signed bits"
+        strides = self._normalise_integers("input_window_strides", rank, INT32_MIN, INT32_MAX, rule)
+        for k, size in enumerate(self.input_tensor.sizes):
+            if offsets[k] >= size:
+                rule = f"the window may not begin past the end of the input, which has size {size} in dimension {k}"
+                self._fail(
+                    f"input_window_offsets[{k}]",
+                    offsets[k],
+                    rule,
+                    f"at most {size - sizes[k] if sizes[k] <= size else 0}",
+                )
+            if offsets[k] + sizes[k] > size:
+                end = offsets[k] + sizes[k]
+                rule = (
+                    f"the window may not extend past the end of the input: offset + size is {end}, the input has {size}"
+                )
+                self._fail(f"input_window_sizes[{k}]", sizes[k], rule, f"at most {size - offsets[k]}")
+            if strides[k] == 0:
+                self._fail(f"input_window_strides[{k}]", 0, "a window stride may not be 0", "1 to copy every element")
+
+    def _check_output_sizes(self) -> None:
+        most = self.maximum_copied_elements
+        for k, size in enumerate(self.output_tensor.sizes):
+            if size > most[k]:
+                rule = (
+                    f"a window of {self.input_window_sizes[k]} with stride {self.input_window_strides[k]} gives "
+                    f"1 + (size - 1) / abs(stride) = {most[k]} elements at most"
+                )
+                self._fail(f"output_tensor.sizes[{k}]", size, rule, f"sizes of at most {most}")
+
+    @property
+    def maximum_copied_elements(self) -> tuple[int, ...]:
+        """The largest output sizes that the window gives."""
+        return maximum_copied_elements(self.input_window_sizes, self.input_window_strides)
+
+    @property
+    def copy_starts(self) -> tuple[int, ...]:
+        """The input coordinate that output coordinate 0 copies: the window's begin, or end for a negative stride."""
+        windows = zip(self.input_window_offsets, self.input_window_sizes, self.input_window_strides, strict=True)
+        return tuple(offset + (size - 1 if stride < 0 else 0) for offset, size, stride in windows)
+
+    @property
+    def minimum_feature_level(self) -> FeatureLevel:
+        """2.1 for rank 4 and 5, 3.0 for ranks 1 to 8, 4.1 for 64-bit data types."""
+        if self.input_tensor.data_type in SIXTY_FOUR_BIT_TYPES:
+            return FeatureLevel.FEATURE_LEVEL_4_1
+        return FeatureLevel.FEATURE_LEVEL_2_1 if self.input_tensor.rank in (4, 5) else FeatureLevel.FEATURE_LEVEL_3_0

@@ -1,0 +1,77 @@
+"""How an operator runs: pure functions from a descriptor and a device's profile to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from dmlvk.device_profile import DeviceProfile
+from dmlvk.operators import (
+    DiagonalMatrix1Desc,
+    OneHotDesc,
+    OperatorDesc,
+    Slice1Desc,
+)
+from dmlvk.planning.diagonal_matrix1 import plan_diagonal_matrix1
+from dmlvk.planning.one_hot import plan_one_hot
+from dmlvk.planning.plan import (
+    MAXIMUM_SUBMISSION_SECONDS,
+    PERSISTENT,
+    SCRATCH,
+    Access,
+    Dispatch,
+    Plan,
+    Window,
+)
+from dmlvk.planning.slice1 import plan_slice1
+
+__all__ = [
+    "MAXIMUM_SUBMISSION_SECONDS",
+    "PERSISTENT",
+    "SCRATCH",
+    "Access",
+    "Dispatch",
+    "Plan",
+    "Window",
+    "plan",
+]
+
+NO_OFFSETS: Mapping[str, int] = MappingProxyType({})
+
+
+def plan(
+    desc: OperatorDesc,
+    profile: DeviceProfile,
+    *,
+    path: str | None = None,
+    offsets: Mapping[str, int] = NO_OFFSETS,
+) -> Plan:
+    """Plan an operator for a device.
+
+    Parameters
+    ----------
+    desc : OperatorDesc
+        One of the four descriptors.
+    profile : DeviceProfile
+        The device: its limits and features decide.
+    path : str, optional
+        Forces one of the operator's kernel paths; the planner chooses the best one where it is None. The
+        data-movement operators have one path, "blocks".
+    offsets : mapping of str to int, optional
+        Bytes from the start of its memory to a tensor's own start, by descriptor field. Matters only for a tensor that
+        lies across the boundary of two memory segments.
+
+    Raises
+    ------
+    ValueError
+        When the path does not exist, or not on this device; the message lists those that do.
+    """
+    if path not in (None, "blocks"):
+        raise ValueError(f"{desc.operator_name} has no kernel path {path!r}; it has 'blocks'")
+    if isinstance(desc, Slice1Desc):
+        return plan_slice1(desc, profile, offsets)
+    if isinstance(desc, OneHotDesc):
+        return plan_one_hot(desc, profile, offsets)
+    if isinstance(desc, DiagonalMatrix1Desc):
+        return plan_diagonal_matrix1(desc, profile, offsets)
+    raise TypeError(f"{type(desc).__name__} is not an operator descriptor")

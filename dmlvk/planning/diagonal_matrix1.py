@@ -1,0 +1,48 @@
+"""DIAGONAL_MATRIX1: a copy, or zeros, with the value over a band of diagonals or over all but a band."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dmlvk.device_profile import DeviceProfile
+from dmlvk.operators import DiagonalMatrix1Desc
+from dmlvk.planning.data_movement import PieceArguments, dimension_constant, plan_data_movement
+from dmlvk.planning.loop_nest import Dimension, LoopNest, Operand, Role, simplified
+from dmlvk.planning.plan import Plan
+
+
+def plan_diagonal_matrix1(desc: DiagonalMatrix1Desc, profile: DeviceProfile, offsets: Mapping[str, int]) -> Plan:
+    """Plan a DIAGONAL_MATRIX1."""
+    output, source = desc.output_tensor, desc.input_tensor
+    rank = output.rank
+    roles = [Role.NONE] * (rank - 2) + [Role.Y, Role.X]
+    strides = [output.element_strides]
+    operands = [Operand("output_tensor", output.data_type.size_in_bytes)]
+    if source is not None:
+        strides.append(source.element_strides)
+        operands.append(Operand("input_tensor", output.data_type.size_in_bytes))
+    dimensions = tuple(
+        Dimension(output.sizes[i], tuple(operand[i] for operand in strides), roles[i]) for i in range(rank)
+    )
+    band = sorted((desc.diagonal_fill_begin, desc.diagonal_fill_end))
+    fill_outside = desc.diagonal_fill_begin > desc.diagonal_fill_end
+    value = desc.value_bytes.ljust(8, b"\0")
+    value_words = (int.from_bytes(value[:4], "little"), int.from_bytes(value[4:], "little"))
+
+    def arguments(piece: LoopNest) -> PieceArguments:
+        (x_start, width), (y_start, height) = piece.extent(Role.X), piece.extent(Role.Y)
+        # The kernel counts diagonals from the piece's lower left corner.
+        lowest = x_start - (y_start + height - 1)
+        begin, end = (min(max(bound - lowest, 0), width + height - 1) for bound in band)
+        return PieceArguments(
+            specialization=(
+                dimension_constant(piece, Role.X),
+                dimension_constant(piece, Role.Y),
+                int(fill_outside),
+                int(source is not None),
+            ),
+            arguments=(begin, end - begin, *value_words),
+        )
+
+    nest = simplified(LoopNest(dimensions, tuple(operands)))
+    return plan_data_movement("diagonal_matrix1", nest, profile, arguments, offsets=offsets)

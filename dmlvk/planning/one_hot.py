@@ -1,0 +1,52 @@
+"""ONE_HOT: OffValue everywhere, and OnValue where the index says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dmlvk.data_type import DataType
+from dmlvk.device_profile import DeviceProfile
+from dmlvk.operators import OneHotDesc
+from dmlvk.planning.data_movement import FixedWindow, PieceArguments, dimension_constant, plan_data_movement
+from dmlvk.planning.loop_nest import Dimension, LoopNest, Operand, Role, simplified
+from dmlvk.planning.plan import Plan
+
+
+def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str, int]) -> Plan:
+    """Plan a ONE_HOT."""
+    output, indices, values = desc.output_tensor, desc.indices_tensor, desc.values_tensor
+    dimensions = tuple(
+        Dimension(
+            output.sizes[i],
+            # The indices do not step along the axis, where they have size 1 and may have any stride.
+            (output.element_strides[i], 0 if i == desc.axis else indices.element_strides[i]),
+            Role.AXIS if i == desc.axis else Role.NONE,
+        )
+        for i in range(output.rank)
+    )
+    element_size = output.data_type.size_in_bytes
+    operands = (
+        Operand("output_tensor", element_size),
+        Operand("indices_tensor", indices.data_type.size_in_bytes),
+    )
+    # OnValue is the next element along the last dimension that has one.
+    innermost = max(i for i, size in enumerate(values.sizes) if size > 1)
+    fixed_windows = (
+        FixedWindow("values_tensor", 0, element_size, argument=0),
+        FixedWindow("values_tensor", values.element_strides[innermost], element_size, argument=1),
+    )
+    depth = output.sizes[desc.axis]
+
+    def arguments(piece: LoopNest) -> PieceArguments:
+        axis_start, _ = piece.extent(Role.AXIS)
+        return PieceArguments(
+            specialization=(
+                dimension_constant(piece, Role.AXIS),
+                indices.data_type.size_in_bytes // 4,
+                int(indices.data_type in (DataType.INT32, DataType.INT64)),
+            ),
+            arguments=(0, 0, axis_start, depth),
+        )
+
+    nest = simplified(LoopNest(dimensions, operands))
+    return plan_data_movement("one_hot", nest, profile, arguments, fixed_windows=fixed_windows, offsets=offsets)

@@ -1,0 +1,116 @@
+"""A plan: everything that turns an operator into work on a device, as plain data.
+
+The runtime carries a plan out without knowing which operator it came from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Access(Enum):
+    """What a kernel does with a window. Ragged words of a WRITE window are merged atomically, so it is read too."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+# Names of memory that no caller binds: DirectML's temporary and persistent resources.
+SCRATCH = "scratch"
+PERSISTENT = "persistent"
+
+
+@dataclass(frozen=True)
+class Window:
+    """The part of a tensor's memory that one dispatch sees as a storage buffer.
+
+    A device may align buffer bindings more coarsely than `offset` and than the tensor itself. The runtime then binds
+    from the aligned address below and adds the distance, a multiple of 16 bytes, to the push constant `base_word`, in
+    units of `base_unit` bytes.
+
+    Attributes
+    ----------
+    tensor : str
+        The descriptor field whose tensor it is ("input_tensor"), or SCRATCH, or PERSISTENT.
+    offset : int
+        Bytes from the tensor's start; a multiple of 16.
+    size : int
+        Bytes; a multiple of 4. Lies in one segment of the tensor's memory.
+    access : Access
+    base_word : int
+        Index of the 32-bit push constant that holds the window-relative start.
+    base_unit : int
+        Bytes that one step of that push constant stands for; divides 16.
+    """
+
+    tensor: str
+    offset: int
+    size: int
+    access: Access
+    base_word: int
+    base_unit: int
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """One vkCmdDispatch.
+
+    Attributes
+    ----------
+    kernel : str
+        Stem of the SPIR-V file under dmlvk/spirv.
+    specialization : tuple of int
+        32-bit values of the specialization constants 0, 1, 2, ...; constant 0 is the workgroup size.
+    push_constants : tuple of int
+        Unsigned 32-bit words, as they are when every window starts where its binding does.
+    windows : tuple of Window
+        One a binding, in order of the binding numbers of descriptor set 0.
+    groups : tuple of int
+        Workgroups along x, y and z.
+    seconds : float
+        Rough upper estimate of its duration on this kind of device; the runtime starts a new submission
+        before the sum passes MAXIMUM_SUBMISSION_SECONDS.
+    bytes_moved, operations : int
+        What it reads and writes, and the multiply-adds times two; for GB/s and TOPS.
+    """
+
+    kernel: str
+    specialization: tuple[int, ...]
+    push_constants: tuple[int, ...]
+    windows: tuple[Window, ...]
+    groups: tuple[int, int, int]
+    seconds: float = 0.0
+    bytes_moved: int = 0
+    operations: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run for one operator on one device.
+
+    Attributes
+    ----------
+    path : str
+        Name of the way the planner chose, such as "blocks"; DMLVK_KERNEL or a compile argument can force another.
+    stages : tuple of tuples of Dispatch
+        Dispatches of one stage write disjoint elements and run in any order; a stage sees what earlier ones wrote.
+    initialization : tuple of tuples of Dispatch
+        Likewise, run once by `CompiledOperator.initialize` for tensors that are OWNED_BY_DML.
+    scratch_size, persistent_size : int
+        Bytes of memory that the runtime provides under the names SCRATCH and PERSISTENT.
+    """
+
+    path: str
+    stages: tuple[tuple[Dispatch, ...], ...]
+    initialization: tuple[tuple[Dispatch, ...], ...] = ()
+    scratch_size: int = 0
+    persistent_size: int = 0
+
+    @property
+    def dispatches(self) -> tuple[Dispatch, ...]:
+        """All dispatches of all stages, in order."""
+        return tuple(dispatch for stage in self.stages for dispatch in stage)
+
+
+MAXIMUM_SUBMISSION_SECONDS = 0.1

@@ -1,0 +1,70 @@
+"""The meaning of each operator in plain NumPy, written to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk.errors import BindingError
+from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, QuantizedLinearConvolutionDesc, Slice1Desc
+from dmlvk.reference.diagonal_matrix1 import diagonal_matrix1
+from dmlvk.reference.one_hot import one_hot
+from dmlvk.reference.quantized_linear_convolution import quantized_linear_convolution
+from dmlvk.reference.slice1 import slice1
+
+OPERATORS: dict[type[OperatorDesc], Callable[..., npt.NDArray[Any]]] = {
+    DiagonalMatrix1Desc: diagonal_matrix1,
+    OneHotDesc: one_hot,
+    QuantizedLinearConvolutionDesc: quantized_linear_convolution,
+    Slice1Desc: slice1,
+}
+
+
+def run(desc: OperatorDesc, **arrays: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Run an operator in NumPy.
+
+    Parameters
+    ----------
+    desc : DiagonalMatrix1Desc, OneHotDesc, QuantizedLinearConvolutionDesc or Slice1Desc
+    **arrays : array_like
+        One an input tensor of the descriptor, by field name, with its sizes and data type. Their memory layout is of no
+        concern here, and neither are the strides in the descriptor.
+
+    Returns
+    -------
+    numpy.ndarray
+        The output, with the sizes and data type of output_tensor, packed.
+
+    Raises
+    ------
+    BindingError
+        If an array is missing, is one too many, or does not have the sizes and data type of its tensor.
+    TypeError
+        If `desc` is not a descriptor.
+    """
+    operator = OPERATORS.get(type(desc))
+    if operator is None:
+        raise TypeError(f"desc must be an operator descriptor, not {type(desc).__name__}")
+    return operator(desc, **_checked(desc, arrays))
+
+
+def _checked(desc: OperatorDesc, arrays: dict[str, npt.ArrayLike]) -> dict[str, npt.NDArray[Any]]:
+    name = type(desc).__name__
+    inputs = {field: tensor for field, tensor in desc.tensors.items() if field in desc.input_fields}
+    if unknown := sorted(arrays.keys() - inputs.keys()):
+        raise BindingError(f"{name} has no input {unknown[0]}; expected {', '.join(inputs) or 'none'}")
+    checked = {}
+    for field, tensor in inputs.items():
+        if field not in arrays:
+            raise BindingError(
+                f"{name} needs an array for {field}, of sizes {tensor.sizes} and {tensor.data_type.name}"
+            )
+        array = np.asarray(arrays[field])
+        if array.dtype != tensor.data_type.numpy_dtype or array.shape != tensor.sizes:
+            expected = f"{tensor.sizes} of {tensor.data_type.numpy_dtype}"
+            raise BindingError(f"{field} is an array {array.shape} of {array.dtype}; {name} describes {expected}")
+        checked[field] = array
+    return checked

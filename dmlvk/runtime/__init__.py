@@ -1,0 +1,1 @@
+"""Ties descriptors, plans and Vulkan together: devices, tensors, compiled operators, bindings, sequences."""

@@ -1,0 +1,184 @@
+"""An operator with its tensors: checked once, with everything prebuilt that a dispatch needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from dmlvk.errors import BindingError
+from dmlvk.planning.plan import Access, Dispatch, Window
+from dmlvk.runtime.tensor import Tensor
+from dmlvk.tensor_desc import TensorDesc
+from dmlvk.vulkan.descriptors import BufferRange
+from dmlvk.vulkan.memory import Allocation
+from dmlvk.vulkan.recording import PreparedDispatch
+
+if TYPE_CHECKING:
+    from dmlvk.runtime.compiled_operator import CompiledOperator
+
+
+class MemoryRange(NamedTuple):
+    """Bytes [start, end) of an allocation."""
+
+    memory: Allocation
+    start: int
+    end: int
+
+    def overlaps(self, other: MemoryRange) -> bool:
+        """Whether the two share a byte."""
+        return self.memory is other.memory and self.start < other.end and other.start < self.end
+
+
+class Binding:
+    """An operator bound to tensors. Made by `CompiledOperator.bind`; holds its tensors' memory.
+
+    Attributes
+    ----------
+    operator : CompiledOperator
+    stages : tuple of tuples of PreparedDispatch
+        Dispatches of one stage run in any order; each stage sees what the one before wrote.
+    seconds : tuple of tuples of float
+        The planner's estimate for each dispatch.
+    reads, writes : list of MemoryRange
+        The memory that the work reads and writes.
+    """
+
+    def __init__(
+        self,
+        operator: CompiledOperator,
+        stages: tuple[tuple[Dispatch, ...], ...],
+        memory: Mapping[str, MemoryRange],
+    ) -> None:
+        self.operator = operator
+        self._sets: list[tuple[int, object]] = []
+        self._vulkan = operator.device.vulkan
+        self._descriptors = self._vulkan.descriptors
+        windows = [window for stage in stages for dispatch in stage for window in dispatch.windows]
+        written = {window.tensor for window in windows if window.access is Access.WRITE}
+        self.reads = [place for name, place in memory.items() if name not in written]
+        self.writes = [place for name, place in memory.items() if name in written]
+        self.allocations = tuple({id(place.memory): place.memory for place in memory.values()}.values())
+        self.written_allocations = tuple({id(place.memory): place.memory for place in self.writes}.values())
+        self.seconds = tuple(tuple(dispatch.seconds for dispatch in stage) for stage in stages)
+        self.stages = tuple(tuple(self._prepare(dispatch, memory) for dispatch in stage) for stage in stages)
+
+    def _prepare(self, dispatch: Dispatch, memory: Mapping[str, MemoryRange]) -> PreparedDispatch:
+        push_constants = list(dispatch.push_constants)
+        ranges = []
+        for window in dispatch.windows:
+            buffer_range, distance = self._place(dispatch, window, memory[window.tensor])
+            push_constants[window.base_word] += distance // window.base_unit
+            ranges.append(buffer_range)
+        pipeline = self.operator.pipeline(dispatch)
+        descriptor_set = self._descriptors.take(ranges)
+        self._sets.append((len(ranges), descriptor_set))
+        return PreparedDispatch(
+            dispatch.kernel, pipeline.handle, pipeline.layout, descriptor_set, tuple(push_constants), dispatch.groups
+        )
+
+    def _place(self, dispatch: Dispatch, window: Window, place: MemoryRange) -> tuple[BufferRange, int]:
+        """The storage buffer binding of a window, and the window's start in it: only bindings are aligned."""
+        pieces = place.memory.pieces(place.start + window.offset, window.size)
+        if len(pieces) != 1:
+            raise AssertionError(f"{dispatch.kernel}: the window {window} lies in {len(pieces)} segments of its memory")
+        segment, start, size = pieces[0]
+        address = segment.offset + start
+        profile = self._vulkan.profile
+        distance = address % profile.offset_alignment
+        if size + distance > profile.limits.max_storage_buffer_range:
+            raise AssertionError(f"{dispatch.kernel}: the window {window} is larger than a storage buffer may be")
+        return BufferRange(segment.block.buffer, address - distance, size + distance), distance
+
+    def __del__(self) -> None:
+        # Nothing in flight uses the sets: a submission keeps its bindings alive.
+        for count, descriptor_set in getattr(self, "_sets", ()):
+            self._descriptors.recycle(count, descriptor_set)
+
+
+def check_tensors(
+    operator: str, fields: Mapping[str, TensorDesc], tensors: Mapping[str, object], device: object
+) -> dict[str, Tensor]:
+    """Check that the tensors are those that the fields describe.
+
+    Parameters
+    ----------
+    operator : str
+        For messages.
+    fields : mapping of str to TensorDesc
+        What has to be bound.
+    tensors : mapping of str to object
+        What was given.
+    device : Device
+
+    Raises
+    ------
+    BindingError
+        A tensor is missing or unknown, has another data type, sizes or strides than its field, less memory, a worse
+        aligned place, was freed, or is another device's.
+    """
+    unknown = [name for name in tensors if name not in fields]
+    if unknown:
+        raise BindingError(f"{operator} has no tensor to bind as {unknown[0]}; it takes {', '.join(fields) or 'none'}")
+    checked = {}
+    for name, expected in fields.items():
+        tensor = tensors.get(name)
+        if tensor is None:
+            raise BindingError(f"{operator}: {name} is missing; it takes {', '.join(fields)}")
+        if not isinstance(tensor, Tensor):
+            raise BindingError(
+                f"{operator}: {name} is a {type(tensor).__name__}, not a dmlvk.Tensor; device.tensor(array) makes one"
+            )
+        if tensor.device is not device:
+            raise BindingError(f"{operator}: {name} is a tensor of another Device ({tensor.device}), not of {device}")
+        if tensor.is_freed:
+            raise BindingError(f"{operator}: {name} was freed")
+        if tensor.desc is not expected:
+            _check_desc(operator, name, tensor, expected)
+        checked[name] = tensor
+    return checked
+
+
+def _check_desc(operator: str, name: str, tensor: Tensor, expected: TensorDesc) -> None:
+    desc = tensor.desc
+    if desc.data_type != expected.data_type:
+        raise BindingError(
+            f"{operator}: {name} has data type {desc.data_type.name}; the descriptor has {expected.data_type.name}"
+        )
+    if desc.sizes != expected.sizes:
+        raise BindingError(f"{operator}: {name} has sizes {desc.sizes}; the descriptor has {expected.sizes}")
+    # The stride of a dimension of one element is never used.
+    if any(
+        size > 1 and stride != wanted
+        for size, stride, wanted in zip(desc.sizes, desc.element_strides, expected.element_strides, strict=True)
+    ):
+        raise BindingError(
+            f"{operator}: {name} has strides {desc.element_strides}; the descriptor has {expected.element_strides}"
+        )
+    if desc.total_size_in_bytes < expected.total_size_in_bytes:
+        raise BindingError(
+            f"{operator}: {name} has {desc.total_size_in_bytes} bytes; the descriptor needs "
+            f"{expected.total_size_in_bytes}"
+        )
+    alignment = expected.guaranteed_base_offset_alignment
+    if alignment and tensor.offset % alignment:
+        raise BindingError(
+            f"{operator}: {name} starts {tensor.offset} bytes into its buffer; the descriptor guarantees a multiple of "
+            f"{alignment}"
+        )
+
+
+def check_aliasing(operator: str, memory: Mapping[str, MemoryRange], outputs: tuple[str, ...]) -> None:
+    """Check that no output shares a byte with an input or another output.
+
+    Raises
+    ------
+    BindingError
+    """
+    for output in outputs:
+        for name, place in memory.items():
+            if name != output and output in memory and memory[output].overlaps(place):
+                mine = memory[output]
+                raise BindingError(
+                    f"{operator}: {output} (bytes {mine.start} to {mine.end} of its memory) overlaps {name} (bytes "
+                    f"{place.start} to {place.end}): an output needs memory of its own"
+                )

@@ -1,0 +1,187 @@
+"""An operator compiled for a device: its plan, and how tensors are bound to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from dmlvk.errors import BindingError, DeviceError
+from dmlvk.operators import OperatorDesc
+from dmlvk.planning.plan import PERSISTENT, SCRATCH, Dispatch, Plan
+from dmlvk.runtime.binding import Binding, MemoryRange, check_aliasing, check_tensors
+from dmlvk.runtime.submission import Submission
+from dmlvk.runtime.tensor import Tensor
+from dmlvk.tensor_desc import TensorFlags
+from dmlvk.vulkan.pipelines import Pipeline
+
+if TYPE_CHECKING:
+    from dmlvk.runtime.device import Device
+
+
+@cache
+def spirv(kernel: str) -> bytes:
+    """The compiled kernel of a name.
+
+    Raises
+    ------
+    DeviceError
+        There is none: the installation is damaged.
+    """
+    try:
+        return files("dmlvk").joinpath("spirv", f"{kernel}.spv").read_bytes()
+    except OSError as error:
+        raise DeviceError(f"the compiled kernel {kernel}.spv is missing from this installation of dmlvk") from error
+
+
+class CompiledOperator:
+    """An operator ready to run. Made by `Device.compile`.
+
+    Attributes
+    ----------
+    device : Device
+    desc : OperatorDesc
+    plan : Plan
+        What it dispatches for tensors with memory of their own.
+    """
+
+    def __init__(self, device: Device, desc: OperatorDesc, plan: Plan, path: str | None = None) -> None:
+        self.device = device
+        self.desc = desc
+        self.plan = plan
+        self._path = path
+        self._plans: dict[tuple[tuple[str, int], ...], Plan] = {(): plan}
+        fields = desc.tensors
+        self._owned_fields = {
+            name: tensor for name, tensor in fields.items() if tensor.flags & TensorFlags.OWNED_BY_DML
+        }
+        self._bound_fields = {name: tensor for name, tensor in fields.items() if name not in self._owned_fields}
+        self._outputs = tuple(name for name in desc.output_fields if name in fields)
+        self._owned: dict[str, MemoryRange] | None = None
+        # The kernels are built now, so that what the driver refuses is known and a call does not wait for its compiler.
+        for stage in (*plan.initialization, *plan.stages):
+            for dispatch in stage:
+                self.pipeline(dispatch)
+
+    def __repr__(self) -> str:
+        return f"<dmlvk.CompiledOperator {self.desc.operator_name} ({self.plan.path}) on {self.device.name}>"
+
+    @property
+    def has_state(self) -> bool:
+        """Whether it has to be initialised, and so remembers tensors."""
+        return bool(self._owned_fields or self.plan.persistent_size)
+
+    def pipeline(self, dispatch: Dispatch) -> Pipeline:
+        """The pipeline of a dispatch, built at most once a device."""
+        return self.device.vulkan.pipelines.get(
+            dispatch.kernel,
+            spirv(dispatch.kernel),
+            dispatch.specialization,
+            len(dispatch.windows),
+            4 * len(dispatch.push_constants),
+        )
+
+    def __call__(self, **tensors: Tensor) -> Submission:
+        """Run once, after everything submitted before; does not wait.
+
+        Parameters
+        ----------
+        **tensors : Tensor
+            One for each tensor of the descriptor, by field name, but for those that are OWNED_BY_DML.
+
+        Raises
+        ------
+        BindingError
+            A tensor is not what the descriptor says, or an output shares memory with another tensor.
+        DeviceError
+            The device is closed, lost, or out of memory.
+        """
+        return self.device.submit((self.bind(**tensors),))
+
+    def bind(self, **tensors: Tensor) -> Binding:
+        """Check tensors and prepare everything to run on them, any number of times.
+
+        Raises
+        ------
+        BindingError, DeviceError
+            As a call does.
+        """
+        self.device.require_open()
+        name = self.desc.operator_name
+        for field in tensors:
+            if field in self._owned_fields:
+                raise BindingError(f"{name}: {field} is OWNED_BY_DML: it is bound by initialize, not here")
+        checked = check_tensors(name, self._bound_fields, tensors, self.device)
+        if self._owned is None and self.has_state:
+            fields = ", ".join(self._owned_fields)
+            raise BindingError(f"{name}: call initialize({fields}) first")
+        memory = self._memory(checked)
+        check_aliasing(name, memory, self._outputs)
+        plan = self._plan_for(memory)
+        memory.update(self._owned or {})
+        self._add_scratch(plan, memory)
+        return Binding(self, plan.stages, memory)
+
+    def initialize(self, **tensors: Tensor) -> Submission:
+        """Take over the contents of the tensors that are OWNED_BY_DML, and prepare what the plan derives from them.
+
+        What is submitted later sees the new contents. The tensors given can be changed or dropped afterwards.
+
+        Raises
+        ------
+        BindingError, DeviceError
+            As a call does.
+        """
+        self.device.require_open()
+        checked = check_tensors(self.desc.operator_name, self._owned_fields, tensors, self.device)
+        vulkan = self.device.vulkan
+        owned: dict[str, MemoryRange] = {}
+        with vulkan.lock:
+            value = vulkan.queue.submitted
+            for name, tensor in checked.items():
+                size = self._owned_fields[name].total_size_in_bytes
+                copy = vulkan.memory.allocate(size)
+                value = vulkan.transfers.copy(tensor.memory(), tensor.offset, copy, 0, size)
+                owned[name] = MemoryRange(copy, 0, size)
+            if self.plan.persistent_size:
+                owned[PERSISTENT] = self._new_memory(self.plan.persistent_size)
+            self._owned = owned
+            if not self.plan.initialization:
+                return Submission(vulkan, value)
+            memory = dict(owned)
+            self._add_scratch(self.plan, memory)
+            return self.device.submit((Binding(self, self.plan.initialization, memory),))
+
+    def _memory(self, tensors: Mapping[str, Tensor]) -> dict[str, MemoryRange]:
+        return {
+            name: MemoryRange(
+                tensor.memory(), tensor.offset, tensor.offset + self._bound_fields[name].total_size_in_bytes
+            )
+            for name, tensor in tensors.items()
+        }
+
+    def _new_memory(self, size: int) -> MemoryRange:
+        return MemoryRange(self.device.vulkan.memory.allocate(size), 0, size)
+
+    def _add_scratch(self, plan: Plan, memory: dict[str, MemoryRange]) -> None:
+        if plan.scratch_size:
+            memory[SCRATCH] = self._new_memory(plan.scratch_size)
+
+    def _plan_for(self, memory: Mapping[str, MemoryRange]) -> Plan:
+        """The plan for tensors in these places: another where one crosses a segment's end unexpectedly."""
+        offsets = tuple(
+            (name, place.start % place.memory.segment_size)
+            for name, place in memory.items()
+            if len(place.memory.segments) > 1 and _crosses_unexpectedly(place)
+        )
+        plan = self._plans.get(offsets)
+        if plan is None:
+            plan = self.device.plan(self.desc, self._path, dict(offsets))
+            self._plans[offsets] = plan
+        return plan
+
+
+def _crosses_unexpectedly(place: MemoryRange) -> bool:
+    segment_size = place.memory.segment_size
+    return place.start % segment_size != 0 and place.start // segment_size != (place.end - 1) // segment_size

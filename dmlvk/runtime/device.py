@@ -1,0 +1,242 @@
+"""A device for users: tensors, compiled operators, submissions."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from dmlvk import planning
+from dmlvk.device_profile import DeviceProfile
+from dmlvk.errors import BindingError
+from dmlvk.operators import OperatorDesc
+from dmlvk.planning.plan import Plan
+from dmlvk.runtime.binding import Binding
+from dmlvk.runtime.compiled_operator import CompiledOperator
+from dmlvk.runtime.sequence import Sequence, submit_bindings
+from dmlvk.runtime.submission import Submission
+from dmlvk.runtime.tensor import Buffer, Tensor, desc_of_array
+from dmlvk.tensor_desc import TensorDesc
+from dmlvk.vulkan.device import VulkanDevice
+from dmlvk.vulkan.physical_device import choose
+
+# Compiled operators that a device keeps for descriptors that come again.
+OPERATOR_CACHE_SIZE = 1024
+
+
+class Device:
+    """A Vulkan device with one queue, on which all work runs in the order in which it was submitted.
+
+    Parameters
+    ----------
+    selector : int, str or None
+        A position in `devices()`, or part of a name in any case; None for $DMLVK_DEVICE, else the best device.
+    timestamps : bool
+        Whether submissions measure their time on the GPU, for `Submission.gpu_time`. Can be changed at any time.
+    profile : DeviceProfile, optional
+        What to plan for in place of what the device says: tighter limits, fewer features.
+    force_staging : bool
+        Move data through staging memory even where the host reaches the device's memory.
+
+    Raises
+    ------
+    DeviceError
+        No Vulkan loader, driver or device, with what to install; or none that matches the selector, with those that
+        there are.
+
+    Notes
+    -----
+    A device and all that belongs to it may be used from several threads. It is closed by `close`, at the end of a
+    `with` block, and when the process ends.
+    """
+
+    def __init__(
+        self,
+        selector: int | str | None = None,
+        *,
+        timestamps: bool = False,
+        profile: DeviceProfile | None = None,
+        force_staging: bool = False,
+    ) -> None:
+        self.vulkan = VulkanDevice(choose(selector), profile=profile, force_staging=force_staging)
+        self.timestamps = timestamps
+        self._operators: OrderedDict[tuple[OperatorDesc, str | None], CompiledOperator] = OrderedDict()
+        self._operators_lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<dmlvk.Device {self.name}{', closed' if self.vulkan.is_closed else ''}>"
+
+    @property
+    def name(self) -> str:
+        """The driver's name for the device."""
+        return self.vulkan.profile.name
+
+    @property
+    def profile(self) -> DeviceProfile:
+        """What the device can do, which is what plans are made for."""
+        return self.vulkan.profile
+
+    @property
+    def memory_used(self) -> int:
+        """Bytes of device memory that live tensors, buffers and bindings hold."""
+        self.require_open()
+        return self.vulkan.memory.used
+
+    @property
+    def is_closed(self) -> bool:
+        return self.vulkan.is_closed
+
+    def require_open(self) -> None:
+        """Raise a DeviceError when the device is closed or lost."""
+        self.vulkan.require_open()
+
+    def tensor(self, array_or_desc: Any) -> Tensor:
+        """Make a tensor.
+
+        Parameters
+        ----------
+        array_or_desc : array_like or TensorDesc
+            An array, of any strides and byte order, is copied to a packed tensor of its shape and type; one without
+            dimensions becomes a tensor of sizes (1,). Of a desc an empty tensor is made: what is in it is undefined.
+
+        Raises
+        ------
+        DescriptorError
+            For an array that no tensor can hold: without elements, or of more than 8 dimensions.
+        TypeError
+            For a dtype without a DirectML data type.
+        DeviceError
+            Out of memory, with how much was asked and how much there is.
+        """
+        self.require_open()
+        if isinstance(array_or_desc, TensorDesc):
+            return Tensor(self, array_or_desc, self.vulkan.memory.allocate(array_or_desc.total_size_in_bytes))
+        array = np.asarray(array_or_desc)
+        desc = desc_of_array(array)
+        tensor = Tensor(self, desc, self.vulkan.memory.allocate(desc.total_size_in_bytes))
+        tensor.write(array.reshape(desc.sizes))
+        return tensor
+
+    def buffer(self, size_in_bytes: int) -> Buffer:
+        """Make a buffer, in which `Buffer.tensor` lays tensors. What is in it is undefined.
+
+        Raises
+        ------
+        BindingError
+            For a size below 1.
+        DeviceError
+            Out of memory, with how much was asked and how much there is.
+        """
+        self.require_open()
+        if size_in_bytes < 1:
+            raise BindingError(f"a buffer has 1 byte or more, not {size_in_bytes}")
+        return Buffer(self, size_in_bytes, self.vulkan.memory.allocate(size_in_bytes))
+
+    def plan(self, desc: OperatorDesc, path: str | None = None, offsets: Mapping[str, int] | None = None) -> Plan:
+        """Plan an operator for this device: see `dmlvk.planning.plan`."""
+        return planning.plan(desc, self.profile, path=path, offsets=offsets or {})
+
+    def compile(self, desc: OperatorDesc, path: str | None = None) -> CompiledOperator:
+        """Plan an operator and build its pipelines. Equal descriptors are compiled once.
+
+        Parameters
+        ----------
+        desc : OperatorDesc
+        path : str, optional
+            Forces one of the operator's kernel paths, as $DMLVK_KERNEL does for all operators; by default the planner
+            chooses.
+
+        Raises
+        ------
+        ValueError
+            There is no such path on this device; the message lists those that there are.
+        DeviceError
+            The driver refuses a kernel, or the device is closed.
+        """
+        self.require_open()
+        if path is None:
+            path = os.environ.get("DMLVK_KERNEL") or None
+        key = (desc, path)
+        with self._operators_lock:
+            operator = self._operators.get(key)
+            if operator is not None:
+                self._operators.move_to_end(key)
+                return operator
+        # Without the lock: a driver may take seconds over a kernel, and other threads need not wait for it.
+        operator = CompiledOperator(self, desc, self.plan(desc, path), path)
+        with self._operators_lock:
+            # Tensors that are OWNED_BY_DML make an operator a thing of its own: two users initialise it differently.
+            if operator.has_state:
+                return operator
+            operator = self._operators.setdefault(key, operator)
+            if len(self._operators) > OPERATOR_CACHE_SIZE:
+                self._operators.popitem(last=False)
+        return operator
+
+    def submit(self, bindings: Iterable[Binding]) -> Submission:
+        """Run bindings in order, in one submission after all earlier work; does not wait.
+
+        Barriers stand exactly where a binding reads or overwrites what one before it in the list wrote, or overwrites
+        what one read. Work that would run longer than a watchdog allows is split into several submissions.
+
+        Raises
+        ------
+        BindingError
+            A binding is another device's.
+        DeviceError
+            The device is closed or lost.
+        """
+        checked = self._checked(bindings)
+        vulkan = self.vulkan
+        with vulkan.lock:
+            vulkan.require_open()
+            return submit_bindings(vulkan, checked, self.timestamps)
+
+    def sequence(self, bindings: Iterable[Binding]) -> Sequence:
+        """Record bindings once, to be replayed by `Sequence.submit`.
+
+        Raises
+        ------
+        BindingError, DeviceError
+            As `submit` does.
+        """
+        checked = self._checked(bindings)
+        self.require_open()
+        return Sequence(self, checked, self.timestamps)
+
+    def _checked(self, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
+        checked = tuple(bindings)
+        for position, binding in enumerate(checked):
+            if not isinstance(binding, Binding):
+                raise TypeError(
+                    f"bindings[{position}] is a {type(binding).__name__}, not a Binding; operator.bind makes one"
+                )
+            if binding.operator.device is not self:
+                raise BindingError(
+                    f"bindings[{position}] is of another Device ({binding.operator.device}), not of {self}"
+                )
+        return checked
+
+    def wait(self) -> None:
+        """Wait for all work submitted so far."""
+        self.require_open()
+        self.vulkan.queue.wait_idle()
+
+    def close(self) -> None:
+        """Wait for all work, then give back all memory; its tensors cannot be used any more. May be repeated."""
+        with self._operators_lock:
+            self._operators.clear()
+        self.vulkan.close()
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

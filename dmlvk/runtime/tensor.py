@@ -1,0 +1,221 @@
+"""Memory on a device, and tensors laid in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk.data_type import DataType
+from dmlvk.errors import BindingError
+from dmlvk.runtime.elements import Array, Bytes, element_view, write_elements
+from dmlvk.tensor_desc import TensorDesc
+from dmlvk.vulkan.memory import Allocation
+
+if TYPE_CHECKING:
+    from dmlvk.runtime.device import Device
+
+# Kernels read and write 16 bytes at a time from a tensor's start.
+TENSOR_ALIGNMENT = 16
+
+
+class Buffer:
+    """Memory of one's own on a device, for tensors that are to be neighbours. Made by `Device.buffer`.
+
+    Attributes
+    ----------
+    device : Device
+    size_in_bytes : int
+    """
+
+    def __init__(self, device: Device, size_in_bytes: int, memory: Allocation) -> None:
+        self.device = device
+        self.size_in_bytes = size_in_bytes
+        self._memory: Allocation | None = memory
+
+    def __repr__(self) -> str:
+        return f"<dmlvk.Buffer of {self.size_in_bytes} bytes on {self.device.name}>"
+
+    def tensor(self, desc: TensorDesc, offset: int = 0) -> Tensor:
+        """Lay a tensor in the buffer. It keeps the memory alive by itself; several may overlap.
+
+        Parameters
+        ----------
+        desc : TensorDesc
+        offset : int
+            Bytes from the buffer's start; a multiple of 16 and of the desc's guaranteed_base_offset_alignment.
+
+        Raises
+        ------
+        BindingError
+            For an offset that is not aligned, or a tensor that does not fit.
+        """
+        if not isinstance(desc, TensorDesc):
+            raise TypeError(f"desc is a TensorDesc, not {type(desc).__name__}")
+        alignment = max(TENSOR_ALIGNMENT, desc.guaranteed_base_offset_alignment)
+        if offset < 0 or offset % alignment:
+            raise BindingError(
+                f"offset {offset} is no multiple of {alignment}: use {max(0, offset) // alignment * alignment}"
+            )
+        end = offset + desc.total_size_in_bytes
+        if end > self.size_in_bytes:
+            raise BindingError(
+                f"a tensor of {desc.total_size_in_bytes} bytes at offset {offset} ends at {end}, past the buffer's "
+                f"{self.size_in_bytes} bytes"
+            )
+        return Tensor(self.device, desc, self._live_memory(), offset)
+
+    def _live_memory(self) -> Allocation:
+        self.device.require_open()
+        if self._memory is None:
+            raise BindingError(f"{self!r} was freed")
+        return self._memory
+
+    def free(self) -> None:
+        """Let go of the memory; it is given back when no tensor, binding or running work uses it any more."""
+        self._memory = None
+
+
+class Tensor:
+    """A tensor in a device's memory. Made by `Device.tensor` and `Buffer.tensor`.
+
+    Attributes
+    ----------
+    device : Device
+    desc : TensorDesc
+    offset : int
+        Bytes from the start of its memory.
+    """
+
+    __slots__ = ("__weakref__", "_memory", "desc", "device", "offset")
+
+    def __init__(self, device: Device, desc: TensorDesc, memory: Allocation, offset: int = 0) -> None:
+        self.device = device
+        self.desc = desc
+        self.offset = offset
+        self._memory: Allocation | None = memory
+
+    def __repr__(self) -> str:
+        return f"<dmlvk.Tensor {self.desc.data_type.name} {self.desc.sizes} on {self.device.name}>"
+
+    @property
+    def is_freed(self) -> bool:
+        """Whether `free` was called."""
+        return self._memory is None
+
+    def memory(self) -> Allocation:
+        """The memory that it lies in.
+
+        Raises
+        ------
+        BindingError
+            The tensor was freed.
+        DeviceError
+            Its device was closed.
+        """
+        self.device.require_open()
+        if self._memory is None:
+            raise BindingError(f"{self!r} was freed")
+        return self._memory
+
+    def free(self) -> None:
+        """Let go of the memory now; it is given back when no other tensor, binding or running work uses it any more."""
+        self._memory = None
+
+    def numpy(self) -> Array:
+        """Copy the elements into a new, packed array, after waiting for the work that writes them.
+
+        Returns
+        -------
+        numpy.ndarray
+            Of the tensor's sizes and data type.
+        """
+        vulkan = self.device.vulkan
+        desc = self.desc
+        with vulkan.lock:
+            memory = self.memory()
+            view = vulkan.transfers.mapped(memory, self.offset, desc.total_size_in_bytes)
+            if view is not None:
+                vulkan.transfers.wait_for_writes(memory)
+                return element_view(desc, view).copy(order="C")
+            if desc.is_packed:
+                result = np.empty(desc.sizes, desc.data_type.numpy_dtype)
+                vulkan.transfers.read(memory, self.offset, result.reshape(-1).view(np.uint8))
+                return result
+            return element_view(desc, self._read(memory)).copy(order="C")
+
+    def write(self, array: npt.ArrayLike) -> None:
+        """Write every element, whatever the strides; bytes between the elements keep their value.
+
+        Work submitted before still sees the old elements, work submitted after the new ones. Where elements share
+        memory, the later one in row-major order stays.
+
+        Parameters
+        ----------
+        array : array_like
+            Of the tensor's sizes and data type, with any strides and byte order.
+
+        Raises
+        ------
+        BindingError
+            For other sizes or another data type.
+        """
+        desc = self.desc
+        elements = np.asarray(array)
+        if elements.shape != desc.sizes:
+            raise BindingError(
+                f"an array of shape {elements.shape} cannot be written to a tensor of sizes {desc.sizes}"
+            )
+        expected = desc.data_type.numpy_dtype
+        if elements.dtype.newbyteorder("=") != expected:
+            raise BindingError(f"an array of {elements.dtype} cannot be written to a tensor of {expected}; use astype")
+        vulkan = self.device.vulkan
+        with vulkan.lock:
+            memory = self.memory()
+            view = vulkan.transfers.mapped(memory, self.offset, desc.total_size_in_bytes)
+            if view is not None:
+                vulkan.transfers.wait_for_uses(memory)
+                write_elements(desc, view, elements)
+            elif desc.is_packed:
+                packed = np.ascontiguousarray(elements, dtype=expected)
+                vulkan.transfers.write(memory, self.offset, packed.reshape(-1).view(np.uint8))
+            else:
+                content = self._read(memory)
+                write_elements(desc, content, elements)
+                vulkan.transfers.write(memory, self.offset, content)
+
+    def read_bytes(self) -> bytes:
+        """The whole memory, `desc.total_size_in_bytes` bytes with gaps and padding, after waiting for its writes."""
+        with self.device.vulkan.lock:
+            return self._read(self.memory()).tobytes()
+
+    def write_bytes(self, data: Any) -> None:
+        """Write the whole memory, gaps and padding included.
+
+        Parameters
+        ----------
+        data : bytes-like
+            Exactly `desc.total_size_in_bytes` bytes.
+
+        Raises
+        ------
+        BindingError
+            For another number of bytes.
+        """
+        content = np.frombuffer(memoryview(data).cast("B"), np.uint8)
+        if content.size != self.desc.total_size_in_bytes:
+            raise BindingError(f"{content.size} bytes given for a tensor of {self.desc.total_size_in_bytes} bytes")
+        vulkan = self.device.vulkan
+        with vulkan.lock:
+            vulkan.transfers.write(self.memory(), self.offset, content)
+
+    def _read(self, memory: Allocation) -> Bytes:
+        content = np.empty(self.desc.total_size_in_bytes, np.uint8)
+        self.device.vulkan.transfers.read(memory, self.offset, content)
+        return content
+
+
+def desc_of_array(array: Array) -> TensorDesc:
+    """The packed tensor that holds an array; an array without dimensions becomes one element in one dimension."""
+    return TensorDesc(DataType.from_numpy(array.dtype), array.shape or (1,))

@@ -1,0 +1,150 @@
+"""The pipeline cache on disk: one file a device and driver, never trusted, never lost by two processes at once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import filelock
+import platformdirs
+
+from dmlvk.vulkan.library import VK_SUCCESS, check, vk
+
+if TYPE_CHECKING:
+    from dmlvk.vulkan.device import VulkanDevice
+
+# magic, format version, vendor, device, driver version, pipelineCacheUUID, length and SHA-256 of what follows
+HEADER = struct.Struct("<8sIIII16sQ32s")
+MAGIC = b"dmlvk-pc"
+FORMAT_VERSION = 1
+LOCK_TIMEOUT_SECONDS = 5.0
+
+
+def cache_folder() -> Path:
+    """$DMLVK_CACHE_DIR, else the user's cache folder for dmlvk."""
+    override = os.environ.get("DMLVK_CACHE_DIR")
+    return Path(override) if override else Path(platformdirs.user_cache_dir("dmlvk", appauthor=False))
+
+
+class PipelineCache:
+    """A VkPipelineCache that starts from the file of its device, and is merged into it when the device is closed.
+
+    Drivers are known to crash on caches of other versions or with flipped bits, so the driver sees only what the
+    header's identity and checksum vouch for. All else, and every failure of the file system, is a miss.
+
+    Attributes
+    ----------
+    loaded : bytes
+        The driver's data that the file held.
+    added : int
+        Pipelines built with it since it was read.
+    """
+
+    def __init__(self, device: VulkanDevice) -> None:
+        profile = device.physical.profile
+        self._device = device
+        self._uuid = device.physical.pipeline_cache_uuid
+        self._identity = (profile.vendor_id, profile.device_id, profile.driver_version)
+        stem = "-".join(f"{number:x}" for number in self._identity)
+        self.path = cache_folder() / f"pipelines-{stem}-{self._uuid.hex()}.bin"
+        self.added = 0
+        self.loaded = self._read_file()
+        self.handle = self._create(self.loaded)
+
+    def _create(self, data: bytes) -> Any:
+        ffi = vk.ffi
+        initial = ffi.from_buffer(data)
+        information = ffi.new("VkPipelineCacheCreateInfo*")
+        information.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO
+        information.initialDataSize = len(data)
+        information.pInitialData = initial
+        handle = ffi.new("VkPipelineCache*")
+        # VkResult vkCreatePipelineCache(VkDevice device, const VkPipelineCacheCreateInfo* pCreateInfo, const
+        #     VkAllocationCallbacks* pAllocator, VkPipelineCache* pPipelineCache)
+        result = vk.vkCreatePipelineCache(self._device.handle, information, ffi.NULL, handle)
+        if result != VK_SUCCESS and data:
+            return self._create(b"")
+        check(result, "vkCreatePipelineCache")
+        return handle[0]
+
+    def _read_file(self) -> bytes:
+        """The driver's data from the file, or nothing when the file is not there, not ours, or not whole."""
+        try:
+            content = self.path.read_bytes()
+        except OSError:
+            return b""
+        if len(content) < HEADER.size:
+            return b""
+        magic, version, vendor, device, driver, uuid, length, digest = HEADER.unpack_from(content)
+        data = content[HEADER.size :]
+        if (
+            (magic, version, uuid) != (MAGIC, FORMAT_VERSION, self._uuid)
+            or (vendor, device, driver) != self._identity
+            or length != len(data)
+            or digest != hashlib.sha256(data).digest()
+        ):
+            return b""
+        return data
+
+    def _data(self) -> bytes:
+        ffi = vk.ffi
+        size = ffi.new("size_t*")
+        # VkResult vkGetPipelineCacheData(VkDevice device, VkPipelineCache pipelineCache, size_t* pDataSize, void*
+        #     pData)
+        if vk.vkGetPipelineCacheData(self._device.handle, self.handle, size, ffi.NULL) != VK_SUCCESS:
+            return b""
+        data = ffi.new("char[]", max(1, size[0]))
+        if vk.vkGetPipelineCacheData(self._device.handle, self.handle, size, data) != VK_SUCCESS:
+            return b""
+        return bytes(ffi.buffer(data, size[0]))
+
+    def save(self) -> None:
+        """Merge what was added into the file. Without a writable folder nothing happens."""
+        if not self.added or self._device.is_lost:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with filelock.FileLock(str(self.path) + ".lock", timeout=LOCK_TIMEOUT_SECONDS):
+                self._merge(self._read_file())
+                data = self._data()
+                if data and data != self.loaded:
+                    self._write_file(data)
+        except (OSError, filelock.Timeout, NotImplementedError):
+            return
+        self.added = 0
+
+    def _merge(self, other: bytes) -> None:
+        """Add what another process has written since this one read the file."""
+        if not other or other == self.loaded:
+            return
+        sources = vk.ffi.new("VkPipelineCache[1]", [self._create(other)])
+        # VkResult vkMergePipelineCaches(VkDevice device, VkPipelineCache dstCache, uint32_t srcCacheCount, const
+        #     VkPipelineCache* pSrcCaches)
+        vk.vkMergePipelineCaches(self._device.handle, self.handle, 1, sources)
+        # void vkDestroyPipelineCache(VkDevice device, VkPipelineCache pipelineCache, const VkAllocationCallbacks*
+        #     pAllocator)
+        vk.vkDestroyPipelineCache(self._device.handle, sources[0], vk.ffi.NULL)
+
+    def _write_file(self, data: bytes) -> None:
+        digest = hashlib.sha256(data).digest()
+        header = HEADER.pack(MAGIC, FORMAT_VERSION, *self._identity, self._uuid, len(data), digest)
+        # A reader sees the old file or the new one, never a part: the new one gets its name when it is whole.
+        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name, suffix=".new")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(header + data)
+            os.replace(temporary, self.path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+    def close(self) -> None:
+        """Save, and destroy the VkPipelineCache."""
+        try:
+            self.save()
+        finally:
+            vk.vkDestroyPipelineCache(self._device.handle, self.handle, vk.ffi.NULL)

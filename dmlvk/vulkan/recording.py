@@ -1,0 +1,154 @@
+"""What goes into a command buffer: prepared dispatches, copies, barriers and timestamps."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from dmlvk.vulkan.library import check, vk
+
+# VkPipelineStageFlagBits
+COMPUTE_STAGE = 0x800
+TRANSFER_STAGE = 0x1000
+BOTTOM_OF_PIPE = 0x2000
+HOST_STAGE = 0x4000
+# VkAccessFlagBits
+SHADER_READ = 0x20
+SHADER_WRITE = 0x40
+TRANSFER_READ = 0x800
+TRANSFER_WRITE = 0x1000
+HOST_READ = 0x2000
+
+ONE_TIME_SUBMIT = 1  # VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT
+SIMULTANEOUS_USE = 4  # VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT
+COMPUTE_BIND_POINT = 1  # VK_PIPELINE_BIND_POINT_COMPUTE
+COMPUTE_SHADER_STAGE = 0x20  # VK_SHADER_STAGE_COMPUTE_BIT
+
+
+class PreparedDispatch:
+    """One dispatch with every argument of its Vulkan calls already a C object.
+
+    Attributes
+    ----------
+    label : str
+        What it is, for people: the kernel's name.
+    """
+
+    __slots__ = ("groups", "label", "layout", "pipeline", "push_constants", "push_size", "sets")
+
+    def __init__(
+        self,
+        label: str,
+        pipeline: Any,
+        layout: Any,
+        descriptor_set: Any,
+        push_constants: tuple[int, ...],
+        groups: tuple[int, int, int],
+    ) -> None:
+        self.label = label
+        self.pipeline = pipeline
+        self.layout = layout
+        self.sets = vk.ffi.new("VkDescriptorSet[1]", [descriptor_set])
+        self.push_constants = vk.ffi.new("uint32_t[]", push_constants) if push_constants else None
+        self.push_size = 4 * len(push_constants)
+        self.groups = groups
+
+
+class Recorder:
+    """Records into one command buffer. Used with the device's lock held."""
+
+    __slots__ = ("command_buffer",)
+
+    # Structures that never change, built at first use.
+    _begin_information: ClassVar[dict[int, Any]] = {}
+    _barriers: ClassVar[dict[tuple[int, int], Any]] = {}
+
+    def __init__(self, command_buffer: Any, flags: int = ONE_TIME_SUBMIT) -> None:
+        self.command_buffer = command_buffer
+        information = self._begin_information.get(flags)
+        if information is None:
+            information = vk.ffi.new("VkCommandBufferBeginInfo*")
+            information.sType = vk.VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO
+            information.flags = flags
+            self._begin_information[flags] = information
+        # VkResult vkBeginCommandBuffer(VkCommandBuffer commandBuffer, const VkCommandBufferBeginInfo* pBeginInfo)
+        check(vk.vkBeginCommandBuffer(command_buffer, information), "vkBeginCommandBuffer")
+
+    def _barrier(self, source_stage: int, source: int, destination_stage: int, destination: int) -> None:
+        barrier = self._barriers.get((source, destination))
+        if barrier is None:
+            barrier = vk.ffi.new("VkMemoryBarrier*")
+            barrier.sType = vk.VK_STRUCTURE_TYPE_MEMORY_BARRIER
+            barrier.srcAccessMask = source
+            barrier.dstAccessMask = destination
+            self._barriers[source, destination] = barrier
+        null = vk.ffi.NULL
+        # void vkCmdPipelineBarrier(VkCommandBuffer commandBuffer, VkPipelineStageFlags srcStageMask,
+        #     VkPipelineStageFlags dstStageMask, VkDependencyFlags dependencyFlags, uint32_t memoryBarrierCount, const
+        #     VkMemoryBarrier* pMemoryBarriers, uint32_t bufferMemoryBarrierCount, const VkBufferMemoryBarrier*
+        #     pBufferMemoryBarriers, uint32_t imageMemoryBarrierCount, const VkImageMemoryBarrier*
+        #     pImageMemoryBarriers)
+        vk.vkCmdPipelineBarrier(self.command_buffer, source_stage, destination_stage, 0, 1, barrier, 0, null, 0, null)
+
+    def after_earlier_submissions(self) -> None:
+        """Start after everything submitted before, and see what it wrote."""
+        self._barrier(
+            COMPUTE_STAGE | TRANSFER_STAGE,
+            SHADER_WRITE | TRANSFER_WRITE,
+            COMPUTE_STAGE | TRANSFER_STAGE,
+            SHADER_READ | SHADER_WRITE | TRANSFER_READ | TRANSFER_WRITE,
+        )
+
+    def between_dispatches(self) -> None:
+        """What follows sees what the dispatches before wrote, and overwrites only what they have read."""
+        self._barrier(COMPUTE_STAGE, SHADER_WRITE, COMPUTE_STAGE, SHADER_READ | SHADER_WRITE)
+
+    def before_host_reads(self) -> None:
+        """Make everything written visible to the host, once the host knows that the submission is done."""
+        self._barrier(COMPUTE_STAGE | TRANSFER_STAGE, SHADER_WRITE | TRANSFER_WRITE, HOST_STAGE, HOST_READ)
+
+    def dispatch(self, prepared: PreparedDispatch) -> None:
+        """Record one dispatch."""
+        command_buffer = self.command_buffer
+        # void vkCmdBindPipeline(VkCommandBuffer commandBuffer, VkPipelineBindPoint pipelineBindPoint, VkPipeline
+        #     pipeline)
+        vk.vkCmdBindPipeline(command_buffer, COMPUTE_BIND_POINT, prepared.pipeline)
+        # void vkCmdBindDescriptorSets(VkCommandBuffer commandBuffer, VkPipelineBindPoint pipelineBindPoint,
+        #     VkPipelineLayout layout, uint32_t firstSet, uint32_t descriptorSetCount, const VkDescriptorSet*
+        #     pDescriptorSets, uint32_t dynamicOffsetCount, const uint32_t* pDynamicOffsets)
+        vk.vkCmdBindDescriptorSets(
+            command_buffer, COMPUTE_BIND_POINT, prepared.layout, 0, 1, prepared.sets, 0, vk.ffi.NULL
+        )
+        if prepared.push_size:
+            # void vkCmdPushConstants(VkCommandBuffer commandBuffer, VkPipelineLayout layout, VkShaderStageFlags
+            #     stageFlags, uint32_t offset, uint32_t size, const void* pValues)
+            vk.vkCmdPushConstants(
+                command_buffer, prepared.layout, COMPUTE_SHADER_STAGE, 0, prepared.push_size, prepared.push_constants
+            )
+        # void vkCmdDispatch(VkCommandBuffer commandBuffer, uint32_t groupCountX, uint32_t groupCountY, uint32_t
+        #     groupCountZ)
+        vk.vkCmdDispatch(command_buffer, *prepared.groups)
+
+    def copy(self, source: Any, source_offset: int, destination: Any, destination_offset: int, size: int) -> None:
+        """Copy bytes from one VkBuffer to another."""
+        region = vk.ffi.new("VkBufferCopy*", (source_offset, destination_offset, size))
+        # void vkCmdCopyBuffer(VkCommandBuffer commandBuffer, VkBuffer srcBuffer, VkBuffer dstBuffer, uint32_t
+        #     regionCount, const VkBufferCopy* pRegions)
+        vk.vkCmdCopyBuffer(self.command_buffer, source, destination, 1, region)
+
+    def reset_timestamps(self, pool: Any, count: int) -> None:
+        """Make the first `count` queries of a pool writable."""
+        # void vkCmdResetQueryPool(VkCommandBuffer commandBuffer, VkQueryPool queryPool, uint32_t firstQuery, uint32_t
+        #     queryCount)
+        vk.vkCmdResetQueryPool(self.command_buffer, pool, 0, count)
+
+    def timestamp(self, pool: Any, query: int) -> None:
+        """Write the time at which everything recorded before is done."""
+        # void vkCmdWriteTimestamp(VkCommandBuffer commandBuffer, VkPipelineStageFlagBits pipelineStage, VkQueryPool
+        #     queryPool, uint32_t query)
+        vk.vkCmdWriteTimestamp(self.command_buffer, BOTTOM_OF_PIPE, pool, query)
+
+    def end(self) -> Any:
+        """Finish; the command buffer can be submitted."""
+        # VkResult vkEndCommandBuffer(VkCommandBuffer commandBuffer)
+        check(vk.vkEndCommandBuffer(self.command_buffer), "vkEndCommandBuffer")
+        return self.command_buffer

@@ -1,0 +1,34 @@
+"""What the Khronos validation layer says, collected so that the call it is about raises it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmlvk.vulkan.library import vk
+
+
+def messenger_create_information() -> tuple[Any, Any]:
+    """A VkDebugUtilsMessengerCreateInfoEXT for warnings and errors of every type, and the callback to keep alive."""
+    ffi = vk.ffi
+
+    def report(severity: int, types: int, data: Any, user_data: Any) -> int:
+        name = ffi.string(data.pMessageIdName).decode(errors="replace") if data.pMessageIdName else ""
+        # The loader speaks through the same messenger, about other drivers and layers installed on the machine (an ICD
+        # file that it cannot read, say): not about what dmlvk does. Everything else counts.
+        if not (types == vk.VK_DEBUG_UTILS_MESSAGE_TYPE_GENERAL_BIT_EXT and name == "Loader Message"):
+            vk.messages.append(ffi.string(data.pMessage).decode(errors="replace"))
+        return 0  # VK_FALSE: the call goes on; the exception is raised when it returns
+
+    callback = ffi.callback("PFN_vkDebugUtilsMessengerCallbackEXT", report, error=0)
+    information = ffi.new("VkDebugUtilsMessengerCreateInfoEXT*")
+    information.sType = vk.VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT
+    information.messageSeverity = (
+        vk.VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | vk.VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT
+    )
+    information.messageType = (
+        vk.VK_DEBUG_UTILS_MESSAGE_TYPE_GENERAL_BIT_EXT
+        | vk.VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT
+        | vk.VK_DEBUG_UTILS_MESSAGE_TYPE_PERFORMANCE_BIT_EXT
+    )
+    information.pfnUserCallback = callback
+    return information, callback

@@ -1,0 +1,48 @@
+#version 450
+
+// QUANTIZED_LINEAR_CONVOLUTION, preparation: the elements of a strided tensor, side by side in memory of dmlvk's own.
+//
+// For tensors that are OWNED_BY_DML, which are given once and not bound again, and for filters whose strides no window
+// could show. Rare and small, so it is plain: one invocation an element of a box of up to four dimensions; elements of 8
+// bits are merged into their word by two atomics, because the words have several owners.
+//
+// Preconditions: offsets, strides and sizes in elements, counted inside the windows.
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint ELEMENT_SIZE = 4;  // bytes: 1 or 4
+
+layout(set = 0, binding = 0) readonly buffer Source { uint source_words[]; };
+layout(set = 0, binding = 1) buffer Destination { uint destination_words[]; };
+
+layout(push_constant) uniform PushConstants {
+    uint source_start;
+    uint destination_start;
+    uint count;
+    uint unused;
+    uvec4 sizes;
+    uvec4 source_strides;
+    uvec4 destination_strides;
+} push;
+
+void main() {
+    uint index = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+    if (index >= push.count)
+        return;
+    uint source = push.source_start;
+    uint destination = push.destination_start;
+    for (int i = 3; i >= 0; --i) {
+        uint rest = index / push.sizes[i];
+        uint coordinate = index - rest * push.sizes[i];
+        index = rest;
+        source += coordinate * push.source_strides[i];
+        destination += coordinate * push.destination_strides[i];
+    }
+    if (ELEMENT_SIZE == 4) {
+        destination_words[destination] = source_words[source];
+    } else {
+        uint value = (source_words[source >> 2] >> (8 * (source & 3))) & 0xFF;
+        uint shift = 8 * (destination & 3);
+        atomicAnd(destination_words[destination >> 2], ~(0xFFu << shift));
+        atomicOr(destination_words[destination >> 2], value << shift);
+    }
+}

@@ -1,0 +1,75 @@
+#version 450
+
+// QUANTIZED_LINEAR_CONVOLUTION, preparation: the filter as words of four channels, in panels that the product reads in order.
+//
+// Layout: word k of an output channel holds four signed bytes: input channels 4 i to 4 i + 3 of one tap, where
+// k = (i * height + r) * width + s; channels past the last are 0. A panel holds WIDTH output channels of one group as
+// words[k][channel of the panel], so that neighbours read neighbours, then one more row: the sum of each channel's bytes,
+// which the zero points need. UINT8 is taken as INT8 by flipping the top bit.
+//
+// Loops: one workgroup an output channel; its invocations take every gl_WorkGroupSize-th word, four byte loads each, and
+// add up their sums in shared memory.
+//
+// Preconditions: `count` channels, the first being the first of a group or of a panel. Channels of a panel beyond its
+// group's last are not written: what they make of it is never stored. K is at most 131,071 bytes, so sums fit 32 bits.
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint WIDTH = 8;
+layout(constant_id = 2) const uint FLIP = 0;  // 0x80 for UINT8
+layout(constant_id = 3) const uint FILTER_HEIGHT = 1;
+layout(constant_id = 4) const uint FILTER_WIDTH = 1;
+
+layout(set = 0, binding = 0) readonly buffer Filter { uint filter_words[]; };
+layout(set = 0, binding = 1) buffer Packed { uint packed_words[]; };
+
+layout(push_constant) uniform PushConstants {
+    uint filter_start;  // bytes
+    uint packed_start;  // words
+    uint count;
+    uint channels;           // input channels per group
+    uint words;              // words an output channel
+    uint channels_of_group;  // output channels per group
+    uint first_of_group;     // the first channel's place in its group
+    uint stride_m;           // bytes
+    uint stride_c;
+    uint stride_h;
+    uint stride_w;
+} push;
+
+shared int sums[gl_WorkGroupSize.x];
+
+void main() {
+    uint channel = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+    // The whole workgroup leaves, or none of it.
+    if (channel >= push.count)
+        return;
+    uint place = push.first_of_group + channel;
+    uint group = place / push.channels_of_group;
+    uint channel_of_group = place - group * push.channels_of_group;
+    // Panels are counted from the one that holds the first channel.
+    uint panels_of_group = (push.channels_of_group + WIDTH - 1) / WIDTH;
+    uint panel = group * panels_of_group + channel_of_group / WIDTH - push.first_of_group / WIDTH;
+    uint base = push.packed_start + panel * (push.words + 1) * WIDTH + channel_of_group % WIDTH;
+
+    int sum = 0;
+    for (uint k = gl_LocalInvocationID.x; k < push.words; k += gl_WorkGroupSize.x) {
+        uint rows = k / FILTER_WIDTH;
+        uint quad = rows / FILTER_HEIGHT;
+        uint address = push.filter_start + channel * push.stride_m + 4 * quad * push.stride_c
+            + (rows - quad * FILTER_HEIGHT) * push.stride_h + (k - rows * FILTER_WIDTH) * push.stride_w;
+        uint word = 0;
+        for (uint i = 0; i < 4 && 4 * quad + i < push.channels; ++i, address += push.stride_c) {
+            uint value = ((filter_words[address >> 2] >> (8 * (address & 3))) & 0xFF) ^ FLIP;
+            word |= value << (8 * i);
+            sum += bitfieldExtract(int(value), 0, 8);
+        }
+        packed_words[base + k * WIDTH] = word;
+    }
+    sums[gl_LocalInvocationID.x] = sum;
+    barrier();
+    if (gl_LocalInvocationID.x == 0) {
+        for (uint i = 1; i < gl_WorkGroupSize.x; ++i)
+            sum += sums[i];
+        packed_words[base + push.words * WIDTH] = uint(sum);
+    }
+}

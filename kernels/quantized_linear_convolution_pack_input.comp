@@ -1,0 +1,81 @@
+#version 450
+
+// QUANTIZED_LINEAR_CONVOLUTION, preparation: the input as words of four channels, with its border.
+//
+// Layout: words[image][group][i][row][column], each with four signed bytes: channels 4 i to 4 i + 3 of the group at one
+// position; channels past the group's last are 0. Rows and columns are those that the output needs, padding included,
+// which holds the input's zero point: then every tap is a plain load, and the sum of (x - zx)(w - zw) over all taps may be
+// opened to sum(xw) - zw sum(x) - zx sum(w) + K zx zw without a special case at the edges. UINT8 is taken as INT8.
+//
+// Loops: one invocation a word of a box of the layout, four byte loads; neighbours have neighbouring columns, so that an
+// NCHW input is read, and the result written, along memory.
+//
+// Preconditions: the box is `sizes` words large along image, quad (group and i in one), row and column. Positions
+// outside the input are told by `row_limit` and `column_limit`; starts may lie before the window's for them (they wrap).
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint FLIP = 0;         // 0x80 for UINT8
+layout(constant_id = 2) const uint HAS_ZERO_POINT = 0;
+
+layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
+layout(set = 0, binding = 1) readonly buffer ZeroPoint { uint zero_point_words[]; };
+layout(set = 0, binding = 2) buffer Packed { uint packed_words[]; };
+
+layout(push_constant) uniform PushConstants {
+    uint input_start;  // bytes
+    uint zero_point_start;
+    uint packed_start;  // words
+    uint count;
+    uint rows;     // of the box
+    uint columns;
+    uint quads;
+    uint first_quad;       // in the groups that the layout holds, the first of which is the window's first
+    uint quads_of_group;
+    uint channels;         // per group
+    uint first_row;        // of the box, in the input; negative on the upper border
+    uint first_column;
+    uint row_limit;        // rows of the input
+    uint column_limit;
+    uint stride_n;  // bytes
+    uint stride_c;
+    uint stride_h;
+    uint stride_w;
+    uint packed_stride_n;  // words
+    uint packed_stride_quad;
+    uint packed_stride_h;
+    uint first_channel;    // the channel that input_start stands at, counted from the first group's first
+} push;
+
+void main() {
+    uint index = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+    if (index >= push.count)
+        return;
+    uint rest = index / push.columns;
+    uint column = index - rest * push.columns;
+    uint outer = rest / push.rows;
+    uint row = rest - outer * push.rows;
+    uint image = outer / push.quads;
+    uint box_quad = outer - image * push.quads;
+
+    uint quad = push.first_quad + box_quad;
+    uint group = quad / push.quads_of_group;
+    uint first = 4 * (quad - group * push.quads_of_group);
+    uint source_row = push.first_row + row;
+    uint source_column = push.first_column + column;
+    bool inside = source_row < push.row_limit && source_column < push.column_limit;
+    uint zero_point = FLIP;
+    if (HAS_ZERO_POINT != 0 && !inside)
+        zero_point ^= (zero_point_words[push.zero_point_start >> 2] >> (8 * (push.zero_point_start & 3))) & 0xFF;
+
+    uint address = push.input_start + image * push.stride_n
+        + (group * push.channels + first - push.first_channel) * push.stride_c + row * push.stride_h + column * push.stride_w;
+    uint word = 0;
+    for (uint i = 0; i < 4 && first + i < push.channels; ++i, address += push.stride_c) {
+        uint value = zero_point;
+        if (inside)
+            value = ((input_words[address >> 2] >> (8 * (address & 3))) & 0xFF) ^ FLIP;
+        word |= value << (8 * i);
+    }
+    packed_words[push.packed_start + image * push.packed_stride_n + box_quad * push.packed_stride_quad
+        + row * push.packed_stride_h + column] = word;
+}

@@ -1,0 +1,57 @@
+"""What every test shares: the drivers to run on, the validation layer, hypothesis' settings.
+
+The suite runs on lavapipe and SwiftShader. To run it on other devices, name parts of their names:
+
+    DMLVK_TEST_DEVICES="GeForce,Radeon" pytest
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tools import test_drivers
+
+# The Vulkan loader and dmlvk read these when they are first used, so they are set before dmlvk is imported.
+os.environ.setdefault("DMLVK_VALIDATE", "1")
+if "DMLVK_TEST_DEVICES" not in os.environ:
+    os.environ.update(test_drivers.environment())
+_cache = tempfile.TemporaryDirectory(prefix="dmlvk-tests-")
+os.environ["DMLVK_CACHE_DIR"] = _cache.name
+
+import dmlvk  # noqa: E402
+from dmlvk.vulkan.library import raise_messages  # noqa: E402
+
+DEVICE_NAMES = [name.strip() for name in os.environ.get("DMLVK_TEST_DEVICES", "llvmpipe,SwiftShader").split(",")]
+
+_checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+settings.register_profile("default", deadline=None, max_examples=50, suppress_health_check=_checks)
+# The same examples at each run, so that a failure in CI is found again by whoever looks.
+settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
+settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default"))
+
+
+@pytest.fixture(scope="session", params=DEVICE_NAMES)
+def device(request: pytest.FixtureRequest) -> Iterator[dmlvk.Device]:
+    """An open device, each of the drivers in turn. A driver that is missing fails the test: nothing is skipped."""
+    names = [info.name for info in dmlvk.devices()]
+    if not any(request.param.lower() in name.lower() for name in names):
+        pytest.fail(
+            f"no Vulkan device has {request.param!r} in its name; there are {names or 'none'}. "
+            f"Get the test drivers with `{test_drivers.COMMAND}`, or name devices in DMLVK_TEST_DEVICES",
+            pytrace=False,
+        )
+    with dmlvk.Device(request.param) as opened:
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def _no_validation_messages() -> Iterator[None]:
+    """A message of the validation layer that no call has raised yet fails the test that caused it."""
+    yield
+    raise_messages()

@@ -1,0 +1,132 @@
+"""ONE_HOT on devices, against ONNX Runtime's OneHot."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dmlvk
+from dmlvk import DataType, OneHotDesc, TensorDesc
+from tests.kernels.harness import check, input_memory
+from tests.layouts import DATA_TYPES, input_strides, output_strides, sizes, view
+
+INDEX_TYPES = st.sampled_from([DataType.INT64, DataType.INT32, DataType.UINT64, DataType.UINT32])
+
+
+def onnx_one_hot(indices: np.ndarray, depth: int, axis: int) -> np.ndarray:
+    """Where ONNX Runtime's OneHot puts the on value. Its indices are signed; what is larger is out of range anyway."""
+    if indices.ndim == 0:
+        return onnx_one_hot(indices.reshape(1), depth, 1)[0]  # ONNX has no scalar indices
+    if indices.dtype == np.uint64:
+        indices = np.minimum(indices, np.uint64(1 << 62))
+    node = onnx.helper.make_node("OneHot", ["indices", "depth", "values"], ["output"], axis=axis)
+    graph = onnx.helper.make_graph(
+        [node],
+        "one_hot",
+        [
+            onnx.helper.make_tensor_value_info("indices", onnx.TensorProto.INT64, indices.shape),
+            onnx.helper.make_tensor_value_info("depth", onnx.TensorProto.INT64, []),
+            onnx.helper.make_tensor_value_info("values", onnx.TensorProto.INT64, [2]),
+        ],
+        [onnx.helper.make_tensor_value_info("output", onnx.TensorProto.INT64, None)],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 11)], ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    feeds = {"indices": indices.astype(np.int64), "depth": np.array(depth, np.int64), "values": np.array([0, 1], np.int64)}
+    return np.asarray(session.run(None, feeds)[0]).astype(bool)
+
+
+@st.composite
+def descriptors(draw: st.DrawFn) -> OneHotDesc:
+    rank = draw(st.integers(1, 8))
+    output = draw(sizes(rank, 4000))
+    axis = draw(st.integers(0, rank - 1))
+    indices = tuple(1 if i == axis else size for i, size in enumerate(output))
+    values = [draw(st.integers(1, 3)) for _ in range(rank)]
+    values[draw(st.integers(0, rank - 1))] = draw(st.integers(2, 4))
+    data_type = draw(DATA_TYPES)
+    return OneHotDesc(
+        indices_tensor=TensorDesc(draw(INDEX_TYPES), indices, draw(input_strides(indices))),
+        values_tensor=TensorDesc(data_type, values, draw(input_strides(tuple(values)))),
+        output_tensor=TensorDesc(data_type, output, draw(output_strides(output))),
+        axis=axis,
+    )
+
+
+def draw_indices(desc: OneHotDesc, memory: np.ndarray, seed: int) -> np.ndarray:
+    """Fills the indices' memory: most of them in range, some just or far out of it. Returns the indices."""
+    tensor = desc.indices_tensor
+    dtype = tensor.data_type.numpy_dtype
+    depth = desc.output_tensor.sizes[desc.axis]
+    information = np.iinfo(dtype)
+    candidates = list(range(depth)) * 3
+    candidates += [-depth, -1, -depth - 1, depth, 2 * depth, 1 << 31, (1 << 32) + depth - 1, (1 << 32), -(1 << 32)]
+    candidates += [information.min, information.max, 1 << 63]
+    candidates = [value for value in candidates if information.min <= value <= information.max]
+    count = memory.size // dtype.itemsize
+    chosen = np.random.default_rng(seed).choice(np.array(candidates, dtype), count)
+    memory[: count * dtype.itemsize] = chosen.view(np.uint8)
+    return view(memory, tensor).view(dtype)
+
+
+@given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
+@settings(max_examples=120)
+def test_any_layout_and_any_index(device: dmlvk.Device, desc: OneHotDesc, blocks: int, seed: int) -> None:
+    inputs = input_memory(desc, seed)
+    indices = draw_indices(desc, inputs["indices_tensor"], seed)
+    depth = desc.output_tensor.sizes[desc.axis]
+    hot = onnx_one_hot(indices.squeeze(desc.axis), depth, desc.axis)
+    values = view(inputs["values_tensor"], desc.values_tensor)
+    # "The 1st element along the fastest changing dimension of size > 1".
+    innermost = max(i for i, size in enumerate(values.shape) if size > 1)
+    on_value = values[tuple(int(i == innermost) for i in range(values.ndim))]
+    off_value = values[(0,) * values.ndim]
+    check(device, desc, np.where(hot, on_value, off_value), inputs, offset=16 * blocks, seed=seed)
+
+
+@pytest.mark.parametrize("data_type", DataType)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_every_type_along_both_axes(device: dmlvk.Device, data_type: DataType, axis: int) -> None:
+    output = [37, 53]
+    desc = OneHotDesc(
+        indices_tensor=TensorDesc(DataType.INT32, [1 if i == axis else size for i, size in enumerate(output)]),
+        values_tensor=TensorDesc(data_type, [1, 2]),
+        output_tensor=TensorDesc(data_type, output),
+        axis=axis,
+    )
+    inputs = input_memory(desc, 5)
+    indices = draw_indices(desc, inputs["indices_tensor"], 6)
+    off_value, on_value = view(inputs["values_tensor"], desc.values_tensor)[0]
+    hot = onnx_one_hot(indices.squeeze(axis), output[axis], axis)
+    check(device, desc, np.where(hot, on_value, off_value), inputs, seed=7)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "index"),
+    [
+        (np.int64, (1 << 32) + 1),
+        (np.uint64, (1 << 32) + 1),
+        (np.uint64, 1 << 63),
+        (np.int64, -(1 << 63)),
+        (np.int64, -5),
+        (np.int32, -(1 << 31)),
+        (np.uint32, (1 << 32) - 1),
+        (np.uint32, 4),
+    ],
+)
+def test_an_index_out_of_range_gives_the_off_value_throughout(device: dmlvk.Device, dtype: type, index: int) -> None:
+    result = dmlvk.one_hot(
+        np.array([[index]], dtype), np.array([[3, 9]], np.uint8), output_length=4, axis=1, device=device
+    )
+    assert result.tolist() == [[3, 3, 3, 3]]
+
+
+def test_a_negative_index_counts_once_from_the_end(device: dmlvk.Device) -> None:
+    indices = np.array([[-4], [-1], [-5], [3]], np.int64)
+    result = dmlvk.one_hot(indices, np.array([[0, 1]], np.int8), output_length=4, axis=1, device=device)
+    assert result.argmax(1).tolist() == [0, 3, 0, 3]
+    assert result.sum(1).tolist() == [1, 1, 0, 1]

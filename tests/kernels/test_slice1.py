@@ -1,0 +1,142 @@
+"""SLICE1 on devices, against NumPy's own slicing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import dmlvk
+from dmlvk import DataType, Slice1Desc, TensorDesc
+from tests.kernels.harness import check, input_memory
+from tests.layouts import DATA_TYPES, input_strides, interleaved_output, output_strides, random_bytes, sizes, view
+
+
+def sliced(desc: Slice1Desc, source: np.ndarray) -> np.ndarray:
+    """NumPy's slicing with the window's starts, stops and steps."""
+    slices = []
+    for offset, size, step in zip(
+        desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, strict=True
+    ):
+        if step > 0:
+            slices.append(slice(offset, offset + size, step))
+        else:
+            slices.append(slice(offset + size - 1, offset - 1 if offset else None, step))
+    return source[tuple(slices)][tuple(slice(size) for size in desc.output_tensor.sizes)]
+
+
+@st.composite
+def descriptors(draw: st.DrawFn) -> Slice1Desc:
+    data_type = draw(DATA_TYPES)
+    input_sizes = draw(sizes(draw(st.integers(1, 8))))
+    offsets, window_sizes, steps, output = [], [], [], []
+    for size in input_sizes:
+        offsets.append(draw(st.integers(0, size - 1)))
+        window_sizes.append(draw(st.one_of(st.just(size - offsets[-1]), st.integers(1, size - offsets[-1]))))
+        steps.append(draw(st.sampled_from([1, 1, 1, -1, -1, 2, -2, 3, -(1 << 31), (1 << 31) - 1])))
+        most = 1 + (window_sizes[-1] - 1) // abs(steps[-1])
+        output.append(draw(st.one_of(st.just(most), st.integers(1, most))))
+    return Slice1Desc(
+        input_tensor=TensorDesc(data_type, input_sizes, draw(input_strides(input_sizes))),
+        output_tensor=TensorDesc(data_type, output, draw(output_strides(tuple(output)))),
+        input_window_offsets=offsets,
+        input_window_sizes=window_sizes,
+        input_window_strides=steps,
+    )
+
+
+def check_against_numpy(device: dmlvk.Device, desc: Slice1Desc, offset: int, seed: int) -> None:
+    inputs = input_memory(desc, seed)
+    expected = sliced(desc, view(inputs["input_tensor"], desc.input_tensor))
+    check(device, desc, expected, inputs, offset=offset, seed=seed)
+
+
+@given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
+@settings(max_examples=150)
+def test_any_window_of_any_layout(device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
+    check_against_numpy(device, desc, 16 * blocks, seed)
+
+
+@given(DATA_TYPES, interleaved_output(), st.integers(0, 1 << 20))
+@example(DataType.INT8, ((3, 2), (2, 3)), 0)
+@settings(max_examples=20)
+def test_outputs_that_interleave(
+    device: dmlvk.Device, data_type: DataType, layout: tuple[tuple[int, ...], tuple[int, ...]], seed: int
+) -> None:
+    output_sizes, strides = layout
+    desc = Slice1Desc(
+        input_tensor=TensorDesc(data_type, output_sizes),
+        output_tensor=TensorDesc(data_type, output_sizes, strides),
+        input_window_offsets=[0, 0],
+        input_window_sizes=output_sizes,
+        input_window_strides=[-1, 1],
+    )
+    check_against_numpy(device, desc, 0, seed)
+
+
+@pytest.mark.parametrize("data_type", DataType)
+@pytest.mark.parametrize("step", [1, -1, 2, -3])
+def test_long_rows_of_every_type_at_every_misalignment(device: dmlvk.Device, data_type: DataType, step: int) -> None:
+    for shift in range(17):
+        desc = Slice1Desc(
+            input_tensor=TensorDesc(data_type, [3, 97]),
+            output_tensor=TensorDesc(data_type, [3, 1 + (79 - 1) // abs(step)]),
+            input_window_offsets=[0, shift],
+            input_window_sizes=[3, 79],
+            input_window_strides=[-1, step],
+        )
+        check_against_numpy(device, desc, 16, shift)
+
+
+def test_overlapping_input_rows(device: dmlvk.Device) -> None:
+    """The sheared reading with which WebNN builds triangular masks: {H, W} over strides {W - 1, 1}."""
+    desc = Slice1Desc(
+        input_tensor=TensorDesc(DataType.UINT16, [9, 14], [6, 1]),
+        output_tensor=TensorDesc(DataType.UINT16, [9, 7]),
+        input_window_offsets=[0, 7],
+        input_window_sizes=[9, 7],
+        input_window_strides=[1, -1],
+    )
+    check_against_numpy(device, desc, 0, 1)
+
+
+def test_nan_payloads_and_negative_zeros_arrive_unchanged(device: dmlvk.Device) -> None:
+    bits = np.array([0x7F800001, 0xFFC12345, 0x80000000, 0x00000001, 0x7FBFFFFF], np.uint32)
+    moved = dmlvk.slice1(
+        bits.view(np.float32),
+        input_window_offsets=[0],
+        input_window_sizes=[5],
+        input_window_strides=[-1],
+        device=device,
+    )
+    assert moved.view(np.uint32).tolist() == bits[::-1].tolist()
+
+
+def test_more_than_the_storage_buffer_range(device: dmlvk.Device) -> None:
+    """300 MB, more than twice what lavapipe binds at once, with a window that starts at an odd byte."""
+    source = random_bytes(3, 300_000_001).reshape(1, -1)
+    moved = dmlvk.slice1(
+        source,
+        input_window_offsets=[0, 1],
+        input_window_sizes=[1, 300_000_000],
+        input_window_strides=[1, 1],
+        device=device,
+    )
+    assert np.array_equal(moved, source[:, 1:])
+
+
+def test_transposing_across_many_windows(device: dmlvk.Device) -> None:
+    """Rows and columns of which both sides reach far past one window, forced small."""
+    profile = replace(device.profile, limits=replace(device.profile.limits, max_storage_buffer_range=1 << 14))
+    with dmlvk.Device(device.profile.name, profile=profile) as small:
+        desc = Slice1Desc(
+            input_tensor=TensorDesc(DataType.UINT8, [307, 211], [1, 307]),
+            output_tensor=TensorDesc(DataType.UINT8, [307, 211]),
+            input_window_offsets=[0, 0],
+            input_window_sizes=[307, 211],
+            input_window_strides=[1, 1],
+        )
+        check_against_numpy(small, desc, 32, 4)

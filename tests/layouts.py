@@ -1,0 +1,69 @@
+"""Hypothesis strategies for tensors of any layout, and NumPy's view of such a tensor in memory."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import strategies as st
+
+from dmlvk import DataType, TensorDesc
+
+DATA_TYPES = st.sampled_from(list(DataType))
+
+
+def view(memory: np.ndarray, desc: TensorDesc, offset: int = 0) -> np.ndarray:
+    """A tensor's elements inside an array of bytes, as unsigned integers so that no bit is interpreted."""
+    size = desc.data_type.size_in_bytes
+    return np.ndarray(
+        desc.sizes, np.dtype(f"u{size}"), memory.data, offset, [stride * size for stride in desc.element_strides]
+    )
+
+
+@st.composite
+def sizes(draw: st.DrawFn, rank: int, largest: int = 20_000) -> tuple[int, ...]:
+    """Sizes of a rank: mostly small ones, now and then a long dimension, at most `largest` elements."""
+    result: list[int] = []
+    for _ in range(rank):
+        room = largest // math.prod(result)
+        result.append(draw(st.integers(1, min(room, draw(st.sampled_from([1, 2, 3, 5, 9, 40, 700]))))))
+    return tuple(draw(st.permutations(result)))
+
+
+@st.composite
+def output_strides(draw: st.DrawFn, tensor_sizes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Strides without overlap: packed, or any order of the dimensions with gaps between and within."""
+    if draw(st.booleans()):
+        return None
+    strides = [0] * len(tensor_sizes)
+    step = draw(st.sampled_from([1, 1, 1, 2, 3]))
+    for dimension in draw(st.permutations(range(len(tensor_sizes)))):
+        strides[dimension] = step
+        step = step * tensor_sizes[dimension] + draw(st.sampled_from([0, 0, 0, 1, 2, 5]))
+    return tuple(strides)
+
+
+@st.composite
+def interleaved_output(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sizes and strides that neither nest nor overlap: {a, b} with strides {b, a}, a and b coprime."""
+    a, b = draw(st.sampled_from([(3, 2), (2, 5), (7, 4), (9, 16), (5, 3)]))
+    # Distinct since b * i + a * j = b * i' + a * j' needs b | j - j' with |j - j'| < b.
+    return (a, b), (b, a)
+
+
+@st.composite
+def input_strides(draw: st.DrawFn, tensor_sizes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Any strides: what an output may have, and broadcast or overlapping ones."""
+    strides = draw(output_strides(tensor_sizes))
+    kind = draw(st.sampled_from(["plain", "plain", "broadcast", "sheared"]))
+    if strides is None or kind == "plain":
+        return strides
+    changed = list(strides)
+    dimension = draw(st.integers(0, len(changed) - 1))
+    changed[dimension] = 0 if kind == "broadcast" else draw(st.integers(1, 7))
+    return tuple(changed)
+
+
+def random_bytes(seed: int, count: int) -> np.ndarray:
+    """Bytes that no kernel would write by accident."""
+    return np.random.default_rng(seed).integers(0, 256, count, np.uint8)

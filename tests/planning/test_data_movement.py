@@ -1,0 +1,143 @@
+"""Plans of the data-movement operators on recorded devices: within every limit, and the work that was meant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dmlvk import DataType, DiagonalMatrix1Desc, OneHotDesc, Slice1Desc, TensorDesc
+from dmlvk.operators import OperatorDesc
+from dmlvk.planning import Access, plan
+from tests import profiles
+from tests.planning.limits import check_plan
+
+
+def slice_desc(data_type: DataType, sizes: list[int], offsets: list[int], strides: list[int]) -> Slice1Desc:
+    windows = [size - offset for size, offset in zip(sizes, offsets, strict=True)]
+    output = [1 + (size - 1) // abs(stride) for size, stride in zip(windows, strides, strict=True)]
+    return Slice1Desc(
+        input_tensor=TensorDesc(data_type, sizes),
+        output_tensor=TensorDesc(data_type, output),
+        input_window_offsets=offsets,
+        input_window_sizes=windows,
+        input_window_strides=strides,
+    )
+
+
+DESCRIPTORS: dict[str, OperatorDesc] = {
+    "slice of bytes": slice_desc(DataType.UINT8, [3, 5, 7], [0, 1, 2], [1, -1, 2]),
+    "slice of rank 8": slice_desc(DataType.FLOAT64, [3] * 8, [0, 1] * 4, [2, -1] * 4),
+    "slice past 4 GiB": slice_desc(DataType.INT32, [3, 1 << 14, 1 << 15], [1, 5, 7], [1, 1, -1]),
+    "transpose of 1 GiB": Slice1Desc(
+        input_tensor=TensorDesc(DataType.FLOAT32, [1 << 14, 1 << 14], [1, 1 << 14]),
+        output_tensor=TensorDesc(DataType.FLOAT32, [1 << 14, 1 << 14]),
+        input_window_offsets=[0, 0],
+        input_window_sizes=[1 << 14, 1 << 14],
+        input_window_strides=[1, 1],
+    ),
+    "longest dimension": Slice1Desc(
+        input_tensor=TensorDesc(DataType.UINT8, [(1 << 32) - 1]),
+        output_tensor=TensorDesc(DataType.UINT8, [2]),
+        input_window_offsets=[0],
+        input_window_sizes=[(1 << 32) - 1],
+        input_window_strides=[-(1 << 31)],
+    ),
+    "identity": DiagonalMatrix1Desc(
+        output_tensor=TensorDesc(DataType.FLOAT16, [3, 4, 5, 6]), value=1, diagonal_fill_begin=0, diagonal_fill_end=1
+    ),
+    "band over 2 GiB": DiagonalMatrix1Desc(
+        input_tensor=TensorDesc(DataType.FLOAT64, [1 << 13, 1 << 15]),
+        output_tensor=TensorDesc(DataType.FLOAT64, [1 << 13, 1 << 15]),
+        value=1,
+        diagonal_fill_begin=-(1 << 31),
+        diagonal_fill_end=(1 << 31) - 1,
+    ),
+    "one-hot of 4 GiB": OneHotDesc(
+        indices_tensor=TensorDesc(DataType.INT64, [1 << 20, 1]),
+        values_tensor=TensorDesc(DataType.FLOAT32, [1, 2]),
+        output_tensor=TensorDesc(DataType.FLOAT32, [1 << 20, 1 << 10]),
+        axis=1,
+    ),
+    "one-hot with far values": OneHotDesc(
+        indices_tensor=TensorDesc(DataType.UINT32, [1, 9]),
+        values_tensor=TensorDesc(DataType.UINT8, [2, 1], [(1 << 32) - 1, 1]),
+        output_tensor=TensorDesc(DataType.UINT8, [7, 9]),
+        axis=0,
+    ),
+}
+
+
+@pytest.mark.parametrize("profile", profiles.NAMES)
+@pytest.mark.parametrize("name", DESCRIPTORS)
+def test_plans_keep_to_the_limits_of_every_recorded_device(name: str, profile: str) -> None:
+    check_plan(plan(DESCRIPTORS[name], profiles.load(profile)), DESCRIPTORS[name], profiles.load(profile))
+
+
+@pytest.mark.parametrize("name", DESCRIPTORS)
+def test_plans_keep_to_the_guaranteed_minimum(name: str) -> None:
+    """A device with nothing but Vulkan 1.2's required limits (DESIGN section 4) and a gibibyte an allocation."""
+    rich = profiles.load("swiftshader")
+    poor = replace(
+        rich,
+        features=frozenset(),
+        extensions=frozenset(),
+        properties=frozenset(),
+        limits=replace(
+            rich.limits,
+            max_storage_buffer_range=1 << 27,
+            max_push_constants_size=128,
+            max_per_stage_descriptor_storage_buffers=4,
+            max_compute_shared_memory_size=16_384,
+            max_compute_work_group_count=(65_535, 65_535, 65_535),
+            max_compute_work_group_size=(128, 128, 64),
+            max_compute_work_group_invocations=128,
+            min_storage_buffer_offset_alignment=256,
+        ),
+    )
+    check_plan(plan(DESCRIPTORS[name], poor), DESCRIPTORS[name], poor)
+
+
+@pytest.mark.parametrize("name", DESCRIPTORS)
+def test_every_output_element_is_counted_once(name: str) -> None:
+    desc = DESCRIPTORS[name]
+    output = desc.tensors["output_tensor"]
+    found = plan(desc, profiles.load("lavapipe-25.0"))
+    elements = sum(
+        window.size // output.data_type.size_in_bytes
+        for dispatch in found.dispatches
+        for window in dispatch.windows
+        if window.access is Access.WRITE
+    )
+    # Packed outputs: windows tile them, but for rounding to blocks at the cuts.
+    slack = 32 * len(found.dispatches)
+    if name != "transpose of 1 GiB":
+        assert output.element_count <= elements <= output.element_count + slack
+
+
+def test_equal_layouts_of_any_type_share_a_kernel() -> None:
+    profile = profiles.load("nvidia-h200")
+    found = {
+        plan(slice_desc(data_type, [4, 6], [1, 1], [1, -1]), profile).dispatches[0].specialization
+        for data_type in (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
+    }
+    assert len(found) == 1
+
+
+def test_rows_of_whole_vectors_move_as_vectors() -> None:
+    found = plan(slice_desc(DataType.UINT8, [64, 256], [2, 16], [1, 1]), profiles.load("nvidia-h200"))
+    assert found.dispatches[0].specialization[1] == 16
+
+
+def test_a_tensor_elsewhere_in_its_memory_is_cut_at_the_segments_there() -> None:
+    profile = profiles.load("swiftshader")
+    desc = slice_desc(DataType.UINT8, [1 << 20], [0], [1])
+    whole = plan(desc, profile)
+    assert len(whole.dispatches) == 1
+    cut = plan(desc, profile, offsets={"input_tensor": profile.segment_size - 4096})
+    assert {dispatch.windows[1].offset for dispatch in cut.dispatches} >= {0, 4096}
+
+
+def test_an_unknown_path_is_refused_with_those_that_exist() -> None:
+    with pytest.raises(ValueError, match="SLICE1 has no kernel path 'dot4'; it has 'blocks'"):
+        plan(DESCRIPTORS["slice of bytes"], profiles.load("swiftshader"), path="dot4")

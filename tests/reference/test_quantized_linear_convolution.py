@@ -1,0 +1,274 @@
+"""QUANTIZED_LINEAR_CONVOLUTION's reference against ONNX Runtime's QLinearConv, bit for bit.
+
+ONNX Runtime takes u8 x u8, u8 x s8 and s8 x s8, and one filter zero point for all channels. Other mixes are the same
+integers with 128 added to data and zero point, and a filter zero point per channel is one convolution per channel.
+Signed filters stay within [-64, 63]: on x86 processors without VNNI, ONNX Runtime saturates sums of two products to 16
+bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmlvk.operators import QuantizedLinearConvolutionDesc
+from dmlvk.operators.quantized_linear_convolution import output_size
+from dmlvk.reference import run
+from dmlvk.tensor_desc import TensorDesc
+from tests.reference.onnx_runtime import run_node
+
+TYPES = {"s8": np.int8, "u8": np.uint8}
+
+
+def convolve(arrays: dict[str, np.ndarray], output_dtype: Any, **attributes: Any) -> np.ndarray:
+    """The reference, with the descriptor that the arrays imply."""
+    x, w = arrays["input_tensor"], arrays["filter_tensor"]
+    fields = {name: attributes[name] for name in ("strides", "dilations", "start_padding", "end_padding")}
+    spatial = [
+        output_size(x.shape[2 + k], w.shape[2 + k], *(values[k] for values in fields.values()))
+        for k in range(x.ndim - 2)
+    ]
+    tensors = {name: TensorDesc(array.dtype, array.shape) for name, array in arrays.items()}
+    output = TensorDesc(output_dtype, (x.shape[0], w.shape[0], *spatial))
+    desc = QuantizedLinearConvolutionDesc(**tensors, output_tensor=output, **attributes)  # type: ignore[arg-type]
+    result = run(desc, **arrays)
+    assert result.shape == output.sizes and result.dtype == np.dtype(output_dtype)
+    return result
+
+
+def as_type(array: np.ndarray, dtype: type) -> np.ndarray:
+    """The same real numbers in the other 8-bit type, if the zero point moves along."""
+    if array.dtype == dtype:
+        return array
+    return (array.astype(np.int16) + (128 if dtype == np.uint8 else -128)).astype(dtype)
+
+
+def qlinear_conv(arrays: dict[str, np.ndarray], output_dtype: Any, **attributes: Any) -> np.ndarray:
+    """ONNX Runtime's QLinearConv of the same arrays."""
+    x, w = arrays["input_tensor"], arrays["filter_tensor"]
+    zero = {name: arrays.get(f"{name}_zero_point_tensor") for name in ("input", "filter", "output")}
+    x_zero, w_zero = (
+        np.zeros(1, t.dtype) if z is None else z.ravel() for z, t in ((zero["input"], x), (zero["filter"], w))
+    )
+    y_zero = np.zeros(1, output_dtype) if zero["output"] is None else zero["output"].ravel()
+    kind = np.uint8 if w.dtype == np.uint8 else x.dtype.type
+    x, x_zero, y_zero = (as_type(array, kind) for array in (x, x_zero, y_zero))
+    groups, filters = attributes["group_count"], len(w)
+    scales = arrays["filter_scale_tensor"].ravel()
+    bias = arrays.get("bias_tensor")
+    options = {
+        "strides": attributes["strides"],
+        "dilations": attributes["dilations"],
+        "pads": [*attributes["start_padding"], *attributes["end_padding"]],
+    }
+
+    def call(x_part: np.ndarray, rows: slice, w_zero_part: np.ndarray, group: int) -> np.ndarray:
+        inputs = [
+            x_part,
+            arrays["input_scale_tensor"].ravel()[0],
+            x_zero[0],
+            w[rows],
+            scales[rows] if scales.size > 1 else scales[0],
+            w_zero_part,
+            arrays["output_scale_tensor"].ravel()[0],
+            y_zero[0],
+            None if bias is None else bias.ravel()[rows],
+        ]
+        inputs = [None if array is None else np.asarray(array) for array in inputs]
+        return run_node("QLinearConv", inputs, kind, 10, group=group, **options)
+
+    if w_zero.size == 1:
+        output = call(x, slice(None), w_zero[0], groups)
+    else:
+        channels, per_group = x.shape[1] // groups, filters // groups
+        parts = []
+        for m in range(filters):
+            first = m // per_group * channels
+            parts.append(call(x[:, first : first + channels], slice(m, m + 1), w_zero[m], 1))
+        output = np.concatenate(parts, axis=1)
+    return as_type(output, np.dtype(output_dtype).type)
+
+
+def random_case(seed: int, x_type: str, w_type: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays and attributes; sums are spread over the output's range, some past it, and many lie at ties."""
+    generator = np.random.default_rng(seed)
+    pick = generator.integers
+    spatial = int(pick(1, 3))
+    groups = int(generator.choice([1, 1, 2, 3]))
+    channels, filters = groups * int(pick(1, 6)), groups * int(pick(1, 5))
+    if pick(4) == 0:
+        groups = channels = filters = int(pick(1, 9))  # depthwise
+    kernel = [int(n) for n in pick(1, 5, spatial)]
+    dilations = [int(n) for n in pick(1, 4, spatial)]
+    start, end = ([int(n) for n in pick(0, 4, spatial)] for _ in range(2))
+    reach = [1 + (k - 1) * d for k, d in zip(kernel, dilations, strict=True)]
+    size = [max(1, r - s - e) + int(pick(0, 8)) for r, s, e in zip(reach, start, end, strict=True)]
+
+    def data(kind: str, shape: tuple[int, ...], narrow: bool = False) -> np.ndarray:
+        low, high = (-64, 64) if narrow and kind == "s8" else (np.iinfo(TYPES[kind]).min, np.iinfo(TYPES[kind]).max + 1)
+        return pick(low, high, shape).astype(TYPES[kind])
+
+    def channel_shape(rank: int) -> tuple[int, ...]:
+        return (filters,) if rank == 1 else (1, filters, 1, 1)[:rank]
+
+    rank = int(pick(1, 5))
+    binary = bool(pick(2))  # powers of two: half of all results are ties when few bits are cut off
+    taps = channels // groups * int(np.prod(kernel))
+    spread = 60 * np.sqrt(taps) + 1
+    scale = 2.0 ** -round(np.log2(spread)) if binary else 1 / spread * generator.uniform(0.5, 2)
+    per_channel = bool(pick(2))
+    factors = 2.0 ** pick(-1, 2, filters) if binary else generator.uniform(0.3, 3, filters)
+    arrays: dict[str, np.ndarray] = {
+        "input_tensor": data(x_type, (int(pick(1, 3)), channels, *size)),
+        "filter_tensor": data(w_type, (filters, channels // groups, *kernel), narrow=True),
+        "input_scale_tensor": np.full((1,) * int(pick(1, 5)), 0.25 if binary else 0.03, np.float32),
+        "output_scale_tensor": np.full((1,) * int(pick(1, 5)), 0.5 if binary else 0.7, np.float32),
+    }
+    factors = factors[: filters if per_channel else 1] * scale * 4
+    arrays["filter_scale_tensor"] = factors.astype(np.float32).reshape(
+        channel_shape(rank) if per_channel else (1,) * rank
+    )
+    if pick(4):
+        arrays["input_zero_point_tensor"] = data(x_type, (1,) * int(pick(1, 5)))
+    if pick(4):
+        shape = channel_shape(int(pick(1, 5))) if pick(2) else (1,) * int(pick(1, 5))
+        arrays["filter_zero_point_tensor"] = data(w_type, shape, narrow=True)
+    if pick(2):
+        bias = pick(-int(spread * 60), int(spread * 60), filters)
+        arrays["bias_tensor"] = bias.astype(np.int32).reshape(channel_shape(2 + spatial))
+    attributes = {
+        "strides": [int(n) for n in pick(1, 4, spatial)],
+        "dilations": dilations,
+        "start_padding": start,
+        "end_padding": end,
+        "group_count": groups,
+    }
+    return arrays, attributes
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("y_type", TYPES)
+@pytest.mark.parametrize("w_type", TYPES)
+@pytest.mark.parametrize("x_type", TYPES)
+def test_it_is_onnx_runtime_s_qlinear_conv(x_type: str, w_type: str, y_type: str, seed: int) -> None:
+    number = seed + 100 * list(TYPES).index(x_type) + 1000 * list(TYPES).index(w_type)
+    arrays, attributes = random_case(number, x_type, w_type)
+    if seed % 4:
+        limits = np.iinfo(TYPES[y_type])
+        point = np.random.default_rng(seed).integers(limits.min, limits.max + 1)
+        arrays["output_zero_point_tensor"] = np.array([point], TYPES[y_type])
+    output = convolve(arrays, TYPES[y_type], **attributes)
+    expected = qlinear_conv(arrays, TYPES[y_type], **attributes)
+    np.testing.assert_array_equal(output, expected)
+
+
+def test_the_random_cases_are_not_all_clamped() -> None:
+    inside = []
+    for seed in range(12):
+        arrays, attributes = random_case(seed, "s8", "s8")
+        output = convolve(arrays, np.int8, **attributes)
+        inside.append(np.mean((output > -128) & (output < 127)))
+    assert np.mean(inside) > 0.3
+
+
+def single(x: int, w: int, scales: tuple[float, float, float], *, bias: int = 0, zero_point: int = 0) -> int:
+    """One tap: scales of input, filter and output."""
+    arrays: dict[str, np.ndarray] = {
+        "input_tensor": np.full((1, 1, 1, 1), x, np.uint8),
+        "filter_tensor": np.full((1, 1, 1, 1), w, np.uint8),
+        "bias_tensor": np.full((1, 1, 1, 1), bias, np.int32),
+        "output_zero_point_tensor": np.array([zero_point], np.int8),
+    }
+    for name, scale in zip(("input", "filter", "output"), scales, strict=True):
+        arrays[f"{name}_scale_tensor"] = np.array([scale], np.float32)
+    return int(
+        convolve(
+            arrays, np.int8, strides=(1, 1), dilations=(1, 1), start_padding=(0, 0), end_padding=(0, 0), group_count=1
+        ).item()
+    )
+
+
+@pytest.mark.parametrize(
+    ("bias", "expected"), [(1, 0), (3, 2), (5, 2), (-1, 0), (-3, -2), (-5, -2), (253, 126), (255, 127)]
+)
+def test_halves_round_to_even(bias: int, expected: int) -> None:
+    assert single(0, 0, (0.5, 1, 1), bias=bias) == expected
+
+
+def test_the_zero_point_is_added_after_rounding() -> None:
+    assert single(0, 0, (0.5, 1, 1), bias=1, zero_point=1) == 1
+    assert single(0, 0, (0.5, 1, 1), bias=3, zero_point=1) == 3
+
+
+def test_the_sum_does_not_wrap_at_32_bits() -> None:
+    assert single(255, 255, (2.0**-25, 1, 1), bias=2**31 - 1) == 64
+    assert single(255, 255, (2.0**-40, 1, 1), bias=2**31 - 1, zero_point=100) == 100
+
+
+def test_the_sum_becomes_binary32_with_one_rounding() -> None:
+    # Only the binary32 sum, 2**24, lies at a tie; the sum itself, 2**24 + 1, would round up.
+    assert single(1, 1, (2.0**-25, 1, 1), bias=2**24) == 0
+    # 2**25 + 3 lies between 2**25 and 2**25 + 4 and becomes the latter.
+    assert single(3, 1, (1.5 * 2.0**-25, 1, 1), bias=2**25) == 2
+    sums = np.random.default_rng(0).integers(-(2**48), 2**48, 10_000)
+    np.testing.assert_array_equal(sums.astype(np.float32), sums.astype(np.float64).astype(np.float32))
+
+
+def test_the_multiplier_is_rounded_after_each_step() -> None:
+    generator = np.random.default_rng(3)
+    differs = 0
+    for _ in range(200):
+        sx, sw, sy = (generator.uniform(0.5, 1, 3) * 2.0**-12).astype(np.float32)
+        multiplier = np.float32(np.float32(np.float64(sx) * np.float64(sw)) / np.float64(sy))
+        differs += bool(multiplier != np.float32(np.float64(sx) * np.float64(sw) / np.float64(sy)))
+        bias = int(generator.integers(0, 2**19))
+        product = np.float32(np.float64(np.float32(bias)) * np.float64(multiplier))
+        assert single(0, 0, (sx, sw, sy), bias=bias) == min(round(float(product)), 127)
+    assert differs > 10
+
+
+def test_denormals_are_kept() -> None:
+    assert single(7, 9, (2.0**-70, 2.0**-70, 2.0**-140)) == 63
+    assert single(7, 9, (2.0**-149, 1, 2.0**-149)) == 63
+    assert single(1, 1, (2.0**-130, 1, 1)) == 0
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.0, np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("x", [0, 5])
+def test_scales_that_are_undefined_give_some_value(scale: float, place: int, x: int) -> None:
+    scales = [1.0, 1.0, 1.0]
+    scales[place] = scale
+    assert -128 <= single(x, 1, (scales[0], scales[1], scales[2])) <= 127
+
+
+def test_an_absent_zero_point_is_0() -> None:
+    arrays, attributes = random_case(7, "u8", "u8")
+    arrays = {name: array for name, array in arrays.items() if "zero_point" not in name}
+    zeros = {f"{name}_zero_point_tensor": np.zeros(1, np.uint8) for name in ("input", "filter", "output")}
+    expected = convolve(arrays | zeros, np.uint8, **attributes)
+    np.testing.assert_array_equal(convolve(arrays, np.uint8, **attributes), expected)
+
+
+def test_padding_is_real_zero_even_beyond_the_input() -> None:
+    arrays: dict[str, np.ndarray] = {
+        "input_tensor": np.full((1, 1, 2, 2), 200, np.uint8),
+        "input_zero_point_tensor": np.array([100], np.uint8),
+        "filter_tensor": np.ones((1, 1, 1, 1), np.int8),
+    }
+    for name in ("input", "filter", "output"):
+        arrays[f"{name}_scale_tensor"] = np.ones(1, np.float32)
+    output = convolve(
+        arrays, np.uint8, strides=(1, 1), dilations=(1, 1), start_padding=(1, 3), end_padding=(2, 0), group_count=1
+    )
+    expected = np.zeros((5, 5), np.uint8)
+    expected[1:3, 3:] = 100
+    np.testing.assert_array_equal(output[0, 0], expected)
+
+
+def test_arrays_may_have_any_strides() -> None:
+    arrays, attributes = random_case(11, "s8", "u8")
+    views = {name: np.asfortranarray(array[::-1])[::-1] for name, array in arrays.items()}
+    np.testing.assert_array_equal(convolve(views, np.int8, **attributes), convolve(arrays, np.int8, **attributes))

@@ -1,0 +1,113 @@
+"""The command `dmlvk`: what it prints, what it writes, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from PIL import Image
+
+import dmlvk
+import dmlvk.demo
+from dmlvk.command_line import main
+from dmlvk.demo import measure, photograph
+from dmlvk.demo.panels import slice1_panels
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def test_help_names_every_command() -> None:
+    result = run("--help")
+    assert result.exit_code == 0
+    assert "devices" in result.output
+    assert "demo" in result.output
+
+
+def test_python_m_dmlvk_is_the_same_command() -> None:
+    finished = subprocess.run([sys.executable, "-m", "dmlvk", "--help"], capture_output=True, text=True)
+    assert finished.returncode == 0
+    assert "devices" in finished.stdout
+
+
+def test_devices_names_every_device(device: dmlvk.Device) -> None:
+    result = run("devices")
+    assert result.exit_code == 0
+    shown = "".join(result.output.split())
+    for info in dmlvk.devices():
+        assert "".join(info.name.split())[:12] in shown
+    for label in ("driver", "Vulkan version", "memory", "integer dot product", "subgroup size"):
+        assert label in result.output
+
+
+def test_devices_without_a_driver_says_what_to_install(tmp_path: Path) -> None:
+    environment = dict(os.environ, VK_DRIVER_FILES=str(tmp_path), VK_ICD_FILENAMES=str(tmp_path), DMLVK_VALIDATE="0")
+    command = [sys.executable, "-m", "dmlvk", "devices"]
+    finished = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert finished.returncode == 1
+    assert "Traceback" not in finished.stderr
+    assert len(finished.stderr.strip().splitlines()) == 1
+    assert "mesa-vulkan-drivers" in finished.stderr
+
+
+def test_demo_writes_a_picture_and_a_table(device: dmlvk.Device, tmp_path: Path) -> None:
+    output = tmp_path / "sheet.png"
+    result = run("demo", "--output", str(output), "--device", device.profile.name)
+    assert result.exit_code == 0, result.output
+    assert "DIFFERS" not in result.output
+    for operator in ("SLICE1", "DIAGONAL_MATRIX1", "ONE_HOT"):
+        assert operator in result.output
+    with Image.open(output) as image:
+        assert image.format == "PNG"
+        assert len(image.getcolors(1 << 24) or []) > 1000, "the photograph is in the picture"
+
+
+def test_demo_ends_with_status_1_when_a_result_differs(
+    device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panels = slice1_panels(photograph())[:2]
+    monkeypatch.setattr(dmlvk.demo, "all_panels", lambda photo: {"SLICE1": panels})
+    monkeypatch.setattr(dmlvk.demo, "measure", lambda *arguments: replace(measure(*arguments), correct=False))
+    result = run("demo", "--output", str(tmp_path / "sheet.png"), "--device", device.profile.name)
+    assert result.exit_code == 1
+    assert "differs from the NumPy reference" in result.output
+
+
+def test_demo_checks_every_byte_of_a_result(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check itself notices one wrong bit."""
+    panel = slice1_panels(photograph())[0]
+    assert measure(device, panel).correct
+    expected = dmlvk.reference.run(panel.desc, **panel.inputs)
+    expected.reshape(-1)[-1] ^= 1
+    monkeypatch.setattr(dmlvk.reference, "run", lambda *arguments, **named: expected)
+    assert not measure(device, panel).correct
+
+
+@pytest.mark.parametrize("arguments", [("demo", "--device", "no such device"), ("demo", "--device", "99")])
+def test_unknown_device_is_one_clear_line(arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert len(result.output.strip().splitlines()) == 1
+    assert result.output.startswith("Error: ")
+    assert "matches no device" in result.output
+
+
+def test_output_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
+    result = run("demo", "--output", str(tmp_path / "missing" / "sheet.png"))
+    assert result.exit_code == 1
+    assert len(result.output.strip().splitlines()) == 1
+    assert "missing" in result.output
+
+
+def test_photograph_is_not_uniform() -> None:
+    photo = photograph()
+    assert photo.shape == (512, 512, 3)
+    assert photo.dtype == np.uint8
+    assert photo.std() > 50

@@ -1,0 +1,116 @@
+"""The compiled kernels agree with their sources, and ask for nothing that the poorest device lacks."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from pathlib import Path
+
+import pytest
+
+from tools import compile_kernels
+from tools.compile_kernels import KERNELS, SPIRV
+
+SOURCES = compile_kernels.kernel_sources()
+MANIFEST = compile_kernels.read_manifest()
+REMEDY = "run `make kernels` and commit dmlvk/spirv"
+
+OP_CAPABILITY = 17
+OP_ENTRY_POINT = 15
+SHADER = 1
+
+DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT = 6018, 6019
+
+# Capabilities beyond Shader that a kernel may ask for, by the end of its stem: kernels that a plan takes only on
+# devices with the feature. A kernel that is not named here runs on every Vulkan 1.2 device.
+FEATURE_KERNELS = {"_dot4": {DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT}}
+
+
+def instructions(module: bytes) -> list[tuple[int, tuple[int, ...]]]:
+    """Opcode and operands of each instruction of a SPIR-V module."""
+    words = struct.unpack(f"<{len(module) // 4}I", module)
+    found, position = [], 5
+    while position < len(words):
+        length, opcode = words[position] >> 16, words[position] & 0xFFFF
+        assert length > 0, f"broken instruction at word {position}"
+        found.append((opcode, words[position + 1 : position + length]))
+        position += length
+    return found
+
+
+def test_there_are_kernels() -> None:
+    assert SOURCES
+
+
+def test_manifest_names_the_kernels_that_have_sources() -> None:
+    assert sorted(MANIFEST["kernels"]) == sorted(SOURCES), REMEDY
+
+
+def test_manifest_names_the_compiler() -> None:
+    name, version = MANIFEST["compiler"].split()
+    assert name == "glslang"
+    assert tuple(int(part) for part in version.split(".")) >= compile_kernels.OLDEST_COMPILER
+
+
+def test_spirv_folder_holds_the_kernels_and_nothing_else() -> None:
+    expected = {f"{stem}.spv" for stem in SOURCES} | {"manifest.json"}
+    assert {path.name for path in SPIRV.iterdir() if path.suffix != ".py" and path.is_file()} == expected, REMEDY
+
+
+@pytest.mark.parametrize("stem", SOURCES)
+def test_spirv_was_compiled_from_this_source(stem: str) -> None:
+    entry = MANIFEST["kernels"][stem]
+    assert entry["source_sha256"] == compile_kernels.source_sha256(SOURCES[stem]), f"{stem} changed: {REMEDY}"
+    assert entry["flags"] == compile_kernels.FLAGS, REMEDY
+    assert entry["spirv_sha256"] == hashlib.sha256((SPIRV / f"{stem}.spv").read_bytes()).hexdigest(), REMEDY
+
+
+@pytest.mark.parametrize("stem", SOURCES)
+def test_kernel_starts_with_a_comment(stem: str) -> None:
+    """The maths, the loop structure, the layout and why: what a reader needs before the first line of code."""
+    lines = [line for line in SOURCES[stem].read_text(encoding="utf-8").splitlines() if line.strip()]
+    first = next(line for line in lines if not line.startswith("#version"))
+    assert first.startswith(("//", "/*"))
+    starts = ("layout", "void", "#extension", "#include", "const")
+    code = next(number for number, line in enumerate(lines) if line.startswith(starts))
+    assert code >= 5, f"{stem} explains itself in {code} lines"
+
+
+@pytest.mark.parametrize("stem", SOURCES)
+def test_kernel_needs_no_optional_feature(stem: str) -> None:
+    """No Int64, Int8, Int16, Float16, Float64, 8- or 16-bit storage: each is another capability than Shader."""
+    allowed = {SHADER}
+    for ending, capabilities in FEATURE_KERNELS.items():
+        if stem.endswith(ending):
+            allowed |= capabilities
+    module = instructions((SPIRV / f"{stem}.spv").read_bytes())
+    assert {operands[0] for opcode, operands in module if opcode == OP_CAPABILITY} <= allowed
+
+
+@pytest.mark.parametrize("stem", SOURCES)
+def test_kernel_has_one_entry_point_called_main(stem: str) -> None:
+    module = (SPIRV / f"{stem}.spv").read_bytes()
+    entries = [operands for opcode, operands in instructions(module) if opcode == OP_ENTRY_POINT]
+    # Operands: execution model, function, then the name and the interface.
+    names = [struct.pack(f"<{len(operands)}I", *operands)[8:].split(b"\0")[0] for operands in entries]
+    assert names == [b"main"]
+
+
+def test_hash_of_a_kernel_changes_with_a_file_that_it_includes(tmp_path: Path) -> None:
+    (tmp_path / "include").mkdir()
+    source = tmp_path / "kernel.comp"
+    outer, inner = tmp_path / "include" / "outer.glsl", tmp_path / "include" / "inner.glsl"
+    source.write_text('// A kernel.\n#include "outer.glsl"\n')
+    outer.write_text('#include "inner.glsl"\n')
+    inner.write_text("int a;\n")
+    assert compile_kernels.source_files(source) == sorted([source, outer, inner])
+    before = compile_kernels.source_sha256(source)
+    inner.write_bytes(b"int a;\r\n")
+    assert compile_kernels.source_sha256(source) == before, "line ends are not part of a source"
+    inner.write_text("int b;\n")
+    assert compile_kernels.source_sha256(source) != before
+
+
+def test_every_include_is_used() -> None:
+    used = {path for source in SOURCES.values() for path in compile_kernels.source_files(source)}
+    assert set((KERNELS / "include").iterdir()) <= used

@@ -1,0 +1,125 @@
+"""Device memory: sharing, giving back, running out."""
+
+from __future__ import annotations
+
+import gc
+import re
+
+import numpy as np
+import pytest
+
+import dmlvk
+from dmlvk.vulkan.memory import DEVICE_LOCAL, HOST_VISIBLE
+from tests.vulkan.variants import SMALL_SEGMENT, copy_desc, open_variant
+
+WORD = dmlvk.TensorDesc(dmlvk.DataType.UINT32, (1,))
+
+
+def test_twenty_thousand_live_tensors_share_a_few_memory_objects(device: dmlvk.Device) -> None:
+    with open_variant(device, "direct") as own:
+        tensors = [own.tensor(WORD) for _ in range(20_000)]
+        assert own.vulkan.memory.buffer_count <= 2
+        assert own.memory_used == 20_000 * 256
+        for index in (0, 777, 19_999):
+            tensors[index].write(np.array([index], np.uint32))
+        assert [tensors[index].numpy()[0] for index in (0, 777, 19_999)] == [0, 777, 19_999]
+        del tensors
+        gc.collect()
+        assert own.memory_used == 0
+
+
+def test_memory_comes_back_when_the_last_tensor_of_it_is_dropped(device: dmlvk.Device) -> None:
+    with open_variant(device, "direct") as own:
+        buffer = own.buffer(1000)
+        tensor = buffer.tensor(WORD, 16)
+        del buffer
+        assert own.memory_used == 1024
+        del tensor
+        assert own.memory_used == 0
+
+
+def test_freed_memory_is_used_again_and_one_empty_block_kept(device: dmlvk.Device) -> None:
+    with open_variant(device, "direct") as own:
+        quarter = own.vulkan.memory.block_size // 4
+        buffers = [own.buffer(quarter) for _ in range(12)]
+        assert own.vulkan.memory.buffer_count == 3
+        del buffers[:6]
+        buffers += [own.buffer(quarter) for _ in range(6)]
+        assert own.vulkan.memory.buffer_count == 3
+        buffers.clear()
+        assert own.vulkan.memory.buffer_count == 1
+
+
+def test_memory_of_running_work_is_given_back_only_when_it_is_done(device: dmlvk.Device) -> None:
+    desc = dmlvk.TensorDesc(dmlvk.DataType.UINT32, (1 << 20,))
+    with open_variant(device, "direct") as own:
+        values = np.arange(1 << 20, dtype=np.uint32)
+        operator = own.compile(copy_desc(desc))
+        source, target, result = own.tensor(values), own.tensor(desc), own.tensor(desc)
+        operator(input_tensor=source, output_tensor=target)
+        submission = operator(input_tensor=target, output_tensor=result)
+        del source, target
+        assert own.tensor(desc).numpy().shape == desc.sizes
+        submission.wait()
+        np.testing.assert_array_equal(result.numpy(), values)
+        del result, submission
+        own.wait()
+        assert own.memory_used == 0
+
+
+def test_out_of_memory_says_how_much_was_asked_and_how_much_there_is(device: dmlvk.Device) -> None:
+    with open_variant(device, "direct") as own:
+        physical = own.vulkan.physical
+        heap = physical.memory_heaps[own.vulkan.memory.memory_type.heap].size
+        kept = own.tensor([1, 2, 3])
+        with pytest.raises(dmlvk.DeviceError, match=rf"out of memory: .*\({heap + 4} bytes\) asked.*\({heap} bytes\)"):
+            own.buffer(heap + 4)
+        with pytest.raises(dmlvk.DeviceError, match=r"out of memory: 1048576\.00 GiB"):
+            own.tensor(dmlvk.TensorDesc(dmlvk.DataType.UINT8, (1,), total_size_in_bytes=1 << 50))
+        np.testing.assert_array_equal(kept.numpy(), [1, 2, 3])
+
+
+def test_a_driver_that_is_out_of_memory_is_an_error_of_ours(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dmlvk.vulkan.library import vk
+
+    with open_variant(device, "direct") as own:
+        monkeypatch.setattr(vk, "vkAllocateMemory", lambda *arguments: -2)
+        with pytest.raises(dmlvk.DeviceError, match="100 bytes|256 bytes") as caught:
+            own.buffer(100)
+        assert "VK_ERROR_OUT_OF_DEVICE_MEMORY" in str(caught.value)
+        monkeypatch.undo()
+        np.testing.assert_array_equal(own.tensor([5]).numpy(), [5])
+
+
+def test_large_buffers_lie_in_segments_and_give_them_back(device: dmlvk.Device) -> None:
+    with open_variant(device, "segmented") as own:
+        buffer = own.buffer(3 * SMALL_SEGMENT + 5)
+        allocation = buffer._live_memory()
+        assert [segment.size for segment in allocation.segments] == [SMALL_SEGMENT] * 3 + [256]
+        pieces = [(start, size) for _, start, size in allocation.pieces(SMALL_SEGMENT - 10, 30)]
+        assert pieces == [(SMALL_SEGMENT - 10, 10), (0, 20)]
+        del buffer, allocation
+        assert own.memory_used == 0
+        assert own.vulkan.memory.buffer_count == 0
+
+
+def test_staging_keeps_out_of_the_way_of_the_device(device: dmlvk.Device) -> None:
+    with open_variant(device, "staged") as own:
+        assert not own.vulkan.memory.is_direct
+        assert own.vulkan.memory.staging_type().flags & HOST_VISIBLE
+        assert own.vulkan.memory.memory_type.flags & DEVICE_LOCAL
+
+
+def test_the_number_of_memory_objects_stays_below_the_limit(device: dmlvk.Device) -> None:
+    import dataclasses
+
+    limits = dataclasses.replace(device.profile.limits, max_memory_allocation_count=2)
+    with dmlvk.Device(device.name, profile=dataclasses.replace(device.profile, limits=limits)) as own:
+        block = own.vulkan.memory.block_size
+        kept = [own.buffer(block), own.buffer(block)]
+        with pytest.raises(dmlvk.DeviceError, match=re.escape("all 2 memory objects")):
+            own.buffer(block)
+        kept.pop()
+        own.buffer(block)

@@ -1,0 +1,137 @@
+"""The pipeline cache on disk."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dmlvk
+from dmlvk.vulkan.pipeline_cache import HEADER
+from tests.vulkan.variants import copy_desc
+
+DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, (100,))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def use(device: dmlvk.Device) -> bytes:
+    """Build a pipeline on a fresh device, check what it computes, and return what that device had loaded."""
+    with dmlvk.Device(device.name) as own:
+        source, target = own.tensor(np.arange(100, dtype=np.int32)), own.tensor(DESC)
+        own.compile(copy_desc(DESC))(input_tensor=source, output_tensor=target)
+        np.testing.assert_array_equal(target.numpy(), np.arange(100))
+        return own.vulkan.pipelines.cache.loaded
+
+
+def cache_file(folder: Path) -> Path:
+    (path,) = folder.glob("*.bin")
+    return path
+
+
+def test_what_one_device_saved_the_next_one_loads(device: dmlvk.Device, folder: Path) -> None:
+    assert use(device) == b""
+    saved = cache_file(folder).read_bytes()[HEADER.size :]
+    assert saved
+    assert use(device) == saved
+    assert cache_file(folder).read_bytes()[HEADER.size :] == saved
+    assert not list(folder.glob("*.new"))
+
+
+def flipped(position: int) -> Callable[[bytes], bytes]:
+    def damage(content: bytes) -> bytes:
+        changed = bytearray(content)
+        changed[position] ^= 1
+        return bytes(changed)
+
+    return damage
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "half a header": lambda content: content[: HEADER.size // 2],
+    "header only": lambda content: content[: HEADER.size],
+    "half written": lambda content: content[:-1],
+    "too long": lambda content: content + b"\0",
+    "another magic": flipped(0),
+    "another format": flipped(8),
+    "another vendor": flipped(12),
+    "another device": flipped(16),
+    "another driver version": flipped(20),
+    "another UUID": flipped(24),
+    "another checksum": flipped(HEADER.size - 1),
+    "a flipped bit": flipped(-1),
+    "something else": lambda content: b"\xff" * 10_000,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_file_that_is_not_whole_or_not_ours_is_a_miss(
+    device: dmlvk.Device, folder: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    use(device)
+    whole = cache_file(folder).read_bytes()
+    cache_file(folder).write_bytes(damage(whole))
+    assert use(device) == b""
+    assert use(device) == cache_file(folder).read_bytes()[HEADER.size :]  # written anew, and whole
+
+
+def test_without_a_writable_folder_there_is_no_cache(
+    device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"")
+    monkeypatch.setenv("DMLVK_CACHE_DIR", str(file / "folder"))
+    assert use(device) == b""
+    assert use(device) == b""
+
+
+def test_a_folder_in_place_of_the_file_is_a_miss(device: dmlvk.Device, folder: Path) -> None:
+    use(device)
+    path = cache_file(folder)
+    path.unlink()
+    path.mkdir()
+    assert use(device) == b""
+    assert path.is_dir()
+
+
+def test_saving_merges_with_what_another_process_saved(
+    device: dmlvk.Device, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dmlvk.vulkan.library import vk
+
+    merged = []
+    real = vk.vkMergePipelineCaches
+
+    def merge(*arguments: object) -> int:
+        merged.append(arguments)
+        return int(real(*arguments))
+
+    monkeypatch.setattr(vk, "vkMergePipelineCaches", merge)
+    with dmlvk.Device(device.name) as own:
+        own.compile(copy_desc(DESC))
+        use(device)  # another one, which loads nothing and saves first
+        assert not merged
+    assert len(merged) == 1
+    assert use(device)
+
+
+def test_processes_that_save_at_once_leave_a_whole_file(device: dmlvk.Device, folder: Path) -> None:
+    program = f"""
+import dmlvk
+from tests.vulkan.variants import copy_desc
+for rank in range(1, 5):
+    with dmlvk.Device({device.name!r}) as device:
+        device.compile(copy_desc(dmlvk.TensorDesc(dmlvk.DataType.INT8, (3,) * rank)))
+"""
+    running = [subprocess.Popen([sys.executable, "-c", program], cwd=Path(__file__).parents[2]) for _ in range(2)]
+    assert [process.wait(timeout=120) for process in running] == [0, 0]
+    assert use(device) != b""

@@ -1,0 +1,187 @@
+"""Set-up for `make`: the virtual environment, and a Vulkan loader with at least one driver.
+
+Runs on the machine's own Python with nothing installed, so it uses the standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+if sys.version_info < (3, 10):  # noqa: UP036 - the one place that an older Python reaches
+    sys.exit(f"dmlvk needs Python 3.10 or newer; this is {platform.python_version()}: name another, make PYTHON=...")
+
+from tools.debian import DRIVERS, ROOT, SetupError, has_apt, install, root_prefix
+
+ENVIRONMENT = ROOT / ".venv"
+ENVIRONMENT_PYTHON = ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+HELP = """\
+make run       set up, then run the demo: the operators on a photograph, checked, as a picture and a table
+make test      set up with the test drivers, then ruff, mypy and the whole test suite
+make lint      ruff and mypy only
+make drivers   get the drivers that the tests run on (lavapipe, SwiftShader, the validation layer)
+make kernels   compile kernels/ to dmlvk/spirv/ (finds or downloads glslang)
+make clean     remove the virtual environment, the test drivers and what was built
+"""
+
+
+def make_environment(extras: str, stamp: Path) -> None:
+    """Make .venv if it is not there or broken, install dmlvk and its dependencies into it, and touch the stamp file."""
+    if not _runs(ENVIRONMENT_PYTHON):
+        if ENVIRONMENT.exists():
+            shutil.rmtree(ENVIRONMENT)
+        _ensure_venv_module()
+        print(f"Making the virtual environment {ENVIRONMENT.relative_to(ROOT)}", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
+    print(f"Installing dmlvk[{extras}] into {ENVIRONMENT.relative_to(ROOT)}", flush=True)
+    pip = [str(ENVIRONMENT_PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if subprocess.run([*pip, "--editable", f"{ROOT}[{extras}]"], stdin=subprocess.DEVNULL).returncode != 0:
+        raise SetupError("pip could not install dmlvk; its message is above")
+    stamp.touch()
+
+
+def _runs(python: Path) -> bool:
+    try:
+        return subprocess.run([str(python), "-m", "pip", "--version"], capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def _ensure_venv_module() -> None:
+    """Debian and Ubuntu leave `venv` and `ensurepip` out of their Python; they come in a package of their own."""
+    check = [sys.executable, "-c", "import venv, ensurepip"]
+    if subprocess.run(check, capture_output=True).returncode == 0:
+        return
+    package = f"python3.{sys.version_info.minor}-venv"
+    if not install([package]) or subprocess.run(check, capture_output=True).returncode != 0:
+        how = f"sudo apt-get install {package}" if has_apt() else "install your system's package with Python's venv"
+        raise SetupError(f"this Python cannot make virtual environments: {how}, then run make again")
+
+
+def ensure_vulkan() -> None:
+    """Make sure that a Vulkan loader and at least one device are there; on Debian and Ubuntu install them if allowed.
+
+    Raises
+    ------
+    SetupError
+        With one line that says what to install.
+    """
+    if _device_count() > 0:
+        return
+    if install(["libvulkan1", "mesa-vulkan-drivers"]) and _device_count() > 0:
+        return
+    raise SetupError(f"no Vulkan device found: {_what_to_install()}, then run make again")
+
+
+def _what_to_install() -> str:
+    if sys.platform == "win32":
+        return "install your graphics card's driver, or Mesa's lavapipe from github.com/pal1000/mesa-dist-win,"
+    if sys.platform == "darwin":
+        return "brew install vulkan-loader molten-vk"
+    if has_apt():
+        extra = "" if root_prefix() is None else " (it was, and still no device answers: see VK_DRIVER_FILES)"
+        return f"sudo apt-get install libvulkan1 mesa-vulkan-drivers{extra}"
+    for program, packages in (
+        ("dnf", "sudo dnf install vulkan-loader mesa-vulkan-drivers"),
+        ("pacman", "sudo pacman -S vulkan-icd-loader vulkan-swrast"),
+        ("zypper", "sudo zypper install libvulkan1 libvulkan_lvp"),
+        ("apk", "sudo apk add vulkan-loader mesa-vulkan-swrast"),
+    ):
+        if shutil.which(program):
+            return packages
+    return "install a Vulkan loader and a driver (Mesa's lavapipe works without a graphics card)"
+
+
+def _device_count() -> int:
+    """How many devices Vulkan has. Asked in another process, since a faulty driver may take its process with it."""
+    command = [sys.executable, "-m", "tools.bootstrap", "count-devices"]
+    finished = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    return int(finished.stdout) if finished.returncode == 0 else 0
+
+
+class _InstanceCreateInfo(ctypes.Structure):
+    """VkInstanceCreateInfo."""
+
+    _fields_ = (
+        ("sType", ctypes.c_int),
+        ("pNext", ctypes.c_void_p),
+        ("flags", ctypes.c_uint32),
+        ("pApplicationInfo", ctypes.c_void_p),
+        ("enabledLayerCount", ctypes.c_uint32),
+        ("ppEnabledLayerNames", ctypes.c_void_p),
+        ("enabledExtensionCount", ctypes.c_uint32),
+        ("ppEnabledExtensionNames", ctypes.POINTER(ctypes.c_char_p)),
+    )
+
+
+def count_devices() -> int:
+    """Ask the Vulkan loader itself for the number of physical devices; 0 without a loader or without a driver."""
+    try:
+        if sys.platform == "win32":
+            vulkan = ctypes.WinDLL("vulkan-1.dll")
+        else:
+            vulkan = ctypes.CDLL("libvulkan.dylib" if sys.platform == "darwin" else "libvulkan.so.1")
+    except OSError:
+        return 0
+    create_info = _InstanceCreateInfo(sType=1)  # VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO
+    if sys.platform == "darwin":
+        # MoltenVK is not wholly conformant, and the loader hides such drivers unless they are asked for.
+        create_info.flags = 1  # VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR
+        create_info.enabledExtensionCount = 1
+        create_info.ppEnabledExtensionNames = (ctypes.c_char_p * 1)(b"VK_KHR_portability_enumeration")
+    instance, count = ctypes.c_void_p(), ctypes.c_uint32()
+    if vulkan.vkCreateInstance(ctypes.byref(create_info), None, ctypes.byref(instance)) != 0:
+        return 0
+    if vulkan.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), None) != 0:
+        return 0
+    return count.value
+
+
+def clean() -> None:
+    """Remove everything that make made."""
+    names = [".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", "build", "dist", "dmlvk-demo.png"]
+    for path in (ENVIRONMENT, DRIVERS, *(ROOT / name for name in names)):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    for folder in ("dmlvk", "kernels", "tools", "tests", "bench"):
+        for cache in list((ROOT / folder).rglob("__pycache__")):
+            shutil.rmtree(cache)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    environment = commands.add_parser("environment", help="make the virtual environment")
+    environment.add_argument("--extras", required=True, help="pyproject.toml's optional dependencies, with commas")
+    environment.add_argument("--stamp", required=True, type=Path, help="file to touch when all is installed")
+    commands.add_parser("vulkan", help="make sure that there is a Vulkan device")
+    commands.add_parser("count-devices", help="print the number of Vulkan devices")
+    commands.add_parser("clean", help="remove everything that make made")
+    commands.add_parser("help", help="list make's targets")
+    arguments = parser.parse_args()
+    if arguments.command == "environment":
+        make_environment(arguments.extras, arguments.stamp)
+    elif arguments.command == "vulkan":
+        ensure_vulkan()
+    elif arguments.command == "count-devices":
+        print(count_devices())
+    elif arguments.command == "clean":
+        clean()
+    else:
+        print(HELP, end="")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except SetupError as error:
+        sys.exit(f"dmlvk: {error}")

@@ -1,0 +1,265 @@
+"""Compiles kernels/*.comp to dmlvk/spirv/*.spv, with a manifest of the sources, the flags and the compiler.
+
+The kernels need glslang 15.1 or newer (integer dot product, KHR cooperative matrix). It is taken from $GLSLANG, from
+the path, or from Debian 13's packages, unpacked into .drivers/glslang and run there with the C library of that release.
+spirv-val checks every module. The output depends on the sources, the flags and the compiler alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# Also run as a plain script: then the checkout is not on the path yet.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tools.debian import DRIVERS, ROOT, PackageFolder, SetupError, has_apt
+
+KERNELS = ROOT / "kernels"
+INCLUDE = KERNELS / "include"
+SPIRV = ROOT / "dmlvk" / "spirv"
+MANIFEST = SPIRV / "manifest.json"
+
+TARGET = "vulkan1.2"
+FLAGS = ["--target-env", TARGET, "-Ikernels/include"]
+OLDEST_COMPILER = (15, 1)
+
+DEBIAN_SUITE = "trixie"
+DEBIAN_PACKAGES = ["glslang-tools", "spirv-tools", "libc6", "libstdc++6", "libgcc-s1"]
+UNPACKED = DRIVERS / "glslang"
+
+_INCLUDE_LINE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """The commands that run glslang and spirv-val, and glslang's version."""
+
+    glslang: tuple[str, ...]
+    spirv_val: tuple[str, ...]
+    version: str
+
+
+def kernel_sources(kernels: Path = KERNELS) -> dict[str, Path]:
+    """Every kernel's source by its stem."""
+    return {path.stem: path for path in sorted(kernels.glob("*.comp"))}
+
+
+def source_files(source: Path) -> list[Path]:
+    """A kernel's source and every file that it includes, directly or not, sorted by path."""
+    found: set[Path] = set()
+    waiting = [source]
+    while waiting:
+        path = waiting.pop()
+        if path in found:
+            continue
+        found.add(path)
+        for name in _INCLUDE_LINE.findall(path.read_text(encoding="utf-8")):
+            candidates = [path.parent / name, source.parent / "include" / name]
+            existing = [candidate.resolve() for candidate in candidates if candidate.exists()]
+            if not existing:
+                raise SetupError(f"{path.name} includes {name}, which is neither beside it nor in kernels/include")
+            waiting.append(existing[0])
+    return sorted(found)
+
+
+def source_sha256(source: Path) -> str:
+    """Hash over a kernel's source and every file that it includes: names and contents, whatever the line ends."""
+    digest = hashlib.sha256()
+    for path in source_files(source):
+        content = path.read_bytes().replace(b"\r\n", b"\n")
+        digest.update(f"{path.name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+def read_manifest(path: Path = MANIFEST) -> dict[str, Any]:
+    """The manifest, or an empty one where there is none that can be read."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return content if isinstance(content.get("kernels"), dict) else {"kernels": {}}
+    except (OSError, ValueError, AttributeError):
+        return {"kernels": {}}
+
+
+def find_compiler() -> Compiler:
+    """glslang 15.1 or newer with spirv-val: from $GLSLANG, from the path, or from Debian's packages."""
+    named = os.environ.get("GLSLANG")
+    too_old = []
+    for name in [named] if named else ["glslang", "glslangValidator"]:
+        path = shutil.which(name)
+        version = _version((path,)) if path else None
+        if path is None or version is None:
+            if named:
+                raise SetupError(f"$GLSLANG = {named} is not a glslang that runs")
+            continue
+        beside = Path(path).with_name("spirv-val" + Path(path).suffix)
+        spirv_val = str(beside) if beside.exists() else shutil.which("spirv-val")
+        if version[0] < OLDEST_COMPILER:
+            too_old.append(f"{path} is {version[1]}")
+        elif spirv_val is None:
+            too_old.append(f"{path} has no spirv-val")
+        else:
+            return Compiler((path,), (spirv_val,), version[1])
+    if named:
+        raise SetupError(f"$GLSLANG cannot be used: {too_old[0]}; kernels need glslang 15.1 or newer with spirv-val")
+    return _unpacked_compiler(too_old)
+
+
+def _unpacked_compiler(too_old: list[str]) -> Compiler:
+    unpacked = _unpacked_commands()
+    if unpacked is None:
+        if not has_apt() or platform.system() != "Linux":
+            reasons = f" ({'; '.join(too_old)})" if too_old else ""
+            raise SetupError(f"no glslang 15.1 or newer with spirv-val{reasons}: install it, or name it in $GLSLANG")
+        if UNPACKED.exists():
+            shutil.rmtree(UNPACKED)
+        PackageFolder(DRIVERS / "packages-compiler", DEBIAN_SUITE).unpack(DEBIAN_PACKAGES, _keep, UNPACKED)
+        unpacked = _unpacked_commands()
+        if unpacked is None:
+            raise SetupError(f"Debian's {DEBIAN_SUITE} packages hold no glslang or spirv-val for this processor")
+    version = _version(unpacked["glslang"])
+    if version is None:
+        raise SetupError(f"glslang in {UNPACKED.relative_to(ROOT)} does not run; remove the folder to get it again")
+    return Compiler(unpacked["glslang"], unpacked["spirv-val"], version[1])
+
+
+def _keep(path: str) -> str | None:
+    """Of Debian's packages only the two programs and shared libraries, at their own places."""
+    folder, _, name = path.rpartition("/")
+    if folder == "usr/bin":
+        return path if name in {"glslang", "spirv-val"} else None
+    return path if ".so" in name and folder.count("/") <= 2 and not name.endswith(".py") else None
+
+
+def _unpacked_commands() -> dict[str, tuple[str, ...]] | None:
+    """How to run the unpacked programs with the unpacked C library, which is newer than the machine's own."""
+    libraries = sorted({str(path.parent) for path in UNPACKED.rglob("*.so*")})
+    linkers = [path for path in sorted(UNPACKED.rglob("ld-linux*.so*")) if path.exists()]
+    commands: dict[str, tuple[str, ...]] = {}
+    for name in ("glslang", "spirv-val"):
+        programs = [path for path in UNPACKED.rglob(name) if path.exists()]
+        if not programs or not linkers:
+            return None
+        commands[name] = (str(linkers[0]), "--library-path", ":".join(libraries), str(programs[0]))
+    return commands
+
+
+def _version(command: tuple[str, ...]) -> tuple[tuple[int, ...], str] | None:
+    try:
+        output = subprocess.run([*command, "--version"], capture_output=True, text=True).stdout
+    except OSError:
+        return None
+    match = re.search(r"Glslang Version:\s*(?:\d+:)?(\d+\.\d+(?:\.\d+)?)", output)
+    return (tuple(int(part) for part in match[1].split(".")), match[1]) if match else None
+
+
+def compile_kernel(compiler: Compiler, source: Path) -> bytes:
+    """SPIR-V of one kernel, checked by spirv-val. SetupError with the compiler's message where it does not compile."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "kernel.spv"
+        for command in (
+            # Relative names, so that messages and debug information do not depend on where the checkout lies.
+            [*compiler.glslang, *FLAGS, "-o", str(output), source.relative_to(ROOT).as_posix()],
+            [*compiler.spirv_val, "--target-env", TARGET, str(output)],
+        ):
+            finished = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+            if finished.returncode != 0:
+                raise SetupError(f"{source.name}:\n{finished.stdout}{finished.stderr}".strip())
+        return output.read_bytes()
+
+
+def compile_kernels(stems: list[str], force: bool = False) -> list[str]:
+    """Compile what changed (with `force`: everything), remove what has no source, and write the manifest.
+
+    A kernel that fails does not stop the others; it keeps its old SPIR-V and manifest entry.
+
+    Returns
+    -------
+    list of str
+        The failures' messages.
+    """
+    sources = kernel_sources()
+    unknown = sorted(set(stems) - sources.keys())
+    if unknown:
+        raise SetupError(f"kernels/ has no {', '.join(unknown)}; it has {', '.join(sources)}")
+    compiler = find_compiler()
+    name = f"glslang {compiler.version}"
+    old = read_manifest()
+    everything = force or old.get("compiler") != name
+    SPIRV.mkdir(parents=True, exist_ok=True)
+
+    def bring_up_to_date(stem: str) -> dict[str, Any] | str | None:
+        """The kernel's entry in the manifest, or why it does not compile."""
+        entry = old["kernels"].get(stem)
+        if stems and stem not in stems:
+            return entry
+        output = SPIRV / f"{stem}.spv"
+        try:
+            source_hash = source_sha256(sources[stem])
+            if (
+                not everything
+                and entry is not None
+                and (entry["source_sha256"], entry["flags"]) == (source_hash, FLAGS)
+                and output.exists()
+                and entry["spirv_sha256"] == hashlib.sha256(output.read_bytes()).hexdigest()
+            ):
+                return entry
+            module = compile_kernel(compiler, sources[stem])
+        except SetupError as error:
+            return str(error)
+        _replace(output, module)
+        print(f"{stem}: {len(module):,} bytes", flush=True)
+        return {"source_sha256": source_hash, "flags": FLAGS, "spirv_sha256": hashlib.sha256(module).hexdigest()}
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = dict(zip(sources, pool.map(bring_up_to_date, sources), strict=True))
+    failures = [result for result in results.values() if isinstance(result, str)]
+    entries = {}
+    for stem, result in results.items():
+        entry = old["kernels"].get(stem) if isinstance(result, str) else result
+        if entry is not None:
+            entries[stem] = entry
+    for path in SPIRV.glob("*.spv"):
+        if path.stem not in sources:
+            path.unlink()
+            print(f"{path.stem}: removed, it has no source")
+    manifest = json.dumps({"compiler": name, "kernels": entries}, indent=2, sort_keys=True) + "\n"
+    _replace(MANIFEST, manifest.encode())
+    print(f"{len(entries)} kernels in {SPIRV.relative_to(ROOT).as_posix()}, {name}")
+    return failures
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(content)
+    temporary.replace(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compile kernels/*.comp to dmlvk/spirv.")
+    parser.add_argument("kernels", nargs="*", help="stems of kernels to compile; by default all that changed")
+    parser.add_argument("--force", action="store_true", help="compile also what has not changed")
+    arguments = parser.parse_args()
+    failures = compile_kernels(arguments.kernels, arguments.force)
+    if failures:
+        raise SetupError("these kernels do not compile:\n" + "\n".join(failures))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except SetupError as error:
+        sys.exit(f"dmlvk: {error}")

@@ -1,0 +1,132 @@
+"""Gets what the test suite runs on: the drivers lavapipe and SwiftShader, and the Khronos validation layer.
+
+What the machine has is used. What it lacks comes from Debian's or Ubuntu's packages: lavapipe is installed (it needs
+LLVM), the others are unpacked into .drivers/ of the checkout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+# Also run as a plain script: then the checkout is not on the path yet.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tools.debian import DRIVERS, PackageFolder, SetupError, has_apt, install
+
+COMMAND = "make drivers"  # what a message about a missing driver names
+
+SWIFTSHADER = DRIVERS / "swiftshader"
+VALIDATION = DRIVERS / "validation"
+LAYER_FILE = "VkLayer_khronos_validation.json"
+
+# Where loaders look for driver and layer files on Linux; on Windows these are found through the registry.
+DATA_FOLDERS = [
+    Path(folder) / "vulkan"
+    for folder in ("/etc", "/usr/local/etc", "/usr/local/share", "/usr/share", os.path.expanduser("~/.local/share"))
+]
+
+# Programs that bring SwiftShader with them.
+SWIFTSHADER_PLACES = [
+    *(Path(folder) for folder in ("/usr/lib/chromium", "/usr/lib64/chromium-browser", "/opt/google/chrome")),
+    *Path(os.environ.get("PROGRAMFILES", "/nonexistent")).glob("Google/Chrome/Application/*"),
+]
+
+
+def find_lavapipe() -> Path | None:
+    """lavapipe's driver file, whatever the processor's name in it."""
+    found = [path for folder in DATA_FOLDERS for path in sorted((folder / "icd.d").glob("lvp_icd*.json"))]
+    return found[0] if found else None
+
+
+def find_swiftshader() -> Path | None:
+    """SwiftShader's driver file: in .drivers/, or with a browser."""
+    for folder in (SWIFTSHADER, *(folder / "icd.d" for folder in DATA_FOLDERS), *SWIFTSHADER_PLACES):
+        path = folder / "vk_swiftshader_icd.json"
+        if path.exists():
+            return path
+    return None
+
+
+def find_validation_layer() -> Path | None:
+    """The validation layer's file, in .drivers/ or where the loader looks by itself."""
+    for folder in (VALIDATION, *(folder / "explicit_layer.d" for folder in DATA_FOLDERS)):
+        if (folder / LAYER_FILE).exists():
+            return folder / LAYER_FILE
+    return None
+
+
+def get_lavapipe() -> None:
+    if find_lavapipe() is None and not install(["libvulkan1", "mesa-vulkan-drivers"]):
+        raise SetupError("lavapipe is missing: install Mesa's Vulkan drivers (Debian, Ubuntu: mesa-vulkan-drivers)")
+
+
+def get_swiftshader() -> None:
+    if find_swiftshader() is not None:
+        return
+    _require_apt("SwiftShader", "a Chromium browser's libvk_swiftshader and its ICD file in .drivers/swiftshader")
+    names = {"libvk_swiftshader.so", "vk_swiftshader_icd.json"}
+    _unpack("chromium-common", names, SWIFTSHADER / "vk_swiftshader_icd.json", "ICD")
+
+
+def get_validation_layer() -> None:
+    if find_validation_layer() is not None:
+        return
+    _require_apt("the Khronos validation layer", "it (the Vulkan SDK has it) where the Vulkan loader looks for layers")
+    names = {"libVkLayer_khronos_validation.so", LAYER_FILE}
+    _unpack("vulkan-validationlayers", names, VALIDATION / LAYER_FILE, "layer")
+
+
+def _require_apt(what: str, remedy: str) -> None:
+    if not has_apt():
+        raise SetupError(f"{what} is missing, and there is no apt-get to get it with: put {remedy}")
+
+
+def _unpack(package: str, names: set[str], description: Path, key: str) -> None:
+    """Unpack the named files of a package into one folder, and make the loader's description point beside itself."""
+
+    def keep(path: str) -> str | None:
+        name = path.rsplit("/", 1)[-1]
+        return name if name in names else None
+
+    written = PackageFolder(DRIVERS / "packages").unpack([package], keep, description.parent)
+    missing = names - {path.name for path in written}
+    if missing:
+        raise SetupError(f"Debian's package {package} holds no {', '.join(sorted(missing))}")
+    content = json.loads(description.read_text())
+    library = content[key]["library_path"]
+    # With a slash in it, the path counts from the folder of the description.
+    content[key]["library_path"] = "./" + library.replace("\\", "/").rsplit("/", 1)[-1]
+    description.write_text(json.dumps(content, indent=4) + "\n")
+
+
+def environment() -> dict[str, str]:
+    """The environment variables that lead the Vulkan loader to the test drivers and to the validation layer.
+
+    Names that the user has set already are left out.
+    """
+    variables = {}
+    drivers = [str(path) for path in (find_lavapipe(), find_swiftshader()) if path is not None]
+    if drivers and not {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"} & os.environ.keys():
+        # Loaders older than 1.3.207 know the second name only.
+        variables["VK_DRIVER_FILES"] = variables["VK_ICD_FILENAMES"] = os.pathsep.join(drivers)
+    layer = find_validation_layer()
+    if layer is not None and layer.parent == VALIDATION and "VK_LAYER_PATH" not in os.environ:
+        variables["VK_LAYER_PATH"] = str(VALIDATION)
+    return variables
+
+
+def main() -> None:
+    get_lavapipe()
+    get_swiftshader()
+    get_validation_layer()
+    print("Test drivers:", find_lavapipe(), find_swiftshader(), find_validation_layer(), sep="\n  ")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except SetupError as error:
+        sys.exit(f"dmlvk: {error}")
