@@ -113,7 +113,7 @@ void main() {
         uint first_channel = first_panel * PANEL + quad * 4;
         [[unroll]] for (uint l = 0; l < 4; ++l) {
             uint i = quad * 4 + l;
-            valid[l] = first_channel + l < push.channels;
+            valid[l] = is_stored(first_channel + l);
             uint known = group * push.channels_of_group + min(first_channel + l, push.channels - 1);
             uint panel = i / PANEL == 0 ? filter_place[0] : filter_place[1];
             Channel last = channel_at(known, int(filter_words[panel + push.words * PANEL + i % PANEL]));

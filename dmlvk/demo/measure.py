@@ -11,7 +11,9 @@ import numpy as np
 import dmlvk
 from dmlvk.demo.panels import Panel
 
-RUNS = 9
+# Median of so many runs; of fewer on a device that is slow enough for each to be measured well.
+MOST_RUNS, FEWEST_RUNS = 9, 3
+ENOUGH_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ def measure(device: dmlvk.Device, panel: Panel) -> Measurement:
     result = tensors["output_tensor"].numpy()
     expected = dmlvk.reference.run(panel.desc, **panel.inputs)
 
-    device_times, host_times = [], []
+    device_times: list[float] = []
+    host_times: list[float] = []
     binding = compiled.bind(**tensors)
     try:
         device.timestamps = True
@@ -76,7 +79,7 @@ def measure(device: dmlvk.Device, panel: Panel) -> Measurement:
     except dmlvk.DeviceError:
         # Vulkan does not promise timestamps on every queue. What else may be wrong is raised again below.
         device.timestamps = False
-    for _ in range(RUNS):
+    while len(host_times) < FEWEST_RUNS or (len(host_times) < MOST_RUNS and sum(host_times) < ENOUGH_SECONDS):
         start = time.perf_counter()
         submission = device.submit([binding])
         submission.wait()

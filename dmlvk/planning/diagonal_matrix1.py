@@ -24,8 +24,7 @@ def plan_diagonal_matrix1(desc: DiagonalMatrix1Desc, profile: DeviceProfile, off
     dimensions = tuple(
         Dimension(output.sizes[i], tuple(operand[i] for operand in strides), roles[i]) for i in range(rank)
     )
-    band = sorted((desc.diagonal_fill_begin, desc.diagonal_fill_end))
-    fill_outside = desc.diagonal_fill_begin > desc.diagonal_fill_end
+    low, high, inside = desc.diagonal_range
     value = desc.value_bytes.ljust(8, b"\0")
     value_words = (int.from_bytes(value[:4], "little"), int.from_bytes(value[4:], "little"))
 
@@ -33,12 +32,12 @@ def plan_diagonal_matrix1(desc: DiagonalMatrix1Desc, profile: DeviceProfile, off
         (x_start, width), (y_start, height) = piece.extent(Role.X), piece.extent(Role.Y)
         # The kernel counts diagonals from the piece's lower left corner.
         lowest = x_start - (y_start + height - 1)
-        begin, end = (min(max(bound - lowest, 0), width + height - 1) for bound in band)
+        begin, end = (min(max(bound - lowest, 0), width + height - 1) for bound in (low, high))
         return PieceArguments(
             specialization=(
                 dimension_constant(piece, Role.X),
                 dimension_constant(piece, Role.Y),
-                int(fill_outside),
+                int(not inside),
                 int(source is not None),
             ),
             arguments=(begin, end - begin, *value_words),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import OneHotDesc
 from dmlvk.planning.data_movement import FixedWindow, PieceArguments, dimension_constant, plan_data_movement
@@ -14,7 +13,7 @@ from dmlvk.planning.plan import Plan
 
 def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str, int]) -> Plan:
     """Plan a ONE_HOT."""
-    output, indices, values = desc.output_tensor, desc.indices_tensor, desc.values_tensor
+    output, indices = desc.output_tensor, desc.indices_tensor
     dimensions = tuple(
         Dimension(
             output.sizes[i],
@@ -29,11 +28,9 @@ def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str,
         Operand("output_tensor", element_size),
         Operand("indices_tensor", indices.data_type.size_in_bytes),
     )
-    # OnValue is the next element along the last dimension that has one.
-    innermost = max(i for i, size in enumerate(values.sizes) if size > 1)
     fixed_windows = (
         FixedWindow("values_tensor", 0, element_size, argument=0),
-        FixedWindow("values_tensor", values.element_strides[innermost], element_size, argument=1),
+        FixedWindow("values_tensor", desc.on_value_offset, element_size, argument=1),
     )
     depth = output.sizes[desc.axis]
 
@@ -43,7 +40,7 @@ def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str,
             specialization=(
                 dimension_constant(piece, Role.AXIS),
                 indices.data_type.size_in_bytes // 4,
-                int(indices.data_type in (DataType.INT32, DataType.INT64)),
+                int(desc.indices_are_signed),
             ),
             arguments=(0, 0, axis_start, depth),
         )

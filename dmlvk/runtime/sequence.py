@@ -88,7 +88,7 @@ class CommandWriter:
         try:
             self._recorder = Recorder(command_buffer, self._flags)
         except BaseException:
-            self._vulkan.queue.recycle(command_buffer)
+            self._vulkan.queue.abandon(command_buffer)
             raise
         self._recorder.after_earlier_submissions()
         if self._queries is not None and self._query == 0:
@@ -108,7 +108,7 @@ class CommandWriter:
     def abandon(self) -> None:
         """After a failure: give back the command buffer that is being recorded."""
         if self._recorder is not None:
-            self._vulkan.queue.recycle(self._recorder.command_buffer)
+            self._vulkan.queue.abandon(self._recorder.command_buffer)
             self._recorder = None
 
 

@@ -110,6 +110,12 @@ class Queue:
         """Take back a command buffer that is not in flight. Needs no lock, so that finalizers may call it."""
         self._free.append(command_buffer)
 
+    def abandon(self, command_buffer: Any) -> None:
+        """Take back a command buffer whose recording failed. Called with the device's lock held."""
+        # VkResult vkResetCommandBuffer(VkCommandBuffer commandBuffer, VkCommandBufferResetFlags flags)
+        check(vk.vkResetCommandBuffer(command_buffer, 0), "vkResetCommandBuffer")
+        self.recycle(command_buffer)
+
     def submit(self, command_buffer: Any, keep: Any, *, recycle: bool = True) -> int:
         """Submit a recorded command buffer, to run after all earlier ones. Called with the device's lock held.
 

@@ -165,7 +165,7 @@ class Transfers:
             recorder.before_host_reads()
             recorder.end()
         except BaseException:
-            queue.recycle(command_buffer)
+            queue.abandon(command_buffer)
             raise
         return queue.submit(command_buffer, keep)
 

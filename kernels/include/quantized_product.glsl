@@ -34,7 +34,7 @@ layout(push_constant) uniform PushConstants {
     uint columns;
     uint words;               // K / 4, rounded up for each tap's channels
     uint taps;                // channels per group x filter height x filter width
-    uint channels;            // output channels of one group in this dispatch
+    uint channels;            // end of the output channels to be stored, in each group
     uint channels_of_group;   // output channels from one group to the next
     uint panel_stride;        // words from one panel of the filter to the next
     uint panels_of_group;
@@ -49,6 +49,7 @@ layout(push_constant) uniform PushConstants {
     uint output_stride_c;
     uint output_stride_h;
     uint output_stride_w;
+    uint first_channel;       // of a panel that is not stored from its beginning
 } push;
 
 #include "quantized_arithmetic.glsl"
@@ -106,6 +107,11 @@ uint output_byte(int products, int input_sum, Channel channel) {
     accumulator = add(accumulator, widened(-channel.filter_zero_point * input_sum));
     int value = scaled(accumulator, channel.mantissa, channel.exponent >> 1, (channel.exponent & 1) != 0);
     return clamped_byte(value + channel.output_zero_point);
+}
+
+// Whether an output channel, counted in its group from the dispatch's first panel, is to be stored.
+bool is_stored(uint channel) {
+    return channel >= push.first_channel && channel < push.channels;
 }
 
 // Four signed bytes times four signed bytes, added to a sum.

@@ -46,7 +46,7 @@ void main() {
     // Unrolled, so that the sums need no memory that can be indexed; channels past the last are the last one's, not stored.
     [[unroll]] for (uint i = 0; i < PANEL; ++i) {
         uint channel = gl_WorkGroupID.y * PANEL + i;
-        bool channel_valid = channel < push.channels;
+        bool channel_valid = is_stored(channel);
         channel = group * push.channels_of_group + min(channel, push.channels - 1);
         Channel last = channel_at(channel, int(filter_words[panel + push.words * PANEL + i]));
         uint packed = 0;

@@ -137,7 +137,7 @@ void main() {
         uint first_address = (group * push.channels_of_group + first_channel) * push.output_stride_c;
         [[unroll]] for (uint i = 0; i < 4; ++i) {
             uint channel = first_channel + i;
-            channel_valid[i] = channel < push.channels;
+            channel_valid[i] = is_stored(channel);
             int filter_sum =
                 int(filter_words[panel + push.words * TILE_CHANNELS + quad * (TILE_CHANNELS / 2) + 4 * own_channels + i]);
             uint known = min(channel, push.channels - 1);

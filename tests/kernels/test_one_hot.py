@@ -36,7 +36,8 @@ def onnx_one_hot(indices: np.ndarray, depth: int, axis: int) -> np.ndarray:
     )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 11)], ir_version=8)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    feeds = {"indices": indices.astype(np.int64), "depth": np.array(depth, np.int64), "values": np.array([0, 1], np.int64)}
+    values = np.array([0, 1], np.int64)
+    feeds = {"indices": indices.astype(np.int64), "depth": np.array(depth, np.int64), "values": values}
     return np.asarray(session.run(None, feeds)[0]).astype(bool)
 
 

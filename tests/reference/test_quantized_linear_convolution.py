@@ -216,17 +216,29 @@ def test_the_sum_becomes_binary32_with_one_rounding() -> None:
     np.testing.assert_array_equal(sums.astype(np.float32), sums.astype(np.float64).astype(np.float32))
 
 
+def rounded_product(total: int, multiplier: np.float32) -> int:
+    """nearest_even(f32(f32(total) * multiplier)): binary64 holds the product of two binary32 numbers exactly."""
+    return round(float(np.float32(np.float64(np.float32(total)) * np.float64(multiplier))))
+
+
 def test_the_multiplier_is_rounded_after_each_step() -> None:
     generator = np.random.default_rng(3)
-    differs = 0
-    for _ in range(200):
-        sx, sw, sy = (generator.uniform(0.5, 1, 3) * 2.0**-12).astype(np.float32)
-        multiplier = np.float32(np.float32(np.float64(sx) * np.float64(sw)) / np.float64(sy))
-        differs += bool(multiplier != np.float32(np.float64(sx) * np.float64(sw) / np.float64(sy)))
-        bias = int(generator.integers(0, 2**19))
-        product = np.float32(np.float64(np.float32(bias)) * np.float64(multiplier))
-        assert single(0, 0, (sx, sw, sy), bias=bias) == min(round(float(product)), 127)
-    assert differs > 10
+    told_apart = 0
+    for _ in range(300):
+        sx, sw, sy = (generator.uniform(0.5, 1, 3) * [2.0**-9, 2.0**-9, 1]).astype(np.float32)
+        product = np.float64(sx) * np.float64(sw)
+        twice_rounded = np.float32(np.float64(np.float32(product)) / np.float64(sy))
+        once_rounded = np.float32(product / np.float64(sy))
+        if twice_rounded == once_rounded:
+            continue
+        # Sums whose result lies next to a half, so that the last bit of the multiplier decides.
+        for half in np.arange(0.5, 120):
+            total = round(half / float(twice_rounded))
+            expected = rounded_product(total, twice_rounded)
+            if expected != rounded_product(total, once_rounded):
+                told_apart += 1
+                assert single(0, 0, (sx, sw, sy), bias=total) == expected
+    assert told_apart > 10
 
 
 def test_denormals_are_kept() -> None:

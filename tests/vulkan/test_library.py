@@ -87,7 +87,7 @@ def test_a_validation_message_is_an_exception_at_the_call_that_provoked_it(devic
         recorder = Recorder(command_buffer)
         with pytest.raises(ValidationError, match="vkCmdCopyBuffer"):
             recorder.copy(segment.block.buffer, 1 << 60, segment.block.buffer, 0, 4)
-        vulkan.queue.recycle(command_buffer)
+        vulkan.queue.abandon(command_buffer)
     assert device.tensor([7]).numpy()[0] == 7
 
 

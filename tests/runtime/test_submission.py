@@ -1,0 +1,271 @@
+"""Submissions and sequences: order, barriers, waiting, times."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import dmlvk
+from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS
+from dmlvk.vulkan.library import VK_TIMEOUT, vk
+from tests.vulkan.variants import VARIANTS, copy_desc, open_variant
+
+DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, (64,))
+VALUES = np.arange(64, dtype=np.int32)
+
+
+def reverse_desc(desc: dmlvk.TensorDesc = DESC) -> dmlvk.Slice1Desc:
+    return dmlvk.Slice1Desc(
+        input_tensor=desc,
+        output_tensor=desc,
+        input_window_offsets=[0],
+        input_window_sizes=desc.sizes,
+        input_window_strides=[-1],
+    )
+
+
+class Counter:
+    """Counts the calls of a function of the Vulkan library."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        self.count = 0
+        self._function = getattr(vk, name)
+        monkeypatch.setattr(vk, name, self)
+
+    def __call__(self, *arguments: object) -> object:
+        self.count += 1
+        return self._function(*arguments)
+
+
+@pytest.fixture(params=VARIANTS)
+def own(request: pytest.FixtureRequest, device: dmlvk.Device) -> Iterator[dmlvk.Device]:
+    with open_variant(device, request.param) as opened:
+        yield opened
+
+
+def test_work_runs_in_order(own: dmlvk.Device) -> None:
+    reverse, copy = own.compile(reverse_desc()), own.compile(copy_desc(DESC))
+    first, second, third = own.tensor(VALUES), own.tensor(DESC), own.tensor(DESC)
+    for _ in range(20):
+        reverse(input_tensor=first, output_tensor=second)
+        copy(input_tensor=second, output_tensor=third)
+        copy(input_tensor=third, output_tensor=first)
+    reverse(input_tensor=first, output_tensor=second)
+    np.testing.assert_array_equal(second.numpy(), VALUES[::-1])
+
+
+def test_a_write_waits_for_work_that_still_reads(own: dmlvk.Device) -> None:
+    large = dmlvk.TensorDesc(dmlvk.DataType.INT32, (1 << 19,))
+    copy = own.compile(copy_desc(large))
+    source, targets = own.tensor(large), [own.tensor(large) for _ in range(4)]
+    for number, target in enumerate(targets):
+        source.write(np.full(1 << 19, number, np.int32))
+        copy(input_tensor=source, output_tensor=target)
+    for number, target in enumerate(targets):
+        assert (target.numpy() == number).all()
+
+
+def test_a_list_of_bindings_runs_in_order(own: dmlvk.Device) -> None:
+    reverse, copy = own.compile(reverse_desc()), own.compile(copy_desc(DESC))
+    a, b, c = own.tensor(VALUES), own.tensor(DESC), own.tensor(DESC)
+    bindings = [
+        reverse.bind(input_tensor=a, output_tensor=b),
+        copy.bind(input_tensor=b, output_tensor=c),
+        reverse.bind(input_tensor=c, output_tensor=a),
+    ]
+    submission = own.submit(bindings * 9)
+    submission.wait()
+    assert submission.done
+    np.testing.assert_array_equal(a.numpy(), VALUES)
+    np.testing.assert_array_equal(c.numpy(), VALUES[::-1])
+
+
+class TestBarriers:
+    @pytest.fixture
+    def tensors(self, device: dmlvk.Device) -> list[dmlvk.Tensor]:
+        return [device.tensor(VALUES) for _ in range(6)]
+
+    def count(
+        self,
+        device: dmlvk.Device,
+        tensors: list[dmlvk.Tensor],
+        pairs: list[tuple[int, int]],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> int:
+        """Barriers between dispatches; each command buffer has one before them, and one for the host behind."""
+        copy = device.compile(copy_desc(DESC))
+        bindings = [copy.bind(input_tensor=tensors[i], output_tensor=tensors[j]) for i, j in pairs]
+        counter = Counter(monkeypatch, "vkCmdPipelineBarrier")
+        device.submit(bindings).wait()
+        return counter.count - 1 - device.vulkan.memory.is_direct
+
+    @pytest.mark.parametrize(
+        ("pairs", "barriers"),
+        [
+            ([(0, 1)], 0),
+            ([(0, 1), (2, 3), (4, 5)], 0),
+            ([(0, 1), (0, 2), (0, 3)], 0),
+            ([(0, 1), (1, 2)], 1),
+            ([(0, 1), (2, 1)], 1),
+            ([(0, 1), (2, 0)], 1),
+            ([(0, 1), (2, 3), (1, 4), (3, 5)], 1),
+            ([(0, 1), (1, 2), (2, 3), (3, 4)], 3),
+            ([], 0),
+        ],
+        ids=["one", "apart", "same input", "read", "overwrite", "overwrite what was read", "one for two", "chain", "none"],
+    )
+    def test_stand_where_one_depends_on_another(
+        self,
+        device: dmlvk.Device,
+        tensors: list[dmlvk.Tensor],
+        pairs: list[tuple[int, int]],
+        barriers: int,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        assert self.count(device, tensors, pairs, monkeypatch) == barriers
+
+    def test_go_by_bytes_inside_a_buffer(self, device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+        buffer = device.buffer(2048)
+        tensors = [buffer.tensor(DESC, 256 * k) for k in range(6)]
+        assert self.count(device, tensors, [(0, 1), (2, 3), (4, 5)], monkeypatch) == 0
+        tensors[3] = buffer.tensor(DESC, 256 + 128)
+        assert self.count(device, tensors, [(0, 1), (5, 3)], monkeypatch) == 2
+
+
+def test_long_work_is_split_into_submissions(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = device.compile(copy_desc(DESC))
+    tensors = [device.tensor(VALUES) for _ in range(2)] + [device.tensor(DESC)]
+    bindings = [
+        copy.bind(input_tensor=tensors[0], output_tensor=tensors[1]),
+        copy.bind(input_tensor=tensors[1], output_tensor=tensors[2]),
+    ] * 5
+    for binding in bindings:
+        binding.seconds = ((0.4 * MAXIMUM_SUBMISSION_SECONDS,),)
+    counter = Counter(monkeypatch, "vkQueueSubmit")
+    device.submit(bindings).wait()
+    assert counter.count == 5
+    np.testing.assert_array_equal(tensors[2].numpy(), VALUES)
+
+
+class TestSequence:
+    def test_replays_with_new_contents(self, own: dmlvk.Device) -> None:
+        reverse, copy = own.compile(reverse_desc()), own.compile(copy_desc(DESC))
+        a, b, c = own.tensor(VALUES), own.tensor(DESC), own.tensor(DESC)
+        sequence = own.sequence(
+            [reverse.bind(input_tensor=a, output_tensor=b), copy.bind(input_tensor=b, output_tensor=c)]
+        )
+        for number in range(5):
+            a.write(VALUES + number)
+            sequence.submit()
+            np.testing.assert_array_equal(c.numpy(), VALUES[::-1] + number)
+
+    def test_can_be_submitted_again_before_it_is_done(self, own: dmlvk.Device) -> None:
+        desc = dmlvk.TensorDesc(dmlvk.DataType.INT32, (1 << 16,))
+        reverse, copy = own.compile(reverse_desc(desc)), own.compile(copy_desc(desc))
+        values = np.arange(1 << 16, dtype=np.int32)
+        a, b = own.tensor(values), own.tensor(desc)
+        sequence = own.sequence(
+            [reverse.bind(input_tensor=a, output_tensor=b), copy.bind(input_tensor=b, output_tensor=a)]
+        )
+        for _ in range(9):
+            last = sequence.submit()
+        del sequence
+        last.wait()
+        np.testing.assert_array_equal(a.numpy(), values[::-1])
+
+    def test_measures_every_replay(self, device: dmlvk.Device) -> None:
+        with open_variant(device, "direct", timestamps=True) as own:
+            copy = own.compile(copy_desc(DESC))
+            a, b = own.tensor(VALUES), own.tensor(DESC)
+            sequence = own.sequence([copy.bind(input_tensor=a, output_tensor=b)] * 3)
+            submissions = [sequence.submit() for _ in range(3)]
+            times = [submission.dispatch_times for submission in submissions]
+            assert all(len(each) == 3 for each in times if each is not None)
+            assert times == [submission.dispatch_times for submission in submissions]
+            assert [submission.gpu_time for submission in submissions] == [sum(each) for each in times if each]
+
+
+class TestTimes:
+    def test_there_are_none_unless_asked_for(self, device: dmlvk.Device) -> None:
+        copy = device.compile(copy_desc(DESC))
+        submission = copy(input_tensor=device.tensor(VALUES), output_tensor=device.tensor(DESC))
+        assert submission.gpu_time is None
+        assert submission.dispatch_times is None
+
+    def test_are_seconds_on_the_device(self, device: dmlvk.Device) -> None:
+        desc = dmlvk.TensorDesc(dmlvk.DataType.INT32, (1 << 20,))
+        with open_variant(device, "direct", timestamps=True) as own:
+            copy = own.compile(copy_desc(desc))
+            binding = copy.bind(input_tensor=own.tensor(desc), output_tensor=own.tensor(desc))
+            submission = own.submit([binding] * 3)
+            times = submission.dispatch_times
+            assert times is not None
+            assert len(times) == 3
+            assert all(1e-6 < seconds < 10 for seconds in times)
+            assert submission.gpu_time == sum(times)
+
+    def test_of_a_closed_device_are_an_error(self, device: dmlvk.Device) -> None:
+        own = open_variant(device, "direct", timestamps=True)
+        submission = own.compile(copy_desc(DESC))(input_tensor=own.tensor(VALUES), output_tensor=own.tensor(DESC))
+        own.close()
+        with pytest.raises(dmlvk.DeviceError, match="closed"):
+            _ = submission.gpu_time
+
+
+class TestWaiting:
+    @pytest.fixture
+    def running(self, device: dmlvk.Device) -> dmlvk.Submission:
+        """Work of some tenths of a second."""
+        desc = dmlvk.TensorDesc(dmlvk.DataType.UINT8, (1 << 22,))
+        reverse = device.compile(reverse_desc(desc))
+        a, b = device.tensor(desc), device.tensor(desc)
+        bindings = [reverse.bind(input_tensor=a, output_tensor=b), reverse.bind(input_tensor=b, output_tensor=a)]
+        return device.submit(bindings * 5)
+
+    def test_that_times_out_can_be_repeated(self, running: dmlvk.Submission) -> None:
+        with pytest.raises(TimeoutError) as caught:
+            running.wait(timeout=0)
+        assert isinstance(caught.value, dmlvk.DeviceError)
+        assert not running.done
+        with pytest.raises(dmlvk.DeviceError, match=r"within 0\.001 s"):
+            running.wait(0.001)
+        running.wait(timeout=60)
+        assert running.done
+        running.wait(0)
+
+    def test_that_is_interrupted_leaves_the_device_usable(
+        self, device: dmlvk.Device, running: dmlvk.Submission, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupted(*arguments: object) -> int:
+            signal.raise_signal(signal.SIGINT)
+            return VK_TIMEOUT
+
+        monkeypatch.setattr(vk, "vkWaitSemaphores", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            running.wait()
+        monkeypatch.undo()
+        running.wait()
+        np.testing.assert_array_equal(device.tensor(VALUES).numpy(), VALUES)
+
+    def test_is_over_when_the_device_is_closed(self, device: dmlvk.Device) -> None:
+        own = open_variant(device, "direct")
+        submission = own.compile(copy_desc(DESC))(input_tensor=own.tensor(VALUES), output_tensor=own.tensor(DESC))
+        own.close()
+        assert submission.done
+        submission.wait()
+
+
+def test_dropping_everything_while_it_runs_is_safe(device: dmlvk.Device) -> None:
+    desc = dmlvk.TensorDesc(dmlvk.DataType.UINT8, (1 << 20,))
+    with open_variant(device, "direct") as own:
+        for _ in range(5):
+            operator = own.compile(reverse_desc(desc))
+            binding = operator.bind(input_tensor=own.tensor(desc), output_tensor=own.tensor(desc))
+            own.sequence([binding]).submit()
+            own.submit([binding])
+            del operator, binding
+        own.wait()
+        assert own.memory_used == 0
