@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile
@@ -41,6 +42,8 @@ from dmlvk.planning.quantized_linear_convolution_product import (
 )
 from dmlvk.tensor_desc import TensorFlags
 
+NO_OFFSETS: Mapping[str, int] = MappingProxyType({})
+
 DIRECT = "direct"
 
 # More of the input than this is packed in parts: enough to keep any GPU busy, little enough to be found.
@@ -55,7 +58,7 @@ def plan_quantized_linear_convolution(
     profile: DeviceProfile,
     *,
     path: str | None = None,
-    offsets: Mapping[str, int] = {},  # noqa: B006 - only read
+    offsets: Mapping[str, int] = NO_OFFSETS,
 ) -> Plan:
     """Plan a QUANTIZED_LINEAR_CONVOLUTION.
 
@@ -170,7 +173,9 @@ def _unsigned(desc: QuantizedLinearConvolutionDesc, field: str) -> bool:
     return desc.tensors[field].data_type is DataType.UINT8
 
 
-def _finish(path: str, builder: Builder, initialization: list[list[Dispatch]], stages: list[tuple[Dispatch, ...]]) -> Plan:
+def _finish(
+    path: str, builder: Builder, initialization: list[list[Dispatch]], stages: list[tuple[Dispatch, ...]]
+) -> Plan:
     return Plan(
         path=path,
         stages=tuple(stage for stage in stages if stage),
@@ -251,5 +256,3 @@ def _plan_product(
         )
     stages.append(tuple(prepare))
     return _finish(path, builder, initialization_stages, stages)
-
-

@@ -1,4 +1,4 @@
-"""QUANTIZED_LINEAR_CONVOLUTION straight from its tensors: depthwise and narrow groups, and what is too large to pack."""
+"""QUANTIZED_LINEAR_CONVOLUTION straight from its tensors: for narrow groups, and for what is too large to pack."""
 
 from __future__ import annotations
 
@@ -188,9 +188,9 @@ class Direct:
             extents = [high - low - 1 for low, high in taps]
             if operand in ("input", "filter"):
                 strides, dilations = self.input.strides, self.geometry.dilations
-                steps = (strides[1], strides[2] * dilations[0], strides[3] * dilations[1])
+                steps = [strides[1], strides[2] * dilations[0], strides[3] * dilations[1]]
                 if operand == "filter":
-                    steps = self.filter.strides[1:4]
+                    steps = list(self.filter.strides[1:])
                 extents = [extent * step for extent, step in zip(extents, steps, strict=True)]
             cut = largest(extents) if operand in (None, "input", "filter") else None
             if cut is None:

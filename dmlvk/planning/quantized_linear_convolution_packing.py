@@ -1,4 +1,4 @@
-"""Both operands of a QUANTIZED_LINEAR_CONVOLUTION as words of four channels: the layouts and the dispatches that make them."""
+"""Both operands of a QUANTIZED_LINEAR_CONVOLUTION as words of four channels: layouts, and dispatches that pack."""
 
 from __future__ import annotations
 

@@ -73,7 +73,8 @@ def product_shape(path: str, profile: DeviceProfile, geometry: ConvolutionGeomet
     """The kernel and tile for a path that the device can run."""
     prefix = "quantized_linear_convolution"
     if path == "float":
-        return Shape(f"{prefix}_registers_float", 64, 8, 2, 128, False, 4e9)
+        lanes = profile.subgroup_size
+        return Shape(f"{prefix}_registers_float", lanes, 8, 2, 2 * lanes, False, 8e9)
     if profile.device_type is DeviceType.CPU:
         return Shape(f"{prefix}_registers_{path}", 64, 8, 1, 256, False, 5e8)
     channels = _tile_channels(profile, geometry)

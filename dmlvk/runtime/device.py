@@ -233,6 +233,11 @@ class Device:
             self._operators.clear()
         self.vulkan.close()
 
+    def __del__(self) -> None:
+        # Everything that belongs to a device keeps it alive, so nobody can be using it any more.
+        if hasattr(self, "vulkan"):
+            self.vulkan.close()
+
     def __enter__(self) -> Device:
         return self
 

@@ -209,6 +209,11 @@ class MemoryPool:
             visible, key=lambda kind: (bool(kind.flags & HOST_CACHED), not kind.flags & DEVICE_LOCAL, -kind.index)
         )
 
+    def create_staging(self, size: int) -> MappedBuffer:
+        """Host-visible memory that the pool keeps until it is closed."""
+        with self._lock:
+            return self.create(size, self.staging_type())
+
     def allocate(self, size: int) -> Allocation:
         """Memory for `size` bytes, its contents undefined.
 
@@ -266,7 +271,7 @@ class MemoryPool:
         return tuple(segments)
 
     def create(self, size: int, memory_type: MemoryType, asked: int | None = None) -> MappedBuffer:
-        """A buffer with memory of its own; `asked` is what a message says that the caller wanted."""
+        """A buffer with memory of its own; `asked` is what a message says was wanted. Called with the lock held."""
         asked = size if asked is None else asked
         self._check_heap(size, memory_type, asked)
         limit = self._device.profile.limits.max_memory_allocation_count

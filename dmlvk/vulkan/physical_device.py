@@ -151,9 +151,9 @@ def choose(selector: int | str | None = None) -> PhysicalDevice:
             return devices[0]
     if isinstance(selector, bool) or not isinstance(selector, (int, str)):
         raise TypeError(f"a device selector is None, an int or a str, not {type(selector).__name__}")
-    if isinstance(selector, int) or selector.strip().isdecimal():
-        if 0 <= int(selector) < len(devices):
-            return devices[int(selector)]
+    is_position = isinstance(selector, int) or selector.strip().isdecimal()
+    if is_position and 0 <= int(selector) < len(devices):
+        return devices[int(selector)]
     if isinstance(selector, str):
         for device in devices:
             if selector.casefold() in device.profile.name.casefold():

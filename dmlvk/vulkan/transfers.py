@@ -22,7 +22,7 @@ class Ring:
 
     def __init__(self, device: VulkanDevice) -> None:
         self._device = device
-        self.block: MappedBuffer = device.memory.create(RING_SIZE, device.memory.staging_type())
+        self.block: MappedBuffer = device.memory.create_staging(RING_SIZE)
         self._head = 0  # positions count up for ever; the place in the ring is the position modulo its size
         self._tail = 0
         self._taken: deque[tuple[int, int]] = deque()  # (position behind it, timeline value)

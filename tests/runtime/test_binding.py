@@ -59,7 +59,12 @@ def test_another_desc(
 def test_less_memory_than_the_descriptor_says(device: dmlvk.Device) -> None:
     larger = dmlvk.TensorDesc(dmlvk.DataType.INT32, (4, 8), total_size_in_bytes=1000)
     operator = device.compile(copy_desc(larger, DESC))
-    refused(operator, "has 128 bytes; the descriptor needs 1000", input_tensor=device.tensor(DESC), output_tensor=device.tensor(DESC))
+    refused(
+        operator,
+        "has 128 bytes; the descriptor needs 1000",
+        input_tensor=device.tensor(DESC),
+        output_tensor=device.tensor(DESC),
+    )
 
 
 def test_a_place_that_is_aligned_worse_than_the_descriptor_guarantees(device: dmlvk.Device) -> None:

@@ -123,7 +123,8 @@ def test_closing_while_another_thread_waits(device: dmlvk.Device) -> None:
 
     def wait() -> None:
         try:
-            results.append(submission.wait())
+            submission.wait()
+            results.append("done")
         except dmlvk.DeviceError as error:
             results.append(error)
 

@@ -28,9 +28,7 @@ def descs(draw: st.DrawFn, output: bool = True) -> dmlvk.TensorDesc:
     strides = draw(layouts.output_strides(sizes) if output else layouts.input_strides(sizes))
     desc = dmlvk.TensorDesc(draw(layouts.DATA_TYPES), sizes, strides)
     padding = draw(st.sampled_from([0, 0, 1, 4, 1000]))
-    return dmlvk.TensorDesc(
-        desc.data_type, sizes, strides, total_size_in_bytes=desc.minimum_size_in_bytes + padding
-    )
+    return dmlvk.TensorDesc(desc.data_type, sizes, strides, total_size_in_bytes=desc.minimum_size_in_bytes + padding)
 
 
 def random_elements(desc: dmlvk.TensorDesc, seed: int) -> np.ndarray:
