@@ -115,7 +115,7 @@ def demo(output: Path, selector: str | None) -> None:
     if not output.parent.is_dir():
         raise click.ClickException(f"the picture cannot be written: there is no folder {output.parent}")
     photo = photograph()
-    device = dmlvk.Device(selector)
+    device = dmlvk.Device(selector, timestamps=True)
     measurements = [measure(device, panel) for panels in all_panels(photo).values() for panel in panels]
 
     driver = next((info.driver for info in dmlvk.devices() if info.profile == device.profile), "")

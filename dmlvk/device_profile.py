@@ -14,6 +14,9 @@ from typing import Any
 # VkBuffers and suballocations start at multiples of this; no Vulkan device asks for more of a storage buffer offset.
 LARGEST_OFFSET_ALIGNMENT = 256
 
+# Beginnings of the names of properties that are flags; a VkBool32 cannot be told from a number by its type.
+FLAG_PROPERTIES = ("shader", "integerDotProduct", "subgroupQuadOperations")
+
 
 class DeviceType(IntEnum):
     """VkPhysicalDeviceType."""
@@ -108,7 +111,7 @@ class DeviceProfile:
         limits, properties = record["limits"], record["properties"]
         allocation_size = properties.get("maxMemoryAllocationSize") or 1 << 30
         subgroup_size = properties.get("subgroupSize") or 1
-        flags = {name for name, value in properties.items() if value in (1, True)}
+        flags = {name for name, value in properties.items() if name.startswith(FLAG_PROPERTIES) and value == 1}
         flags |= set(properties.get("integerDotProductAccelerated") or ())
         count = limits["maxComputeWorkGroupCount"]
         size = limits["maxComputeWorkGroupSize"]

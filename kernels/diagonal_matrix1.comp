@@ -33,10 +33,12 @@ layout(constant_id = 7) const bool HAS_INPUT = true;
 // t = x - y + (y's size - 1), which is never negative.
 uint diagonal(Cursor cursor) {
     uint t = 0;
-    if (X_DIMENSION != NO_DIMENSION)
-        t += cursor.coordinates[min(X_DIMENSION, 7)];
-    if (Y_DIMENSION != NO_DIMENSION)
-        t += push.sizes[min(Y_DIMENSION, 7)] - 1 - cursor.coordinates[min(Y_DIMENSION, 7)];
+    [[unroll]] for (uint dimension = 0; dimension < 8; ++dimension) {
+        if (dimension == X_DIMENSION)
+            t += cursor.coordinates[dimension];
+        if (dimension == Y_DIMENSION)
+            t += push.sizes[dimension] - 1 - cursor.coordinates[dimension];
+    }
     return t;
 }
 
@@ -61,9 +63,9 @@ void main() {
         uint t = diagonal(block.cursor);
         uint steps = block.last - block.first - 1;
         uint lowest = t;
-        if (RANK > 0 && Y_DIMENSION == RANK - 1)
+        if (Y_DIMENSION == 0)
             lowest -= steps;
-        bool varies = RANK > 0 && (X_DIMENSION == RANK - 1 || Y_DIMENSION == RANK - 1);
+        bool varies = X_DIMENSION == 0 || Y_DIMENSION == 0;
         uint highest = varies ? lowest + steps : lowest;
         uint band_end = BAND_BEGIN + BAND_LENGTH;
         bool meets_band = highest >= BAND_BEGIN && lowest < band_end;

@@ -46,7 +46,11 @@ uint hot_coordinate(uint index) {
 }
 
 uint axis_coordinate(Cursor cursor) {
-    return AXIS_START + (AXIS_DIMENSION == NO_DIMENSION ? 0 : cursor.coordinates[min(AXIS_DIMENSION, 7)]);
+    uint coordinate = AXIS_START;
+    [[unroll]] for (uint dimension = 0; dimension < 8; ++dimension)
+        if (dimension == AXIS_DIMENSION)
+            coordinate += cursor.coordinates[dimension];
+    return coordinate;
 }
 
 // One word of OffValue or OnValue.
@@ -79,7 +83,7 @@ void main() {
     if (!find_block(block))
         return;
     uvec4 value;
-    if (RANK > 0 && AXIS_DIMENSION == RANK - 1 && is_in_one_row(block)) {
+    if (AXIS_DIMENSION == 0 && is_in_one_row(block)) {
         value = repeated_value(false);
         // An unsigned distance: a hot coordinate before the block is far away, and so is NOWHERE, past every size.
         uint distance = hot_coordinate(block.cursor.source) - axis_coordinate(block.cursor);

@@ -4,9 +4,9 @@
 // the planner, together with the tensors' own strides; what is left is a strided copy of bits.
 //
 // Loop structure. See loop_nest.glsl: one invocation writes one 16-byte block of the output.
-//   - Where the block's elements are consecutive in the input, forwards or backwards, they are read as up to five words
-//     and shifted into place: this is the way of windows and reversals at any misalignment.
-//   - Otherwise they are gathered one by one, carrying from row to row where a block spans several short rows.
+//   - Where rows are consecutive in the input, forwards or backwards, a block is read as up to five words a row and shifted
+//     into place: this is the way of windows and reversals at any misalignment.
+//   - Otherwise elements are gathered one by one, carrying from row to row.
 //
 // Layout. Dimensions are sorted by output stride, so that neighbouring invocations write neighbouring blocks. The planner
 // merges dimensions that step together and widens elements (up to 16 bytes) where a run allows it.
@@ -30,12 +30,16 @@ void main() {
     if (!find_block(block))
         return;
     uint stride = innermost_source_stride();
+    bool forwards = stride == 1 || ELEMENTS_PER_BLOCK == 1;
+    bool backwards = stride == 0xFFFFFFFFu;
     uvec4 value;
-    if (is_whole(block) && is_in_one_row(block) && stride == 1)
-        value = load_consecutive(block.cursor.source);
-    else if (is_whole(block) && is_in_one_row(block) && stride == 0xFFFFFFFFu)
-        value = reverse_elements(load_consecutive(block.cursor.source - (ELEMENTS_PER_BLOCK - 1)));
-    else
+    if (!forwards && !backwards)
         value = gather(block);
+    else if (!is_whole(block) || !is_in_one_row(block))
+        value = load_rows(block, !forwards);
+    else if (forwards)
+        value = load_consecutive(block.cursor.source);
+    else
+        value = reverse_elements(load_consecutive(block.cursor.source - (ELEMENTS_PER_BLOCK - 1)));
     store_block(block, value);
 }

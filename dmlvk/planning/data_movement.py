@@ -92,9 +92,9 @@ def plan_data_movement(
 
 
 def dimension_constant(piece: LoopNest, role: Role) -> int:
-    """The specialization constant that tells a kernel which dimension has a role."""
+    """The specialization constant that tells a kernel which dimension has a role, counted from the innermost."""
     index = piece.dimension_with(role)
-    return NO_DIMENSION if index is None else index
+    return NO_DIMENSION if index is None else len(piece.dimensions) - 1 - index
 
 
 def _dispatch(
@@ -129,9 +129,11 @@ def _dispatch(
 
     blocks_per_run, block_count = _blocks(piece, starts[0])
     size = workgroup_size(profile)
-    strides = [[dimension.strides[index] for dimension in piece.dimensions] for index in range(len(piece.operands))]
+    # Kernels count dimensions from the innermost.
+    dimensions = piece.dimensions[::-1]
+    strides = [[dimension.strides[index] for dimension in dimensions] for index in range(len(piece.operands))]
     push_constants = [starts[0], starts[1] if len(starts) > 1 else 0, blocks_per_run, block_count, *values]
-    push_constants += _padded([dimension.size for dimension in piece.dimensions])
+    push_constants += _padded([dimension.size for dimension in dimensions])
     push_constants += _padded(strides[0])
     push_constants += _padded(strides[1] if len(strides) > 1 else [])
     return Dispatch(

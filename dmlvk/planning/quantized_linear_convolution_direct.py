@@ -9,6 +9,7 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.plan import SCRATCH, Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution_memory import (
     DISPATCH_SECONDS,
+    LLVMPIPE,
     Builder,
     DispatchBuilder,
     Range,
@@ -31,6 +32,10 @@ SLOWEST_RATE = {
     DeviceType.VIRTUAL_GPU: 2e9,
     DeviceType.OTHER: 20e6,
 }
+
+# Mesa's LLVM drivers end all loops of an invocation together after 65,535 iterations, without a word (seen with 22.3.6:
+# sums of 131,068 taps come out as those of the first 65,535). Fewer are safe, and other taps are left to other dispatches.
+LLVMPIPE_LARGEST_ITERATION_COUNT = 60_000
 
 # Outputs whose sums are put together from several dispatches, at 8 bytes each, at a time.
 LARGEST_ACCUMULATOR_COUNT = 1 << 20
@@ -71,7 +76,7 @@ class Direct:
                 pending.extend(halves(box, cut))
                 continue
             violated = self._violated(box, taps)
-            if violated is None and not self._is_too_long(box, taps):
+            if violated is None and not self._is_too_long(box, taps) and not self._is_too_deep(taps):
                 whole.append(self._dispatch(box, taps, 0, 0))
                 continue
             cut = None if violated is None else self._output_cut(box, violated)
@@ -182,7 +187,7 @@ class Direct:
         while pending:
             taps = pending.pop()
             operand = self._violated(box, taps)
-            if operand is None and not self._is_too_long(box, taps):
+            if operand is None and not self._is_too_long(box, taps) and not self._is_too_deep(taps):
                 boxes.append(taps)
                 continue
             extents = [high - low - 1 for low, high in taps]
@@ -209,6 +214,12 @@ class Direct:
 
     def _is_too_long(self, box: OutputBox, taps: TapBox) -> bool:
         return self._seconds(box, taps) > DISPATCH_SECONDS
+
+    def _is_too_deep(self, taps: TapBox) -> bool:
+        """Whether an invocation's nested loops run more often than the driver lets them."""
+        channels, rows, columns = (high - low for low, high in taps)
+        iterations = channels * (1 + rows * (1 + columns))
+        return self.builder.profile.driver_id == LLVMPIPE and iterations > LLVMPIPE_LARGEST_ITERATION_COUNT
 
     def _table_window(self, dispatch: DispatchBuilder, box: OutputBox, word: int) -> None:
         records = table_bounds(self.table, box[1])

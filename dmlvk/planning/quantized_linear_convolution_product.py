@@ -10,6 +10,7 @@ from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution_memory import (
     DISPATCH_SECONDS,
+    LLVMPIPE,
     Builder,
     DispatchBuilder,
     Range,
@@ -21,7 +22,6 @@ from dmlvk.planning.quantized_linear_convolution_memory import (
 from dmlvk.planning.quantized_linear_convolution_packing import PackedFilter, PackedInput
 from dmlvk.planning.quantized_linear_convolution_parameters import table_bounds
 
-LLVMPIPE = 13  # VK_DRIVER_ID_MESA_LLVMPIPE
 NVIDIA = 0x10DE
 
 # A product of two signed bytes is at most 2^14, so that this many words of four always add up within 31 bits.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType, Limits
+from dmlvk.device_profile import FLAG_PROPERTIES, CooperativeMatrix, DeviceProfile, DeviceType, Limits
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.instance import MINIMUM_API_VERSION, instance, names, version_tuple
 from dmlvk.vulkan.library import INSTALL_HINT, check, vk
@@ -20,9 +20,6 @@ PREFERENCE = (
     DeviceType.CPU,
     DeviceType.OTHER,
 )
-
-# Properties that are flags; the header's VkBool32 cannot be told from a number by its type.
-FLAG_PROPERTIES = ("shader", "integerDotProduct", "subgroupQuadOperations")
 
 # VkComponentTypeKHR; those of later extensions are not in the header of the `vulkan` package.
 COMPONENT_TYPES = {

@@ -13,7 +13,7 @@ uvec4 gather(Block block) {
             if (element >= block.first && element < block.last) {
                 bits = element_word(block.cursor, part);
                 if (part + 1 == WORDS_PER_ELEMENT)
-                    advance(block.cursor);
+                    advance(block.cursor, 1);
             }
             if (part + 1 == WORDS_PER_ELEMENT)
                 ++element;
@@ -21,11 +21,12 @@ uvec4 gather(Block block) {
             for (uint slot = 0; slot < ELEMENTS_PER_WORD; ++slot, ++element) {
                 if (element >= block.first && element < block.last) {
                     bits |= element_word(block.cursor, 0) << (slot * ELEMENT_BITS);
-                    advance(block.cursor);
+                    advance(block.cursor, 1);
                 }
             }
         }
-        value[word] = bits;
+        // Not value[word] = bits: an index known only at run time sends the vector to memory on some compilers.
+        value = mix(value, uvec4(bits), equal(uvec4(0, 1, 2, 3), uvec4(word)));
     }
     return value;
 }

@@ -27,6 +27,29 @@ uvec4 load_consecutive(uint element) {
     return low >> shift | high << (32 - shift);
 }
 
+// Some consecutive elements in the place that a block has for them, zero elsewhere: `count` elements from `element` on go to
+// the slots from `slot` on. Reads no word that holds none of their bytes.
+uvec4 load_part(uint element, uint slot, uint count) {
+    int begin = int(element * ELEMENT_SIZE);
+    int end = begin + int(count * ELEMENT_SIZE);
+    // Where the block's first byte would come from; before the window's start if the slots before have other sources.
+    int address = begin - int(slot * ELEMENT_SIZE);
+    int word = address >> 2;
+    uint words[5];
+    [[unroll]] for (int i = 0; i < 5; ++i)
+        words[i] = (word + i) * 4 + 4 > begin && (word + i) * 4 < end ? source_words[word + i] : 0;
+    uvec4 value = uvec4(words[0], words[1], words[2], words[3]);
+    uint shift = uint(address & 3) * 8;
+    if (ELEMENT_SIZE < 4 && shift != 0)
+        value = value >> shift | uvec4(value.yzw, words[4]) << (32 - shift);
+    // Bytes of the same words that are not meant.
+    ivec4 first = clamp(ivec4(int(slot * ELEMENT_SIZE)) - ivec4(0, 4, 8, 12), 0, 4);
+    ivec4 last = clamp(ivec4(int((slot + count) * ELEMENT_SIZE)) - ivec4(0, 4, 8, 12), 0, 4);
+    uvec4 from_first = mix(uvec4(0xFFFFFFFFu) << (first * 8), uvec4(0), equal(first, ivec4(4)));
+    uvec4 from_last = mix(uvec4(0xFFFFFFFFu) << (last * 8), uvec4(0), equal(last, ivec4(4)));
+    return value & from_first & ~from_last;
+}
+
 // The same elements in the opposite order.
 uvec4 reverse_elements(uvec4 value) {
     if (ELEMENT_SIZE == 16)
@@ -39,4 +62,20 @@ uvec4 reverse_elements(uvec4 value) {
     if (ELEMENT_SIZE == 1)
         return value << 24 | (value & 0xFF00u) << 8 | (value >> 8 & 0xFF00u) | value >> 24;
     return value;
+}
+
+// A block whose source runs forwards (stride 1) or backwards (stride -1) along each row, put together row by row.
+uvec4 load_rows(Block block, bool backwards) {
+    uvec4 value = uvec4(0);
+    uint element = block.first;
+    while (element < block.last) {
+        uint count = min(block.last - element, rest_of_row(block.cursor));
+        uint slot = element - block.start;
+        // Backwards: read forwards into the mirrored slots; the block is reversed at the end.
+        value |= backwards ? load_part(block.cursor.source - (count - 1), ELEMENTS_PER_BLOCK - slot - count, count)
+                           : load_part(block.cursor.source, slot, count);
+        element += count;
+        advance(block.cursor, count);
+    }
+    return backwards ? reverse_elements(value) : value;
 }
