@@ -60,6 +60,14 @@ def test_any_layout_and_any_band(device: dmlvk.Device, desc: DiagonalMatrix1Desc
     check_against_numpy(device, desc, 16 * blocks, seed)
 
 
+@given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
+@settings(max_examples=40)
+def test_a_band_across_cuts_in_memory(
+    tight_device: dmlvk.Device, desc: DiagonalMatrix1Desc, blocks: int, seed: int
+) -> None:
+    check_against_numpy(tight_device, desc, 16 * blocks, seed)
+
+
 @pytest.mark.parametrize("data_type", DataType)
 @pytest.mark.parametrize("has_input", [False, True])
 def test_every_type_with_wide_and_narrow_bands(device: dmlvk.Device, data_type: DataType, has_input: bool) -> None:

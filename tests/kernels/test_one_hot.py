@@ -74,9 +74,7 @@ def draw_indices(desc: OneHotDesc, memory: np.ndarray, seed: int) -> np.ndarray:
     return view(memory, tensor).view(dtype)
 
 
-@given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
-@settings(max_examples=120)
-def test_any_layout_and_any_index(device: dmlvk.Device, desc: OneHotDesc, blocks: int, seed: int) -> None:
+def check_against_onnx(device: dmlvk.Device, desc: OneHotDesc, offset: int, seed: int) -> None:
     inputs = input_memory(desc, seed)
     indices = draw_indices(desc, inputs["indices_tensor"], seed)
     depth = desc.output_tensor.sizes[desc.axis]
@@ -86,7 +84,19 @@ def test_any_layout_and_any_index(device: dmlvk.Device, desc: OneHotDesc, blocks
     innermost = max(i for i, size in enumerate(values.shape) if size > 1)
     on_value = values[tuple(int(i == innermost) for i in range(values.ndim))]
     off_value = values[(0,) * values.ndim]
-    check(device, desc, np.where(hot, on_value, off_value), inputs, offset=16 * blocks, seed=seed)
+    check(device, desc, np.where(hot, on_value, off_value), inputs, offset=offset, seed=seed)
+
+
+@given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
+@settings(max_examples=120)
+def test_any_layout_and_any_index(device: dmlvk.Device, desc: OneHotDesc, blocks: int, seed: int) -> None:
+    check_against_onnx(device, desc, 16 * blocks, seed)
+
+
+@given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
+@settings(max_examples=40)
+def test_an_axis_across_cuts_in_memory(tight_device: dmlvk.Device, desc: OneHotDesc, blocks: int, seed: int) -> None:
+    check_against_onnx(tight_device, desc, 16 * blocks, seed)
 
 
 @pytest.mark.parametrize("data_type", DataType)
@@ -99,11 +109,21 @@ def test_every_type_along_both_axes(device: dmlvk.Device, data_type: DataType, a
         output_tensor=TensorDesc(data_type, output),
         axis=axis,
     )
-    inputs = input_memory(desc, 5)
-    indices = draw_indices(desc, inputs["indices_tensor"], 6)
-    off_value, on_value = view(inputs["values_tensor"], desc.values_tensor)[0]
-    hot = onnx_one_hot(indices.squeeze(axis), output[axis], axis)
-    check(device, desc, np.where(hot, on_value, off_value), inputs, seed=7)
+    check_against_onnx(device, desc, 0, 5)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_an_axis_that_is_cut(tight_device: dmlvk.Device, axis: int) -> None:
+    """Two long sequences, each in many pieces: coordinates along the axis go on where the piece before ended."""
+    output = [9001, 2] if axis == 0 else [2, 9001]
+    desc = OneHotDesc(
+        indices_tensor=TensorDesc(DataType.INT64, [1 if i == axis else size for i, size in enumerate(output)]),
+        values_tensor=TensorDesc(DataType.UINT8, [1, 2]),
+        output_tensor=TensorDesc(DataType.UINT8, output),
+        axis=axis,
+    )
+    for seed in range(4):
+        check_against_onnx(tight_device, desc, 0, seed)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -128,15 +126,19 @@ def test_more_than_the_storage_buffer_range(device: dmlvk.Device) -> None:
     assert np.array_equal(moved, source[:, 1:])
 
 
-def test_transposing_across_many_windows(device: dmlvk.Device) -> None:
-    """Rows and columns of which both sides reach far past one window, forced small."""
-    profile = replace(device.profile, limits=replace(device.profile.limits, max_storage_buffer_range=1 << 14))
-    with dmlvk.Device(device.profile.name, profile=profile) as small:
-        desc = Slice1Desc(
-            input_tensor=TensorDesc(DataType.UINT8, [307, 211], [1, 307]),
-            output_tensor=TensorDesc(DataType.UINT8, [307, 211]),
-            input_window_offsets=[0, 0],
-            input_window_sizes=[307, 211],
-            input_window_strides=[1, 1],
-        )
-        check_against_numpy(small, desc, 32, 4)
+@given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
+@settings(max_examples=40)
+def test_windows_across_cuts_in_memory(tight_device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
+    check_against_numpy(tight_device, desc, 16 * blocks, seed)
+
+
+def test_transposing_across_many_windows(tight_device: dmlvk.Device) -> None:
+    """Rows and columns that both reach far past one window."""
+    desc = Slice1Desc(
+        input_tensor=TensorDesc(DataType.UINT8, [307, 211], [1, 307]),
+        output_tensor=TensorDesc(DataType.UINT8, [307, 211]),
+        input_window_offsets=[0, 0],
+        input_window_sizes=[307, 211],
+        input_window_strides=[1, 1],
+    )
+    check_against_numpy(tight_device, desc, 32, 4)
