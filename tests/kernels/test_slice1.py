@@ -142,3 +142,15 @@ def test_transposing_across_many_windows(tight_device: dmlvk.Device) -> None:
         input_window_strides=[1, 1],
     )
     check_against_numpy(tight_device, desc, 32, 4)
+
+
+@pytest.mark.parametrize("data_type", [DataType.UINT8, DataType.UINT16, DataType.UINT64])
+def test_rows_far_apart_keep_what_lies_between(device: dmlvk.Device, data_type: DataType) -> None:
+    desc = Slice1Desc(
+        input_tensor=TensorDesc(data_type, [5, 33], [99_991, 3]),
+        output_tensor=TensorDesc(data_type, [5, 33], [100_003, 1]),
+        input_window_offsets=[0, 0],
+        input_window_sizes=[5, 33],
+        input_window_strides=[-1, 1],
+    )
+    check_against_numpy(device, desc, 16, 8)
