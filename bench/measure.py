@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +15,13 @@ from rich.progress import track
 from rich.table import Table
 
 import dmlvk
+from dmlvk.device_profile import DeviceType
 from dmlvk.operators import OperatorDesc
 
 # Tensors are rotated until a round touches this much memory, several times the largest cache of any device.
 ROTATION_BYTES = 1 << 29
 MAXIMUM_ROTATION = 8
+WARM_UP_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ def measure(device: dmlvk.Device, case: Case, rounds: int = 20) -> Measurement:
         Opened with `timestamps=True`.
     case : Case
     rounds : int
-        Timed runs; one more comes first, untimed.
+        Timed runs, after a warm-up.
     """
     operator = device.compile(case.desc, path=case.path)
     plan = operator.plan
@@ -105,8 +108,13 @@ def measure(device: dmlvk.Device, case: Case, rounds: int = 20) -> Measurement:
             tensors[field].write(array)
         outputs.append(device.tensor(case.desc.tensors["output_tensor"]))
         bindings.append(operator.bind(output_tensor=outputs[-1], **tensors))
-    for binding in bindings:
-        device.submit([binding]).wait()
+    # An idle GPU runs at a fraction of its clock and takes a while to speed up (an H200: 345 of 1,980 MHz).
+    start = time.perf_counter()
+    while True:
+        for binding in bindings:
+            device.submit([binding]).wait()
+        if device.profile.device_type is DeviceType.CPU or time.perf_counter() - start > WARM_UP_SECONDS:
+            break
     seconds = []
     for index in range(rounds):
         submission = device.submit([bindings[index % count]])
