@@ -39,7 +39,7 @@ class Window:
         Bytes; a multiple of 4. Lies in one segment of the tensor's memory.
     access : Access
     base_word : int
-        Index of the 32-bit push constant that holds the window-relative start.
+        Index of the 32-bit push constant that holds the window-relative start; the sum wraps at 32 bits.
     base_unit : int
         Bytes that one step of that push constant stands for; divides 16.
     """

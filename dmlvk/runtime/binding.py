@@ -67,7 +67,9 @@ class Binding:
         ranges = []
         for window in dispatch.windows:
             buffer_range, distance = self._place(dispatch, window, memory[window.tensor])
-            push_constants[window.base_word] += distance // window.base_unit
+            # Modulo 2^32: a start before its window's own is a two's complement word.
+            word = push_constants[window.base_word] + distance // window.base_unit
+            push_constants[window.base_word] = word & 0xFFFFFFFF
             ranges.append(buffer_range)
         pipeline = self.operator.pipeline(dispatch)
         descriptor_set = self._descriptors.take(ranges)
