@@ -21,7 +21,7 @@ from dmlvk.operators import OperatorDesc
 # Tensors are rotated until a round touches this much memory, several times the largest cache of any device.
 ROTATION_BYTES = 1 << 29
 MAXIMUM_ROTATION = 8
-WARM_UP_SECONDS = 0.3
+WARM_UP_SECONDS = 1.0
 
 
 @dataclass(frozen=True)

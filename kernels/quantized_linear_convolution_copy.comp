@@ -3,8 +3,8 @@
 // QUANTIZED_LINEAR_CONVOLUTION, preparation: the elements of a strided tensor, side by side in memory of dmlvk's own.
 //
 // For tensors that are OWNED_BY_DML, which are given once and not bound again, and for filters whose strides no window
-// could show. Rare and small, so it is plain: one invocation an element of a box of up to four dimensions; elements of 8
-// bits are merged into their word by two atomics, because the words have several owners.
+// could show. Rare and small, so it is plain: one invocation an element of a box of up to four dimensions; elements of
+// 8 bits are merged into their word by two atomics, because the words have several owners.
 //
 // Preconditions: offsets, strides and sizes in elements, counted inside the windows.
 
@@ -25,7 +25,8 @@ layout(push_constant) uniform PushConstants {
 } push;
 
 void main() {
-    uint index = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+    uint workgroup = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+    uint index = workgroup * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
     if (index >= push.count)
         return;
     uint source = push.source_start;

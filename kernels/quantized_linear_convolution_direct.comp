@@ -1,11 +1,13 @@
 #version 450
 
-// QUANTIZED_LINEAR_CONVOLUTION, straight from the tensors: depthwise and narrow groups, and whatever else cannot be packed.
+// QUANTIZED_LINEAR_CONVOLUTION, straight from the tensors: depthwise and narrow groups, and whatever else cannot be
+// packed.
 //
 // Maths: acc = sum over taps inside the input of (x - zx)(w - zw). |x - zx| and |w - zw| are at most 255, so 33,025
-// products fit 32 bits; with more taps than that the sum is carried over to 64 bits after each row of taps (MANY_TAPS 1),
-// or, where even a row has more, after each tap (MANY_TAPS 2). Where no window shows all that an output needs, a dispatch takes a box of taps: its sums are added
-// to 64-bit accumulators in memory (ACCUMULATE), for the requantize kernel.
+// products fit 32 bits; with more taps than that the sum is carried over to 64 bits after each row of taps (MANY_TAPS
+// 1), or, where even a row has more, after each tap (MANY_TAPS 2). Where no window shows all that an output needs, a
+// dispatch takes a box of taps: its sums are added to 64-bit accumulators in memory (ACCUMULATE), for the requantize
+// kernel.
 //
 // Loops: one invocation makes up to four outputs side by side, one word where the layout allows, and
 //     for each channel of the box, for each tap row inside the input, for each tap column:
@@ -14,7 +16,8 @@
 // are read as they lie, at any strides, by words of which a byte is taken; caches serve the overlap between taps.
 //
 // Preconditions: sizes and strides are those of the box; positions before the input wrap to large unsigned numbers. The
-// windows begin at the box's first output, first channel and first tap; the starts may lie before the window's (they wrap).
+// windows begin at the box's first output, first channel and first tap; the starts may lie before the window's (they
+// wrap).
 
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -84,7 +87,8 @@ void carry_over(inout Wide wide[4], inout int sums[4]) {
 }
 
 void main() {
-    uint index = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+    uint workgroup = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+    uint index = workgroup * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
     if (index >= push.count)
         return;
     uint quads = (push.columns + 3) / 4;
@@ -124,7 +128,8 @@ void main() {
                         uint x = left + s * DILATION_W + j * STRIDE_W;
                         if (x < push.column_limit && j < present) {
                             uint address = source + (s * DILATION_W + j * STRIDE_W) * push.input_stride_w;
-                            sums[j] += (signed_byte(input_words[address >> 2], address, INPUT_FLIP) - input_zero_point) * w;
+                            int value = signed_byte(input_words[address >> 2], address, INPUT_FLIP);
+                            sums[j] += (value - input_zero_point) * w;
                         }
                     }
                     weight += push.filter_stride_w;

@@ -1,14 +1,15 @@
 #version 450
 
-// QUANTIZED_LINEAR_CONVOLUTION, preparation: the filter as words of four channels, in panels that the product reads in order.
+// QUANTIZED_LINEAR_CONVOLUTION, preparation: the filter as words of four channels, in panels that the product reads in
+// order.
 //
-// Layout: word k of an output channel holds four signed bytes: input channels 4 i to 4 i + 3 of one tap, where
-// k = (i * height + r) * width + s; channels past the last are 0. A panel holds WIDTH output channels of one group as
-// words[k][channel of the panel], so that neighbours read neighbours, then one more row: the sum of each channel's bytes,
-// which the zero points need. UINT8 is taken as INT8 by flipping the top bit.
+// Layout: word k of an output channel holds four signed bytes: input channels 4 i to 4 i + 3 of one tap, where k = (i *
+// height + r) * width + s; channels past the last are 0. A panel holds WIDTH output channels of one group as
+// words[k][channel of the panel], so that neighbours read neighbours, then one more row: the sum of each channel's
+// bytes, which the zero points need. UINT8 is taken as INT8 by flipping the top bit.
 //
-// Loops: one workgroup an output channel; its invocations take every gl_WorkGroupSize-th word, four byte loads each, and
-// add up their sums in shared memory.
+// Loops: one workgroup an output channel; its invocations take every gl_WorkGroupSize-th word, four byte loads each,
+// and add up their sums in shared memory.
 //
 // Preconditions: `count` channels, the first being the first of a group or of a panel. Channels of a panel beyond its
 // group's last are not written: what they make of it is never stored. K is at most 131,071 bytes, so sums fit 32 bits.

@@ -4,14 +4,15 @@
 //
 // Layout: words[image][group][i][row][column], each with four signed bytes: channels 4 i to 4 i + 3 of the group at one
 // position; channels past the group's last are 0. Rows and columns are those that the output needs, padding included,
-// which holds the input's zero point: then every tap is a plain load, and the sum of (x - zx)(w - zw) over all taps may be
-// opened to sum(xw) - zw sum(x) - zx sum(w) + K zx zw without a special case at the edges. UINT8 is taken as INT8.
+// which holds the input's zero point: then every tap is a plain load, and the sum of (x - zx)(w - zw) over all taps may
+// be opened to sum(xw) - zw sum(x) - zx sum(w) + K zx zw without a special case at the edges. UINT8 is taken as INT8.
 //
-// Loops: one invocation a word of a box of the layout, four byte loads; neighbours have neighbouring columns, so that an
-// NCHW input is read, and the result written, along memory.
+// Loops: one invocation a word of a box of the layout, four byte loads; neighbours have neighbouring columns, so that
+// an NCHW input is read, and the result written, along memory.
 //
 // Preconditions: the box is `sizes` words large along image, quad (group and i in one), row and column. Positions
-// outside the input are told by `row_limit` and `column_limit`; starts may lie before the window's for them (they wrap).
+// outside the input are told by `row_limit` and `column_limit`; starts may lie before the window's for them (they
+// wrap).
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint FLIP = 0;         // 0x80 for UINT8
@@ -44,10 +45,13 @@ layout(push_constant) uniform PushConstants {
     uint packed_stride_quad;
     uint packed_stride_h;
     uint first_channel;    // the channel that input_start stands at, counted from the first group's first
+    uint first_lane;       // which of a word's four channels: all, or a part where no window shows all
+    uint end_lane;
 } push;
 
 void main() {
-    uint index = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+    uint workgroup = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+    uint index = workgroup * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
     if (index >= push.count)
         return;
     uint rest = index / push.columns;
@@ -68,14 +72,23 @@ void main() {
         zero_point ^= (zero_point_words[push.zero_point_start >> 2] >> (8 * (push.zero_point_start & 3))) & 0xFF;
 
     uint address = push.input_start + image * push.stride_n
-        + (group * push.channels + first - push.first_channel) * push.stride_c + row * push.stride_h + column * push.stride_w;
+        + (group * push.channels + first + push.first_lane - push.first_channel) * push.stride_c
+        + row * push.stride_h + column * push.stride_w;
     uint word = 0;
-    for (uint i = 0; i < 4 && first + i < push.channels; ++i, address += push.stride_c) {
+    for (uint i = push.first_lane; i < push.end_lane && first + i < push.channels; ++i, address += push.stride_c) {
         uint value = zero_point;
         if (inside)
             value = ((input_words[address >> 2] >> (8 * (address & 3))) & 0xFF) ^ FLIP;
         word |= value << (8 * i);
     }
-    packed_words[push.packed_start + image * push.packed_stride_n + box_quad * push.packed_stride_quad
-        + row * push.packed_stride_h + column] = word;
+    uint place = push.packed_start + image * push.packed_stride_n + box_quad * push.packed_stride_quad
+        + row * push.packed_stride_h + column;
+    uint lanes = push.end_lane - push.first_lane;
+    if (lanes == 4) {
+        packed_words[place] = word;
+    } else {
+        // Another dispatch writes the other bytes, maybe at the same time.
+        atomicAnd(packed_words[place], ~(((1u << (8 * lanes)) - 1) << (8 * push.first_lane)));
+        atomicOr(packed_words[place], word);
+    }
 }

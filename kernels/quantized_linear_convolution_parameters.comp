@@ -2,14 +2,15 @@
 
 // QUANTIZED_LINEAR_CONVOLUTION, preparation: what belongs to an output channel, as one record of integers.
 //
-// Maths: part 0 writes the multiplier m = f32(f32(sx * sw[c]) / sy) as mantissa and exponent; part 1 the three zero points
-// (and a bias of 0 where there is none); part 2 the bias.
+// Maths: part 0 writes the multiplier m = f32(f32(sx * sw[c]) / sy) as mantissa and exponent; part 1 the three zero
+// points (and a bias of 0 where there is none); part 2 the bias.
 //
 // Loops: one invocation a channel, some hundred integer operations. Divisions run bit by bit: 32 steps a channel are
 // nothing beside the sums that follow, and exact on every device, with denormals, infinities and signs.
 //
-// Layout: three sources and the table make the four storage buffers that every device has in a stage; hence the parts. A
-// source has one element, stride 0, or one a channel at any stride. 8-bit elements are addressed in bytes inside words.
+// Layout: three sources and the table make the four storage buffers that every device has in a stage; hence the parts.
+// A source has one element, stride 0, or one a channel at any stride. 8-bit elements are addressed in bytes inside
+// words.
 //
 // Preconditions: `count` channels from the first that the windows show. Sources that a part does not have are bound to
 // some other window and never read.
@@ -20,7 +21,7 @@
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint PART = 0;
-layout(constant_id = 2) const uint PRESENT = 0;         // part 1: bits 0 to 2, which zero points there are; bit 3: a bias
+layout(constant_id = 2) const uint PRESENT = 0;         // bits 0 to 2: which zero points there are; bit 3: a bias
 layout(constant_id = 3) const uint UNSIGNED_TYPES = 0;  // bits 0 to 2: input, filter, output are UINT8
 
 layout(set = 0, binding = 0) readonly buffer First { uint first_words[]; };
@@ -131,7 +132,8 @@ uint flip_of(uint tensor) {
 }
 
 void main() {
-    uint channel = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+    uint workgroup = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+    uint channel = workgroup * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
     if (channel >= push.count)
         return;
     uint first = push.first_start + channel * push.first_stride;

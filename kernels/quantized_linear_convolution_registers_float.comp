@@ -1,16 +1,18 @@
 #version 450
 
-// QUANTIZED_LINEAR_CONVOLUTION, the product: tiles in registers, by float32 multiplications and subgroup shuffles; lavapipe's.
+// QUANTIZED_LINEAR_CONVOLUTION, the product: tiles in registers, by float32 multiplications and subgroup shuffles;
+// lavapipe's.
 //
-// Maths: include/quantized_product.glsl. A product of two signed bytes is at most 2^14, so 1,024 of them add up to at most
-// 2^24, and float32 is exact up to there: every partial sum is an integer that it can hold, so neither rounding mode nor
-// contraction nor the order of additions can change it. Such blocks are then added up in 32-bit integers.
+// Maths: include/quantized_product.glsl. A product of two signed bytes is at most 2^14, so 1,024 of them add up to at
+// most 2^24, and float32 is exact up to there: every partial sum is an integer that it can hold, so neither rounding
+// mode nor contraction nor the order of additions can change it. Such blocks are then added up in 32-bit integers.
 //
-// Why: on a CPU with 8 lanes a float multiplication and addition are two instructions; an integer dot product is four slow
-// multiplications, four additions and the taking apart of its words. And Mesa 22.3 makes a storage buffer load inside a
-// loop a walk over the lanes, some 40 cycles for 8 lanes, even where all of them want the same word. So loads are what
-// counts: here each of 8 lanes loads the filter word of one channel, takes it apart once, and the lanes hand their values
-// around by shuffles, one instruction each. A word of K takes 4 loads for 128 vector multiply-adds, in place of 18.
+// Why: on a CPU with 8 lanes a float multiplication and addition are two instructions; an integer dot product is four
+// slow multiplications, four additions and the taking apart of its words. And Mesa 22.3 makes a storage buffer load
+// inside a loop a walk over the lanes, some 40 cycles for 8 lanes, even where all of them want the same word. So loads
+// are what counts: here each of 8 lanes loads the filter word of one channel, takes it apart once, and the lanes hand
+// their values around by shuffles, one instruction each. A word of K takes 4 loads for 128 vector multiply-adds, in
+// place of 18.
 //
 // Loops:
 //     each invocation: 16 channels (two panels) x 2 pixels, one workgroup apart so that lanes read along rows
@@ -18,11 +20,11 @@
 //         for each word: 2 input words, 2 filter words, 8 + 8 conversions, 64 shuffles, 128 multiply-adds
 //         add the 32 float sums to the integer sums
 //
-// 16 x 2 is the best of the shapes tried: 32 sums fill the registers of AVX-512VL; more spill, by a factor of 4 in time.
-// The tap's place is stepped, not divided out: lavapipe has no cheap division.
+// 16 x 2 is the best of the shapes tried: 32 sums fill the registers of AVX-512VL; more spill, by a factor of 4 in
+// time. The tap's place is stepped, not divided out: lavapipe has no cheap division.
 //
-// Preconditions: subgroups of 8 or more with shuffle, all lanes active: workgroups are multiples of the subgroup size and
-// nobody leaves early. Filter panels 8 wide. Grid: x pixels, y pairs of panels, z groups.
+// Preconditions: subgroups of 8 or more with shuffle, all lanes active: workgroups are multiples of the subgroup size
+// and nobody leaves early. Filter panels 8 wide. Grid: x pixels, y pairs of panels, z groups.
 
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -105,15 +107,14 @@ void main() {
             input_sums[j] += int(block_input_sums[j]);
     }
 
-    [[unroll]] for (uint quad = 0; quad < PANELS * PANEL / 4; ++quad) {
+    // Not unrolled: this part is long, and a driver would spend seconds on 32 copies of it.
+    [[dont_unroll]] for (uint quad = 0; quad < PANELS * PANEL / 4; ++quad) {
         uint packed[OWN_PIXELS];
-        bvec4 valid;
         [[unroll]] for (uint j = 0; j < OWN_PIXELS; ++j)
             packed[j] = 0;
         uint first_channel = first_panel * PANEL + quad * 4;
-        [[unroll]] for (uint l = 0; l < 4; ++l) {
+        [[dont_unroll]] for (uint l = 0; l < 4; ++l) {
             uint i = quad * 4 + l;
-            valid[l] = is_stored(first_channel + l);
             uint known = group * push.channels_of_group + min(first_channel + l, push.channels - 1);
             uint panel = i / PANEL == 0 ? filter_place[0] : filter_place[1];
             Channel last = channel_at(known, int(filter_words[panel + push.words * PANEL + i % PANEL]));
@@ -121,6 +122,8 @@ void main() {
                 packed[j] |= output_byte(sums[i * OWN_PIXELS + j], input_sums[j], last) << (8 * l);
         }
         uvec4 channels = group * push.channels_of_group + first_channel + uvec4(0, 1, 2, 3);
+        bvec4 valid = bvec4(is_stored(first_channel), is_stored(first_channel + 1), is_stored(first_channel + 2),
+            is_stored(first_channel + 3));
         [[unroll]] for (uint j = 0; j < OWN_PIXELS; ++j)
             if (pixel_index[j] < push.pixels)
                 store_four(packed[j], pixels[j].destination + channels * push.output_stride_c, valid);

@@ -36,7 +36,8 @@ layout(push_constant) uniform PushConstants {
 #include "quantized_store.glsl"
 
 void main() {
-    uint index = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+    uint workgroup = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+    uint index = workgroup * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
     if (index >= push.count)
         return;
     uint line = index / push.columns;

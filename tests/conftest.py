@@ -32,7 +32,7 @@ _checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.functio
 settings.register_profile("default", deadline=None, max_examples=50, suppress_health_check=_checks)
 # The same examples at each run, so that a failure in CI is found again by whoever looks.
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
-settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=2000)
+settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default"))
 
 

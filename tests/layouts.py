@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from dmlvk import DataType, TensorDesc
@@ -67,3 +68,8 @@ def input_strides(draw: st.DrawFn, tensor_sizes: tuple[int, ...]) -> tuple[int, 
 def random_bytes(seed: int, count: int) -> np.ndarray:
     """Bytes that no kernel would write by accident."""
     return np.random.default_rng(seed).integers(0, 256, count, np.uint8)
+
+
+def examples(share: float) -> settings:
+    """Settings for a test that takes more or fewer examples than others: a multiple of the profile's number."""
+    return settings(max_examples=round(share * settings.default.max_examples))

@@ -10,6 +10,7 @@ from dmlvk.operators import (
     DiagonalMatrix1Desc,
     OneHotDesc,
     OperatorDesc,
+    QuantizedLinearConvolutionDesc,
     Slice1Desc,
 )
 from dmlvk.planning.diagonal_matrix1 import plan_diagonal_matrix1
@@ -23,6 +24,7 @@ from dmlvk.planning.plan import (
     Plan,
     Window,
 )
+from dmlvk.planning.quantized_linear_convolution import plan_quantized_linear_convolution
 from dmlvk.planning.slice1 import plan_slice1
 
 __all__ = [
@@ -66,6 +68,8 @@ def plan(
     ValueError
         When the path does not exist, or not on this device; the message lists those that do.
     """
+    if isinstance(desc, QuantizedLinearConvolutionDesc):
+        return plan_quantized_linear_convolution(desc, profile, path=path, offsets=offsets)
     if path not in (None, "blocks"):
         raise ValueError(f"{desc.operator_name} has no kernel path {path!r}; it has 'blocks'")
     if isinstance(desc, Slice1Desc):

@@ -120,8 +120,11 @@ def _obstacle_to_packing(geometry: ConvolutionGeometry, profile: DeviceProfile) 
     panel_size = (words.per_output + 1) * widest * 4
     rows, columns = ((k - 1) * d + 1 for k, d in zip(geometry.filter_size, geometry.dilations, strict=True))
     smallest_part = words.quads * rows * columns * 4
-    if max(smallest_part, panel_size) > _part_limit(builder, other_size):
-        return f"the input under one output takes {smallest_part} bytes packed, more than a buffer of this device shows"
+    limit = min(_part_limit(builder, other_size), builder.window_limit)
+    if smallest_part > limit:
+        return f"the input under one output takes {smallest_part} bytes packed, of which a dispatch may have {limit}"
+    if panel_size > limit:
+        return f"{widest} channels of the filter take {panel_size} bytes packed, of which a dispatch may have {limit}"
     return None
 
 

@@ -26,15 +26,15 @@ PRODUCTS_IN_32_BITS = (2**31 - 1) // (255 * 255)
 
 # Multiply-adds a second at the very least.
 SLOWEST_RATE = {
-    DeviceType.CPU: 20e6,
+    DeviceType.CPU: 50e6,
     DeviceType.INTEGRATED_GPU: 2e9,
     DeviceType.DISCRETE_GPU: 20e9,
     DeviceType.VIRTUAL_GPU: 2e9,
-    DeviceType.OTHER: 20e6,
+    DeviceType.OTHER: 50e6,
 }
 
-# Mesa's LLVM drivers end all loops of an invocation together after 65,535 iterations, without a word (seen with 22.3.6:
-# sums of 131,068 taps come out as those of the first 65,535). Fewer are safe, and other taps are left to other dispatches.
+# Mesa's LLVM drivers end the loops of an invocation after 65,535 iterations in all, without a word (seen with 22.3.6:
+# sums of 131,068 taps come out as those of the first 65,535). Fewer are safe; the other taps are another dispatch's.
 LLVMPIPE_LARGEST_ITERATION_COUNT = 60_000
 
 # Outputs whose sums are put together from several dispatches, at 8 bytes each, at a time.
@@ -80,7 +80,11 @@ class Direct:
                 whole.append(self._dispatch(box, taps, 0, 0))
                 continue
             cut = None if violated is None else self._output_cut(box, violated)
-            if cut is not None and self._helps(box, violated, cut):
+            if _count(box) == box[3][1] - box[3][0] and (tap_boxes := self._tap_boxes(box)) is not None:
+                # Of a single row, whose taps lie in two segments, say, as much as possible at once.
+                pieces.append((box, tap_boxes))
+                continue
+            if cut is not None and self._helps(box, violated):
                 pending.extend(halves(box, cut))
                 continue
             if _count(box) > LARGEST_ACCUMULATOR_COUNT and (cut := _longest(box)) is not None:
@@ -92,13 +96,33 @@ class Direct:
                 continue
             pieces.append((box, tap_boxes))
         stages = [tuple(whole)] if whole else []
-        if pieces:
-            largest_count = max(_count(box) for box, _ in pieces)
-            start = self.builder.scratch.allocate(largest_count * ACCUMULATOR_SIZE)
-            for box, tap_boxes in pieces:
-                for index, part in enumerate(tap_boxes):
-                    stages.append((self._dispatch(box, part, BEGIN if index == 0 else ADD, start),))
-                stages.append((self._requantize(box, start),))
+        return stages + self._accumulating_stages(pieces)
+
+    def _accumulating_stages(self, pieces: list[tuple[OutputBox, list[TapBox]]]) -> list[tuple[Dispatch, ...]]:
+        """Stages that sum boxes of outputs over several boxes of taps; as many outputs at once as there is room for."""
+        batches: list[list[tuple[OutputBox, list[TapBox], int]]] = []
+        used = LARGEST_ACCUMULATOR_COUNT
+        for box, tap_boxes in pieces:
+            if used + _count(box) > LARGEST_ACCUMULATOR_COUNT:
+                batches.append([])
+                used = 0
+            batches[-1].append((box, tap_boxes, used))
+            used += _count(box)
+        if not batches:
+            return []
+        capacity = max(sum(_count(box) for box, _, _ in batch) for batch in batches)
+        start = self.builder.scratch.allocate(capacity * ACCUMULATOR_SIZE)
+        stages: list[tuple[Dispatch, ...]] = []
+        for batch in batches:
+            for index in range(max(len(tap_boxes) for _, tap_boxes, _ in batch)):
+                stages.append(
+                    tuple(
+                        self._dispatch(box, tap_boxes[index], ADD if index else BEGIN, start + place * ACCUMULATOR_SIZE)
+                        for box, tap_boxes, place in batch
+                        if index < len(tap_boxes)
+                    )
+                )
+            stages.append(tuple(self._requantize(box, start + place * ACCUMULATOR_SIZE) for box, _, place in batch))
         return stages
 
     @property
@@ -165,7 +189,7 @@ class Direct:
             raise AssertionError("a single tap of a single output always lies in a window")
         return cut
 
-    def _helps(self, box: OutputBox, operand: str | None, cut: int) -> bool:
+    def _helps(self, box: OutputBox, operand: str | None) -> bool:
         """Whether cutting outputs alone can make an operand fit: not when the taps of one output are too far apart."""
         if operand not in ("input", "filter"):
             return True

@@ -121,24 +121,22 @@ def pack_filter(
         return (channels(panels), (0, geometry.input_channels_per_group), *((0, k) for k in geometry.filter_size))
 
     before: list[Dispatch] = []
-    every_panel = range(geometry.group_count * panels_of_group)
-    # Strides so large that not even one panel's channels lie in one window: put the filter together first.
-    if any(not builder.fits(source.tensor, source.bounds(box((panel, panel + 1)))) for panel in every_panel):
-        sizes = (geometry.output_channels, geometry.input_channels_per_group, *geometry.filter_size)
-        count = geometry.output_channels * geometry.tap_count
-        copied = dense(arena.name, arena.allocate(count), 1, sizes)
-        before = copies(builder, source, copied, sizes)
-        source = copied
-
     dispatches: list[Dispatch] = []
-    pending: list[Range] = [(0, len(every_panel))]
+    everything: Range = (0, geometry.group_count * panels_of_group)
+    pending = [everything]
     while pending:
         panels = pending.pop()
         first, last = channels(panels)
         elements = (last - first) * words * 4
-        fitting = builder.fits(source.tensor, source.bounds(box(panels))) and builder.fits(
-            packed.tensor, packed.bounds(panels)
-        )
+        shown = builder.fits(source.tensor, source.bounds(box(panels)))
+        fitting = shown and builder.fits(packed.tensor, packed.bounds(panels))
+        if panels[1] - panels[0] == 1 and not shown:
+            # Strides so large that no window shows even one panel's channels: put the filter together, begin again.
+            sizes = (geometry.output_channels, geometry.input_channels_per_group, *geometry.filter_size)
+            copied = dense(arena.name, arena.allocate(geometry.output_channels * geometry.tap_count), 1, sizes)
+            before = copies(builder, source, copied, sizes)
+            source, pending, dispatches = copied, [everything], []
+            continue
         if panels[1] - panels[0] > 1 and not (fitting and elements <= builder.elements_per_dispatch):
             pending.extend(part[0] for part in halves((panels,), 0))
             continue
@@ -248,13 +246,17 @@ def pack_input(
     unsigned: bool,
     part: PackedInput,
 ) -> list[Dispatch]:
-    """Dispatches that fill one part. Boxes are (image, quad of any group, row, column) of the part."""
+    """Dispatches that fill one part. Boxes are (image, quad of any group, row, column, channel of a quad) of the part.
+
+    Only a single quad is cut into channels: where these lie too far apart for a window, or in two memory segments.
+    """
     pending: list[tuple[Range, ...]] = [
         (
             part.images,
             (part.groups[0] * part.quads, part.groups[1] * part.quads),
             (0, part.rows),
             (0, part.columns),
+            (0, 4),
         )
     ]
     dispatches: list[Dispatch] = []
@@ -265,12 +267,11 @@ def pack_input(
         seen = _seen(geometry, part, box)
         cut: int | None = None
         if seen is not None and not builder.fits(source.tensor, source.bounds(seen)):
-            contributions = reach(source, seen)
-            if box[1][1] - box[1][0] == 1:
-                contributions[1] = 0
-            cut = largest(contributions)
+            cut = largest(reach(source, seen))
+            if cut == 1 and extents[1] == 1:
+                cut = 4
         if cut is None and 4 * count > builder.elements_per_dispatch:
-            cut = largest([extent - 1 for extent in extents])
+            cut = largest([extent - 1 for extent in extents[:4]])
         if cut is not None:
             pending.extend(halves(box, cut))
             continue
@@ -293,9 +294,11 @@ def _seen(geometry: ConvolutionGeometry, part: PackedInput, box: tuple[Range, ..
     last_quad = box[1][1] - 1
     group_end = (last_quad // part.quads + 1) * geometry.input_channels_per_group
     channels = (
-        _first_channel(geometry, part, box[1][0]),
-        min(_first_channel(geometry, part, last_quad) + 4, group_end),
+        _first_channel(geometry, part, box[1][0]) + box[4][0],
+        min(_first_channel(geometry, part, last_quad) + box[4][1], group_end),
     )
+    if channels[0] >= channels[1]:
+        return None
     spatial: list[Range] = []
     for k in range(2):
         origin = _origin(geometry, part, k)
@@ -320,8 +323,8 @@ def _pack_input_dispatch(
     count = extents[0] * extents[1] * extents[2] * extents[3]
     first_row, first_column = (_origin(geometry, part, k) + box[2 + k][0] for k in range(2))
     first_quad = box[1][0] % part.quads
-    dispatch = DispatchBuilder("quantized_linear_convolution_pack_input", 22)
-    corner = (box[0][0], _first_channel(geometry, part, box[1][0]), first_row, first_column)
+    dispatch = DispatchBuilder("quantized_linear_convolution_pack_input", 24)
+    corner = (box[0][0], _first_channel(geometry, part, box[1][0]) + box[4][0], first_row, first_column)
     bounds = source.bounds(seen) if seen else (source.start, source.start + 1)
     dispatch.window(source.tensor, bounds, source.address(corner), 1, 0, Access.READ)
     zero = zero_point or source
@@ -348,7 +351,8 @@ def _pack_input_dispatch(
         part.image_stride,
         part.rows * part.columns,
         part.columns,
-        4 * first_quad,
+        4 * first_quad + box[4][0],
+        *box[4],
     ]
     return dispatch.finish(
         (builder.workgroup_size, UNSIGNED_FLIP if unsigned else 0, int(zero_point is not None)),

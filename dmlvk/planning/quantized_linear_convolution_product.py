@@ -76,7 +76,8 @@ def product_shape(path: str, profile: DeviceProfile, geometry: ConvolutionGeomet
         lanes = profile.subgroup_size
         return Shape(f"{prefix}_registers_float", lanes, 8, 2, 2 * lanes, False, 8e9)
     if profile.device_type is DeviceType.CPU:
-        return Shape(f"{prefix}_registers_{path}", 64, 8, 1, 256, False, 5e8)
+        speed = 1e9 if path == "dot4" else 5e8
+        return Shape(f"{prefix}_registers_{path}", 16, 8, 1, 64, False, speed)
     channels = _tile_channels(profile, geometry)
     speed = {DeviceType.DISCRETE_GPU: 1e12}.get(profile.device_type, 50e9)
     if path == "integer":
@@ -185,15 +186,16 @@ class _Order:
         return 2 * pixels * (high - low) * self.geometry.tap_count
 
     def seconds(self, box: tuple[Range, ...]) -> float:
-        """An estimate by what is done, padding of channels and tiles included."""
-        pixels, channels, _ = self.grid(box)
-        panels = box[PANEL][1] - box[PANEL][0]
+        """An estimate by what is done, unused channels of panels and unused pixels of tiles included."""
+        pixels = 1
+        for dimension in (IMAGE, ROW, COLUMN):
+            pixels *= box[dimension][1] - box[dimension][0]
         if self.shape.tiled:
-            pixels, channels = channels, pixels
-        count = box[GROUP][1] - box[GROUP][0]
-        outputs = count * pixels * self.shape.pixels * min(channels * self.shape.panels, panels + 1) * self.shape.panel
-        # The last step and the store of an output cost about as much as a hundred words.
-        return outputs * (8 * self.packed_filter.words + 800) / self.shape.operations_per_second
+            pixels = -(-pixels // self.shape.pixels) * self.shape.pixels
+        panels = -(-(box[PANEL][1] - box[PANEL][0]) // self.shape.panels) * self.shape.panels
+        outputs = (box[GROUP][1] - box[GROUP][0]) * pixels * panels * self.shape.panel
+        # The last step and the store of an output cost about as much as some tens of words.
+        return outputs * 8 * (self.packed_filter.words + 30) / self.shape.operations_per_second
 
     def grid(self, box: tuple[Range, ...]) -> tuple[int, int, int]:
         pixels = 1
@@ -224,7 +226,7 @@ class _Order:
         if (not fitting or crowded) and (many_groups or many_panels):
             return channel_cut
         if grid[pixel_axis] > GUARANTEED_WORKGROUP_COUNT or self.seconds(box) > DISPATCH_SECONDS:
-            for dimension in (IMAGE, ROW, GROUP, PANEL, COLUMN):
+            for dimension in (IMAGE, GROUP, PANEL, ROW, COLUMN):
                 if box[dimension][1] - box[dimension][0] > 1 and not (dimension == PANEL and many_groups):
                     return dimension
         return None

@@ -1,13 +1,15 @@
 // The arithmetic of QUANTIZED_LINEAR_CONVOLUTION that has to come out the same on every device: integers only.
 //
-// m = f32(f32(sx * sw) / sy) and y = clamp(nearest_even(f32(f32(acc) * m)) + zy), where f32() rounds to binary32, nearest
-// even, keeping denormals. Vulkan promises none of that for float: the rounding mode of a product is open, a division may
-// be 2.5 ULP off, denormals may be flushed, and drivers contract and reassociate. Integers are exact everywhere, so
-// binary32 is spelled out in them. This costs some 45 instructions an output, against K / 4 dot products for its sum; a
-// second route through the float unit for devices that declare RTE would save little and double what has to be proven.
+// m = f32(f32(sx * sw) / sy) and y = clamp(nearest_even(f32(f32(acc) * m)) + zy), where f32() rounds to binary32,
+// nearest even, keeping denormals. Vulkan promises none of that for float: the rounding mode of a product is open, a
+// division may be 2.5 ULP off, denormals may be flushed, and drivers contract and reassociate. Integers are exact
+// everywhere, so binary32 is spelled out in them. This costs some 45 instructions an output, against K / 4 dot products
+// for its sum; a second route through the float unit for devices that declare RTE would save little and double what has
+// to be proven.
 
-// A binary32 value in full: mantissa with bit 31 set, so that |value| = mantissa * 2^(exponent - 31). A mantissa of 0 is
-// the value 0, and also NaN, whose result is the output's zero point; infinity has an exponent that saturates anything.
+// A binary32 value in full: mantissa with bit 31 set, so that |value| = mantissa * 2^(exponent - 31). A mantissa of 0
+// is the value 0, and also NaN, whose result is the output's zero point; infinity has an exponent that saturates
+// anything.
 struct Binary32 {
     uint mantissa;
     int exponent;
@@ -16,7 +18,8 @@ struct Binary32 {
 
 const int INFINITE_EXPONENT = 4096;
 
-// Rounds fraction * 2^(exponent - 31) to binary32; bit 31 of fraction is set, sticky tells that there was something below it.
+// Rounds fraction * 2^(exponent - 31) to binary32; bit 31 of fraction is set, sticky tells that there was something
+// below it.
 Binary32 rounded_to_binary32(uint fraction, bool sticky, int exponent, bool negative) {
     Binary32 result = Binary32(0, 0, negative);
     // 24 bits stay of a normal number, one less for each power of two below 2^-126.

@@ -5,8 +5,8 @@
 //     2  bias                                                      6  unused
 //     3  filter zero point, as a signed byte                       7  unused
 //
-// "As a signed byte": UINT8 data are taken as INT8 by flipping the top bit, which subtracts 128, from data and zero point
-// alike; x - zx does not change, and one signed kernel serves all eight mixes of types.
+// "As a signed byte": UINT8 data are taken as INT8 by flipping the top bit, which subtracts 128, from data and zero
+// point alike; x - zx does not change, and one signed kernel serves all eight mixes of types.
 const uint PARAMETER_WORDS = 8;
 const uint PARAMETER_MANTISSA = 0;
 const uint PARAMETER_EXPONENT = 1;

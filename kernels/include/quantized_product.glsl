@@ -1,13 +1,14 @@
 // What the product kernels of QUANTIZED_LINEAR_CONVOLUTION share: their memory, where a pixel lies, and the last step.
 //
-// The convolution is a matrix product: output channels x K times K x pixels, K being the words of four channels under the
-// filter, in the order k = (i * filter height + r) * filter width + s; a pixel is a position of the output in an image.
-// Both operands come packed (see the pack kernels), so that the product knows nothing of strides, types and padding.
+// The convolution is a matrix product: output channels x K times K x pixels, K being the words of four channels under
+// the filter, in the order k = (i * filter height + r) * filter width + s; a pixel is a position of the output in an
+// image. Both operands come packed (see the pack kernels), so that the product knows nothing of strides, types and
+// padding.
 //
 //     acc = sum(x'w') - zw sum(x') + (bias + zx (K zw - sum(w')))
 //
-// x', w' being signed bytes. The first sum is exact in 32 bits: |x'w'| <= 2^14 and the planner sends at most 131,071 taps
-// here; the products with zero points fit 32 bits likewise. What they add up to with the bias takes 64.
+// x', w' being signed bytes. The first sum is exact in 32 bits: |x'w'| <= 2^14 and the planner sends at most 131,071
+// taps here; the products with zero points fit 32 bits likewise. What they add up to with the bias takes 64.
 //
 // The kernels have specialization constants of their own from 5 on.
 

@@ -1,5 +1,5 @@
-// The product from registers alone, for drivers that run on a CPU: there shared memory is memory like any other, a barrier
-// splits the program, and what counts is how many loads there are to a product.
+// The product from registers alone, for drivers that run on a CPU: there shared memory is memory like any other, a
+// barrier splits the program, and what counts is how many loads there are to a product.
 //
 //     each invocation: 8 channels x 4 neighbouring pixels
 //     for each word of K:
@@ -43,8 +43,12 @@ void main() {
         }
     }
 
-    // Unrolled, so that the sums need no memory that can be indexed; channels past the last are the last one's, not stored.
-    [[unroll]] for (uint i = 0; i < PANEL; ++i) {
+    // The last step is long, and a driver would spend seconds on 32 copies of it: a loop, over a copy of the sums,
+    // because what is indexed by a variable lies in memory and not in registers.
+    int finished[PANEL * OWN_PIXELS];
+    [[unroll]] for (uint i = 0; i < PANEL * OWN_PIXELS; ++i)
+        finished[i] = sums[i];
+    [[dont_unroll]] for (uint i = 0; i < PANEL; ++i) {
         uint channel = gl_WorkGroupID.y * PANEL + i;
         bool channel_valid = is_stored(channel);
         channel = group * push.channels_of_group + min(channel, push.channels - 1);
@@ -53,7 +57,7 @@ void main() {
         uvec4 address;
         bvec4 valid;
         [[unroll]] for (uint j = 0; j < OWN_PIXELS; ++j) {
-            packed |= output_byte(sums[i * OWN_PIXELS + j], input_sums[j], last) << (8 * j);
+            packed |= output_byte(finished[i * OWN_PIXELS + j], input_sums[j], last) << (8 * j);
             address[j] = pixels[j].destination + channel * push.output_stride_c;
             valid[j] = channel_valid && first_pixel + j < push.pixels;
         }

@@ -17,8 +17,8 @@ void store_byte(uint address, uint value) {
     store_masked(address >> 2, 0xFFu << shift, value << shift);
 }
 
-// Four bytes, from the lowest, at four addresses; those that are not valid are left out. Consecutive addresses, which is
-// what ordinary layouts have, are one whole word or lie across two.
+// Four bytes, from the lowest, at four addresses; those that are not valid are left out. Consecutive addresses, which
+// is what ordinary layouts have, are one whole word or lie across two.
 void store_four(uint packed, uvec4 address, bvec4 valid) {
     if (all(valid) && address.y == address.x + 1 && address.z == address.x + 2 && address.w == address.x + 3) {
         uint shift = 8 * (address.x & 3);

@@ -7,11 +7,11 @@
 //             64 dot products
 //         store the fetched words to the other half of shared memory; one barrier
 //
-// Layout: shared memory holds [k][channel] and [k][pixel], so that an invocation's 8 are two 16-byte vectors, half a tile
-// apart: neighbouring invocations then read neighbouring vectors, without bank conflicts. 8 x 8 takes 16 words from shared
-// memory for 64 dot products, few enough that the dot unit is what limits; with 64 sums and 16 operands it stays within
-// the registers of any GPU. Vectors of the filter lie side by side in its panel; four pixels of the input are four loads,
-// which run along the row of the packed input, so the same few cache lines serve all of them.
+// Layout: shared memory holds [k][channel] and [k][pixel], so that an invocation's 8 are two 16-byte vectors, half a
+// tile apart: neighbouring invocations then read neighbouring vectors, without bank conflicts. 8 x 8 takes 16 words
+// from shared memory for 64 dot products, few enough that the dot unit is what limits; with 64 sums and 16 operands it
+// stays within the registers of any GPU. Vectors of the filter lie side by side in its panel; four pixels of the input
+// are four loads, which run along the row of the packed input, so the same few cache lines serve all of them.
 //
 // sum(x') costs next to nothing: each invocation adds up the words that it fetches anyway, 4 dot products to 512, and
 // the sums are added through shared memory at the end.
@@ -138,8 +138,8 @@ void main() {
         [[unroll]] for (uint i = 0; i < 4; ++i) {
             uint channel = first_channel + i;
             channel_valid[i] = is_stored(channel);
-            int filter_sum =
-                int(filter_words[panel + push.words * TILE_CHANNELS + quad * (TILE_CHANNELS / 2) + 4 * own_channels + i]);
+            uint place = quad * (TILE_CHANNELS / 2) + 4 * own_channels + i;
+            int filter_sum = int(filter_words[panel + push.words * TILE_CHANNELS + place]);
             uint known = min(channel, push.channels - 1);
             Channel last = channel_at(group * push.channels_of_group + known, filter_sum);
             uvec2 row = uvec2(0);

@@ -19,6 +19,7 @@ def check(
     *,
     offset: int = 0,
     seed: int = 0,
+    path: str | None = None,
 ) -> None:
     """Compile and dispatch; then the output's elements hold the expected bits and every other byte what it held before.
 
@@ -33,6 +34,8 @@ def check(
         The whole memory of each input tensor, by field.
     offset : int
         Where the output begins in its buffer, a multiple of 16: random bytes lie before and after it.
+    path : str, optional
+        Forces a kernel path.
     """
     tensors = {}
     for field, memory in inputs.items():
@@ -44,7 +47,7 @@ def check(
     buffer = device.buffer(before.size)
     everything = buffer.tensor(dmlvk.TensorDesc(dmlvk.DataType.UINT8, [before.size]))
     everything.write_bytes(before.tobytes())
-    operator = device.compile(desc)
+    operator = device.compile(desc, path=path)
     operator(output_tensor=buffer.tensor(output, offset=offset), **tensors).wait()
 
     after = np.frombuffer(everything.read_bytes(), np.uint8)
@@ -53,7 +56,7 @@ def check(
     different = np.flatnonzero(after != wanted)
     assert different.size == 0, (
         f"{different.size} bytes differ, the first at {different[0] - offset} of the output tensor: "
-        f"{after[different[0]]} in place of {wanted[different[0]]} (was {before[different[0]]}); {desc}"
+        f"{after[different[0]]} in place of {wanted[different[0]]} (was {before[different[0]]}); path {path}; {desc}"
     )
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlvk
 from dmlvk import DataType, DiagonalMatrix1Desc, TensorDesc
 from tests.kernels.harness import check, input_memory
-from tests.layouts import DATA_TYPES, input_strides, output_strides, random_bytes, sizes, view
+from tests.layouts import DATA_TYPES, examples, input_strides, output_strides, random_bytes, sizes, view
 
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 BOUNDS = st.one_of(st.integers(-60, 60), st.sampled_from([INT32_MIN, INT32_MIN + 1, 0, INT32_MAX - 1, INT32_MAX]))
@@ -55,13 +55,13 @@ def check_against_numpy(device: dmlvk.Device, desc: DiagonalMatrix1Desc, offset:
 
 
 @given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
-@settings(max_examples=150)
+@examples(3)
 def test_any_layout_and_any_band(device: dmlvk.Device, desc: DiagonalMatrix1Desc, blocks: int, seed: int) -> None:
     check_against_numpy(device, desc, 16 * blocks, seed)
 
 
 @given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
-@settings(max_examples=40)
+@examples(0.8)
 def test_a_band_across_cuts_in_memory(
     tight_device: dmlvk.Device, desc: DiagonalMatrix1Desc, blocks: int, seed: int
 ) -> None:

@@ -6,13 +6,13 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlvk
 from dmlvk import DataType, OneHotDesc, TensorDesc
 from tests.kernels.harness import check, input_memory
-from tests.layouts import DATA_TYPES, input_strides, output_strides, sizes, view
+from tests.layouts import DATA_TYPES, examples, input_strides, output_strides, sizes, view
 
 INDEX_TYPES = st.sampled_from([DataType.INT64, DataType.INT32, DataType.UINT64, DataType.UINT32])
 
@@ -88,13 +88,13 @@ def check_against_onnx(device: dmlvk.Device, desc: OneHotDesc, offset: int, seed
 
 
 @given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
-@settings(max_examples=120)
+@examples(2.4)
 def test_any_layout_and_any_index(device: dmlvk.Device, desc: OneHotDesc, blocks: int, seed: int) -> None:
     check_against_onnx(device, desc, 16 * blocks, seed)
 
 
 @given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
-@settings(max_examples=40)
+@examples(0.8)
 def test_an_axis_across_cuts_in_memory(tight_device: dmlvk.Device, desc: OneHotDesc, blocks: int, seed: int) -> None:
     check_against_onnx(tight_device, desc, 16 * blocks, seed)
 

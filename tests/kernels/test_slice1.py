@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dmlvk
 from dmlvk import DataType, Slice1Desc, TensorDesc
 from tests.kernels.harness import check, input_memory
-from tests.layouts import DATA_TYPES, input_strides, interleaved_output, output_strides, random_bytes, sizes, view
+from tests.layouts import (
+    DATA_TYPES,
+    examples,
+    input_strides,
+    interleaved_output,
+    output_strides,
+    random_bytes,
+    sizes,
+    view,
+)
 
 
 def sliced(desc: Slice1Desc, source: np.ndarray) -> np.ndarray:
@@ -53,14 +62,14 @@ def check_against_numpy(device: dmlvk.Device, desc: Slice1Desc, offset: int, see
 
 
 @given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
-@settings(max_examples=150)
+@examples(3)
 def test_any_window_of_any_layout(device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
     check_against_numpy(device, desc, 16 * blocks, seed)
 
 
 @given(DATA_TYPES, interleaved_output(), st.integers(0, 1 << 20))
 @example(DataType.INT8, ((3, 2), (2, 3)), 0)
-@settings(max_examples=20)
+@examples(0.4)
 def test_outputs_that_interleave(
     device: dmlvk.Device, data_type: DataType, layout: tuple[tuple[int, ...], tuple[int, ...]], seed: int
 ) -> None:
@@ -127,7 +136,7 @@ def test_more_than_the_storage_buffer_range(device: dmlvk.Device) -> None:
 
 
 @given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
-@settings(max_examples=40)
+@examples(0.8)
 def test_windows_across_cuts_in_memory(tight_device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
     check_against_numpy(tight_device, desc, 16 * blocks, seed)
 

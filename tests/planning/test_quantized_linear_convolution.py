@@ -121,7 +121,7 @@ def written_elements(plan_: Plan, desc: QuantizedLinearConvolutionDesc) -> int:
     return sum(dispatch.operations for dispatch in plan_.dispatches) // (2 * taps)
 
 
-@pytest.mark.parametrize("profile", map(profiles.load, profiles.NAMES), ids=profiles.NAMES)
+@pytest.mark.parametrize("profile", [profiles.load(name) for name in profiles.NAMES], ids=profiles.NAMES)
 @pytest.mark.parametrize("name", DESCRIPTORS)
 def test_a_plan_keeps_to_the_limits(name: str, profile: DeviceProfile) -> None:
     desc = DESCRIPTORS[name]
@@ -207,7 +207,7 @@ def test_small_windows_and_segments(name: str, path: str | None) -> None:
 
 def test_a_stage_does_not_write_what_it_reads() -> None:
     profile = profiles.load("lavapipe-22.3")
-    found = plan(convolution(64, 256, (60, 60), 64, (3, 3)), profile)
+    found = plan(convolution(256, 256, (60, 60), 64, (3, 3)), profile)
     assert len(found.stages) > 2
     for stage in found.stages:
         product = [dispatch for dispatch in stage if dispatch.operations]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 import dmlvk
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS
+from dmlvk.runtime.recording import barrier_secondary
 from dmlvk.vulkan.library import VK_TIMEOUT, vk
 from tests.vulkan.variants import VARIANTS, copy_desc, open_variant
 
@@ -95,12 +97,31 @@ class TestBarriers:
         pairs: list[tuple[int, int]],
         monkeypatch: pytest.MonkeyPatch,
     ) -> int:
-        """Barriers between dispatches; each command buffer has one before them, and one for the host behind."""
+        """Barriers between dispatches, of a list that is submitted; a sequence of the same bindings has as many."""
         copy = device.compile(copy_desc(DESC))
         bindings = [copy.bind(input_tensor=tensors[i], output_tensor=tensors[j]) for i, j in pairs]
+        with device.vulkan.lock:
+            barrier = barrier_secondary(device.vulkan).command_buffer
         counter = Counter(monkeypatch, "vkCmdPipelineBarrier")
+        recorded = device.sequence(bindings)
+        # Each command buffer has one before its dispatches, and one for the host behind them.
+        barriers = counter.count - 1 - device.vulkan.memory.is_direct
+        executed: list[object] = []
+        execute = vk.vkCmdExecuteCommands
+
+        def watch(command_buffer: object, count: int, array: Any) -> None:
+            executed.extend(array[0:count])
+            execute(command_buffer, count, array)
+
+        monkeypatch.setattr(vk, "vkCmdExecuteCommands", watch)
+        counter.count = 0
         device.submit(bindings).wait()
-        return counter.count - 1 - device.vulkan.memory.is_direct
+        recorded.submit().wait()
+        if len(bindings) > 1:
+            assert counter.count == 1 + device.vulkan.memory.is_direct
+            assert executed.count(barrier) == barriers
+            assert len(executed) == len(bindings) + barriers
+        return barriers
 
     @pytest.mark.parametrize(
         ("pairs", "barriers"),

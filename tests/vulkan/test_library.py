@@ -83,11 +83,11 @@ def test_a_validation_message_is_an_exception_at_the_call_that_provoked_it(devic
     vulkan = device.vulkan
     segment = device.buffer(256)._live_memory().segments[0]
     with vulkan.lock:
-        command_buffer = vulkan.queue.acquire()
+        command_buffer = vulkan.queue.command_buffers.acquire()
         recorder = Recorder(command_buffer)
         with pytest.raises(ValidationError, match="vkCmdCopyBuffer"):
             recorder.copy(segment.block.buffer, 1 << 60, segment.block.buffer, 0, 4)
-        vulkan.queue.abandon(command_buffer)
+        vulkan.queue.command_buffers.abandon(command_buffer)
     assert device.tensor([7]).numpy()[0] == 7
 
 

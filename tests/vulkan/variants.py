@@ -17,13 +17,14 @@ def small_segments(profile: dmlvk.DeviceProfile) -> dmlvk.DeviceProfile:
 
 
 def open_variant(device: dmlvk.Device, variant: str, **options: Any) -> dmlvk.Device:
-    """Open the same device once more as "direct", "staged", "segmented" or "segmented-staged"."""
+    """Open the same device once more: "direct" or "staged", also "segmented-..." and "staged-copy-queue"."""
     if "segmented" in variant:
         options["profile"] = small_segments(device.profile)
+    options["force_copy_queue"] = "copy-queue" in variant
     return dmlvk.Device(device.name, force_staging="staged" in variant, **options)
 
 
-VARIANTS = ("direct", "staged", "segmented", "segmented-staged")
+VARIANTS = ("direct", "staged", "segmented", "segmented-staged", "staged-copy-queue", "segmented-staged-copy-queue")
 
 
 def copy_desc(desc: dmlvk.TensorDesc, output: dmlvk.TensorDesc | None = None) -> dmlvk.Slice1Desc:

@@ -1,0 +1,117 @@
+"""The loops that calls are measured against: the driver's own functions through raw cffi, every structure built before.
+
+Nothing of dmlvk runs inside them. Only handles come from it: the device, the queue and what a binding has prepared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import dmlvk
+from dmlvk.runtime.binding import Binding
+from dmlvk.vulkan.library import vk
+
+FOREVER = 2**64 - 1
+
+
+class RawCommandBuffer:
+    """The dispatches of bindings in a command buffer of its own, each after the one before, submitted by raw calls.
+
+    Parameters
+    ----------
+    device : Device
+    bindings : iterable of Binding
+    """
+
+    def __init__(self, device: dmlvk.Device, bindings: Iterable[Binding]) -> None:
+        from vulkan._vulkan import ffi, lib
+
+        self._lib = lib
+        self._null = ffi.NULL
+        self._kept = list(bindings)
+        self._device = device.vulkan.handle
+        queue = ffi.new("VkQueue*")
+        lib.vkGetDeviceQueue(self._device, device.vulkan.family.index, 0, queue)
+        self._queue = queue[0]
+        pool_information = ffi.new("VkCommandPoolCreateInfo*")
+        pool_information.sType = lib.VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO
+        pool_information.queueFamilyIndex = device.vulkan.family.index
+        self._pool = ffi.new("VkCommandPool*")
+        self._must(lib.vkCreateCommandPool(self._device, pool_information, ffi.NULL, self._pool))
+        information = ffi.new("VkCommandBufferAllocateInfo*")
+        information.sType = lib.VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO
+        information.commandPool = self._pool[0]
+        information.commandBufferCount = 1
+        self._command_buffer = ffi.new("VkCommandBuffer[1]")
+        self._must(lib.vkAllocateCommandBuffers(self._device, information, self._command_buffer))
+        self._record(ffi)
+        fence_information = ffi.new("VkFenceCreateInfo*")
+        fence_information.sType = lib.VK_STRUCTURE_TYPE_FENCE_CREATE_INFO
+        self._fence = ffi.new("VkFence[1]")
+        self._must(lib.vkCreateFence(self._device, fence_information, ffi.NULL, self._fence))
+        self._submit_information = ffi.new("VkSubmitInfo*")
+        self._submit_information.sType = lib.VK_STRUCTURE_TYPE_SUBMIT_INFO
+        self._submit_information.commandBufferCount = 1
+        self._submit_information.pCommandBuffers = self._command_buffer
+
+    @staticmethod
+    def _must(result: int) -> None:
+        if result:
+            raise SystemExit(f"a raw Vulkan call of the benchmark returned {result}")
+
+    def _record(self, ffi: Any) -> None:
+        lib, command_buffer = self._lib, self._command_buffer[0]
+        begin = ffi.new("VkCommandBufferBeginInfo*")
+        begin.sType = lib.VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO
+        begin.flags = 4  # VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT
+        barrier = ffi.new("VkMemoryBarrier*")
+        barrier.sType = lib.VK_STRUCTURE_TYPE_MEMORY_BARRIER
+        barrier.srcAccessMask = 0x40  # VK_ACCESS_SHADER_WRITE_BIT
+        barrier.dstAccessMask = 0x60  # VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT
+        compute = 0x800  # VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
+        self._must(lib.vkBeginCommandBuffer(command_buffer, begin))
+        for prepared in (each for binding in self._kept for stage in binding.stages for each in stage):
+            lib.vkCmdPipelineBarrier(command_buffer, compute, compute, 0, 1, barrier, 0, ffi.NULL, 0, ffi.NULL)
+            lib.vkCmdBindPipeline(command_buffer, 1, prepared.pipeline)
+            lib.vkCmdBindDescriptorSets(command_buffer, 1, prepared.layout, 0, 1, prepared.sets, 0, ffi.NULL)
+            if prepared.push_size:
+                lib.vkCmdPushConstants(
+                    command_buffer, prepared.layout, 0x20, 0, prepared.push_size, prepared.push_constants
+                )
+            lib.vkCmdDispatch(command_buffer, *prepared.groups)
+        barrier_to_host = ffi.new("VkMemoryBarrier*")
+        barrier_to_host.sType = lib.VK_STRUCTURE_TYPE_MEMORY_BARRIER
+        barrier_to_host.srcAccessMask = 0x40
+        barrier_to_host.dstAccessMask = 0x2000  # VK_ACCESS_HOST_READ_BIT
+        host = 0x4000  # VK_PIPELINE_STAGE_HOST_BIT
+        lib.vkCmdPipelineBarrier(command_buffer, compute, host, 0, 1, barrier_to_host, 0, ffi.NULL, 0, ffi.NULL)
+        self._must(lib.vkEndCommandBuffer(command_buffer))
+
+    def submit(self) -> None:
+        """vkQueueSubmit and nothing else."""
+        self._lib.vkQueueSubmit(self._queue, 1, self._submit_information, self._null)
+
+    def submit_and_wait(self) -> None:
+        """vkQueueSubmit with a fence, the wait for it, and its reset."""
+        lib = self._lib
+        lib.vkQueueSubmit(self._queue, 1, self._submit_information, self._fence[0])
+        lib.vkWaitForFences(self._device, 1, self._fence, 1, FOREVER)
+        lib.vkResetFences(self._device, 1, self._fence)
+
+    def wait_idle(self) -> None:
+        """vkQueueWaitIdle."""
+        self._must(self._lib.vkQueueWaitIdle(self._queue))
+
+    def close(self) -> None:
+        """Destroy what was made."""
+        self.wait_idle()
+        self._lib.vkDestroyFence(self._device, self._fence[0], self._null)
+        self._lib.vkDestroyCommandPool(self._device, self._pool[0], self._null)
+
+
+def driver_text(device: dmlvk.Device) -> str:
+    """Device and driver, for the head of a table."""
+    profile = device.profile
+    checked = ", validation layer ON" if vk.validates else ""
+    return f"{profile.name}, {profile.driver_name} {profile.driver_info}{checked}"

@@ -1,0 +1,271 @@
+"""QUANTIZED_LINEAR_CONVOLUTION on devices, every path: against ONNX Runtime's QLinearConv, or the reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dmlvk
+from dmlvk import DataType, QuantizedLinearConvolutionDesc, TensorDesc, TensorFlags
+from dmlvk.operators.quantized_linear_convolution import output_size
+from dmlvk.planning.quantized_linear_convolution import DIRECT, available_paths
+from tests.convolution_cases import TYPES, qlinear_conv, random_case
+from tests.kernels.harness import check
+from tests.layouts import examples, random_bytes, view
+
+PATHS = ("dot4", "integer", "float", DIRECT)
+KINDS = st.sampled_from(list(TYPES))
+PLAIN = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0), "group_count": 1}
+
+
+def describe(
+    arrays: dict[str, np.ndarray],
+    output_dtype: Any,
+    attributes: dict[str, Any],
+    layouts: np.random.Generator | None = None,
+    flags: dict[str, TensorFlags] | None = None,
+) -> QuantizedLinearConvolutionDesc:
+    """The descriptor that arrays imply; with random layouts where a generator is given."""
+    x, w = arrays["input_tensor"], arrays["filter_tensor"]
+    fields = [attributes[name] for name in ("strides", "dilations", "start_padding", "end_padding")]
+    spatial = [output_size(x.shape[2 + k], w.shape[2 + k], *(f[k] for f in fields)) for k in range(x.ndim - 2)]
+    tensors = {
+        name: TensorDesc(array.dtype, array.shape, strides_of(array, layouts), flags=(flags or {}).get(name, 0))
+        for name, array in arrays.items()
+    }
+    sizes = (x.shape[0], w.shape[0], *spatial)
+    output = TensorDesc(output_dtype, sizes, strides_of(np.empty(sizes, np.int8), layouts))
+    return QuantizedLinearConvolutionDesc(**tensors, output_tensor=output, **attributes)  # type: ignore[arg-type]
+
+
+def strides_of(array: np.ndarray, generator: np.random.Generator | None) -> list[int] | None:
+    """Packed, channels last, or any order of the dimensions with gaps; all 0 where every element is the same."""
+    if generator is None or generator.integers(3) == 0:
+        return None
+    if array.size > 1 and array.dtype != np.int8 and (array == array.flat[0]).all():
+        return [0] * array.ndim
+    order = list(generator.permutation(array.ndim))
+    if array.ndim > 2 and generator.integers(2):
+        order = [1, *range(array.ndim - 1, 1, -1), 0]
+    strides, step = [0] * array.ndim, 1
+    for dimension in order:
+        strides[dimension] = step
+        step = step * array.shape[dimension] + int(generator.choice([0, 0, 1, 3]))
+    return strides
+
+
+def run(
+    device: dmlvk.Device,
+    desc: QuantizedLinearConvolutionDesc,
+    arrays: dict[str, np.ndarray],
+    expected: np.ndarray,
+    path: str | None,
+    seed: int = 0,
+) -> None:
+    """Check on one path; on all that the device has where the path is None."""
+    inputs = {}
+    for name, array in arrays.items():
+        tensor = desc.tensors[name]
+        inputs[name] = random_bytes(seed, tensor.total_size_in_bytes)
+        view(inputs[name], tensor)[...] = array.view(f"u{array.itemsize}")
+    for each in (path,) if path else (None, *paths_of(device)):
+        check(device, desc, expected, inputs, offset=16 * (seed % 19), seed=seed, path=each)
+
+
+def paths_of(device: dmlvk.Device) -> tuple[str, ...]:
+    return (*available_paths(device.profile), DIRECT)
+
+
+def one_path(device: dmlvk.Device, number: int) -> str:
+    paths = paths_of(device)
+    return paths[number % len(paths)]
+
+
+@given(KINDS, KINDS, KINDS, st.integers(0, 1 << 30))
+@examples(4)
+def test_any_convolution_is_onnx_runtime_s(
+    device: dmlvk.Device, x_type: str, w_type: str, y_type: str, seed: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    arrays, attributes = random_case(seed, x_type, w_type)
+    if generator.integers(4):
+        limits = np.iinfo(TYPES[y_type])
+        point = generator.choice([limits.min, limits.max, generator.integers(limits.min, limits.max + 1)])
+        arrays["output_zero_point_tensor"] = np.array([point], TYPES[y_type])
+    desc = describe(arrays, TYPES[y_type], attributes, generator)
+    expected = qlinear_conv(arrays, TYPES[y_type], **attributes)
+    run(device, desc, arrays, expected, one_path(device, seed), seed)
+
+
+@given(KINDS, KINDS, KINDS, st.integers(0, 1 << 30))
+@examples(0.6)
+def test_windows_across_cuts_in_memory(
+    tight_device: dmlvk.Device, x_type: str, w_type: str, y_type: str, seed: int
+) -> None:
+    arrays, attributes = random_case(seed, x_type, w_type)
+    desc = describe(arrays, TYPES[y_type], attributes, np.random.default_rng(seed))
+    expected = dmlvk.reference.run(desc, **arrays)
+    # Operands that do not fit such windows packed are taken as they lie; a path that packs is refused then.
+    run(tight_device, desc, arrays, expected, tight_device.plan(desc).path, seed)
+
+
+def hard_case(seed: int, x_type: str, w_type: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Extreme bytes and zero points, sums far above 2^24, scales over all magnitudes of binary32, exact ties."""
+    generator = np.random.default_rng(seed)
+    arrays, attributes = random_case(seed, x_type, w_type)
+    filters = arrays["filter_tensor"].shape[0]
+    for name, kind in (("input", x_type), ("filter", w_type)):
+        limits = np.iinfo(TYPES[kind])
+        edges = np.array([limits.min, limits.min + 1, -1 & 0xFF if kind == "u8" else -1, 0, 1, limits.max], np.int64)
+        shape = arrays[f"{name}_tensor"].shape
+        if generator.integers(2):
+            arrays[f"{name}_tensor"] = generator.choice(edges, shape).astype(TYPES[kind])
+        arrays[f"{name}_zero_point_tensor"] = generator.choice(edges, 1).astype(TYPES[kind])
+    style = generator.integers(3)
+    if style == 0:  # any binary32 number that is not negative, denormals and the largest ones among them
+        bits = generator.integers(1, 0x7F800000, filters + 2).astype(np.uint32)
+        scales = bits.view(np.float32)
+    elif style == 1:  # powers of two around a ratio that leaves results in range: half of them ties
+        scales = (2.0 ** generator.integers(-12, 3, filters + 2)).astype(np.float32)
+    else:
+        scales = (10.0 ** generator.uniform(-6, 1, filters + 2)).astype(np.float32)
+    arrays["input_scale_tensor"] = scales[:1]
+    arrays["output_scale_tensor"] = scales[1:2]
+    arrays["filter_scale_tensor"] = scales[2:]
+    bias = generator.choice([0, 1, -1, 2**24 + 1, -(2**24) - 3, 2**31 - 1, -(2**31)], filters)
+    arrays["bias_tensor"] = bias.astype(np.int32).reshape((1, filters, 1, 1)[: arrays["input_tensor"].ndim])
+    return arrays, attributes
+
+
+@given(KINDS, KINDS, KINDS, st.integers(0, 1 << 30))
+@examples(3)
+def test_hard_values(device: dmlvk.Device, x_type: str, w_type: str, y_type: str, seed: int) -> None:
+    arrays, attributes = hard_case(seed, x_type, w_type)
+    desc = describe(arrays, TYPES[y_type], attributes)
+    run(device, desc, arrays, dmlvk.reference.run(desc, **arrays), one_path(device, seed), seed)
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.0, np.inf, -np.inf, np.nan, -1.0])
+@pytest.mark.parametrize("place", ["input", "filter", "output"])
+def test_undefined_scales_give_some_value_and_touch_nothing_else(
+    device: dmlvk.Device, scale: float, place: str
+) -> None:
+    arrays, attributes = random_case(5, "u8", "s8")
+    arrays[f"{place}_scale_tensor"] = np.array([scale], np.float32)
+    desc = describe(arrays, np.int8, attributes)
+    for path in paths_of(device):
+        buffer = device.buffer(desc.output_tensor.total_size_in_bytes + 64)
+        everything = buffer.tensor(TensorDesc(DataType.UINT8, [buffer.size_in_bytes]))
+        before = random_bytes(1, buffer.size_in_bytes)
+        everything.write_bytes(before.tobytes())
+        tensors = {name: device.tensor(array) for name, array in arrays.items()}
+        output = buffer.tensor(desc.output_tensor, offset=16)
+        device.compile(desc, path=path)(output_tensor=output, **tensors).wait(timeout=60)
+        after = np.frombuffer(everything.read_bytes(), np.uint8)
+        changed = np.flatnonzero(before != after)
+        assert changed.size == 0 or 16 <= changed[0] <= changed[-1] < 16 + desc.output_tensor.element_count
+
+
+def quantized(x: np.ndarray, w: np.ndarray, **others: np.ndarray) -> dict[str, np.ndarray]:
+    scales = {f"{name}_scale_tensor": np.ones(1, np.float32) for name in ("input", "filter", "output")}
+    return {"input_tensor": x, "filter_tensor": w, **scales, **others}
+
+
+@pytest.mark.parametrize("channels", [33_026, 70_001])
+def test_sums_past_32_bits_do_not_wrap(device: dmlvk.Device, channels: int) -> None:
+    generator = np.random.default_rng(channels)
+    arrays = quantized(
+        np.full((2, channels, 1, 2), 255, np.uint8),
+        np.full((3, channels, 1, 1), 255, np.uint8),
+        bias_tensor=np.array([2**31 - 1, 0, -(2**31)], np.int32).reshape(1, 3, 1, 1),
+        output_scale_tensor=np.array([2.0**26], np.float32),
+    )
+    arrays["filter_tensor"][1] = generator.integers(0, 256, (channels, 1, 1))
+    desc = describe(arrays, np.uint8, PLAIN)
+    expected = dmlvk.reference.run(desc, **arrays)
+    assert expected.max() >= 32  # 2^31 / 2^26
+    run(device, desc, arrays, expected, DIRECT)
+    run(device, desc, arrays, expected, device.compile(desc).plan.path)
+
+
+def test_products_near_32_bits_on_every_path(device: dmlvk.Device) -> None:
+    """The most taps of the largest products that keep to 32 bits, and a bias that carries the sum past them."""
+    arrays = quantized(
+        np.full((1, 33_024, 1, 1), 255, np.uint8),
+        np.full((2, 33_024, 1, 1), 255, np.uint8),
+        bias_tensor=np.array([2**31 - 1, -(2**31)], np.int32).reshape(1, 2, 1, 1),
+        output_scale_tensor=np.array([2.0**25], np.float32),
+    )
+    desc = describe(arrays, np.uint8, PLAIN)
+    expected = dmlvk.reference.run(desc, **arrays)
+    for path in paths_of(device):
+        try:
+            device.plan(desc, path)
+        except ValueError as error:
+            assert "taps" in str(error) and DIRECT in str(error)
+        else:
+            run(device, desc, arrays, expected, path)
+
+
+@pytest.mark.parametrize("x_type", TYPES)
+@pytest.mark.parametrize("w_type", TYPES)
+def test_depthwise_and_wide_layers_on_every_path(device: dmlvk.Device, x_type: str, w_type: str) -> None:
+    generator = np.random.default_rng(2)
+
+    def data(kind: str, shape: tuple[int, ...]) -> np.ndarray:
+        return np.frombuffer(generator.bytes(int(np.prod(shape))), TYPES[kind]).reshape(shape)
+
+    for groups, channels, filters in ((24, 24, 24), (1, 40, 36), (2, 18, 130), (1, 3, 20)):
+        arrays = quantized(
+            data(x_type, (2, channels, 11, 9)),
+            data(w_type, (filters, channels // groups, 3, 3)),
+            input_zero_point_tensor=data(x_type, (1,)),
+            filter_zero_point_tensor=data(w_type, (filters,)),
+            output_scale_tensor=np.array([2.0**8 * channels / groups], np.float32),
+        )
+        attributes = {**PLAIN, "strides": (2, 1), "start_padding": (1, 1), "end_padding": (1, 1), "group_count": groups}
+        desc = describe(arrays, np.int8, attributes)
+        run(device, desc, arrays, dmlvk.reference.run(desc, **arrays), None, groups)
+
+
+class TestOwnedByDml:
+    """A tensor that is given once, at initialization, and not bound again."""
+
+    @pytest.mark.parametrize("path", PATHS)
+    @pytest.mark.parametrize("owned", [("filter_tensor",), ("filter_tensor", "bias_tensor", "filter_scale_tensor")])
+    def test_it_is_bound_at_initialization_only(self, device: dmlvk.Device, path: str, owned: tuple[str, ...]) -> None:
+        arrays, attributes = random_case(2, "u8", "s8")
+        arrays.setdefault(
+            "bias_tensor",
+            np.ones((1, len(arrays["filter_tensor"]), 1, 1), np.int32)[
+                (...,) + (0,) * (4 - arrays["input_tensor"].ndim)
+            ],
+        )
+        desc = describe(arrays, np.uint8, attributes, flags=dict.fromkeys(owned, TensorFlags.OWNED_BY_DML))
+        if path not in paths_of(device):
+            with pytest.raises(ValueError, match="no kernel path"):
+                device.compile(desc, path=path)
+            return
+        operator = device.compile(desc, path=path)
+        tensors = {name: device.tensor(desc.tensors[name]) for name in arrays}
+        for name, array in arrays.items():
+            tensors[name].write(array)
+        output = device.tensor(desc.output_tensor)
+        others = {name: tensor for name, tensor in tensors.items() if name not in owned}
+
+        with pytest.raises(dmlvk.BindingError, match="initialize"):
+            operator(output_tensor=output, **others)
+        operator.initialize(**{name: tensors[name] for name in owned})
+        for name in owned:
+            tensors[name].write(np.zeros_like(arrays[name]))  # its contents are the operator's now
+        with pytest.raises(dmlvk.BindingError, match="OWNED_BY_DML"):
+            operator(output_tensor=output, **tensors)
+        expected = dmlvk.reference.run(desc, **arrays)
+        for _ in range(2):
+            output.write(np.full(desc.output_tensor.sizes, 0xA5, np.uint8))
+            operator(output_tensor=output, **others).wait()
+            np.testing.assert_array_equal(output.numpy(), expected)
