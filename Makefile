@@ -12,7 +12,7 @@ endif
 # What pytest is given besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"
 PYTEST_ARGUMENTS ?=
 
-.PHONY: help run test lint drivers kernels clean
+.PHONY: help run test test-large test-thorough lint drivers kernels clean
 
 help:
 	@$(PYTHON) -m tools.bootstrap help
@@ -31,6 +31,13 @@ test: .venv/test.stamp
 lint: .venv/test.stamp
 	$(VENV_PYTHON) -m ruff check .
 	$(VENV_PYTHON) -m mypy
+
+test-large: .venv/test.stamp
+	$(VENV_PYTHON) -m pytest tests/large $(PYTEST_ARGUMENTS)
+
+test-thorough: export HYPOTHESIS_PROFILE = thorough
+test-thorough: .venv/test.stamp
+	$(VENV_PYTHON) -m pytest tests/kernels $(PYTEST_ARGUMENTS)
 
 drivers:
 	@$(PYTHON) -m tools.test_drivers

@@ -72,4 +72,6 @@ def random_bytes(seed: int, count: int) -> np.ndarray:
 
 def examples(share: float) -> settings:
     """Settings for a test that takes more or fewer examples than others: a multiple of the profile's number."""
-    return settings(max_examples=round(share * settings.default.max_examples))
+    profile = settings.default
+    assert profile is not None
+    return settings(max_examples=round(share * profile.max_examples))

@@ -20,10 +20,14 @@ OP_ENTRY_POINT = 15
 SHADER = 1
 
 DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT = 6018, 6019
+GROUP_NON_UNIFORM, GROUP_NON_UNIFORM_SHUFFLE = 61, 65
 
 # Capabilities beyond Shader that a kernel may ask for, by the end of its stem: kernels that a plan takes only on
 # devices with the feature. A kernel that is not named here runs on every Vulkan 1.2 device.
-FEATURE_KERNELS = {"_dot4": {DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT}}
+FEATURE_KERNELS = {
+    "_dot4": {DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT},
+    "_registers_float": {GROUP_NON_UNIFORM, GROUP_NON_UNIFORM_SHUFFLE},
+}
 
 
 def instructions(module: bytes) -> list[tuple[int, tuple[int, ...]]]:

@@ -23,12 +23,14 @@ ENVIRONMENT = ROOT / ".venv"
 ENVIRONMENT_PYTHON = ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 HELP = """\
-make run       set up, then run the demo: the operators on a photograph, checked, as a picture and a table
-make test      set up with the test drivers, then ruff, mypy and the whole test suite
-make lint      ruff and mypy only
-make drivers   get the drivers that the tests run on (lavapipe, SwiftShader, the validation layer)
-make kernels   compile kernels/ to dmlvk/spirv/ (finds or downloads glslang)
-make clean     remove the virtual environment, the test drivers and what was built
+make run            set up, then run the demo: the operators on a photograph, checked, as a picture and a table
+make test           set up with the test drivers, then ruff, mypy and the whole test suite
+make test-large     tensors past 4 GiB: on a device with 16 GiB of memory and a host with 32
+make test-thorough  the kernels' tests with twenty times as many random examples: hours on a CPU driver
+make lint           ruff and mypy only
+make drivers        get the drivers that the tests run on (lavapipe, SwiftShader, the validation layer)
+make kernels        compile kernels/ to dmlvk/spirv/ (finds or downloads glslang)
+make clean          remove the virtual environment, the test drivers and what was built
 """
 
 

@@ -49,7 +49,8 @@ def check_against_numpy(device: dmlvk.Device, desc: DiagonalMatrix1Desc, offset:
     output = desc.output_tensor
     dtype = np.dtype(f"u{output.data_type.size_in_bytes}")
     others = view(inputs["input_tensor"], desc.input_tensor) if desc.input_tensor else np.zeros(output.sizes, dtype)
-    mask = filled(*output.sizes[-2:], desc.diagonal_fill_begin, desc.diagonal_fill_end)
+    height, width = output.sizes[-2:]
+    mask = filled(height, width, desc.diagonal_fill_begin, desc.diagonal_fill_end)
     expected = np.where(mask, np.frombuffer(desc.value_bytes, dtype)[0], others)
     check(device, desc, expected, inputs, offset=offset, seed=seed)
 
@@ -114,7 +115,7 @@ def run_onnx(operator: str, source: np.ndarray, **attributes: int) -> np.ndarray
 @pytest.mark.parametrize("k", [-70, -61, -5, -1, 0, 1, 13, 66, 67, 90])
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.float64])
 def test_triangles_agree_with_onnx_trilu(device: dmlvk.Device, dtype: type, k: int) -> None:
-    source = random_bytes(k & 0xFF, 3 * 61 * 67).reshape(3, 61, 67).astype(dtype)
+    source: np.ndarray = random_bytes(k & 0xFF, 3 * 61 * 67).reshape(3, 61, 67).astype(dtype)
     upper = dmlvk.diagonal_matrix1(source, value=0, diagonal_fill_begin=INT32_MIN, diagonal_fill_end=k, device=device)
     assert upper.tobytes() == run_onnx("Trilu", source, diagonal=k, upper=1).tobytes()
     lower = dmlvk.diagonal_matrix1(

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import dmlvk
 from dmlvk import DataType, QuantizedLinearConvolutionDesc, TensorDesc, TensorFlags
 from dmlvk.operators.quantized_linear_convolution import output_size
-from dmlvk.planning.quantized_linear_convolution import DIRECT, available_paths
+from dmlvk.planning.quantized_linear_convolution import DIRECT
+from dmlvk.planning.quantized_linear_convolution_product import available_paths
 from tests.convolution_cases import TYPES, qlinear_conv, random_case
 from tests.kernels.harness import check
 from tests.layouts import examples, random_bytes, view
@@ -94,7 +95,7 @@ def test_any_convolution_is_onnx_runtime_s(
     arrays, attributes = random_case(seed, x_type, w_type)
     if generator.integers(4):
         limits = np.iinfo(TYPES[y_type])
-        point = generator.choice([limits.min, limits.max, generator.integers(limits.min, limits.max + 1)])
+        point = generator.choice(np.array([limits.min, limits.max, generator.integers(limits.min, limits.max + 1)]))
         arrays["output_zero_point_tensor"] = np.array([point], TYPES[y_type])
     desc = describe(arrays, TYPES[y_type], attributes, generator)
     expected = qlinear_conv(arrays, TYPES[y_type], **attributes)
