@@ -13,6 +13,7 @@ from dmlvk.operators import (
     QuantizedLinearConvolutionDesc,
     Slice1Desc,
 )
+from dmlvk.planning.data_movement import BLOCKS
 from dmlvk.planning.diagonal_matrix1 import plan_diagonal_matrix1
 from dmlvk.planning.one_hot import plan_one_hot
 from dmlvk.planning.plan import (
@@ -25,6 +26,7 @@ from dmlvk.planning.plan import (
     Window,
 )
 from dmlvk.planning.quantized_linear_convolution import plan_quantized_linear_convolution
+from dmlvk.planning.slice1 import PATHS as SLICE1_PATHS
 from dmlvk.planning.slice1 import plan_slice1
 
 __all__ = [
@@ -57,8 +59,7 @@ def plan(
     profile : DeviceProfile
         The device: its limits and features decide.
     path : str, optional
-        Forces one of the operator's kernel paths; the planner chooses the best one where it is None. The
-        data-movement operators have one path, "blocks".
+        Forces one of the operator's kernel paths; the planner chooses the best one where it is None.
     offsets : mapping of str to int, optional
         Bytes from the start of its memory to a tensor's own start, by descriptor field. Matters only for a tensor that
         lies across the boundary of two memory segments.
@@ -70,10 +71,12 @@ def plan(
     """
     if isinstance(desc, QuantizedLinearConvolutionDesc):
         return plan_quantized_linear_convolution(desc, profile, path=path, offsets=offsets)
-    if path not in (None, "blocks"):
-        raise ValueError(f"{desc.operator_name} has no kernel path {path!r}; it has 'blocks'")
+    paths = SLICE1_PATHS if isinstance(desc, Slice1Desc) else (BLOCKS,)
+    if path is not None and path not in paths:
+        names = ", ".join(repr(name) for name in paths)
+        raise ValueError(f"{desc.operator_name} has no kernel path {path!r}; it has {names}")
     if isinstance(desc, Slice1Desc):
-        return plan_slice1(desc, profile, offsets)
+        return plan_slice1(desc, profile, offsets, path)
     if isinstance(desc, OneHotDesc):
         return plan_one_hot(desc, profile, offsets)
     if isinstance(desc, DiagonalMatrix1Desc):

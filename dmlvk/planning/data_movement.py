@@ -21,6 +21,9 @@ DIMENSION_COUNT = 8
 
 NO_DIMENSION = 0xFFFFFFFF
 
+# The path of kernels whose invocations each own a 16-byte block of the output.
+BLOCKS = "blocks"
+
 
 @dataclass(frozen=True)
 class FixedWindow:
@@ -44,10 +47,24 @@ class FixedWindow:
 
 @dataclass(frozen=True)
 class PieceArguments:
-    """What a kernel needs beside the loops: its own specialization constants, from 4 on, and four push constants."""
+    """What a kernel needs beside the loops.
+
+    Attributes
+    ----------
+    specialization : tuple of int
+        The kernel's own specialization constants, from 4 on.
+    arguments : tuple of int
+        Up to four push constants of its own.
+    kernel : str, optional
+        Another kernel for this piece than the operator's ordinary one.
+    group_count : int, optional
+        Workgroups, for a kernel that has a unit of work of its own in place of 16-byte blocks.
+    """
 
     specialization: tuple[int, ...] = ()
     arguments: tuple[int, ...] = ()
+    kernel: str | None = None
+    group_count: int | None = None
 
 
 def plan_data_movement(
@@ -58,6 +75,7 @@ def plan_data_movement(
     *,
     fixed_windows: Sequence[FixedWindow] = (),
     offsets: Mapping[str, int],
+    path: str = BLOCKS,
 ) -> Plan:
     """Cut the nest to the device's limits and make one dispatch of each piece.
 
@@ -74,6 +92,8 @@ def plan_data_movement(
         Further bindings, after the nest's operands.
     offsets : mapping of str to int
         Bytes from the start of its memory to a tensor's own start, where that is not 0.
+    path : str
+        The plan's path.
     """
     bytes_per_element = sum(operand.element_size for operand in nest.operands)
     slowest = SLOWEST_BYTES_PER_SECOND[profile.device_type]
@@ -88,7 +108,7 @@ def plan_data_movement(
         _dispatch(kernel, piece, profile, arguments(piece), fixed_windows, bytes_per_element / slowest)
         for piece in pieces(nest, limits)
     )
-    return Plan(path="blocks", stages=(dispatches,))
+    return Plan(path=path, stages=(dispatches,))
 
 
 def dimension_constant(piece: LoopNest, role: Role) -> int:
@@ -132,12 +152,15 @@ def _dispatch(
     # Kernels count dimensions from the innermost.
     dimensions = piece.dimensions[::-1]
     strides = [[dimension.strides[index] for dimension in dimensions] for index in range(len(piece.operands))]
+    group_count = -(-block_count // size)
+    if arguments.group_count is not None:
+        blocks_per_run, block_count, group_count = 0, arguments.group_count, arguments.group_count
     push_constants = [starts[0], starts[1] if len(starts) > 1 else 0, blocks_per_run, block_count, *values]
     push_constants += _padded([dimension.size for dimension in dimensions])
     push_constants += _padded(strides[0])
     push_constants += _padded(strides[1] if len(strides) > 1 else [])
     return Dispatch(
-        kernel=kernel,
+        kernel=arguments.kernel or kernel,
         specialization=(
             size,
             piece.operands[0].element_size,
@@ -148,7 +171,7 @@ def _dispatch(
         # Negative strides become two's complement.
         push_constants=tuple(word & 0xFFFFFFFF for word in push_constants),
         windows=tuple(windows),
-        groups=folded(-(-block_count // size), profile),
+        groups=folded(group_count, profile),
         seconds=piece.element_count * seconds_per_element,
         bytes_moved=piece.element_count * sum(operand.element_size for operand in piece.operands),
     )

@@ -1,18 +1,44 @@
-"""SLICE1: a strided copy, widened to 16-byte elements where it can be."""
+"""SLICE1: a strided copy, widened to 16-byte elements where it can be.
+
+blocks
+    Each invocation writes one 16-byte block of the output and reads what it needs: any layout.
+tiles
+    Where rows of the output are columns of the input, workgroups turn tiles over in shared memory. Pieces of other
+    shapes are copied in blocks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dmlvk.device_profile import DeviceProfile
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import Slice1Desc
-from dmlvk.planning.data_movement import PieceArguments, plan_data_movement
-from dmlvk.planning.loop_nest import Dimension, LoopNest, Operand, simplified, widened
+from dmlvk.planning.data_movement import BLOCKS, PieceArguments, plan_data_movement
+from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Operand, simplified, widened
 from dmlvk.planning.plan import Plan
 
+TILES = "tiles"
+PATHS = (BLOCKS, TILES)
 
-def plan_slice1(desc: Slice1Desc, profile: DeviceProfile, offsets: Mapping[str, int]) -> Plan:
-    """Plan a SLICE1."""
+# Elements on the side of a tile, by bytes an element: rows of 64 to 256 bytes in less than 16 KiB of shared memory.
+TILE_SIDES = {1: 64, 2: 64, 4: 32, 8: 32}
+
+# Rows shorter than a memory sector are not worth a tile.
+SECTOR_SIZE = 32
+
+
+def plan_slice1(desc: Slice1Desc, profile: DeviceProfile, offsets: Mapping[str, int], path: str | None = None) -> Plan:
+    """Plan a SLICE1.
+
+    Parameters
+    ----------
+    desc : Slice1Desc
+    profile : DeviceProfile
+    offsets : mapping of str to int
+        Bytes from the start of its memory to a tensor's own start, by field.
+    path : str, optional
+        "blocks" or "tiles"; None chooses.
+    """
     input_strides = desc.input_tensor.element_strides
     source_start = sum(start * stride for start, stride in zip(desc.copy_starts, input_strides, strict=True))
     dimensions = tuple(
@@ -28,4 +54,44 @@ def plan_slice1(desc: Slice1Desc, profile: DeviceProfile, offsets: Mapping[str, 
     element_size = desc.output_tensor.data_type.size_in_bytes
     operands = (Operand("output_tensor", element_size), Operand("input_tensor", element_size, source_start))
     nest = widened(simplified(LoopNest(dimensions, operands)))
-    return plan_data_movement("slice1", nest, profile, lambda piece: PieceArguments(), offsets=offsets)
+    if path is None:
+        # Shared memory and barriers only cost time on a CPU.
+        path = TILES if _across(nest) is not None and profile.device_type is not DeviceType.CPU else BLOCKS
+
+    def arguments(piece: LoopNest) -> PieceArguments:
+        across = _across(piece)
+        return PieceArguments() if path == BLOCKS or across is None else _tiles(piece, across)
+
+    return plan_data_movement("slice1", nest, profile, arguments, offsets=offsets, path=path)
+
+
+def _across(nest: LoopNest) -> int | None:
+    """The dimension along which the source is consecutive, where the output is along another one; None where not."""
+    if nest.run_rank == 0 or nest.operands[0].element_size not in TILE_SIDES:
+        return None
+    least = SECTOR_SIZE // nest.operands[0].element_size
+    if nest.dimensions[-1].strides[1] == 1 or nest.dimensions[-1].size < least:
+        return None
+    for index, dimension in enumerate(nest.dimensions[:-1]):
+        if dimension.strides[1] == 1 and dimension.size >= least:
+            return index
+    return None
+
+
+def _tiles(piece: LoopNest, across: int) -> PieceArguments:
+    element_size = piece.operands[0].element_size
+    side = TILE_SIDES[element_size]
+    elements_per_block = BLOCK_SIZE // element_size
+    row, column = piece.dimensions[-1], piece.dimensions[across]
+    # Windows begin at whole blocks, so that the rows' places in them are those in the tensor.
+    aligned = all(dimension.strides[0] % elements_per_block == 0 for dimension in piece.dimensions[:-1])
+    largest_lead = piece.operands[0].start % elements_per_block if aligned else elements_per_block - 1
+    tiles_along = -(-(largest_lead + row.size) // side)
+    tiles_across = -(-column.size // side)
+    tile_count = tiles_along * tiles_across * (piece.element_count // (row.size * column.size))
+    return PieceArguments(
+        kernel="slice1_tiles",
+        specialization=(len(piece.dimensions) - 1 - across, side, 0 if aligned else elements_per_block),
+        arguments=(tiles_along, tiles_across, largest_lead),
+        group_count=tile_count,
+    )

@@ -55,16 +55,50 @@ def descriptors(draw: st.DrawFn) -> Slice1Desc:
     )
 
 
-def check_against_numpy(device: dmlvk.Device, desc: Slice1Desc, offset: int, seed: int) -> None:
+def check_against_numpy(
+    device: dmlvk.Device, desc: Slice1Desc, offset: int, seed: int, path: str | None = None
+) -> None:
     inputs = input_memory(desc, seed)
     expected = sliced(desc, view(inputs["input_tensor"], desc.input_tensor))
-    check(device, desc, expected, inputs, offset=offset, seed=seed)
+    check(device, desc, expected, inputs, offset=offset, seed=seed, path=path)
 
 
 @given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
 @examples(3)
 def test_any_window_of_any_layout(device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
     check_against_numpy(device, desc, 16 * blocks, seed)
+
+
+@st.composite
+def transposes(draw: st.DrawFn) -> Slice1Desc:
+    """Three dimensions, of which input and output each run along another one, with rows of any alignment."""
+    data_type = draw(DATA_TYPES)
+    rows, columns, outer = draw(st.integers(32, 140)), draw(st.integers(32, 140)), draw(st.integers(1, 3))
+    offsets = [draw(st.integers(0, 9)) for _ in range(2)]
+    pitch, gap = offsets[1] + columns + draw(st.sampled_from([0, 1, 32])), draw(st.sampled_from([0, 0, 1, 16]))
+    input_sizes = [outer, columns + offsets[1], rows + offsets[0]]
+    return Slice1Desc(
+        # Dimension 1 is the one that the input runs along.
+        input_tensor=TensorDesc(data_type, input_sizes, [pitch * (rows + offsets[0]), 1, pitch]),
+        output_tensor=TensorDesc(data_type, [outer, columns, rows], [(rows + gap) * columns, rows + gap, 1]),
+        input_window_offsets=[0, offsets[1], offsets[0]],
+        input_window_sizes=[outer, columns, rows],
+        input_window_strides=[draw(st.sampled_from([1, -1])), 1, draw(st.sampled_from([1, -1]))],
+    )
+
+
+@given(transposes(), st.integers(0, 20), st.integers(0, 1 << 20))
+@examples(1)
+def test_tiles_turn_any_alignment(device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
+    plan = device.plan(desc, "tiles")
+    assert {dispatch.kernel for dispatch in plan.dispatches} == {"slice1_tiles"}
+    check_against_numpy(device, desc, 16 * blocks, seed, "tiles")
+
+
+@given(descriptors(), st.integers(0, 1 << 20))
+@examples(0.5)
+def test_tiles_leave_other_layouts_to_blocks(device: dmlvk.Device, desc: Slice1Desc, seed: int) -> None:
+    check_against_numpy(device, desc, 0, seed, "tiles")
 
 
 @given(DATA_TYPES, interleaved_output(), st.integers(0, 1 << 20))
@@ -150,7 +184,8 @@ def test_transposing_across_many_windows(tight_device: dmlvk.Device) -> None:
         input_window_sizes=[307, 211],
         input_window_strides=[1, 1],
     )
-    check_against_numpy(tight_device, desc, 32, 4)
+    for path in ("blocks", "tiles"):
+        check_against_numpy(tight_device, desc, 32, 4, path)
 
 
 @pytest.mark.parametrize("data_type", [DataType.UINT8, DataType.UINT16, DataType.UINT64])

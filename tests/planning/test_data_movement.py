@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dmlvk import DataType, DiagonalMatrix1Desc, OneHotDesc, Slice1Desc, TensorDesc
+from dmlvk.device_profile import DeviceType
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning import Access, plan
 from tests import profiles
@@ -138,6 +139,15 @@ def test_a_tensor_elsewhere_in_its_memory_is_cut_at_the_segments_there() -> None
     assert {dispatch.windows[1].offset for dispatch in cut.dispatches} >= {0, 4096}
 
 
+def test_transposes_take_tiles_on_a_gpu_and_blocks_on_a_cpu() -> None:
+    desc = DESCRIPTORS["transpose of 1 GiB"]
+    for profile in profiles.NAMES:
+        found = plan(desc, profiles.load(profile))
+        is_cpu = profiles.load(profile).device_type is DeviceType.CPU
+        assert found.path == ("blocks" if is_cpu else "tiles")
+        assert {dispatch.kernel for dispatch in found.dispatches} == {"slice1" if is_cpu else "slice1_tiles"}
+
+
 def test_an_unknown_path_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(ValueError, match="SLICE1 has no kernel path 'dot4'; it has 'blocks'"):
+    with pytest.raises(ValueError, match="SLICE1 has no kernel path 'dot4'; it has 'blocks', 'tiles'"):
         plan(DESCRIPTORS["slice of bytes"], profiles.load("swiftshader"), path="dot4")
