@@ -36,12 +36,15 @@ class Case:
         By descriptor field.
     path : str, optional
         Forces a kernel path.
+    bytes_moved : int, optional
+        What counts as moved, where that is not what the plan counts: the bytes of the elements read and written.
     """
 
     name: str
     desc: OperatorDesc
     inputs: Mapping[str, npt.NDArray[Any]]
     path: str | None = None
+    bytes_moved: int | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,9 @@ def measure(device: dmlvk.Device, case: Case, rounds: int = 20) -> Measurement:
     """
     operator = device.compile(case.desc, path=case.path)
     plan = operator.plan
-    bytes_moved = sum(dispatch.bytes_moved for dispatch in plan.dispatches)
+    bytes_moved = case.bytes_moved
+    if bytes_moved is None:
+        bytes_moved = sum(dispatch.bytes_moved for dispatch in plan.dispatches)
     count = min(MAXIMUM_ROTATION, 1 + ROTATION_BYTES // max(1, bytes_moved))
     bindings, outputs = [], []
     for _ in range(count):

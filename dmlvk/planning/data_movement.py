@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -173,8 +174,14 @@ def _dispatch(
         windows=tuple(windows),
         groups=folded(group_count, profile),
         seconds=piece.element_count * seconds_per_element,
-        bytes_moved=piece.element_count * sum(operand.element_size for operand in piece.operands),
+        bytes_moved=sum(_distinct_bytes(piece, index) for index in range(len(piece.operands))),
     )
+
+
+def _distinct_bytes(piece: LoopNest, operand: int) -> int:
+    """Bytes of an operand's elements, those that broadcast counted once."""
+    sizes = (dimension.size for dimension in piece.dimensions if dimension.strides[operand] != 0)
+    return math.prod(sizes) * piece.operands[operand].element_size
 
 
 def _window(field: str, offset: int, end: int, access: Access, base_word: int, unit: int) -> Window:
