@@ -4,7 +4,7 @@
 // another one, b (NHWC to NCHW, a transpose): whichever of them consecutive invocations follow, the other tensor is
 // touched 32 bytes for an element.
 //
-// Loop structure. A workgroup moves a tile of TILE x TILE elements: it reads rows along b as 16-byte vectors into shared
+// Loop structure. A workgroup moves a tile of TILE_ROWS x TILE_COLUMNS elements: it reads rows along b as 16-byte vectors into shared
 // memory, and after a barrier puts 16-byte blocks along a together from there. Rows of the output may begin anywhere in a
 // block, each elsewhere: a tile holds whole blocks of each row, so that only the ends of rows are ragged, and reads
 // EXTRA_ROWS more of the input where the rows' leads differ.
@@ -21,18 +21,20 @@
 #define SOURCE_BINDING 1
 #include "source_elements.glsl"
 
-layout(constant_id = 4) const uint ACROSS = 1;       // the dimension along which the source is consecutive
-layout(constant_id = 5) const uint TILE = 32;        // elements on a side, a multiple of ELEMENTS_PER_BLOCK
-layout(constant_id = 6) const uint EXTRA_ROWS = 0;   // 0 where all rows of the output begin alike in their blocks
+layout(constant_id = 4) const uint ACROSS = 1;         // the dimension along which the source is consecutive
+layout(constant_id = 5) const uint TILE_ROWS = 32;     // elements along dimension 0, a multiple of ELEMENTS_PER_BLOCK
+layout(constant_id = 6) const uint TILE_COLUMNS = 32;  // elements across, likewise
+layout(constant_id = 7) const uint EXTRA_ROWS = 0;     // 0 where all rows of the output begin alike in their blocks
 
 #define TILES_ALONG push.arguments[0]   // tiles along dimension 0
 #define TILES_ACROSS push.arguments[1]
 #define LARGEST_LEAD push.arguments[2]  // elements of a row's first block that lie before the row, at most
 
-const uint PITCH = TILE * ELEMENT_SIZE / 4 + 1;
-const uint VECTORS_PER_ROW = TILE / ELEMENTS_PER_BLOCK;
+const uint PITCH = TILE_COLUMNS * ELEMENT_SIZE / 4 + 1;
+const uint VECTORS_READ = TILE_COLUMNS / ELEMENTS_PER_BLOCK;  // along a row of the input
+const uint BLOCKS_WRITTEN = TILE_ROWS / ELEMENTS_PER_BLOCK;   // along a row of the output
 
-shared uint tile_words[(TILE + EXTRA_ROWS) * PITCH];
+shared uint tile_words[(TILE_ROWS + EXTRA_ROWS) * PITCH];
 
 uint tile_word(uint row, uint column, uint part) {
     if (ELEMENT_SIZE >= 4)
@@ -46,9 +48,9 @@ void main() {
     if (tile >= push.block_count)
         return;
     uint outer = tile / TILES_ACROSS;
-    uint column_start = (tile - outer * TILES_ACROSS) * TILE;
+    uint column_start = (tile - outer * TILES_ACROSS) * TILE_COLUMNS;
     uint rest = outer / TILES_ALONG;
-    uint position_start = (outer - rest * TILES_ALONG) * TILE;  // in a row of the output, from its first block on
+    uint position_start = (outer - rest * TILES_ALONG) * TILE_ROWS;  // in a row of the output, from its first block on
 
     uint output_start = push.output_start;
     uint source_start = push.source_start;
@@ -69,15 +71,15 @@ void main() {
 
     // Row r of the tile is element first_element + r along dimension 0; before the first one in some tiles.
     int first_element = int(position_start) - int(LARGEST_LEAD);
-    for (uint i = gl_LocalInvocationID.x; i < (TILE + EXTRA_ROWS) * VECTORS_PER_ROW; i += gl_WorkGroupSize.x) {
-        uint row = i / VECTORS_PER_ROW;
-        uint vector = i % VECTORS_PER_ROW;
+    for (uint i = gl_LocalInvocationID.x; i < (TILE_ROWS + EXTRA_ROWS) * VECTORS_READ; i += gl_WorkGroupSize.x) {
+        uint row = i / VECTORS_READ;
+        uint vector = i % VECTORS_READ;
         int element = first_element + int(row);
         uint column = column_start + vector * ELEMENTS_PER_BLOCK;
         if (element >= 0 && element < int(push.sizes[0]) && column < columns) {
             uint source = source_start + uint(element) * push.source_strides[0] + column;
             uvec4 value = column + ELEMENTS_PER_BLOCK <= columns ? load_consecutive(source)
-                                                                 : load_part(source, 0, columns - column);
+                                                                 : load_clamped(int(source * ELEMENT_SIZE));
             uint word = row * PITCH + vector * 4;
             tile_words[word] = value.x;
             tile_words[word + 1] = value.y;
@@ -87,9 +89,9 @@ void main() {
     }
     barrier();
 
-    for (uint i = gl_LocalInvocationID.x; i < TILE * VECTORS_PER_ROW; i += gl_WorkGroupSize.x) {
-        uint column = i / VECTORS_PER_ROW;
-        uint position = position_start + i % VECTORS_PER_ROW * ELEMENTS_PER_BLOCK;
+    for (uint i = gl_LocalInvocationID.x; i < TILE_COLUMNS * BLOCKS_WRITTEN; i += gl_WorkGroupSize.x) {
+        uint column = i / BLOCKS_WRITTEN;
+        uint position = position_start + i % BLOCKS_WRITTEN * ELEMENTS_PER_BLOCK;
         if (column_start + column >= columns)
             continue;
         uint row_start = output_start + (column_start + column) * output_across;

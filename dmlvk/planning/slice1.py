@@ -20,8 +20,8 @@ from dmlvk.planning.plan import Plan
 TILES = "tiles"
 PATHS = (BLOCKS, TILES)
 
-# Elements on the side of a tile, by bytes an element: rows of 64 to 256 bytes in less than 16 KiB of shared memory.
-TILE_SIDES = {1: 64, 2: 64, 4: 32, 8: 32}
+# Elements of a tile along the output and across it, by bytes an element: 8 KiB of shared memory.
+TILE_SHAPES = {1: (128, 64), 2: (64, 64), 4: (64, 32), 8: (64, 16)}
 
 # Rows shorter than a memory sector are not worth a tile.
 SECTOR_SIZE = 32
@@ -67,7 +67,7 @@ def plan_slice1(desc: Slice1Desc, profile: DeviceProfile, offsets: Mapping[str, 
 
 def _across(nest: LoopNest) -> int | None:
     """The dimension along which the source is consecutive, where the output is along another one; None where not."""
-    if nest.run_rank == 0 or nest.operands[0].element_size not in TILE_SIDES:
+    if nest.run_rank == 0 or nest.operands[0].element_size not in TILE_SHAPES:
         return None
     least = SECTOR_SIZE // nest.operands[0].element_size
     if nest.dimensions[-1].strides[1] == 1 or nest.dimensions[-1].size < least:
@@ -80,18 +80,20 @@ def _across(nest: LoopNest) -> int | None:
 
 def _tiles(piece: LoopNest, across: int) -> PieceArguments:
     element_size = piece.operands[0].element_size
-    side = TILE_SIDES[element_size]
     elements_per_block = BLOCK_SIZE // element_size
     row, column = piece.dimensions[-1], piece.dimensions[across]
+    rows, columns = TILE_SHAPES[element_size]
+    while columns // 2 >= max(column.size, elements_per_block):
+        rows, columns = 2 * rows, columns // 2
     # Windows begin at whole blocks, so that the rows' places in them are those in the tensor.
     aligned = all(dimension.strides[0] % elements_per_block == 0 for dimension in piece.dimensions[:-1])
     largest_lead = piece.operands[0].start % elements_per_block if aligned else elements_per_block - 1
-    tiles_along = -(-(largest_lead + row.size) // side)
-    tiles_across = -(-column.size // side)
+    tiles_along = -(-(largest_lead + row.size) // rows)
+    tiles_across = -(-column.size // columns)
     tile_count = tiles_along * tiles_across * (piece.element_count // (row.size * column.size))
     return PieceArguments(
         kernel="slice1_tiles",
-        specialization=(len(piece.dimensions) - 1 - across, side, 0 if aligned else elements_per_block),
+        specialization=(len(piece.dimensions) - 1 - across, rows, columns, 0 if aligned else elements_per_block),
         arguments=(tiles_along, tiles_across, largest_lead),
         group_count=tile_count,
     )

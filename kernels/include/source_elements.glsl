@@ -1,5 +1,5 @@
-// The source window of the data-movement kernels, read an element or a 16-byte run at a time. SOURCE_BINDING comes from the
-// kernel.
+// The source window of the data-movement kernels, read an element or a 16-byte run at a time. The kernel defines
+// SOURCE_BINDING.
 
 layout(set = 0, binding = SOURCE_BINDING) readonly buffer SourceWords { uint source_words[]; };
 layout(set = 0, binding = SOURCE_BINDING) readonly buffer SourceVectors { uvec4 source_vectors[]; };
@@ -27,27 +27,25 @@ uvec4 load_consecutive(uint element) {
     return low >> shift | high << (32 - shift);
 }
 
-// Some consecutive elements in the place that a block has for them, zero elsewhere: `count` elements from `element` on go to
-// the slots from `slot` on. Reads no word that holds none of their bytes.
-uvec4 load_part(uint element, uint slot, uint count) {
-    int begin = int(element * ELEMENT_SIZE);
-    int end = begin + int(count * ELEMENT_SIZE);
-    // Where the block's first byte would come from; before the window's start if the slots before have other sources.
-    int address = begin - int(slot * ELEMENT_SIZE);
+// The 16 bytes at an address of the source, which may begin before the window or end behind it: what lies outside is of no
+// use to the caller and is read from the nearest word that is there.
+uvec4 load_clamped(int address) {
     int word = address >> 2;
+    int last_word = source_words.length() - 1;
     uint words[5];
     [[unroll]] for (int i = 0; i < 5; ++i)
-        words[i] = (word + i) * 4 + 4 > begin && (word + i) * 4 < end ? source_words[word + i] : 0;
+        words[i] = source_words[clamp(word + i, 0, last_word)];
     uvec4 value = uvec4(words[0], words[1], words[2], words[3]);
     uint shift = uint(address & 3) * 8;
-    if (ELEMENT_SIZE < 4 && shift != 0)
-        value = value >> shift | uvec4(value.yzw, words[4]) << (32 - shift);
-    // Bytes of the same words that are not meant.
-    ivec4 first = clamp(ivec4(int(slot * ELEMENT_SIZE)) - ivec4(0, 4, 8, 12), 0, 4);
-    ivec4 last = clamp(ivec4(int((slot + count) * ELEMENT_SIZE)) - ivec4(0, 4, 8, 12), 0, 4);
-    uvec4 from_first = mix(uvec4(0xFFFFFFFFu) << (first * 8), uvec4(0), equal(first, ivec4(4)));
-    uvec4 from_last = mix(uvec4(0xFFFFFFFFu) << (last * 8), uvec4(0), equal(last, ivec4(4)));
-    return value & from_first & ~from_last;
+    if (ELEMENT_SIZE >= 4 || shift == 0)
+        return value;
+    return value >> shift | uvec4(value.yzw, words[4]) << (32 - shift);
+}
+
+// All ones in the bytes from `byte` on.
+uvec4 bytes_from(uint byte) {
+    ivec4 bits = clamp(ivec4(int(byte)) - ivec4(0, 4, 8, 12), 0, 4) * 8;
+    return mix(uvec4(0xFFFFFFFFu) << bits, uvec4(0), equal(bits, ivec4(32)));
 }
 
 // The same elements in the opposite order.
@@ -64,18 +62,25 @@ uvec4 reverse_elements(uvec4 value) {
     return value;
 }
 
-// A block whose source runs forwards (stride 1) or backwards (stride -1) along each row, put together row by row.
+// A block whose source runs forwards (stride 1) or backwards (stride -1) along each row, put together row by row. Most
+// blocks have one row; those that do not are as rare as rows are long, but nearly every subgroup has one.
 uvec4 load_rows(Block block, bool backwards) {
     uvec4 value = uvec4(0);
     uint element = block.first;
-    while (element < block.last) {
+    do {
         uint count = min(block.last - element, rest_of_row(block.cursor));
         uint slot = element - block.start;
-        // Backwards: read forwards into the mirrored slots; the block is reversed at the end.
-        value |= backwards ? load_part(block.cursor.source - (count - 1), ELEMENTS_PER_BLOCK - slot - count, count)
-                           : load_part(block.cursor.source, slot, count);
+        // Backwards: read forwards into the mirrored slots, then turn them round.
+        uint mirrored = backwards ? ELEMENTS_PER_BLOCK - slot - count : slot;
+        uint source = backwards ? block.cursor.source - (count - 1) : block.cursor.source;
+        uvec4 part = load_clamped(int(source * ELEMENT_SIZE) - int(mirrored * ELEMENT_SIZE));
+        part = backwards ? reverse_elements(part) : part;
+        // Later rows replace what was read past the end of earlier ones.
+        uvec4 mask = bytes_from(slot * ELEMENT_SIZE);
+        value = (value & ~mask) | (part & mask);
         element += count;
-        advance(block.cursor, count);
-    }
-    return backwards ? reverse_elements(value) : value;
+        if (element < block.last)
+            advance(block.cursor, count);
+    } while (element < block.last);
+    return value;
 }
