@@ -54,7 +54,7 @@ uint element_word(Cursor cursor, uint part) {
 
 void main() {
     Block block;
-    if (!find_block(block))
+    if (!find_block(block_index(), block))
         return;
     uvec4 value;
     bool decided = false;

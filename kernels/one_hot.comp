@@ -4,8 +4,10 @@
 // depth, the output's size along the axis, added once; what is not in [0, depth) then matches nothing. The comparison is
 // made on 32 bits after the upper word has been seen to be zero, so that 2^32 + 1 is out of range and not 1.
 //
-// Loop structure. See loop_nest.glsl: one invocation writes one 16-byte block of the output. Where the axis is innermost a
-// block has one index, and at most one hot element; otherwise each element loads its own.
+// Loop structure. See loop_nest.glsl; an invocation writes BLOCKS_PER_INVOCATION 16-byte blocks of the output, a workgroup's
+// width apart, because the index that decides about a block comes after a long wait for memory: several waits overlap, and
+// blocks of one row share one. Where the axis is innermost a block has one index, and at most one hot element; otherwise
+// each element loads its own.
 //
 // Layout. Dimensions are sorted by output stride; source strides are those of the indices, 0 along the axis. OnValue and
 // OffValue are bound as windows of their own, because any distance may lie between them.
@@ -25,6 +27,7 @@ layout(set = 0, binding = 3) readonly buffer OnValue { uint on_value_words[]; };
 layout(constant_id = 4) const uint AXIS_DIMENSION = NO_DIMENSION;
 layout(constant_id = 5) const uint INDEX_WORDS = 1;  // 32-bit words an index: 1 or 2
 layout(constant_id = 6) const bool INDEX_IS_SIGNED = false;
+layout(constant_id = 7) const uint BLOCKS_PER_INVOCATION = 1;
 
 #define OFF_VALUE_START push.arguments[0]
 #define ON_VALUE_START push.arguments[1]
@@ -65,10 +68,6 @@ uint element_word(Cursor cursor, uint part) {
     return value_word(hot_coordinate(cursor.source) == axis_coordinate(cursor), part);
 }
 
-uvec4 repeated_value(bool hot) {
-    return repeat_element(value_word(hot, 0), value_word(hot, WORDS_PER_ELEMENT - 1));
-}
-
 // All ones in the bytes of a block's element number `slot`.
 uvec4 slot_mask(uint slot) {
     uvec4 word = uvec4(0, 1, 2, 3);
@@ -79,20 +78,30 @@ uvec4 slot_mask(uint slot) {
 }
 
 void main() {
-    Block block;
-    if (!find_block(block))
-        return;
-    uvec4 value;
-    if (AXIS_DIMENSION == 0 && is_in_one_row(block)) {
-        value = repeated_value(false);
-        // An unsigned distance: a hot coordinate before the block is far away, and so is NOWHERE, past every size.
-        uint distance = hot_coordinate(block.cursor.source) - axis_coordinate(block.cursor);
-        if (distance < block.last - block.first) {
-            uvec4 mask = slot_mask(block.first - block.start + distance);
-            value = (value & ~mask) | (repeated_value(true) & mask);
+    uvec4 off_block = repeat_element(value_word(false, 0), value_word(false, WORDS_PER_ELEMENT - 1));
+    uint source = NOWHERE;  // of the index that `hot` stands for
+    uint hot = NOWHERE;
+    uint index = workgroup_index() * gl_WorkGroupSize.x * BLOCKS_PER_INVOCATION + gl_LocalInvocationID.x;
+    for (uint i = 0; i < BLOCKS_PER_INVOCATION; ++i, index += gl_WorkGroupSize.x) {
+        Block block;
+        if (!find_block(index, block))
+            continue;
+        uvec4 value = off_block;
+        if (AXIS_DIMENSION == 0 && is_in_one_row(block)) {
+            if (block.cursor.source != source) {
+                source = block.cursor.source;
+                hot = hot_coordinate(source);
+            }
+            // An unsigned distance: a hot coordinate before the block is far away, and so is NOWHERE, past every size.
+            uint distance = hot - axis_coordinate(block.cursor);
+            if (distance < block.last - block.first) {
+                uvec4 mask = slot_mask(block.first - block.start + distance);
+                uvec4 on_block = repeat_element(value_word(true, 0), value_word(true, WORDS_PER_ELEMENT - 1));
+                value = (value & ~mask) | (on_block & mask);
+            }
+        } else {
+            value = gather(block);
         }
-    } else {
-        value = gather(block);
+        store_block(block, value);
     }
-    store_block(block, value);
 }

@@ -27,7 +27,7 @@ uint element_word(Cursor cursor, uint part) {
 
 void main() {
     Block block;
-    if (!find_block(block))
+    if (!find_block(block_index(), block))
         return;
     uint stride = innermost_source_stride();
     bool forwards = stride == 1 || ELEMENTS_PER_BLOCK == 1;

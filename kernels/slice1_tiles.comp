@@ -44,7 +44,7 @@ uint tile_word(uint row, uint column, uint part) {
 }
 
 void main() {
-    uint tile = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+    uint tile = workgroup_index();
     if (tile >= push.block_count)
         return;
     uint outer = tile / TILES_ACROSS;

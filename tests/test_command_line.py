@@ -17,7 +17,7 @@ import dmlvk
 import dmlvk.demo
 from dmlvk.command_line import main
 from dmlvk.demo import measure, photograph
-from dmlvk.demo.panels import slice1_panels
+from dmlvk.demo.panels import quantized_linear_convolution_panels, slice1_panels
 
 
 def run(*arguments: str) -> Result:
@@ -62,7 +62,7 @@ def test_demo_writes_a_picture_and_a_table(device: dmlvk.Device, tmp_path: Path)
     result = run("demo", "--output", str(output), "--device", device.profile.name)
     assert result.exit_code == 0, result.output
     assert "DIFFERS" not in result.output
-    for operator in ("SLICE1", "DIAGONAL_MATRIX1", "ONE_HOT"):
+    for operator in ("SLICE1", "DIAGONAL_MATRIX1", "ONE_HOT", "QUANTIZED_LINEAR_CONVOLUTION"):
         assert operator in result.output
     with Image.open(output) as image:
         assert image.format == "PNG"
@@ -88,6 +88,39 @@ def test_demo_checks_every_byte_of_a_result(device: dmlvk.Device, monkeypatch: p
     expected.reshape(-1)[-1] ^= 1
     monkeypatch.setattr(dmlvk.reference, "run", lambda *arguments, **named: expected)
     assert not measure(device, panel).correct
+
+
+def test_demo_lists_the_kernels_of_a_convolution(device: dmlvk.Device) -> None:
+    """By names short enough for a table; a depthwise filter is not packed."""
+    bank, *_, sharpen, _ = quantized_linear_convolution_panels(photograph())
+    assert len(bank.views) == bank.desc.output_tensor.sizes[1] == 4
+    assert "pack_input" in measure(device, bank).kernels
+    measured = measure(device, sharpen)
+    assert measured.correct
+    assert "direct" in measured.kernels
+    assert "pack_input" not in measured.kernels
+
+
+def test_demo_filters_do_what_their_names_say() -> None:
+    """On pictures whose edges are known: the reference alone, no device."""
+    step = np.full((32, 32, 3), 128, np.uint8)
+    step[:, 16:] = 168
+    bank, blur, motion, sharpen, sepia = quantized_linear_convolution_panels(step)
+    left_to_right, top_to_bottom, laplacian, emboss = dmlvk.reference.run(bank.desc, **bank.inputs)[0]
+    inside = np.s_[8:24, 4:28]  # away from the padding
+    assert left_to_right[inside].max() > 160
+    assert (top_to_bottom[inside] == 128).all()
+    assert laplacian[inside].min() < 128 < laplacian[inside].max()
+    assert emboss[inside].max() > 168
+    blurred = dmlvk.reference.run(motion.desc, **motion.inputs)[0, 0, 16]
+    assert (np.diff(blurred[8:24].astype(int)) >= 0).all()
+    assert len(np.unique(blurred[8:24])) > 8
+    assert dmlvk.reference.run(blur.desc, **blur.inputs).shape == (1, 3, 16, 16)
+    sharpened = dmlvk.reference.run(sharpen.desc, **sharpen.inputs)[0, 0, 16]
+    assert sharpened[4:28].min() < 128
+    assert sharpened[4:28].max() > 168
+    red, _, blue = dmlvk.reference.run(sepia.desc, **sepia.inputs)[0]
+    assert (red > blue).all(), "sepia is warm"
 
 
 @pytest.mark.parametrize("arguments", [("demo", "--device", "no such device"), ("demo", "--device", "99")])

@@ -16,7 +16,9 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTAL
 
 def test_readme_has_examples_of_each_way_of_use() -> None:
     code = "\n".join(EXAMPLES)
-    for name in ("device.compile", "dmlvk.slice1(", "dmlvk.diagonal_matrix1(", "dmlvk.one_hot(", "reference.run"):
+    for operator in ("slice1", "diagonal_matrix1", "one_hot", "quantized_linear_convolution"):
+        assert f"dmlvk.{operator}(" in code
+    for name in ("device.compile", "operator.initialize(", "device.sequence(", "reference.run"):
         assert name in code
 
 
@@ -30,8 +32,45 @@ def test_files_that_the_readme_names_are_there() -> None:
     for name in ("docs/demo.png", "LICENSE", "dmlvk/demo/ORIGIN.txt"):
         assert name in README
         assert (ROOT / name).is_file()
-    for folder in re.findall(r"^    ((?:dmlvk|kernels|tests|tools)[a-z/]*/) ", README, re.MULTILINE):
+    for folder in re.findall(r"^    ((?:dmlvk|kernels|tests|bench|tools)[a-z/]*/) ", README, re.MULTILINE):
         assert (ROOT / folder).is_dir()
+
+
+def test_every_benchmark_is_documented() -> None:
+    """A module of bench/ that is a command is among the README's commands, and those are there."""
+    commands = {path.stem for path in (ROOT / "bench").glob("*.py") if "__main__" in path.read_text(encoding="utf-8")}
+    assert set(re.findall(r"-m bench\.([a-z0-9_]+)", README)) == commands
+
+
+def test_every_kernel_path_is_documented(device: dmlvk.Device) -> None:
+    """What an operator answers to a path that does not exist, it lists in the README as well."""
+    vector = dmlvk.TensorDesc(dmlvk.DataType.UINT8, (1,))
+    slice1 = dmlvk.Slice1Desc(
+        input_tensor=vector,
+        output_tensor=vector,
+        input_window_offsets=(0,),
+        input_window_sizes=(1,),
+        input_window_strides=(1,),
+    )
+    cube, scale = dmlvk.TensorDesc(dmlvk.DataType.UINT8, (1, 1, 1)), dmlvk.TensorDesc(dmlvk.DataType.FLOAT32, (1,))
+    convolution = dmlvk.QuantizedLinearConvolutionDesc(
+        input_tensor=cube,
+        input_scale_tensor=scale,
+        filter_tensor=cube,
+        filter_scale_tensor=scale,
+        output_scale_tensor=scale,
+        output_tensor=cube,
+        strides=(1,),
+        dilations=(1,),
+        start_padding=(0,),
+        end_padding=(0,),
+        group_count=1,
+    )
+    for desc in (slice1, convolution):
+        with pytest.raises(ValueError, match="it has '") as raised:
+            device.compile(desc, path="none")
+        for path in re.findall(r"'(\w+)'", str(raised.value).partition("it has ")[2]):
+            assert f"| `{path}` |" in README, f"{desc.operator_name} has a path {path}"
 
 
 def test_every_environment_variable_is_documented() -> None:

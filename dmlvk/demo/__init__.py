@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dmlvk.demo.measure import Measurement, measure
-from dmlvk.demo.panels import Panel, all_panels, photograph
+from dmlvk.demo.panels import Panel, View, all_panels, photograph
 from dmlvk.demo.sheet import draw_sheet
 
-__all__ = ["Measurement", "Panel", "all_panels", "draw_sheet", "measure", "photograph"]
+__all__ = ["Measurement", "Panel", "View", "all_panels", "draw_sheet", "measure", "photograph"]

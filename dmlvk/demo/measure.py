@@ -25,7 +25,7 @@ class Measurement:
     operator : str
         DirectML's name, such as "SLICE1".
     kernels : tuple of str
-        The kernels that its plan dispatches.
+        The kernels that a run dispatches, each without its operator's name where more follows that.
     result : np.ndarray
         The output, read back.
     correct : bool
@@ -66,13 +66,19 @@ def measure(device: dmlvk.Device, panel: Panel) -> Measurement:
         tensors[field].write(array)
     # What the operator does not write would be seen.
     tensors["output_tensor"].write_bytes(b"\xa5" * panel.desc.output_tensor.total_size_in_bytes)
-    compiled(**tensors).wait()
+    # What is OWNED_BY_DML is given once, before the first dispatch, and not timed.
+    owned = {field for field, desc in panel.desc.tensors.items() if desc.flags & dmlvk.TensorFlags.OWNED_BY_DML}
+    if owned:
+        compiled.initialize(**{field: tensors[field] for field in owned})
+    bound = {field: tensor for field, tensor in tensors.items() if field not in owned}
+    compiled(**bound).wait()
     result = tensors["output_tensor"].numpy()
     expected = dmlvk.reference.run(panel.desc, **panel.inputs)
 
+    kernels = dict.fromkeys(dispatch.kernel for dispatch in compiled.plan.dispatches)
     device_times: list[float] = []
     host_times: list[float] = []
-    binding = compiled.bind(**tensors)
+    binding = compiled.bind(**bound)
     try:
         device.timestamps = True
         device.submit([binding]).wait()
@@ -90,7 +96,7 @@ def measure(device: dmlvk.Device, panel: Panel) -> Measurement:
     return Measurement(
         panel=panel,
         operator=panel.desc.operator_name,
-        kernels=tuple(dict.fromkeys(dispatch.kernel for dispatch in compiled.plan.dispatches)),
+        kernels=tuple(kernel.removeprefix(panel.desc.operator_name.lower() + "_") for kernel in kernels),
         result=result,
         correct=_same_bits(result, expected),
         seconds=statistics.median(device_times or host_times),

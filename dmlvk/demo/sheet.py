@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from dmlvk.demo.measure import Measurement
-from dmlvk.demo.panels import SENTENCES
+from dmlvk.demo.panels import SENTENCES, View
 
 COLUMNS = 4
 CELL = 256  # pixels that a result fits into
@@ -37,9 +37,10 @@ def draw_sheet(photo: np.ndarray, measurements: list[Measurement], device: str, 
     def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
         return ImageFont.load_default(size)
 
-    sections: dict[str, list[Measurement]] = {}
+    sections: dict[str, list[tuple[Measurement, View]]] = {}
     for measurement in measurements:
-        sections.setdefault(measurement.operator, []).append(measurement)
+        views = [(measurement, view) for view in measurement.panel.views]
+        sections.setdefault(measurement.operator, []).extend(views)
 
     caption_lines = 3
     cell_height = CELL + 12 + 24 + caption_lines * 19 + 30
@@ -66,14 +67,14 @@ def draw_sheet(photo: np.ndarray, measurements: list[Measurement], device: str, 
         draw.text((MARGIN, top + 16), operator, INK, font(28))
         name_width = draw.textlength(operator, font(28))
         draw.text((MARGIN + name_width + 18, top + 24), SENTENCES.get(operator, ""), FAINT, font(19))
-        for number, measurement in enumerate(section):
+        for number, (measurement, view) in enumerate(section):
             row, column = divmod(number, COLUMNS)
             x = MARGIN + column * (CELL + GAP)
             y = top + 74 + row * cell_height
-            _paste(sheet, measurement.panel.picture(measurement.result), (x, y))
+            _paste(sheet, view.picture(measurement.result), (x, y))
             y += CELL + 10
-            draw.text((x, y), measurement.panel.title, INK if measurement.correct else WRONG, font(17))
-            draw.multiline_text((x, y + 25), measurement.panel.caption, FAINT, font(15), spacing=4)
+            draw.text((x, y), view.title, INK if measurement.correct else WRONG, font(17))
+            draw.multiline_text((x, y + 25), view.caption, FAINT, font(15), spacing=4)
         top += section_height
     sheet.save(path, optimize=True)
 

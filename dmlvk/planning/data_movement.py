@@ -60,12 +60,15 @@ class PieceArguments:
         Another kernel for this piece than the operator's ordinary one.
     group_count : int, optional
         Workgroups, for a kernel that has a unit of work of its own in place of 16-byte blocks.
+    blocks_per_invocation : int
+        How many blocks each invocation of the kernel writes.
     """
 
     specialization: tuple[int, ...] = ()
     arguments: tuple[int, ...] = ()
     kernel: str | None = None
     group_count: int | None = None
+    blocks_per_invocation: int = 1
 
 
 def plan_data_movement(
@@ -153,7 +156,7 @@ def _dispatch(
     # Kernels count dimensions from the innermost.
     dimensions = piece.dimensions[::-1]
     strides = [[dimension.strides[index] for dimension in dimensions] for index in range(len(piece.operands))]
-    group_count = -(-block_count // size)
+    group_count = -(-block_count // (size * arguments.blocks_per_invocation))
     if arguments.group_count is not None:
         blocks_per_run, block_count, group_count = 0, arguments.group_count, arguments.group_count
     push_constants = [starts[0], starts[1] if len(starts) > 1 else 0, blocks_per_run, block_count, *values]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dmlvk.device_profile import DeviceProfile
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import OneHotDesc
 from dmlvk.planning.data_movement import FixedWindow, PieceArguments, dimension_constant, plan_data_movement
 from dmlvk.planning.loop_nest import Dimension, LoopNest, Operand, Role, simplified
 from dmlvk.planning.plan import Plan
+
+BLOCKS_PER_INVOCATION = 4
 
 
 def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str, int]) -> Plan:
@@ -34,6 +36,9 @@ def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str,
     )
     depth = output.sizes[desc.axis]
 
+    # A CPU driver runs invocations one after another and has nothing to overlap.
+    blocks_per_invocation = 1 if profile.device_type is DeviceType.CPU else BLOCKS_PER_INVOCATION
+
     def arguments(piece: LoopNest) -> PieceArguments:
         axis_start, _ = piece.extent(Role.AXIS)
         return PieceArguments(
@@ -41,8 +46,10 @@ def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str,
                 dimension_constant(piece, Role.AXIS),
                 indices.data_type.size_in_bytes // 4,
                 int(desc.indices_are_signed),
+                blocks_per_invocation,
             ),
             arguments=(0, 0, axis_start, depth),
+            blocks_per_invocation=blocks_per_invocation,
         )
 
     nest = simplified(LoopNest(dimensions, operands))

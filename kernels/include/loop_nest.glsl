@@ -59,14 +59,17 @@ struct Block {
 };
 
 // Grids are folded along y below the 65,535 workgroups an axis that every device has.
-uint invocation_index() {
-    uint group = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
-    return group * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+uint workgroup_index() {
+    return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
 }
 
-// Finds this invocation's block; false where there is none.
-bool find_block(out Block block) {
-    uint index = invocation_index();
+// The block of an invocation that has one only.
+uint block_index() {
+    return workgroup_index() * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+}
+
+// Finds a block by its number; false where there is none.
+bool find_block(uint index, out Block block) {
     block.start = 0;
     block.first = 0;
     block.last = 0;

@@ -1,4 +1,4 @@
-"""A device that is believed to be much smaller than it is."""
+"""Devices that are taken for what they are not: for a much smaller one, and for a GPU."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 import dmlvk
+from dmlvk.device_profile import DeviceType
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +22,11 @@ def tight_device(device: dmlvk.Device) -> Iterator[dmlvk.Device]:
     )
     with dmlvk.Device(device.name, profile=replace(device.profile, limits=limits)) as tight:
         yield tight
+
+
+@pytest.fixture(scope="session")
+def gpu_device(device: dmlvk.Device) -> Iterator[dmlvk.Device]:
+    """The same device planned for as if it were a GPU, so that those plans run on CPU drivers as well."""
+    profile = replace(device.profile, device_type=DeviceType.DISCRETE_GPU)
+    with dmlvk.Device(device.name, profile=profile) as gpu:
+        yield gpu

@@ -99,6 +99,12 @@ def test_an_axis_across_cuts_in_memory(tight_device: dmlvk.Device, desc: OneHotD
     check_against_onnx(tight_device, desc, 16 * blocks, seed)
 
 
+@given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
+@examples(0.8)
+def test_plans_for_a_gpu(gpu_device: dmlvk.Device, desc: OneHotDesc, blocks: int, seed: int) -> None:
+    check_against_onnx(gpu_device, desc, 16 * blocks, seed)
+
+
 @pytest.mark.parametrize("data_type", DataType)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_every_type_along_both_axes(device: dmlvk.Device, data_type: DataType, axis: int) -> None:
