@@ -29,9 +29,9 @@ def folded(group_count: int, profile: DeviceProfile) -> tuple[int, int, int]:
 
 # Bytes a second that a data-movement kernel reaches at the very least, for keeping submissions short.
 SLOWEST_BYTES_PER_SECOND = {
-    DeviceType.CPU: 500e6,
-    DeviceType.INTEGRATED_GPU: 10e9,
+    DeviceType.CPU: 100e6,
+    DeviceType.INTEGRATED_GPU: 5e9,
     DeviceType.DISCRETE_GPU: 50e9,
-    DeviceType.VIRTUAL_GPU: 10e9,
-    DeviceType.OTHER: 500e6,
+    DeviceType.VIRTUAL_GPU: 5e9,
+    DeviceType.OTHER: 100e6,
 }
