@@ -25,11 +25,13 @@ from dmlvk.planning.plan import (
     Plan,
     Window,
 )
-from dmlvk.planning.quantized_linear_convolution import plan_quantized_linear_convolution
+from dmlvk.planning.quantized_linear_convolution import DIRECT, plan_quantized_linear_convolution
+from dmlvk.planning.quantized_linear_convolution_product import PATHS as PRODUCT_PATHS
 from dmlvk.planning.slice1 import PATHS as SLICE1_PATHS
 from dmlvk.planning.slice1 import plan_slice1
 
 __all__ = [
+    "KERNEL_PATHS",
     "MAXIMUM_SUBMISSION_SECONDS",
     "PERSISTENT",
     "SCRATCH",
@@ -38,7 +40,18 @@ __all__ = [
     "Plan",
     "Window",
     "plan",
+    "preferred_path",
 ]
+
+# All the kernel paths that an operator has, on one device or another.
+KERNEL_PATHS: Mapping[type[OperatorDesc], tuple[str, ...]] = MappingProxyType(
+    {
+        DiagonalMatrix1Desc: (BLOCKS,),
+        OneHotDesc: (BLOCKS,),
+        QuantizedLinearConvolutionDesc: (*PRODUCT_PATHS, DIRECT),
+        Slice1Desc: SLICE1_PATHS,
+    }
+)
 
 NO_OFFSETS: Mapping[str, int] = MappingProxyType({})
 
@@ -71,7 +84,7 @@ def plan(
     """
     if isinstance(desc, QuantizedLinearConvolutionDesc):
         return plan_quantized_linear_convolution(desc, profile, path=path, offsets=offsets)
-    paths = SLICE1_PATHS if isinstance(desc, Slice1Desc) else (BLOCKS,)
+    paths = KERNEL_PATHS.get(type(desc), ())
     if path is not None and path not in paths:
         names = ", ".join(repr(name) for name in paths)
         raise ValueError(f"{desc.operator_name} has no kernel path {path!r}; it has {names}")
@@ -82,3 +95,17 @@ def plan(
     if isinstance(desc, DiagonalMatrix1Desc):
         return plan_diagonal_matrix1(desc, profile, offsets)
     raise TypeError(f"{type(desc).__name__} is not an operator descriptor")
+
+
+def preferred_path(desc: OperatorDesc, name: str) -> str | None:
+    """The path that a name given for all operators, $DMLVK_KERNEL, forces on this one: none where it has no such path.
+
+    Raises
+    ------
+    ValueError
+        When no operator has a path of that name.
+    """
+    if not any(name in paths for paths in KERNEL_PATHS.values()):
+        known = ", ".join(sorted({repr(path) for paths in KERNEL_PATHS.values() for path in paths}))
+        raise ValueError(f"DMLVK_KERNEL = {name!r}: no operator has a kernel path of this name; there are {known}")
+    return name if name in KERNEL_PATHS[type(desc)] else None

@@ -9,7 +9,7 @@ import pytest
 from dmlvk import DataType, DiagonalMatrix1Desc, OneHotDesc, Slice1Desc, TensorDesc
 from dmlvk.device_profile import DeviceType
 from dmlvk.operators import OperatorDesc
-from dmlvk.planning import Access, plan
+from dmlvk.planning import Access, plan, preferred_path
 from tests import profiles
 from tests.planning.limits import check_plan
 
@@ -146,6 +146,14 @@ def test_transposes_take_tiles_on_a_gpu_and_blocks_on_a_cpu() -> None:
         is_cpu = profiles.load(profile).device_type is DeviceType.CPU
         assert found.path == ("blocks" if is_cpu else "tiles")
         assert {dispatch.kernel for dispatch in found.dispatches} == {"slice1" if is_cpu else "slice1_tiles"}
+
+
+def test_a_path_for_all_operators_leaves_those_without_it_alone() -> None:
+    desc = DESCRIPTORS["slice of bytes"]
+    assert preferred_path(desc, "tiles") == "tiles"
+    assert preferred_path(desc, "dot4") is None
+    with pytest.raises(ValueError, match=r"DMLVK_KERNEL = 'dot5': no operator has a kernel path of this name.*'dot4'"):
+        preferred_path(desc, "dot5")
 
 
 def test_an_unknown_path_is_refused_with_those_that_exist() -> None:
