@@ -20,6 +20,7 @@ from typing import Any
 import click
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 import dmlvk
@@ -298,7 +299,7 @@ def main(selector: str | None, rounds: int, json_path: Path | None, wants_parts:
         for row in bench.rows:
             ratio = f"{row['seconds'] / row['raw']:.2f}" if row["raw"] else ""
             raw = f"{row['raw'] * 1e6:.2f}" if row["raw"] else ""
-            table.add_row(row["name"], f"{row['seconds'] * 1e6:.2f}", raw, ratio, verdict(row))
+            table.add_row(escape(row["name"]), f"{row['seconds'] * 1e6:.2f}", raw, ratio, verdict(row))
         console.print(table)
         if bench.torch is None:
             console.print("torch with CUDA: absent, so the row beside torch's eager operation is left out")

@@ -105,10 +105,18 @@ def measure(device: dmlvk.Device, case: Case, rounds: int = 20) -> Measurement:
     if bytes_moved is None:
         bytes_moved = sum(dispatch.bytes_moved for dispatch in plan.dispatches)
     count = min(MAXIMUM_ROTATION, 1 + ROTATION_BYTES // max(1, bytes_moved))
+    owned = [field for field, tensor in case.desc.tensors.items() if tensor.flags & dmlvk.TensorFlags.OWNED_BY_DML]
+    if operator.has_state:
+        given = {field: device.tensor(case.desc.tensors[field]) for field in owned}
+        for field, tensor in given.items():
+            tensor.write(case.inputs[field])
+        operator.initialize(**given)
     bindings, outputs = [], []
     for _ in range(count):
         tensors = {}
         for field, array in case.inputs.items():
+            if field in owned:
+                continue
             tensors[field] = device.tensor(case.desc.tensors[field])
             tensors[field].write(array)
         outputs.append(device.tensor(case.desc.tensors["output_tensor"]))

@@ -1,6 +1,7 @@
 """QUANTIZED_LINEAR_CONVOLUTION on layers of well-known networks, UINT8 x INT8 with per-channel scales and a bias.
 
 python -m bench.quantized_linear_convolution [--device NAME] [--path dot4] [--layer NAME]... [--batch 64] [--rounds 20]
+    [--layout nchw|nhwc] [--owned]
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 import dmlvk
 from bench.measure import Case, random_array, report
-from dmlvk import DataType, QuantizedLinearConvolutionDesc, TensorDesc
+from dmlvk import DataType, QuantizedLinearConvolutionDesc, TensorDesc, TensorFlags
 
 
 @dataclass(frozen=True)
@@ -45,24 +46,36 @@ LAYERS = {
 WATCHED = ("256 14x14 3x3", "512 28x28 3x3")
 
 
-def case(name: str, layer: Layer, batch: int, path: str | None) -> Case:
+def channels_last(sizes: list[int]) -> list[int]:
+    """Strides of NHWC, in the order of NCHW."""
+    return [sizes[1] * sizes[2] * sizes[3], 1, sizes[3] * sizes[1], sizes[1]]
+
+
+def case(
+    name: str, layer: Layer, batch: int, path: str | None, layout: str = "nchw", filter_is_owned: bool = False
+) -> Case:
     """One layer with random data; the scales make the outputs use the whole range of a byte."""
     padding = layer.kernel // 2
     size = (layer.size + 2 * padding - layer.kernel) // layer.stride + 1
     taps = layer.channels // layer.groups * layer.kernel**2
     filter_sizes = [layer.filters, layer.channels // layer.groups, layer.kernel, layer.kernel]
     one, per_channel = [1, 1, 1, 1], [1, layer.filters, 1, 1]
+    flags = TensorFlags.OWNED_BY_DML if filter_is_owned else TensorFlags.NONE
+
+    def data(data_type: DataType, sizes: list[int], flags: TensorFlags = TensorFlags.NONE) -> TensorDesc:
+        return TensorDesc(data_type, sizes, channels_last(sizes) if layout == "nhwc" else None, flags=flags)
+
     desc = QuantizedLinearConvolutionDesc(
-        input_tensor=TensorDesc(DataType.UINT8, [batch, layer.channels, layer.size, layer.size]),
+        input_tensor=data(DataType.UINT8, [batch, layer.channels, layer.size, layer.size]),
         input_scale_tensor=TensorDesc(DataType.FLOAT32, one),
         input_zero_point_tensor=TensorDesc(DataType.UINT8, one),
-        filter_tensor=TensorDesc(DataType.INT8, filter_sizes),
+        filter_tensor=data(DataType.INT8, filter_sizes, flags),
         filter_scale_tensor=TensorDesc(DataType.FLOAT32, per_channel),
         filter_zero_point_tensor=TensorDesc(DataType.INT8, one),
         bias_tensor=TensorDesc(DataType.INT32, per_channel),
         output_scale_tensor=TensorDesc(DataType.FLOAT32, one),
         output_zero_point_tensor=TensorDesc(DataType.UINT8, one),
-        output_tensor=TensorDesc(DataType.UINT8, [batch, layer.filters, size, size]),
+        output_tensor=data(DataType.UINT8, [batch, layer.filters, size, size]),
         strides=[layer.stride] * 2,
         dilations=[1, 1],
         start_padding=[padding] * 2,
@@ -86,15 +99,17 @@ def case(name: str, layer: Layer, batch: int, path: str | None) -> Case:
     return Case(name, desc, inputs, path)
 
 
-def cases(names: Iterable[str], batch: int, path: str | None) -> Iterator[Case]:
+def cases(
+    names: Iterable[str], batch: int, path: str | None, layout: str = "nchw", filter_is_owned: bool = False
+) -> Iterator[Case]:
     for name in names:
-        yield case(name, LAYERS[name], batch, path)
+        yield case(name, LAYERS[name], batch, path, layout, filter_is_owned)
 
 
 @click.command(help=__doc__)
 @click.option("--device", default=None, help="Index or part of a name.")
 @click.option(
-    "--path", default=None, help="Kernel path: dot4, integer, float or direct; the planner's choice otherwise."
+    "--path", default=None, help="Kernel path: matrix, dot4, integer, float or direct; the planner's choice otherwise."
 )
 @click.option(
     "--layer", "layers", multiple=True, type=click.Choice(list(LAYERS)), help="Default: the two watched ones."
@@ -102,12 +117,21 @@ def cases(names: Iterable[str], batch: int, path: str | None) -> Iterator[Case]:
 @click.option("--everything", is_flag=True, help="All layers.")
 @click.option("--batch", default=64, show_default=True)
 @click.option("--rounds", default=20, show_default=True)
+@click.option("--layout", default="nchw", type=click.Choice(["nchw", "nhwc"]), show_default=True)
+@click.option("--owned", is_flag=True, help="The filter is OWNED_BY_DML: packed once, at initialization.")
 def main(
-    device: str | None, path: str | None, layers: tuple[str, ...], everything: bool, batch: int, rounds: int
+    device: str | None,
+    path: str | None,
+    layers: tuple[str, ...],
+    everything: bool,
+    batch: int,
+    rounds: int,
+    layout: str,
+    owned: bool,
 ) -> None:
     names = tuple(LAYERS) if everything else layers or WATCHED
     with dmlvk.Device(device, timestamps=True) as opened:
-        sys.exit(report(opened, cases(names, batch, path), None, rounds))
+        sys.exit(report(opened, cases(names, batch, path, layout, owned), None, rounds))
 
 
 if __name__ == "__main__":

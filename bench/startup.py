@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from itertools import pairwise
 from time import perf_counter
 
 PROGRAM = """
@@ -54,7 +55,7 @@ def startup(device: str, rounds: int = 7) -> dict[str, float]:
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
             whole = perf_counter() - start
             times = json.loads(done.stdout)
-            steps = {name: after - before for (_, before), (name, after) in zip(times, times[1:], strict=False)}
+            steps = {name: after - before for (_, before), (name, after) in pairwise(times)}
             steps["to the first result, after the interpreter's start"] = times[-2][1] - times[0][1]
             steps["the process whole"] = whole
             if number:  # the first fills the cache

@@ -71,6 +71,8 @@ class Dispatch:
     seconds : float
         Rough upper estimate of its duration on this kind of device; the runtime starts a new submission
         before the sum passes MAXIMUM_SUBMISSION_SECONDS.
+    subgroup_size : int
+        The subgroup size that the kernel is specialized for, in whole subgroups; 0 where any will do.
     bytes_moved, operations : int
         What it reads and writes, and the multiply-adds times two; for GB/s and TOPS.
     """
@@ -83,6 +85,7 @@ class Dispatch:
     seconds: float = 0.0
     bytes_moved: int = 0
     operations: int = 0
+    subgroup_size: int = 0
 
 
 @dataclass(frozen=True)

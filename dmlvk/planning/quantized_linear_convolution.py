@@ -3,6 +3,9 @@
 There are up to ten tensors and four storage buffers in a stage, so a first stage packs: a record of parameters for each
 output channel, the filter and the input. Later stages multiply. The paths are
 
+matrix
+    The packed product on matrix units (VK_KHR_cooperative_matrix); an NHWC input with whole vectors of channels is read
+    as it lies instead of packed.
 dot4, integer, float
     The packed product by packed dot products, by 32-bit multiplications, or by float32 multiplications in exact blocks.
 direct
@@ -18,14 +21,27 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from dmlvk.data_type import DataType
-from dmlvk.device_profile import DeviceProfile
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.plan import Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution_direct import Direct
+from dmlvk.planning.quantized_linear_convolution_matrix import (
+    MATRIX,
+    MatrixOrder,
+    MatrixShape,
+    Runs,
+    matrix_filter_packing,
+    matrix_of,
+    matrix_shape,
+    reads_in_place,
+    whole_input,
+)
 from dmlvk.planning.quantized_linear_convolution_memory import Builder, View, copies, dense
 from dmlvk.planning.quantized_linear_convolution_packing import (
+    FilterPacking,
     PackedFilter,
+    PackedInput,
     Words,
     folded_geometry,
     pack_filter,
@@ -35,6 +51,7 @@ from dmlvk.planning.quantized_linear_convolution_packing import (
 from dmlvk.planning.quantized_linear_convolution_parameters import RECORD_SIZE, parameter_dispatches, parameter_views
 from dmlvk.planning.quantized_linear_convolution_product import (
     LARGEST_WORD_COUNT,
+    Order,
     Shape,
     available_paths,
     product_dispatches,
@@ -49,8 +66,14 @@ DIRECT = "direct"
 # More of the input than this is packed in parts: enough to keep any GPU busy, little enough to be found.
 LARGEST_PART = 1 << 28
 
+# Matrix kernels read up to a vector past the end of a part.
+PART_END = 16
+
 # What a multiplication of the direct kernel costs, in words of the packed product.
 DIRECT_COST = 5
+
+# Matrix units are this much faster than packed dot products at the very least.
+WASTEFUL = 6
 
 
 def plan_quantized_linear_convolution(
@@ -67,7 +90,8 @@ def plan_quantized_linear_convolution(
     desc : QuantizedLinearConvolutionDesc
     profile : DeviceProfile
     path : str, optional
-        "dot4", "integer", "float" or "direct"; None chooses.
+        "matrix", "dot4", "integer", "float" or "direct"; None chooses. "matrix:128x128x64:64x32" is the matrix path
+        with a tile of 128 pixels and output channels by 64 bytes of K, in subgroups of 64 pixels and 32 channels.
     offsets : mapping of str to int, optional
         Bytes from the start of its memory to a tensor's own start, by field.
 
@@ -76,20 +100,55 @@ def plan_quantized_linear_convolution(
     ValueError
         When the path does not exist, not on this device, or not for a convolution of this size.
     """
-    paths = (*available_paths(profile), DIRECT)
-    if path is not None and path not in paths:
+    paths = convolution_paths(profile)
+    name, _, tile = (path or "").partition(":")
+    if path is not None and (name not in paths or (tile and name != MATRIX)):
         names = ", ".join(repr(name) for name in paths)
         raise ValueError(f"QUANTIZED_LINEAR_CONVOLUTION has no kernel path {path!r} on {profile.name}; it has {names}")
     geometry = folded_geometry(desc.geometry)
-    obstacle = _obstacle_to_packing(geometry, profile)
-    if path in (None, DIRECT):
-        shape = product_shape(paths[0], profile, geometry)
-        if path == DIRECT or obstacle is not None or _is_narrow(geometry, shape):
-            return _plan_direct(desc, profile, offsets)
-        path = paths[0]
-    elif obstacle is not None:
+    if path is None:
+        path = _choose(paths, profile, geometry)
+        name = path
+    if name == DIRECT:
+        return _plan_direct(desc, profile, offsets)
+    shape = _shape(name, profile, geometry, tile)
+    obstacle = _obstacle_to_packing(geometry, profile, shape)
+    if obstacle is not None:
         raise ValueError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {path!r} here, only {DIRECT!r}: {obstacle}")
-    return _plan_product(desc, profile, offsets, geometry, path)
+    return _plan_product(desc, profile, offsets, geometry, path, shape)
+
+
+def convolution_paths(profile: DeviceProfile) -> tuple[str, ...]:
+    """The kernel paths that a device can run, the best first."""
+    others = available_paths(profile)
+    if matrix_of(profile) is None:
+        return (*others, DIRECT)
+    # A CPU's "matrix units" are loops.
+    if profile.device_type is DeviceType.CPU:
+        return (*others, MATRIX, DIRECT)
+    return (MATRIX, *others, DIRECT)
+
+
+def _choose(paths: tuple[str, ...], profile: DeviceProfile, geometry: ConvolutionGeometry) -> str:
+    for path in paths[:-1]:
+        shape = _shape(path, profile, geometry)
+        if path == MATRIX and _is_wasteful(geometry, shape):
+            continue
+        if _obstacle_to_packing(geometry, profile, shape) is not None or _is_narrow(geometry, shape):
+            return DIRECT
+        return path
+    return DIRECT
+
+
+def _shape(path: str, profile: DeviceProfile, geometry: ConvolutionGeometry, tile: str = "") -> Shape:
+    return matrix_shape(profile, geometry, tile) if path == MATRIX else product_shape(path, profile, geometry)
+
+
+def _is_wasteful(geometry: ConvolutionGeometry, shape: Shape) -> bool:
+    """Whether matrix units would mostly multiply what nobody stores, or zeros."""
+    channels = geometry.output_channels_per_group
+    computed = -(-channels // shape.panel) * shape.panel / channels
+    return 16 * Runs.of(geometry).total * computed > WASTEFUL * geometry.tap_count
 
 
 def _scratch_limit(profile: DeviceProfile) -> int:
@@ -102,9 +161,10 @@ def _part_limit(builder: Builder, other_size: int) -> int:
     return max(0, min(builder.window_limit, room, LARGEST_PART))
 
 
-def _obstacle_to_packing(geometry: ConvolutionGeometry, profile: DeviceProfile) -> str | None:
+def _obstacle_to_packing(geometry: ConvolutionGeometry, profile: DeviceProfile, shape: Shape) -> str | None:
     """Why the operands cannot be packed; None where they can."""
     words = Words.of(geometry)
+    quads, filter_words = _packing(geometry, shape)
     if words.per_output > LARGEST_WORD_COUNT:
         return (
             f"an output has {words.per_output} words of four taps, of which {LARGEST_WORD_COUNT} are sure to fit the "
@@ -113,19 +173,28 @@ def _obstacle_to_packing(geometry: ConvolutionGeometry, profile: DeviceProfile) 
     # The widest panels bound the filter's size on every path.
     widest = 128
     builder = Builder(profile, {})
-    filter_size = PackedFilter.size_of(geometry, widest) + geometry.output_channels * geometry.tap_count
+    filter_size = (
+        PackedFilter.size_of(geometry, widest, filter_words.words) + geometry.output_channels * geometry.tap_count
+    )
     other_size = filter_size + geometry.output_channels * RECORD_SIZE + 4096
     if other_size > _scratch_limit(profile) // 2:
         return f"the packed filter takes {filter_size} bytes, too many beside the packed input"
-    panel_size = (words.per_output + 1) * widest * 4
+    panel_size = (filter_words.words + 1) * widest * 4
     rows, columns = ((k - 1) * d + 1 for k, d in zip(geometry.filter_size, geometry.dilations, strict=True))
-    smallest_part = words.quads * rows * columns * 4
+    smallest_part = quads * rows * columns * 4
     limit = min(_part_limit(builder, other_size), builder.window_limit)
     if smallest_part > limit:
         return f"the input under one output takes {smallest_part} bytes packed, of which a dispatch may have {limit}"
     if panel_size > limit:
         return f"{widest} channels of the filter take {panel_size} bytes packed, of which a dispatch may have {limit}"
     return None
+
+
+def _packing(geometry: ConvolutionGeometry, shape: Shape) -> tuple[int, FilterPacking]:
+    """Words of a pixel in the packed input, and how the filter is packed."""
+    if isinstance(shape, MatrixShape):
+        return Runs.of(geometry).quads, matrix_filter_packing(geometry, shape)
+    return Words.of(geometry).quads, FilterPacking.of(geometry)
 
 
 def _is_narrow(geometry: ConvolutionGeometry, shape: Shape) -> bool:
@@ -214,12 +283,14 @@ def _plan_product(
     offsets: Mapping[str, int],
     geometry: ConvolutionGeometry,
     path: str,
+    shape: Shape,
 ) -> Plan:
-    builder, shape = Builder(profile, offsets), product_shape(path, profile, geometry)
+    builder = Builder(profile, offsets)
     initialization: list[Dispatch] = []
     views = _views(desc, geometry, builder, initialization, ("input_tensor",))
     parameters = parameter_views(desc, builder, initialization)
     table, prepare = parameter_dispatches(desc, builder, parameters)
+    quads, filter_packing = _packing(geometry, shape)
 
     filter_is_owned = bool(desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
     packed_filter, before, packing = pack_filter(
@@ -228,6 +299,7 @@ def _plan_product(
         views["filter_tensor"],
         _unsigned(desc, "filter_tensor"),
         shape.panel,
+        filter_packing,
         builder.persistent if filter_is_owned else builder.scratch,
     )
     initialization_stages = [initialization]
@@ -238,24 +310,34 @@ def _plan_product(
         stages.append(tuple(before))
         prepare += packing
 
-    parts = packed_parts(builder, geometry, _part_limit(builder, builder.scratch.size))
-    room = max(part.size for part in parts)
+    def product(part: PackedInput, source: View | None = None) -> list[Dispatch]:
+        common = (builder, geometry, shape, packed_filter, part, table, views["output_tensor"])
+        output_unsigned, input_unsigned = _unsigned(desc, "output_tensor"), _unsigned(desc, "input_tensor")
+        if not isinstance(shape, MatrixShape):
+            return product_dispatches(Order(*common, output_unsigned))
+        # Without a zero point it is 0, which UINT8 taken as INT8 turns into -128.
+        zero_point = "filter_zero_point_tensor" in parameters or _unsigned(desc, "filter_tensor")
+        return product_dispatches(MatrixOrder(*common, output_unsigned, source, input_unsigned, zero_point))
+
+    if isinstance(shape, MatrixShape) and reads_in_place(builder, geometry, views["input_tensor"]):
+        source = views["input_tensor"]
+        stages.append(tuple(prepare))
+        stages.append(tuple(product(whole_input(geometry, source), source)))
+        return _finish(path, builder, initialization_stages, stages)
+
+    parts = packed_parts(geometry, quads, _part_limit(builder, builder.scratch.size))
+    room = max(part.size for part in parts) + PART_END
     starts = [builder.scratch.allocate(room) for _ in parts[:2]]
     for index, part in enumerate(parts):
         placed = replace(part, tensor=builder.scratch.name, start=starts[index % 2])
         zero_point = parameters.get("input_zero_point_tensor")
         unsigned = _unsigned(desc, "input_tensor")
-        # While one part is multiplied the next one is packed, into the other of two places.
-        stages.append((*prepare, *pack_input(builder, geometry, views["input_tensor"], zero_point, unsigned, placed)))
-        prepare = product_dispatches(
-            builder,
-            geometry,
-            shape,
-            packed_filter,
-            placed,
-            table,
-            views["output_tensor"],
-            _unsigned(desc, "output_tensor"),
+        channels_last = isinstance(shape, MatrixShape)
+        packing = pack_input(
+            builder, geometry, views["input_tensor"], zero_point, unsigned, placed, channels_last=channels_last
         )
+        # While one part is multiplied the next one is packed, into the other of two places.
+        stages.append((*prepare, *packing))
+        prepare = product(placed)
     stages.append(tuple(prepare))
     return _finish(path, builder, initialization_stages, stages)

@@ -142,6 +142,7 @@ class DispatchBuilder:
         seconds: float,
         bytes_moved: int = 0,
         operations: int = 0,
+        subgroup_size: int = 0,
     ) -> Dispatch:
         return Dispatch(
             kernel=self.kernel,
@@ -152,6 +153,7 @@ class DispatchBuilder:
             seconds=min(seconds, MAXIMUM_SUBMISSION_SECONDS),
             bytes_moved=bytes_moved,
             operations=operations,
+            subgroup_size=subgroup_size,
         )
 
 

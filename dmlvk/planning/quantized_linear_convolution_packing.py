@@ -92,20 +92,40 @@ class PackedFilter:
         return self.start + panels[0] * self.panel_size, self.start + panels[1] * self.panel_size
 
     @classmethod
-    def size_of(cls, geometry: ConvolutionGeometry, width: int) -> int:
-        """Bytes of the whole filter in panels."""
+    def size_of(cls, geometry: ConvolutionGeometry, width: int, words: int) -> int:
+        """Bytes of the whole filter in panels, with so many words an output channel."""
         panels = -(-geometry.output_channels_per_group // width) * geometry.group_count
-        return panels * (Words.of(geometry).per_output + 1) * width * 4
+        return panels * (words + 1) * width * 4
+
+
+@dataclass(frozen=True)
+class FilterPacking:
+    """A kernel that packs filters, what it adds to the common specialization constants, and words an output channel."""
+
+    kernel: str
+    words: int
+    specialization: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, geometry: ConvolutionGeometry) -> FilterPacking:
+        """For the products that take words[k][channel]."""
+        return cls("quantized_linear_convolution_pack_filter", Words.of(geometry).per_output)
 
 
 def pack_filter(
-    builder: Builder, geometry: ConvolutionGeometry, source: View, unsigned: bool, width: int, arena: Arena
+    builder: Builder,
+    geometry: ConvolutionGeometry,
+    source: View,
+    unsigned: bool,
+    width: int,
+    packing: FilterPacking,
+    arena: Arena,
 ) -> tuple[PackedFilter, list[Dispatch], list[Dispatch]]:
     """The packed filter in an arena, copies that have to be made before, and the packing."""
-    words = Words.of(geometry).per_output
+    words = packing.words
     channels_of_group = geometry.output_channels_per_group
     panels_of_group = -(-channels_of_group // width)
-    start = arena.allocate(PackedFilter.size_of(geometry, width))
+    start = arena.allocate(PackedFilter.size_of(geometry, width, words))
     packed = PackedFilter(arena.name, start, width, words, panels_of_group)
 
     def channels(panels: Range) -> Range:
@@ -140,7 +160,7 @@ def pack_filter(
         if panels[1] - panels[0] > 1 and not (fitting and elements <= builder.elements_per_dispatch):
             pending.extend(part[0] for part in halves((panels,), 0))
             continue
-        dispatch = DispatchBuilder("quantized_linear_convolution_pack_filter", 11)
+        dispatch = DispatchBuilder(packing.kernel, 11)
         address = source.address([first, 0, 0, 0])
         dispatch.window(source.tensor, source.bounds(box(panels)), address, 1, 0, Access.READ)
         written = packed.bounds(panels)
@@ -154,7 +174,7 @@ def pack_filter(
             *source.strides,
         ]
         size = PACK_FILTER_WORKGROUP_SIZE
-        specialization = (size, width, UNSIGNED_FLIP if unsigned else 0, *geometry.filter_size)
+        specialization = (size, width, UNSIGNED_FLIP if unsigned else 0, *geometry.filter_size, *packing.specialization)
         dispatches.append(
             dispatch.finish(
                 specialization,
@@ -209,9 +229,8 @@ class PackedInput:
         return (self.images[1] - self.images[0]) * self.image_stride * 4
 
 
-def packed_parts(builder: Builder, geometry: ConvolutionGeometry, size_limit: int) -> list[PackedInput]:
+def packed_parts(geometry: ConvolutionGeometry, quads: int, size_limit: int) -> list[PackedInput]:
     """The input in parts that each take at most `size_limit` bytes packed; where they lie is not decided yet."""
-    quads = Words.of(geometry).quads
     pending: list[tuple[Range, ...]] = [
         (
             (0, geometry.batch),
@@ -245,8 +264,11 @@ def pack_input(
     zero_point: View | None,
     unsigned: bool,
     part: PackedInput,
+    channels_last: bool = False,
 ) -> list[Dispatch]:
-    """Dispatches that fill one part. Boxes are (image, quad of any group, row, column, channel of a quad) of the part.
+    """Dispatches that fill one part; with `channels_last` as words[image][group][row][column][quad].
+
+    Boxes are (image, quad of any group, row, column, channel of a quad) of the part.
 
     Only a single quad is cut into channels: where these lie too far apart for a window, or in two memory segments.
     """
@@ -275,7 +297,8 @@ def pack_input(
         if cut is not None:
             pending.extend(halves(box, cut))
             continue
-        dispatches.append(_pack_input_dispatch(builder, geometry, source, zero_point, unsigned, part, box, seen))
+        make = _pack_channels_last_dispatch if channels_last else _pack_input_dispatch
+        dispatches.append(make(builder, geometry, source, zero_point, unsigned, part, box, seen))
     return dispatches
 
 
@@ -293,8 +316,10 @@ def _seen(geometry: ConvolutionGeometry, part: PackedInput, box: tuple[Range, ..
     """The box of the input that a box of the part shows; None where it is all border."""
     last_quad = box[1][1] - 1
     group_end = (last_quad // part.quads + 1) * geometry.input_channels_per_group
+    # A box may begin with quads that hold no channel: those that only fill a group up.
+    first_end = (box[1][0] // part.quads + 1) * geometry.input_channels_per_group
     channels = (
-        _first_channel(geometry, part, box[1][0]) + box[4][0],
+        min(_first_channel(geometry, part, box[1][0]) + box[4][0], first_end),
         min(_first_channel(geometry, part, last_quad) + box[4][1], group_end),
     )
     if channels[0] >= channels[1]:
@@ -359,4 +384,59 @@ def _pack_input_dispatch(
         builder.grid(count),
         seconds=builder.element_seconds(4 * count),
         bytes_moved=8 * count,
+    )
+
+
+def _pack_channels_last_dispatch(
+    builder: Builder,
+    geometry: ConvolutionGeometry,
+    source: View,
+    zero_point: View | None,
+    unsigned: bool,
+    part: PackedInput,
+    box: tuple[Range, ...],
+    seen: tuple[Range, ...] | None,
+) -> Dispatch:
+    extents = [high - low for low, high in box]
+    vectors = box[1][0] % 4 == box[1][1] % 4 == part.quads % 4 == 0 and extents[4] == 4
+    words = 4 if vectors else 1
+    count = extents[0] * extents[1] * extents[2] * extents[3] // words
+    first_row, first_column = (_origin(geometry, part, k) + box[2 + k][0] for k in range(2))
+    first_group, first_quad = divmod(box[1][0], part.quads)
+    dispatch = DispatchBuilder("quantized_linear_convolution_matrix_pack_input", 24)
+    corner = (box[0][0], _first_channel(geometry, part, box[1][0]) + box[4][0], first_row, first_column)
+    bounds = source.bounds(seen) if seen else (source.start, source.start + 1)
+    dispatch.window(source.tensor, bounds, source.address(corner), 1, 0, Access.READ)
+    zero = zero_point or source
+    dispatch.window(zero.tensor, (zero.start, zero.start + 1), zero.start, 1, 1, Access.READ)
+    written = (part.start, part.start + part.size)
+    place = (
+        (box[0][0] - part.images[0]) * part.image_stride
+        + (first_group - part.groups[0]) * part.group_stride
+        + (box[2][0] * part.columns + box[3][0]) * part.quads
+    )
+    dispatch.window(part.tensor, written, part.start + 4 * place, 4, 2, Access.WRITE)
+    dispatch.push_constants[3:] = [
+        count,
+        extents[2],
+        extents[3],
+        extents[1],
+        first_quad,
+        part.quads,
+        geometry.input_channels_per_group,
+        first_row,
+        first_column,
+        *geometry.input_size,
+        *source.strides,
+        part.image_stride,
+        part.group_stride,
+        part.columns * part.quads,
+        4 * first_quad + box[4][0],
+        *box[4],
+    ]
+    return dispatch.finish(
+        (builder.workgroup_size, UNSIGNED_FLIP if unsigned else 0, int(zero_point is not None), words),
+        builder.grid(count),
+        seconds=builder.element_seconds(4 * words * count),
+        bytes_moved=8 * words * count,
     )

@@ -97,22 +97,13 @@ def _tile_channels(profile: DeviceProfile, geometry: ConvolutionGeometry) -> int
     return 64 if channels > 32 else 32
 
 
-def product_dispatches(
-    builder: Builder,
-    geometry: ConvolutionGeometry,
-    shape: Shape,
-    packed_filter: PackedFilter,
-    part: PackedInput,
-    table: View,
-    output: View,
-    output_unsigned: bool,
-) -> list[Dispatch]:
+def product_dispatches(order: Order) -> list[Dispatch]:
     """Dispatches for one packed part of the input.
 
     Boxes are (image, output row, group, panel of a group, output column, channel of a panel); only a single panel is
     cut further into channels, which it all computes and then stores in part.
     """
-    order = _Order(builder, geometry, shape, packed_filter, part, table, output, output_unsigned)
+    part, packed_filter = order.part, order.packed_filter
     pending: list[tuple[Range, ...]] = [
         (
             part.images,
@@ -120,7 +111,7 @@ def product_dispatches(
             part.groups,
             (0, packed_filter.panels_of_group),
             part.output_columns,
-            (0, min(packed_filter.width, geometry.output_channels_per_group)),
+            (0, min(packed_filter.width, order.geometry.output_channels_per_group)),
         )
     ]
     dispatches: list[Dispatch] = []
@@ -140,7 +131,7 @@ IMAGE, ROW, GROUP, PANEL, COLUMN, CHANNEL = range(6)
 
 
 @dataclass(frozen=True)
-class _Order:
+class Order:
     """One part's product, to be cut into dispatches."""
 
     builder: Builder

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from dmlvk.errors import BindingError
-from dmlvk.planning.plan import Access, Dispatch, Window
+from dmlvk.planning.plan import Access, Dispatch, Plan, Window
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import TensorDesc
+from dmlvk.vulkan.command_buffers import Batch, Secondary
 from dmlvk.vulkan.descriptors import BufferRange
 from dmlvk.vulkan.memory import Allocation
 from dmlvk.vulkan.recording import PreparedDispatch
+
+# Numbers of bindings, never used again: what is remembered for a list of bindings is remembered by them.
+_serials = count()
 
 if TYPE_CHECKING:
     from dmlvk.runtime.compiled_operator import CompiledOperator
@@ -34,35 +39,76 @@ class Binding:
 
     Attributes
     ----------
-    operator : CompiledOperator
+    device : Device
+    operator_name : str
+        "SLICE1", for people.
+    plan : Plan
+    dispatches : tuple of tuples of Dispatch
+        What was planned. Dispatches of one stage run in any order; each stage sees what the one before wrote.
     stages : tuple of tuples of PreparedDispatch
-        Dispatches of one stage run in any order; each stage sees what the one before wrote.
+        The same, ready for recording.
     seconds : tuple of tuples of float
         The planner's estimate for each dispatch.
-    reads, writes : list of MemoryRange
-        The memory that the work reads and writes.
+    reads, writes : tuple of (int, int, int)
+        The memory that the work reads and writes: the allocation's id, first byte and end.
+    read_memory, written_memory, used_memory : frozenset of int
+        The ids of the allocations that are read, written, either.
+    uses, written : frozenset of Access
+        Where the host looks for the work that uses memory, and for the work that writes it.
+    batches : tuple of Batch, optional
+        The binding alone, recorded for a call of the operator.
+    secondary : Secondary, optional
+        Its dispatches, recorded for being one of a list.
     """
 
     def __init__(
         self,
         operator: CompiledOperator,
+        plan: Plan,
         stages: tuple[tuple[Dispatch, ...], ...],
         memory: Mapping[str, MemoryRange],
     ) -> None:
-        self.operator = operator
+        # Not the operator itself: it remembers bindings of calls, and is to go when its user drops it.
+        self.device = operator.device
+        self.operator_name = operator.desc.operator_name
+        self.plan = plan
+        self.serial = next(_serials)
         self._sets: list[tuple[int, object]] = []
         self._vulkan = operator.device.vulkan
         self._descriptors = self._vulkan.descriptors
-        windows = [window for stage in stages for dispatch in stage for window in dispatch.windows]
-        written = {window.tensor for window in windows if window.access is Access.WRITE}
-        self.reads = [place for name, place in memory.items() if name not in written]
-        self.writes = [place for name, place in memory.items() if name in written]
-        self.allocations = tuple({id(place.memory): place.memory for place in memory.values()}.values())
-        self.written_allocations = tuple({id(place.memory): place.memory for place in self.writes}.values())
+        self.batches: tuple[Batch, ...] = ()
+        self.secondary: Secondary | None = None
+        written = {
+            window.tensor
+            for stage in stages
+            for dispatch in stage
+            for window in dispatch.windows
+            if window.access is Access.WRITE
+        }
+        self._memory = tuple(place.memory for place in memory.values())
+        self.reads = tuple((id(m), start, end) for name, (m, start, end) in memory.items() if name not in written)
+        self.writes = tuple((id(m), start, end) for name, (m, start, end) in memory.items() if name in written)
+        self.read_memory = frozenset(memory_id for memory_id, _, _ in self.reads)
+        self.written_memory = frozenset(memory_id for memory_id, _, _ in self.writes)
+        self.used_memory = self.read_memory | self.written_memory
+        self.uses = frozenset(allocation.access for allocation in self._memory)
+        self.written = frozenset(place.memory.access for name, place in memory.items() if name in written)
+        self.dispatches = stages
         self.seconds = tuple(tuple(dispatch.seconds for dispatch in stage) for stage in stages)
-        self.stages = tuple(tuple(self._prepare(dispatch, memory) for dispatch in stage) for stage in stages)
+        self.stages = tuple(tuple(self._prepare(operator, dispatch, memory) for dispatch in stage) for stage in stages)
 
-    def _prepare(self, dispatch: Dispatch, memory: Mapping[str, MemoryRange]) -> PreparedDispatch:
+    @property
+    def seconds(self) -> tuple[tuple[float, ...], ...]:
+        return self._seconds
+
+    @seconds.setter
+    def seconds(self, seconds: tuple[tuple[float, ...], ...]) -> None:
+        self._seconds = seconds
+        self.total_seconds = sum(map(sum, seconds))
+
+    def _prepare(
+        self, operator: CompiledOperator, dispatch: Dispatch, memory: Mapping[str, MemoryRange]
+    ) -> PreparedDispatch:
         push_constants = list(dispatch.push_constants)
         ranges = []
         for window in dispatch.windows:
@@ -71,7 +117,7 @@ class Binding:
             word = push_constants[window.base_word] + distance // window.base_unit
             push_constants[window.base_word] = word & 0xFFFFFFFF
             ranges.append(buffer_range)
-        pipeline = self.operator.pipeline(dispatch)
+        pipeline = operator.pipeline(dispatch)
         descriptor_set = self._descriptors.take(ranges)
         self._sets.append((len(ranges), descriptor_set))
         return PreparedDispatch(
@@ -93,8 +139,8 @@ class Binding:
 
     def __del__(self) -> None:
         # Nothing in flight uses the sets: a submission keeps its bindings alive.
-        for count, descriptor_set in getattr(self, "_sets", ()):
-            self._descriptors.recycle(count, descriptor_set)
+        for buffers, descriptor_set in getattr(self, "_sets", ()):
+            self._descriptors.recycle(buffers, descriptor_set)
 
 
 def check_tensors(

@@ -6,15 +6,20 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from dmlvk.errors import BindingError, DeviceError
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import PERSISTENT, SCRATCH, Dispatch, Plan
 from dmlvk.runtime.binding import Binding, MemoryRange, check_aliasing, check_tensors
+from dmlvk.runtime.calls import Calls
+from dmlvk.runtime.recording import CommandWriter, record_secondary
 from dmlvk.runtime.submission import Submission
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import TensorFlags
+from dmlvk.vulkan.memory import Allocation
 from dmlvk.vulkan.pipelines import Pipeline
+from dmlvk.vulkan.recording import SIMULTANEOUS_USE
 
 if TYPE_CHECKING:
     from dmlvk.runtime.device import Device
@@ -59,6 +64,11 @@ class CompiledOperator:
         self._bound_fields = {name: tensor for name, tensor in fields.items() if name not in self._owned_fields}
         self._outputs = tuple(name for name in desc.output_fields if name in fields)
         self._owned: dict[str, MemoryRange] | None = None
+        self._vulkan = device.vulkan
+        self._lock = device.vulkan.lock
+        self._queue = device.vulkan.queue
+        self._calls = Calls()
+        self._call_scratch: ref[Allocation] | None = None
         # The kernels are built now, so that what the driver refuses is known and a call does not wait for its compiler.
         for stage in (*plan.initialization, *plan.stages):
             for dispatch in stage:
@@ -80,6 +90,7 @@ class CompiledOperator:
             dispatch.specialization,
             len(dispatch.windows),
             4 * len(dispatch.push_constants),
+            dispatch.subgroup_size,
         )
 
     def __call__(self, **tensors: Tensor) -> Submission:
@@ -97,7 +108,28 @@ class CompiledOperator:
         DeviceError
             The device is closed, lost, or out of memory.
         """
-        return self.device.submit((self.bind(**tensors),))
+        call = self._calls.get((*tensors, *map(id, tensors.values())))
+        if call is None:
+            return self._call_anew(tensors)
+        if self.device.timestamps:
+            return self.device.submit((call.binding,))
+        with self._lock:
+            return Submission(self._vulkan, self._queue.submit(call.batch, call))
+
+    def _call_anew(self, tensors: dict[str, Tensor]) -> Submission:
+        """A call with tensors that it was not called with before."""
+        calls = self._calls  # before it is read what is bound: `initialize` binds other memory and starts new ones
+        binding = self._bind(tensors, for_call=True)
+        device = self.device
+        if device.debug_level:
+            return device.submit((binding,))
+        vulkan = device.vulkan
+        with vulkan.lock:
+            vulkan.require_open()
+            binding.batches = CommandWriter(vulkan, SIMULTANEOUS_USE).write((binding,))
+            if len(binding.batches) == 1:
+                calls.add(tensors, binding)
+            return device.submit((binding,))
 
     def bind(self, **tensors: Tensor) -> Binding:
         """Check tensors and prepare everything to run on them, any number of times.
@@ -107,21 +139,27 @@ class CompiledOperator:
         BindingError, DeviceError
             As a call does.
         """
+        binding = self._bind(tensors)
+        record_secondary(self.device.vulkan, binding)
+        return binding
+
+    def _bind(self, tensors: Mapping[str, Tensor], *, for_call: bool = False) -> Binding:
         self.device.require_open()
         name = self.desc.operator_name
         for field in tensors:
             if field in self._owned_fields:
                 raise BindingError(f"{name}: {field} is OWNED_BY_DML: it is bound by initialize, not here")
         checked = check_tensors(name, self._bound_fields, tensors, self.device)
-        if self._owned is None and self.has_state:
+        owned = self._owned
+        if owned is None and self.has_state:
             fields = ", ".join(self._owned_fields)
             raise BindingError(f"{name}: call initialize({fields}) first")
         memory = self._memory(checked)
         check_aliasing(name, memory, self._outputs)
         plan = self._plan_for(memory)
-        memory.update(self._owned or {})
-        self._add_scratch(plan, memory)
-        return Binding(self, plan.stages, memory)
+        memory.update(owned or {})
+        self._add_scratch(plan, memory, for_call=for_call)
+        return Binding(self, plan, plan.stages, memory)
 
     def initialize(self, **tensors: Tensor) -> Submission:
         """Take over the contents of the tensors that are OWNED_BY_DML, and prepare what the plan derives from them.
@@ -147,11 +185,12 @@ class CompiledOperator:
             if self.plan.persistent_size:
                 owned[PERSISTENT] = self._new_memory(self.plan.persistent_size)
             self._owned = owned
+            self._calls = Calls()
             if not self.plan.initialization:
                 return Submission(vulkan, value)
             memory = dict(owned)
             self._add_scratch(self.plan, memory)
-            return self.device.submit((Binding(self, self.plan.initialization, memory),))
+            return self.device.submit((Binding(self, self.plan, self.plan.initialization, memory),))
 
     def _memory(self, tensors: Mapping[str, Tensor]) -> dict[str, MemoryRange]:
         return {
@@ -164,9 +203,17 @@ class CompiledOperator:
     def _new_memory(self, size: int) -> MemoryRange:
         return MemoryRange(self.device.vulkan.memory.allocate(size), 0, size)
 
-    def _add_scratch(self, plan: Plan, memory: dict[str, MemoryRange]) -> None:
-        if plan.scratch_size:
-            memory[SCRATCH] = self._new_memory(plan.scratch_size)
+    def _add_scratch(self, plan: Plan, memory: dict[str, MemoryRange], *, for_call: bool = False) -> None:
+        if not plan.scratch_size:
+            return
+        # Calls run one after the other, so they share it; bindings of one list may run at the same time.
+        shared = self._call_scratch() if for_call and self._call_scratch is not None else None
+        if shared is not None and shared.size >= plan.scratch_size:
+            memory[SCRATCH] = MemoryRange(shared, 0, plan.scratch_size)
+            return
+        memory[SCRATCH] = self._new_memory(plan.scratch_size)
+        if for_call:
+            self._call_scratch = ref(memory[SCRATCH].memory)
 
     def _plan_for(self, memory: Mapping[str, MemoryRange]) -> Plan:
         """The plan for tensors in these places: another where one crosses a segment's end unexpectedly."""

@@ -15,18 +15,24 @@ from dmlvk import planning
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import BindingError
 from dmlvk.operators import OperatorDesc
-from dmlvk.planning.plan import Plan
+from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Plan
+from dmlvk.runtime import debug
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator
-from dmlvk.runtime.sequence import Sequence, submit_bindings
-from dmlvk.runtime.submission import Submission
+from dmlvk.runtime.recording import CommandWriter, dispatch_count
+from dmlvk.runtime.sequence import Sequence
+from dmlvk.runtime.submission import Submission, TimestampQueries, Timing
 from dmlvk.runtime.tensor import Buffer, Tensor, desc_of_array
 from dmlvk.tensor_desc import TensorDesc
+from dmlvk.vulkan.command_buffers import Batch
 from dmlvk.vulkan.device import VulkanDevice
 from dmlvk.vulkan.physical_device import choose
+from dmlvk.vulkan.recording import ONE_TIME_SUBMIT, SIMULTANEOUS_USE
 
 # Compiled operators that a device keeps for descriptors that come again.
 OPERATOR_CACHE_SIZE = 1024
+# Lists of bindings whose command buffers a device keeps for lists that come again.
+LIST_CACHE_SIZE = 64
 
 
 class Device:
@@ -42,6 +48,13 @@ class Device:
         What to plan for in place of what the device says: tighter limits, fewer features.
     force_staging : bool
         Move data through staging memory even where the host reaches the device's memory.
+    force_copy_queue : bool
+        Treat the one queue of a device as two, of which one copies; where there are two, they are used anyway.
+
+    Attributes
+    ----------
+    debug_level : int
+        $DMLVK_DEBUG when it was opened: 1 prints a line for each dispatch, 2 its plan too, and each call waits.
 
     Raises
     ------
@@ -62,9 +75,14 @@ class Device:
         timestamps: bool = False,
         profile: DeviceProfile | None = None,
         force_staging: bool = False,
+        force_copy_queue: bool = False,
     ) -> None:
-        self.vulkan = VulkanDevice(choose(selector), profile=profile, force_staging=force_staging)
+        self.debug_level = debug.debug_level()
+        self.vulkan = VulkanDevice(
+            choose(selector), profile=profile, force_staging=force_staging, force_copy_queue=force_copy_queue
+        )
         self.timestamps = timestamps
+        self._lists: OrderedDict[tuple[int, ...], tuple[Batch, ...]] = OrderedDict()
         self._operators: OrderedDict[tuple[OperatorDesc, str | None], CompiledOperator] = OrderedDict()
         self._operators_lock = threading.Lock()
 
@@ -148,8 +166,8 @@ class Device:
         ----------
         desc : OperatorDesc
         path : str, optional
-            Forces one of the operator's kernel paths, as $DMLVK_KERNEL does for all operators; by default the planner
-            chooses.
+            Forces one of the operator's kernel paths, as $DMLVK_KERNEL does for all operators that have it; by default
+            the planner chooses.
 
         Raises
         ------
@@ -160,7 +178,8 @@ class Device:
         """
         self.require_open()
         if path is None:
-            path = os.environ.get("DMLVK_KERNEL") or None
+            forced = os.environ.get("DMLVK_KERNEL")
+            path = planning.preferred_path(desc, forced) if forced else None
         key = (desc, path)
         with self._operators_lock:
             operator = self._operators.get(key)
@@ -191,11 +210,57 @@ class Device:
         DeviceError
             The device is closed or lost.
         """
-        checked = self._checked(bindings)
+        listed = tuple(bindings)
+        if self.timestamps or self.debug_level:
+            return self._submit_measured(self._checked(listed))
+        vulkan = self.vulkan
+        queue = vulkan.queue
+        with vulkan.lock:
+            try:
+                key = tuple([binding.serial for binding in listed])
+                batches = self._lists[key]
+            except (AttributeError, KeyError):
+                vulkan.require_open()
+                batches = self._batches(self._checked(listed))
+            for batch in batches:
+                value = queue.submit(batch, (batch, listed))
+            return Submission(vulkan, value)
+
+    def _batches(self, bindings: tuple[Binding, ...]) -> tuple[Batch, ...]:
+        """A list as command buffers, remembered for the next time. Called with the device's lock held."""
+        if len(bindings) == 1:
+            (binding,) = bindings
+            if not binding.batches:
+                binding.batches = CommandWriter(self.vulkan, SIMULTANEOUS_USE).write(bindings)
+            return binding.batches
+        writer = CommandWriter(self.vulkan, SIMULTANEOUS_USE)
+        if any(binding.total_seconds > MAXIMUM_SUBMISSION_SECONDS for binding in bindings):
+            batches = writer.write(bindings)  # they are split inside a binding
+        else:
+            batches = writer.compose(bindings)
+        # By the bindings' numbers: they do not keep the bindings, nor their memory, and are never used again.
+        self._lists[tuple(binding.serial for binding in bindings)] = batches
+        if len(self._lists) > LIST_CACHE_SIZE:
+            self._lists.popitem(last=False)
+        return batches
+
+    def _submit_measured(self, bindings: tuple[Binding, ...]) -> Submission:
         vulkan = self.vulkan
         with vulkan.lock:
             vulkan.require_open()
-            return submit_bindings(vulkan, checked, self.timestamps)
+            queries = None
+            if self.timestamps or vulkan.family.timestamp_valid_bits:
+                queries = TimestampQueries(vulkan, dispatch_count(bindings) + 1)
+            for batch in CommandWriter(vulkan, ONE_TIME_SUBMIT, queries).write(bindings):
+                value = vulkan.queue.submit(batch, (batch, bindings, queries))
+            submission = Submission(vulkan, value, None if queries is None else Timing(queries))
+        if self.debug_level:
+            self.report(bindings, submission)
+        return submission
+
+    def report(self, bindings: tuple[Binding, ...], submission: Submission) -> None:
+        """Wait for a submission and print what $DMLVK_DEBUG asks for."""
+        debug.report(self.name, self.debug_level, bindings, submission)
 
     def sequence(self, bindings: Iterable[Binding]) -> Sequence:
         """Record bindings once, to be replayed by `Sequence.submit`.
@@ -207,7 +272,8 @@ class Device:
         """
         checked = self._checked(bindings)
         self.require_open()
-        return Sequence(self, checked, self.timestamps)
+        has_timestamps = bool(self.vulkan.family.timestamp_valid_bits)
+        return Sequence(self, checked, self.timestamps or bool(self.debug_level and has_timestamps))
 
     def _checked(self, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
         checked = tuple(bindings)
@@ -216,22 +282,21 @@ class Device:
                 raise TypeError(
                     f"bindings[{position}] is a {type(binding).__name__}, not a Binding; operator.bind makes one"
                 )
-            if binding.operator.device is not self:
-                raise BindingError(
-                    f"bindings[{position}] is of another Device ({binding.operator.device}), not of {self}"
-                )
+            if binding.device is not self:
+                raise BindingError(f"bindings[{position}] is of another Device ({binding.device}), not of {self}")
         return checked
 
     def wait(self) -> None:
         """Wait for all work submitted so far."""
         self.require_open()
-        self.vulkan.queue.wait_idle()
+        self.vulkan.wait_idle()
 
     def close(self) -> None:
         """Wait for all work, then give back all memory; its tensors cannot be used any more. May be repeated."""
+        self.vulkan.close()
         with self._operators_lock:
             self._operators.clear()
-        self.vulkan.close()
+        self._lists.clear()
 
     def __del__(self) -> None:
         # Everything that belongs to a device keeps it alive, so nobody can be using it any more.

@@ -59,7 +59,7 @@ class Submission:
         if self._value <= self._vulkan.queue.completed:
             return True
         with self._vulkan.lock:
-            if self._vulkan.is_closed or self._vulkan.is_lost:
+            if not self._vulkan.is_usable:
                 return self._value <= self._vulkan.queue.completed
             return self._value <= self._vulkan.queue.poll()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +12,11 @@ from dmlvk.data_type import DataType
 from dmlvk.errors import BindingError
 from dmlvk.runtime.elements import Array, Bytes, element_view, write_elements
 from dmlvk.tensor_desc import TensorDesc
+from dmlvk.vulkan.guest import Guest
 from dmlvk.vulkan.memory import Allocation
 
 if TYPE_CHECKING:
+    from dmlvk.runtime.calls import Call
     from dmlvk.runtime.device import Device
 
 # Kernels read and write 16 bytes at a time from a tensor's start.
@@ -86,11 +89,14 @@ class Tensor:
     desc : TensorDesc
     offset : int
         Bytes from the start of its memory.
+    calls : WeakSet of Call, optional
+        What operators remember of calls with it.
     """
 
-    __slots__ = ("__weakref__", "_memory", "desc", "device", "offset")
+    __slots__ = ("__weakref__", "_memory", "calls", "desc", "device", "offset")
 
     def __init__(self, device: Device, desc: TensorDesc, memory: Allocation, offset: int = 0) -> None:
+        self.calls: WeakSet[Call] | None = None
         self.device = device
         self.desc = desc
         self.offset = offset
@@ -122,6 +128,18 @@ class Tensor:
     def free(self) -> None:
         """Let go of the memory now; it is given back when no other tensor, binding or running work uses it any more."""
         self._memory = None
+        self._forget_calls()
+
+    def __del__(self) -> None:
+        if getattr(self, "calls", None) is not None:
+            # Whoever revives it in a finalizer finds it freed: what was remembered by its id is gone.
+            self._memory = None
+            self._forget_calls()
+
+    def _forget_calls(self) -> None:
+        if self.calls is not None:
+            for call in tuple(self.calls):
+                call.forget()
 
     def numpy(self) -> Array:
         """Copy the elements into a new, packed array, after waiting for the work that writes them.
@@ -133,7 +151,7 @@ class Tensor:
         """
         vulkan = self.device.vulkan
         desc = self.desc
-        with vulkan.lock:
+        with Guest(vulkan):
             memory = self.memory()
             view = vulkan.transfers.mapped(memory, self.offset, desc.total_size_in_bytes)
             if view is not None:
@@ -171,7 +189,7 @@ class Tensor:
         if elements.dtype.newbyteorder("=") != expected:
             raise BindingError(f"an array of {elements.dtype} cannot be written to a tensor of {expected}; use astype")
         vulkan = self.device.vulkan
-        with vulkan.lock:
+        with Guest(vulkan):
             memory = self.memory()
             view = vulkan.transfers.mapped(memory, self.offset, desc.total_size_in_bytes)
             if view is not None:
@@ -187,8 +205,7 @@ class Tensor:
 
     def read_bytes(self) -> bytes:
         """The whole memory, `desc.total_size_in_bytes` bytes with gaps and padding, after waiting for its writes."""
-        with self.device.vulkan.lock:
-            return self._read(self.memory()).tobytes()
+        return self._read(self.memory()).tobytes()
 
     def write_bytes(self, data: Any) -> None:
         """Write the whole memory, gaps and padding included.
@@ -206,9 +223,7 @@ class Tensor:
         content = np.frombuffer(memoryview(data).cast("B"), np.uint8)
         if content.size != self.desc.total_size_in_bytes:
             raise BindingError(f"{content.size} bytes given for a tensor of {self.desc.total_size_in_bytes} bytes")
-        vulkan = self.device.vulkan
-        with vulkan.lock:
-            vulkan.transfers.write(self.memory(), self.offset, content)
+        self.device.vulkan.transfers.write(self.memory(), self.offset, content)
 
     def _read(self, memory: Allocation) -> Bytes:
         content = np.empty(self.desc.total_size_in_bytes, np.uint8)

@@ -67,24 +67,24 @@ class DescriptorSets:
     def take(self, ranges: list[BufferRange]) -> Any:
         """A VkDescriptorSet that holds the given buffers."""
         count = len(ranges)
-        with self._lock:
-            layout = self._layout(count)
-            free = self._free[count]
-            if not free:
-                free.extend(self._new_sets(layout, count))
-            descriptor_set = free.popleft()
         ffi = vk.ffi
         buffers = ffi.new("VkDescriptorBufferInfo[]", ranges)
         writes = ffi.new("VkWriteDescriptorSet*")
         writes.sType = vk.VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET
-        writes.dstSet = descriptor_set
         # Consecutive bindings of one type can be written as if they were one array.
         writes.descriptorCount = count
         writes.descriptorType = STORAGE_BUFFER
         writes.pBufferInfo = buffers
-        # void vkUpdateDescriptorSets(VkDevice device, uint32_t descriptorWriteCount, const VkWriteDescriptorSet*
-        #     pDescriptorWrites, uint32_t descriptorCopyCount, const VkCopyDescriptorSet* pDescriptorCopies)
-        vk.vkUpdateDescriptorSets(self._device.handle, 1, writes, 0, ffi.NULL)
+        with self._lock:
+            self._device.require_open()
+            layout = self._layout(count)
+            free = self._free[count]
+            if not free:
+                free.extend(self._new_sets(layout, count))
+            descriptor_set = writes.dstSet = free.popleft()
+            # void vkUpdateDescriptorSets(VkDevice device, uint32_t descriptorWriteCount, const VkWriteDescriptorSet*
+            #     pDescriptorWrites, uint32_t descriptorCopyCount, const VkCopyDescriptorSet* pDescriptorCopies)
+            vk.vkUpdateDescriptorSets(self._device.handle, 1, writes, 0, ffi.NULL)
         return descriptor_set
 
     def recycle(self, count: int, descriptor_set: Any) -> None:
@@ -106,7 +106,6 @@ class DescriptorSets:
         # VkResult vkCreateDescriptorPool(VkDevice device, const VkDescriptorPoolCreateInfo* pCreateInfo, const
         #     VkAllocationCallbacks* pAllocator, VkDescriptorPool* pDescriptorPool)
         check(vk.vkCreateDescriptorPool(self._device.handle, information, ffi.NULL, pool), "vkCreateDescriptorPool")
-        self._pools.append(pool[0])
         layouts = ffi.new("VkDescriptorSetLayout[]", [layout] * sets)
         allocation = ffi.new("VkDescriptorSetAllocateInfo*")
         allocation.sType = vk.VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO
@@ -116,11 +115,20 @@ class DescriptorSets:
         array = ffi.new("VkDescriptorSet[]", sets)
         # VkResult vkAllocateDescriptorSets(VkDevice device, const VkDescriptorSetAllocateInfo* pAllocateInfo,
         #     VkDescriptorSet* pDescriptorSets)
-        check(vk.vkAllocateDescriptorSets(self._device.handle, allocation, array), "vkAllocateDescriptorSets")
+        try:
+            check(vk.vkAllocateDescriptorSets(self._device.handle, allocation, array), "vkAllocateDescriptorSets")
+        except BaseException:
+            vk.vkDestroyDescriptorPool(self._device.handle, pool[0], ffi.NULL)
+            raise
+        self._pools.append(pool[0])
         return list(array)
 
     def close(self) -> None:
         """Destroy all sets and layouts; nothing may be in flight."""
+        with self._lock:
+            self._destroy()
+
+    def _destroy(self) -> None:
         for pool in self._pools:
             # void vkDestroyDescriptorPool(VkDevice device, VkDescriptorPool descriptorPool, const
             #     VkAllocationCallbacks* pAllocator)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import ExitStack
 from typing import Any
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import DeviceError
+from dmlvk.vulkan.command_buffers import Secondary
 from dmlvk.vulkan.descriptors import DescriptorSets
 from dmlvk.vulkan.instance import open_devices
 from dmlvk.vulkan.library import check, vk
@@ -36,6 +38,7 @@ EXTENSIONS = (
     "VK_KHR_portability_subset",  # must be enabled where it is listed
     "VK_EXT_memory_budget",
 )
+CLOSE_POLL_SECONDS = 0.001
 # In core since Vulkan 1.3.
 EXTENSIONS_BEFORE_1_3 = ("VK_KHR_shader_integer_dot_product", "VK_EXT_subgroup_size_control", "VK_KHR_maintenance4")
 
@@ -50,28 +53,54 @@ class VulkanDevice:
         What to believe of the device in place of what it says; for tests of tighter limits.
     force_staging : bool
         Move data through staging memory even where the host reaches the device's memory directly; for tests.
+    force_copy_queue : bool
+        Where the device has one queue only, treat it as two; for tests.
 
     Attributes
     ----------
     lock : RLock
         Held while a command buffer is recorded and submitted.
+    guests : set
+        One object for each wait or access to mapped memory under way, which closing waits for.
+    families : list of int
+        The queue families that work on the device's buffers.
+    barrier : Secondary, optional
+        A barrier between dispatches, recorded once, for command buffers that are put together of others.
+    is_usable : bool
+        Neither closed nor lost.
     """
 
     def __init__(
-        self, physical: PhysicalDevice, *, profile: DeviceProfile | None = None, force_staging: bool = False
+        self,
+        physical: PhysicalDevice,
+        *,
+        profile: DeviceProfile | None = None,
+        force_staging: bool = False,
+        force_copy_queue: bool = False,
     ) -> None:
         self.physical = physical
         self.profile = physical.profile if profile is None else profile
         self.lock = threading.RLock()
+        self._close_lock = threading.RLock()
+        self.guests: set[object] = set()
         self.is_closed = False
         self.is_lost = False
+        self.is_usable = True
         self.family = physical.compute_family
+        self._copy_family, self._copy_index = self._choose_copy_queue(force_copy_queue)
+        self.families = [self.family.index]
+        if self._copy_family is not None and self._copy_family != self.family.index:
+            self.families.append(self._copy_family)
         self.features = frozenset(FEATURES) & physical.profile.features & self.profile.features
         self.extensions = self._extensions()
+        self.copy_queue: Queue | None = None
+        self.barrier: Secondary | None = None
         self.handle = self._create()
         try:
-            self.queue = Queue(self)
-            self.transfers = Transfers(self)
+            self.queue = Queue(self, self.family.index)
+            if self._copy_family is not None:
+                self.copy_queue = Queue(self, self._copy_family, self._copy_index)
+            self.transfers = Transfers(self, self.copy_queue)
             self.memory = MemoryPool(self, force_staging=force_staging)
             self.descriptors = DescriptorSets(self)
             self.pipelines = Pipelines(self)
@@ -80,6 +109,15 @@ class VulkanDevice:
             self._destroy()
             raise
         open_devices.add(self)
+
+    def _choose_copy_queue(self, force: bool) -> tuple[int | None, int]:
+        """Family and index of a queue beside the compute queue: the copy engines' where there are such."""
+        transfer = self.physical.transfer_family
+        if transfer is not None:
+            return transfer.index, 0
+        if self.family.count > 1:
+            return self.family.index, 1
+        return (self.family.index, 0) if force else (None, 0)
 
     def _extensions(self) -> list[str]:
         available = self.physical.profile.extensions
@@ -90,12 +128,13 @@ class VulkanDevice:
 
     def _create(self) -> Any:
         ffi = vk.ffi
-        priority = ffi.new("float[1]", [1.0])
-        queue = ffi.new("VkDeviceQueueCreateInfo*")
-        queue.sType = vk.VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO
-        queue.queueFamilyIndex = self.family.index
-        queue.queueCount = 1
-        queue.pQueuePriorities = priority
+        priorities = ffi.new("float[2]", [1.0, 1.0])
+        queues = ffi.new("VkDeviceQueueCreateInfo[]", len(self.families))
+        for queue, family in zip(queues, self.families, strict=True):
+            queue.sType = vk.VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO
+            queue.queueFamilyIndex = family
+            queue.queueCount = 1 + (self._copy_index if family == self._copy_family else 0)
+            queue.pQueuePriorities = priorities
         chain: list[Any] = []
         for type_name, structure_type in feature_structures(
             self.physical.profile.api_version, self.physical.profile.extensions
@@ -113,8 +152,8 @@ class VulkanDevice:
         information = ffi.new("VkDeviceCreateInfo*")
         information.sType = vk.VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO
         information.pNext = chain[0]
-        information.queueCreateInfoCount = 1
-        information.pQueueCreateInfos = queue
+        information.queueCreateInfoCount = len(queues)
+        information.pQueueCreateInfos = queues
         information.enabledExtensionCount = len(names)
         information.ppEnabledExtensionNames = name_array
         handle = ffi.new("VkDevice*")
@@ -144,24 +183,67 @@ class VulkanDevice:
         if self.is_lost:
             raise DeviceError(f"{self.profile.name}: this Device was lost; close it and open a new one")
 
+    def mark_lost(self) -> None:
+        """The driver said that the device is lost."""
+        self.is_lost = True
+        self._refuse_submissions()
+
+    def _refuse_submissions(self) -> None:
+        self.is_usable = False
+        for queue in self._queues():
+            queue.is_unusual = True
+
     def close(self) -> None:
-        """Wait for what is in flight, then destroy everything. Closing again does nothing."""
-        with self.lock:
-            if self.is_closed:
-                return
-            try:
-                self.queue.drain()
-            finally:
+        """Wait for what is in flight, then destroy everything. Closing again does nothing.
+
+        An interrupt (Ctrl-C) while it waits leaves the device open.
+        """
+        with self._close_lock:
+            with self.lock:
+                if self.is_closed:
+                    return
                 self.is_closed = True
-                open_devices.discard(self)
+                self._refuse_submissions()
+            error: DeviceError | None = None
+            try:
+                while self.guests:
+                    time.sleep(CLOSE_POLL_SECONDS)
+                try:
+                    for queue in self._queues():
+                        queue.drain()
+                except DeviceError as failed:
+                    error = failed
+                if self.is_lost or error is not None:
+                    # The driver lets go of what a lost device had under way, in finite time whatever it returns.
+                    # VkResult vkDeviceWaitIdle(VkDevice device)
+                    vk.vkDeviceWaitIdle(self.handle)
+            except BaseException:
+                self.is_closed = False
+                self.is_usable = not self.is_lost
+                raise
+            open_devices.discard(self)
+            with self.lock:  # whoever is recording comes to an end; who comes after looks whether it is open
+                for queue in self._queues():
+                    queue.drop()
                 self._destroy()
+            if error is not None:
+                raise error
+
+    def _queues(self) -> list[Queue]:
+        return [self.queue] if self.copy_queue is None else [self.queue, self.copy_queue]
+
+    def wait_idle(self) -> None:
+        """Wait for everything submitted so far."""
+        for queue in self._queues():
+            queue.wait_idle()
 
     def _destroy(self) -> None:
         with ExitStack() as stack:  # backwards, and each even when another fails
             stack.callback(self._destroy_handle)
-            for part in ("queue", "memory", "descriptors", "pipelines", "query_pools"):
-                if hasattr(self, part):
-                    stack.callback(getattr(self, part).close)
+            for name in ("queue", "copy_queue", "memory", "descriptors", "pipelines", "query_pools"):
+                part = getattr(self, name, None)
+                if part is not None:
+                    stack.callback(part.close)
 
     def _destroy_handle(self) -> None:
         # void vkDestroyDevice(VkDevice device, const VkAllocationCallbacks* pAllocator)

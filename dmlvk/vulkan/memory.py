@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceType
+from dmlvk.vulkan.access import Access
 from dmlvk.vulkan.free_ranges import FreeRanges
 from dmlvk.vulkan.library import OutOfMemoryError, check, vk
 from dmlvk.vulkan.physical_device import MemoryType, PhysicalDevice
@@ -53,7 +54,7 @@ class MappedBuffer:
         self.ranges: FreeRanges | None = None
         self.mapped: Bytes | None = None
         self.memory: Any = None
-        self.buffer = create_buffer(device.handle, size)
+        self.buffer = create_buffer(device, size)
         try:
             requirements = ffi.new("VkMemoryRequirements*")
             # void vkGetBufferMemoryRequirements(VkDevice device, VkBuffer buffer, VkMemoryRequirements*
@@ -92,17 +93,22 @@ class MappedBuffer:
             self.memory = None
 
 
-def create_buffer(device: Any, size: int) -> Any:
-    """A VkBuffer that kernels and copies can use, without memory yet."""
+def create_buffer(device: VulkanDevice, size: int) -> Any:
+    """A VkBuffer that kernels and copies can use, on all of the device's queues, without memory yet."""
     information = vk.ffi.new("VkBufferCreateInfo*")
     information.sType = vk.VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO
     information.size = size
     information.usage = BUFFER_USAGE
-    information.sharingMode = vk.VK_SHARING_MODE_EXCLUSIVE
+    families = vk.ffi.new("uint32_t[]", device.families)
+    if len(device.families) > 1:
+        # No queue family owns it: a barrier for handing over would have to be known on both sides beforehand.
+        information.sharingMode = vk.VK_SHARING_MODE_CONCURRENT
+        information.queueFamilyIndexCount = len(device.families)
+        information.pQueueFamilyIndices = families
     buffer = vk.ffi.new("VkBuffer*")
     # VkResult vkCreateBuffer(VkDevice device, const VkBufferCreateInfo* pCreateInfo, const VkAllocationCallbacks*
     #     pAllocator, VkBuffer* pBuffer)
-    check(vk.vkCreateBuffer(device, information, vk.ffi.NULL, buffer), "vkCreateBuffer")
+    check(vk.vkCreateBuffer(device.handle, information, vk.ffi.NULL, buffer), "vkCreateBuffer")
     return buffer[0]
 
 
@@ -123,19 +129,18 @@ class Allocation:
         Bytes asked for.
     segments : tuple of Segment
         Where they lie: byte b is in segment b // segment_size.
-    last_write, last_use : int
-        The submissions (timeline values) that last wrote and last read or wrote it.
+    access : Access
+        The work that uses it.
     """
 
-    __slots__ = ("__weakref__", "last_use", "last_write", "pool", "segment_size", "segments", "size")
+    __slots__ = ("__weakref__", "access", "pool", "segment_size", "segments", "size")
 
     def __init__(self, pool: MemoryPool, size: int, segments: tuple[Segment, ...], segment_size: int) -> None:
         self.pool = pool
         self.size = size
         self.segments = segments
         self.segment_size = segment_size
-        self.last_write = 0
-        self.last_use = 0
+        self.access = Access()
 
     def pieces(self, offset: int, size: int) -> list[tuple[Segment, int, int]]:
         """The parts of bytes [offset, offset + size): each a segment, the start in that segment, and the length."""
@@ -170,6 +175,7 @@ class MemoryPool:
         self._empty_blocks = 0
         self._closed = False
         self._used = 0
+        self._segment_size = device.profile.segment_size
         self.heap_used = [0] * len(device.physical.memory_heaps)
         self.allowed_types = self._allowed_types()
         self.memory_type = self._choose_type(force_staging)
@@ -179,7 +185,7 @@ class MemoryPool:
         self.block_size = max(limit // LARGEST_OFFSET_ALIGNMENT * LARGEST_OFFSET_ALIGNMENT, LARGEST_OFFSET_ALIGNMENT)
 
     def _allowed_types(self) -> list[MemoryType]:
-        probe = create_buffer(self._device.handle, LARGEST_OFFSET_ALIGNMENT)
+        probe = create_buffer(self._device, LARGEST_OFFSET_ALIGNMENT)
         requirements = vk.ffi.new("VkMemoryRequirements*")
         vk.vkGetBufferMemoryRequirements(self._device.handle, probe, requirements)
         vk.vkDestroyBuffer(self._device.handle, probe, vk.ffi.NULL)
@@ -222,33 +228,61 @@ class MemoryPool:
         DeviceError
             It does not fit; with how much was asked and how much there is.
         """
-        segment_size = self._device.profile.segment_size
+        segment_size = self._segment_size
+        padded = -(-size // LARGEST_OFFSET_ALIGNMENT) * LARGEST_OFFSET_ALIGNMENT
         with self._lock:
-            self._drain()
-            try:
-                segments = self._take(size, segment_size)
-            except OutOfMemoryError:
-                segments = None
-        if segments is None:
-            # Work in flight holds memory that was dropped long ago; when it is done there may be room.
-            self._device.queue.wait_idle()
-            with self._lock:
+            if self._closed:
+                self._device.require_open()
+            if self._dropped:
                 self._drain()
-                self._trim(0)
-                segments = self._take(size, segment_size)
-        self._used += sum(segment.size for segment in segments)
+            segments = self._take_from_block(padded)
+        if segments is None:
+            segments = self._allocate_anew(size, padded, segment_size)
         return Allocation(self, size, segments, segment_size)
 
-    def _take(self, size: int, segment_size: int) -> tuple[Segment, ...]:
-        padded = -(-size // LARGEST_OFFSET_ALIGNMENT) * LARGEST_OFFSET_ALIGNMENT
+    def _allocate_anew(self, size: int, padded: int, segment_size: int) -> tuple[Segment, ...]:
+        # Work that is done may still hold memory that was dropped long ago.
+        with self._device.lock:
+            self._device.queue.look()
+        with self._lock:
+            self._device.require_open()
+            self._drain()
+            try:
+                return self._take(size, padded, segment_size)
+            except OutOfMemoryError:
+                pass
+        # So may work in flight, until it is done.
+        self._device.queue.wait_idle()
+        with self._lock:
+            self._device.require_open()
+            self._drain()
+            self._trim(0)
+            return self._take(size, padded, segment_size)
+
+    def _take_from_block(self, padded: int) -> tuple[Segment, ...] | None:
+        """A part of a block that there is already, counted as used."""
         if padded <= self.block_size // 2:
             for block in reversed(self._blocks):
-                if block.ranges is not None:
-                    was_empty = block.ranges.is_empty
-                    start = block.ranges.take(padded)
+                ranges = block.ranges
+                if ranges is not None:
+                    was_empty = ranges.is_empty
+                    start = ranges.take(padded)
                     if start is not None:
                         self._empty_blocks -= was_empty
+                        self._used += padded
                         return (Segment(block, start, padded),)
+        return None
+
+    def _take(self, size: int, padded: int, segment_size: int) -> tuple[Segment, ...]:
+        """Memory from a block, or of its own, counted as used."""
+        segments = self._take_from_block(padded)
+        if segments is None:
+            segments = self._new_segments(size, padded, segment_size)
+            self._used += padded
+        return segments
+
+    def _new_segments(self, size: int, padded: int, segment_size: int) -> tuple[Segment, ...]:
+        if padded <= self.block_size // 2:
             try:
                 block = self.create(self.block_size, self.memory_type)
             except OutOfMemoryError:
@@ -348,7 +382,9 @@ class MemoryPool:
 
     @property
     def used(self) -> int:
-        """Bytes that live allocations hold."""
+        """Bytes that live allocations hold, and work in flight."""
+        with self._device.lock:
+            self._device.queue.look()
         with self._lock:
             self._drain()
             return self._used

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import filelock
 import platformdirs
 
-from dmlvk.vulkan.library import VK_SUCCESS, check, vk
+from dmlvk.errors import DeviceError
+from dmlvk.vulkan.library import VK_SUCCESS, ValidationError, check, vk
 
 if TYPE_CHECKING:
     from dmlvk.vulkan.device import VulkanDevice
@@ -103,7 +104,7 @@ class PipelineCache:
         return bytes(ffi.buffer(data, size[0]))
 
     def save(self) -> None:
-        """Merge what was added into the file. Without a writable folder nothing happens."""
+        """Merge what was added into the file. Without a writable folder, or where the driver fails, nothing happens."""
         if not self.added or self._device.is_lost:
             return
         try:
@@ -113,7 +114,9 @@ class PipelineCache:
                 data = self._data()
                 if data and data != self.loaded:
                     self._write_file(data)
-        except (OSError, filelock.Timeout, NotImplementedError):
+        except ValidationError:
+            raise
+        except (OSError, filelock.Timeout, NotImplementedError, DeviceError):
             return
         self.added = 0
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dmlvk.vulkan.device import VulkanDevice
 
 COMPUTE_SHADER_STAGE = 0x20  # VK_SHADER_STAGE_COMPUTE_BIT
+REQUIRE_FULL_SUBGROUPS = 0x2  # VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT
 SPIRV_MAGIC = 0x07230203
 
 
@@ -31,7 +32,7 @@ class Pipelines:
         self._lock = threading.Lock()
         self._modules: dict[str, Any] = {}
         self._layouts: dict[tuple[int, int], Any] = {}
-        self._pipelines: dict[tuple[str, tuple[int, ...], int, int], Pipeline] = {}
+        self._pipelines: dict[tuple[str, tuple[int, ...], int, int, int], Pipeline] = {}
         self.cache = PipelineCache(device)
 
     @property
@@ -40,7 +41,13 @@ class Pipelines:
         return len(self._pipelines)
 
     def get(
-        self, kernel: str, code: bytes, specialization: tuple[int, ...], buffer_count: int, push_size: int
+        self,
+        kernel: str,
+        code: bytes,
+        specialization: tuple[int, ...],
+        buffer_count: int,
+        push_size: int,
+        subgroup_size: int = 0,
     ) -> Pipeline:
         """The pipeline, built at the first call.
 
@@ -56,13 +63,15 @@ class Pipelines:
             Storage buffers, at bindings 0 to buffer_count - 1 of set 0.
         push_size : int
             Bytes of push constants.
+        subgroup_size : int, optional
+            Runs in whole subgroups of this size, as far as the device can be told; 0 leaves both to the driver.
 
         Raises
         ------
         DeviceError
             The driver refuses the kernel.
         """
-        key = (kernel, specialization, buffer_count, push_size)
+        key = (kernel, specialization, buffer_count, push_size, subgroup_size)
         pipeline = self._pipelines.get(key)
         if pipeline is None:
             with self._lock:
@@ -70,7 +79,7 @@ class Pipelines:
                 pipeline = self._pipelines.get(key)
                 if pipeline is None:
                     layout = self._layout(buffer_count, push_size)
-                    pipeline = Pipeline(self._build(kernel, code, specialization, layout), layout)
+                    pipeline = Pipeline(self._build(kernel, code, specialization, layout, subgroup_size), layout)
                     self._pipelines[key] = pipeline
         return pipeline
 
@@ -114,7 +123,7 @@ class Pipelines:
             layout = self._layouts[buffer_count, push_size] = handle[0]
         return layout
 
-    def _build(self, kernel: str, code: bytes, specialization: tuple[int, ...], layout: Any) -> Any:
+    def _build(self, kernel: str, code: bytes, specialization: tuple[int, ...], layout: Any, subgroup_size: int) -> Any:
         ffi = vk.ffi
         count = len(specialization)
         entries = ffi.new("VkSpecializationMapEntry[]", [(i, 4 * i, 4) for i in range(count)])
@@ -134,6 +143,16 @@ class Pipelines:
         information.stage.pName = entry_point
         information.stage.pSpecializationInfo = constants if count else ffi.NULL
         information.layout = layout
+        required_size = ffi.new("VkPipelineShaderStageRequiredSubgroupSizeCreateInfo*")
+        if subgroup_size:
+            profile, features = self._device.profile, self._device.features
+            if "computeFullSubgroups" in features:
+                information.stage.flags |= REQUIRE_FULL_SUBGROUPS
+            # Where there is only one size, there is nothing to require; some drivers cannot be told then.
+            if "subgroupSizeControl" in features and profile.min_subgroup_size != profile.max_subgroup_size:
+                required_size.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO
+                required_size.requiredSubgroupSize = subgroup_size
+                information.stage.pNext = required_size
         handle = ffi.new("VkPipeline*")
         # VkResult vkCreateComputePipelines(VkDevice device, VkPipelineCache pipelineCache, uint32_t createInfoCount,
         #     const VkComputePipelineCreateInfo* pCreateInfos, const VkAllocationCallbacks* pAllocator, VkPipeline*

@@ -1,28 +1,24 @@
-"""The compute queue: command buffers go in, a timeline semaphore says what is done."""
+"""A queue: batches go in, a timeline semaphore says what is done."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from dmlvk.vulkan.library import (
-    VK_ERROR_DEVICE_LOST,
-    VK_SUCCESS,
-    VK_TIMEOUT,
-    WaitTimeoutError,
-    check,
-    failure,
-    vk,
-)
+from dmlvk.vulkan.access import Access, mark
+from dmlvk.vulkan.command_buffers import Batch, CommandBuffers, submit_information
+from dmlvk.vulkan.library import VK_ERROR_DEVICE_LOST, VK_SUCCESS, VK_TIMEOUT, WaitTimeoutError, check, failure, vk
 
 if TYPE_CHECKING:
     from dmlvk.vulkan.device import VulkanDevice
 
 # The longest time in a driver's wait: Python runs signal handlers (Ctrl-C) only between calls.
-WAIT_SLICE_SECONDS = 0.05
-CLOSE_POLL_SECONDS = 0.001
+WAIT_SLICE = 50_000_000  # nanoseconds
+# Submissions after which the queue looks what is done, so that what they keep alive does not pile up unseen.
+POLL_INTERVAL = 64
 
 
 class Queue:
@@ -34,138 +30,206 @@ class Queue:
         Timeline value of the latest submission.
     completed : int
         Highest timeline value that was seen to be reached.
+    is_unusual : bool
+        Whether something comes before the next submission: the device is closed or lost, an interrupted submission has
+        to be cleared up, or another queue has to be waited for.
     """
 
-    def __init__(self, device: VulkanDevice) -> None:
+    def __init__(self, device: VulkanDevice, family: int, index: int = 0) -> None:
         ffi = vk.ffi
         self._device = device
         self.submitted = 0
         self.completed = 0
-        self._in_flight: deque[tuple[int, Any, Any]] = deque()
-        self._free: deque[Any] = deque()
-        self._waiters = 0
-        self._waiters_lock = threading.Lock()
+        self.is_unusual = False
+        self._poll_at = POLL_INTERVAL
+        self._in_flight: deque[tuple[int, Any]] = deque()
+        self._release_lock = threading.Lock()  # submissions come in at one end, this is about the other
+        # What was being submitted when an interrupt came: it may have reached the driver, or not.
+        self._in_doubt: Any = None
+        self._attempted = 0
+        # For a value that may never be signalled, the one after it that will: the validation layer waits for each that
+        # is waited for, and does not see that a later one passes it.
+        self._passed_by: dict[int, int] = {}
+        self._required: tuple[Any, int] | None = None
         handle = ffi.new("VkQueue*")
         # void vkGetDeviceQueue(VkDevice device, uint32_t queueFamilyIndex, uint32_t queueIndex, VkQueue* pQueue)
-        vk.vkGetDeviceQueue(device.handle, device.family.index, 0, handle)
+        vk.vkGetDeviceQueue(device.handle, family, index, handle)
         self._handle = handle[0]
+        self.command_buffers = CommandBuffers(device, family)
+        try:
+            self._semaphore = self._create_timeline()
+        except BaseException:
+            self.command_buffers.close()
+            raise
+        # Built once: a submission only sets the value to signal.
+        self._signal_value = ffi.new("uint64_t[1]")
+        self._timeline = ffi.new("VkTimelineSemaphoreSubmitInfo*")
+        self._timeline.sType = vk.VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO
+        self._timeline.signalSemaphoreValueCount = 1
+        self._timeline.pSignalSemaphoreValues = self._signal_value
+        self._nothing = submit_information(self._timeline, self._semaphore, None)
+        self._waits: deque[tuple[Any, Any]] = deque()
+        self._null_fence = ffi.NULL
 
+    @property
+    def latest(self) -> int:
+        """The value at which everything is done that may have been submitted so far, what is in doubt included."""
+        return self.submitted + (self._in_doubt is not None)
+
+    def _create_timeline(self) -> Any:
+        ffi = vk.ffi
         kind = ffi.new("VkSemaphoreTypeCreateInfo*")
         kind.sType = vk.VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO
         kind.semaphoreType = vk.VK_SEMAPHORE_TYPE_TIMELINE
         information = ffi.new("VkSemaphoreCreateInfo*")
         information.sType = vk.VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO
         information.pNext = kind
-        self._semaphore = ffi.new("VkSemaphore[1]")
+        semaphore = ffi.new("VkSemaphore[1]")
         # VkResult vkCreateSemaphore(VkDevice device, const VkSemaphoreCreateInfo* pCreateInfo, const
         #     VkAllocationCallbacks* pAllocator, VkSemaphore* pSemaphore)
-        check(vk.vkCreateSemaphore(device.handle, information, ffi.NULL, self._semaphore), "vkCreateSemaphore")
+        check(vk.vkCreateSemaphore(self._device.handle, information, ffi.NULL, semaphore), "vkCreateSemaphore")
+        return semaphore
 
-        pool_information = ffi.new("VkCommandPoolCreateInfo*")
-        pool_information.sType = vk.VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO
-        pool_information.flags = 2  # VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT
-        pool_information.queueFamilyIndex = device.family.index
-        self._pool = ffi.new("VkCommandPool*")
-        # VkResult vkCreateCommandPool(VkDevice device, const VkCommandPoolCreateInfo* pCreateInfo, const
-        #     VkAllocationCallbacks* pAllocator, VkCommandPool* pCommandPool)
-        result = vk.vkCreateCommandPool(device.handle, pool_information, ffi.NULL, self._pool)
-        if result != VK_SUCCESS:
-            vk.vkDestroySemaphore(device.handle, self._semaphore[0], ffi.NULL)
-            raise failure(result, "vkCreateCommandPool")
-
-        # Built once: a submission only sets the value to signal and the command buffer.
-        self._signal_value = ffi.new("uint64_t[1]")
-        self._timeline = ffi.new("VkTimelineSemaphoreSubmitInfo*")
-        self._timeline.sType = vk.VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO
-        self._timeline.signalSemaphoreValueCount = 1
-        self._timeline.pSignalSemaphoreValues = self._signal_value
-        self._command_buffer = ffi.new("VkCommandBuffer[1]")
-        self._submit = ffi.new("VkSubmitInfo*")
-        self._submit.sType = vk.VK_STRUCTURE_TYPE_SUBMIT_INFO
-        self._submit.pNext = self._timeline
-        self._submit.commandBufferCount = 1
-        self._submit.pCommandBuffers = self._command_buffer
-        self._submit.signalSemaphoreCount = 1
-        self._submit.pSignalSemaphores = self._semaphore
-        self._counter = ffi.new("uint64_t*")
-        self._null_fence = ffi.NULL
-
-    def acquire(self) -> Any:
-        """A command buffer ready for vkBeginCommandBuffer. Called with the device's lock held."""
-        if self._free:
-            return self._free.popleft()
-        ffi = vk.ffi
-        information = ffi.new("VkCommandBufferAllocateInfo*")
-        information.sType = vk.VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO
-        information.commandPool = self._pool[0]
-        information.level = vk.VK_COMMAND_BUFFER_LEVEL_PRIMARY
-        information.commandBufferCount = 1
-        array = ffi.new("VkCommandBuffer[1]")
-        # VkResult vkAllocateCommandBuffers(VkDevice device, const VkCommandBufferAllocateInfo* pAllocateInfo,
-        #     VkCommandBuffer* pCommandBuffers)
-        check(vk.vkAllocateCommandBuffers(self._device.handle, information, array), "vkAllocateCommandBuffers")
-        return array[0]
-
-    def recycle(self, command_buffer: Any) -> None:
-        """Take back a command buffer that is not in flight. Needs no lock, so that finalizers may call it."""
-        self._free.append(command_buffer)
-
-    def abandon(self, command_buffer: Any) -> None:
-        """Take back a command buffer whose recording failed. Called with the device's lock held."""
-        # VkResult vkResetCommandBuffer(VkCommandBuffer commandBuffer, VkCommandBufferResetFlags flags)
-        check(vk.vkResetCommandBuffer(command_buffer, 0), "vkResetCommandBuffer")
-        self.recycle(command_buffer)
-
-    def submit(self, command_buffer: Any, keep: Any, *, recycle: bool = True) -> int:
-        """Submit a recorded command buffer, to run after all earlier ones. Called with the device's lock held.
+    def batch(
+        self, command_buffer: Any, uses: Collection[Access], writes: Collection[Access], *, registered: bool = True
+    ) -> Batch:
+        """Prepare a recorded command buffer for any number of submissions.
 
         Parameters
         ----------
         command_buffer : VkCommandBuffer
+            A primary one of `command_buffers`.
+        uses, writes : collection of Access
+            The memory that it reads or writes, and of that, what it writes.
+        registered : bool
+            Whether that memory is to know it: for what is submitted often, or uses little memory.
+        """
+        return Batch(
+            self.command_buffers,
+            command_buffer,
+            self._timeline,
+            self._semaphore,
+            uses,
+            writes,
+            registered=registered,
+        )
+
+    def submit(self, batch: Batch, keep: Any) -> int:
+        """Submit a batch, to run after all earlier ones. Called with the device's lock held.
+
+        Parameters
+        ----------
+        batch : Batch
         keep : object
-            Kept alive until the work is done.
-        recycle : bool
-            Whether the command buffer can be used for something else then.
+            Kept alive until the work is done; the batch itself, or what holds it.
 
         Returns
         -------
         int
             The timeline value that says that it is done.
         """
+        information = batch.information
+        if self.is_unusual:
+            information = self._prepare(information)
         value = self.submitted + 1
+        # Signal handlers may raise between any two steps. The order is such that the work then counts as running
+        # when it may be, and everything that it uses is kept.
+        self.is_unusual = True
+        self._in_doubt = keep
+        batch.run.last = value
+        if not batch.is_registered:
+            mark(value, batch.uses, batch.writes)
         self._signal_value[0] = value
-        self._command_buffer[0] = command_buffer
         # VkResult vkQueueSubmit(VkQueue queue, uint32_t submitCount, const VkSubmitInfo* pSubmits, VkFence fence)
-        result = vk.vkQueueSubmit(self._handle, 1, self._submit, self._null_fence)
+        result = vk.vkQueueSubmit(self._handle, 1, information, self._null_fence)
         if result != VK_SUCCESS:
-            if recycle:
-                self.recycle(command_buffer)
+            self._in_doubt = None
             raise self._failed(result, "vkQueueSubmit")
+        self._in_flight.append((value, keep))
         self.submitted = value
-        self._in_flight.append((value, command_buffer if recycle else None, keep))
-        self.poll()
+        self._in_doubt = self._required = None
+        self.is_unusual = False
+        if value >= self._poll_at:
+            self.look()
         return value
+
+    def _prepare(self, information: Any) -> Any:
+        """Before a submission that is not like any other; returns the VkSubmitInfo for it."""
+        self._device.require_open()
+        if self._in_doubt is not None:
+            self._settle()
+        return information if self._required is None else self._waiting(information)
+
+    def _settle(self) -> None:
+        """After an interrupt inside `submit`: make the timeline pass the value that may never be signalled."""
+        self._in_flight.append((self.submitted + 1, self._in_doubt))
+        # Another one each time: an interrupt may come here as well, and no value may be signalled twice.
+        self._attempted = value = max(self._attempted, self.submitted + 1) + 1
+        self._signal_value[0] = value
+        result = vk.vkQueueSubmit(self._handle, 1, self._nothing, self._null_fence)
+        if result != VK_SUCCESS:
+            raise self._failed(result, "vkQueueSubmit")
+        self._passed_by[self.submitted + 1] = value
+        self.submitted = value
+        self._in_doubt = None
+
+    def require(self, other: Queue, value: int) -> None:
+        """Make the next submission wait until another queue's timeline reaches a value. With the device's lock held."""
+        if self._required is None or value > self._required[1]:
+            self._required = (other._semaphore, value)
+            self.is_unusual = True
+
+    def _waiting(self, information: Any) -> Any:
+        """A VkSubmitInfo that also waits for what `require` was given; kept until as many others were made."""
+        ffi = vk.ffi
+        assert self._required is not None
+        semaphore, value = self._required
+        values = ffi.new("uint64_t[1]", [value])
+        stages = ffi.new("VkPipelineStageFlags[1]", [0x10000])  # VK_PIPELINE_STAGE_ALL_COMMANDS_BIT
+        timeline = ffi.new("VkTimelineSemaphoreSubmitInfo*", self._timeline[0])
+        timeline.waitSemaphoreValueCount = 1
+        timeline.pWaitSemaphoreValues = values
+        waiting = ffi.new("VkSubmitInfo*", information[0])
+        waiting.pNext = timeline
+        waiting.waitSemaphoreCount = 1
+        waiting.pWaitSemaphores = semaphore
+        waiting.pWaitDstStageMask = stages
+        self._waiting_parts = (values, stages, timeline)
+        return waiting
 
     def poll(self) -> int:
         """Look how far the device is, and let go of what is done. Called with the device's lock held."""
-        # VkResult vkGetSemaphoreCounterValue(VkDevice device, VkSemaphore semaphore, uint64_t* pValue)
-        result = vk.vkGetSemaphoreCounterValue(self._device.handle, self._semaphore[0], self._counter)
+        result = self.look()
         if result != VK_SUCCESS:
             raise self._failed(result, "vkGetSemaphoreCounterValue")
-        # A lost device may report any value.
-        self.completed = max(self.completed, min(self._counter[0], self.submitted))
-        self._release_completed()
         return self.completed
 
+    def look(self) -> int:
+        """As `poll`, but a failure is only returned: for those who can go on without knowing."""
+        if self._device.is_closed:
+            return VK_SUCCESS
+        self._poll_at = self.submitted + POLL_INTERVAL
+        counter = vk.ffi.new("uint64_t*")
+        # VkResult vkGetSemaphoreCounterValue(VkDevice device, VkSemaphore semaphore, uint64_t* pValue)
+        result: int = vk.vkGetSemaphoreCounterValue(self._device.handle, self._semaphore[0], counter)
+        if result == VK_SUCCESS:
+            # A lost device may report any value.
+            self.completed = max(self.completed, min(counter[0], self.submitted))
+            self._release_completed()
+        return result
+
     def _release_completed(self) -> None:
-        in_flight, completed = self._in_flight, self.completed
-        while in_flight and in_flight[0][0] <= completed:
-            _, command_buffer, _ = in_flight.popleft()
-            if command_buffer is not None:
-                self._free.append(command_buffer)
+        # Whoever is at it already lets go of this too, or the next one does.
+        if self._release_lock.acquire(False):
+            try:
+                in_flight, completed = self._in_flight, self.completed
+                while in_flight and in_flight[0][0] <= completed:
+                    in_flight.popleft()
+            finally:
+                self._release_lock.release()
 
     def wait(self, value: int, timeout: float | None = None) -> None:
-        """Wait until the timeline reaches a value.
+        """Wait until the timeline reaches a value. The device's lock need not be held, and had better not be.
 
         Raises
         ------
@@ -174,72 +238,93 @@ class Queue:
         DeviceError
             The device was closed or lost.
         """
+        if value <= self.completed:
+            return
+        device = self._device
+        if value > self.submitted:
+            # Of a submission that another thread is making just now, or that failed or was interrupted.
+            with device.lock:
+                device.require_open()
+                if self._in_doubt is not None:
+                    self._settle()
+                value = min(value, self.submitted)
+        if self._passed_by:
+            value = self._passed_by.get(value, value)
+        try:
+            waits = self._waits.popleft()
+        except IndexError:  # there are as many as there were threads waiting at a time
+            waits = self._wait_information()
+        try:
+            device.guests.add(waits)
+            if not device.is_usable:
+                device.require_open()
+            self._wait(waits, value, timeout)
+        finally:
+            device.guests.discard(waits)
+            self._waits.append(waits)
         if value > self.completed:
-            deadline = None if timeout is None else time.monotonic() + timeout
-            with self._waiters_lock:
-                self._device.require_open()
-                self._waiters += 1
-            try:
-                self._wait_slices(value, timeout, deadline)
-            finally:
-                with self._waiters_lock:
-                    self._waiters -= 1
-        # Whoever holds the lock looks after what is done by itself.
-        if self._device.lock.acquire(blocking=False):
-            try:
-                self.completed = max(self.completed, value)
-                self._release_completed()
-            finally:
-                self._device.lock.release()
+            self.completed = value
+        self._release_completed()
 
-    def _wait_slices(self, value: int, timeout: float | None, deadline: float | None) -> None:
-        ffi = vk.ffi
-        values = ffi.new("uint64_t[1]", [value])
-        information = ffi.new("VkSemaphoreWaitInfo*")
-        information.sType = vk.VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO
-        information.semaphoreCount = 1
-        information.pSemaphores = self._semaphore
-        information.pValues = values
+    def _wait(self, waits: tuple[Any, Any], value: int, timeout: float | None) -> None:
+        information, values = waits
+        values[0] = value
+        limit = WAIT_SLICE
+        if timeout is not None:
+            deadline = time.monotonic() + timeout
+            limit = min(limit, max(0, int(timeout * 1e9)))
         while True:
-            seconds = WAIT_SLICE_SECONDS
-            if deadline is not None:
-                seconds = max(0.0, min(seconds, deadline - time.monotonic()))
             # VkResult vkWaitSemaphores(VkDevice device, const VkSemaphoreWaitInfo* pWaitInfo, uint64_t timeout)
-            result = vk.vkWaitSemaphores(self._device.handle, information, int(seconds * 1e9))
+            result = vk.vkWaitSemaphores(self._device.handle, information, limit)
             if result == VK_SUCCESS:
                 return
             if result != VK_TIMEOUT:
                 raise self._failed(result, "vkWaitSemaphores")
-            if deadline is not None and time.monotonic() >= deadline:
-                raise WaitTimeoutError(f"the work was not done within {timeout} s; wait again for it to go on")
+            if timeout is not None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise WaitTimeoutError(f"the work was not done within {timeout} s; wait again for it to go on")
+                limit = min(WAIT_SLICE, int(left * 1e9))
+
+    def _wait_information(self) -> tuple[Any, Any]:
+        values = vk.ffi.new("uint64_t[1]")
+        information = vk.ffi.new("VkSemaphoreWaitInfo*")
+        information.sType = vk.VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO
+        information.semaphoreCount = 1
+        information.pSemaphores = self._semaphore
+        information.pValues = values
+        return information, values
 
     def wait_idle(self) -> None:
         """Wait for everything submitted so far."""
-        self.wait(self.submitted)
         with self._device.lock:
-            self.poll()
+            self._device.require_open()
+            if self._in_doubt is not None:
+                self._settle()
+        self.wait(self.submitted)
+        self._release_completed()
 
     def drain(self) -> None:
-        """Before closing: wait for all work unless the device is lost, and for other threads' waits to end."""
-        try:
-            if not self._device.is_lost:
-                self.wait(self.submitted)
-        finally:
-            with self._waiters_lock:
-                self._device.is_closed = True
-            while self._waiters:
-                time.sleep(CLOSE_POLL_SECONDS)
-            self._in_flight.clear()
+        """Before closing, when nobody submits any more: wait for all work, unless the device is lost."""
+        if not self._device.is_lost:
+            if self._in_doubt is not None:
+                self._settle()
+            if self.submitted > self.completed:
+                self._wait(self._wait_information(), self.submitted, None)
+
+    def drop(self) -> None:
+        """Nothing runs any more: let go of everything."""
+        self.completed = self.submitted
+        self._in_flight.clear()
+        self._in_doubt = None
 
     def _failed(self, result: int, call: str) -> Exception:
         if result == VK_ERROR_DEVICE_LOST:
-            self._device.is_lost = True
+            self._device.mark_lost()
         return failure(result, call)
 
     def close(self) -> None:
         """Destroy semaphore and command buffers; nothing may be in flight."""
-        # void vkDestroyCommandPool(VkDevice device, VkCommandPool commandPool, const VkAllocationCallbacks*
-        #     pAllocator)
-        vk.vkDestroyCommandPool(self._device.handle, self._pool[0], vk.ffi.NULL)
+        self.command_buffers.close()
         # void vkDestroySemaphore(VkDevice device, VkSemaphore semaphore, const VkAllocationCallbacks* pAllocator)
         vk.vkDestroySemaphore(self._device.handle, self._semaphore[0], vk.ffi.NULL)

@@ -59,17 +59,22 @@ class Recorder:
     __slots__ = ("command_buffer",)
 
     # Structures that never change, built at first use.
-    _begin_information: ClassVar[dict[int, Any]] = {}
+    _begin_information: ClassVar[dict[tuple[int, bool], Any]] = {}
     _barriers: ClassVar[dict[tuple[int, int], Any]] = {}
 
-    def __init__(self, command_buffer: Any, flags: int = ONE_TIME_SUBMIT) -> None:
+    def __init__(self, command_buffer: Any, flags: int = ONE_TIME_SUBMIT, *, secondary: bool = False) -> None:
         self.command_buffer = command_buffer
-        information = self._begin_information.get(flags)
-        if information is None:
+        begin = self._begin_information.get((flags, secondary))
+        if begin is None:
             information = vk.ffi.new("VkCommandBufferBeginInfo*")
             information.sType = vk.VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO
             information.flags = flags
-            self._begin_information[flags] = information
+            # Only secondary command buffers have one; outside of render passes there is nothing in it.
+            inheritance = vk.ffi.new("VkCommandBufferInheritanceInfo*")
+            inheritance.sType = vk.VK_STRUCTURE_TYPE_COMMAND_BUFFER_INHERITANCE_INFO
+            information.pInheritanceInfo = inheritance if secondary else vk.ffi.NULL
+            begin = self._begin_information[flags, secondary] = (information, inheritance)
+        information = begin[0]
         # VkResult vkBeginCommandBuffer(VkCommandBuffer commandBuffer, const VkCommandBufferBeginInfo* pBeginInfo)
         check(vk.vkBeginCommandBuffer(command_buffer, information), "vkBeginCommandBuffer")
 
@@ -89,22 +94,22 @@ class Recorder:
         #     pImageMemoryBarriers)
         vk.vkCmdPipelineBarrier(self.command_buffer, source_stage, destination_stage, 0, 1, barrier, 0, null, 0, null)
 
-    def after_earlier_submissions(self) -> None:
+    def after_earlier_submissions(self, *, copies_only: bool = False) -> None:
         """Start after everything submitted before, and see what it wrote."""
-        self._barrier(
-            COMPUTE_STAGE | TRANSFER_STAGE,
-            SHADER_WRITE | TRANSFER_WRITE,
-            COMPUTE_STAGE | TRANSFER_STAGE,
-            SHADER_READ | SHADER_WRITE | TRANSFER_READ | TRANSFER_WRITE,
-        )
+        stages = TRANSFER_STAGE if copies_only else COMPUTE_STAGE | TRANSFER_STAGE
+        written = TRANSFER_WRITE if copies_only else SHADER_WRITE | TRANSFER_WRITE
+        read = TRANSFER_READ if copies_only else SHADER_READ | TRANSFER_READ
+        self._barrier(stages, written, stages, read | written)
 
     def between_dispatches(self) -> None:
         """What follows sees what the dispatches before wrote, and overwrites only what they have read."""
         self._barrier(COMPUTE_STAGE, SHADER_WRITE, COMPUTE_STAGE, SHADER_READ | SHADER_WRITE)
 
-    def before_host_reads(self) -> None:
+    def before_host_reads(self, *, copies_only: bool = False) -> None:
         """Make everything written visible to the host, once the host knows that the submission is done."""
-        self._barrier(COMPUTE_STAGE | TRANSFER_STAGE, SHADER_WRITE | TRANSFER_WRITE, HOST_STAGE, HOST_READ)
+        stages = TRANSFER_STAGE if copies_only else COMPUTE_STAGE | TRANSFER_STAGE
+        written = TRANSFER_WRITE if copies_only else SHADER_WRITE | TRANSFER_WRITE
+        self._barrier(stages, written, HOST_STAGE, HOST_READ)
 
     def dispatch(self, prepared: PreparedDispatch) -> None:
         """Record one dispatch."""
@@ -127,6 +132,13 @@ class Recorder:
         # void vkCmdDispatch(VkCommandBuffer commandBuffer, uint32_t groupCountX, uint32_t groupCountY, uint32_t
         #     groupCountZ)
         vk.vkCmdDispatch(command_buffer, *prepared.groups)
+
+    def execute(self, secondaries: list[Any]) -> None:
+        """Run secondary command buffers in order."""
+        array = vk.ffi.new("VkCommandBuffer[]", secondaries)
+        # void vkCmdExecuteCommands(VkCommandBuffer commandBuffer, uint32_t commandBufferCount, const VkCommandBuffer*
+        #     pCommandBuffers)
+        vk.vkCmdExecuteCommands(self.command_buffer, len(secondaries), array)
 
     def copy(self, source: Any, source_offset: int, destination: Any, destination_offset: int, size: int) -> None:
         """Copy bytes from one VkBuffer to another."""

@@ -2,66 +2,50 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT
-from dmlvk.vulkan.memory import Allocation, Bytes, MappedBuffer, Segment
+from dmlvk.vulkan.guest import Guest
+from dmlvk.vulkan.memory import Allocation, Bytes, Segment
+from dmlvk.vulkan.queue import Queue
 from dmlvk.vulkan.recording import Recorder
+from dmlvk.vulkan.staging_ring import PIECE_SIZE, Piece, StagingRing
 
 if TYPE_CHECKING:
     from dmlvk.vulkan.device import VulkanDevice
 
-RING_SIZE = 64 << 20
-# Half a ring, so that the host fills or empties one half while the device works on the other.
-PIECE_SIZE = RING_SIZE // 4
-
-
-class Ring:
-    """Staging memory handed out in a circle; a part is used again when the submission that uses it is done."""
-
-    def __init__(self, device: VulkanDevice) -> None:
-        self._device = device
-        self.block: MappedBuffer = device.memory.create_staging(RING_SIZE)
-        self._head = 0  # positions count up for ever; the place in the ring is the position modulo its size
-        self._tail = 0
-        self._taken: deque[tuple[int, int]] = deque()  # (position behind it, timeline value)
-
-    def take(self, size: int) -> int:
-        """The offset of `size` free bytes, waiting for earlier submissions where need be; at most PIECE_SIZE."""
-        head = -(-self._head // LARGEST_OFFSET_ALIGNMENT) * LARGEST_OFFSET_ALIGNMENT
-        if head % RING_SIZE + size > RING_SIZE:
-            head += RING_SIZE - head % RING_SIZE
-        while self._taken and head + size - self._tail > RING_SIZE:
-            end, value = self._taken[0]
-            self._device.queue.wait(value)
-            self._taken.popleft()
-            self._tail = end
-        if not self._taken:
-            self._tail = head  # what was taken for a submission that failed is free too
-        self._head = head + size
-        return head % RING_SIZE
-
-    def used_until(self, value: int) -> None:
-        """Everything taken so far is free again when the timeline reaches this value."""
-        self._taken.append((self._head, value))
+# From this many bytes on, a copy is worth a queue of its own: two queues waiting for each other cost some 10 us.
+LARGE = 1 << 20
+# Pieces of one read that are on their way at a time: the device fills one while the host empties another.
+PIECES_ARRIVING = 3
 
 
 class Transfers:
-    """Reads and writes of a device's allocations by the host. Used with the device's lock held."""
+    """Reads and writes of a device's allocations by the host, from any thread, in order with the work submitted.
 
-    def __init__(self, device: VulkanDevice) -> None:
+    Attributes
+    ----------
+    copy_queue : Queue or None
+        A queue beside the compute queue, on which large copies run next to kernels; None where there is none.
+    """
+
+    def __init__(self, device: VulkanDevice, copy_queue: Queue | None) -> None:
         self._device = device
-        self._ring: Ring | None = None
+        self.copy_queue = copy_queue
+        self._ring: StagingRing | None = None
+        self._ring_lock = threading.Lock()
 
-    def ring(self) -> Ring:
+    def ring(self) -> StagingRing:
         """The staging ring, made when it is first needed."""
         if self._ring is None:
-            self._ring = Ring(self._device)
+            with self._ring_lock:
+                if self._ring is None:
+                    self._ring = StagingRing(self._device)
         return self._ring
 
     def mapped(self, allocation: Allocation, offset: int, size: int) -> Bytes | None:
-        """The host's view of bytes that lie in one mapped segment, or None. It must not outlive the device's lock."""
+        """The host's view of bytes that lie in one mapped segment, or None. It must not outlive its user's Guest."""
         if not self._device.memory.is_direct:
             return None
         pieces = allocation.pieces(offset, size)
@@ -71,65 +55,104 @@ class Transfers:
 
     def wait_for_writes(self, allocation: Allocation) -> None:
         """Wait for the submissions that write this memory; then the host may read it."""
-        self._device.queue.wait(allocation.last_write)
+        self._device.queue.wait(allocation.access.last_write)
 
     def wait_for_uses(self, allocation: Allocation) -> None:
         """Wait for the submissions that read or write this memory; then the host may write it."""
-        self._device.queue.wait(allocation.last_use)
+        self._device.queue.wait(allocation.access.last_use)
 
     def write(self, allocation: Allocation, offset: int, data: Bytes) -> None:
         """Copy bytes to the device, after everything submitted before."""
-        if self._device.memory.is_direct:
-            self.wait_for_uses(allocation)
-            for segment, start, length in allocation.pieces(offset, data.size):
-                _view(segment, start, length)[:] = data[:length]
-                data = data[length:]
-            return
+        with Guest(self._device):
+            if self._device.memory.is_direct:
+                self.wait_for_uses(allocation)
+                for segment, start, length in allocation.pieces(offset, data.size):
+                    _view(segment, start, length)[:] = data[:length]
+                    data = data[length:]
+            else:
+                self._write_staged(allocation, offset, data)
+
+    def _write_staged(self, allocation: Allocation, offset: int, data: Bytes) -> None:
         ring = self.ring()
+        queue = self._device.queue
+        if self.copy_queue is not None and data.size >= LARGE:
+            queue = self.copy_queue
+            self._require(queue, allocation.access.last_use)
+        value = 0
         for segment, start, length in allocation.pieces(offset, data.size):
             for begin in range(0, length, PIECE_SIZE):
                 size = min(PIECE_SIZE, length - begin)
-                place = ring.take(size)
-                _view(Segment(ring.block, 0, RING_SIZE), place, size)[:] = data[begin : begin + size]
-                value = self._copy(
-                    ring.block.buffer, place, segment.block.buffer, segment.offset + start + begin, size, allocation
-                )
-                ring.used_until(value)
-                allocation.last_write = allocation.last_use = value
+                piece = ring.take(size)
+                try:
+                    piece.view[:] = data[begin : begin + size]
+                    place = segment.offset + start + begin
+                    target = segment.block.buffer
+                    value = self._copy(queue, ring.block.buffer, piece.offset, target, place, size, written=allocation)
+                except BaseException:
+                    ring.give_back(piece, queue, queue.latest)
+                    raise
+                ring.give_back(piece, queue, value)
             data = data[length:]
+        if queue is self.copy_queue:
+            with self._device.lock:
+                self._device.queue.require(queue, value)
+
+    def _require(self, queue: Queue, value: int) -> None:
+        """Let the copy queue go on when the compute queue has come to a value."""
+        compute = self._device.queue
+        if value > compute.completed:
+            with self._device.lock:
+                queue.require(compute, value)
 
     def read(self, allocation: Allocation, offset: int, out: Bytes) -> None:
         """Copy bytes from the device, waiting for what writes them."""
-        if self._device.memory.is_direct:
-            self.wait_for_writes(allocation)
-            for segment, start, length in allocation.pieces(offset, out.size):
-                out[:length] = _view(segment, start, length)
-                out = out[length:]
-            return
+        with Guest(self._device):
+            if self._device.memory.is_direct:
+                self.wait_for_writes(allocation)
+                for segment, start, length in allocation.pieces(offset, out.size):
+                    out[:length] = _view(segment, start, length)
+                    out = out[length:]
+            else:
+                self._read_staged(allocation, offset, out)
+
+    def _read_staged(self, allocation: Allocation, offset: int, out: Bytes) -> None:
         ring = self.ring()
-        whole = Segment(ring.block, 0, RING_SIZE)
-        arriving: deque[tuple[int, int, Bytes]] = deque()
+        queue = self._device.queue
+        # Behind work that does not write this memory a read would wait for nothing.
+        if self.copy_queue is not None and (out.size >= LARGE or allocation.access.last_write < queue.submitted):
+            queue = self.copy_queue
+            self._require(queue, allocation.access.last_write)
+        arriving: deque[tuple[int, Piece, Bytes]] = deque()
 
         def receive() -> None:
-            value, place, target = arriving.popleft()
-            self._device.queue.wait(value)
-            target[:] = _view(whole, place, target.size)
+            value, piece, target = arriving[0]
+            queue.wait(value)
+            target[:] = piece.view
+            arriving.popleft()
+            ring.give_back(piece, queue, value)
 
-        for segment, start, length in allocation.pieces(offset, out.size):
-            for begin in range(0, length, PIECE_SIZE):
-                size = min(PIECE_SIZE, length - begin)
-                if len(arriving) == 2:
-                    receive()
-                place = ring.take(size)
-                value = self._copy(
-                    segment.block.buffer, segment.offset + start + begin, ring.block.buffer, place, size, allocation
-                )
-                ring.used_until(value)
-                allocation.last_use = value
-                arriving.append((value, place, out[begin : begin + size]))
-            out = out[length:]
-        while arriving:
-            receive()
+        try:
+            for segment, start, length in allocation.pieces(offset, out.size):
+                for begin in range(0, length, PIECE_SIZE):
+                    size = min(PIECE_SIZE, length - begin)
+                    piece = ring.try_take(size) if len(arriving) < PIECES_ARRIVING else None
+                    while piece is None and arriving:
+                        receive()
+                        piece = ring.try_take(size)
+                    if piece is None:
+                        piece = ring.take(size)
+                    target = out[begin : begin + size]
+                    arriving.append((0, piece, target))
+                    place = segment.offset + start + begin
+                    source = segment.block.buffer
+                    value = self._copy(queue, source, place, ring.block.buffer, piece.offset, size, read=allocation)
+                    arriving[-1] = (value, piece, target)
+                out = out[length:]
+            while arriving:
+                receive()
+        finally:
+            while arriving:
+                ring.give_back(arriving.popleft()[1], queue, queue.latest)
 
     def copy(
         self, source: Allocation, source_offset: int, destination: Allocation, destination_offset: int, size: int
@@ -140,34 +163,49 @@ class Transfers:
             done = 0
             for segment, place, part in destination.pieces(destination_offset, length):
                 value = self._copy(
+                    self._device.queue,
                     source_segment.block.buffer,
                     source_segment.offset + start + done,
                     segment.block.buffer,
                     segment.offset + place,
                     part,
-                    (source, destination),
+                    read=source,
+                    written=destination,
                 )
                 done += part
             destination_offset += length
-        source.last_use = value
-        destination.last_write = destination.last_use = value
         return value
 
     def _copy(
-        self, source: Any, source_offset: int, destination: Any, destination_offset: int, size: int, keep: Any
+        self,
+        queue: Queue,
+        source: Any,
+        source_offset: int,
+        destination: Any,
+        destination_offset: int,
+        size: int,
+        *,
+        read: Allocation | None = None,
+        written: Allocation | None = None,
     ) -> int:
-        queue = self._device.queue
-        command_buffer = queue.acquire()
-        try:
-            recorder = Recorder(command_buffer)
-            recorder.after_earlier_submissions()
-            recorder.copy(source, source_offset, destination, destination_offset, size)
-            recorder.before_host_reads()
-            recorder.end()
-        except BaseException:
-            queue.abandon(command_buffer)
-            raise
-        return queue.submit(command_buffer, keep)
+        copies_only = queue is self.copy_queue
+        with self._device.lock:
+            self._device.require_open()
+            command_buffer = queue.command_buffers.acquire()
+            try:
+                recorder = Recorder(command_buffer)
+                recorder.after_earlier_submissions(copies_only=copies_only)
+                recorder.copy(source, source_offset, destination, destination_offset, size)
+                recorder.before_host_reads(copies_only=copies_only)
+                recorder.end()
+            except BaseException:
+                queue.command_buffers.abandon(command_buffer)
+                raise
+            # What the compute queue's timeline says of memory is about the compute queue; see `require` for the other.
+            writes = [written.access] if written is not None and not copies_only else []
+            uses = [*writes, read.access] if read is not None and not copies_only else writes
+            batch = queue.batch(command_buffer, uses, writes)
+            return queue.submit(batch, (batch, read, written))
 
 
 def _view(segment: Segment, start: int, length: int) -> Bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,13 @@ from hypothesis import strategies as st
 import dmlvk
 from dmlvk import DataType, QuantizedLinearConvolutionDesc, TensorDesc, TensorFlags
 from dmlvk.operators.quantized_linear_convolution import output_size
-from dmlvk.planning.quantized_linear_convolution import DIRECT
-from dmlvk.planning.quantized_linear_convolution_product import available_paths
+from dmlvk.planning.quantized_linear_convolution import DIRECT, convolution_paths
+from dmlvk.planning.quantized_linear_convolution_matrix import MATRIX
 from tests.convolution_cases import TYPES, qlinear_conv, random_case
 from tests.kernels.harness import check
 from tests.layouts import examples, random_bytes, view
 
-PATHS = ("dot4", "integer", "float", DIRECT)
+PATHS = (MATRIX, "dot4", "integer", "float", DIRECT)
 KINDS = st.sampled_from(list(TYPES))
 PLAIN = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0), "group_count": 1}
 
@@ -78,7 +79,7 @@ def run(
 
 
 def paths_of(device: dmlvk.Device) -> tuple[str, ...]:
-    return (*available_paths(device.profile), DIRECT)
+    return convolution_paths(device.profile)
 
 
 def one_path(device: dmlvk.Device, number: int) -> str:
@@ -231,6 +232,49 @@ def test_depthwise_and_wide_layers_on_every_path(device: dmlvk.Device, x_type: s
         attributes = {**PLAIN, "strides": (2, 1), "start_padding": (1, 1), "end_padding": (1, 1), "group_count": groups}
         desc = describe(arrays, np.int8, attributes)
         run(device, desc, arrays, dmlvk.reference.run(desc, **arrays), None, groups)
+
+
+@pytest.mark.parametrize("x_type", TYPES)
+@pytest.mark.parametrize(
+    ("channels", "filters", "kernel", "stride", "padding", "groups"),
+    [(32, 40, 3, 1, 1, 1), (32, 40, 3, 2, 1, 1), (64, 33, 1, 2, 0, 1), (32, 48, 3, 1, 0, 2), (3, 20, 7, 2, 3, 1)],
+)
+def test_channels_last_on_every_path(
+    device: dmlvk.Device,
+    channels: int,
+    filters: int,
+    kernel: int,
+    stride: int,
+    padding: int,
+    groups: int,
+    x_type: str,
+) -> None:
+    """Whole vectors of channels side by side, which a kernel may read as they lie, and rows of few channels."""
+    generator = np.random.default_rng(channels)
+    kind, size = TYPES[x_type], 11
+    arrays = quantized(
+        np.frombuffer(generator.bytes(2 * channels * size * size), kind).reshape(2, channels, size, size),
+        generator.integers(-128, 128, (filters, channels // groups, kernel, kernel)).astype(np.int8),
+        input_zero_point_tensor=np.array([17], kind),
+        filter_zero_point_tensor=generator.integers(-9, 9, filters).astype(np.int8),
+        output_scale_tensor=np.array([2.0**7 * channels * kernel / groups], np.float32),
+    )
+    attributes = {
+        **PLAIN,
+        "strides": (stride, stride),
+        "start_padding": (padding, padding),
+        "end_padding": (padding, padding),
+        "group_count": groups,
+    }
+    desc = describe(arrays, np.uint8, attributes)
+    last: dict[str, Any] = {
+        name: TensorDesc(tensor.data_type, tensor.sizes, [s[1] * s[2] * s[3], 1, s[3] * s[1], s[1]])
+        for name, tensor in desc.tensors.items()
+        if name in ("input_tensor", "output_tensor")
+        for s in [tensor.sizes]
+    }
+    expected = dmlvk.reference.run(desc, **arrays)
+    run(device, replace(desc, **last), arrays, expected, None)
 
 
 class TestOwnedByDml:

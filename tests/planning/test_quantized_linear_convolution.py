@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 
 from dmlvk.data_type import DataType
-from dmlvk.device_profile import DeviceProfile
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import output_size
 from dmlvk.planning.plan import PERSISTENT, SCRATCH, Access, Plan
 from dmlvk.planning.quantized_linear_convolution import plan_quantized_linear_convolution as plan
+from dmlvk.planning.quantized_linear_convolution_matrix import Tile, matrix_of, obstacle_to_tile
 from dmlvk.planning.quantized_linear_convolution_product import LARGEST_WORD_COUNT
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 from tests import profiles
@@ -131,11 +132,12 @@ def test_a_plan_keeps_to_the_limits(name: str, profile: DeviceProfile) -> None:
 
 
 @pytest.mark.parametrize("name", ["odd", "NHWC", "ResNeXt", "depthwise", "all owned"])
-@pytest.mark.parametrize("path", ["dot4", "integer", "float", "direct"])
-@pytest.mark.parametrize("device", ["lavapipe-22.3", "swiftshader", "nvidia-h200", "intel-hsw"])
+@pytest.mark.parametrize("path", ["matrix", "dot4", "integer", "float", "direct"])
+@pytest.mark.parametrize("device", ["lavapipe-22.3", "swiftshader", "lavapipe-26.2", "nvidia-h200", "intel-hsw"])
 def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: str) -> None:
     profile, desc = profiles.load(device), DESCRIPTORS[name]
     absent = {("float", "swiftshader"), ("float", "nvidia-h200"), ("float", "intel-hsw"), ("dot4", "intel-hsw")}
+    absent |= {("matrix", name) for name in ("lavapipe-22.3", "swiftshader", "intel-hsw")}
     if (path, device) in absent:
         with pytest.raises(ValueError, match=f"no kernel path '{path}' on .*; it has .*'integer'.*'direct'"):
             plan(desc, profile, path=path)
@@ -151,7 +153,15 @@ def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: s
     [
         ("lavapipe-22.3", "ResNet, 256 channels", "float"),
         ("swiftshader", "ResNet, 256 channels", "dot4"),
-        ("nvidia-h200", "ResNet, 512 channels", "dot4"),
+        ("nvidia-h200", "ResNet, 512 channels", "matrix"),
+        ("nvidia-h200", "first layer", "matrix"),
+        ("nvk-pascal", "ResNet, 512 channels", "dot4"),
+        ("nvk-ampere", "ResNet, 512 channels", "matrix"),
+        ("amd-navi31", "ResNet, 512 channels", "matrix"),
+        ("amd-navi21", "ResNet, 512 channels", "dot4"),
+        ("intel-dg2", "ResNet, 512 channels", "matrix"),
+        ("intel-bmg", "ResNet, 512 channels", "matrix"),
+        ("lavapipe-26.2", "ResNet, 512 channels", "float"),
         ("intel-hsw", "ResNet, 512 channels", "integer"),
         ("nvidia-h200", "depthwise", "direct"),
         ("nvidia-h200", "more taps than 32 bits", "direct"),
@@ -159,6 +169,86 @@ def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: s
 )
 def test_the_planner_chooses(device: str, name: str, path: str) -> None:
     assert plan(DESCRIPTORS[name], profiles.load(device)).path == path
+
+
+# Without lavapipe, which never chooses this path: the largest convolutions would be cut into millions of dispatches.
+MATRIX_DEVICES = [
+    name
+    for name in profiles.NAMES
+    if matrix_of(profiles.load(name)) is not None and profiles.load(name).device_type is not DeviceType.CPU
+]
+
+
+@pytest.mark.parametrize("device", MATRIX_DEVICES)
+@pytest.mark.parametrize("name", DESCRIPTORS)
+def test_matrices_wherever_a_device_has_them(name: str, device: str) -> None:
+    """The shape is one that the driver lists, tiles divide by it, and shared memory stays within 48 KiB."""
+    profile, desc = profiles.load(device), DESCRIPTORS[name]
+    try:
+        found = plan(desc, profile, path="matrix")
+    except ValueError as error:
+        assert "'direct'" in str(error)
+        return
+    check_plan(found, desc, profile)
+    assert written_elements(found, desc) == desc.output_tensor.element_count
+    for dispatch in found.dispatches:
+        if not dispatch.subgroup_size:
+            continue
+        m, n, k, lanes = dispatch.specialization[6:10]
+        types = ("sint8", "sint8", "sint32", "sint32", "subgroup")
+        matrix = next(
+            each
+            for each in profile.cooperative_matrices
+            if (each.m, each.n, each.k) == (m, n, k)
+            and (each.a_type, each.b_type, each.c_type, each.result_type, each.scope) == types
+        )
+        assert profile.min_subgroup_size <= lanes == dispatch.subgroup_size <= profile.max_subgroup_size
+        tile = Tile(
+            dispatch.specialization[10],
+            dispatch.specialization[11],
+            16 * dispatch.specialization[14],
+            dispatch.specialization[12],
+            dispatch.specialization[13],
+        )
+        assert obstacle_to_tile(profile, matrix, lanes, tile) is None
+        assert dispatch.specialization[0] == lanes * tile.subgroups()
+
+
+def test_channels_last_are_read_in_place_by_filters_of_one_tap() -> None:
+    assert "pack_input" in " ".join(
+        dispatch.kernel for dispatch in plan(DESCRIPTORS["NHWC"], profiles.load("nvidia-h200")).dispatches
+    )
+    pointwise = convolution(
+        8,
+        64,
+        (28, 28),
+        80,
+        (1, 1),
+        input_strides=(28 * 28 * 64, 1, 28 * 64, 64),
+        output_strides=(28 * 28 * 80, 1, 28 * 80, 80),
+    )
+    found = plan(pointwise, profiles.load("nvidia-h200"))
+    assert [dispatch.kernel for dispatch in found.dispatches if "pack_input" in dispatch.kernel] == []
+    (product,) = found.stages[-1]
+    assert product.windows[0].tensor == "input_tensor"
+    assert product.specialization[4] == 0, "no padding, so no border to check"
+
+
+@pytest.mark.parametrize(
+    ("tile", "reason"),
+    [
+        ("128x128", "a tile is named like"),
+        ("128x128x64:48x32", "its subgroups do not divide it"),
+        ("128x128x48:64x32", "matrices of 16x16x32 do not divide it"),
+        ("256x256x64:64x64", "81920|bytes of shared memory are more than 49152"),
+        ("1024x1024x64:32x32", "invocations are more than 1024"),
+    ],
+)
+def test_a_tile_that_the_kernel_cannot_have_is_refused(tile: str, reason: str) -> None:
+    profile = profiles.load("nvidia-h200")
+    assert plan(DESCRIPTORS["NHWC"], profile, path="matrix:128x128x32:64x64").dispatches[-1].groups[1] == 43
+    with pytest.raises(ValueError, match=reason):
+        plan(DESCRIPTORS["NHWC"], profile, path=f"matrix:{tile}")
 
 
 def test_a_forced_path_that_could_overflow_is_refused() -> None:

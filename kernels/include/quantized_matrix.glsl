@@ -1,0 +1,182 @@
+// The implicit matrix product of QUANTIZED_LINEAR_CONVOLUTION on matrix units: memory, tiles and the last step.
+//
+//     output[pixel][channel] = sum over k of input[pixel][k] filter[channel][k]         signed bytes, exact in 32 bits
+//
+// K runs over "runs" of bytes that lie side by side in the input: the channels of one tap, padded to 16; or, where
+// there are so few channels that this would mostly multiply padding, a whole row of taps of pixels with 4 bytes or a
+// few more. Within K any order will do as long as both operands have the same. In units of 16 bytes ("vectors"):
+//
+//     input    [image][group][row][column][vector]   packed, or the tensor itself where it lies like that (NHWC)
+//     filter   [panel][step][channel of the panel][vector of the step], then each channel's sum of bytes
+//
+// The planner gives the shape of the device's matrices (M x N x K), its subgroup size, and the tiles.
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint OUTPUT_UNSIGNED = 0;
+// The output's bytes of four neighbouring pixels (0) or of four neighbouring channels (1) are put into one word.
+layout(constant_id = 2) const uint STORE_CHANNELS = 0;
+layout(constant_id = 3) const uint FLIP = 0;          // 0x80808080 where the input is UINT8 and read as it lies
+layout(constant_id = 4) const uint CHECK_BORDER = 0;  // 1 where the input is read as it lies and has padding
+layout(constant_id = 5) const uint VECTORS = 1;       // the input's runs start at multiples of 16 bytes; else of 4
+layout(constant_id = 6) const uint MATRIX_M = 16;
+layout(constant_id = 7) const uint MATRIX_N = 16;
+layout(constant_id = 8) const uint MATRIX_K = 32;
+layout(constant_id = 9) const uint LANES = 32;        // the subgroup size
+layout(constant_id = 10) const uint TILE_PIXELS = 128;
+layout(constant_id = 11) const uint TILE_CHANNELS = 128;
+layout(constant_id = 12) const uint SUBGROUP_PIXELS = 64;
+layout(constant_id = 13) const uint SUBGROUP_CHANNELS = 32;
+layout(constant_id = 14) const uint STEP = 4;         // vectors of K from one barrier to the next
+layout(constant_id = 15) const uint RUN = 4;          // vectors of a run
+layout(constant_id = 16) const uint RUN_WORDS = 16;   // words of a run that count
+layout(constant_id = 17) const uint RUNS_W = 1;       // runs in a row of taps
+layout(constant_id = 18) const uint STRIDE_H = 1;     // these four for CHECK_BORDER
+layout(constant_id = 19) const uint STRIDE_W = 1;
+layout(constant_id = 20) const uint DILATION_H = 1;
+layout(constant_id = 21) const uint DILATION_W = 1;
+layout(constant_id = 22) const uint FILTER_ZERO_POINT = 1;  // 0 where it is known to be 0
+layout(constant_id = 23) const uint PADDING = 1;            // vectors between rows in shared memory
+
+layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
+layout(set = 0, binding = 0) readonly buffer InputVectors { uvec4 input_vectors[]; };
+layout(set = 0, binding = 1) readonly buffer Filter { uint filter_words[]; };
+layout(set = 0, binding = 1) readonly buffer FilterVectors { uvec4 filter_vectors[]; };
+layout(set = 0, binding = 2) readonly buffer Table { uint table[]; };
+layout(set = 0, binding = 3) buffer Output { uint output_words[]; };
+
+layout(push_constant) uniform PushConstants {
+    uint input_start;   // vectors, or words where the runs are aligned to these
+    uint filter_start;  // vectors
+    uint table_start;   // words
+    uint output_start;  // bytes
+    uint pixels;        // of this dispatch: images x rows x columns
+    uint rows;
+    uint columns;
+    uint vectors;            // of K, those that fill the last step left out
+    uint taps;               // channels per group x filter height x filter width
+    uint first_channel;      // of a panel that is not stored from its beginning
+    uint channels;           // end of the output channels to be stored, in each group
+    uint channels_of_group;  // output channels from one group to the next
+    uint panel_stride;       // vectors from one panel of the filter to the next
+    uint panels_of_group;
+    uint input_stride_n;     // in units of the start, from one image to the next
+    uint input_stride_group;
+    uint input_stride_h;     // ... from one output pixel to the one below
+    uint input_stride_w;
+    uint tap_stride_h;       // ... from one tap to the one below
+    uint tap_stride_w;
+    uint output_stride_n;    // bytes
+    uint output_stride_c;
+    uint output_stride_h;
+    uint output_stride_w;
+    uint first_row;          // the input's row under the first pixel's first tap; may be negative
+    uint first_column;
+    uint row_limit;
+    uint column_limit;
+} push;
+
+#include "quantized_arithmetic.glsl"
+#include "quantized_parameters.glsl"
+#include "quantized_store.glsl"
+
+const uint INVOCATIONS = TILE_PIXELS / SUBGROUP_PIXELS * (TILE_CHANNELS / SUBGROUP_CHANNELS) * LANES;
+const uint STEPPED_ROWS = INVOCATIONS / STEP;
+const uint INPUT_FETCHES = TILE_PIXELS / STEPPED_ROWS;
+const uint FILTER_FETCHES = TILE_CHANNELS / STEPPED_ROWS;
+// A matrix row of 8 bytes would lie inside of a vector, where no load can begin: it gets a vector of its own.
+const uint SLICES = MATRIX_K < 16 ? 16 / MATRIX_K : 1;
+const uint SLICE_VECTORS = MATRIX_K > 16 ? MATRIX_K / 16 : 1;
+const uint STEP_SLICES = STEP * 16 / MATRIX_K;
+const uint ROW = STEP * SLICES + PADDING;
+const uint HALF_TILE = (TILE_PIXELS + TILE_CHANNELS) * ROW;
+const uint MATRIX_ROWS = SUBGROUP_PIXELS / MATRIX_M;
+const uint MATRIX_COLUMNS = SUBGROUP_CHANNELS / MATRIX_N;
+
+// The last step takes the sums of a strip at a time out of the matrices: one row of matrices, or one column.
+const uint STRIP_LINES = STORE_CHANNELS != 0 ? MATRIX_M : MATRIX_N;
+const uint STRIP_QUADS = (STORE_CHANNELS != 0 ? SUBGROUP_CHANNELS : SUBGROUP_PIXELS) / 4;
+const uint STRIP_ROW = STRIP_QUADS + 1;
+const uint STRIPS = INVOCATIONS / LANES * STRIP_LINES * STRIP_ROW;
+
+// Both halves of both operands, and afterwards the strips of all subgroups.
+shared uvec4 tile[2 * HALF_TILE > STRIPS ? 2 * HALF_TILE : STRIPS];
+shared uint destinations[TILE_PIXELS];
+shared int input_sums[TILE_PIXELS];
+shared uvec4 channel_parameters[TILE_CHANNELS];
+shared uint has_filter_zero_point;
+
+const uint ONES = 0x01010101;
+
+struct Pixel {
+    uint image;
+    uint row;
+    uint column;
+};
+
+Pixel pixel_at(uint index) {
+    uint line = index / push.columns;
+    uint image = line / push.rows;
+    return Pixel(image, line - image * push.rows, index - line * push.columns);
+}
+
+// What the exact last step needs of an output channel.
+Wide exact_constant(uint record, int filter_sum) {
+    int filter_zero_point = int(table[record + PARAMETER_FILTER_ZERO_POINT]);
+    return add(
+        widened(int(table[record + PARAMETER_BIAS])),
+        product(int(table[record + PARAMETER_INPUT_ZERO_POINT]), int(push.taps) * filter_zero_point - filter_sum));
+}
+
+// y of one output in integers alone.
+uint exact_byte(int products, int input_sum, uint record, int filter_sum) {
+    Wide accumulator = add(exact_constant(record, filter_sum), widened(products));
+    int filter_zero_point = int(table[record + PARAMETER_FILTER_ZERO_POINT]);
+    accumulator = add(accumulator, widened(-filter_zero_point * input_sum));
+    int exponent = int(table[record + PARAMETER_EXPONENT]);
+    int value = scaled(accumulator, table[record + PARAMETER_MANTISSA], exponent >> 1, (exponent & 1) != 0);
+    return clamped_byte(value + int(table[record + PARAMETER_OUTPUT_ZERO_POINT]));
+}
+
+// Most outputs need no integers: y is an integer next to v = f32(f32(acc) m), and a float unit that rounds in any
+// direction it likes gives v to 3 ULP, which is less than 2^-12 where no clamp hides it (|v| < 384). So an estimate
+// that is 2^-11 or more away from the middle between two integers says y for certain, on every device. One in a
+// thousand is not, and is done again with integers. The estimate holds for sums inside 32 bits and multipliers of
+// ordinary size; channels where that is not known in advance always take the integers.
+const float CERTAIN = 0.5 - 1.0 / 2048.0;
+const int LARGEST_EXPONENT = 90;
+const uint LARGEST_TAP_COUNT = 32767;  // x'(w' - zw) is at most 128 * 255, so that many sum up to less than 2^30
+
+// The parameters of a channel for `estimate`: multiplier, constant, filter zero point, and 1 where it must not be used.
+uvec4 estimate_parameters(uint record, int filter_sum) {
+    uint mantissa = table[record + PARAMETER_MANTISSA];
+    int packed_exponent = int(table[record + PARAMETER_EXPONENT]);
+    int exponent = packed_exponent >> 1;
+    Wide constant = exact_constant(record, filter_sum);
+    bool small = constant.high == uint(int(constant.low) >> 31) && abs(int(constant.low) >> 1) < 1 << 29;
+    bool ordinary = mantissa == 0 || abs(exponent) <= LARGEST_EXPONENT;
+    bool usable = small && ordinary && push.taps <= LARGEST_TAP_COUNT;
+    uint bits = 0;
+    if (mantissa != 0 && ordinary)
+        bits = uint(exponent + 127) << 23 | ((mantissa >> 8) & 0x7FFFFF) | uint(packed_exponent & 1) << 31;
+    return uvec4(bits, constant.low, table[record + PARAMETER_FILTER_ZERO_POINT], usable ? 0 : 1);
+}
+
+// The output's range less its zero point, and what turns an integer in a float into a byte in its lowest bits.
+struct Range {
+    float low;
+    float high;
+    float to_byte;
+};
+
+Range range_of(int output_zero_point) {
+    int low = OUTPUT_UNSIGNED != 0 ? 0 : -128;
+    return Range(
+        float(low - output_zero_point), float(low + 255 - output_zero_point), float(12582912 + output_zero_point));
+}
+
+uint estimate(int accumulator, float multiplier, Range range, inout float distance_to_integer) {
+    float value = clamp(float(accumulator) * multiplier, range.low, range.high);
+    float rounded = roundEven(value);
+    distance_to_integer = max(distance_to_integer, abs(value - rounded));
+    return floatBitsToUint(rounded + range.to_byte) & 0xFF;
+}

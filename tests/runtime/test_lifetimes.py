@@ -1,0 +1,213 @@
+"""What lives how long: calls that are remembered, memory that comes back, objects that do not pile up."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dmlvk
+from dmlvk.planning.plan import SCRATCH, Plan
+from dmlvk.runtime.calls import MAXIMUM_CALLS
+from dmlvk.vulkan.library import vk
+from tests.runtime.test_compiled_operator import copying
+from tests.vulkan.shim import Shim
+from tests.vulkan.variants import copy_desc, open_variant
+
+DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, (64,))
+VALUES = np.arange(64, dtype=np.int32)
+ROUNDS = 10_000
+
+
+def resident_bytes() -> int:
+    """Memory of this process, where the system tells."""
+    path = Path("/proc/self/statm")
+    return int(path.read_text().split()[1]) * 4096 if path.exists() else 0
+
+
+def test_ten_thousand_rounds_leave_no_object_and_no_memory(device: dmlvk.Device, shim: Shim) -> None:
+    """Compile, bind, submit, drop: with validation off it is the driver's memory that is watched as well."""
+    with open_variant(device, "direct") as own:
+        counts = []
+        for number in range(ROUNDS):
+            size = 16 + number % 7
+            desc = dmlvk.TensorDesc(dmlvk.DataType.INT32, (size,))
+            source, target = own.tensor(desc), own.tensor(desc)
+            operator = own.compile(copy_desc(desc))
+            if number % 2:
+                operator(input_tensor=source, output_tensor=target)
+            else:
+                binding = operator.bind(input_tensor=source, output_tensor=target)
+                own.submit([binding] * (number % 3))
+            if number in (ROUNDS // 10, ROUNDS - 1):
+                del source, target, operator
+                binding = None  # type: ignore[assignment]
+                own.wait()
+                gc.collect()
+                assert own.memory_used == 0
+                counts.append((shim.live_count, dict(shim.allocated), len(gc.get_objects()), resident_bytes()))
+        (objects, allocated, python_objects, memory), last = counts
+        # As many descriptor sets and command buffers as were once in flight at a time, which a busy machine changes.
+        pools = "DescriptorPool"
+        assert {**last[0], pools: 0} == {**objects, pools: 0}
+        assert last[0][pools] <= objects[pools] + 2
+        assert all(last[1][call] <= 4 * allocated[call] + 64 for call in last[1])
+        assert last[2] < python_objects + 1000
+        assert last[3] < memory + (32 << 20)
+    assert shim.live_count == {}
+
+
+def test_a_repeated_call_binds_and_records_nothing(device: dmlvk.Device, shim: Shim) -> None:
+    copy = device.compile(copy_desc(DESC))
+    source, target = device.tensor(VALUES), device.tensor(DESC)
+    copy(input_tensor=source, output_tensor=target).wait()
+    before = (len(shim.calls), dict(shim.allocated))
+    for _ in range(5):
+        copy(input_tensor=source, output_tensor=target)
+    assert shim.calls[before[0] :] == ["vkQueueSubmit"] * 5
+    assert dict(shim.allocated) == before[1]
+
+
+def test_a_list_that_comes_again_is_not_recorded_again(device: dmlvk.Device, shim: Shim) -> None:
+    copy = device.compile(copy_desc(DESC))
+    a, b, c = device.tensor(VALUES), device.tensor(DESC), device.tensor(DESC)
+    bindings = [copy.bind(input_tensor=a, output_tensor=b), copy.bind(input_tensor=b, output_tensor=c)]
+    device.submit(bindings).wait()
+    before = len(shim.calls)
+    device.submit(bindings)
+    device.submit(list(bindings))
+    assert shim.calls[before:] == ["vkQueueSubmit"] * 2
+    np.testing.assert_array_equal(c.numpy(), VALUES)
+
+
+def test_a_remembered_call_does_not_hold_its_tensors(device: dmlvk.Device) -> None:
+    with open_variant(device, "direct") as own:
+        copy = own.compile(copy_desc(DESC))
+        source = own.tensor(VALUES)
+        for _ in range(2 * MAXIMUM_CALLS):
+            target = own.tensor(DESC)
+            copy(input_tensor=source, output_tensor=target)
+        np.testing.assert_array_equal(target.numpy(), VALUES)
+        assert len(copy._calls) == 1
+        assert source.calls is not None
+        assert len(source.calls) == 1
+        del target
+        own.wait()
+        assert own.memory_used == 256
+        assert not copy._calls
+        source.free()
+        assert own.memory_used == 0
+
+
+def test_so_many_calls_are_remembered_and_no_more(device: dmlvk.Device) -> None:
+    with open_variant(device, "direct") as own:
+        copy = own.compile(copy_desc(DESC))
+        source, targets = own.tensor(VALUES), [own.tensor(DESC) for _ in range(MAXIMUM_CALLS + 20)]
+        for _ in range(2):
+            for target in targets:
+                copy(input_tensor=source, output_tensor=target)
+        assert len(copy._calls) == MAXIMUM_CALLS
+        for target in targets:
+            np.testing.assert_array_equal(target.numpy(), VALUES)
+
+
+def test_a_new_tensor_in_the_place_of_a_dropped_one_is_not_taken_for_it(device: dmlvk.Device) -> None:
+    """Python gives ids again at once; what is remembered by them must have gone with the old tensor."""
+    copy = device.compile(copy_desc(DESC))
+    kept = []
+    for number in range(50):
+        source, target = device.tensor(VALUES + number), device.tensor(DESC)
+        copy(input_tensor=source, output_tensor=target)
+        np.testing.assert_array_equal(target.numpy(), VALUES + number)
+        kept.append(device.buffer(256))  # so that memory moves on
+
+
+def test_a_freed_tensor_is_refused_by_a_remembered_call(device: dmlvk.Device) -> None:
+    copy = device.compile(copy_desc(DESC))
+    source, target = device.tensor(VALUES), device.tensor(DESC)
+    copy(input_tensor=source, output_tensor=target)
+    source.free()
+    with pytest.raises(dmlvk.BindingError, match="input_tensor was freed"):
+        copy(input_tensor=source, output_tensor=target)
+
+
+def test_names_are_part_of_a_call(device: dmlvk.Device) -> None:
+    copy = device.compile(copy_desc(DESC))
+    a, b = device.tensor(VALUES), device.tensor(-VALUES)
+    copy(input_tensor=a, output_tensor=b)
+    np.testing.assert_array_equal(b.numpy(), VALUES)
+    b.write(-VALUES)
+    copy(output_tensor=a, input_tensor=b)
+    copy(output_tensor=a, input_tensor=b)
+    np.testing.assert_array_equal(a.numpy(), -VALUES)
+
+
+def test_calls_of_one_operator_share_its_scratch(device: dmlvk.Device) -> None:
+    stages = copying(device, "input_tensor", SCRATCH) + copying(device, SCRATCH, "output_tensor")
+    with open_variant(device, "direct") as own:
+        operator = dmlvk.CompiledOperator(own, copy_desc(DESC), Plan("twice", stages, scratch_size=256))
+        sources, targets = [own.tensor(VALUES + n) for n in range(4)], [own.tensor(DESC) for _ in range(4)]
+        for _ in range(3):
+            for source, target in zip(sources, targets, strict=True):
+                operator(input_tensor=source, output_tensor=target)
+        assert own.memory_used == 9 * 256
+        for number, target in enumerate(targets):
+            np.testing.assert_array_equal(target.numpy(), VALUES + number)
+        gone = weakref.ref(operator)
+        del operator
+        own.wait()
+        assert gone() is None  # at once: nothing that it remembers holds it in a circle
+        assert own.memory_used == 8 * 256
+
+
+def test_reading_waits_for_what_writes_it_and_for_nothing_else(device: dmlvk.Device) -> None:
+    large = dmlvk.TensorDesc(dmlvk.DataType.UINT8, (1 << 22,))
+    with open_variant(device, "direct") as own:
+        reverse = own.compile(
+            dmlvk.Slice1Desc(
+                input_tensor=large, output_tensor=large,
+                input_window_offsets=[0], input_window_sizes=large.sizes, input_window_strides=[-1],
+            )
+        )  # fmt: skip
+        a, b = own.tensor(large), own.tensor(large)
+        copy = own.compile(copy_desc(DESC))
+        source, target = own.tensor(VALUES), own.tensor(DESC)
+        copy(input_tensor=source, output_tensor=target)
+        there, back = reverse.bind(input_tensor=a, output_tensor=b), reverse.bind(input_tensor=b, output_tensor=a)
+        running = own.submit([there, back] * 20)
+        np.testing.assert_array_equal(target.numpy(), VALUES)
+        np.testing.assert_array_equal(source.numpy(), VALUES)
+        target.write(-VALUES)
+        assert not running.done
+        running.wait()
+
+
+def test_waiting_lets_go_of_what_the_work_used(device: dmlvk.Device) -> None:
+    copy = device.compile(copy_desc(DESC))
+    source, target = device.tensor(VALUES), device.tensor(DESC)
+    memory = weakref.ref(source.memory())
+    submission = copy(input_tensor=source, output_tensor=target)
+    source.free()
+    submission.wait()
+    assert memory() is None
+
+
+def test_a_submission_that_failed_is_not_waited_for(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_variant(device, "direct") as own:
+        copy = own.compile(copy_desc(DESC))
+        source, target = own.tensor(VALUES), own.tensor(-VALUES)
+        binding = copy.bind(input_tensor=source, output_tensor=target)
+        for use in (
+            lambda: own.submit([binding]),
+            lambda: own.submit([binding] * 2),
+            lambda: copy(input_tensor=source, output_tensor=target),
+        ):
+            with monkeypatch.context() as patch:
+                patch.setattr(vk, "vkQueueSubmit", lambda *arguments: -2)
+                with pytest.raises(dmlvk.DeviceError, match="VK_ERROR_OUT_OF_DEVICE_MEMORY"):
+                    use()
+            np.testing.assert_array_equal(target.numpy(), -VALUES)
+            source.write(VALUES)

@@ -1,0 +1,98 @@
+"""A shim over the Vulkan library that counts objects, and makes one call fail."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dmlvk.vulkan.library import vk
+
+
+class Shim:
+    """Stands between dmlvk and the loader for as long as the monkeypatch does.
+
+    Attributes
+    ----------
+    calls : list of str
+        Names of the calls made that return a VkResult, in order.
+    live : dict of str to set of int
+        Handles of the objects that were created and not destroyed, by kind.
+    allocated : Counter
+        Objects that pools handed out, which go with their pool, by call.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from vulkan._vulkan import ffi, lib
+
+        self._ffi = ffi
+        self.calls: list[str] = []
+        self.live: dict[str, set[int]] = {}
+        self.allocated: Counter[str] = Counter()
+        self._fail_at: int | None = None
+        self._code = 0
+        for name in dir(lib):
+            if name.startswith("vk"):
+                try:
+                    function = getattr(vk, name)
+                    kind = ffi.typeof(getattr(lib, name))
+                except (AttributeError, ffi.error):  # an extension's, which the loader does not export
+                    continue
+                monkeypatch.setattr(vk, name, self._wrap(name, function, kind.result.cname == "enum VkResult"))
+
+    def fail(self, number: int, code: int) -> None:
+        """From now on count calls anew, and let call `number` (0 is the first) return a code and do nothing."""
+        self.calls.clear()
+        self._fail_at, self._code = number, code
+
+    def work(self) -> None:
+        """Let every call through again."""
+        self._fail_at = None
+
+    @property
+    def live_count(self) -> dict[str, int]:
+        """How many objects there are of each kind."""
+        return {kind: len(handles) for kind, handles in self.live.items() if handles}
+
+    def _wrap(self, name: str, function: Callable[..., Any], can_fail: bool) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            if can_fail:
+                self.calls.append(name)
+                if len(self.calls) - 1 == self._fail_at:
+                    return self._code
+            if name.startswith(("vkDestroy", "vkFreeMemory")):
+                self._forget(name, arguments)
+            result = function(*arguments)
+            if can_fail and result == 0:
+                self._remember(name, arguments)
+            return result
+
+        return call
+
+    def _number(self, handle: Any) -> int:
+        return int(self._ffi.cast("uintptr_t", handle))
+
+    def _remember(self, name: str, arguments: tuple[Any, ...]) -> None:
+        if name == "vkCreateComputePipelines":
+            count = arguments[2]
+            self.live.setdefault("Pipeline", set()).update(self._number(arguments[-1][i]) for i in range(count))
+        elif name.startswith("vkCreate") or name == "vkAllocateMemory":
+            kind = name.removeprefix("vkCreate").removeprefix("vkAllocate")
+            self.live.setdefault(kind, set()).add(self._number(arguments[-1][0]))
+        elif name.startswith("vkAllocate"):
+            self.allocated[name] += 1
+
+    def _forget(self, name: str, arguments: tuple[Any, ...]) -> None:
+        kind = name.removeprefix("vkDestroy").removeprefix("vkFree")
+        handle = arguments[0] if kind in ("Device", "Instance") else arguments[1]
+        if handle != self._ffi.NULL:
+            # A handle that is not there was destroyed twice.
+            self.live[kind].remove(self._number(handle))
+
+
+@pytest.fixture
+def shim(monkeypatch: pytest.MonkeyPatch) -> Shim:
+    """The library with a shim over it."""
+    return Shim(monkeypatch)

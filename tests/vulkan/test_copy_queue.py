@@ -1,0 +1,84 @@
+"""Two queues: which waits for which, and what goes where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlvk
+from dmlvk.vulkan.library import vk
+from dmlvk.vulkan.transfers import LARGE
+from tests.vulkan.variants import copy_desc, open_variant
+
+DESC = dmlvk.TensorDesc(dmlvk.DataType.UINT8, (LARGE,))
+SMALL = dmlvk.TensorDesc(dmlvk.DataType.UINT8, (64,))
+VALUES = np.random.default_rng(1).integers(0, 256, LARGE, np.uint8)
+
+
+class Submissions:
+    """What was submitted: the semaphore signalled, and the semaphore waited for with its value, if any."""
+
+    def __init__(self, own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._vulkan = own.vulkan
+        self._submit = vk.vkQueueSubmit
+        self.seen: list[tuple[str, tuple[str, int] | None]] = []
+        monkeypatch.setattr(vk, "vkQueueSubmit", self)
+
+    def _name(self, semaphore: Any) -> str:
+        return "compute" if semaphore == self._vulkan.queue._semaphore[0] else "copy"
+
+    def __call__(self, queue: Any, count: int, information: Any, fence: Any) -> Any:
+        waits = None
+        if information.waitSemaphoreCount:
+            timeline = vk.ffi.cast("VkTimelineSemaphoreSubmitInfo*", information.pNext)
+            assert timeline.waitSemaphoreValueCount == information.waitSemaphoreCount == 1
+            waits = (self._name(information.pWaitSemaphores[0]), timeline.pWaitSemaphoreValues[0])
+        self.seen.append((self._name(information.pSignalSemaphores[0]), waits))
+        return self._submit(queue, count, information, fence)
+
+
+def test_compute_waits_once_for_a_large_write_and_a_write_for_what_uses_its_memory(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_variant(device, "staged-copy-queue") as own:
+        assert own.vulkan.copy_queue is not None
+        copy = own.compile(copy_desc(DESC))
+        source, target = own.tensor(DESC), own.tensor(DESC)
+        submissions = Submissions(own, monkeypatch)
+        source.write(VALUES)
+        copy(input_tensor=source, output_tensor=target)
+        copy(input_tensor=source, output_tensor=target)
+        assert submissions.seen == [("copy", None), ("compute", ("copy", 1)), ("compute", None)]
+        submissions.seen.clear()
+        monkeypatch.setattr(own.vulkan.queue, "completed", 0)
+        source.write(VALUES)
+        assert submissions.seen == [("copy", ("compute", 2))]
+        np.testing.assert_array_equal(target.numpy(), VALUES)
+
+
+def test_a_small_read_goes_beside_work_that_does_not_write_it(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_variant(device, "staged-copy-queue") as own:
+        copy = own.compile(copy_desc(SMALL))
+        source, first, second = own.tensor(VALUES[:64]), own.tensor(SMALL), own.tensor(SMALL)
+        copy(input_tensor=source, output_tensor=first)
+        written = own.vulkan.queue.submitted
+        copy(input_tensor=source, output_tensor=second)
+        monkeypatch.setattr(own.vulkan.queue, "completed", 0)
+        submissions = Submissions(own, monkeypatch)
+        np.testing.assert_array_equal(first.numpy(), VALUES[:64])
+        np.testing.assert_array_equal(second.numpy(), VALUES[:64])
+        # The latest work wrote the second: a read behind it on the same queue waits for nothing else.
+        assert submissions.seen == [("copy", ("compute", written)), ("compute", None)]
+
+
+def test_small_writes_stay_in_line_with_compute(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_variant(device, "staged-copy-queue") as own:
+        tensor = own.tensor(SMALL)
+        submissions = Submissions(own, monkeypatch)
+        tensor.write(VALUES[:64])
+        assert submissions.seen == [("compute", None)]
+        np.testing.assert_array_equal(tensor.numpy(), VALUES[:64])
