@@ -214,20 +214,8 @@ def test_matrices_wherever_a_device_has_them(name: str, device: str) -> None:
         assert dispatch.specialization[0] == lanes * tile.subgroups()
 
 
-def test_channels_last_are_read_in_place_by_filters_of_one_tap() -> None:
-    assert "pack_input" in " ".join(
-        dispatch.kernel for dispatch in plan(DESCRIPTORS["NHWC"], profiles.load("nvidia-h200")).dispatches
-    )
-    pointwise = convolution(
-        8,
-        64,
-        (28, 28),
-        80,
-        (1, 1),
-        input_strides=(28 * 28 * 64, 1, 28 * 64, 64),
-        output_strides=(28 * 28 * 80, 1, 28 * 80, 80),
-    )
-    found = plan(pointwise, profiles.load("nvidia-h200"))
+def test_channels_last_are_read_in_place() -> None:
+    found = plan(DESCRIPTORS["NHWC"], profiles.load("nvidia-h200"))
     assert [dispatch.kernel for dispatch in found.dispatches if "pack_input" in dispatch.kernel] == []
     (product,) = found.stages[-1]
     assert product.windows[0].tensor == "input_tensor"
