@@ -26,6 +26,7 @@ from dmlvk.planning.plan import (
     Window,
 )
 from dmlvk.planning.quantized_linear_convolution import DIRECT, plan_quantized_linear_convolution
+from dmlvk.planning.quantized_linear_convolution_matrix import MATRIX
 from dmlvk.planning.quantized_linear_convolution_product import PATHS as PRODUCT_PATHS
 from dmlvk.planning.slice1 import PATHS as SLICE1_PATHS
 from dmlvk.planning.slice1 import plan_slice1
@@ -48,7 +49,7 @@ KERNEL_PATHS: Mapping[type[OperatorDesc], tuple[str, ...]] = MappingProxyType(
     {
         DiagonalMatrix1Desc: (BLOCKS,),
         OneHotDesc: (BLOCKS,),
-        QuantizedLinearConvolutionDesc: (*PRODUCT_PATHS, DIRECT),
+        QuantizedLinearConvolutionDesc: (MATRIX, *PRODUCT_PATHS, DIRECT),
         Slice1Desc: SLICE1_PATHS,
     }
 )
