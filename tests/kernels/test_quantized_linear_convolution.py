@@ -277,6 +277,23 @@ def test_channels_last_on_every_path(
     run(device, replace(desc, **last), arrays, expected, None)
 
 
+def test_per_channel_tensors_may_be_broadcast_views(device: dmlvk.Device) -> None:
+    """Sizes {1, C, 1, 1} with all strides 0: one element in memory for every channel."""
+    arrays = quantized(
+        np.frombuffer(random_bytes(1, 2 * 8 * 49).tobytes(), np.uint8).reshape(2, 8, 7, 7),
+        np.frombuffer(random_bytes(2, 6 * 8 * 9).tobytes(), np.int8).reshape(6, 8, 3, 3),
+        filter_scale_tensor=np.full((1, 6, 1, 1), 2.0**-9, np.float32),
+        filter_zero_point_tensor=np.full((1, 6, 1, 1), -5, np.int8),
+        bias_tensor=np.full((1, 6, 1, 1), 777, np.int32),
+    )
+    desc = describe(arrays, np.uint8, PLAIN)
+    names = ("filter_scale_tensor", "filter_zero_point_tensor", "bias_tensor")
+    views: dict[str, Any] = {
+        name: TensorDesc(desc.tensors[name].data_type, (1, 6, 1, 1), (0, 0, 0, 0)) for name in names
+    }
+    run(device, replace(desc, **views), arrays, dmlvk.reference.run(desc, **arrays), None)
+
+
 class TestOwnedByDml:
     """A tensor that is given once, at initialization, and not bound again."""
 
