@@ -1,0 +1,18 @@
+"""The command `dmlvk`: one module a subcommand."""
+
+from __future__ import annotations
+
+import click
+
+from dmlvk.command_line.demo import demo
+from dmlvk.command_line.devices import devices
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="dmlvk")
+def main() -> None:
+    """DirectML operators as Vulkan compute kernels."""
+
+
+for _command in (demo, devices):
+    main.add_command(_command)

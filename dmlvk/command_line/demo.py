@@ -1,0 +1,66 @@
+"""`dmlvk demo`: the operators on a photograph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+import dmlvk
+from dmlvk.command_line.terminal import clear_errors, console
+
+
+def _rate(value: float) -> str:
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.1g}"
+
+
+@click.command()
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    default=Path("dmlvk-demo.png"),
+    show_default=True,
+    help="The picture to write, a PNG.",
+)
+@click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
+@clear_errors
+def demo(output: Path, selector: str | None) -> None:
+    """Run the operators on a photograph, check each result, write a picture.
+
+    Ends with status 1 if any result differs from the NumPy reference.
+    """
+    from dmlvk.demo import all_panels, draw_sheet, measure, photograph
+
+    if not output.parent.is_dir():
+        raise click.ClickException(f"the picture cannot be written: there is no folder {output.parent}")
+    photo = photograph()
+    device = dmlvk.Device(selector, timestamps=True)
+    measurements = [measure(device, panel) for panels in all_panels(photo).values() for panel in panels]
+
+    driver = next((info.driver for info in dmlvk.devices() if info.profile == device.profile), "")
+    name = f"{device.name}, driver {driver}"
+    table = Table(title=f"Device: {name}", title_justify="left", caption_justify="left")
+    for heading in ("operator", "result", "kernel"):
+        table.add_column(heading)
+    for heading in ("time", "GB/s"):
+        table.add_column(heading, justify="right")
+    table.add_column("check")
+    for entry in measurements:
+        table.add_row(
+            entry.operator,
+            entry.panel.title,
+            " ".join(entry.kernels),
+            f"{entry.seconds * 1e6:,.0f} us",
+            _rate(entry.gigabytes_per_second),
+            "[green]equal[/green]" if entry.correct else "[red]DIFFERS[/red]",
+        )
+    clocks = " and ".join(sorted({entry.timed_by for entry in measurements}))
+    table.caption = f"Median of several runs by the {clocks}'s clock. These tensors are small: no measure of speed."
+    terminal = console()
+    terminal.print(table)
+    draw_sheet(photo, measurements, name, output)
+    terminal.print(f"Picture: {output}")
+    wrong = [entry.panel.title for entry in measurements if not entry.correct]
+    if wrong:
+        raise click.ClickException(f"differs from the NumPy reference: {', '.join(wrong)}")

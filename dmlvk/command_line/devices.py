@@ -1,0 +1,63 @@
+"""`dmlvk devices`: the Vulkan devices there are, and what they can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+from rich.table import Table
+
+import dmlvk
+from dmlvk.command_line.terminal import clear_errors, console
+from dmlvk.errors import DeviceError
+
+
+@click.command()
+@clear_errors
+def devices() -> None:
+    """List the Vulkan devices that dmlvk can use, best first."""
+    found = dmlvk.devices()
+    if not found:
+        raise DeviceError("no usable Vulkan device: install a Vulkan driver (Debian, Ubuntu: mesa-vulkan-drivers)")
+    title = "Vulkan devices, best first; $DMLVK_DEVICE takes an index or part of a name"
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    for index, info in enumerate(found):
+        table.add_column(f"{index}: {info.name}", overflow="fold")
+    for label, value in _DEVICE_ROWS.items():
+        table.add_row(label, *(value(info) for info in found))
+    terminal = console()
+    terminal.print(table)
+    for rejected in dmlvk.rejected_devices():
+        terminal.print(f"Left out: {rejected.name}: {rejected.reason}", markup=False)
+
+
+def _binary_size(size: int) -> str:
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size / unit:.4g} {name}"
+    return f"{size} bytes"
+
+
+def _subgroups(info: dmlvk.DeviceInfo) -> str:
+    profile = info.profile
+    smallest, largest = profile.min_subgroup_size, profile.max_subgroup_size
+    return str(profile.subgroup_size) + (f" ({smallest} to {largest})" if smallest != largest else "")
+
+
+# What `dmlvk devices` says of a device: a row's label, and what it shows.
+_DEVICE_ROWS: dict[str, Callable[[dmlvk.DeviceInfo], str]] = {
+    "type": lambda info: info.type.name.lower().replace("_", " "),
+    "vendor": lambda info: info.vendor,
+    "driver": lambda info: info.driver,
+    "Vulkan version": lambda info: ".".join(str(part) for part in info.profile.api_version),
+    "memory": lambda info: _binary_size(info.memory_size),
+    "integer dot product": lambda info: "yes" if info.profile.has_integer_dot_product else "no",
+    "accelerated": lambda info: "\n".join(info.accelerated) or "nothing beyond the above",
+    "subgroup size": _subgroups,
+    "shared memory": lambda info: _binary_size(info.profile.limits.max_compute_shared_memory_size),
+    "threads a workgroup": lambda info: str(info.profile.limits.max_compute_work_group_invocations),
+    "storage buffer range": lambda info: _binary_size(info.profile.limits.max_storage_buffer_range),
+    "largest allocation": lambda info: _binary_size(info.profile.limits.max_memory_allocation_size),
+    "buffer offset alignment": lambda info: str(info.profile.limits.min_storage_buffer_offset_alignment),
+}

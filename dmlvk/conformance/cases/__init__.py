@@ -1,0 +1,1 @@
+"""The cases of the conformance suite, one module an operator."""
