@@ -8,7 +8,6 @@ too, what it was. This is done several times over: where the same work gives dif
 from __future__ import annotations
 
 import hashlib
-import math
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -21,20 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 import dmlvk
-from dmlvk.conformance.case import Case, NotSupported, Workload, generator
+from dmlvk.conformance.case import Case, NotSupported, Workload
+from dmlvk.conformance.placement import Bytes, Placement, as_bits, equal_bits, placed_tensors
 from dmlvk.conformance.profiles import narrow, narrowed_limits
 from dmlvk.conformance.results import Result, Status
-from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceProfile
 from dmlvk.operators import OperatorDesc
-from dmlvk.runtime.elements import element_view, write_elements
+from dmlvk.runtime.elements import element_view
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError, ValidationError, raise_messages
 
-Bytes = npt.NDArray[np.uint8]
-
-GUARD = LARGEST_OFFSET_ALIGNMENT
-# A guard that has to be as long as a memory segment is left away where segments are longer than this.
-LONGEST_GUARD = 1 << 20
 # A device that has no room for less than this is not small but broken.
 SMALL_MEMORY = 256 << 20
 # Open devices, of different profiles and limits, that a worker keeps.
@@ -155,68 +149,22 @@ def digest(elements: npt.NDArray[Any]) -> str:
 
 
 class PlacedTensor:
-    """A tensor in a buffer of its own, between guards.
+    """A tensor on the device, in a buffer of its own between guards."""
 
-    Attributes
-    ----------
-    tensor : Tensor
-    content : ndarray of uint8
-        What the whole buffer is filled with before a run.
-    """
-
-    def __init__(self, device: dmlvk.Device, desc: TensorDesc, offset: int, content: np.random.Generator) -> None:
-        self.desc = desc
-        self.start = _guard_before(desc, offset, device.profile) + offset
-        end = self.start + desc.total_size_in_bytes
-        buffer = device.buffer(-(-(end + GUARD) // 16) * 16)
-        self.content: Bytes = np.frombuffer(content.bytes(buffer.size_in_bytes), np.uint8).copy()
-        self.tensor = buffer.tensor(desc, self.start)
+    def __init__(self, device: dmlvk.Device, placement: Placement) -> None:
+        self.placement = placement
+        buffer = device.buffer(placement.size)
+        self.tensor = buffer.tensor(placement.desc, placement.start)
         # By 8 bytes: of single bytes a tensor has at most 2^32 - 1.
-        self._whole = buffer.tensor(TensorDesc(dmlvk.DataType.UINT64, (buffer.size_in_bytes // 8,)))
-
-    @property
-    def memory(self) -> Bytes:
-        """The tensor's own part of the content."""
-        return self.content[self.start : self.start + self.desc.total_size_in_bytes]
-
-    def set_elements(self, array: npt.NDArray[Any]) -> None:
-        """Put elements into the content.
-
-        Raises
-        ------
-        ValueError
-            Elements share memory and are not equal: the case asks for what cannot be.
-        """
-        write_elements(self.desc, self.memory, np.asarray(array))
-        if self.desc.has_overlap() and not equal_bits(element_view(self.desc, self.memory), np.asarray(array)):
-            raise ValueError(f"the case has different elements where {self.desc} has one place in memory")
+        self._whole = buffer.tensor(TensorDesc(dmlvk.DataType.UINT64, (placement.size // 8,)))
 
     def fill(self) -> None:
         """Write the content to the device, guards and all."""
-        self._whole.write_bytes(self.content)
+        self._whole.write_bytes(self.placement.content)
 
     def read(self) -> Bytes:
         """What is there now, guards and all."""
         return np.frombuffer(self._whole.read_bytes(), np.uint8)
-
-
-def _guard_before(desc: TensorDesc, offset: int, profile: DeviceProfile) -> int:
-    """Bytes of the guard before a tensor: as many as change nothing about how it lies in alignments and segments."""
-    guard = math.lcm(GUARD, desc.guaranteed_base_offset_alignment or 1)
-    if guard + offset + desc.total_size_in_bytes + GUARD <= profile.segment_size:
-        return guard
-    guard = math.lcm(guard, profile.segment_size)
-    return guard if guard <= LONGEST_GUARD else 0
-
-
-def equal_bits(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:
-    """Whether two arrays of one type and shape have the same bits; NaN and -0.0 count by theirs."""
-    return bool(np.array_equal(as_bits(first), as_bits(second)))
-
-
-def as_bits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same array, seen as unsigned integers."""
-    return array.view(f"u{array.dtype.itemsize}")
 
 
 @dataclass(frozen=True)
@@ -234,16 +182,14 @@ def _judged(name: str, operator: dmlvk.CompiledOperator, workload: Workload, rep
     output_desc = workload.desc.tensors["output_tensor"]
     if expected.shape != output_desc.sizes or expected.dtype != output_desc.data_type.numpy_dtype:
         raise ValueError(f"the case expects {expected.shape} of {expected.dtype}, which is not its output_tensor")
-    random = generator(f"{name}:poison")
-    placed = {
-        field: PlacedTensor(operator.device, desc, workload.offsets.get(field, 0), random)
-        for field, desc in workload.desc.tensors.items()
-    }
+    placements = placed_tensors(name, workload, operator.device.profile)
+    placed = {field: PlacedTensor(operator.device, placement) for field, placement in placements.items()}
     output = placed["output_tensor"]
-    inputs = {field: tensor for field, tensor in placed.items() if field != "output_tensor"}
-    for field, tensor in inputs.items():
-        tensor.set_elements(workload.inputs[field])
-    owned = {field: tensor for field, tensor in inputs.items() if tensor.desc.flags & dmlvk.TensorFlags.OWNED_BY_DML}
+    owned = {
+        field: placed[field]
+        for field, desc in workload.desc.tensors.items()
+        if desc.flags & dmlvk.TensorFlags.OWNED_BY_DML
+    }
     bound = {field: tensor for field, tensor in placed.items() if field not in owned}
 
     for tensor in bound.values():
@@ -253,16 +199,16 @@ def _judged(name: str, operator: dmlvk.CompiledOperator, workload: Workload, rep
         _initialize(operator, owned)
         output.fill()
         operator(**{field: tensor.tensor for field, tensor in bound.items()}).wait()
-        outcomes.append(_look(output))
+        outcomes.append(_look(output.read(), output.placement))
     raise_messages()
-    for field in bound.keys() & inputs.keys():
-        damage = np.flatnonzero(inputs[field].read() != inputs[field].content)
+    for field in bound.keys() - {"output_tensor"}:
+        damage = np.flatnonzero(placed[field].read() != placements[field].content)
         if damage.size:
             message = f"{damage.size} bytes of {field} or around it changed; an input is only read"
             return {"status": Status.FAIL, "reason": "input", "message": message, "digest": outcomes[0].digest}
     if not workload.is_defined:
         return _verdict_on_guards(outcomes)
-    return _verdict(outcomes, expected, output)
+    return _verdict(outcomes, expected, output.placement)
 
 
 def _initialize(operator: dmlvk.CompiledOperator, owned: Mapping[str, PlacedTensor]) -> None:
@@ -271,11 +217,10 @@ def _initialize(operator: dmlvk.CompiledOperator, owned: Mapping[str, PlacedTens
             tensor.fill()
         operator.initialize(**{field: tensor.tensor for field, tensor in owned.items()})
         for tensor in owned.values():  # what was taken over may be changed
-            tensor.tensor.write_bytes(~tensor.memory)
+            tensor.tensor.write_bytes(~tensor.placement.memory)
 
 
-def _look(output: PlacedTensor) -> _Outcome:
-    after = output.read()
+def _look(after: Bytes, output: Placement) -> _Outcome:
     memory = after[output.start : output.start + output.desc.total_size_in_bytes]
     elements = element_view(output.desc, memory).copy(order="C")
     # Everything else is as before: put the old elements back, and nothing may differ.
@@ -299,7 +244,7 @@ def _verdict_on_guards(outcomes: list[_Outcome]) -> dict[str, Any]:
     return {"status": Status.FAIL, "reason": "guard", "message": damage} if damage else {"status": Status.PASS}
 
 
-def _verdict(outcomes: list[_Outcome], expected: npt.NDArray[Any], output: PlacedTensor) -> dict[str, Any]:
+def _verdict(outcomes: list[_Outcome], expected: npt.NDArray[Any], output: Placement) -> dict[str, Any]:
     wanted = digest(expected)
     first = outcomes[0]
     digests = list(dict.fromkeys(outcome.digest for outcome in outcomes))
