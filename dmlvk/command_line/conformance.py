@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import shlex
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,18 +13,20 @@ import click
 
 from dmlvk.command_line.terminal import clear_errors, console
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
+from dmlvk.conformance.export import export_case
 from dmlvk.conformance.names import OUR_CASES, SelectionError, case_source, parse_shard, select
 from dmlvk.conformance.profiles import DEVICE, PROFILES
 from dmlvk.conformance.reports.terminal import print_summary, with_progress
 from dmlvk.conformance.results import Environment, ResultsError, ResultsWriter, Run, Status, read_results
 from dmlvk.conformance.runner import Item, Runner
 from dmlvk.conformance.waivers import Waiver, WaiverReport, apply_waivers, read_waivers
-from dmlvk.conformance.worker import Configuration
+from dmlvk.conformance.worker import CaseFinder, Configuration
 from dmlvk.planning import KERNEL_PATHS
 
 INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
 
 OUTPUT_FILE = click.Path(dir_okay=False, path_type=Path)
+OUTPUT_FOLDER = click.Path(file_okay=False, path_type=Path)
 INPUT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 PATHS = sorted({path for paths in KERNEL_PATHS.values() for path in paths})
 
@@ -49,6 +52,8 @@ class Request:
     waivers: Path | None
     compare: Path | None
     json: Path | None
+    export: Path | None
+    export_all: bool
     record_digests: Path | None
     cases: str
 
@@ -97,6 +102,8 @@ class Request:
 @click.option("--waivers", type=INPUT_FILE, help="Known failures: a TOML file.")
 @click.option("--compare", type=INPUT_FILE, help="Recorded digests to hold against; else those that come with dmlvk.")
 @click.option("--json", type=OUTPUT_FILE, help="Append results here as JSON lines, case by case.")
+@click.option("--export", type=OUTPUT_FOLDER, help="Write each failing case here as a folder that runs by itself.")
+@click.option("--export-all", is_flag=True, help="With --export: every case that ran.")
 @click.option("--record-digests", type=OUTPUT_FILE, help="Write the digests of what passed here.")
 @click.option("--cases", default=OUR_CASES, metavar="MODULE:FUNCTION", help="Cases of your own in place of dmlvk's.")
 @clear_errors
@@ -146,6 +153,9 @@ def run_request(request: Request) -> int:
     print_summary(terminal, run, waiver_report)
     if request.record_digests is not None:
         write_digests(request.record_digests, run.results.values())
+    if request.export is not None:
+        for line in _export(run, request, request.export):
+            terminal.print(line, markup=False, emoji=False, soft_wrap=True)
     if interrupted:
         hint = f"; go on with --resume {json}" if json is not None else ""
         terminal.print(f"Interrupted{hint}", markup=False)
@@ -171,3 +181,19 @@ def _waive(run: Run, waivers: list[Waiver]) -> WaiverReport:
     for result in report.waived:
         run.add(result)
     return report
+
+
+def _export(run: Run, request: Request, folder: Path) -> Iterator[str]:
+    """Write the failing cases, or all that ran; says what was written and what could not be."""
+    assert run.environment is not None
+    results = [result for result in run.results.values() if result.status is not Status.NOT_SUPPORTED]
+    finder = CaseFinder(case_source(request.cases)())
+    for result in results if request.export_all else run.failures:
+        try:
+            case = finder.find(result.name)
+            forced = replace(case, path=case.path or request.path)
+            yield f"Exported {export_case(forced, result, run.environment, folder)}"
+        except OSError:
+            raise
+        except Exception as error:  # a case that cannot be built or planned has failed for that very reason
+            yield f"Not exported: {result.name}: {type(error).__name__}: {error}"

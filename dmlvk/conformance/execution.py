@@ -22,7 +22,7 @@ import numpy.typing as npt
 import dmlvk
 from dmlvk.conformance.case import Case, NotSupported, Workload
 from dmlvk.conformance.placement import Bytes, Placement, as_bits, equal_bits, placed_tensors
-from dmlvk.conformance.profiles import narrow, narrowed_limits
+from dmlvk.conformance.profiles import narrow, workload_profile
 from dmlvk.conformance.results import Result, Status
 from dmlvk.operators import OperatorDesc
 from dmlvk.runtime.elements import element_view
@@ -56,12 +56,7 @@ class Devices:
         key = (profile, tuple(sorted(workload.limits.items())), workload.device_type)
         device = self._open.get(key)
         if device is None:
-            narrowed = narrow(self.profile, profile)
-            narrowed = replace(
-                narrowed,
-                limits=narrowed_limits(narrowed.limits, workload.limits),
-                device_type=narrowed.device_type if workload.device_type is None else workload.device_type,
-            )
+            narrowed = workload_profile(self.profile, profile, workload)
             device = self._open[key] = dmlvk.Device(self._selector, profile=narrowed)
             if len(self._open) > DEVICE_COUNT:
                 self._open.popitem(last=False)[1].close()

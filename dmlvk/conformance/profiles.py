@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from dmlvk.conformance.case import Workload
 from dmlvk.device_profile import DeviceProfile, DeviceType, Limits
 
 # The device as it is.
@@ -152,3 +153,13 @@ PROFILES: Mapping[str, Callable[[DeviceProfile], DeviceProfile]] = MappingProxyT
 def narrow(profile: DeviceProfile, name: str) -> DeviceProfile:
     """A device's profile, narrowed as a name of `PROFILES` says."""
     return PROFILES[name](profile)
+
+
+def workload_profile(device: DeviceProfile, name: str, workload: Workload) -> DeviceProfile:
+    """What a device is planned for as under a profile of `profiles.PROFILES`, for a workload."""
+    narrowed = narrow(device, name)
+    return replace(
+        narrowed,
+        limits=narrowed_limits(narrowed.limits, workload.limits),
+        device_type=narrowed.device_type if workload.device_type is None else workload.device_type,
+    )

@@ -12,6 +12,7 @@ import numpy as np
 from dmlvk import DataType, Slice1Desc, TensorDesc
 from dmlvk.conformance.case import Case, NotSupported, Workload, generator
 from dmlvk.device_profile import DeviceProfile
+from dmlvk.vulkan.library import DeviceLostError
 
 TYPES = {"u8": DataType.UINT8, "f16": DataType.FLOAT16, "s64": DataType.INT64}
 
@@ -41,20 +42,27 @@ def lacks_everything(profile: DeviceProfile) -> NotSupported:
     return NotSupported("feature:telepathy", f"{profile.name} cannot know what was meant")
 
 
-def hang() -> Workload:
+# What goes wrong in a driver goes wrong while the device runs; here, when it is asked what it can do.
+
+
+def hang(profile: DeviceProfile) -> None:
     time.sleep(3600)
-    raise AssertionError("nobody waits so long")
 
 
-def die() -> Workload:
+def die(profile: DeviceProfile) -> None:
     os.abort()
 
 
-def leave() -> Workload:
+def leave(profile: DeviceProfile) -> None:
     os._exit(3)
 
 
+def lose(profile: DeviceProfile) -> None:
+    raise DeviceLostError("vkQueueSubmit returned VK_ERROR_DEVICE_LOST (-4)")
+
+
 def wrong() -> Workload:
+    """Expects one bit that is not so."""
     made = workload("wrong")
     expected = made.result().copy()
     expected[1, 3] ^= 1
@@ -69,11 +77,12 @@ def all_cases() -> Iterator[Case]:
     """The bad ones with good ones between."""
     good = good_cases()
     yield next(good)
-    for name, build in (("hang", hang), ("die", die), ("leave", leave), ("wrong", wrong), ("confused", confused)):
-        yield Case(f"drill:{name}:it=1", build, is_default=True)
+    for support in (hang, die, leave, lose, lacks_everything):
+        name = f"drill:support:it={support.__name__}"
+        yield Case(name, partial(workload, name), is_default=True, support=support)
         yield next(good)
-    name = "drill:unsupported:it=1"
-    yield Case(name, partial(workload, name), is_default=True, support=lacks_everything)
-    name = "drill:path:path=tiles"
+    yield Case("drill:build:it=wrong", wrong, is_default=True)
+    yield Case("drill:build:it=confused", confused, is_default=True)
+    name = "drill:path:path=nonsense"
     yield Case(name, partial(workload, name), path="nonsense", is_default=True)
     yield from good
