@@ -16,6 +16,8 @@ from dmlvk.conformance.digests import compared, recorded_digests, write_digests
 from dmlvk.conformance.export import export_case
 from dmlvk.conformance.names import OUR_CASES, SelectionError, case_source, parse_shard, select
 from dmlvk.conformance.profiles import DEVICE, PROFILES
+from dmlvk.conformance.reports.html import write_html
+from dmlvk.conformance.reports.junit import write_junit
 from dmlvk.conformance.reports.terminal import print_summary, with_progress
 from dmlvk.conformance.results import Environment, ResultsError, ResultsWriter, Run, Status, read_results
 from dmlvk.conformance.runner import Item, Runner
@@ -52,6 +54,8 @@ class Request:
     waivers: Path | None
     compare: Path | None
     json: Path | None
+    junit: Path | None
+    html: Path | None
     export: Path | None
     export_all: bool
     record_digests: Path | None
@@ -102,6 +106,8 @@ class Request:
 @click.option("--waivers", type=INPUT_FILE, help="Known failures: a TOML file.")
 @click.option("--compare", type=INPUT_FILE, help="Recorded digests to hold against; else those that come with dmlvk.")
 @click.option("--json", type=OUTPUT_FILE, help="Append results here as JSON lines, case by case.")
+@click.option("--junit", type=OUTPUT_FILE, help="Write JUnit XML here.")
+@click.option("--html", type=OUTPUT_FILE, help="Write a page here that needs nothing beside itself.")
 @click.option("--export", type=OUTPUT_FOLDER, help="Write each failing case here as a folder that runs by itself.")
 @click.option("--export-all", is_flag=True, help="With --export: every case that ran.")
 @click.option("--record-digests", type=OUTPUT_FILE, help="Write the digests of what passed here.")
@@ -151,6 +157,10 @@ def run_request(request: Request) -> int:
             interrupted = True
     waiver_report = _waive(run, waivers)
     print_summary(terminal, run, waiver_report)
+    if request.junit is not None:
+        write_junit(request.junit, run)
+    if request.html is not None:
+        write_html(request.html, run, waiver_report)
     if request.record_digests is not None:
         write_digests(request.record_digests, run.results.values())
     if request.export is not None:

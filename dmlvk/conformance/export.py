@@ -91,7 +91,7 @@ def export_case(case: Case, result: Result, environment: Environment, parent: Pa
         "features": sorted(profile.features & set(environment.features)),
         "segment_size": profile.segment_size,
         "memory": _memory_sizes(made, placements),
-        "output": _output_layout(output),
+        "output": {**_output_layout(output), "is_defined": workload.is_defined},
         "initialization": _stages(made.initialization, placements, profile),
         "stages": _stages(made.stages, placements, profile),
         "plan": json.loads(json.dumps(asdict(made), default=str)),
