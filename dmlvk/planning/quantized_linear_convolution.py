@@ -194,7 +194,7 @@ def _packing(geometry: ConvolutionGeometry, shape: Shape) -> tuple[int, FilterPa
     """Words of a pixel in the packed input, and how the filter is packed."""
     if isinstance(shape, MatrixShape):
         return Runs.of(geometry).quads, matrix_filter_packing(geometry, shape)
-    return Words.of(geometry).quads, FilterPacking.of(geometry)
+    return Words.of(geometry).quads, FilterPacking.of(geometry, shape.channels_last)
 
 
 def _is_narrow(geometry: ConvolutionGeometry, shape: Shape) -> bool:
@@ -325,17 +325,14 @@ def _plan_product(
         stages.append(tuple(product(whole_input(geometry, source), source)))
         return _finish(path, builder, initialization_stages, stages)
 
-    parts = packed_parts(geometry, quads, _part_limit(builder, builder.scratch.size))
+    parts = packed_parts(geometry, quads, _part_limit(builder, builder.scratch.size), shape.channels_last)
     room = max(part.size for part in parts) + PART_END
     starts = [builder.scratch.allocate(room) for _ in parts[:2]]
     for index, part in enumerate(parts):
         placed = replace(part, tensor=builder.scratch.name, start=starts[index % 2])
         zero_point = parameters.get("input_zero_point_tensor")
         unsigned = _unsigned(desc, "input_tensor")
-        channels_last = isinstance(shape, MatrixShape)
-        packing = pack_input(
-            builder, geometry, views["input_tensor"], zero_point, unsigned, placed, channels_last=channels_last
-        )
+        packing = pack_input(builder, geometry, views["input_tensor"], zero_point, unsigned, placed)
         # While one part is multiplied the next one is packed, into the other of two places.
         stages.append((*prepare, *packing))
         prepare = product(placed)
