@@ -24,7 +24,7 @@ from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.plan import Dispatch, Plan
+from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution_direct import Direct
 from dmlvk.planning.quantized_linear_convolution_matrix import (
     MATRIX,
@@ -274,6 +274,8 @@ def _plan_direct(desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile, o
         _unsigned(desc, "filter_tensor"),
         _unsigned(desc, "output_tensor"),
     )
+    if table.tensor == PERSISTENT:
+        return _finish(DIRECT, builder, [initialization, prepare], direct.stages())
     return _finish(DIRECT, builder, [initialization], [tuple(prepare), *direct.stages()])
 
 
@@ -302,10 +304,14 @@ def _plan_product(
         filter_packing,
         builder.persistent if filter_is_owned else builder.scratch,
     )
-    initialization_stages = [initialization]
+    initialization_stages: list[list[Dispatch]] = [initialization, []]
     stages: list[tuple[Dispatch, ...]] = []
+    if table.tensor == PERSISTENT:
+        initialization_stages[1] += prepare
+        prepare = []
     if filter_is_owned:
-        initialization_stages = [initialization + before, packing]
+        initialization_stages[0] += before
+        initialization_stages[1] += packing
     else:
         stages.append(tuple(before))
         prepare += packing
