@@ -13,6 +13,7 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import output_size
 from dmlvk.planning.plan import PERSISTENT, SCRATCH, Access, Dispatch, Plan
+from dmlvk.planning.quantized_linear_convolution import convolution_paths
 from dmlvk.planning.quantized_linear_convolution import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution_matrix import Tile, matrix_of, obstacle_to_tile
 from dmlvk.planning.quantized_linear_convolution_product import LARGEST_WORD_COUNT
@@ -120,6 +121,13 @@ def written_elements(plan_: Plan, desc: QuantizedLinearConvolutionDesc) -> int:
     """Outputs that the dispatches say they make: every one has the same number of operations."""
     taps = math.prod(desc.filter_tensor.sizes[1:])
     return sum(dispatch.operations for dispatch in plan_.dispatches) // (2 * taps)
+
+
+def test_float_path_wants_64_bit_integers() -> None:
+    """Its loads take two words at once."""
+    profile = profiles.load("lavapipe-22.3")
+    assert "float" in convolution_paths(profile)
+    assert "float" not in convolution_paths(replace(profile, features=profile.features - {"shaderInt64"}))
 
 
 @pytest.mark.parametrize("profile", [profiles.load(name) for name in profiles.NAMES], ids=profiles.NAMES)
