@@ -14,7 +14,7 @@ from dmlvk.conformance.profiles import DEVICE, workload_profile
 from dmlvk.conformance.recorded import load
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import OperatorDesc, QuantizedLinearConvolutionDesc
-from dmlvk.planning import MAXIMUM_SUBMISSION_SECONDS, PERSISTENT, SCRATCH, Access, Dispatch, Plan, plan
+from dmlvk.planning import MAXIMUM_SUBMISSION_SECONDS, PERSISTENT, SCRATCH, Access, Dispatch, PathError, Plan, plan
 from dmlvk.runtime.compiled_operator import spirv
 
 # The feature that each SPIR-V capability needs; None where every device of Vulkan 1.2 has it.
@@ -136,7 +136,7 @@ def missed_path(made: Plan, desc: OperatorDesc, profile: DeviceProfile) -> str |
         return None
     try:
         plan(desc, profile, path=best)
-    except ValueError:
+    except PathError:
         return None  # the device has it, but not for an operator of this size
     return best
 
@@ -197,8 +197,10 @@ def _checked(case: Case, workload: Workload, device: str, path: str | None) -> P
     profile = workload_profile(profile, DEVICE, workload)
     try:
         made = plan(workload.desc, profile, path=path)
+    except PathError as error:
+        return PlanCheck(case.name, device, "", () if path is not None else (str(error),))
     except ValueError as error:
-        return PlanCheck(case.name, device, "", () if path is not None else (f"it cannot be planned: {error}",))
+        return PlanCheck(case.name, device, "", (f"it cannot be planned: {error}",))
     problems = list(dict.fromkeys(violations(made, workload.desc, profile)))
     missed = missed_path(made, workload.desc, profile) if path is None else None
     if missed is not None:
