@@ -4,7 +4,6 @@ the best path that it has?"""
 from __future__ import annotations
 
 import struct
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -206,11 +205,3 @@ def _checked(case: Case, workload: Workload, device: str, path: str | None) -> P
     if missed is not None:
         problems.append(f"path {made.path!r} is planned where the device has {missed!r}")
     return PlanCheck(case.name, device, made.path, tuple(problems))
-
-
-def counted(checks: Iterable[PlanCheck]) -> dict[str, Counter[str]]:
-    """For each device, how many plans took which path; "-" for cases that are not for it."""
-    counts: dict[str, Counter[str]] = {}
-    for check in checks:
-        counts.setdefault(check.device, Counter())[check.path or "-"] += 1
-    return counts
