@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dmlvk.command_line.conformance import conformance
 from dmlvk.command_line.demo import demo
 from dmlvk.command_line.devices import devices
 
@@ -14,5 +15,5 @@ def main() -> None:
     """DirectML operators as Vulkan compute kernels."""
 
 
-for _command in (demo, devices):
+for _command in (conformance, demo, devices):
     main.add_command(_command)
