@@ -145,8 +145,10 @@ def run_request(request: Request) -> int:
     passed = {key for key, result in run.results.items() if result.status is Status.PASS}
     items = [item for item in items if item not in passed]
     configuration = Configuration(request.device, request.cases, request.path, request.repeat)
+    _check_folders(json, request.junit, request.html, request.record_digests)
     terminal = console()
     interrupted = False
+    disk_error: OSError | None = None
     with (
         Runner(configuration, timeout=request.timeout, jobs=request.jobs, validate=request.validate) as runner,
         ResultsWriter(json) as writer,
@@ -154,14 +156,18 @@ def run_request(request: Request) -> int:
         run.environment = _environment(runner, request, resumed)
         writer.write(run.environment)
         try:
-            for result in with_progress(terminal, runner.run(items), len(items)):
-                checked = compared(result, digests)
-                run.add(checked)
-                writer.write(checked)
+            results = (compared(result, digests) for result in runner.run(items))
+            for result in with_progress(terminal, results, len(items)):
+                run.add(result)
+                writer.write(result)
         except KeyboardInterrupt:
             interrupted = True
+        except OSError as error:  # a full disk: what there is until now is reported all the same
+            disk_error = error
     waiver_report = _waive(run, waivers)
     print_summary(terminal, run, waiver_report)
+    if disk_error is not None:
+        raise disk_error
     if request.junit is not None:
         write_junit(request.junit, run)
     if request.html is not None:
@@ -176,6 +182,13 @@ def run_request(request: Request) -> int:
         terminal.print(f"Interrupted{hint}", markup=False)
         return INTERRUPTED
     return 0 if run.succeeded else 1
+
+
+def _check_folders(*paths: Path | None) -> None:
+    """Before anything runs: whether there is a folder for each report."""
+    for path in paths:
+        if path is not None and not path.parent.is_dir():
+            raise SelectionError(f"{path} cannot be written: there is no folder {path.parent}")
 
 
 def check_recorded_devices(request: Request) -> int:
