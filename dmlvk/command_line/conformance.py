@@ -16,7 +16,7 @@ from dmlvk.conformance import recorded
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
 from dmlvk.conformance.export import export_case
-from dmlvk.conformance.names import OUR_CASES, SelectionError, case_source, parse_shard, select
+from dmlvk.conformance.names import OUR_CASES, CaseFinder, CaseSource, SelectionError, case_source, parse_shard, select
 from dmlvk.conformance.plans import check_plans
 from dmlvk.conformance.profiles import DEVICE, PROFILES
 from dmlvk.conformance.reports.html import write_html
@@ -25,7 +25,7 @@ from dmlvk.conformance.reports.terminal import plan_table, print_summary, with_p
 from dmlvk.conformance.results import Environment, ResultsError, ResultsWriter, Run, Status, read_results
 from dmlvk.conformance.runner import Item, Runner
 from dmlvk.conformance.waivers import Waiver, WaiverReport, apply_waivers, read_waivers
-from dmlvk.conformance.worker import CaseFinder, Configuration
+from dmlvk.conformance.worker import Configuration
 from dmlvk.planning import KERNEL_PATHS
 
 INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
@@ -65,10 +65,17 @@ class Request:
     record_digests: Path | None
     cases: str
 
+    def source(self) -> CaseSource:
+        """The cases there are; with a path that is forced, not those that force another."""
+        source = case_source(self.cases)
+        if self.path is None:
+            return source
+        return lambda default_only: (case for case in source(default_only) if case.path in (None, self.path))
+
     def chosen(self) -> list[Case]:
         """The cases that are chosen."""
         chosen = select(
-            (case for case in case_source(self.cases)() if self.path is None or case.path in (None, self.path)),
+            self.source(),
             self.patterns,
             full=self.full,
             sample=self.sample,
@@ -104,7 +111,7 @@ class Request:
 )
 @click.option("--device", help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @click.option("--resume", type=INPUT_FILE, help="Go on with these JSON lines: what passed is not run again.")
-@click.option("--timeout", type=click.FloatRange(0.1), default=120.0, show_default=True, help="Seconds a case.")
+@click.option("--timeout", type=click.FloatRange(0.1), default=240.0, show_default=True, help="Seconds a case.")
 @click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Times that a case is run.")
 @click.option("--jobs", type=click.IntRange(1), help="Processes at a time; else one, on a CPU driver one a core.")
 @click.option("--validate", is_flag=True, help="Under the Khronos validation layer, synchronization included.")
@@ -224,7 +231,7 @@ def _export(run: Run, request: Request, folder: Path) -> Iterator[str]:
     """Write the failing cases, or all that ran; says what was written and what could not be."""
     assert run.environment is not None
     results = [result for result in run.results.values() if result.status is not Status.NOT_SUPPORTED]
-    finder = CaseFinder(case_source(request.cases)())
+    finder = CaseFinder(case_source(request.cases))
     for result in results if request.export_all else run.failures:
         try:
             case = finder.find(result.name)

@@ -28,7 +28,7 @@ def conformance(*arguments: str, cases: str = DRILLS) -> Result:
 
 def test_list_prints_what_would_run() -> None:
     finished = conformance("--list", "--full", "--sample", "5", "--seed", "3", "--shard", "2/2")
-    expected = select(all_cases(), full=True, sample=5, seed=3, shard=(2, 2))
+    expected = select(all_cases, full=True, sample=5, seed=3, shard=(2, 2))
     assert finished.output.splitlines() == [case.name for case in expected]
 
 
@@ -70,7 +70,7 @@ def test_a_run_with_everything(tmp_path: Path) -> None:
 
 def test_a_forced_path_is_that_of_the_cases_that_leave_it_open() -> None:
     assert conformance("--list", "--path", "tiles").output.splitlines() == [
-        case.name for case in select(all_cases()) if case.path is None
+        case.name for case in select(all_cases) if case.path is None
     ]
 
 
