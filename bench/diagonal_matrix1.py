@@ -1,6 +1,6 @@
 """DIAGONAL_MATRIX1: triangles and an identity, beside a plain copy.
 
-    python -m bench.diagonal_matrix1 [--device NAME] [--side 2048] [--batch 64] [--rounds 20]
+python -m bench.diagonal_matrix1 [--device NAME] [--side 2048] [--batch 64] [--rounds 20]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ONE_HOT along the last axis and along the first.
 
-    python -m bench.one_hot [--device NAME] [--megabytes 1024] [--rounds 20]
+python -m bench.one_hot [--device NAME] [--megabytes 1024] [--rounds 20]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """SLICE1: windows, steps and reversals of rows of every element size, beside a plain copy.
 
-    python -m bench.slice1 [--device NAME] [--megabytes 512] [--rounds 20]
+python -m bench.slice1 [--device NAME] [--megabytes 512] [--rounds 20]
 """
 
 from __future__ import annotations
