@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dmlvk.command_line.bench import bench
 from dmlvk.command_line.demo import demo
 from dmlvk.command_line.devices import devices
 
@@ -14,5 +15,5 @@ def main() -> None:
     """DirectML operators as Vulkan compute kernels."""
 
 
-for _command in (demo, devices):
+for _command in (bench, demo, devices):
     main.add_command(_command)
