@@ -24,7 +24,7 @@ from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.plan import Dispatch, Plan
+from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution_direct import Direct
 from dmlvk.planning.quantized_linear_convolution_matrix import (
     MATRIX,
@@ -194,7 +194,7 @@ def _packing(geometry: ConvolutionGeometry, shape: Shape) -> tuple[int, FilterPa
     """Words of a pixel in the packed input, and how the filter is packed."""
     if isinstance(shape, MatrixShape):
         return Runs.of(geometry).quads, matrix_filter_packing(geometry, shape)
-    return Words.of(geometry).quads, FilterPacking.of(geometry)
+    return Words.of(geometry).quads, FilterPacking.of(geometry, shape.channels_last)
 
 
 def _is_narrow(geometry: ConvolutionGeometry, shape: Shape) -> bool:
@@ -274,6 +274,8 @@ def _plan_direct(desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile, o
         _unsigned(desc, "filter_tensor"),
         _unsigned(desc, "output_tensor"),
     )
+    if table.tensor == PERSISTENT:
+        return _finish(DIRECT, builder, [initialization, prepare], direct.stages())
     return _finish(DIRECT, builder, [initialization], [tuple(prepare), *direct.stages()])
 
 
@@ -302,10 +304,14 @@ def _plan_product(
         filter_packing,
         builder.persistent if filter_is_owned else builder.scratch,
     )
-    initialization_stages = [initialization]
+    initialization_stages: list[list[Dispatch]] = [initialization, []]
     stages: list[tuple[Dispatch, ...]] = []
+    if table.tensor == PERSISTENT:
+        initialization_stages[1] += prepare
+        prepare = []
     if filter_is_owned:
-        initialization_stages = [initialization + before, packing]
+        initialization_stages[0] += before
+        initialization_stages[1] += packing
     else:
         stages.append(tuple(before))
         prepare += packing
@@ -325,17 +331,14 @@ def _plan_product(
         stages.append(tuple(product(whole_input(geometry, source), source)))
         return _finish(path, builder, initialization_stages, stages)
 
-    parts = packed_parts(geometry, quads, _part_limit(builder, builder.scratch.size))
+    parts = packed_parts(geometry, quads, _part_limit(builder, builder.scratch.size), shape.channels_last)
     room = max(part.size for part in parts) + PART_END
     starts = [builder.scratch.allocate(room) for _ in parts[:2]]
     for index, part in enumerate(parts):
         placed = replace(part, tensor=builder.scratch.name, start=starts[index % 2])
         zero_point = parameters.get("input_zero_point_tensor")
         unsigned = _unsigned(desc, "input_tensor")
-        channels_last = isinstance(shape, MatrixShape)
-        packing = pack_input(
-            builder, geometry, views["input_tensor"], zero_point, unsigned, placed, channels_last=channels_last
-        )
+        packing = pack_input(builder, geometry, views["input_tensor"], zero_point, unsigned, placed)
         # While one part is multiplied the next one is packed, into the other of two places.
         stages.append((*prepare, *packing))
         prepare = product(placed)

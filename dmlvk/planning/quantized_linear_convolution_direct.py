@@ -160,7 +160,7 @@ class Direct:
             return "filter"
         if not fits(self.output.tensor, self.output.bounds(box)):
             return "output"
-        return None if fits(SCRATCH, table_bounds(self.table, box[1])) else "table"
+        return None if fits(self.table.tensor, table_bounds(self.table, box[1])) else "table"
 
     def _contributions(self, box: OutputBox, operand: str | None) -> list[int]:
         """How far each dimension of the outputs stretches the memory of an operand."""

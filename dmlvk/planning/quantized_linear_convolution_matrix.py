@@ -182,7 +182,7 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
         tile = _choose(profile, matrix, geometry)
     speed = {DeviceType.DISCRETE_GPU: 8e12, DeviceType.CPU: 2e8}.get(profile.device_type, 200e9)
     return MatrixShape(
-        KERNEL, tile.subgroups() * lanes, tile.channels, 1, tile.pixels, True, speed, matrix, lanes, tile
+        KERNEL, tile.subgroups() * lanes, tile.channels, 1, tile.pixels, True, True, speed, matrix, lanes, tile
     )
 
 

@@ -29,6 +29,7 @@ FEATURES = (
     "subgroupSizeControl",
     "computeFullSubgroups",
     "maintenance4",
+    "shaderInt64",
     "shaderInt8",  # the component type of 8-bit cooperative matrices
     "shaderFloat16",
     "cooperativeMatrix",
@@ -152,6 +153,10 @@ class VulkanDevice:
         information = ffi.new("VkDeviceCreateInfo*")
         information.sType = vk.VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO
         information.pNext = chain[0]
+        basic = ffi.new("VkPhysicalDeviceFeatures*")
+        for name in self.features & {name for name, _ in ffi.typeof(basic).item.fields}:
+            setattr(basic, name, 1)
+        information.pEnabledFeatures = basic
         information.queueCreateInfoCount = len(queues)
         information.pQueueCreateInfos = queues
         information.enabledExtensionCount = len(names)
