@@ -75,21 +75,17 @@ def run(
     marks, absent_marks = measure_marks(device, settings.scale.data_bytes, settings.rounds)
     peers, absent_peers = _present(settings.peers)
     rows: list[Record] = []
-    expected: tuple[str, npt.NDArray[Any]] | None = None
     done: set[str] = set()
     for case in cases:
         progress(case.name)
         workload = case.build()
-        # Cases that differ in layout and path alone have the same result.
-        key = without(case, "layout", "path")
-        if expected is None or expected[0] != key:
-            expected = key, workload.result()
-        row = _case(device, case, workload, expected[1], marks, settings.rounds)
+        expected = workload.result()
+        row = _case(device, case, workload, expected, marks, settings.rounds)
         # A peer chooses its own layout, and few have zero points: one trial stands for all of a layer's cases.
         row["work"] = without(case, "layout", "path", "filter_zero_point")
         if row["work"] not in done:
             done.add(row["work"])
-            row["peers"] = [_trial(peer, workload, expected[1], settings.rounds) for peer in peers]
+            row["peers"] = [_trial(peer, workload, expected, settings.rounds) for peer in peers]
         rows.append(row)
     return {
         "format": FORMAT,

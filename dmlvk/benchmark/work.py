@@ -36,8 +36,8 @@ def work_of(desc: OperatorDesc) -> Work:
 
     Notes
     -----
-    Each tensor counts once, however often a kernel reads it. SLICE1 with steps counts the 32-byte sectors that hold what
-    it takes; DIAGONAL_MATRIX1 does not read what it fills.
+    Each tensor counts once, however often a kernel reads it. SLICE1 with steps counts the 32-byte sectors that hold
+    what it takes; DIAGONAL_MATRIX1 does not read what it fills.
     """
     output = desc.tensors["output_tensor"]
     written = _size(output)

@@ -15,7 +15,11 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @click.option("--operator", "operators", multiple=True, help="slice1, one_hot, ...; may be repeated. Default: all.")
 @click.option(
-    "--case", "patterns", multiple=True, metavar="PATTERN", help="Part of a name, or a name with *, ? and []. Repeatable."
+    "--case",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="Part of a name, or a name with *, ? and []; may be repeated.",
 )
 @click.option("--type", "types", multiple=True, help="Data type, as UINT16; may be repeated.")
 @click.option("--layout", "layouts", multiple=True, help="Of convolutions: nhwc or nchw. Default: both.")

@@ -42,7 +42,7 @@ def require_names(option: str, given: Iterable[str], known: Iterable[str]) -> No
 
 @contextmanager
 def shown_progress(terminal: Console, total: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar on a terminal, nothing elsewhere; what it gives is called with the name of each step as it begins."""
+    """A progress bar on a terminal, nothing elsewhere; gives what to call with the name of each step as it begins."""
     if not terminal.is_terminal:
         yield lambda name: None
         return

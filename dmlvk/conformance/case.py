@@ -61,8 +61,8 @@ class Workload:
     desc: OperatorDesc
     inputs: Mapping[str, npt.NDArray[Any]]
     expected: npt.NDArray[Any] | None = None
-    offsets: Mapping[str, int] = NO_NUMBERS
-    limits: Mapping[str, int] = NO_NUMBERS
+    offsets: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
+    limits: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
     device_type: DeviceType | None = None
     is_defined: bool = True
 

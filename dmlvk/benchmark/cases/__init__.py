@@ -62,7 +62,7 @@ def select(
     layouts: Iterable[str] = (),
     path: str | None = None,
 ) -> list[Case]:
-    """Choose cases; what is empty chooses all, or the default ones where nothing is named.
+    """Choose cases; what is empty chooses all. Those that are not run by default have to be named whole or by type.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def select(
             continue
         if any(names and key in parameters and parameters[key].upper() not in names for key, names in wanted.items()):
             continue
-        if not (case.is_default or patterns or wanted["type"]):
+        if not (case.is_default or case.name in patterns or wanted["type"]):
             continue
         chosen.append(case if path is None else replace(case, path=path))
     return chosen

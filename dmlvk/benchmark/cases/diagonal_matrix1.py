@@ -26,7 +26,8 @@ def upper_triangle(data_type: DataType, count: int, side: int) -> Workload:
         diagonal_fill_begin=INT32_MIN,
         diagonal_fill_end=0,
     )
-    return Workload(desc, {"input_tensor": random_elements(data_type, count * side * side).reshape(tensor.sizes)})
+    matrices = random_elements(data_type, count * side * side).reshape(tensor.sizes)
+    return Workload(desc, {"input_tensor": matrices}, expected=np.triu(matrices))
 
 
 def identity(side: int) -> Workload:
@@ -37,7 +38,7 @@ def identity(side: int) -> Workload:
         diagonal_fill_begin=0,
         diagonal_fill_end=1,
     )
-    return Workload(desc, {})
+    return Workload(desc, {}, expected=np.eye(side, dtype=np.float32))
 
 
 def cases(output_bytes: int) -> Iterator[Case]:

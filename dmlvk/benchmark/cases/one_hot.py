@@ -30,11 +30,14 @@ def workload(data_type: DataType, rows: int, depth: int, axis: int) -> Workload:
         axis=axis,
     )
     indices = generator(f"{rows} {depth}").integers(-depth, depth, rows, np.int64)
+    off, on = 3, 9
+    expected = np.full(desc.output_tensor.sizes, off, data_type.numpy_dtype)
+    expected[(np.arange(rows), indices) if axis else (indices, np.arange(rows))] = on
     inputs = {
         "indices_tensor": indices.reshape(desc.indices_tensor.sizes),
-        "values_tensor": np.array([[3, 9]], data_type.numpy_dtype),
+        "values_tensor": np.array([[off, on]], data_type.numpy_dtype),
     }
-    return Workload(desc, inputs)
+    return Workload(desc, inputs, expected=expected)
 
 
 def cases(output_bytes: int) -> Iterator[Case]:

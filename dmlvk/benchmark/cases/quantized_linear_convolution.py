@@ -1,20 +1,22 @@
 """QUANTIZED_LINEAR_CONVOLUTION on layers of well-known networks, in both layouts.
 
 The whole operator: zero points that are not 0, a scale for each output channel, a bias, an output quantized again. The
-filter is OWNED_BY_DML, given once before the first dispatch, as a network's weights are; all else is given each time. Its
-zero point is 0 in one half of the cases, as most networks have it, and not in the other.
+filter is OWNED_BY_DML, given once before the first dispatch, as a network's weights are; all else is given each time.
+Its zero point is 0 in one half of the cases, as most networks have it, and not in the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import product
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from dmlvk import DataType, QuantizedLinearConvolutionDesc, TensorDesc, TensorFlags
+from dmlvk import DataType, QuantizedLinearConvolutionDesc, TensorDesc, TensorFlags, reference
 from dmlvk.conformance.case import Case, Workload, generator
 
 OPERATOR = "quantized_linear_convolution"
@@ -56,15 +58,31 @@ LAYOUTS = ("nhwc", "nchw")
 # Of the input and of the output; the filter is INT8. The first is measured by default.
 DATA_TYPES = (DataType.UINT8, DataType.INT8)
 FILTER_ZERO_POINTS = (0, 3)
+# The images of a batch are so many different ones again and again: the reference takes a minute for some whole batches.
+LARGEST_VARIETY = 4
 
 
 def workload(
     layer: Layer, batch: int, layout: str, data_type: DataType, filter_zero_point: int, filter_is_owned: bool
 ) -> Workload:
-    """One layer with random data; the output's scale makes it use the whole range of a byte."""
+    """One layer with random data, and what the reference makes of it."""
+    variety = min(batch, LARGEST_VARIETY)
+    inputs, expected = _data(layer, variety, data_type, filter_zero_point)
+    desc = descriptor(layer, batch, layout, data_type, filter_is_owned)
+
+    def repeated(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return images[np.arange(batch) % variety]
+
+    inputs = {**inputs, "input_tensor": repeated(inputs["input_tensor"])}
+    return Workload(desc, inputs, expected=repeated(expected))
+
+
+def descriptor(
+    layer: Layer, batch: int, layout: str, data_type: DataType, filter_is_owned: bool = False
+) -> QuantizedLinearConvolutionDesc:
+    """A layer with zero points, a scale for each output channel and a bias."""
     padding = layer.kernel // 2
     size = (layer.size + 2 * padding - layer.kernel) // layer.stride + 1
-    taps = layer.channels // layer.groups * layer.kernel**2
     one, per_channel = [1, 1, 1, 1], [1, layer.filters, 1, 1]
     owned = TensorFlags.OWNED_BY_DML if filter_is_owned else TensorFlags.NONE
 
@@ -73,7 +91,7 @@ def workload(
         strides = [height * width * channels, 1, width * channels, channels] if layout == "nhwc" else None
         return TensorDesc(data_type, sizes, strides, flags=flags)
 
-    desc = QuantizedLinearConvolutionDesc(
+    return QuantizedLinearConvolutionDesc(
         input_tensor=data(data_type, [batch, layer.channels, layer.size, layer.size]),
         input_scale_tensor=TensorDesc(DataType.FLOAT32, one),
         input_zero_point_tensor=TensorDesc(data_type, one),
@@ -92,12 +110,22 @@ def workload(
         end_padding=[padding] * 2,
         group_count=layer.groups,
     )
+
+
+@lru_cache(maxsize=1)
+def _data(
+    layer: Layer, images: int, data_type: DataType, filter_zero_point: int
+) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]:
+    """Inputs and output, the same for all layouts. The output's scale makes it use the whole range of a byte."""
+    desc = descriptor(layer, images, "nchw", data_type)
+    taps = layer.channels // layer.groups * layer.kernel**2
+    one, per_channel = [1, 1, 1, 1], [1, layer.filters, 1, 1]
     random = generator(layer.name)
     # Bytes of a uniform distribution have a standard deviation of 74; the output has one of about 50.
     spread = 74.0 * 74.0 * taps**0.5
     middle = 128 if data_type is DataType.UINT8 else 0
 
-    def random_bytes(tensor: TensorDesc) -> np.ndarray:
+    def random_bytes(tensor: TensorDesc) -> npt.NDArray[Any]:
         data = random.bytes(int(np.prod(tensor.sizes)))
         return np.frombuffer(data, tensor.data_type.numpy_dtype).reshape(tensor.sizes)
 
@@ -112,7 +140,7 @@ def workload(
         "output_scale_tensor": np.full(one, 0.02 * 0.0125 * spread / 50, np.float32),
         "output_zero_point_tensor": np.full(one, middle - 8, data_type.numpy_dtype),
     }
-    return Workload(desc, inputs)
+    return inputs, reference.run(desc, **inputs)
 
 
 def cases(batch: int, *, filter_is_owned: bool) -> Iterator[Case]:

@@ -28,8 +28,8 @@ def random_elements(data_type: DataType, count: int) -> npt.NDArray[Any]:
     return np.frombuffer(data, data_type.numpy_dtype)
 
 
-def workload(tensor: TensorDesc, offsets: list[int], sizes: list[int], steps: list[int]) -> Workload:
-    """A window of random data."""
+def workload(tensor: TensorDesc, offsets: list[int], sizes: list[int], steps: list[int], index: Any) -> Workload:
+    """A window of random data, and the same as NumPy indexes it."""
     output = [1 + (size - 1) // abs(step) for size, step in zip(sizes, steps, strict=True)]
     desc = Slice1Desc(
         input_tensor=tensor,
@@ -38,8 +38,8 @@ def workload(tensor: TensorDesc, offsets: list[int], sizes: list[int], steps: li
         input_window_sizes=sizes,
         input_window_strides=steps,
     )
-    data = random_elements(tensor.data_type, int(np.prod(tensor.sizes)))
-    return Workload(desc, {"input_tensor": data.reshape(tensor.sizes)})
+    data = random_elements(tensor.data_type, int(np.prod(tensor.sizes))).reshape(tensor.sizes)
+    return Workload(desc, {"input_tensor": data}, expected=data[index])
 
 
 def cases(data_bytes: int) -> Iterator[Case]:
@@ -51,17 +51,16 @@ def cases(data_bytes: int) -> Iterator[Case]:
     for data_type in DATA_TYPES:
         width = ROW_BYTES // data_type.size_in_bytes
         sizes, start, steps = [batch, channels, height, width], [0, 0, 0, 0], [1, 1, 1, 1]
-        tensor = TensorDesc(data_type, sizes)
-        windows = {
-            "copy": (tensor, start, sizes, steps),
-            "window": (tensor, [0, 0, 1, 3], [batch, channels, height - 2, width - 8], steps),
-            "innermost_step_2": (tensor, start, sizes, [1, 1, 1, 2]),
-            "row_step_2": (tensor, start, sizes, [1, 1, 2, 1]),
-            "innermost_reversed": (tensor, start, sizes, [1, 1, 1, -1]),
-            "nhwc_to_nchw": (_channels_last(data_type, data_bytes), None, None, steps),
-        }
-        for name, (source, offsets, extent, step) in windows.items():
-            arguments = source, list(offsets or start), list(extent or source.sizes), step
+        tensor, nhwc = TensorDesc(data_type, sizes), _channels_last(data_type, data_bytes)
+        window = [batch, channels, height - 2, width - 8]
+        for name, arguments in {
+            "copy": (tensor, start, sizes, steps, np.s_[...]),
+            "window": (tensor, [0, 0, 1, 3], window, steps, np.s_[:, :, 1:-1, 3:-5]),
+            "innermost_step_2": (tensor, start, sizes, [1, 1, 1, 2], np.s_[..., ::2]),
+            "row_step_2": (tensor, start, sizes, [1, 1, 2, 1], np.s_[..., ::2, :]),
+            "innermost_reversed": (tensor, start, sizes, [1, 1, 1, -1], np.s_[..., ::-1]),
+            "nhwc_to_nchw": (nhwc, start, list(nhwc.sizes), steps, np.s_[...]),
+        }.items():
             yield Case(f"slice1:{name}:type={data_type.name}", partial(workload, *arguments), is_default=True)
 
 

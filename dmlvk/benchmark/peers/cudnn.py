@@ -19,12 +19,15 @@ from dmlvk.conformance.case import Workload
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 
 
+Prepare = Callable[[QuantizedLinearConvolutionDesc, int], Callable[[int], Any]]
+
+
 class CuDNN(Peer):
     """One way to convolve with cuDNN."""
 
     runs_on: ClassVar[str] = "CUDA"
 
-    def __init__(self, name: str, prepare: Callable[[QuantizedLinearConvolutionDesc, int], Callable[[int], Any]]) -> None:
+    def __init__(self, name: str, prepare: Prepare) -> None:
         self.name = name
         self._prepare = prepare
 

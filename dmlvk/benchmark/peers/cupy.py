@@ -55,6 +55,7 @@ class CuPy(Peer):
     def measure(self, workload: Workload, expected: Array, rounds: int) -> Trial:
         import cupy
 
+        cupy.get_default_memory_pool().free_all_blocks()
         count = rotation_of(workload.desc)
         steps = [_step(workload, cupy.empty(expected.shape, expected.dtype)) for _ in range(count)]
         results: list[Any] = [None] * count
@@ -62,12 +63,8 @@ class CuPy(Peer):
         def step(number: int) -> None:
             results[number % count] = steps[number % count]()
 
-        try:
-            times = _time(step, rounds)
-            return Trial(times, compare(cupy.asnumpy(results[0]), expected))
-        finally:
-            del steps, results
-            cupy.get_default_memory_pool().free_all_blocks()
+        times = _time(step, rounds)
+        return Trial(times, compare(cupy.asnumpy(results[0]), expected))
 
 
 def _time(step: Callable[[int], object], rounds: int) -> Times:

@@ -100,6 +100,7 @@ class Torch(Peer):
     def measure(self, workload: Workload, expected: Array, rounds: int) -> Trial:
         import torch
 
+        torch.cuda.empty_cache()
         count = rotation_of(workload.desc)
         function, sources = _compiled(workload, count) if self._compiles else _eager(workload, expected, count)
         results: list[Any] = [None] * count
@@ -166,11 +167,11 @@ def _compiled(workload: Workload, count: int) -> Rotation:
 
     desc, inputs = workload.desc, workload.inputs
     if isinstance(desc, Slice1Desc):
-        slices = Slices.of(desc)
+        slices, packed = Slices.of(desc), torch.contiguous_format
 
         def slice1(source: Any) -> Any:
             view = source[slices.positive]
-            return torch.flip(view, slices.flipped) if slices.flipped else view.clone(memory_format=torch.contiguous_format)
+            return torch.flip(view, slices.flipped) if slices.flipped else view.clone(memory_format=packed)
 
         return slice1, [(view,) for view in _views(workload, desc, count)]
     if isinstance(desc, DiagonalMatrix1Desc):
