@@ -261,9 +261,9 @@ def _calibrated(
     while True:
         times, _ = _run(device, desc, dispatch(iterations), 1, source, warm=False)
         # Past this a float that counts up by one would stop counting.
-        if times.median >= target / 4 or iterations >= 1 << 20:
+        if times.median >= target or iterations >= 1 << 20:
             break
-        iterations *= 4
+        iterations *= 2
     times, result = _run(device, desc, dispatch(iterations), rounds, source)
     return iterations, times, result
 

@@ -15,7 +15,7 @@ from dmlvk.runtime.binding import Binding
 # An idle GPU runs at a fraction of its clock and takes a while to speed up (an H200: 345 of 1,980 MHz).
 WARM_UP_SECONDS = 1.0
 # Fewer rounds than asked for, where they take longer than this together; but never fewer than three.
-ENOUGH_SECONDS = 2.0
+ENOUGH_SECONDS = 1.0
 FEWEST_ROUNDS = 3
 
 # Tensors are rotated until they take this much memory: several times the largest cache of any device.
