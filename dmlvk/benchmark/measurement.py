@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 import dmlvk
-from dmlvk.benchmark.timing import Times, rotation, time_bindings
+from dmlvk.benchmark.timing import WARM_UP_SECONDS, Times, rotation, time_bindings
 from dmlvk.benchmark.work import Work, work_of
+from dmlvk.conformance.placement import equal_bits
 from dmlvk.operators import OperatorDesc
 
 POISON = b"\xa5"
@@ -59,6 +59,7 @@ def measure(
     *,
     path: str | None = None,
     rounds: int = 20,
+    warm_up_seconds: float = WARM_UP_SECONDS,
 ) -> Measurement:
     """Time an operator and check what it gives.
 
@@ -74,6 +75,7 @@ def measure(
     path : str, optional
         Forces a kernel path.
     rounds : int
+    warm_up_seconds : float
 
     Raises
     ------
@@ -99,18 +101,10 @@ def measure(
         outputs.append(device.tensor(desc.tensors["output_tensor"]))
         outputs[-1].write_bytes(poison)
         bindings.append(operator.bind(output_tensor=outputs[-1], **tensors))
-    times, dispatch_times = time_bindings(device, bindings, rounds)
+    times, dispatch_times = time_bindings(device, bindings, rounds, warm_up_seconds)
     dispatches = tuple(
         DispatchTimes(dispatch.kernel, Times(seconds), dispatch.bytes_moved, dispatch.operations)
         for dispatch, seconds in zip(operator.plan.dispatches, dispatch_times, strict=True)
     )
-    correct = all(same_bits(output.numpy(), expected) for output in outputs)
+    correct = all(equal_bits(output.numpy(), expected) for output in outputs)
     return Measurement(operator.plan.path, work, times, dispatches, correct)
-
-
-def same_bits(array: npt.NDArray[Any], expected: npt.NDArray[Any]) -> bool:
-    """Whether two arrays have the same type, sizes and bits, which `==` would not tell of NaNs and of -0.0."""
-    if (array.dtype, array.shape) != (expected.dtype, expected.shape):
-        return False
-    bits = np.dtype(f"u{array.dtype.itemsize}")
-    return np.array_equal(np.ascontiguousarray(array).view(bits), np.ascontiguousarray(expected).view(bits))

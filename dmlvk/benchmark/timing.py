@@ -54,7 +54,7 @@ def rotation(bytes_moved: int, device_type: DeviceType) -> int:
 
 
 def time_bindings(
-    device: dmlvk.Device, bindings: Sequence[Binding], rounds: int
+    device: dmlvk.Device, bindings: Sequence[Binding], rounds: int, warm_up_seconds: float = WARM_UP_SECONDS
 ) -> tuple[Times, tuple[tuple[float, ...], ...]]:
     """Run bindings in turn and time them on the device.
 
@@ -66,6 +66,8 @@ def time_bindings(
         The same work on different memory.
     rounds : int
         The most that are timed, after a warm-up in which each binding runs at least once.
+    warm_up_seconds : float
+        How long to warm up, on a GPU.
 
     Returns
     -------
@@ -79,7 +81,7 @@ def time_bindings(
     while True:
         for binding in bindings:
             device.submit([binding]).wait()
-        if is_cpu or time.perf_counter() - start > WARM_UP_SECONDS:
+        if is_cpu or time.perf_counter() - start > warm_up_seconds:
             break
     found: list[tuple[float, ...]] = []
     start = time.perf_counter()

@@ -11,6 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from dmlvk.conformance.errors import ConformanceError
 from dmlvk.errors import BindingError, DescriptorError, DeviceError
 
 
@@ -21,7 +22,7 @@ def clear_errors(command: Callable[..., None]) -> Callable[..., None]:
     def guarded(*arguments: Any, **options: Any) -> None:
         try:
             command(*arguments, **options)
-        except (BindingError, DescriptorError, DeviceError, OSError) as error:
+        except (BindingError, ConformanceError, DescriptorError, DeviceError, OSError) as error:
             raise click.ClickException(" ".join(str(error).split())) from error
 
     return guarded

@@ -18,7 +18,6 @@ from dmlvk.benchmark.peers.torch import cuda_absence, rotation_of, time_on_cuda
 from dmlvk.conformance.case import Workload
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 
-
 Prepare = Callable[[QuantizedLinearConvolutionDesc, int], Callable[[int], Any]]
 
 

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.benchmark.measurement import same_bits
 from dmlvk.benchmark.timing import Times
 from dmlvk.conformance.case import Workload
+from dmlvk.conformance.placement import equal_bits
 from dmlvk.operators import Slice1Desc
-from dmlvk.operators.rules import INT32_MIN
 from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc
+from dmlvk.operators.rules import INT32_MIN
 from dmlvk.tensor_desc import TensorDesc
 
 EQUAL, DIFFERENT = "equal", "DIFFERENT"
@@ -100,7 +100,8 @@ def package_version(*names: str) -> str:
 
 def compare(result: npt.NDArray[Any], expected: npt.NDArray[Any]) -> str:
     """EQUAL or DIFFERENT, bit for bit; a peer may call an unsigned type by its signed name."""
-    return EQUAL if same_bits(result.view(expected.dtype), expected) else DIFFERENT
+    same_type = (result.itemsize, result.shape) == (expected.itemsize, expected.shape)
+    return EQUAL if same_type and equal_bits(np.ascontiguousarray(result), expected) else DIFFERENT
 
 
 def memory_of(array: npt.NDArray[Any], tensor: TensorDesc) -> npt.NDArray[Any]:
