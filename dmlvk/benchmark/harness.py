@@ -7,8 +7,8 @@ import json
 import math
 import os
 import platform
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
@@ -47,11 +47,14 @@ class Settings:
         Timed runs of each thing; fewer where they take long.
     peers : sequence of str
         Names of peers that are asked to take part.
+    left_out : mapping of str to str
+        Names of peers that are not, and why: they are named in the record as absent.
     """
 
     scale: Scale
     rounds: int
     peers: Sequence[str]
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def run(
@@ -74,6 +77,7 @@ def run(
     progress("marks")
     marks, absent_marks = measure_marks(device, settings.scale.data_bytes, settings.rounds)
     peers, absent_peers = _present(settings.peers)
+    absent_peers |= settings.left_out
     rows: list[Record] = []
     done: set[str] = set()
     for case in cases:

@@ -111,9 +111,12 @@ def bench(
                 return
             if not chosen:
                 raise click.ClickException("no case is of that kind; `dmlvk bench --list` names those that there are")
-            taking_part = [name for name in PEERS if not peers or name in peers]
+            # On a CPU driver those that compile for Vulkan take minutes: they wait to be asked.
+            slow = [name for name, peer in PEERS.items() if is_cpu and peer.runs_on == "Vulkan" and name not in peers]
+            left_out = {} if peers else dict.fromkeys(slow, "left out on a CPU driver, unless --peer names it")
+            taking_part = [name for name in PEERS if name not in left_out and (not peers or name in peers)]
             with shown_progress(terminal, len(chosen) + 1) as progress:
-                record = harness.run(device, chosen, harness.Settings(scale, rounds, taking_part), progress)
+                record = harness.run(device, chosen, harness.Settings(scale, rounds, taking_part, left_out), progress)
     if json_path is not None:
         harness.write(record, json_path)
     if plot_path is not None:

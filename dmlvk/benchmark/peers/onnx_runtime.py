@@ -42,7 +42,7 @@ class ONNXRuntime(Peer):
     def measure(self, workload: Workload, expected: Array, rounds: int) -> Trial:
         import onnxruntime
 
-        model, feeds = _model(workload, expected)
+        model, feeds = model_of(workload, expected)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -55,7 +55,7 @@ class ONNXRuntime(Peer):
         return Trial(times, compare(results[0], expected))
 
 
-def _model(workload: Workload, expected: Array) -> tuple[bytes, dict[str, Array]]:
+def model_of(workload: Workload, expected: Array) -> tuple[bytes, dict[str, Array]]:
     """A model of one node, serialized, and what to feed it: the data; parameters are part of the model."""
     from onnx import helper, numpy_helper
 
