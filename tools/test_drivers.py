@@ -95,6 +95,11 @@ def _unpack(package: str, names: set[str], description: Path, key: str) -> None:
     missing = names - {path.name for path in written}
     if missing:
         raise SetupError(f"Debian's package {package} holds no {', '.join(sorted(missing))}")
+    point_beside(description, key)
+
+
+def point_beside(description: Path, key: str) -> None:
+    """Make the loader's description of a driver ("ICD") or a layer name the library in its own folder."""
     content = json.loads(description.read_text())
     library = content[key]["library_path"]
     # With a slash in it, the path counts from the folder of the description.

@@ -12,13 +12,16 @@ from pathlib import Path
 import click
 
 from dmlvk.command_line.terminal import clear_errors, console
+from dmlvk.conformance import recorded
+from dmlvk.conformance.case import Case
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
 from dmlvk.conformance.export import export_case
 from dmlvk.conformance.names import OUR_CASES, SelectionError, case_source, parse_shard, select
+from dmlvk.conformance.plans import check_plans
 from dmlvk.conformance.profiles import DEVICE, PROFILES
 from dmlvk.conformance.reports.html import write_html
 from dmlvk.conformance.reports.junit import write_junit
-from dmlvk.conformance.reports.terminal import print_summary, with_progress
+from dmlvk.conformance.reports.terminal import plan_table, print_summary, with_plan_progress, with_progress
 from dmlvk.conformance.results import Environment, ResultsError, ResultsWriter, Run, Status, read_results
 from dmlvk.conformance.runner import Item, Runner
 from dmlvk.conformance.waivers import Waiver, WaiverReport, apply_waivers, read_waivers
@@ -39,6 +42,7 @@ class Request:
 
     patterns: tuple[str, ...]
     list_names: bool
+    plans: bool
     full: bool
     sample: int | None
     seed: int
@@ -61,7 +65,7 @@ class Request:
     record_digests: Path | None
     cases: str
 
-    def names(self) -> list[str]:
+    def chosen(self) -> list[Case]:
         """The cases that are chosen."""
         chosen = select(
             (case for case in case_source(self.cases)() if self.path is None or case.path in (None, self.path)),
@@ -73,18 +77,19 @@ class Request:
         )
         if not chosen:
             raise SelectionError("no case is chosen")
-        return [case.name for case in chosen]
+        return chosen
 
     def items(self) -> list[Item]:
         """The cases that are chosen, on each profile."""
         profiles = list(PROFILES) if "all" in self.profiles else list(dict.fromkeys(self.profiles)) or [DEVICE]
-        names = self.names()
-        return [(profile, name) for profile in profiles for name in names]
+        chosen = self.chosen()
+        return [(profile, case.name) for profile in profiles for case in chosen]
 
 
 @click.command()
 @click.argument("patterns", nargs=-1)
 @click.option("--list", "list_names", is_flag=True, help="Print the names of the cases and run nothing.")
+@click.option("--plans", is_flag=True, help="Run nothing: check the cases' plans on all recorded devices.")
 @click.option("--full", is_flag=True, help="All cases: hours. Without it, some thousand well-chosen ones.")
 @click.option("--sample", type=click.IntRange(1), help="So many of the cases, drawn at random.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of --sample: the same seed, the same cases.")
@@ -121,10 +126,10 @@ def conformance(**options: object) -> None:
     """
     request = Request(**options)  # type: ignore[arg-type]
     if request.list_names:
-        for name in request.names():
-            click.echo(name)
+        for case in request.chosen():
+            click.echo(case.name)
         return
-    status = run_request(request)
+    status = check_recorded_devices(request) if request.plans else run_request(request)
     if status:
         sys.exit(status)
 
@@ -171,6 +176,15 @@ def run_request(request: Request) -> int:
         terminal.print(f"Interrupted{hint}", markup=False)
         return INTERRUPTED
     return 0 if run.succeeded else 1
+
+
+def check_recorded_devices(request: Request) -> int:
+    """Check plans without running them, report, and give the exit status."""
+    cases = request.chosen()
+    terminal = console()
+    checks = list(with_plan_progress(terminal, check_plans(cases, recorded.NAMES, request.path), len(cases)))
+    terminal.print(plan_table(checks))
+    return 1 if any(check.problems for check in checks) else 0
 
 
 def _environment(runner: Runner, request: Request, resumed: Environment | None) -> Environment:

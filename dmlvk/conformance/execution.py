@@ -25,6 +25,7 @@ from dmlvk.conformance.placement import Bytes, Placement, as_bits, equal_bits, p
 from dmlvk.conformance.profiles import narrow, workload_profile
 from dmlvk.conformance.results import Result, Status
 from dmlvk.operators import OperatorDesc
+from dmlvk.planning import PathError
 from dmlvk.runtime.elements import element_view
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError, ValidationError, raise_messages
@@ -117,12 +118,10 @@ def execute(case: Case, devices: Devices, profile: str, repeat: int) -> Result:
 
 def _compiled(devices: Devices, profile: str, case: Case, workload: Workload) -> dmlvk.CompiledOperator | NotSupported:
     device = devices.get(profile, workload)
-    if case.path is not None:
-        try:
-            device.plan(workload.desc, case.path)
-        except ValueError as error:
-            return NotSupported(f"path:{case.path}", str(error))
-    return device.compile(workload.desc, case.path)
+    try:
+        return device.compile(workload.desc, case.path)
+    except PathError as error:
+        return NotSupported(f"path:{case.path}", str(error))
 
 
 def memory_size(desc: OperatorDesc) -> int:

@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import queue
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -28,6 +29,8 @@ from dmlvk.conformance.names import OUR_CASES, case_source
 from dmlvk.conformance.results import Environment, Result, Status
 from dmlvk.errors import DeviceError
 from dmlvk.runtime.device_info import driver_version_text
+
+VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ def environment(devices: Devices) -> Environment:
         device=profile.name,
         driver=driver,
         vulkan=".".join(map(str, profile.api_version)),
-        driver_version=driver_version_text(profile),
+        # Mesa has its version in the text, and 1 as lavapipe's number.
+        driver_version=next(iter(VERSION.findall(profile.driver_info)), driver_version_text(profile)),
         record=profile.to_record(),
         features=tuple(sorted(devices.features)),
         package=package_version(),

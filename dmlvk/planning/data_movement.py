@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning.grid import SLOWEST_BYTES_PER_SECOND, folded, workgroup_size
-from dmlvk.planning.loop_nest import BLOCK_SIZE, LoopNest, Role, WindowLimits, pieces
+from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Role, WindowLimits, pieces
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Access, Dispatch, Plan, Window
 
 # Offsets inside a window are 32-bit element counts and byte addresses in the kernels.
@@ -24,6 +24,12 @@ NO_DIMENSION = 0xFFFFFFFF
 
 # The path of kernels whose invocations each own a 16-byte block of the output.
 BLOCKS = "blocks"
+
+# Blocks are taken by rows where rows are at least this many blocks long. In groups of rows there are whole subgroups of
+# blocks across rows; where all rows make one run, there is a place for one row too many, which has to be a small part.
+LEAST_BLOCKS_OF_A_ROW = 2
+ROWS_PER_GROUP = 64
+LEAST_ROWS_OF_A_RUN = 16
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class PieceArguments:
     Attributes
     ----------
     specialization : tuple of int
-        The kernel's own specialization constants, from 4 on.
+        The kernel's own specialization constants, from 7 on.
     arguments : tuple of int
         Up to four push constants of its own.
     kernel : str, optional
@@ -61,7 +67,12 @@ class PieceArguments:
     group_count : int, optional
         Workgroups, for a kernel that has a unit of work of its own in place of 16-byte blocks.
     blocks_per_invocation : int
-        How many blocks each invocation of the kernel writes.
+        How many blocks of a row each invocation of the kernel can write.
+    dimensions : tuple of Dimension, optional
+        The loops that invocations are counted by, where the kernel itself makes some of the piece's. Rows of these
+        begin and end with blocks.
+    grouping : int
+        The push constant of that name, free for kernels with such loops.
     """
 
     specialization: tuple[int, ...] = ()
@@ -69,6 +80,23 @@ class PieceArguments:
     kernel: str | None = None
     group_count: int | None = None
     blocks_per_invocation: int = 1
+    dimensions: tuple[Dimension, ...] | None = None
+    grouping: int = 0
+
+
+@dataclass(frozen=True)
+class _Order:
+    """In which order invocations take the blocks: what find_block in loop_nest.glsl goes by."""
+
+    by_rows: bool
+    edges_per_row: int
+    blocks_per_invocation: int
+    grouping: int
+    block_count: int
+
+    @property
+    def specialization(self) -> tuple[int, ...]:
+        return int(self.by_rows), self.edges_per_row, self.blocks_per_invocation
 
 
 def plan_data_movement(
@@ -151,15 +179,19 @@ def _dispatch(
             _window(fixed.field, offset, begin + fixed.element_size, Access.READ, base_word, fixed.element_size)
         )
 
-    blocks_per_run, block_count = _blocks(piece, starts[0])
+    loops = piece if arguments.dimensions is None else replace(piece, dimensions=arguments.dimensions)
+    order = _order(loops, starts[0], arguments.blocks_per_invocation)
+    if arguments.dimensions is not None:
+        order = replace(order, grouping=arguments.grouping)
     size = workgroup_size(profile)
     # Kernels count dimensions from the innermost.
-    dimensions = piece.dimensions[::-1]
+    dimensions = loops.dimensions[::-1]
     strides = [[dimension.strides[index] for dimension in dimensions] for index in range(len(piece.operands))]
-    group_count = -(-block_count // (size * arguments.blocks_per_invocation))
+    group_count = -(-order.block_count // size)
     if arguments.group_count is not None:
-        blocks_per_run, block_count, group_count = 0, arguments.group_count, arguments.group_count
-    push_constants = [starts[0], starts[1] if len(starts) > 1 else 0, blocks_per_run, block_count, *values]
+        group_count = arguments.group_count
+        order = replace(order, grouping=0, block_count=group_count)
+    push_constants = [starts[0], starts[1] if len(starts) > 1 else 0, order.grouping, order.block_count, *values]
     push_constants += _padded([dimension.size for dimension in dimensions])
     push_constants += _padded(strides[0])
     push_constants += _padded(strides[1] if len(strides) > 1 else [])
@@ -168,8 +200,9 @@ def _dispatch(
         specialization=(
             size,
             piece.operands[0].element_size,
-            len(piece.dimensions),
-            piece.run_rank,
+            len(dimensions),
+            loops.run_rank,
+            *order.specialization,
             *arguments.specialization,
         ),
         # Negative strides become two's complement.
@@ -193,16 +226,37 @@ def _window(field: str, offset: int, end: int, access: Access, base_word: int, u
     return Window(field, offset, size, access, base_word, unit)
 
 
-def _blocks(piece: LoopNest, output_start: int) -> tuple[int, int]:
-    """16-byte blocks that a run touches at most, and that number times the number of runs."""
-    elements_per_block = BLOCK_SIZE // piece.operands[0].element_size
-    outer = piece.dimensions[: len(piece.dimensions) - piece.run_rank]
+def has_whole_blocks(nest: LoopNest, output_start: int) -> bool:
+    """Whether all rows, of the innermost dimension, begin and end with blocks of the output."""
+    if nest.run_rank == 0:
+        return False
+    distances = [output_start, nest.dimensions[-1].size, *(dimension.strides[0] for dimension in nest.dimensions[:-1])]
+    return all(distance % (BLOCK_SIZE // nest.operands[0].element_size) == 0 for distance in distances)
+
+
+def _order(nest: LoopNest, output_start: int, blocks_per_invocation: int) -> _Order:
+    elements_per_block = BLOCK_SIZE // nest.operands[0].element_size
+    rank = len(nest.dimensions)
+    if nest.run_rank and (blocks_of_row := nest.dimensions[-1].size // elements_per_block) >= LEAST_BLOCKS_OF_A_ROW:
+        row_count = nest.element_count // nest.dimensions[-1].size
+        places = -(-blocks_of_row // blocks_per_invocation)
+        if has_whole_blocks(nest, output_start):
+            return _Order(True, 0, blocks_per_invocation, 0, row_count * places)
+        edges = 1 if nest.run_rank == rank else 2
+        if edges == 2 or row_count >= LEAST_ROWS_OF_A_RUN:
+            # The end of a single run counts as the begin of one row more.
+            row_count += edges == 1
+            groups = -(-row_count // ROWS_PER_GROUP)
+            rows = -(-row_count // groups)
+            return _Order(True, edges, blocks_per_invocation, rows, groups * rows * (places + edges))
+
+    outer = nest.dimensions[: rank - nest.run_rank]
     aligned = all(dimension.strides[0] % elements_per_block == 0 for dimension in outer)
     lead = output_start % elements_per_block if aligned else elements_per_block - 1
-    if piece.run_rank == 0:
+    if nest.run_rank == 0:
         lead = 0  # a single element never lies across two blocks
-    blocks_per_run = -(-(lead + piece.run_length) // elements_per_block)
-    return blocks_per_run, blocks_per_run * (piece.element_count // piece.run_length)
+    blocks_per_run = -(-(lead + nest.run_length) // elements_per_block)
+    return _Order(False, 0, 1, blocks_per_run, blocks_per_run * (nest.element_count // nest.run_length))
 
 
 def _padded(values: Sequence[int]) -> list[int]:

@@ -24,7 +24,7 @@ from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
+from dmlvk.planning.plan import PERSISTENT, Dispatch, PathError, Plan
 from dmlvk.planning.quantized_linear_convolution_direct import Direct
 from dmlvk.planning.quantized_linear_convolution_matrix import (
     MATRIX,
@@ -97,14 +97,14 @@ def plan_quantized_linear_convolution(
 
     Raises
     ------
-    ValueError
+    PathError
         When the path does not exist, not on this device, or not for a convolution of this size.
     """
     paths = convolution_paths(profile)
     name, _, tile = (path or "").partition(":")
     if path is not None and (name not in paths or (tile and name != MATRIX)):
         names = ", ".join(repr(name) for name in paths)
-        raise ValueError(f"QUANTIZED_LINEAR_CONVOLUTION has no kernel path {path!r} on {profile.name}; it has {names}")
+        raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION has no kernel path {path!r} on {profile.name}; it has {names}")
     geometry = folded_geometry(desc.geometry)
     if path is None:
         path = _choose(paths, profile, geometry)
@@ -114,7 +114,7 @@ def plan_quantized_linear_convolution(
     shape = _shape(name, profile, geometry, tile)
     obstacle = _obstacle_to_packing(geometry, profile, shape)
     if obstacle is not None:
-        raise ValueError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {path!r} here, only {DIRECT!r}: {obstacle}")
+        raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {path!r} here, only {DIRECT!r}: {obstacle}")
     return _plan_product(desc, profile, offsets, geometry, path, shape)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.plan import Access, Dispatch
+from dmlvk.planning.plan import Access, Dispatch, PathError
 from dmlvk.planning.quantized_linear_convolution_memory import Builder, DispatchBuilder, Range, View
 from dmlvk.planning.quantized_linear_convolution_packing import FilterPacking, PackedInput, Words
 from dmlvk.planning.quantized_linear_convolution_parameters import table_bounds
@@ -133,6 +133,7 @@ def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
         and not entry.saturating
         and entry.scope == "subgroup"
         and entry.m % 8 == entry.n % 8 == entry.k % 8 == 0
+        and _possible_tiles(profile, entry)
     ]
     return max(usable, key=lambda entry: (entry.m * entry.n * entry.k, entry.k), default=None)
 
@@ -154,6 +155,12 @@ def tiles_for(profile: DeviceProfile, matrix: CooperativeMatrix) -> list[Tile]:
     return [Tile(64, 64, 64, 16, 32), Tile(64, 32, 64, 16, 32)]
 
 
+def _possible_tiles(profile: DeviceProfile, matrix: CooperativeMatrix) -> list[Tile]:
+    """Those that its workgroups and shared memory have room for: none on a device as small as Vulkan allows."""
+    lanes = profile.min_subgroup_size
+    return [tile for tile in tiles_for(profile, matrix) if obstacle_to_tile(profile, matrix, lanes, tile) is None]
+
+
 def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: str = "") -> MatrixShape:
     """The matrices and the tile for a convolution.
 
@@ -164,7 +171,7 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
 
     Raises
     ------
-    ValueError
+    PathError
         The forced tile is not one that the kernel can take on this device.
     """
     matrix = matrix_of(profile)
@@ -173,11 +180,11 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
     if forced:
         match = FORCED_TILE.fullmatch(forced)
         if match is None:
-            raise ValueError(f"a tile is named like '128x128x64:64x32', not {forced!r}")
+            raise PathError(f"a tile is named like '128x128x64:64x32', not {forced!r}")
         tile = Tile(*(int(number) for number in match.groups()))
         obstacle = obstacle_to_tile(profile, matrix, lanes, tile)
         if obstacle is not None:
-            raise ValueError(f"tile {forced!r} is not possible on {profile.name}: {obstacle}")
+            raise PathError(f"tile {forced!r} is not possible on {profile.name}: {obstacle}")
     else:
         tile = _choose(profile, matrix, geometry)
     speed = {DeviceType.DISCRETE_GPU: 8e12, DeviceType.CPU: 2e8}.get(profile.device_type, 200e9)
@@ -187,8 +194,7 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
 
 
 def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ConvolutionGeometry) -> Tile:
-    lanes = profile.min_subgroup_size
-    tiles = [tile for tile in tiles_for(profile, matrix) if obstacle_to_tile(profile, matrix, lanes, tile) is None]
+    tiles = _possible_tiles(profile, matrix)
     channels = geometry.output_channels_per_group
     pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
     narrowest = min(tile.channels for tile in tiles)

@@ -239,9 +239,7 @@ class PackedInput:
         return (self.images[1] - self.images[0]) * self.image_stride * 4
 
 
-def packed_parts(
-    geometry: ConvolutionGeometry, quads: int, size_limit: int, channels_last: bool
-) -> list[PackedInput]:
+def packed_parts(geometry: ConvolutionGeometry, quads: int, size_limit: int, channels_last: bool) -> list[PackedInput]:
     """The input in parts that each take at most `size_limit` bytes packed; where they lie is not decided yet."""
     pending: list[tuple[Range, ...]] = [
         (

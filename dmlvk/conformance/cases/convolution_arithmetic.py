@@ -19,7 +19,7 @@ from dmlvk.conformance.cases.convolutions import (
     ones,
     single,
 )
-from dmlvk.conformance.cases.product import DEVICES, Group, Parameters
+from dmlvk.conformance.cases.product import Group, Parameters
 from dmlvk.conformance.cases.values import Array
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
@@ -244,7 +244,6 @@ GROUPS = (
             **TYPE_PARAMETERS,
             "bits": (1, 2, 3),
             "shape": SOME_SHAPES,
-            "device": {name: DEVICES[name] for name in ("own", "gpu")},
             "path": PATHS,
         },
     ),

@@ -60,7 +60,7 @@ class Shape:
         return (1, self.filters, *(1 for _ in self.size))
 
 
-SAME = {"start_padding": (1, 1), "end_padding": (1, 1)}
+SAME: Mapping[str, Any] = {"start_padding": (1, 1), "end_padding": (1, 1)}
 
 SHAPES: Mapping[str, Shape] = {
     "odd": Shape(2, 5, (9, 11), 7, (3, 2), start_padding=(1, 0), end_padding=(0, 1)),

@@ -21,6 +21,9 @@ from dmlvk.planning import KERNEL_PATHS
 
 PATHS = (PLANNERS_CHOICE, *KERNEL_PATHS[QuantizedLinearConvolutionDesc])
 
+CPU_AND_OWN = {name: DEVICES[name] for name in ("own", "cpu")}
+GPU = {"gpu": DEVICES["gpu"]}
+
 OPTIONAL = QuantizedLinearConvolutionDesc.optional_fields
 PER_CHANNEL = ("filter_scale_tensor", "filter_zero_point_tensor", "bias_tensor")
 DATA_LAYOUTS = ("packed", "channels_last", "rows", "gaps", "permuted", "scalar", "broadcast", "sheared")
@@ -38,6 +41,11 @@ OWNED: Mapping[str, tuple[str, ...]] = {
 def types(numbers: np.random.Generator, p: Parameters) -> Workload:
     """All eight mixes of types, in each shape."""
     return convolution(numbers, p, p.shape)
+
+
+def tiles(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """What a GPU would run."""
+    return convolution(numbers, p, p.shape, layouts={"input_tensor": p.layout, "output_tensor": p.layout})
 
 
 def channels(numbers: np.random.Generator, p: Parameters) -> Workload:
@@ -192,7 +200,25 @@ def is_past_the_range(profile: DeviceProfile, p: Parameters) -> NotSupported | N
 CHANNEL_COUNTS = (1, 3, 4, 7, 16, 17, 33, 64)
 
 GROUPS = (
-    Group("qlinearconv:types", types, {**TYPE_PARAMETERS, "shape": SHAPES, "device": DEVICES, "path": PATHS}),
+    Group("qlinearconv:types", types, {**TYPE_PARAMETERS, "shape": SHAPES, "device": CPU_AND_OWN, "path": PATHS}),
+    # A CPU driver takes seconds to compile a GPU's tiles: few of them by default.
+    Group(
+        "qlinearconv:tiles",
+        tiles,
+        {
+            "shape": {name: SHAPES[name] for name in ("odd", "vectors", "pointwise")},
+            "layout": ("packed", "channels_last"),
+            "out": ("u8", "s8"),
+            "device": GPU,
+            "path": KERNEL_PATHS[QuantizedLinearConvolutionDesc],
+        },
+    ),
+    Group(
+        "qlinearconv:gpu_types",
+        types,
+        {**TYPE_PARAMETERS, "shape": SHAPES, "device": GPU, "path": PATHS},
+        default="none",
+    ),
     Group(
         "qlinearconv:channels",
         channels,
@@ -201,7 +227,6 @@ GROUPS = (
             "filters": (1, 3, 8, 9, 33, 65, 129),
             "kernel": (1, 3),
             "layout": ("packed", "channels_last"),
-            "device": {name: DEVICES[name] for name in ("own", "gpu")},
             "path": PATHS,
         },
     ),

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from dmlvk.conformance.plans import PlanCheck
 from dmlvk.conformance.results import Result, Run, Status
 from dmlvk.conformance.waivers import WaiverReport
 
@@ -25,21 +26,57 @@ COLOURS = {
 REASON_COUNT = 12
 
 
-def with_progress(console: Console, results: Iterable[Result], total: int) -> Iterator[Result]:
-    """Pass results on, with a bar while they come and a line for each that is not good."""
+def _progress(console: Console) -> Progress:
     columns = (
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(elapsed_when_finished=True),
         TextColumn("{task.description}"),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def with_progress(console: Console, results: Iterable[Result], total: int) -> Iterator[Result]:
+    """Pass results on, with a bar while they come and a line for each that is not good."""
+    with _progress(console) as progress:
         task = progress.add_task("", total=total)
         for result in results:
             if not result.is_good:
                 console.print(failure_text(result), soft_wrap=True, highlight=False, emoji=False)
             progress.update(task, advance=1, description=escape(result.name))
             yield result
+
+
+def with_plan_progress(console: Console, checks: Iterable[PlanCheck], case_count: int) -> Iterator[PlanCheck]:
+    """Pass checks on, with a bar of cases while they come and a line for each problem."""
+    with _progress(console) as progress:
+        task = progress.add_task("", total=case_count)
+        case = ""
+        for check in checks:
+            for problem in check.problems:
+                text = f"[red]{escape(check.device)}[/red] {escape(check.case)}: {escape(problem)}"
+                console.print(text, soft_wrap=True, highlight=False, emoji=False)
+            progress.update(task, advance=check.case != case, description=escape(check.case))
+            case = check.case
+            yield check
+
+
+def plan_table(checks: Iterable[PlanCheck]) -> Table:
+    """For each recorded device, how many plans took which path, and how many have a problem."""
+    counts: dict[str, Counter[str]] = {}
+    for check in checks:
+        row = counts.setdefault(check.device, Counter())
+        row[check.path] += 1
+        row["problems"] += bool(check.problems)
+    paths = sorted({path for row in counts.values() for path in row} - {"", "problems"})
+    table = Table(title="Plans on the recorded devices", title_justify="left")
+    table.add_column("device")
+    for heading in (*paths, "not for it", "problems"):
+        table.add_column(heading, justify="right")
+    for device, row in counts.items():
+        problems = f"[red]{row['problems']}[/red]" if row["problems"] else "0"
+        table.add_row(device, *(str(row[path] or "") for path in paths), str(row[""] or ""), problems)
+    return table
 
 
 def failure_text(result: Result) -> str:
