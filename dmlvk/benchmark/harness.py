@@ -25,6 +25,7 @@ from dmlvk.benchmark.peers import PEERS, Peer
 from dmlvk.benchmark.peers.peer import UnsupportedError
 from dmlvk.benchmark.work import Work
 from dmlvk.conformance.case import Case, Workload
+from dmlvk.planning import PathError
 from dmlvk.runtime.compiled_operator import spirv
 
 FORMAT = 1
@@ -166,7 +167,7 @@ def _case(
     row: Record = {"name": case.name, "operator": case.groups[0], "sizes": _sizes(workload)}
     try:
         found = measure(device, workload.desc, workload.inputs, expected, path=case.path, rounds=rounds)
-    except ValueError as error:
+    except PathError as error:
         return {**row, "impossible": str(error)}
     return {**row, **_measurement_record(found, marks)}
 

@@ -79,7 +79,7 @@ def measure(
 
     Raises
     ------
-    ValueError
+    PathError
         The operator has no such path here.
     """
     operator = device.compile(desc, path=path)

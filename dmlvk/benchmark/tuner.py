@@ -107,7 +107,7 @@ def candidates(desc: OperatorDesc, profile: DeviceProfile) -> Iterator[str]:
         for path in (name, *tiles):
             try:
                 plan = replace(planning.plan(desc, profile, path=path), path="")
-            except ValueError:
+            except planning.PathError:
                 continue
             if plan not in seen:
                 seen.append(plan)
@@ -181,7 +181,7 @@ def _attempt(device: dmlvk.Device, workload: Workload, expected: npt.NDArray[Any
         found = measure(
             device, workload.desc, inputs, expected, path=path, rounds=rounds, warm_up_seconds=WARM_UP_SECONDS
         )
-    except (ValueError, dmlvk.DeviceError) as error:
+    except (planning.PathError, dmlvk.DeviceError) as error:
         if device.vulkan.is_lost:
             raise
         return Attempt(path, failure=" ".join(str(error).split()))

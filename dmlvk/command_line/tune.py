@@ -98,7 +98,7 @@ def _work(
     from dmlvk.operators.record import desc_of
 
     if descriptors is not None:
-        work = {}
+        work: dict[str, partial[Workload]] = {}
         for number, line in enumerate(descriptors.read_text(encoding="utf-8").splitlines(), 1):
             try:
                 desc = desc_of(json.loads(line))
@@ -108,7 +108,7 @@ def _work(
             known = {build.args[0] for build in work.values()}
             if desc not in known:
                 work[f"line {number}: {desc.operator_name} to {output}"] = partial(random_workload, desc)
-        return dict(work)
+        return {**work}
     is_cpu = device.profile.device_type is DeviceType.CPU
     scale = SCALES["small" if is_cpu else "full"]
     if batch is not None:

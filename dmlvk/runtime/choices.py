@@ -1,8 +1,8 @@
 """The kernel paths that `dmlvk tune` has found the fastest, remembered for each device in the cache folder.
 
 A choice counts for exactly one descriptor on exactly one device, driver and set of kernels. Planning knows nothing of
-it: the runtime asks for a plan by the path that is remembered. A file that cannot be read, in whole or in part, is as if
-there were none.
+it: the runtime asks for a plan by the path that is remembered. A file that cannot be read, in whole or in part, is as
+if there were none.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ class Device:
         if remembered is not None:
             try:
                 return self.plan(desc, remembered), remembered
-            except ValueError:
+            except planning.PathError:
                 pass  # a file that says more than the planner knows
         return self.plan(desc, path), path
 
