@@ -1,4 +1,4 @@
-"""A kernel broken on purpose: an edit of its source, compiled to a folder of its own and run in place of the right one."""
+"""A kernel broken on purpose: an edit of its source, compiled elsewhere and run in place of the right one."""
 
 from __future__ import annotations
 
