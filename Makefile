@@ -9,10 +9,13 @@ else
     VENV_PYTHON := .venv/bin/python
 endif
 
+# What `dmlvk conformance` is given on every driver, as in: make conformance CONFORMANCE_ARGUMENTS="--sample 100"
+CONFORMANCE_ARGUMENTS ?=
+
 # What pytest is given besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"
 PYTEST_ARGUMENTS ?=
 
-.PHONY: help run test test-large test-thorough test-windows lint drivers kernels clean
+.PHONY: help run test test-large test-thorough test-windows conformance lint drivers kernels clean
 
 help:
 	@$(PYTHON) -m tools.bootstrap help
@@ -41,6 +44,10 @@ test-thorough: .venv/test.stamp
 
 test-windows: .venv/test.stamp
 	@$(VENV_PYTHON) -m tools.windows $(if $(PYTEST_ARGUMENTS),-- $(PYTEST_ARGUMENTS))
+
+conformance: .venv/test.stamp
+	@$(PYTHON) -m tools.bootstrap vulkan
+	@$(VENV_PYTHON) -m tools.conformance $(CONFORMANCE_ARGUMENTS)
 
 drivers:
 	@$(PYTHON) -m tools.test_drivers

@@ -65,6 +65,7 @@ EXCLUDED = {
 SAMPLE_DEVICES = ["llvmpipe", "SwiftShader"]
 # For a whole run of pytest or of the sample; a hang is to end, and nothing here takes half as long.
 LIMIT_SECONDS = 3600
+TIMEOUT_SECONDS = "600"  # for a case: SwiftShader under Wine, on a busy machine
 
 # A build backend that knows name and version and runs nothing of the package: what pip needs to download a source
 # package and leave it alone.
@@ -263,7 +264,7 @@ def sample(wine: Wine, device: str, count: int) -> bool:
     WORK.mkdir(parents=True, exist_ok=True)
     results = WORK / f"{device}.jsonl"
     results.unlink(missing_ok=True)
-    options = ["--device", device, "--sample", str(count), "--json", results.name]
+    options = ["--device", device, "--sample", str(count), "--json", results.name, "--timeout", TIMEOUT_SECONDS]
     status, _ = wine.python("-m", "dmlvk", "conformance", *options, folder=WORK)
     statuses: dict[str, int] = {}
     for line in results.read_text(encoding="utf-8").splitlines() if results.exists() else []:
