@@ -15,7 +15,7 @@ CONFORMANCE_ARGUMENTS ?=
 # What pytest is given besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"
 PYTEST_ARGUMENTS ?=
 
-.PHONY: help run test test-large test-thorough test-windows conformance lint drivers kernels clean
+.PHONY: help run test test-compilers test-large test-thorough test-windows conformance lint drivers kernels clean
 
 help:
 	@$(PYTHON) -m tools.bootstrap help
@@ -48,6 +48,10 @@ test-windows: .venv/test.stamp
 conformance: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(VENV_PYTHON) -m tools.conformance $(CONFORMANCE_ARGUMENTS)
+
+test-compilers: .venv/test.stamp
+	@$(PYTHON) -m tools.test_drivers --radv
+	$(VENV_PYTHON) -m tests.compilers.amd
 
 drivers:
 	@$(PYTHON) -m tools.test_drivers
