@@ -18,7 +18,7 @@
 // dimension counts chunks of the axis, and push.grouping is the axis's size.
 //
 // Preconditions. Output elements do not overlap. With chunks, all rows begin and end with blocks, AXIS_CHUNK is less than
-// 256, and no chunk but the last is short.
+// 128, and no chunk but the last is short.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "loop_nest.glsl"
@@ -83,15 +83,15 @@ uvec4 slot_mask(uint slot) {
     return mix(uvec4(0), uvec4(mask), equal(word, uvec4(slot / ELEMENTS_PER_WORD)));
 }
 
-// All ones in the elements of `values` that equal the number `sought`, which fits one.
+// All ones in the elements of `values` that equal the number `sought`. Elements smaller than a word, and the number, have no
+// highest bit.
 uvec4 equal_elements(uvec4 values, uint sought) {
     if (ELEMENT_SIZE >= 4)
         return mix(uvec4(0), uvec4(0xFFFFFFFFu), equal(values, uvec4(sought)));
-    // An element's highest bit becomes 1 where any of its bits differs; the sum carries into no other element.
-    const uint LOW_BITS = ELEMENT_SIZE == 1 ? 0x7F7F7F7Fu : 0x7FFF7FFFu;
-    uvec4 differing = values ^ repeat_element(sought, 0);
-    uvec4 equals = ~((differing & LOW_BITS) + LOW_BITS | differing | LOW_BITS);
-    return (equals << 1) - (equals >> (ELEMENT_BITS - 1));
+    const uint HIGHEST_BITS = ELEMENT_SIZE == 1 ? 0x80808080u : 0x80008000u;
+    // The highest bit of an element stays where nothing is subtracted from it; no element borrows from another one.
+    uvec4 equals = HIGHEST_BITS - (values ^ repeat_element(sought, 0)) & HIGHEST_BITS;
+    return (equals >> (ELEMENT_BITS - 1)) * ELEMENT_MASK;
 }
 
 void write_chunk(Block block, uvec4 off_block) {
@@ -112,7 +112,7 @@ void write_chunk(Block block, uvec4 off_block) {
             }
         } else {
             [[unroll]] for (uint slot = 0; slot < ELEMENTS_PER_WORD; ++slot, index += push.source_strides[0])
-                distances[word] |= min(hot_coordinate(index) - begin, ELEMENT_MASK) << (slot * ELEMENT_BITS);
+                distances[word] |= min(hot_coordinate(index) - begin, ELEMENT_MASK >> 1) << (slot * ELEMENT_BITS);
         }
     }
     uvec4 on_block = repeat_element(value_word(true, 0), value_word(true, WORDS_PER_ELEMENT - 1));

@@ -64,9 +64,9 @@ void main() {
     uint tile = workgroup_index();
     if (tile >= push.block_count)
         return;
-    uint outer = tile / TILES_ACROSS;
+    uint outer = divide_by_first(tile, TILES_ACROSS);
     uint column_start = (tile - outer * TILES_ACROSS) * TILE_COLUMNS;
-    uint rest = outer / TILES_ALONG;
+    uint rest = divide_by_second(outer, TILES_ALONG);
     uint position_start = (outer - rest * TILES_ALONG) * TILE_ROWS;  // in a row of the output, from its first block on
 
     uint output_start = push.output_start;
@@ -78,7 +78,7 @@ void main() {
             columns = push.sizes[dimension];
             output_across = push.output_strides[dimension];
         } else if (dimension < RANK) {
-            uint next = rest / push.sizes[dimension];
+            uint next = divide_by_size(rest, dimension);
             uint coordinate = rest - next * push.sizes[dimension];
             rest = next;
             output_start += coordinate * push.output_strides[dimension];

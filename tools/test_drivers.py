@@ -1,7 +1,8 @@
 """Gets what the test suite runs on: the drivers lavapipe and SwiftShader, and the Khronos validation layer.
 
 What the machine has is used. What it lacks comes from Debian's or Ubuntu's packages: lavapipe is installed (it needs
-LLVM), the others are unpacked into .drivers/ of the checkout.
+LLVM), the others are unpacked into .drivers/ of the checkout. With --radv, gets AMD's driver RADV in their place, for
+`make test-compilers`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ COMMAND = "make drivers"  # what a message about a missing driver names
 
 SWIFTSHADER = DRIVERS / "swiftshader"
 VALIDATION = DRIVERS / "validation"
+RADV = DRIVERS / "radv"
+# RADV that knows all generations up to RDNA 4 and makes devices of GPUs that are not there: the environment variable for
+# it came long before and was gone in 26.
+RADV_VERSIONS = ((25, 0), (26, 0))
 LAYER_FILE = "VkLayer_khronos_validation.json"
 
 # Where loaders look for driver and layer files on Linux; on Windows these are found through the registry.
@@ -56,6 +61,27 @@ def find_validation_layer() -> Path | None:
         if (folder / LAYER_FILE).exists():
             return folder / LAYER_FILE
     return None
+
+
+def radv_version(driver: Path) -> tuple[int, ...]:
+    """Mesa's version of a RADV, as its library has it; empty where the library is not there."""
+    library = Path(json.loads(driver.read_text())["ICD"]["library_path"])
+    if not library.is_absolute():
+        library = driver.parent / library if len(library.parts) > 1 else _library(library.name)
+    if not library.exists():
+        return ()
+    # The library ends an array of bytes with the version that it also gives as its driverInfo.
+    match = re.search(rb"Mesa (\d+)\.(\d+)\.\d+", library.read_bytes())
+    return tuple(int(number) for number in match.groups()) if match else ()
+
+
+def get_radv() -> Path:
+    """RADV's driver file, unpacked from the packages of this Debian release or its backports where there is none."""
+    installed = [path for folder in DATA_FOLDERS for path in sorted((folder / "icd.d").glob("radeon_icd*.json"))]
+    for driver in (RADV / "radeon_icd.json", *installed):
+        if driver.exists() and RADV_VERSIONS[0] <= radv_version(driver) < RADV_VERSIONS[1]:
+            return driver
+    raise SetupError("no")
 
 
 def get_lavapipe() -> None:

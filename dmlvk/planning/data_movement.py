@@ -19,6 +19,8 @@ OUTPUT_START_WORD = 0
 SOURCE_START_WORD = 1
 ARGUMENTS_WORD = 4
 DIMENSION_COUNT = 8
+# With no more dimensions than this, the tables' other places hold multipliers and shifts for divisions.
+QUICK_RANK = 4
 
 NO_DIMENSION = 0xFFFFFFFF
 
@@ -66,6 +68,8 @@ class PieceArguments:
         Another kernel for this piece than the operator's ordinary one.
     group_count : int, optional
         Workgroups, for a kernel that has a unit of work of its own in place of 16-byte blocks.
+    divisors : tuple of int
+        Of such a kernel: the first and the second further divisor.
     blocks_per_invocation : int
         How many blocks of a row each invocation of the kernel can write.
     dimensions : tuple of Dimension, optional
@@ -79,6 +83,7 @@ class PieceArguments:
     arguments: tuple[int, ...] = ()
     kernel: str | None = None
     group_count: int | None = None
+    divisors: tuple[int, ...] = ()
     blocks_per_invocation: int = 1
     dimensions: tuple[Dimension, ...] | None = None
     grouping: int = 0
@@ -93,6 +98,7 @@ class _Order:
     blocks_per_invocation: int
     grouping: int
     block_count: int
+    divisors: tuple[int, ...]
 
     @property
     def specialization(self) -> tuple[int, ...]:
@@ -190,11 +196,18 @@ def _dispatch(
     group_count = -(-order.block_count // size)
     if arguments.group_count is not None:
         group_count = arguments.group_count
-        order = replace(order, grouping=0, block_count=group_count)
+        order = replace(order, grouping=0, block_count=group_count, divisors=arguments.divisors)
     push_constants = [starts[0], starts[1] if len(starts) > 1 else 0, order.grouping, order.block_count, *values]
-    push_constants += _padded([dimension.size for dimension in dimensions])
-    push_constants += _padded(strides[0])
-    push_constants += _padded(strides[1] if len(strides) > 1 else [])
+    tables = [_padded([dimension.size for dimension in dimensions]), *map(_padded, strides)]
+    if len(strides) == 1:
+        tables.append(_padded([]))
+    if len(dimensions) <= QUICK_RANK:
+        by_size = [quick_division(dimension.size) for dimension in dimensions]
+        by_others = [quick_division(divisor) for divisor in order.divisors]
+        tables[0][QUICK_RANK:] = _padded([multiplier for multiplier, _ in by_size], QUICK_RANK)
+        tables[1][QUICK_RANK:] = _padded([shift for _, shift in by_size], QUICK_RANK)
+        tables[2][QUICK_RANK:] = _padded([word for division in by_others for word in division], QUICK_RANK)
+    push_constants += [word for table in tables for word in table]
     return Dispatch(
         kernel=arguments.kernel or kernel,
         specialization=(
@@ -241,14 +254,15 @@ def _order(nest: LoopNest, output_start: int, blocks_per_invocation: int) -> _Or
         row_count = nest.element_count // nest.dimensions[-1].size
         places = -(-blocks_of_row // blocks_per_invocation)
         if has_whole_blocks(nest, output_start):
-            return _Order(True, 0, blocks_per_invocation, 0, row_count * places)
+            return _Order(True, 0, blocks_per_invocation, 0, row_count * places, (places,))
         edges = 1 if nest.run_rank == rank else 2
         if edges == 2 or row_count >= LEAST_ROWS_OF_A_RUN:
             # The end of a single run counts as the begin of one row more.
             row_count += edges == 1
             groups = -(-row_count // ROWS_PER_GROUP)
             rows = -(-row_count // groups)
-            return _Order(True, edges, blocks_per_invocation, rows, groups * rows * (places + edges))
+            size = rows * (places + edges)
+            return _Order(True, edges, blocks_per_invocation, rows, groups * size, (places, size))
 
     outer = nest.dimensions[: rank - nest.run_rank]
     aligned = all(dimension.strides[0] % elements_per_block == 0 for dimension in outer)
@@ -256,8 +270,20 @@ def _order(nest: LoopNest, output_start: int, blocks_per_invocation: int) -> _Or
     if nest.run_rank == 0:
         lead = 0  # a single element never lies across two blocks
     blocks_per_run = -(-(lead + nest.run_length) // elements_per_block)
-    return _Order(False, 0, 1, blocks_per_run, blocks_per_run * (nest.element_count // nest.run_length))
+    block_count = blocks_per_run * (nest.element_count // nest.run_length)
+    return _Order(False, 0, 1, blocks_per_run, block_count, (blocks_per_run,))
 
 
-def _padded(values: Sequence[int]) -> list[int]:
-    return list(values) + [0] * (DIMENSION_COUNT - len(values))
+def quick_division(divisor: int) -> tuple[int, int]:
+    """A multiplier below 2^32 and a shift: for n < 2^31, n // divisor == (n * multiplier >> 32) >> shift.
+
+    There is none for 1, which the kernels see to. With multiplier * divisor = 2^(32 + shift) + e, 0 < e <= divisor, the
+    product is 2^(32 + shift) times n / divisor + n * e / (divisor * 2^(32 + shift)). As divisor <= 2^(shift + 1), n * e is
+    less than 2^(32 + shift), so that the second term is less than 1 / divisor and the next whole number is not reached.
+    """
+    shift = max((divisor - 1).bit_length() - 1, 0)
+    return ((1 << shift + 32) // divisor + 1) & 0xFFFFFFFF, shift
+
+
+def _padded(values: Sequence[int], length: int = DIMENSION_COUNT) -> list[int]:
+    return list(values) + [0] * (length - len(values))

@@ -96,4 +96,5 @@ def _tiles(piece: LoopNest, across: int) -> PieceArguments:
         specialization=(len(piece.dimensions) - 1 - across, rows, columns, 0 if aligned else elements_per_block),
         arguments=(tiles_along, tiles_across, largest_lead),
         group_count=tile_count,
+        divisors=(tiles_across, tiles_along),
     )

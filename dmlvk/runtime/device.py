@@ -22,7 +22,7 @@ from dmlvk.runtime.choices import Choices, record_descriptor
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.recording import CommandWriter, dispatch_count
 from dmlvk.runtime.sequence import Sequence
-from dmlvk.runtime.submission import Submission, TimestampQueries, Timing
+from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
 from dmlvk.runtime.tensor import Buffer, Tensor, desc_of_array
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.command_buffers import Batch
@@ -231,14 +231,18 @@ class Device:
         queue = vulkan.queue
         with vulkan.lock:
             try:
-                key = tuple([binding.serial for binding in listed])
-                batches = self._lists[key]
-            except (AttributeError, KeyError):
+                if len(listed) == 1:
+                    batches = listed[0].batches if listed[0].device is self else ()
+                else:
+                    batches = self._lists.get(tuple([binding.serial for binding in listed]), ())
+            except AttributeError:  # not a Binding
+                batches = ()
+            if not batches:
                 vulkan.require_open()
                 batches = self._batches(self._checked(listed))
             for batch in batches:
                 value = queue.submit(batch, (batch, listed))
-            return Submission(vulkan, value)
+        return submission_of(queue, value)
 
     def _batches(self, bindings: tuple[Binding, ...]) -> tuple[Batch, ...]:
         """A list as command buffers, remembered for the next time. Called with the device's lock held."""
@@ -267,7 +271,7 @@ class Device:
                 queries = TimestampQueries(vulkan, dispatch_count(bindings) + 1)
             for batch in CommandWriter(vulkan, ONE_TIME_SUBMIT, queries).write(bindings):
                 value = vulkan.queue.submit(batch, (batch, bindings, queries))
-            submission = Submission(vulkan, value, None if queries is None else Timing(queries))
+            submission = submission_of(vulkan.queue, value, None if queries is None else Timing(queries))
         if self.debug_level:
             self.report(bindings, submission)
         return submission

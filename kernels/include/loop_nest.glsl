@@ -26,6 +26,9 @@
 // Only 32-bit words are read and written: no 8-bit, 16-bit or 64-bit feature is needed, and elements are never
 // interpreted, so that NaN payloads, -0.0 and denormals arrive unchanged.
 //
+// A division by a number known only at run time takes some twenty instructions, a multiplication and a shift two. With at most
+// four dimensions, push constants of the others hold what the multiplications need.
+//
 // Loops over dimensions run to a plain 8 with a guard inside, so that any compiler unrolls them and keeps the arrays that they
 // index in registers.
 
@@ -48,10 +51,14 @@ layout(push_constant) uniform PushConstants {
     uint grouping;  // blocks that a run touches at most, or rows of a group where BY_ROWS
     uint block_count;  // invocations that have blocks, at most
     uint arguments[4];  // the operator's own
-    uint sizes[8];  // innermost first
+    // Of dimensions, innermost first. With IS_QUICK, from 4 on: multipliers and shifts for divisions by the four sizes, then,
+    // in source_strides, a multiplier and a shift for each of two further divisors.
+    uint sizes[8];
     uint output_strides[8];
     uint source_strides[8];
 } push;
+
+const bool IS_QUICK = RANK <= 4;
 
 const uint BLOCK_SIZE = 16;
 const uint ELEMENTS_PER_BLOCK = BLOCK_SIZE / ELEMENT_SIZE;
@@ -76,6 +83,29 @@ struct Block {
     Cursor cursor;
 };
 
+// dividend / divisor, for a dividend below 2^31, with the multiplier and the shift that belong to the divisor.
+uint quotient(uint dividend, uint divisor, uint multiplier, uint shift) {
+    if (!IS_QUICK)
+        return dividend / divisor;
+    uint high;
+    uint low;
+    umulExtended(dividend, multiplier, high, low);
+    return divisor == 1 ? dividend : high >> shift;
+}
+
+uint divide_by_size(uint dividend, uint dimension) {
+    return quotient(dividend, push.sizes[dimension], push.sizes[dimension + 4 & 7], push.output_strides[dimension + 4 & 7]);
+}
+
+// Divides by the first of two further divisors.
+uint divide_by_first(uint dividend, uint divisor) {
+    return quotient(dividend, divisor, push.source_strides[4], push.source_strides[5]);
+}
+
+uint divide_by_second(uint dividend, uint divisor) {
+    return quotient(dividend, divisor, push.source_strides[6], push.source_strides[7]);
+}
+
 // Grids are folded along y below the 65,535 workgroups an axis that every device has.
 uint workgroup_index() {
     return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
@@ -90,7 +120,7 @@ uint block_index() {
 void find_position(inout Block block, uint position) {
     [[unroll]] for (uint dimension = 0; dimension < 8; ++dimension) {
         if (dimension < RUN_RANK) {
-            uint rest = dimension + 1 < RUN_RANK ? position / push.sizes[dimension] : 0;
+            uint rest = dimension + 1 < RUN_RANK ? divide_by_size(position, dimension) : 0;
             uint coordinate = position - rest * push.sizes[dimension];
             position = rest;
             block.cursor.coordinates[dimension] = coordinate;
@@ -108,13 +138,13 @@ uint run_length() {
 }
 
 bool find_block_by_runs(uint index, inout Block block) {
-    uint run = RUN_RANK < RANK ? index / push.grouping : 0;
+    uint run = RUN_RANK < RANK ? divide_by_first(index, push.grouping) : 0;
     uint block_of_run = index - run * push.grouping;
     uint run_start = push.output_start;
     [[unroll]] for (uint dimension = 0; dimension < 8; ++dimension) {
         if (dimension >= RUN_RANK && dimension < RANK) {
             // What is left for the outermost dimension is its coordinate.
-            uint rest = dimension + 1 < RANK ? run / push.sizes[dimension] : 0;
+            uint rest = dimension + 1 < RANK ? divide_by_size(run, dimension) : 0;
             uint coordinate = run - rest * push.sizes[dimension];
             run = rest;
             block.cursor.coordinates[dimension] = coordinate;
@@ -137,12 +167,12 @@ bool find_block_by_rows(uint index, inout Block block) {
     uint place;
     bool is_edge = false;
     if (EDGES_PER_ROW == 0) {
-        row = RANK == 1 ? 0 : index / places;
+        row = RANK == 1 ? 0 : divide_by_first(index, places);
         place = index - row * places;
     } else {
         uint inside = push.grouping * places;
         uint group_size = inside + push.grouping * EDGES_PER_ROW;
-        uint group = index / group_size;
+        uint group = divide_by_second(index, group_size);
         place = index - group * group_size;
         is_edge = place >= inside;
         if (is_edge) {
@@ -150,7 +180,7 @@ bool find_block_by_rows(uint index, inout Block block) {
             row = place / EDGES_PER_ROW;
             place %= EDGES_PER_ROW;
         } else {
-            row = place / places;
+            row = divide_by_first(place, places);
             place -= row * places;
         }
         row += group * push.grouping;
@@ -165,7 +195,7 @@ bool find_block_by_rows(uint index, inout Block block) {
     [[unroll]] for (uint dimension = 1; dimension < 8; ++dimension) {
         if (dimension < RANK) {
             row_count *= push.sizes[dimension];
-            uint rest = dimension + 1 < RANK ? rest_of_index / push.sizes[dimension] : 0;
+            uint rest = dimension + 1 < RANK ? divide_by_size(rest_of_index, dimension) : 0;
             uint coordinate = rest_of_index - rest * push.sizes[dimension];
             rest_of_index = rest;
             block.cursor.coordinates[dimension] = coordinate;

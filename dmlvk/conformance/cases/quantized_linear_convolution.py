@@ -172,6 +172,7 @@ CUT_SHAPES: Mapping[str, Shape] = {
     "many_channels": Shape(1, 260, (5, 6), 20, (1, 1)),
     "many_filters": Shape(1, 8, (6, 7), 150, (3, 3), **SAME),
     "depthwise": Shape(1, 48, (17, 19), 48, (3, 3), groups=48, **SAME),
+    "groups": Shape(1, 12, (15, 17), 45, (3, 3), groups=3, **SAME),
     "large_filter": Shape(1, 3, (40, 45), 4, (19, 17)),
     "images": Shape(30, 5, (7, 9), 6, (2, 2)),
 }
