@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -48,7 +50,7 @@ def test_slice_of_far_elements_counts_a_sector_each() -> None:
 )
 def test_diagonals_that_are_filled_are_not_read(begin: int, end: int) -> None:
     tensor = TensorDesc(DataType.INT32, [2, 5, 7])
-    fields = {"value": 1, "diagonal_fill_begin": begin, "diagonal_fill_end": end}
+    fields: dict[str, Any] = {"value": 1, "diagonal_fill_begin": begin, "diagonal_fill_end": end}
     desc = DiagonalMatrix1Desc(input_tensor=tensor, output_tensor=tensor, **fields)
     kept = int((reference.run(desc, input_tensor=np.zeros(tensor.sizes, np.int32)) == 0).sum())
     assert work_of(desc).bytes_read == 4 * kept
