@@ -12,7 +12,7 @@ endif
 # What pytest is given besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"
 PYTEST_ARGUMENTS ?=
 
-.PHONY: help run test test-large test-thorough lint drivers kernels clean
+.PHONY: help run test test-compilers test-large test-thorough test-windows lint drivers kernels clean
 
 help:
 	@$(PYTHON) -m tools.bootstrap help
@@ -38,6 +38,13 @@ test-large: .venv/test.stamp
 test-thorough: export HYPOTHESIS_PROFILE = thorough
 test-thorough: .venv/test.stamp
 	$(VENV_PYTHON) -m pytest tests/kernels $(PYTEST_ARGUMENTS)
+
+test-windows: .venv/test.stamp
+	@$(VENV_PYTHON) -m tools.windows $(if $(PYTEST_ARGUMENTS),-- $(PYTEST_ARGUMENTS))
+
+test-compilers: .venv/test.stamp
+	@$(PYTHON) -m tools.test_drivers --radv
+	$(VENV_PYTHON) -m tests.compilers.amd
 
 drivers:
 	@$(PYTHON) -m tools.test_drivers

@@ -22,6 +22,7 @@ from dmlvk.planning.plan import (
     SCRATCH,
     Access,
     Dispatch,
+    PathError,
     Plan,
     Window,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "SCRATCH",
     "Access",
     "Dispatch",
+    "PathError",
     "Plan",
     "Window",
     "plan",
@@ -82,7 +84,7 @@ def plan(
 
     Raises
     ------
-    ValueError
+    PathError
         When the path does not exist, or not on this device; the message lists those that do.
     """
     if isinstance(desc, QuantizedLinearConvolutionDesc):
@@ -90,7 +92,7 @@ def plan(
     paths = KERNEL_PATHS.get(type(desc), ())
     if path is not None and path not in paths:
         names = ", ".join(repr(name) for name in paths)
-        raise ValueError(f"{desc.operator_name} has no kernel path {path!r}; it has {names}")
+        raise PathError(f"{desc.operator_name} has no kernel path {path!r}; it has {names}")
     if isinstance(desc, Slice1Desc):
         return plan_slice1(desc, profile, offsets, path)
     if isinstance(desc, OneHotDesc):

@@ -29,7 +29,7 @@ from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
+from dmlvk.planning.plan import PERSISTENT, Dispatch, PathError, Plan
 from dmlvk.planning.quantized_linear_convolution_depthwise import (
     DEPTHWISE,
     Depthwise,
@@ -45,13 +45,15 @@ from dmlvk.planning.quantized_linear_convolution_first_layer import (
 )
 from dmlvk.planning.quantized_linear_convolution_matrix import (
     MATRIX,
+    VECTORS,
+    WORDS,
     MatrixOrder,
     MatrixShape,
     Runs,
+    fetch_in_place,
     matrix_filter_packing,
     matrix_of,
     matrix_shape,
-    reads_in_place,
     whole_input,
 )
 from dmlvk.planning.quantized_linear_convolution_memory import Builder, View, copies, dense
@@ -115,14 +117,14 @@ def plan_quantized_linear_convolution(
 
     Raises
     ------
-    ValueError
+    PathError
         When the path does not exist, not on this device, or not for a convolution of this size.
     """
     paths = convolution_paths(profile)
     name, _, tile = (path or "").partition(":")
     if path is not None and (name not in paths or (tile and name != MATRIX)):
         names = ", ".join(repr(name) for name in paths)
-        raise ValueError(f"QUANTIZED_LINEAR_CONVOLUTION has no kernel path {path!r} on {profile.name}; it has {names}")
+        raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION has no kernel path {path!r} on {profile.name}; it has {names}")
     for special, preferred in ((DEPTHWISE, prefers_depthwise(profile)), (FIRST_LAYER, prefers_first_layer(profile))):
         if name != special and (path is not None or not preferred):
             continue
@@ -130,7 +132,7 @@ def plan_quantized_linear_convolution(
         if isinstance(found, Plan):
             return found
         if path is not None:
-            raise ValueError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {path!r} here: {found}")
+            raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {path!r} here: {found}")
     geometry = folded_geometry(desc.geometry)
     if path is None:
         path = _choose(paths, profile, geometry)
@@ -140,7 +142,7 @@ def plan_quantized_linear_convolution(
     shape = _shape(name, profile, geometry, tile)
     obstacle = _obstacle_to_packing(geometry, profile, shape)
     if obstacle is not None:
-        raise ValueError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {path!r} here, only {DIRECT!r}: {obstacle}")
+        raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {path!r} here, only {DIRECT!r}: {obstacle}")
     return _plan_product(desc, profile, offsets, geometry, path, shape)
 
 
@@ -223,7 +225,7 @@ def _packing(geometry: ConvolutionGeometry, shape: Shape) -> tuple[int, FilterPa
     """Words of a pixel in the packed input, and how the filter is packed."""
     if isinstance(shape, MatrixShape):
         return Runs.of(geometry).quads, matrix_filter_packing(geometry, shape)
-    return Words.of(geometry).quads, FilterPacking.of(geometry)
+    return Words.of(geometry).quads, FilterPacking.of(geometry, shape.channels_last)
 
 
 def _is_narrow(geometry: ConvolutionGeometry, shape: Shape) -> bool:
@@ -427,34 +429,33 @@ def _plan_product(
         stages.append(tuple(before))
         prepare += packing
 
-    def product(part: PackedInput, source: View | None = None) -> list[Dispatch]:
+    def product(part: PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:
         common = (builder, geometry, shape, packed_filter, part, table, views["output_tensor"])
         output_unsigned, input_unsigned = _unsigned(desc, "output_tensor"), _unsigned(desc, "input_tensor")
         if not isinstance(shape, MatrixShape):
             return product_dispatches(Order(*common, output_unsigned))
         # Without a zero point it is 0, which UINT8 taken as INT8 turns into -128.
         zero_point = "filter_zero_point_tensor" in parameters or _unsigned(desc, "filter_tensor")
-        return product_dispatches(MatrixOrder(*common, output_unsigned, source, input_unsigned, zero_point))
+        return product_dispatches(MatrixOrder(*common, output_unsigned, fetch, source, input_unsigned, zero_point))
 
-    if isinstance(shape, MatrixShape) and reads_in_place(builder, geometry, views["input_tensor"]):
+    if isinstance(shape, MatrixShape):
         source = views["input_tensor"]
-        stages.append(tuple(prepare))
-        stages.append(tuple(product(whole_input(geometry, source), source)))
-        return _finish(path, builder, initialization_stages, stages)
+        fetch = fetch_in_place(builder, geometry, shape, source, views["output_tensor"])
+        if fetch is not None:
+            stages.append(tuple(prepare))
+            stages.append(tuple(product(whole_input(geometry, source), fetch, source)))
+            return _finish(path, builder, initialization_stages, stages)
 
-    parts = packed_parts(geometry, quads, _part_limit(builder, builder.scratch.size))
+    parts = packed_parts(geometry, quads, _part_limit(builder, builder.scratch.size), shape.channels_last)
     room = max(part.size for part in parts) + PART_END
     starts = [builder.scratch.allocate(room) for _ in parts[:2]]
     for index, part in enumerate(parts):
         placed = replace(part, tensor=builder.scratch.name, start=starts[index % 2])
         zero_point = parameters.get("input_zero_point_tensor")
         unsigned = _unsigned(desc, "input_tensor")
-        channels_last = isinstance(shape, MatrixShape)
-        packing = pack_input(
-            builder, geometry, views["input_tensor"], zero_point, unsigned, placed, channels_last=channels_last
-        )
+        packing = pack_input(builder, geometry, views["input_tensor"], zero_point, unsigned, placed)
         # While one part is multiplied the next one is packed, into the other of two places.
         stages.append((*prepare, *packing))
-        prepare = product(placed)
+        prepare = product(placed, VECTORS if Runs.of(geometry).aligned else WORDS)
     stages.append(tuple(prepare))
     return _finish(path, builder, initialization_stages, stages)

@@ -145,6 +145,41 @@ def test_names_are_part_of_a_call(device: dmlvk.Device) -> None:
     np.testing.assert_array_equal(a.numpy(), -VALUES)
 
 
+def test_a_call_is_not_taken_for_the_one_before(device: dmlvk.Device) -> None:
+    copy = device.compile(copy_desc(DESC))
+    a, b, c = (device.tensor(VALUES + n) for n in range(3))
+    for _ in range(3):
+        for source, target, other in ((a, b, c), (b, c, a), (c, a, b), (a, c, b), (c, b, a), (b, a, c)):
+            source.write(VALUES + 7)
+            target.write(-VALUES)
+            other.write(2 * VALUES)
+            copy(input_tensor=source, output_tensor=target)
+            np.testing.assert_array_equal(target.numpy(), VALUES + 7)
+            np.testing.assert_array_equal(other.numpy(), 2 * VALUES)
+
+
+def test_the_last_call_goes_with_its_tensors(device: dmlvk.Device) -> None:
+    with open_variant(device, "direct") as own:
+        copy = own.compile(copy_desc(DESC))
+        source = own.tensor(VALUES)
+        copy(input_tensor=source, output_tensor=own.tensor(DESC))
+        assert copy._calls.last is None
+        target = own.tensor(DESC)
+        for _ in range(2):
+            copy(input_tensor=source, output_tensor=target)
+        call = copy._calls.last
+        assert call is not None
+        assert call.tensors == {"input_tensor": source, "output_tensor": target}
+        # Freed by another thread while this one is in the midst of a call: it runs once more, and is not remembered.
+        call.tensors = None
+        copy(input_tensor=source, output_tensor=target)
+        assert copy._calls.last is None
+        call = None
+        target.free()
+        own.wait()
+        assert own.memory_used == 256
+
+
 def test_calls_of_one_operator_share_its_scratch(device: dmlvk.Device) -> None:
     stages = copying(device, "input_tensor", SCRATCH) + copying(device, SCRATCH, "output_tensor")
     with open_variant(device, "direct") as own:
