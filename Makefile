@@ -15,7 +15,8 @@ CONFORMANCE_ARGUMENTS ?=
 # What pytest is given besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"
 PYTEST_ARGUMENTS ?=
 
-.PHONY: help run test test-compilers test-large test-thorough test-windows conformance lint drivers kernels clean
+.PHONY: help run test test-compilers test-large test-thorough test-mutants test-windows conformance lint drivers kernels
+.PHONY: clean
 
 help:
 	@$(PYTHON) -m tools.bootstrap help
@@ -40,7 +41,11 @@ test-large: .venv/test.stamp
 
 test-thorough: export HYPOTHESIS_PROFILE = thorough
 test-thorough: .venv/test.stamp
-	$(VENV_PYTHON) -m pytest tests/kernels $(PYTEST_ARGUMENTS)
+	$(VENV_PYTHON) -m pytest tests/kernels tests/runtime/test_faults.py $(PYTEST_ARGUMENTS)
+
+test-mutants: .venv/test.stamp
+	@$(PYTHON) -m tools.test_drivers
+	$(VENV_PYTHON) -m tests.mutants --device llvmpipe
 
 test-windows: .venv/test.stamp
 	@$(VENV_PYTHON) -m tools.windows $(if $(PYTEST_ARGUMENTS),-- $(PYTEST_ARGUMENTS))

@@ -34,6 +34,8 @@ CAPABILITY_FEATURES: dict[int, str | None] = {
     6019: "shaderIntegerDotProduct",  # DotProduct
     6022: "cooperativeMatrix",
 }
+# The property that stands for each capability that no feature does.
+CAPABILITY_PROPERTIES = {4467: "shaderRoundingModeRTEFloat32"}
 OP_CAPABILITY = 17
 HEADER_WORDS = 5
 
@@ -89,6 +91,10 @@ def _dispatch(dispatch: Dispatch, profile: DeviceProfile) -> Iterator[str]:
     if dispatch.seconds > MAXIMUM_SUBMISSION_SECONDS:
         yield f"it may take {dispatch.seconds} s; a watchdog allows {MAXIMUM_SUBMISSION_SECONDS}"
     for capability in sorted(capabilities(dispatch.kernel)):
+        if capability in CAPABILITY_PROPERTIES:
+            if CAPABILITY_PROPERTIES[capability] not in profile.properties:
+                yield f"it needs {CAPABILITY_PROPERTIES[capability]}, which the device has not"
+            continue
         if capability not in CAPABILITY_FEATURES:
             yield f"it declares SPIR-V capability {capability}, of which nothing is known here"
         feature = CAPABILITY_FEATURES.get(capability)

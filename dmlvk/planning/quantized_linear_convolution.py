@@ -28,13 +28,15 @@ from dmlvk.planning.plan import PERSISTENT, Dispatch, PathError, Plan
 from dmlvk.planning.quantized_linear_convolution_direct import Direct
 from dmlvk.planning.quantized_linear_convolution_matrix import (
     MATRIX,
+    VECTORS,
+    WORDS,
     MatrixOrder,
     MatrixShape,
     Runs,
+    fetch_in_place,
     matrix_filter_packing,
     matrix_of,
     matrix_shape,
-    reads_in_place,
     whole_input,
 )
 from dmlvk.planning.quantized_linear_convolution_memory import Builder, View, copies, dense
@@ -316,20 +318,22 @@ def _plan_product(
         stages.append(tuple(before))
         prepare += packing
 
-    def product(part: PackedInput, source: View | None = None) -> list[Dispatch]:
+    def product(part: PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:
         common = (builder, geometry, shape, packed_filter, part, table, views["output_tensor"])
         output_unsigned, input_unsigned = _unsigned(desc, "output_tensor"), _unsigned(desc, "input_tensor")
         if not isinstance(shape, MatrixShape):
             return product_dispatches(Order(*common, output_unsigned))
         # Without a zero point it is 0, which UINT8 taken as INT8 turns into -128.
         zero_point = "filter_zero_point_tensor" in parameters or _unsigned(desc, "filter_tensor")
-        return product_dispatches(MatrixOrder(*common, output_unsigned, source, input_unsigned, zero_point))
+        return product_dispatches(MatrixOrder(*common, output_unsigned, fetch, source, input_unsigned, zero_point))
 
-    if isinstance(shape, MatrixShape) and reads_in_place(builder, geometry, views["input_tensor"]):
+    if isinstance(shape, MatrixShape):
         source = views["input_tensor"]
-        stages.append(tuple(prepare))
-        stages.append(tuple(product(whole_input(geometry, source), source)))
-        return _finish(path, builder, initialization_stages, stages)
+        fetch = fetch_in_place(builder, geometry, shape, source, views["output_tensor"])
+        if fetch is not None:
+            stages.append(tuple(prepare))
+            stages.append(tuple(product(whole_input(geometry, source), fetch, source)))
+            return _finish(path, builder, initialization_stages, stages)
 
     parts = packed_parts(geometry, quads, _part_limit(builder, builder.scratch.size), shape.channels_last)
     room = max(part.size for part in parts) + PART_END
@@ -341,6 +345,6 @@ def _plan_product(
         packing = pack_input(builder, geometry, views["input_tensor"], zero_point, unsigned, placed)
         # While one part is multiplied the next one is packed, into the other of two places.
         stages.append((*prepare, *packing))
-        prepare = product(placed)
+        prepare = product(placed, VECTORS if Runs.of(geometry).aligned else WORDS)
     stages.append(tuple(prepare))
     return _finish(path, builder, initialization_stages, stages)

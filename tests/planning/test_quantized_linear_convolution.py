@@ -179,14 +179,17 @@ def test_the_planner_chooses(device: str, name: str, path: str) -> None:
     assert plan(DESCRIPTORS[name], profiles.load(device)).path == path
 
 
-@pytest.mark.parametrize("device", ["nvidia-h200", "intel-dg2", "intel-ptl", "amd-navi31"])
-def test_a_device_too_small_for_any_matrix_tile_takes_another_path(device: str) -> None:
+@pytest.mark.parametrize(
+    ("device", "path"),
+    [("nvidia-h200", "dot4"), ("intel-dg2", "matrix"), ("intel-ptl", "dot4"), ("amd-navi31", "dot4")],
+)
+def test_a_device_too_small_for_any_matrix_tile_takes_another_path(device: str, path: str) -> None:
     rich = profiles.load(device)
     limits = replace(rich.limits, max_compute_shared_memory_size=16_384, max_compute_work_group_invocations=128)
     poor = replace(rich, limits=limits)
     desc = DESCRIPTORS["ResNet, 512 channels"]
     assert plan(desc, rich).path == "matrix"
-    assert plan(desc, poor).path == "dot4"
+    assert plan(desc, poor).path == path
     check_plan(plan(desc, poor), desc, poor)
 
 
@@ -229,7 +232,7 @@ def test_matrices_wherever_a_device_has_them(name: str, device: str) -> None:
             dispatch.specialization[12],
             dispatch.specialization[13],
         )
-        assert obstacle_to_tile(profile, matrix, lanes, tile) is None
+        assert obstacle_to_tile(profile, matrix, lanes, tile, bool(dispatch.specialization[2])) is None
         assert dispatch.specialization[0] == lanes * tile.subgroups()
 
 
@@ -246,9 +249,10 @@ def test_channels_last_are_read_in_place() -> None:
     [
         ("128x128", "a tile is named like"),
         ("128x128x64:48x32", "its subgroups do not divide it"),
-        ("128x128x48:64x32", "matrices of 16x16x32 do not divide it"),
+        ("128x128x48:64x64", "matrices of 32 bytes of K do not divide its step"),
+        ("128x128x64:64x32", "1 x 4 matrices of 16 x 16 do not divide its subgroups"),
         ("256x256x64:64x64", "81920|bytes of shared memory are more than 49152"),
-        ("1024x1024x64:32x32", "invocations are more than 1024"),
+        ("1024x1024x64:32x64", "invocations are more than 1024"),
     ],
 )
 def test_a_tile_that_the_kernel_cannot_have_is_refused(tile: str, reason: str) -> None:
@@ -256,6 +260,48 @@ def test_a_tile_that_the_kernel_cannot_have_is_refused(tile: str, reason: str) -
     assert plan(DESCRIPTORS["NHWC"], profile, path="matrix:128x128x32:64x64").dispatches[-1].groups[1] == 43
     with pytest.raises(ValueError, match=reason):
         plan(DESCRIPTORS["NHWC"], profile, path=f"matrix:{tile}")
+
+
+def planes(
+    batch: int, channels: int, filters: int, size: int, *, strides: list[int] | None = None
+) -> QuantizedLinearConvolutionDesc:
+    """A filter of one tap on square images; NCHW, or the input with strides of its own."""
+    one = [1, 1, 1, 1]
+    return QuantizedLinearConvolutionDesc(
+        input_tensor=TensorDesc(DataType.UINT8, [batch, channels, size, size], strides),
+        input_scale_tensor=TensorDesc(DataType.FLOAT32, one),
+        filter_tensor=TensorDesc(DataType.INT8, [filters, channels, 1, 1]),
+        filter_scale_tensor=TensorDesc(DataType.FLOAT32, one),
+        output_scale_tensor=TensorDesc(DataType.FLOAT32, one),
+        output_tensor=TensorDesc(DataType.INT8, [batch, filters, size, size]),
+        strides=[1, 1],
+        dilations=[1, 1],
+        start_padding=[0, 0],
+        end_padding=[0, 0],
+        group_count=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("desc", "in_place"),
+    [
+        (planes(8, 64, 64, 28), True),
+        (planes(8, 64, 64, 7), False),  # planes of 49 bytes
+        (planes(8, 60, 64, 28), False),  # not whole vectors of channels
+        (planes(8, 64, 64, 28, strides=[64 * 30 * 28, 30 * 28, 30, 1]), False),  # gaps between rows
+    ],
+)
+def test_planes_are_read_in_place(desc: QuantizedLinearConvolutionDesc, in_place: bool) -> None:
+    """NCHW inputs of filters with one tap, where four pixels are always a word."""
+    found = plan(desc, profiles.load("nvidia-h200"), path="matrix")
+    assert (found.stages[-1][0].windows[0].tensor == "input_tensor") == in_place
+
+
+def test_matrices_want_their_rounding_mode() -> None:
+    """The last step is float32 arithmetic, which only a promise to round to nearest even makes exact."""
+    profile = profiles.load("nvidia-h200")
+    assert matrix_of(profile) is not None
+    assert matrix_of(replace(profile, properties=profile.properties - {"shaderRoundingModeRTEFloat32"})) is None
 
 
 def test_a_forced_path_that_could_overflow_is_refused() -> None:
