@@ -9,10 +9,14 @@ else
     VENV_PYTHON := .venv/bin/python
 endif
 
+# What `dmlvk conformance` is given on every driver, as in: make conformance CONFORMANCE_ARGUMENTS="--sample 100"
+CONFORMANCE_ARGUMENTS ?=
+
 # What pytest is given besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"
 PYTEST_ARGUMENTS ?=
 
-.PHONY: help run test test-compilers test-large test-thorough test-mutants test-windows lint drivers kernels clean
+.PHONY: help run test test-compilers test-large test-thorough test-mutants test-windows conformance lint drivers kernels
+.PHONY: clean
 
 help:
 	@$(PYTHON) -m tools.bootstrap help
@@ -45,6 +49,10 @@ test-mutants: .venv/test.stamp
 
 test-windows: .venv/test.stamp
 	@$(VENV_PYTHON) -m tools.windows $(if $(PYTEST_ARGUMENTS),-- $(PYTEST_ARGUMENTS))
+
+conformance: .venv/test.stamp
+	@$(PYTHON) -m tools.bootstrap vulkan
+	@$(VENV_PYTHON) -m tools.conformance $(CONFORMANCE_ARGUMENTS)
 
 test-compilers: .venv/test.stamp
 	@$(PYTHON) -m tools.test_drivers --radv

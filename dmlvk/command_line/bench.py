@@ -19,7 +19,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "patterns",
     multiple=True,
     metavar="PATTERN",
-    help="Part of a name, or a name with *, ? and []; may be repeated.",
+    help="Part of a name, with *, ? and []; may be repeated.",
 )
 @click.option("--type", "types", multiple=True, help="Data type, as UINT16; may be repeated.")
 @click.option("--layout", "layouts", multiple=True, help="Of convolutions: nhwc or nchw. Default: both.")
@@ -115,10 +115,14 @@ def bench(
             slow = [name for name, peer in PEERS.items() if is_cpu and peer.runs_on == "Vulkan" and name not in peers]
             left_out = {} if peers else dict.fromkeys(slow, "left out on a CPU driver, unless --peer names it")
             taking_part = [name for name in PEERS if name not in left_out and (not peers or name in peers)]
+            settings = harness.Settings(scale, rounds, taking_part, left_out)
+
+            def keep(record: harness.Record) -> None:
+                if json_path is not None:
+                    harness.write(record, json_path)
+
             with shown_progress(terminal, len(chosen) + 1) as progress:
-                record = harness.run(device, chosen, harness.Settings(scale, rounds, taking_part, left_out), progress)
-    if json_path is not None:
-        harness.write(record, json_path)
+                record = harness.run(device, chosen, settings, progress, keep)
     if plot_path is not None:
         roofline.draw(record, plot_path)
     show(record, terminal, dispatches=dispatches)
