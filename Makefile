@@ -12,7 +12,10 @@ endif
 # What pytest is given besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"
 PYTEST_ARGUMENTS ?=
 
-.PHONY: help run test test-large test-thorough test-windows lint drivers kernels clean
+# What `dmlvk bench` is given, as in: make bench BENCH_ARGUMENTS="--operator slice1 --device Radeon"
+BENCH_ARGUMENTS ?=
+
+.PHONY: help run bench test test-large test-thorough test-windows lint drivers kernels clean
 
 help:
 	@$(PYTHON) -m tools.bootstrap help
@@ -20,6 +23,10 @@ help:
 run: .venv/run.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(VENV_PYTHON) -m dmlvk demo
+
+bench: .venv/bench.stamp
+	@$(PYTHON) -m tools.bootstrap vulkan
+	$(VENV_PYTHON) -m dmlvk bench --json dmlvk-bench.json --plot dmlvk-bench.png $(BENCH_ARGUMENTS)
 
 test: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
@@ -53,6 +60,9 @@ clean:
 
 .venv/run.stamp: pyproject.toml
 	@$(PYTHON) -m tools.bootstrap environment --extras demo --stamp $@
+
+.venv/bench.stamp: pyproject.toml
+	@$(PYTHON) -m tools.bootstrap environment --extras demo,bench --stamp $@
 
 .venv/test.stamp: pyproject.toml
 	@$(PYTHON) -m tools.bootstrap environment --extras demo,test --stamp $@

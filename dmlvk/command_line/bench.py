@@ -113,8 +113,10 @@ def bench(
                 raise click.ClickException("no case is of that kind; `dmlvk bench --list` names those that there are")
             # On a CPU driver those that compile for Vulkan take minutes: they wait to be asked.
             slow = [name for name, peer in PEERS.items() if is_cpu and peer.runs_on == "Vulkan" and name not in peers]
-            left_out = {} if peers else dict.fromkeys(slow, "left out on a CPU driver, unless --peer names it")
-            taking_part = [name for name in PEERS if name not in left_out and (not peers or name in peers)]
+            left_out = dict.fromkeys((name for name in PEERS if name not in peers), "not asked for")
+            if not peers:
+                left_out = dict.fromkeys(slow, "left out on a CPU driver, unless --peer names it")
+            taking_part = [name for name in PEERS if name not in left_out]
             settings = harness.Settings(scale, rounds, taking_part, left_out)
 
             def keep(record: harness.Record) -> None:

@@ -39,7 +39,8 @@ def test_cases_are_measured_checked_recorded_and_drawn(device: dmlvk.Device, tmp
     result = bench(device, *chosen, "--json", str(file), "--plot", str(picture), "--peer", "numpy", "--peer", "cupy")
     assert result.exit_code == 0, result.output
     assert "DIFFERENT" not in result.output
-    assert "peer cupy: absent" in result.output
+    assert "peer cupy: absent, the Python package cupy is not installed" in result.output
+    assert "not asked for" in result.output
     record = json.loads(file.read_text())
     assert record["device"]["name"] == device.profile.name
     assert {row["name"] for row in record["cases"]} == set(names)
@@ -53,6 +54,7 @@ def test_cases_are_measured_checked_recorded_and_drawn(device: dmlvk.Device, tmp
         assert row["mark"]["fraction"] == pytest.approx(row["mark"]["seconds"] / seconds["median"])
         assert row["bytes_per_second"] == pytest.approx(row["bytes"] / seconds["median"])
         assert row["dispatches"]
+        assert row["processor_seconds"]["median"] > 0
         for trial in row["peers"]:
             assert trial.get("result", "equal") == "equal", "NumPy agrees"
             assert ("seconds" in trial) == (row["name"] != LAYER), "NumPy has all but a convolution"
