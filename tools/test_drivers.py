@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import re
 import sys
 from pathlib import Path
 
@@ -22,9 +24,11 @@ COMMAND = "make drivers"  # what a message about a missing driver names
 SWIFTSHADER = DRIVERS / "swiftshader"
 VALIDATION = DRIVERS / "validation"
 RADV = DRIVERS / "radv"
-# RADV that knows all generations up to RDNA 4 and makes devices of GPUs that are not there: the environment variable for
-# it came long before and was gone in 26.
-RADV_VERSIONS = ((25, 0), (26, 0))
+RADV_FILE = RADV / "radeon_icd.json"
+# The versions of Mesa whose RADV knows all generations up to RDNA 4 and makes devices of GPUs that are not there, which
+# it gave up in 26; and where a Debian release that lacks them has them.
+RADV_VERSIONS = ("25.0", "25.1", "25.2", "25.3")
+RADV_SUITES = {"bookworm": ("bookworm-backports",)}
 LAYER_FILE = "VkLayer_khronos_validation.json"
 
 # Where loaders look for driver and layer files on Linux; on Windows these are found through the registry.
@@ -63,25 +67,38 @@ def find_validation_layer() -> Path | None:
     return None
 
 
-def radv_version(driver: Path) -> tuple[int, ...]:
-    """Mesa's version of a RADV, as its library has it; empty where the library is not there."""
-    library = Path(json.loads(driver.read_text())["ICD"]["library_path"])
-    if not library.is_absolute():
-        library = driver.parent / library if len(library.parts) > 1 else _library(library.name)
-    if not library.exists():
-        return ()
-    # The library ends an array of bytes with the version that it also gives as its driverInfo.
-    match = re.search(rb"Mesa (\d+)\.(\d+)\.\d+", library.read_bytes())
-    return tuple(int(number) for number in match.groups()) if match else ()
+def find_radv() -> Path | None:
+    """A RADV's driver file that compiles for GPUs that are not there: in .drivers/, or the machine's own."""
+    for folder in (RADV, *(folder / "icd.d" for folder in DATA_FOLDERS)):
+        for path in sorted(folder.glob("radeon_icd*.json")):
+            library = path.parent / json.loads(path.read_text())["ICD"]["library_path"]
+            if library.exists():
+                match = re.search(rb"Mesa (\d+\.\d+)\.", library.read_bytes())
+                if match and match[1].decode() in RADV_VERSIONS:
+                    return path
+    return None
 
 
 def get_radv() -> Path:
-    """RADV's driver file, unpacked from the packages of this Debian release or its backports where there is none."""
-    installed = [path for folder in DATA_FOLDERS for path in sorted((folder / "icd.d").glob("radeon_icd*.json"))]
-    for driver in (RADV / "radeon_icd.json", *installed):
-        if driver.exists() and RADV_VERSIONS[0] <= radv_version(driver) < RADV_VERSIONS[1]:
-            return driver
-    raise SetupError("no")
+    """RADV's driver file; unpacked from Debian's packages where the machine has none that will do."""
+    if find_radv() is None:
+        what = f"RADV of Mesa {' or '.join(RADV_VERSIONS)}"
+        _require_apt(what, "its libvulkan_radeon.so with its ICD file in .drivers/radv")
+        get_lavapipe()  # its packages bring the libraries that RADV needs
+
+        def keep(path: str) -> str | None:
+            name = path.rsplit("/", 1)[-1]
+            if name.startswith("radeon_icd"):
+                return RADV_FILE.name
+            return name if name == "libvulkan_radeon.so" else None
+
+        suites = RADV_SUITES.get(platform.freedesktop_os_release().get("VERSION_CODENAME", ""), ())
+        PackageFolder(DRIVERS / "packages-radv", *suites).unpack(["mesa-vulkan-drivers"], keep, RADV)
+        point_beside(RADV_FILE, "ICD")
+    driver = find_radv()
+    if driver is None:
+        raise SetupError(f"this system's packages hold no {what}: put one in .drivers/radv, with its ICD file")
+    return driver
 
 
 def get_lavapipe() -> None:
@@ -150,6 +167,9 @@ def environment() -> dict[str, str]:
 
 
 def main() -> None:
+    if sys.argv[1:] == ["--radv"]:
+        print("Driver:", get_radv())
+        return
     get_lavapipe()
     get_swiftshader()
     get_validation_layer()

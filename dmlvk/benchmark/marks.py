@@ -29,8 +29,8 @@ MATRIX_ROWS, MATRIX_COLUMNS = 2, 4
 SUBGROUPS = 4  # of a workgroup that multiplies matrices
 MATRIX_WORKGROUPS = 1056  # as many for each of 132, 96, 88, 66, 48, 44, 32, ... processors
 
-# How long the kernels that multiply run, and up to twice that: long enough to be timed, too short for a GPU to lower its
-# clock for the heat.
+# How long the kernels that multiply run, and up to twice that: long enough to be timed, too short for a GPU to lower
+# its clock for the heat.
 TARGET_SECONDS = 5e-4
 CPU_TARGET_SECONDS = 2e-2
 

@@ -101,13 +101,16 @@ class Request:
 @click.option("--sample", type=click.IntRange(1), help="So many of the cases, drawn at random.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of --sample: the same seed, the same cases.")
 @click.option("--shard", metavar="I/N", help="The I-th of N parts, which together are all of the cases.")
-@click.option("--path", type=click.Choice(PATHS), help="The kernel path of cases that leave it to the planner.")
+@click.option(
+    "--path", type=click.Choice(PATHS), metavar="NAME", help="The kernel path of cases that leave it to the planner."
+)
 @click.option(
     "--profile",
     "profiles",
     multiple=True,
+    metavar="NAME",
     type=click.Choice([*PROFILES, "all"]),
-    help="Narrow the device to a lesser one; may be given several times.",
+    help=f"Narrow the device to a lesser one; may be given several times. One of {', '.join(PROFILES)}; or all.",
 )
 @click.option("--device", help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @click.option("--resume", type=INPUT_FILE, help="Go on with these JSON lines: what passed is not run again.")

@@ -278,8 +278,8 @@ def quick_division(divisor: int) -> tuple[int, int]:
     """A multiplier below 2^32 and a shift: for n < 2^31, n // divisor == (n * multiplier >> 32) >> shift.
 
     There is none for 1, which the kernels see to. With multiplier * divisor = 2^(32 + shift) + e, 0 < e <= divisor, the
-    product is 2^(32 + shift) times n / divisor + n * e / (divisor * 2^(32 + shift)). As divisor <= 2^(shift + 1), n * e is
-    less than 2^(32 + shift), so that the second term is less than 1 / divisor and the next whole number is not reached.
+    product is 2^(32 + shift) times n / divisor + n * e / (divisor * 2^(32 + shift)). As divisor <= 2^(shift + 1), n * e
+    is less than 2^(32 + shift): the second term is less than 1 / divisor, and the next whole number is not reached.
     """
     shift = max((divisor - 1).bit_length() - 1, 0)
     return ((1 << shift + 32) // divisor + 1) & 0xFFFFFFFF, shift

@@ -54,7 +54,7 @@ def test_cases_are_measured_checked_recorded_and_drawn(device: dmlvk.Device, tmp
         assert row["mark"]["fraction"] == pytest.approx(row["mark"]["seconds"] / seconds["median"])
         assert row["bytes_per_second"] == pytest.approx(row["bytes"] / seconds["median"])
         assert row["dispatches"]
-        assert row["processor_seconds"]["median"] > 0
+        assert (row["processor_seconds"] is not None) == (device.profile.device_type is dmlvk.DeviceType.CPU)
         for trial in row["peers"]:
             assert trial.get("result", "equal") == "equal", "NumPy agrees"
             assert ("seconds" in trial) == (row["name"] != LAYER), "NumPy has all but a convolution"

@@ -2,9 +2,9 @@
 
     python -m tests.compilers.amd [--generation navi31]... [--kernel NAME]... [--path matrix]
 
-RADV, Mesa's driver, makes a device of any AMD GPU when RADV_FORCE_FAMILY names one: it compiles, and does not run. All kernels
-of the plans of many descriptors, in every kernel path that the planner has for the device, are compiled with their
-specialization constants. What the driver says of each is shown as one row a kernel and generation. The exit status is 1
+RADV, Mesa's driver, makes a device of any AMD GPU when RADV_FORCE_FAMILY names one: it compiles, and does not run. All
+kernels of the plans of many descriptors, in every kernel path that the planner has for the device, are compiled with
+their specialization constants. The table has a row for each kernel and generation. The exit status is 1
 
 - where a kernel keeps registers in memory (spills), or
 - where the kernels that multiply on matrix units or by packed dot products do not hold the GPU's instruction for it.
@@ -159,7 +159,7 @@ def compile_generation(generation: str, kernels: tuple[str, ...], path: str | No
 def main(generations: tuple[str, ...], kernels: tuple[str, ...], path: str | None, variants: bool) -> None:
     console = Console()
     if not console.is_terminal:
-        console = Console(width=120)
+        console = Console(width=160)
     columns = ("generation", "kernel", "variants", "instructions", "VGPRs", "spilled", "scratch bytes", "accelerated")
     table = Table(*columns, title="Kernels compiled for AMD by RADV; the most of any variant")
     found: list[Row] = []
@@ -174,8 +174,8 @@ def main(generations: tuple[str, ...], kernels: tuple[str, ...], path: str | Non
             table.add_row(generation, row.kernel, *map(str, numbers), accelerated)
             if variants:
                 for shader in row.variants:
-                    numbers = (shader.instruction_count, shader.vector_registers)
-                    console.print(generation, shader.name, *numbers, soft_wrap=True, highlight=False)
+                    said = f"{shader.instruction_count} instructions, {shader.vector_registers} VGPRs"
+                    console.print(f"{generation}: {shader.name}: {said}", soft_wrap=True, highlight=False)
         table.add_section()
     console.print(table)
     faults = [fault for row in found for fault in row.faults]

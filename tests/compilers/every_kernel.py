@@ -1,7 +1,7 @@
 """Build the pipelines of many descriptors' plans on the first device, of which nothing is asked but to compile.
 
-The descriptors are those that planning is tested with, and SLICE1, DIAGONAL_MATRIX1 and ONE_HOT in each element size. Every
-kernel path that the planner has for the device is planned; each kernel is built once for each set of its constants.
+The descriptors are those that planning is tested with, and SLICE1, DIAGONAL_MATRIX1 and ONE_HOT in each element size.
+Every kernel path that the planner has for the device is planned; each kernel is built once for each set of constants.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from dmlvk import DataType, QuantizedLinearConvolutionDesc, Slice1Desc, TensorDe
 from dmlvk.conformance.case import Case, NotSupported, Workload, generator
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.vulkan.library import DeviceLostError
+from dmlvk.vulkan.recording import Recorder
 
 TYPES = {"u8": DataType.UINT8, "f16": DataType.FLOAT16, "s64": DataType.INT64}
 
@@ -111,3 +112,14 @@ def all_cases(default_only: bool = False) -> Iterator[Case]:
     name = "drill:path:path=nonsense"
     yield Case(name, partial(workload, name), path="nonsense", is_default=True)
     yield from good
+
+
+def forget_barriers(profile: DeviceProfile) -> None:
+    """From now on, dispatches of this process that need each other's results do not wait for them."""
+    Recorder.between_dispatches = lambda self: None  # type: ignore[method-assign]
+
+
+def cases_without_barriers(default_only: bool = False) -> Iterator[Case]:
+    """One case as it should be, then the same without barriers."""
+    for name, support in (("with", None), ("without", forget_barriers)):
+        yield Case(f"drill:barriers:it={name}", partial(convolution_workload, name), is_default=True, support=support)

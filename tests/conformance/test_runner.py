@@ -169,3 +169,15 @@ def test_a_device_that_does_not_open_is_one_clear_line() -> None:
     assert finished.exit_code == 1
     assert finished.output.startswith("Error: ")
     assert len(finished.output.strip().splitlines()) == 1
+
+
+def test_validate_finds_a_missing_barrier(tmp_path: Path) -> None:
+    """Which the plain layer does not, and a driver need not show."""
+    path = tmp_path / "results.jsonl"
+    cases = "tests.conformance.drill_cases:cases_without_barriers"
+    assert conformance("--validate", "--jobs", "1", "--json", str(path), cases=cases).exit_code == 1
+    results = {name: result for (_, name), result in read_results(path).results.items()}
+    assert results["drill:barriers:it=with"].status is Status.PASS
+    racing = results["drill:barriers:it=without"]
+    assert (racing.status, racing.reason) == (Status.FAIL, "validation")
+    assert "SYNC-HAZARD" in racing.message
