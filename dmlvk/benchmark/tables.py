@@ -71,6 +71,11 @@ def summary(record: Record) -> Iterator[str]:
         )
 
 
+def parameters(row: Record) -> dict[str, str]:
+    """The parameters in a case's name."""
+    return dict(pair.split("=", 1) for pair in row["name"].rpartition(":")[2].split(";") if "=" in pair)
+
+
 def rate_text(bytes_per_second: float, operations_per_second: float) -> str:
     """TOPS for what computes, GB/s for what moves."""
     if operations_per_second:

@@ -46,6 +46,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--list", "lists", is_flag=True, help="Only print the names of the cases.")
 @click.option("--json", "json_path", type=FILE, default=None, help="Write all figures here.")
 @click.option("--plot", "plot_path", type=FILE, default=None, help="Draw a roofline here, a PNG.")
+@click.option("--markdown", "markdown_path", type=FILE, default=None, help="Write the tables here, as Markdown.")
 @click.option("--from-json", "source", type=FILE, default=None, help="Measure nothing: take the figures of --json.")
 @clear_errors
 def bench(
@@ -65,6 +66,7 @@ def bench(
     lists: bool,
     json_path: Path | None,
     plot_path: Path | None,
+    markdown_path: Path | None,
     source: Path | None,
 ) -> None:
     """Measure the operators' speed, with every result checked.
@@ -79,6 +81,7 @@ def bench(
     import dmlvk
     from dmlvk.benchmark import harness, roofline
     from dmlvk.benchmark.cases import OPERATORS, SCALES, cases, select
+    from dmlvk.benchmark.markdown import page
     from dmlvk.benchmark.peers import PEERS
     from dmlvk.benchmark.tables import show
     from dmlvk.command_line.terminal import require_names, shown_progress
@@ -127,6 +130,8 @@ def bench(
                 record = harness.run(device, chosen, settings, progress, keep)
     if plot_path is not None:
         roofline.draw(record, plot_path)
+    if markdown_path is not None:
+        markdown_path.write_text("\n".join(page(record)) + "\n", encoding="utf-8")
     show(record, terminal, dispatches=dispatches)
     if not harness.is_correct(record):
         raise click.ClickException("a result is DIFFERENT from what it must be")

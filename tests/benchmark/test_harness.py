@@ -65,10 +65,14 @@ def test_cases_are_measured_checked_recorded_and_drawn(device: dmlvk.Device, tmp
         assert image.format == "PNG"
         assert len(image.convert("RGB").getcolors(1 << 24) or []) > 50
     picture.unlink()
-    again = CliRunner().invoke(main, ["bench", "--from-json", str(file), "--plot", str(picture), "--dispatches"])
+    page = tmp_path / "record.md"
+    options = ["--plot", str(picture), "--markdown", str(page), "--dispatches"]
+    again = CliRunner().invoke(main, ["bench", "--from-json", str(file), *options])
     assert again.exit_code == 0
     assert picture.stat().st_size > 10_000
     assert "quantized_linear_convolution_" in again.output, "the kernels of each dispatch"
+    assert "| slice1 row step 2, UINT16 |" in page.read_text()
+    assert "results: all equal to the reference" in page.read_text()
 
 
 def test_a_wrong_result_is_status_1(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
