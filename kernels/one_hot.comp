@@ -17,8 +17,8 @@
 // OffValue are bound as windows of their own, because any distance may lie between them. With chunks, the outermost
 // dimension counts chunks of the axis, and push.grouping is the axis's size.
 //
-// Preconditions. Output elements do not overlap. With chunks, all rows begin and end with blocks, AXIS_CHUNK is less than
-// 128, and no chunk but the last is short.
+// Preconditions. Output elements do not overlap. With chunks, all rows begin and end with blocks, AXIS_CHUNK is at most
+// 127, and no chunk but the last is short.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "loop_nest.glsl"
@@ -83,24 +83,15 @@ uvec4 slot_mask(uint slot) {
     return mix(uvec4(0), uvec4(mask), equal(word, uvec4(slot / ELEMENTS_PER_WORD)));
 }
 
-// All ones in the elements of `values` that equal the number `sought`. Elements smaller than a word, and the number, have no
-// highest bit.
-uvec4 equal_elements(uvec4 values, uint sought) {
-    if (ELEMENT_SIZE >= 4)
-        return mix(uvec4(0), uvec4(0xFFFFFFFFu), equal(values, uvec4(sought)));
-    const uint HIGHEST_BITS = ELEMENT_SIZE == 1 ? 0x80808080u : 0x80008000u;
-    // The highest bit of an element stays where nothing is subtracted from it; no element borrows from another one.
-    uvec4 equals = HIGHEST_BITS - (values ^ repeat_element(sought, 0)) & HIGHEST_BITS;
-    return (equals >> (ELEMENT_BITS - 1)) * ELEMENT_MASK;
-}
-
 void write_chunk(Block block, uvec4 off_block) {
     // The loops' outermost dimension counts the chunks.
     uint chunk = RANK == 0 ? 0 : block.cursor.coordinates[RANK - 1];
     uint chunk_stride = RANK == 0 ? 0 : push.output_strides[RANK - 1] / ELEMENTS_PER_BLOCK;
     uint begin = AXIS_START + chunk * AXIS_CHUNK;
     uint count = min(push.grouping - chunk * AXIS_CHUNK, AXIS_CHUNK);
-    uvec4 distances = uvec4(0);
+    // Elements smaller than a word: the distance, with the element's highest bit set.
+    const uint HIGHEST_BITS = ELEMENT_SIZE == 1 ? 0x80808080u : ELEMENT_SIZE == 2 ? 0x80008000u : 0;
+    uvec4 distances = uvec4(HIGHEST_BITS);
     uint index = block.cursor.source;
     [[unroll]] for (uint word = 0; word < 4; ++word) {
         if (ELEMENT_SIZE >= 4) {
@@ -116,11 +107,19 @@ void write_chunk(Block block, uvec4 off_block) {
         }
     }
     uvec4 on_block = repeat_element(value_word(true, 0), value_word(true, WORDS_PER_ELEMENT - 1));
+    uvec4 difference = off_block ^ on_block;
     uint vector = block.start / ELEMENTS_PER_BLOCK;
     uint vectors_apart = chunk_stride / AXIS_CHUNK;
     for (uint i = 0; i < count; ++i, vector += vectors_apart) {
-        uvec4 mask = equal_elements(distances, i);
-        output_vectors[vector] = (off_block & ~mask) | (on_block & mask);
+        if (ELEMENT_SIZE >= 4) {
+            output_vectors[vector] = mix(off_block, on_block, equal(distances, uvec4(i)));
+        } else {
+            // An element's highest bit goes where its distance passes below 0; no element borrows from another one.
+            uvec4 next = distances - repeat_element(1, 0);
+            uvec4 passed = (distances & ~next & HIGHEST_BITS) >> (ELEMENT_BITS - 1);
+            output_vectors[vector] = off_block ^ passed * (difference.x & ELEMENT_MASK);
+            distances = next;
+        }
     }
 }
 

@@ -88,19 +88,29 @@ void main() {
 
     // Row r of the tile is element first_element + r along dimension 0; before the first one in some tiles.
     int first_element = int(position_start) - int(LARGEST_LEAD);
+    // The whole tile lies in the tensor, and vectors are aligned: their loads follow each other without a branch.
+    bool is_plain = first_element >= 0 && first_element + int(TILE_ROWS + EXTRA_ROWS) <= int(push.sizes[0])
+        && column_start + TILE_COLUMNS <= columns && (source_start + column_start) % ELEMENTS_PER_BLOCK == 0
+        && push.source_strides[0] % ELEMENTS_PER_BLOCK == 0;
     for (uint i = gl_LocalInvocationID.x; i < READS; i += gl_WorkGroupSize.x) {
         uint row = i / VECTORS_READ * ELEMENTS_PER_WORD;
         uint column = i % VECTORS_READ * ELEMENTS_PER_BLOCK;
         if (column_start + column >= columns)
             continue;
-        bool is_whole = column_start + column + ELEMENTS_PER_BLOCK <= columns;
         uvec4 vectors[4];
-        [[unroll]] for (uint slot = 0; slot < 4; ++slot) {
-            int element = first_element + int(row + slot);
-            uint source = source_start + uint(element) * push.source_strides[0] + column_start + column;
-            vectors[slot] = uvec4(0);
-            if (slot < ELEMENTS_PER_WORD && element >= 0 && element < int(push.sizes[0]))
-                vectors[slot] = is_whole ? load_consecutive(source) : load_clamped(int(source * ELEMENT_SIZE));
+        uint source = source_start + uint(first_element + int(row)) * push.source_strides[0] + column_start + column;
+        if (is_plain) {
+            [[unroll]] for (uint slot = 0; slot < 4; ++slot)
+                vectors[slot] = source_vectors[(source + (slot < ELEMENTS_PER_WORD ? slot : 0) * push.source_strides[0])
+                                               / ELEMENTS_PER_BLOCK];
+        } else {
+            bool is_whole = column_start + column + ELEMENTS_PER_BLOCK <= columns;
+            [[unroll]] for (uint slot = 0; slot < 4; ++slot, source += push.source_strides[0]) {
+                int element = first_element + int(row + slot);
+                vectors[slot] = uvec4(0);
+                if (slot < ELEMENTS_PER_WORD && element >= 0 && element < int(push.sizes[0]))
+                    vectors[slot] = is_whole ? load_consecutive(source) : load_clamped(int(source * ELEMENT_SIZE));
+            }
         }
         put_vectors(row, column, vectors);
     }

@@ -63,6 +63,7 @@ def run(
     cases: Sequence[Case],
     settings: Settings,
     progress: Callable[[str], None] = lambda name: None,
+    keep: Callable[[Record], None] = lambda record: None,
 ) -> Record:
     """Measure marks, cases and peers.
 
@@ -74,12 +75,23 @@ def run(
     settings : Settings
     progress : callable
         Called with the name of each thing before it is measured: the marks, then each case.
+    keep : callable
+        Called with the record so far after each case, so that one that is interrupted is not lost.
     """
     progress("marks")
     marks, absent_marks = measure_marks(device, settings.scale.data_bytes, settings.rounds)
     peers, absent_peers = _present(settings.peers)
     absent_peers |= settings.left_out
     rows: list[Record] = []
+    record = {
+        "format": FORMAT,
+        **_circumstances(device, settings),
+        "marks": {name: _mark_record(mark) for name, mark in marks.items()},
+        "absent_marks": absent_marks,
+        "peers": {peer.name: {"version": peer.version(), "runs_on": peer.runs_on} for peer in peers},
+        "absent_peers": absent_peers,
+        "cases": rows,
+    }
     done: set[str] = set()
     for case in cases:
         progress(case.name)
@@ -92,15 +104,8 @@ def run(
             done.add(row["work"])
             row["peers"] = [_trial(peer, workload, expected, settings.rounds) for peer in peers]
         rows.append(row)
-    return {
-        "format": FORMAT,
-        **_circumstances(device, settings),
-        "marks": {name: _mark_record(mark) for name, mark in marks.items()},
-        "absent_marks": absent_marks,
-        "peers": {peer.name: {"version": peer.version(), "runs_on": peer.runs_on} for peer in peers},
-        "absent_peers": absent_peers,
-        "cases": rows,
-    }
+        keep(record)
+    return record
 
 
 def is_correct(record: Record) -> bool:
@@ -180,6 +185,7 @@ def _measurement_record(found: Measurement, marks: dict[str, Mark]) -> Record:
     return {
         "path": found.path,
         "seconds": found.times.record(),
+        "processor_seconds": None if found.processor is None else found.processor.record(),
         "bytes": found.work.bytes_moved,
         "operations": found.work.operations,
         "bytes_per_second": found.work.bytes_moved / median,

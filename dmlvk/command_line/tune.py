@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "patterns",
     multiple=True,
     metavar="PATTERN",
-    help="Cases of dmlvk bench: part of a name, or a name with *, ? and []; may be repeated. Default: convolutions.",
+    help="Cases of dmlvk bench: part of a name, with *, ? and []; may be repeated. Default: convolutions.",
 )
 @click.option(
     "--descriptors",

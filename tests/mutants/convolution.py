@@ -196,35 +196,32 @@ MATRIX_MUTANTS = (
     Mutant(
         "matrices: the border of an input in place holds 0",
         f"{PREFIX}_matrix.comp",
-        (
-            (
-                "                        next_input[f] = uvec4(border);",
-                "                        next_input[f] = uvec4(0);",
-            ),
-        ),
+        (("                next_input[f] = uvec4(border);", "                next_input[f] = uvec4(0);"),),
         ("qlinearconv:channels", "qlinearconv:layout"),
         "matrix",
     ),
     Mutant(
-        "matrices: estimates are taken for certain",
+        "matrices: halves are rounded up",
         "include/quantized_matrix.glsl",
-        (
-            ("const float CERTAIN = 0.5 - 1.0 / 2048.0;", "const float CERTAIN = 1.0;"),
-            ("roundEven(value)", "floor(value + 0.5)"),
-        ),
-        ("qlinearconv:tie", "qlinearconv:rounding"),
+        (("rounded = value + 12582912.0;", "rounded = floor(value + 0.5) + 12582912.0;"),),
+        ("qlinearconv:tie",),
         "matrix",
     ),
     Mutant(
-        "matrices: sums outside of 32 bits are estimated",
+        "matrices: sums outside of 32 bits wrap",
         "include/quantized_matrix.glsl",
         (
-            (
-                "return uvec4(bits, constant.low, table[record + PARAMETER_FILTER_ZERO_POINT], usable ? 0 : 1);",
-                "return uvec4(bits, constant.low, table[record + PARAMETER_FILTER_ZERO_POINT], 0);",
-            ),
+            ("    return push.taps <= LARGEST_TAP_COUNT &&", "    return push.taps == 0 ||"),
+            ("< 1 << 29;", "< 1 << 29 || true;"),
         ),
         ("qlinearconv:bias", "qlinearconv:sum"),
+        "matrix",
+    ),
+    Mutant(
+        "matrices: the sums of an input are left out",
+        f"{PREFIX}_matrix.comp",
+        (("[e] -= zero_points[e] * of_pixels[e];", "[e] -= 0 * of_pixels[e];"),),
+        ("qlinearconv:zero_point",),
         "matrix",
     ),
 )

@@ -92,7 +92,11 @@ MUTANTS = (
         "include/loop_nest.glsl",
         (
             (
-                "    block.last = min(block.start + ELEMENTS_PER_BLOCK, run_start + run_length);",
+                "    block.last = min(block.start + ELEMENTS_PER_BLOCK, run_start + run_length());",
+                "    block.last = block.start + ELEMENTS_PER_BLOCK;",
+            ),
+            (
+                "    block.last = min(block.start + ELEMENTS_PER_BLOCK, run_end);",
                 "    block.last = block.start + ELEMENTS_PER_BLOCK;",
             ),
         ),
@@ -110,6 +114,12 @@ MUTANTS = (
             ),
         ),
         ("slice1:window", "slice1:smaller_output"),
+    ),
+    Mutant(
+        "an invocation's next block is the first one again",
+        "include/loop_nest.glsl",
+        (("    block.start += block.step;\n", ""),),
+        ("one_hot:depth", "one_hot:layout"),
     ),
     Mutant(
         "rows of the grid beyond 65,535 workgroups are done again",

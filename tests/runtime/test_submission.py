@@ -13,6 +13,7 @@ import dmlvk
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS
 from dmlvk.runtime.recording import barrier_secondary
 from dmlvk.vulkan.library import VK_TIMEOUT, vk
+from tests.runtime.busy import keep_busy
 from tests.vulkan.variants import VARIANTS, copy_desc, open_variant
 
 DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, (64,))
@@ -249,12 +250,7 @@ class TestTimes:
 class TestWaiting:
     @pytest.fixture
     def running(self, device: dmlvk.Device) -> dmlvk.Submission:
-        """Work of some tenths of a second."""
-        desc = dmlvk.TensorDesc(dmlvk.DataType.UINT8, (1 << 22,))
-        reverse = device.compile(reverse_desc(desc))
-        a, b = device.tensor(desc), device.tensor(desc)
-        bindings = [reverse.bind(input_tensor=a, output_tensor=b), reverse.bind(input_tensor=b, output_tensor=a)]
-        return device.submit(bindings * 5)
+        return keep_busy(device)[0]
 
     def test_that_times_out_can_be_repeated(self, running: dmlvk.Submission) -> None:
         with pytest.raises(TimeoutError) as caught:
@@ -299,9 +295,8 @@ class TestWatching:
             yield opened
             monkeypatch.undo()
 
-    def submit(self, own: dmlvk.Device, elements: int = 64) -> dmlvk.Submission:
-        desc = dmlvk.TensorDesc(dmlvk.DataType.INT32, (elements,))
-        return own.compile(copy_desc(desc))(input_tensor=own.tensor(desc), output_tensor=own.tensor(desc))
+    def submit(self, own: dmlvk.Device) -> dmlvk.Submission:
+        return own.compile(copy_desc(DESC))(input_tensor=own.tensor(DESC), output_tensor=own.tensor(DESC))
 
     def test_need_not_sleep(self, own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
         counter = Counter(monkeypatch, "vkWaitSemaphores")
@@ -311,7 +306,7 @@ class TestWatching:
         assert counter.count == 0
 
     def test_ends_with_its_time_and_can_be_repeated(self, own: dmlvk.Device) -> None:
-        submission = self.submit(own, 1 << 20)
+        submission, _ = keep_busy(own, 0.1)
         with pytest.raises(TimeoutError):
             submission.wait(1e-6)
         submission.wait()
@@ -319,8 +314,9 @@ class TestWatching:
 
     def test_sleeps_after_a_moment(self, own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(own.vulkan.queue, "_watch_seconds", 1e-6)
+        submission, _ = keep_busy(own, 0.1)
         counter = Counter(monkeypatch, "vkWaitSemaphores")
-        self.submit(own, 1 << 20).wait()
+        submission.wait()
         assert counter.count
 
     @pytest.mark.parametrize("value", [None, 2**64 - 1], ids=["returned", "a senseless value, then returned"])

@@ -69,7 +69,7 @@ def select(
     operators : iterable of str
         "slice1", "one_hot", ...
     patterns : iterable of str
-        Parts of names, or whole names with *, ? and [].
+        Parts of names, in which *, ? and [] stand for others.
     types, layouts : iterable of str
         Values of the parameters `type` and `layout`, in any case; cases without the parameter stay.
     path : str, optional
@@ -99,4 +99,4 @@ def without(case: Case, *dropped: str) -> str:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern) if any(sign in pattern for sign in "*?[") else pattern in name
+    return fnmatchcase(name, f"*{pattern}*")

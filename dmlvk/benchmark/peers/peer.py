@@ -106,6 +106,8 @@ def compare(result: npt.NDArray[Any], expected: npt.NDArray[Any]) -> str:
 
 def memory_of(array: npt.NDArray[Any], tensor: TensorDesc) -> npt.NDArray[Any]:
     """An array's elements as they lie in a tensor's memory, one-dimensional."""
+    if tensor.strides is None and array.flags.c_contiguous:
+        return array.reshape(-1)
     strides = tensor.element_strides
     length = 1 + sum((size - 1) * stride for size, stride in zip(tensor.sizes, strides, strict=True))
     memory = np.zeros(length, array.dtype)

@@ -127,7 +127,13 @@ def _views(workload: Workload, desc: Slice1Desc, count: int) -> list[Any]:
     """The input on the device, so many times, with the strides of its descriptor."""
     memory = memory_of(workload.inputs["input_tensor"], desc.input_tensor)
     strides = desc.input_tensor.element_strides
-    return [on_cuda(memory).as_strided(desc.input_tensor.sizes, strides) for _ in range(count)]
+    return [copy.as_strided(desc.input_tensor.sizes, strides) for copy in copies(memory, count)]
+
+
+def copies(array: Array, count: int) -> list[Any]:
+    """An array on the device, so many times."""
+    first = on_cuda(array)
+    return [first, *(first.clone() for _ in range(count - 1))]
 
 
 def _eager(workload: Workload, expected: Array, count: int) -> Rotation:
@@ -147,12 +153,12 @@ def _eager(workload: Workload, expected: Array, count: int) -> Rotation:
         end = desc.diagonal_fill_end
         if desc.input_tensor is None:
             return lambda out: torch.eye(*expected.shape, out=out), [(out,) for out in output]
-        matrices = [on_cuda(inputs["input_tensor"]) for _ in range(count)]
+        matrices = copies(inputs["input_tensor"], count)
         return lambda out, m: torch.triu(m, end, out=out), list(zip(output, matrices, strict=True))
     if isinstance(desc, OneHotDesc):
         off, on = inputs["values_tensor"].ravel().tolist()
         axis, depth = desc.axis, expected.shape[desc.axis]
-        indices = [on_cuda(inputs["indices_tensor"]) for _ in range(count)]
+        indices = copies(inputs["indices_tensor"], count)
 
         def one_hot(out: Any, index: Any) -> Any:
             return out.fill_(off).scatter_(axis, torch.remainder(index, depth), on)
@@ -185,7 +191,7 @@ def _compiled(workload: Workload, count: int) -> Rotation:
                 return (y == torch.arange(columns, device="cuda")).to(torch.float32)
 
             return eye, [(torch.zeros(1, dtype=torch.int64, device="cuda"),)] * count
-        return lambda m: torch.triu(m, end), [(on_cuda(inputs["input_tensor"]),) for _ in range(count)]
+        return lambda m: torch.triu(m, end), [(matrices,) for matrices in copies(inputs["input_tensor"], count)]
     if isinstance(desc, OneHotDesc):
         axis, depth = desc.axis, desc.output_tensor.sizes[desc.axis]
         values = on_cuda(inputs["values_tensor"])
@@ -196,5 +202,5 @@ def _compiled(workload: Workload, count: int) -> Rotation:
             positions = torch.arange(depth, device="cuda").reshape(shape)
             return torch.where(wrapped == positions, values[..., 1], values[..., 0])
 
-        return one_hot, [(on_cuda(inputs["indices_tensor"]),) for _ in range(count)]
+        return one_hot, [(index,) for index in copies(inputs["indices_tensor"], count)]
     raise UnsupportedError("not as an expression of torch: see the cudnn peers")

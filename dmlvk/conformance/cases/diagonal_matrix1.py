@@ -207,6 +207,7 @@ GROUPS = (
             "band": {name: BANDS[name] for name in ("identity", "strip", "kept_strip")},
             "type": TYPES_BY_SIZE,
             "input": (ABSENT, "packed", "broadcast"),
+            "device": GPU_AND_OWN,
         },
     ),
     Group(

@@ -230,7 +230,7 @@ GROUPS = (
     Group(
         "slice1:window",
         window,
-        {"type": TYPES_BY_SIZE, "shift": range(17), "step": (1, -1, 2, -3), "path": PATHS},
+        {"type": TYPES_BY_SIZE, "shift": range(17), "step": (1, -1, 2, -3), "device": GPU_AND_OWN, "path": PATHS},
     ),
     Group(
         "slice1:smaller_output",
