@@ -256,7 +256,7 @@ MATRIX_MUTANTS = (
     Mutant(
         "first layer: a missing barrier after the input is staged",
         f"{PREFIX}_first_layer.comp",
-        (("        barrier();\n\n        // All subgroups go", "\n        // All subgroups go"),),
+        (("STRIDE_W, border);\n        barrier();\n", "STRIDE_W, border);\n"),),
         ("qlinearconv:first_layer", "qlinearconv:types"),
         "first_layer",
     ),
