@@ -5,8 +5,8 @@
 // Maths: part 0 writes the multiplier m = f32(f32(sx * sw[c]) / sy) as mantissa and exponent; part 1 the three zero
 // points (and a bias of 0 where there is none); part 2 the bias.
 //
-// Loops: one invocation a channel, some hundred integer operations. Divisions run bit by bit: 32 steps a channel are
-// nothing beside the sums that follow, and exact on every device, with denormals, infinities and signs.
+// Loops: one invocation a channel, some hundred integer operations, exact on every device, with denormals, infinities
+// and signs.
 //
 // Layout: three sources and the table make the four storage buffers that every device has in a stage; hence the parts.
 // A source has one element, stride 0, or one a channel at any stride. 8-bit elements are addressed in bytes inside
@@ -17,6 +17,7 @@
 
 #extension GL_GOOGLE_include_directive : require
 #include "quantized_arithmetic.glsl"
+#include "quantized_multiplier.glsl"
 #include "quantized_parameters.glsl"
 
 layout(local_size_x_id = 0) in;
@@ -39,93 +40,6 @@ layout(push_constant) uniform PushConstants {
     uint third_stride;
     uint count;
 } push;
-
-const uint ZERO = 0, FINITE = 1, INFINITE = 2, NOT_A_NUMBER = 3;
-
-uint kind_of(uint bits) {
-    uint magnitude = bits & 0x7FFFFFFF;
-    return magnitude == 0 ? ZERO : magnitude < 0x7F800000 ? FINITE : magnitude == 0x7F800000 ? INFINITE : NOT_A_NUMBER;
-}
-
-Binary32 from_bits(uint bits) {
-    uint biased = (bits >> 23) & 0xFF;
-    uint mantissa = bits & 0x7FFFFF;
-    if (biased != 0)
-        mantissa |= 1u << 23;
-    else
-        biased = 1;
-    int top = max(findMSB(mantissa), 0);
-    return Binary32(mantissa << (31 - top), int(biased) - 127 - 23 + top, int(bits) < 0);
-}
-
-Binary32 infinity(bool negative) {
-    return Binary32(1u << 31, INFINITE_EXPONENT, negative);
-}
-
-uint kind_of(Binary32 value) {
-    return value.mantissa == 0 ? ZERO : value.exponent == INFINITE_EXPONENT ? INFINITE : FINITE;
-}
-
-Binary32 multiply(Binary32 a, Binary32 b) {
-    uint high, low;
-    umulExtended(a.mantissa, b.mantissa, high, low);
-    int exponent = a.exponent + b.exponent;
-    if (int(high) < 0) {
-        ++exponent;
-    } else {
-        high = (high << 1) | (low >> 31);
-        low <<= 1;
-    }
-    return rounded_to_binary32(high, low != 0, exponent, a.negative != b.negative);
-}
-
-Binary32 divide(Binary32 a, Binary32 b) {
-    uint rest = a.mantissa >> 8;
-    uint divisor = b.mantissa >> 8;
-    int exponent = a.exponent - b.exponent;
-    if (rest < divisor) {
-        rest <<= 1;
-        --exponent;
-    }
-    uint quotient = 0;
-    for (uint i = 0; i < 32; ++i) {
-        quotient <<= 1;
-        if (rest >= divisor) {
-            rest -= divisor;
-            quotient |= 1;
-        }
-        rest <<= 1;
-    }
-    return rounded_to_binary32(quotient, rest != 0, exponent, a.negative != b.negative);
-}
-
-// f32(f32(x * w) / y); a mantissa of 0 where that is 0 or not a number.
-Binary32 multiplier(uint x, uint w, uint y) {
-    Binary32 nothing = Binary32(0, 0, false);
-    uint kind_x = kind_of(x), kind_w = kind_of(w), kind_y = kind_of(y);
-    if (max(max(kind_x, kind_w), kind_y) == NOT_A_NUMBER)
-        return nothing;
-    bool negative = int(x ^ w) < 0;
-    Binary32 t;
-    if (kind_x == ZERO || kind_w == ZERO)
-        return nothing;  // 0, or 0 times infinity, or then 0 / 0
-    if (kind_x == INFINITE || kind_w == INFINITE)
-        t = infinity(negative);
-    else
-        t = multiply(from_bits(x), from_bits(w));
-    negative = negative != (int(y) < 0);
-    uint kind_t = kind_of(t);
-    if (kind_t == ZERO || kind_y == INFINITE)
-        return nothing;  // infinity / infinity too
-    if (kind_t == INFINITE || kind_y == ZERO)
-        return infinity(negative);
-    return divide(t, from_bits(y));
-}
-
-int signed_byte(uint word, uint element, uint flip) {
-    uint bits = (word >> (8 * (element & 3))) ^ flip;
-    return bitfieldExtract(int(bits), 0, 8);
-}
 
 uint flip_of(uint tensor) {
     return (UNSIGNED_TYPES >> tensor & 1) != 0 ? 0x80 : 0;

@@ -53,7 +53,7 @@ from dmlvk.planning.quantized_linear_convolution_packing import (
 from dmlvk.planning.quantized_linear_convolution_parameters import RECORD_SIZE, parameter_dispatches, parameter_views
 from dmlvk.planning.quantized_linear_convolution_product import (
     LARGEST_WORD_COUNT,
-    Order,
+    PackedOrder,
     Shape,
     available_paths,
     product_dispatches,
@@ -291,7 +291,9 @@ def _plan_product(
     initialization: list[Dispatch] = []
     views = _views(desc, geometry, builder, initialization, ("input_tensor",))
     parameters = parameter_views(desc, builder, initialization)
-    table, prepare = parameter_dispatches(desc, builder, parameters)
+    prepare: list[Dispatch] = []
+    if not isinstance(shape, MatrixShape):
+        table, prepare = parameter_dispatches(desc, builder, parameters)
     quads, filter_packing = _packing(geometry, shape)
 
     filter_is_owned = bool(desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
@@ -313,13 +315,19 @@ def _plan_product(
         prepare += packing
 
     def product(part: PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:
-        common = (builder, geometry, shape, packed_filter, part, table, views["output_tensor"])
-        output_unsigned, input_unsigned = _unsigned(desc, "output_tensor"), _unsigned(desc, "input_tensor")
+        common = (
+            builder,
+            geometry,
+            shape,
+            packed_filter,
+            part,
+            views["output_tensor"],
+            _unsigned(desc, "output_tensor"),
+        )
         if not isinstance(shape, MatrixShape):
-            return product_dispatches(Order(*common, output_unsigned))
-        # Without a zero point it is 0, which UINT8 taken as INT8 turns into -128.
-        zero_point = "filter_zero_point_tensor" in parameters or _unsigned(desc, "filter_tensor")
-        return product_dispatches(MatrixOrder(*common, output_unsigned, fetch, source, input_unsigned, zero_point))
+            return product_dispatches(PackedOrder(*common, table))
+        unsigned = (_unsigned(desc, "input_tensor"), _unsigned(desc, "filter_tensor"))
+        return product_dispatches(MatrixOrder(*common, fetch, parameters, source, *unsigned))
 
     if isinstance(shape, MatrixShape):
         source = views["input_tensor"]

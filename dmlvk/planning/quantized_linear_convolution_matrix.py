@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution_memory import Builder, DispatchBuilder, Range, View
 from dmlvk.planning.quantized_linear_convolution_packing import FilterPacking, PackedInput, Words
-from dmlvk.planning.quantized_linear_convolution_parameters import table_bounds
+from dmlvk.planning.quantized_linear_convolution_parameters import BIAS, PARAMETER_FIELDS, ZERO_POINTS
 from dmlvk.planning.quantized_linear_convolution_product import (
     COLUMN,
     GROUP,
@@ -25,11 +27,14 @@ from dmlvk.planning.quantized_linear_convolution_product import (
 MATRIX = "matrix"
 KERNEL = "quantized_linear_convolution_matrix"
 
-FEATURES = frozenset(("cooperativeMatrix", "vulkanMemoryModel", "shaderInt8"))
+FEATURES = frozenset(("cooperativeMatrix", "vulkanMemoryModel", "shaderInt8", "storageBuffer8BitAccess"))
 # The last step takes float32 products for rounded to nearest even.
 ROUNDING = "shaderRoundingModeRTEFloat32"
 
 VECTOR_SIZE = 16
+
+# Storage buffers of the kernel: input, filter, output and seven tensors of parameters.
+BUFFER_COUNT = 10
 
 # More loses an NVIDIA device where it should fail, whatever the limit says.
 LARGEST_SHARED_MEMORY = 48 << 10
@@ -52,18 +57,25 @@ PACKED_MATRICES = 4
 # Dispatches cut images apart, never one image's plane in two, as long as an image takes no more than this.
 LARGEST_PLANE_OPERATIONS = 1e10
 
-FORCED_TILE = re.compile(r"(\d+)x(\d+)x(\d+):(\d+)x(\d+)")
+# A workgroup works out its channels' parameters once for several tiles where a tile takes few steps of K, as long as so
+# many workgroups are left.
+FEW_STEPS = 4
+LARGEST_TURNS = 8
+ENOUGH_WORKGROUPS = 1536
+
+FORCED_TILE = re.compile(r"(\d+)x(\d+)x(\d+):(\d+)x(\d+)(?:\*(\d+))?")
 
 
 @dataclass(frozen=True)
 class Tile:
-    """How the work is cut, in pixels, output channels and bytes of K."""
+    """How the work is cut, in pixels, output channels and bytes of K; tiles a workgroup, 0 where the planner chooses."""
 
     pixels: int
     channels: int
     step: int
     subgroup_pixels: int
     subgroup_channels: int
+    turns: int = 0
 
     def subgroups(self) -> int:
         return self.pixels // self.subgroup_pixels * (self.channels // self.subgroup_channels)
@@ -143,6 +155,8 @@ def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
     """The matrices of signed bytes that a device multiplies, the largest ones; None where it has none to use."""
     if FEATURES - profile.features or not profile.has_integer_dot_product or ROUNDING not in profile.properties:
         return None
+    if profile.limits.max_per_stage_descriptor_storage_buffers < BUFFER_COUNT:
+        return None
     if profile.min_subgroup_size != profile.max_subgroup_size and "subgroupSizeControl" not in profile.features:
         return None
     types = ("sint8", "sint8", "sint32", "sint32")
@@ -194,7 +208,8 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
     Parameters
     ----------
     forced : str, optional
-        A tile by name: "128x128x64:64x32" is 128 pixels and channels by 64 bytes of K, in subgroups of 64 x 32.
+        A tile by name: "128x128x64:64x32" is 128 pixels and channels by 64 bytes of K, in subgroups of 64 x 32;
+        "128x128x64:64x32*4" is four such tiles of pixels a workgroup.
 
     Raises
     ------
@@ -208,7 +223,7 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
         match = FORCED_TILE.fullmatch(forced)
         if match is None:
             raise ValueError(f"a tile is named like '128x128x64:64x32', not {forced!r}")
-        tile = Tile(*(int(number) for number in match.groups()))
+        tile = Tile(*(int(number or 0) for number in match.groups()))
         obstacle = obstacle_to_tile(profile, matrix, lanes, tile, packs_channels(geometry))
         if obstacle is not None:
             raise ValueError(f"tile {forced!r} is not possible on {profile.name}: {obstacle}")
@@ -342,18 +357,37 @@ class MatrixOrder(Order):
     ----------
     fetch : int
         How the input is read: WORDS, VECTORS or PLANES.
+    parameters : mapping of str to View
+        Scales, zero points and bias, by field.
     source : View, optional
         The input where it is read in place.
-    input_unsigned : bool
-        Of the input where it is read in place.
-    filter_zero_point : bool
-        Whether a filter zero point may be other than 0.
+    input_unsigned, filter_unsigned : bool
+        Whether these tensors are UINT8.
     """
 
     fetch: int = VECTORS
+    parameters: Mapping[str, View] = field(default_factory=dict)
     source: View | None = None
     input_unsigned: bool = False
-    filter_zero_point: bool = True
+    filter_unsigned: bool = False
+
+    def parameters_fit(self, box: tuple[Range, ...]) -> bool:
+        channels = self.channels(box)
+        return all(self.builder.fits(view.tensor, view.bounds([channels])) for view in self.parameters.values())
+
+    def turns(self, box: tuple[Range, ...]) -> int:
+        """Tiles of pixels that a workgroup does."""
+        shape = self.shape
+        assert isinstance(shape, MatrixShape)
+        if shape.tile.turns:
+            return shape.tile.turns
+        if -(-Runs.of(self.geometry).total * VECTOR_SIZE // shape.tile.step) > FEW_STEPS:
+            return 1
+        return max(1, min(LARGEST_TURNS, math.prod(super().grid(box)) // ENOUGH_WORKGROUPS))
+
+    def grid(self, box: tuple[Range, ...]) -> tuple[int, int, int]:
+        channels, pixels, groups = super().grid(box)
+        return channels, -(-pixels // self.turns(box)), groups
 
     def dispatch(self, box: tuple[Range, ...]) -> Dispatch:
         geometry, part, packed_filter, shape = self.geometry, self.part, self.packed_filter, self.shape
@@ -365,7 +399,7 @@ class MatrixOrder(Order):
             box[dimension][0] * geometry.strides[k] - geometry.start_padding[k]
             for k, dimension in enumerate((ROW, COLUMN))
         )
-        dispatch = DispatchBuilder(shape.kernel, 27)
+        dispatch = DispatchBuilder(shape.kernel, 19)
         if self.source is not None:
             unit, strides = VECTOR_SIZE if self.fetch == VECTORS else 4, list(self.source.strides)
             channel_stride = strides[1]
@@ -388,43 +422,54 @@ class MatrixOrder(Order):
                 + (box[COLUMN][0] - part.output_columns[0]) * geometry.strides[1] * strides[3]
             )
         strides = [stride // unit for stride in strides]
-        tap_strides = [strides[2] * geometry.dilations[0], strides[3] * geometry.dilations[1]]
-        if self.fetch == PLANES:
-            tap_strides = [channel_stride // unit, 0]
         dispatch.window(part.tensor, input_bounds, address, unit, 0, Access.READ)
         panels = packed_filter.bounds(self.panels(box))
         dispatch.window(packed_filter.tensor, panels, panels[0], VECTOR_SIZE, 1, Access.READ)
-        records = table_bounds(self.table, channels)
-        dispatch.window(self.table.tensor, records, records[0], 4, 2, Access.READ)
         output_address = self.output.address((box[IMAGE][0], channels[0], box[ROW][0], box[COLUMN][0]))
-        dispatch.window(self.output.tensor, self.output.bounds(written), output_address, 1, 3, Access.WRITE)
+        dispatch.window(self.output.tensor, self.output.bounds(written), output_address, 1, 2, Access.WRITE)
+        for word, name in enumerate(PARAMETER_FIELDS, 3):
+            view = self.parameters.get(name)
+            if view is None:
+                # Nothing to read: some memory has to be bound all the same.
+                dispatch.window(packed_filter.tensor, panels, panels[0], VECTOR_SIZE, word, Access.READ)
+            else:
+                address = view.address([channels[0]])
+                dispatch.window(view.tensor, view.bounds([channels]), address, view.element_size, word, Access.READ)
         first_stored, end_stored = (channel - channels[0] for channel in self.stored(box))
         if extents[GROUP] > 1:
             first_stored, end_stored = 0, geometry.output_channels_per_group
-        dispatch.push_constants[4:] = [
+        dispatch.push_constants[10:] = [
             extents[IMAGE] * extents[ROW] * extents[COLUMN],
-            extents[ROW],
-            extents[COLUMN],
             geometry.tap_count,
             first_stored,
             end_stored,
             geometry.output_channels_per_group,
             packed_filter.panel_size // VECTOR_SIZE,
             packed_filter.panels_of_group if extents[GROUP] > 1 else extents[PANEL],
+            first_row,
+            first_column,
+        ]
+        constants = [
+            *self._constants(shape, tile, runs),
+            self._store_unit(box, (first_stored, end_stored)),
+            *self._parameter_constants(),
+            extents[ROW],
+            extents[COLUMN],
             strides[0],
             strides[1],
             strides[2] * geometry.strides[0],
             strides[3] * geometry.strides[1],
-            *tap_strides,
+            strides[2] * geometry.dilations[0],
+            strides[3] * geometry.dilations[1],
+            channel_stride // unit,
             *self.output.strides,
-            first_row,
-            first_column,
             *geometry.input_size,
+            self.turns(box),
         ]
         operations = self.operations(box)
         moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.tap_count)
         return dispatch.finish(
-            self._specialization(shape, tile, runs, box),
+            constants,
             self.grid(box),
             seconds=self.seconds(box),
             bytes_moved=moved,
@@ -432,7 +477,7 @@ class MatrixOrder(Order):
             subgroup_size=shape.lanes,
         )
 
-    def _specialization(self, shape: MatrixShape, tile: Tile, runs: Runs, box: tuple[Range, ...]) -> tuple[int, ...]:
+    def _constants(self, shape: MatrixShape, tile: Tile, runs: Runs) -> tuple[int, ...]:
         geometry = self.geometry
         # Where the input is read as it lies, does any tap fall beside it?
         reach = (
@@ -466,20 +511,27 @@ class MatrixOrder(Order):
             runs.of_row,
             *geometry.strides,
             *geometry.dilations,
-            int(self.filter_zero_point),
+            int("filter_zero_point_tensor" in self.parameters or self.filter_unsigned),
             ROW_PADDING,
             runs.total,
-            int(self._stores_vectors(box)),
         )
 
-    def _stores_vectors(self, box: tuple[Range, ...]) -> bool:
-        """Whether sixteen neighbours in a tile are always a whole vector of the output's memory."""
+    def _parameter_constants(self) -> tuple[int, ...]:
+        """Strides of the parameters, which of them there are, and which types are UINT8."""
+        strides = [self.parameters[name].strides[0] if name in self.parameters else 0 for name in PARAMETER_FIELDS]
+        present = sum(1 << bit for bit, name in enumerate(ZERO_POINTS + BIAS) if name in self.parameters)
+        unsigned = (self.input_unsigned, self.filter_unsigned, self.output_unsigned)
+        return (*strides, present, sum(1 << bit for bit, each in enumerate(unsigned) if each))
+
+    def _store_unit(self, box: tuple[Range, ...], stored: Range) -> int:
+        """Bytes that the output's memory is written by: 16 or 4 where a tile's neighbours always make up whole ones."""
         stride_n, stride_c, stride_h, stride_w = self.output.strides
         if packs_channels(self.geometry):
-            units = [self.geometry.output_channels_per_group, stride_n, stride_h, stride_w]
+            units = [*stored, self.geometry.output_channels_per_group, stride_n, stride_h, stride_w]
         else:
             rows, columns = (box[dimension][1] - box[dimension][0] for dimension in (ROW, COLUMN))
             if stride_w != 1 or (rows > 1 and stride_h != columns):
-                return False
+                return 1
             units = [rows * columns, stride_n, stride_c, box[ROW][0] * stride_h + box[COLUMN][0]]
-        return all(unit % VECTOR_SIZE == 0 for unit in (*units, self.output.start))
+        common = math.gcd(*units, self.output.start)
+        return next(unit for unit in (VECTOR_SIZE, 4, 1) if common % unit == 0)

@@ -30,6 +30,7 @@ FEATURES = (
     "computeFullSubgroups",
     "maintenance4",
     "shaderInt8",  # the component type of 8-bit cooperative matrices
+    "storageBuffer8BitAccess",
     "shaderFloat16",
     "cooperativeMatrix",
 )
