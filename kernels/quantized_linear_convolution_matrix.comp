@@ -48,6 +48,10 @@
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 32);  // RoundingModeRTE 32
 
 #include "quantized_matrix.glsl"
+#include "byte_matrices.glsl"
+
+const uint TAPS = RUN_VECTORS / RUN;
+const bool FEW_TAPS = CHECK_BORDER != 0 && TAPS <= 32;
 
 #define SUMS coopmat<int, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 #define FLOATS coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
@@ -66,6 +70,7 @@ uint subgroup_channel;
 uint own_vector;
 uint own_row;
 uint sources[INPUT_FETCHES];
+uint inside_taps[INPUT_FETCHES];  // a bit for each tap that falls inside of the input, while there are so few
 uint source_rows[INPUT_FETCHES];
 uint source_columns[INPUT_FETCHES];
 uvec4 next_input[INPUT_FETCHES];
@@ -77,17 +82,6 @@ void put(uint place, uint vector, uvec4 value) {
         tile[place + 2 * vector] = uvec4(value.xy, 0, 0);
         tile[place + 2 * vector + 1] = uvec4(value.zw, 0, 0);
     }
-}
-
-// Four words with four pixels each become four words with the four channels of a pixel each.
-uvec4 turned(uvec4 channels) {
-    uvec4 even = channels & 0x00FF00FF;
-    uvec4 odd = (channels >> 8) & 0x00FF00FF;
-    uvec2 pixels02 = uvec2(even.x | even.y << 8, even.z | even.w << 8);
-    uvec2 pixels13 = uvec2(odd.x | odd.y << 8, odd.z | odd.w << 8);
-    return uvec4(
-        (pixels02.x & 0xFFFF) | pixels02.y << 16, (pixels13.x & 0xFFFF) | pixels13.y << 16,
-        pixels02.x >> 16 | (pixels02.y & 0xFFFF0000), pixels13.x >> 16 | (pixels13.y & 0xFFFF0000));
 }
 
 // Which four pixels of the tile, and which vector of the step, an invocation fetches from planes at its f-th turn.
@@ -111,6 +105,11 @@ uint vector_of_fetch(uint f) {
     return FETCH != PLANES ? own_vector : plane_vector(f / 4);
 }
 
+bool is_inside(uint f, uint tap_row, uint tap_column) {
+    return source_rows[f] + tap_row * DILATION_H < ROW_LIMIT
+        && source_columns[f] + tap_column * DILATION_W < COLUMN_LIMIT;
+}
+
 void locate(uint first_pixel) {
     if (FETCH == PLANES) {
         [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
@@ -127,6 +126,11 @@ void locate(uint first_pixel) {
             + pixel.column * INPUT_STRIDE_W;
         source_rows[f] = push.first_row + pixel.row * STRIDE_H;
         source_columns[f] = push.first_column + pixel.column * STRIDE_W;
+        inside_taps[f] = 0;
+        if (FEW_TAPS) {
+            [[unroll]] for (uint tap = 0; tap < TAPS; ++tap)
+                inside_taps[f] |= (is_inside(f, tap / RUNS_W, tap % RUNS_W) ? 1u : 0) << tap;
+        }
     }
 }
 
@@ -165,8 +169,8 @@ void fetch_input(uint step) {
         if (CHECK_BORDER != 0) {
             if (inside)
                 next_input[f] = uvec4(border);
-            inside = inside && source_rows[f] + tap_row * DILATION_H < ROW_LIMIT
-                && source_columns[f] + tap_column * DILATION_W < COLUMN_LIMIT;
+            inside = inside
+                && (FEW_TAPS ? (inside_taps[f] >> run & 1) != 0 : is_inside(f, tap_row, tap_column));
         }
         if (inside) {
             uint source = sources[f] + offset;
@@ -225,15 +229,15 @@ void make_tile(uint first_pixel) {
             sums[i * MATRIX_COLUMNS + j] = constant;
     }
     uvec4 next_filter[FILTER_FETCHES];
-    uint filter_sources[FILTER_FETCHES];
-    [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
-        filter_sources[f] = panel + channel_place(own_row + f * STEPPED_ROWS) * STEP + own_vector;
+    // All sizes are powers of two, so the place of a sum of positions is the sum of their places.
+    uint filter_source = panel + channel_place(own_row) * STEP + own_vector;
 
     [[dont_unroll]] for (uint step = 0; step <= STEPS; ++step) {
         if (step < STEPS) {
             fetch_input(step);
             [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
-                next_filter[f] = filter_vectors[filter_sources[f] + step * STEP * TILE_CHANNELS];
+                next_filter[f] = filter_vectors[
+                    filter_source + step * STEP * TILE_CHANNELS + channel_place(f * STEPPED_ROWS) * STEP];
         }
         if (step > 0) {
             uint half_tile = ((step - 1) & 1) * HALF_TILE;

@@ -25,6 +25,7 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.plan import Dispatch, Plan
+from dmlvk.planning.quantized_linear_convolution_channels_last import channels_last
 from dmlvk.planning.quantized_linear_convolution_direct import Direct
 from dmlvk.planning.quantized_linear_convolution_matrix import (
     MATRIX,
@@ -50,7 +51,12 @@ from dmlvk.planning.quantized_linear_convolution_packing import (
     pack_input,
     packed_parts,
 )
-from dmlvk.planning.quantized_linear_convolution_parameters import RECORD_SIZE, parameter_dispatches, parameter_views
+from dmlvk.planning.quantized_linear_convolution_parameters import (
+    RECORD_SIZE,
+    gathered_parameters,
+    parameter_dispatches,
+    parameter_views,
+)
 from dmlvk.planning.quantized_linear_convolution_product import (
     LARGEST_WORD_COUNT,
     PackedOrder,
@@ -292,7 +298,9 @@ def _plan_product(
     views = _views(desc, geometry, builder, initialization, ("input_tensor",))
     parameters = parameter_views(desc, builder, initialization)
     prepare: list[Dispatch] = []
-    if not isinstance(shape, MatrixShape):
+    if isinstance(shape, MatrixShape):
+        parameters, prepare = gathered_parameters(desc, builder, parameters)
+    else:
         table, prepare = parameter_dispatches(desc, builder, parameters)
     quads, filter_packing = _packing(geometry, shape)
 
@@ -332,6 +340,12 @@ def _plan_product(
     if isinstance(shape, MatrixShape):
         source = views["input_tensor"]
         fetch = fetch_in_place(builder, geometry, shape, source, views["output_tensor"])
+        if fetch is None:
+            copied = channels_last(builder, geometry, source, _part_limit(builder, builder.scratch.size))
+            if copied is not None:
+                source, copying = copied
+                prepare.append(copying)
+                fetch = VECTORS
         if fetch is not None:
             stages.append(tuple(prepare))
             stages.append(tuple(product(whole_input(geometry, source), fetch, source)))
@@ -344,9 +358,8 @@ def _plan_product(
         placed = replace(part, tensor=builder.scratch.name, start=starts[index % 2])
         zero_point = parameters.get("input_zero_point_tensor")
         unsigned = _unsigned(desc, "input_tensor")
-        channels_last = isinstance(shape, MatrixShape)
         packing = pack_input(
-            builder, geometry, views["input_tensor"], zero_point, unsigned, placed, channels_last=channels_last
+            builder, geometry, views["input_tensor"], zero_point, unsigned, placed, isinstance(shape, MatrixShape)
         )
         # While one part is multiplied the next one is packed, into the other of two places.
         stages.append((*prepare, *packing))
