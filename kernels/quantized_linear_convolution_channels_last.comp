@@ -8,41 +8,30 @@
 // pixel. VECTORS neighbours have neighbouring vectors of the same pixels, then come the next pixels: 8 neighbours read
 // 32 bytes of a plane, VECTORS of them write VECTORS x 16 bytes of a pixel. No shared memory.
 //
-// Layout: planes may begin at any byte (7 x 7 pixels are 49): then a word is put together of two.
-//
-// Preconditions: channels are a multiple of 16 x VECTORS, rows lie one after the other, `count` invocations. The window
-// ends at a multiple of 16 bytes.
+// Preconditions: channels are a multiple of 16 x VECTORS, pixels and all strides of 4, rows lie one after the other,
+// `count` invocations.
 
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "byte_matrices.glsl"
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint ALIGNED = 0;  // 1 where all planes begin at multiples of 4 bytes
-layout(constant_id = 2) const uint VECTORS = 1;
-layout(constant_id = 3) const uint PIXELS = 1;
-layout(constant_id = 4) const uint CHANNELS = 16;
-layout(constant_id = 5) const uint STRIDE_N = 1;  // bytes
-layout(constant_id = 6) const uint STRIDE_C = 1;
+layout(constant_id = 1) const uint VECTORS = 1;
+layout(constant_id = 2) const uint PIXELS = 4;
+layout(constant_id = 3) const uint CHANNELS = 16;
+layout(constant_id = 4) const uint STRIDE_N = 1;  // words
+layout(constant_id = 5) const uint STRIDE_C = 1;
 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 1) buffer Output { uvec4 output_vectors[]; };
 
 layout(push_constant) uniform PushConstants {
-    uint input_start;   // bytes
+    uint input_start;   // words
     uint output_start;  // vectors
     uint count;
 } push;
 
-const uint QUADS = (PIXELS + 3) / 4;
-
-uint four_bytes(uint address) {
-    uint word = input_words[address >> 2];
-    if (ALIGNED != 0 || (address & 3) == 0)
-        return word;
-    uint shift = 8 * (address & 3);
-    return word >> shift | input_words[(address >> 2) + 1] << (32 - shift);
-}
+const uint QUADS = PIXELS / 4;
 
 void main() {
     uint workgroup = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
@@ -51,33 +40,22 @@ void main() {
         return;
     uint vector = index % VECTORS;
     uint rest = index / VECTORS;
-    uint pixel = rest % QUADS * 4;
+    uint quad = rest % QUADS;
     rest /= QUADS;
     vector += rest % (CHANNELS / 16 / VECTORS) * VECTORS;
     uint image = rest / (CHANNELS / 16 / VECTORS);
-    uint valid = min(4, PIXELS - pixel);
 
-    uint address = push.input_start + image * STRIDE_N + 16 * vector * STRIDE_C + pixel;
+    uint source = push.input_start + image * STRIDE_N + 16 * vector * STRIDE_C + quad;
     uvec4 pixels[4];
     [[unroll]] for (uint i = 0; i < 4; ++i) {
         uvec4 words;
-        [[unroll]] for (uint j = 0; j < 4; ++j) {
-            // Past the end of a plane there may be nothing any more.
-            if (PIXELS % 4 == 0 || valid == 4) {
-                words[j] = four_bytes(address);
-            } else {
-                words[j] = 0;
-                for (uint k = 0; k < valid; ++k)
-                    words[j] |= ((input_words[(address + k) >> 2] >> (8 * ((address + k) & 3))) & 0xFF) << (8 * k);
-            }
-            address += STRIDE_C;
-        }
+        [[unroll]] for (uint j = 0; j < 4; ++j)
+            words[j] = input_words[source + (4 * i + j) * STRIDE_C];
         words = turned(words);
         [[unroll]] for (uint j = 0; j < 4; ++j)
             pixels[j][i] = words[j];
     }
-    uint place = push.output_start + (image * PIXELS + pixel) * (CHANNELS / 16) + vector;
+    uint place = push.output_start + (image * PIXELS + 4 * quad) * (CHANNELS / 16) + vector;
     [[unroll]] for (uint j = 0; j < 4; ++j)
-        if (PIXELS % 4 == 0 || j < valid)
-            output_vectors[place + j * (CHANNELS / 16)] = pixels[j];
+        output_vectors[place + j * (CHANNELS / 16)] = pixels[j];
 }

@@ -9,7 +9,8 @@
 //         each subgroup, for each K of a matrix:
 //             loads a column of input matrices and a row of filter matrices from shared memory, multiplies all pairs
 //         store the fetched vectors to the other half of shared memory; one barrier
-//     strip by strip: four matrices of sums into one of words, through shared memory to whoever writes them as vectors
+//     four matrices of sums at a time into one of words, which is stored as it is; or, at the output's ends and where its
+//     strides do not allow that, a strip of them goes through shared memory to whoever writes vectors, words or bytes
 //
 // Layout: both operands lie in shared memory as rows of K, a row per pixel or channel, which is what matrix units load
 // fastest (A by rows, B by columns); a vector of padding between rows keeps eight of them in different banks. Rows are
@@ -29,7 +30,8 @@
 // Preconditions: filter panels TILE_CHANNELS wide; INVOCATIONS invocations in whole subgroups of LANES; the tile sizes
 // divide by the subgroups' and these by the matrices'; along the output's words a subgroup has a multiple of four
 // matrices. PLANES: one tap, no border, planes of whole words that all tiles see whole. The device rounds to nearest even
-// (shaderRoundingModeRTEFloat32). Grid: x channels, y TURNS tiles of pixels, z groups. No invocation leaves before the last barrier.
+// (shaderRoundingModeRTEFloat32). Grid: x channels, y TURNS tiles of pixels, z groups. No invocation leaves before the
+// last barrier.
 //
 // Compiler bugs avoided: strides, offsets and loop bounds of matrix instructions are specialization constants (Samsung's
 // miscompiles them from buffers), no optimizer has run (spirv-opt breaks matrix kernels).
@@ -190,22 +192,33 @@ void fetch_input(uint step) {
 
 // What lies in a strip: lines of bytes, a pixel's channels or a channel's pixels.
 void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place) {
-    const uint UNITS = 16 * STRIP_VECTORS / STORE_UNIT;
+    const uint SIZE = STORE_UNIT == 16 ? 16 : 4;
+    const uint UNITS = 16 * STRIP_VECTORS / SIZE;
     subgroupBarrier();
     [[dont_unroll]] for (uint i = gl_SubgroupInvocationID; i < STRIP_LINES * UNITS; i += LANES) {
         uint line = i / UNITS;
-        uint start = (i - line * UNITS) * STORE_UNIT;
+        uint start = (i - line * UNITS) * SIZE;
         uint pixel = STORE_CHANNELS != 0 ? line_place + line : byte_place + start;
         uint channel = first_channel + (STORE_CHANNELS != 0 ? byte_place + start : line_place + line);
-        if (first_pixel + pixel < push.pixels && channel >= push.first_channel && channel < push.channels) {
+        uint vector = strip + line * STRIP_ROW + start / 16;
+        if (STORE_UNIT != 1) {
+            if (first_pixel + pixel >= push.pixels || channel < push.first_channel || channel >= push.channels)
+                continue;
             uint address = destinations[pixel] + channel * OUTPUT_STRIDE_C;
-            uvec4 vector = tile[strip + line * STRIP_ROW + start / 16];
             if (STORE_UNIT == 16)
-                output_vectors[address / 16] = vector;
-            else if (STORE_UNIT == 4)
-                output_words[address / 4] = vector[start / 4 % 4];
+                output_vectors[address / 16] = tile[vector];
             else
-                output_bytes[address] = uint8_t(vector[start / 4 % 4] >> (8 * (start % 4)));
+                output_words[address / 4] = tile[vector][start / 4 % 4];
+            continue;
+        }
+        uint word = tile[vector][start / 4 % 4];
+        [[unroll]] for (uint j = 0; j < 4; ++j) {
+            if (first_pixel + pixel < push.pixels && channel >= push.first_channel && channel < push.channels)
+                output_bytes[destinations[pixel] + channel * OUTPUT_STRIDE_C] = uint8_t(word >> (8 * j));
+            if (STORE_CHANNELS != 0)
+                ++channel;
+            else
+                ++pixel;
         }
     }
     subgroupBarrier();
@@ -326,6 +339,8 @@ void make_tile(uint first_pixel) {
     }
 
     Range range = range_of(output_zero_point(group_channel));
+    bool whole = STORE_MATRICES != 0 && first_pixel + TILE_PIXELS <= push.pixels
+        && first_channel >= push.first_channel && first_channel + TILE_CHANNELS <= push.channels;
     if (STORE_CHANNELS != 0) {
         [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i) {
             [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; j += 4) {
@@ -338,10 +353,16 @@ void make_tile(uint first_pixel) {
                         words[e] |=
                             int(rounded_byte(sums[i * MATRIX_COLUMNS + j + q][e], factors[e], range) << (8 * q));
                 }
-                coopMatStore(words, tile, strip + j / 4 * (MATRIX_N / 4), STRIP_ROW,
-                    gl_CooperativeMatrixLayoutRowMajor);
+                uint channel = first_channel + subgroup_channel + j * MATRIX_N;
+                if (whole)
+                    coopMatStore(words, output_words, (destinations[subgroup_pixel + i * MATRIX_M] + channel) / 4,
+                        OUTPUT_STRIDE_W / 4, gl_CooperativeMatrixLayoutRowMajor);
+                else
+                    coopMatStore(words, tile, strip + j / 4 * (MATRIX_N / 4), STRIP_ROW,
+                        gl_CooperativeMatrixLayoutRowMajor);
             }
-            store_strip(strip, first_pixel, subgroup_pixel + i * MATRIX_M, subgroup_channel);
+            if (!whole)
+                store_strip(strip, first_pixel, subgroup_pixel + i * MATRIX_M, subgroup_channel);
         }
     } else {
         [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
@@ -354,10 +375,17 @@ void make_tile(uint first_pixel) {
                         words[e] |=
                             int(rounded_byte(sums[(i + q) * MATRIX_COLUMNS + j][e], factors[e], range) << (8 * q));
                 }
-                coopMatStore(words, tile, strip + i / 4 * (MATRIX_M / 4), STRIP_ROW,
-                    gl_CooperativeMatrixLayoutColumnMajor);
+                if (whole)
+                    coopMatStore(words, output_words,
+                        (destinations[subgroup_pixel + i * MATRIX_M]
+                            + (first_channel + subgroup_channel + j * MATRIX_N) * OUTPUT_STRIDE_C) / 4,
+                        OUTPUT_STRIDE_C / 4, gl_CooperativeMatrixLayoutColumnMajor);
+                else
+                    coopMatStore(words, tile, strip + i / 4 * (MATRIX_M / 4), STRIP_ROW,
+                        gl_CooperativeMatrixLayoutColumnMajor);
             }
-            store_strip(strip, first_pixel, subgroup_channel + j * MATRIX_N, subgroup_pixel);
+            if (!whole)
+                store_strip(strip, first_pixel, subgroup_channel + j * MATRIX_N, subgroup_pixel);
         }
     }
 }
@@ -397,6 +425,11 @@ void main() {
     }
 
     uint first_pixel = gl_WorkGroupID.y * (TURNS * TILE_PIXELS);
+    // Without the loop there are fewer registers to keep, which can be one workgroup more on each multiprocessor.
+    if (TURNS == 1) {
+        make_tile(first_pixel);
+        return;
+    }
     [[dont_unroll]] for (uint turn = 0; turn < TURNS && first_pixel < push.pixels; ++turn) {
         // Strips and destinations of the tile before are still being read.
         if (turn > 0)

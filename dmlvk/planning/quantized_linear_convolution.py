@@ -341,9 +341,14 @@ def _plan_product(
         source = views["input_tensor"]
         fetch = fetch_in_place(builder, geometry, shape, source, views["output_tensor"])
         if fetch is None:
-            copied = channels_last(builder, geometry, source, _part_limit(builder, builder.scratch.size))
+            # All of the input, also what a filter of one tap steps over: reading parts of a plane would be no faster.
+            whole = desc.geometry if source.tensor == "input_tensor" else geometry
+            plain = replace(source, strides=whole.input_strides) if whole is desc.geometry else source
+            copied = channels_last(builder, whole, plain, _part_limit(builder, builder.scratch.size))
             if copied is not None:
-                source, copying = copied
+                copy, copying = copied
+                steps = [max(1, a) // max(1, b) for a, b in zip(source.strides, plain.strides, strict=True)]
+                source = replace(copy, strides=tuple(a * b for a, b in zip(copy.strides, steps, strict=True)))
                 prepare.append(copying)
                 fetch = VECTORS
         if fetch is not None:

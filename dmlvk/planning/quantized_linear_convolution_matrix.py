@@ -42,8 +42,8 @@ LARGEST_SHARED_MEMORY = 48 << 10
 # Rows of shared memory are so many vectors longer than what they hold.
 ROW_PADDING = 1
 
-# Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. Large tiles take more turns to even
-# out.
+# Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. For words of four channels, tiles so
+# large are slower on layers that they do not fill several times.
 ENOUGH_TILES = 192
 ENOUGH_LARGE_TILES = 1024
 LARGE_TILE = 128 * 128
@@ -188,7 +188,7 @@ def tiles_for(profile: DeviceProfile, channels: bool) -> list[Tile]:
             return [*large, Tile(64, 128, 64, 32, 64), Tile(128, 64, 64, 32, 64), Tile(64, 64, 64, 32, 64)]
         return [
             *large,
-            Tile(128, 128, 64, 64, 32),
+            Tile(64, 128, 64, 64, 32),
             Tile(128, 64, 64, 64, 32),
             Tile(64, 64, 64, 64, 32),
             Tile(128, 32, 64, 64, 16),
@@ -247,7 +247,7 @@ def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Convolu
     narrowest = min(tile.channels for tile in tiles)
     fitting = [tile for tile in tiles if tile.channels < 2 * channels or tile.channels == narrowest]
     for tile in fitting:
-        enough = ENOUGH_LARGE_TILES if tile.pixels * tile.channels >= LARGE_TILE else ENOUGH_TILES
+        enough = ENOUGH_LARGE_TILES if in_words and tile.pixels * tile.channels >= LARGE_TILE else ENOUGH_TILES
         if geometry.group_count * -(-channels // tile.channels) * -(-pixels // tile.pixels) >= enough:
             return tile
     return min(fitting, key=lambda tile: tile.pixels * tile.channels)
@@ -260,6 +260,9 @@ def obstacle_to_tile(
     invocations = tile.subgroups() * lanes
     limits = profile.limits
     largest = min(limits.max_compute_work_group_invocations, limits.max_compute_work_group_size[0])
+    sizes = (tile.pixels, tile.channels, tile.step, tile.subgroup_pixels, tile.subgroup_channels)
+    if any(size & (size - 1) for size in sizes):
+        return "its sizes are not powers of two"
     if tile.pixels % tile.subgroup_pixels or tile.channels % tile.subgroup_channels:
         return "its subgroups do not divide it"
     rows, columns = (1, PACKED_MATRICES) if channels else (PACKED_MATRICES, 1)
@@ -448,9 +451,10 @@ class MatrixOrder(Order):
             first_row,
             first_column,
         ]
+        unit_stored = self._store_unit(box, (first_stored, end_stored))
         constants = [
             *self._constants(shape, tile, runs),
-            self._store_unit(box, (first_stored, end_stored)),
+            unit_stored,
             *self._parameter_constants(),
             extents[ROW],
             extents[COLUMN],
@@ -464,6 +468,7 @@ class MatrixOrder(Order):
             *self.output.strides,
             *geometry.input_size,
             self.turns(box),
+            int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
         ]
         operations = self.operations(box)
         moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.tap_count)
@@ -534,3 +539,13 @@ class MatrixOrder(Order):
             units = [rows * columns, stride_n, stride_c, box[ROW][0] * stride_h + box[COLUMN][0]]
         common = math.gcd(*units, self.output.start)
         return next(unit for unit in (VECTOR_SIZE, 4, 1) if common % unit == 0)
+
+    def _stores_matrices(self, extents: list[int]) -> bool:
+        """Whether the lines of a matrix of words are always the same number of bytes apart."""
+        stride_n, _, stride_h, stride_w = self.output.strides
+        images, rows, columns = extents[IMAGE], extents[ROW], extents[COLUMN]
+        if packs_channels(self.geometry):
+            plane = rows * columns * stride_w
+            return (rows == 1 or stride_h == columns * stride_w) and (images == 1 or stride_n == plane)
+        assert isinstance(self.shape, MatrixShape)
+        return rows * columns % (PACKED_MATRICES * self.shape.matrix.m) == 0

@@ -76,6 +76,8 @@ layout(constant_id = 47) const uint OUTPUT_STRIDE_W = 1;
 layout(constant_id = 48) const uint ROW_LIMIT = 1;  // rows and columns of the input
 layout(constant_id = 49) const uint COLUMN_LIMIT = 1;
 layout(constant_id = 50) const uint TURNS = 1;  // tiles of pixels that a workgroup does one after the other
+// 1 where a matrix of words lies in the output with equal strides, wherever it is: it can be stored as it is.
+layout(constant_id = 51) const uint STORE_MATRICES = 0;
 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 0) readonly buffer InputVectors { uvec4 input_vectors[]; };
@@ -193,12 +195,14 @@ uint flip_of(uint tensor) {
 
 int input_zero_point(uint channel) {
     uint element = push.input_zero_point_start + channel * INPUT_ZERO_POINT_STRIDE;
-    return (PRESENT & 1) != 0 ? signed_byte(input_zero_point_words[element >> 2], element, flip_of(0)) : -int(flip_of(0));
+    uint flip = flip_of(0);
+    return (PRESENT & 1) != 0 ? signed_byte(input_zero_point_words[element >> 2], element, flip) : -int(flip);
 }
 
 int filter_zero_point(uint channel) {
     uint element = push.filter_zero_point_start + channel * FILTER_ZERO_POINT_STRIDE;
-    return (PRESENT & 2) != 0 ? signed_byte(filter_zero_point_words[element >> 2], element, flip_of(1)) : -int(flip_of(1));
+    uint flip = flip_of(1);
+    return (PRESENT & 2) != 0 ? signed_byte(filter_zero_point_words[element >> 2], element, flip) : -int(flip);
 }
 
 int output_zero_point(uint channel) {
