@@ -153,3 +153,55 @@ class DeviceProfile:
                 or ()
             ),
         )
+
+    def to_record(self) -> dict[str, Any]:
+        """Write the profile as plain data that `from_record` reads back as an equal profile."""
+        limits = self.limits
+        return {
+            "deviceName": self.name,
+            "vendorID": self.vendor_id,
+            "deviceID": self.device_id,
+            "deviceType": int(self.device_type),
+            "apiVersion": ".".join(map(str, self.api_version)),
+            "driverVersion": self.driver_version,
+            "limits": {
+                "maxStorageBufferRange": limits.max_storage_buffer_range,
+                "maxPushConstantsSize": limits.max_push_constants_size,
+                "maxPerStageDescriptorStorageBuffers": limits.max_per_stage_descriptor_storage_buffers,
+                "maxComputeSharedMemorySize": limits.max_compute_shared_memory_size,
+                "maxComputeWorkGroupCount": list(limits.max_compute_work_group_count),
+                "maxComputeWorkGroupSize": list(limits.max_compute_work_group_size),
+                "maxComputeWorkGroupInvocations": limits.max_compute_work_group_invocations,
+                "minStorageBufferOffsetAlignment": limits.min_storage_buffer_offset_alignment,
+                "maxMemoryAllocationCount": limits.max_memory_allocation_count,
+                "timestampPeriod": limits.timestamp_period,
+                "nonCoherentAtomSize": limits.non_coherent_atom_size,
+            },
+            "properties": {
+                "driverID": self.driver_id,
+                "driverName": self.driver_name,
+                "driverInfo": self.driver_info,
+                "maxMemoryAllocationSize": limits.max_memory_allocation_size,
+                "maxBufferSize": limits.max_buffer_size,
+                "subgroupSize": self.subgroup_size,
+                "minSubgroupSize": self.min_subgroup_size,
+                "maxSubgroupSize": self.max_subgroup_size,
+                **dict.fromkeys(sorted(self.properties), 1),
+            },
+            "features": sorted(self.features),
+            "extensions": sorted(self.extensions),
+            "cooperativeMatrix": [
+                [
+                    matrix.m,
+                    matrix.n,
+                    matrix.k,
+                    matrix.a_type,
+                    matrix.b_type,
+                    matrix.c_type,
+                    matrix.result_type,
+                    matrix.saturating,
+                    matrix.scope,
+                ]
+                for matrix in self.cooperative_matrices
+            ],
+        }

@@ -5,8 +5,9 @@
 // makes it unsigned, and clips the band to the dispatch, in exact arithmetic; here, one subtraction and one comparison
 // decide. Neither the full range of 32-bit sizes nor INT32_MIN and INT32_MAX as open ends need more than 32 bits then.
 //
-// Loop structure. See loop_nest.glsl: one invocation writes one 16-byte block of the output. Blocks wholly outside the
-// filled part are a copy of 16 consecutive bytes where the input's layout allows it, blocks wholly inside read nothing.
+// Loop structure. See loop_nest.glsl: one invocation writes one 16-byte block of the output. Of a whole block inside a row,
+// one stretch lies in the band: it is read as in slice1.comp and the stretch replaced under a mask. A block that is filled
+// from end to end reads nothing. Other blocks are put together element by element.
 //
 // Layout. Dimensions are sorted by output stride; x and y may be any of them, or none where their size is 1.
 //
@@ -20,10 +21,10 @@
 #include "source_elements.glsl"
 #include "gather.glsl"
 
-layout(constant_id = 4) const uint X_DIMENSION = NO_DIMENSION;
-layout(constant_id = 5) const uint Y_DIMENSION = NO_DIMENSION;
-layout(constant_id = 6) const bool FILL_OUTSIDE = false;  // Begin > End: all but the band
-layout(constant_id = 7) const bool HAS_INPUT = true;
+layout(constant_id = 7) const uint X_DIMENSION = NO_DIMENSION;
+layout(constant_id = 8) const uint Y_DIMENSION = NO_DIMENSION;
+layout(constant_id = 9) const bool FILL_OUTSIDE = false;  // Begin > End: all but the band
+layout(constant_id = 10) const bool HAS_INPUT = true;
 
 #define BAND_BEGIN push.arguments[0]
 #define BAND_LENGTH push.arguments[1]
@@ -52,38 +53,45 @@ uint element_word(Cursor cursor, uint part) {
     return HAS_INPUT ? load_element_word(cursor.source, part) : 0;
 }
 
+// How far a lies above b, and `most` where it is more.
+uint excess(uint a, uint b, uint most) {
+    return a > b ? min(a - b, most) : 0;
+}
+
+// A whole block inside a row.
+uvec4 row_block(Cursor cursor) {
+    // The block's elements in the band, from the one numbered `begin` up to `end`: along a row t steps by one or not at all.
+    uint t = diagonal(cursor);
+    uint band_end = BAND_BEGIN + BAND_LENGTH;
+    uint begin = 0;
+    uint end = ELEMENTS_PER_BLOCK;
+    if (X_DIMENSION == 0) {
+        begin = excess(BAND_BEGIN, t, ELEMENTS_PER_BLOCK);
+        end = excess(band_end, t, ELEMENTS_PER_BLOCK);
+    } else if (Y_DIMENSION == 0) {
+        begin = excess(t + 1, band_end, ELEMENTS_PER_BLOCK);
+        end = excess(t + 1, BAND_BEGIN, ELEMENTS_PER_BLOCK);
+    } else if (t - BAND_BEGIN >= BAND_LENGTH) {
+        end = 0;
+    }
+    uint length = end - begin;
+    uvec4 value = uvec4(0);
+    if (HAS_INPUT && length != (FILL_OUTSIDE ? 0 : ELEMENTS_PER_BLOCK)) {
+        uint stride = innermost_source_stride();
+        value = stride == 1 ? load_consecutive(cursor.source) : load_strided(cursor.source, stride);
+    }
+    if (length != (FILL_OUTSIDE ? ELEMENTS_PER_BLOCK : 0)) {
+        uvec4 mask = bytes_from(begin * ELEMENT_SIZE) & ~bytes_from(end * ELEMENT_SIZE);
+        mask = FILL_OUTSIDE ? ~mask : mask;
+        value = (value & ~mask) | (repeat_element(VALUE_LOW, VALUE_HIGH) & mask);
+    }
+    return value;
+}
+
 void main() {
     Block block;
     if (!find_block(block_index(), block))
         return;
-    uvec4 value;
-    bool decided = false;
-    if (is_in_one_row(block)) {
-        // Along a row t is constant or steps by one: the block's smallest and largest t are at its ends.
-        uint t = diagonal(block.cursor);
-        uint steps = block.last - block.first - 1;
-        uint lowest = t;
-        if (Y_DIMENSION == 0)
-            lowest -= steps;
-        bool varies = X_DIMENSION == 0 || Y_DIMENSION == 0;
-        uint highest = varies ? lowest + steps : lowest;
-        uint band_end = BAND_BEGIN + BAND_LENGTH;
-        bool meets_band = highest >= BAND_BEGIN && lowest < band_end;
-        bool within_band = lowest >= BAND_BEGIN && highest < band_end;
-        if (FILL_OUTSIDE ? !meets_band : within_band) {
-            value = repeat_element(VALUE_LOW, VALUE_HIGH);
-            decided = true;
-        } else if (FILL_OUTSIDE ? within_band : !meets_band) {
-            if (!HAS_INPUT) {
-                value = uvec4(0);
-                decided = true;
-            } else if (is_whole(block) && innermost_source_stride() == 1) {
-                value = load_consecutive(block.cursor.source);
-                decided = true;
-            }
-        }
-    }
-    if (!decided)
-        value = gather(block);
-    store_block(block, value);
+    bool is_plain = is_whole(block) && is_in_one_row(block);
+    store_block(block, is_plain ? row_block(block.cursor) : gather(block));
 }

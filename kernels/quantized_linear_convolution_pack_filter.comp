@@ -4,7 +4,7 @@
 // order.
 //
 // Layout: word k of an output channel holds four signed bytes: input channels 4 i to 4 i + 3 of one tap, where k = (i *
-// height + r) * width + s; channels past the last are 0. A panel holds WIDTH output channels of one group as
+// height + r) * width + s, or with CHANNELS_LAST (r * width + s) * quads + i; channels past the last are 0. A panel holds WIDTH output channels of one group as
 // words[k][channel of the panel], so that neighbours read neighbours, then one more row: the sum of each channel's
 // bytes, which the zero points need. UINT8 is taken as INT8 by flipping the top bit.
 //
@@ -19,6 +19,7 @@ layout(constant_id = 1) const uint WIDTH = 8;
 layout(constant_id = 2) const uint FLIP = 0;  // 0x80 for UINT8
 layout(constant_id = 3) const uint FILTER_HEIGHT = 1;
 layout(constant_id = 4) const uint FILTER_WIDTH = 1;
+layout(constant_id = 5) const uint CHANNELS_LAST = 0;
 
 layout(set = 0, binding = 0) readonly buffer Filter { uint filter_words[]; };
 layout(set = 0, binding = 1) buffer Packed { uint packed_words[]; };
@@ -54,10 +55,12 @@ void main() {
 
     int sum = 0;
     for (uint k = gl_LocalInvocationID.x; k < push.words; k += gl_WorkGroupSize.x) {
-        uint rows = k / FILTER_WIDTH;
-        uint quad = rows / FILTER_HEIGHT;
+        uint taps = FILTER_HEIGHT * FILTER_WIDTH;
+        uint quads = push.words / taps;
+        uint tap = CHANNELS_LAST != 0 ? k / quads : k % taps;
+        uint quad = CHANNELS_LAST != 0 ? k % quads : k / taps;
         uint address = push.filter_start + channel * push.stride_m + 4 * quad * push.stride_c
-            + (rows - quad * FILTER_HEIGHT) * push.stride_h + (k - rows * FILTER_WIDTH) * push.stride_w;
+            + tap / FILTER_WIDTH * push.stride_h + tap % FILTER_WIDTH * push.stride_w;
         uint word = 0;
         for (uint i = 0; i < 4 && 4 * quad + i < push.channels; ++i, address += push.stride_c) {
             uint value = ((filter_words[address >> 2] >> (8 * (address & 3))) & 0xFF) ^ FLIP;

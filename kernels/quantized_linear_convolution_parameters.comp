@@ -2,77 +2,71 @@
 
 // QUANTIZED_LINEAR_CONVOLUTION, preparation: what belongs to an output channel, as one record of integers.
 //
-// Maths: part 0 writes the multiplier m = f32(f32(sx * sw[c]) / sy) as mantissa and exponent; part 1 the three zero
-// points (and a bias of 0 where there is none); part 2 the bias.
+// Maths: the multiplier m = f32(f32(sx * sw[c]) / sy) as mantissa and exponent, the three zero points, the bias.
 //
-// Loops: one invocation a channel, some hundred integer operations, exact on every device, with denormals, infinities
-// and signs.
+// Loops: one invocation a channel, some hundred integer operations.
 //
-// Layout: three sources and the table make the four storage buffers that every device has in a stage; hence the parts.
+// Layout: seven sources and the table, so that a single dispatch makes the whole record: every dispatch that another
+// one waits for costs some 4 us on a GPU, a tenth of a whole layer.
 // A source has one element, stride 0, or one a channel at any stride. 8-bit elements are addressed in bytes inside
 // words.
 //
-// Preconditions: `count` channels from the first that the windows show. Sources that a part does not have are bound to
-// some other window and never read.
+// Preconditions: eight storage buffers a stage (else quantized_linear_convolution_parameters_by_part.comp); `count`
+// channels from the first that the windows show. Sources that are absent are bound to some other window and never read.
 
 #extension GL_GOOGLE_include_directive : require
-#include "quantized_arithmetic.glsl"
-#include "quantized_multiplier.glsl"
-#include "quantized_parameters.glsl"
+#extension GL_EXT_control_flow_attributes : require
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint PART = 0;
-layout(constant_id = 2) const uint PRESENT = 0;         // bits 0 to 2: which zero points there are; bit 3: a bias
-layout(constant_id = 3) const uint UNSIGNED_TYPES = 0;  // bits 0 to 2: input, filter, output are UINT8
+layout(constant_id = 1) const uint PRESENT = 0;         // bits 0 to 2: which zero points there are; bit 3: a bias
+layout(constant_id = 2) const uint UNSIGNED_TYPES = 0;  // bits 0 to 2: input, filter, output are UINT8
 
-layout(set = 0, binding = 0) readonly buffer First { uint first_words[]; };
-layout(set = 0, binding = 1) readonly buffer Second { uint second_words[]; };
-layout(set = 0, binding = 2) readonly buffer Third { uint third_words[]; };
-layout(set = 0, binding = 3) buffer Table { uint table[]; };
+layout(set = 0, binding = 0) readonly buffer InputScale { uint input_scale[]; };
+layout(set = 0, binding = 1) readonly buffer FilterScale { uint filter_scale[]; };
+layout(set = 0, binding = 2) readonly buffer OutputScale { uint output_scale[]; };
+layout(set = 0, binding = 3) readonly buffer InputZeroPoint { uint input_zero_point[]; };
+layout(set = 0, binding = 4) readonly buffer FilterZeroPoint { uint filter_zero_point[]; };
+layout(set = 0, binding = 5) readonly buffer OutputZeroPoint { uint output_zero_point[]; };
+layout(set = 0, binding = 6) readonly buffer Bias { uint bias[]; };
+layout(set = 0, binding = 7) buffer Table { uint table[]; };
+
+const uint SOURCES = 7;
 
 layout(push_constant) uniform PushConstants {
-    uint first_start;  // in elements, like the strides
-    uint second_start;
-    uint third_start;
-    uint table_start;  // in words
-    uint first_stride;
-    uint second_stride;
-    uint third_stride;
+    uint start[SOURCES];  // in elements, like the strides
+    uint table_start;     // in words
+    uint stride[SOURCES];
     uint count;
 } push;
 
-uint flip_of(uint tensor) {
-    return (UNSIGNED_TYPES >> tensor & 1) != 0 ? 0x80 : 0;
-}
+#include "quantized_arithmetic.glsl"
+#include "quantized_parameters.glsl"
+#include "quantized_multiplier.glsl"
 
 void main() {
     uint workgroup = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
     uint channel = workgroup * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
     if (channel >= push.count)
         return;
-    uint first = push.first_start + channel * push.first_stride;
-    uint second = push.second_start + channel * push.second_stride;
-    uint third = push.third_start + channel * push.third_stride;
+    uint element[SOURCES];
+    [[unroll]] for (uint i = 0; i < SOURCES; ++i)
+        element[i] = push.start[i] + channel * push.stride[i];
+    Binary32 m = multiplier(input_scale[element[0]], filter_scale[element[1]], output_scale[element[2]]);
+    // An absent zero point is 0, which is -128 for UINT8 data taken as INT8.
+    int zero_x = -int(flip_of(0)), zero_w = -int(flip_of(1)), zero_y = 0, b = 0;
+    if ((PRESENT & 1) != 0)
+        zero_x = signed_byte(input_zero_point[element[3] >> 2], element[3], flip_of(0));
+    if ((PRESENT & 2) != 0)
+        zero_w = signed_byte(filter_zero_point[element[4] >> 2], element[4], flip_of(1));
+    if ((PRESENT & 4) != 0)
+        zero_y = signed_byte(output_zero_point[element[5] >> 2], element[5], flip_of(2)) + int(flip_of(2));
+    if ((PRESENT & 8) != 0)
+        b = int(bias[element[6]]);
     uint record = push.table_start + channel * PARAMETER_WORDS;
-    if (PART == 0) {
-        Binary32 m = multiplier(first_words[first], second_words[second], third_words[third]);
-        table[record + PARAMETER_MANTISSA] = m.mantissa;
-        table[record + PARAMETER_EXPONENT] = uint(m.exponent * 2 + (m.negative ? 1 : 0));
-    } else if (PART == 1) {
-        // An absent zero point is 0, which is -128 for UINT8 data taken as INT8.
-        int zero_x = -int(flip_of(0)), zero_w = -int(flip_of(1)), zero_y = 0;
-        if ((PRESENT & 1) != 0)
-            zero_x = signed_byte(first_words[first >> 2], first, flip_of(0));
-        if ((PRESENT & 2) != 0)
-            zero_w = signed_byte(second_words[second >> 2], second, flip_of(1));
-        if ((PRESENT & 4) != 0)
-            zero_y = signed_byte(third_words[third >> 2], third, flip_of(2)) + int(flip_of(2));
-        table[record + PARAMETER_FILTER_ZERO_POINT] = uint(zero_w);
-        table[record + PARAMETER_INPUT_ZERO_POINT] = uint(zero_x);
-        table[record + PARAMETER_OUTPUT_ZERO_POINT] = uint(zero_y);
-        if ((PRESENT & 8) == 0)
-            table[record + PARAMETER_BIAS] = 0;
-    } else {
-        table[record + PARAMETER_BIAS] = first_words[first];
-    }
+    table[record + PARAMETER_MANTISSA] = m.mantissa;
+    table[record + PARAMETER_EXPONENT] = uint(m.exponent * 2 + (m.negative ? 1 : 0));
+    table[record + PARAMETER_BIAS] = uint(b);
+    table[record + PARAMETER_FILTER_ZERO_POINT] = uint(zero_w);
+    table[record + PARAMETER_INPUT_ZERO_POINT] = uint(zero_x);
+    table[record + PARAMETER_OUTPUT_ZERO_POINT] = uint(zero_y);
 }

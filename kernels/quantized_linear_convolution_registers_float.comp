@@ -10,26 +10,38 @@
 // Why: on a CPU with 8 lanes a float multiplication and addition are two instructions; an integer dot product is four
 // slow multiplications, four additions and the taking apart of its words. And Mesa 22.3 makes a storage buffer load
 // inside a loop a walk over the lanes, some 40 cycles for 8 lanes, even where all of them want the same word. So loads
-// are what counts: here each of 8 lanes loads the filter word of one channel, takes it apart once, and the lanes hand
-// their values around by shuffles, one instruction each. A word of K takes 4 loads for 128 vector multiply-adds, in
-// place of 18.
+// are what counts: here each of 8 lanes loads filter words of its own, takes them apart once, and the lanes hand their
+// values around by shuffles, one instruction each. A walk that brings 64 bits costs what one costs that brings 32, so
+// two words of K are taken at once wherever a pixel's words come in pairs: 4 loads for 256 vector multiply-adds, in
+// place of 36.
+//
+// Layout: both operands with channels last, k = (r * filter width + s) * quads + i, so that the words of two following
+// quads lie side by side. The filter's words[k][8 channels] then hold, in 64-bit lane l, channels 2 l % 8 and 2 l % 8 + 1
+// of word k + l / 4.
 //
 // Loops:
 //     each invocation: 16 channels (two panels) x 2 pixels, one workgroup apart so that lanes read along rows
 //     for each 256 words of K:
-//         for each word: 2 input words, 2 filter words, 8 + 8 conversions, 64 shuffles, 128 multiply-adds
+//         for each pair of words: 2 input and 2 filter loads, 16 + 16 conversions, 128 shuffles, 256 multiply-adds
 //         add the 32 float sums to the integer sums
 //
 // 16 x 2 is the best of the shapes tried: 32 sums fill the registers of AVX-512VL; more spill, by a factor of 4 in
 // time. The tap's place is stepped, not divided out: lavapipe has no cheap division.
 //
-// Preconditions: subgroups of 8 or more with shuffle, all lanes active: workgroups are multiples of the subgroup size
-// and nobody leaves early. Filter panels 8 wide. Grid: x pixels, y pairs of panels, z groups.
+// Preconditions: 64-bit integers; with WORDS 2 an even number of quads, and input and filter at multiples of 8 bytes.
+// Subgroups of 8 or more with shuffle, all lanes active: workgroups are multiples of the subgroup size and nobody
+// leaves early. Filter panels 8 wide. Grid: x pixels, y pairs of panels, z groups.
 
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "quantized_product.glsl"
+
+layout(constant_id = 5) const uint WORDS = 1;  // of K at once: 1 or 2
+
+layout(set = 0, binding = 0) readonly buffer InputPairs { uint64_t input_pairs[]; };
+layout(set = 0, binding = 1) readonly buffer FilterPairs { uint64_t filter_pairs[]; };
 
 const uint PANEL = 8;
 const uint PANELS = 2;
@@ -64,8 +76,9 @@ void main() {
             sums[i * OWN_PIXELS + j] = 0;
     }
 
+    uint quads = push.words / (FILTER_HEIGHT * FILTER_WIDTH);
     uint offset = 0;
-    uint tap_row = 0;
+    uint quad = 0;
     uint tap_column = 0;
     for (uint block = 0; block < push.words; block += BLOCK) {
         float block_sums[PANELS * PANEL * OWN_PIXELS];
@@ -75,31 +88,46 @@ void main() {
         [[unroll]] for (uint j = 0; j < OWN_PIXELS; ++j)
             block_input_sums[j] = 0;
         uint end = min(block + BLOCK, push.words);
-        for (uint k = block; k < end; ++k) {
-            vec4 x[OWN_PIXELS];
+        for (uint k = block; k < end; k += WORDS) {
+            uvec2 input_pair[OWN_PIXELS];
             [[unroll]] for (uint j = 0; j < OWN_PIXELS; ++j) {
-                x[j] = bytes_of(input_words[pixels[j].source + offset]);
-                block_input_sums[j] += (x[j].x + x[j].y) + (x[j].z + x[j].w);
+                uint place = pixels[j].source + offset;
+                input_pair[j] = WORDS == 2 ? unpack32(input_pairs[place / 2]) : uvec2(input_words[place]);
             }
+            uvec2 filter_pair[PANELS];
             [[unroll]] for (uint p = 0; p < PANELS; ++p) {
-                vec4 w = bytes_of(filter_words[filter_place[p] + k * PANEL + lane]);
-                [[unroll]] for (uint q = 0; q < 4; ++q) {
-                    [[unroll]] for (uint i = 0; i < PANEL; ++i) {
-                        float value = subgroupShuffle(w[q], i);
-                        [[unroll]] for (uint j = 0; j < OWN_PIXELS; ++j)
-                            block_sums[(p * PANEL + i) * OWN_PIXELS + j] += x[j][q] * value;
+                uint place = filter_place[p] + k * PANEL + WORDS * lane;
+                filter_pair[p] = WORDS == 2 ? unpack32(filter_pairs[place / 2]) : uvec2(filter_words[place]);
+            }
+            [[unroll]] for (uint h = 0; h < WORDS; ++h) {
+                vec4 x[OWN_PIXELS];
+                [[unroll]] for (uint j = 0; j < OWN_PIXELS; ++j) {
+                    x[j] = bytes_of(input_pair[j][h]);
+                    block_input_sums[j] += (x[j].x + x[j].y) + (x[j].z + x[j].w);
+                }
+                [[unroll]] for (uint p = 0; p < PANELS; ++p) {
+                    // With WORDS 2 a lane holds two channels of word k (lanes 0 to 3) or k + 1 (4 to 7).
+                    vec4 w[WORDS];
+                    [[unroll]] for (uint c = 0; c < WORDS; ++c)
+                        w[c] = bytes_of(filter_pair[p][c]);
+                    [[unroll]] for (uint q = 0; q < 4; ++q) {
+                        [[unroll]] for (uint i = 0; i < PANEL; ++i) {
+                            float value = subgroupShuffle(w[i % WORDS][q], (h * PANEL + i) / WORDS);
+                            [[unroll]] for (uint j = 0; j < OWN_PIXELS; ++j)
+                                block_sums[(p * PANEL + i) * OWN_PIXELS + j] += x[j][q] * value;
+                        }
                     }
                 }
             }
-            offset += push.tap_stride_w;
-            ++tap_column;
+            offset += WORDS;
+            quad += WORDS;
+            bool tap_done = quad == quads;
+            quad = tap_done ? 0 : quad;
+            offset += tap_done ? push.tap_stride_w - quads : 0;
+            tap_column += tap_done ? 1 : 0;
             bool row_done = tap_column == FILTER_WIDTH;
             tap_column = row_done ? 0 : tap_column;
             offset += row_done ? push.tap_stride_h - FILTER_WIDTH * push.tap_stride_w : 0;
-            tap_row += row_done ? 1 : 0;
-            bool quad_done = tap_row == FILTER_HEIGHT;
-            tap_row = quad_done ? 0 : tap_row;
-            offset += quad_done ? push.input_stride_quad - FILTER_HEIGHT * push.tap_stride_h : 0;
         }
         [[unroll]] for (uint i = 0; i < PANELS * PANEL * OWN_PIXELS; ++i)
             sums[i] += int(block_sums[i]);

@@ -6,7 +6,8 @@
 // Loop structure. See loop_nest.glsl: one invocation writes one 16-byte block of the output.
 //   - Where rows are consecutive in the input, forwards or backwards, a block is read as up to five words a row and shifted
 //     into place: this is the way of windows and reversals at any misalignment.
-//   - Otherwise elements are gathered one by one, carrying from row to row.
+//   - Every second element of 8 or 16 bits: twice as many bytes are read likewise, and every second element picked out.
+//   - Other strides: element by element inside a row, without a thought for its end; carrying from row to row elsewhere.
 //
 // Layout. Dimensions are sorted by output stride, so that neighbouring invocations write neighbouring blocks. The planner
 // merges dimensions that step together and widens elements (up to 16 bytes) where a run allows it.
@@ -30,16 +31,20 @@ void main() {
     if (!find_block(block_index(), block))
         return;
     uint stride = innermost_source_stride();
-    bool forwards = stride == 1 || ELEMENTS_PER_BLOCK == 1;
-    bool backwards = stride == 0xFFFFFFFFu;
+    bool is_plain = is_whole(block) && is_in_one_row(block);
+    uint source = block.cursor.source;
     uvec4 value;
-    if (!forwards && !backwards)
+    if (stride == 1 || ELEMENTS_PER_BLOCK == 1)
+        value = is_plain ? load_consecutive(source) : load_rows(block, false);
+    else if (stride == 0xFFFFFFFFu)
+        value = is_plain ? reverse_elements(load_consecutive(source - (ELEMENTS_PER_BLOCK - 1))) : load_rows(block, true);
+    else if (!is_plain)
         value = gather(block);
-    else if (!is_whole(block) || !is_in_one_row(block))
-        value = load_rows(block, !forwards);
-    else if (forwards)
-        value = load_consecutive(block.cursor.source);
+    else if (ELEMENT_SIZE < 4 && stride == 2)
+        value = load_every_second(source);
+    else if (ELEMENT_SIZE < 4 && stride == 0xFFFFFFFEu)
+        value = reverse_elements(load_every_second(source - 2 * (ELEMENTS_PER_BLOCK - 1)));
     else
-        value = reverse_elements(load_consecutive(block.cursor.source - (ELEMENTS_PER_BLOCK - 1)));
+        value = load_strided(source, stride);
     store_block(block, value);
 }

@@ -59,35 +59,58 @@ class PackageFolder:
     ----------
     folder : Path
         Where apt-get's lists and the packages go; made when absent.
-    suite : str, optional
-        The Debian release to take packages from, such as "trixie"; by default what the machine is configured for.
+    *suites : str
+        The Debian releases to take packages from, such as "trixie", the last one before the others; by default what the
+        machine is configured for.
     """
 
-    def __init__(self, folder: Path, suite: str | None = None) -> None:
+    def __init__(self, folder: Path, *suites: str) -> None:
         self.folder = folder
         self.options = ["-qq", "-o", f"Dir::State::Lists={folder / 'lists'}", "-o", f"Dir::Cache={folder / 'cache'}"]
         (folder / "lists" / "partial").mkdir(parents=True, exist_ok=True)
         (folder / "cache" / "archives" / "partial").mkdir(parents=True, exist_ok=True)
-        if suite is not None:
+        if suites:
             source = folder / "sources.list"
             site, signed_by = _debian_mirror()
-            source.write_text(f"deb {f'[signed-by={signed_by}] ' if signed_by else ''}{site} {suite} main\n")
+            options = f"[signed-by={signed_by}] " if signed_by else ""
+            source.write_text("".join(f"deb {options}{site} {suite} main\n" for suite in suites))
             self.options += ["-o", f"Dir::Etc::SourceList={source}", "-o", "Dir::Etc::SourceParts=/dev/null"]
+            self.options += ["--target-release", suites[-1]]
 
     def unpack(self, packages: Iterable[str], keep: Callable[[str], str | None], destination: Path) -> list[Path]:
         """Download packages and unpack files: `keep` maps a path in a package to one under `destination` or to None."""
-        packages = list(packages)
-        print(f"Downloading {' '.join(packages)} (unpacked into the checkout, not installed)", flush=True)
-        for old in self.folder.glob("*.deb"):
+        return self._unpack(["download"], list(packages), self.folder, keep, destination)
+
+    def unpack_with_dependencies(
+        self, packages: Iterable[str], keep: Callable[[str], str | None], destination: Path
+    ) -> list[Path]:
+        """Likewise with all that the packages depend on, down to the C library."""
+        installed = self.folder / "installed"
+        installed.touch()  # nothing is
+        command = ["install", "--download-only", "--no-install-recommends", "--yes", "-o", "Debug::NoLocking=1"]
+        command += ["-o", f"Dir::State::Status={installed}", "-o", f"Dir::State::Extended_States={installed}.extended"]
+        return self._unpack(command, list(packages), self.folder / "cache" / "archives", keep, destination)
+
+    def _unpack(
+        self,
+        command: list[str],
+        packages: list[str],
+        archives: Path,
+        keep: Callable[[str], str | None],
+        destination: Path,
+    ) -> list[Path]:
+        names = " ".join(packages)
+        print(f"Downloading {names} (unpacked into the checkout, not installed)", flush=True)
+        for old in archives.glob("*.deb"):
             old.unlink()
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         subprocess.run(["apt-get", *self.options, "update"], **quiet)  # type: ignore[call-overload]
-        command = ["apt-get", *self.options, "download", *packages]
+        command = ["apt-get", *self.options, *command, *packages]
         finished = subprocess.run(command, cwd=self.folder, **quiet)  # type: ignore[call-overload]
         if finished.returncode != 0:
-            raise SetupError(f"apt-get could not download {' '.join(packages)}: {finished.stdout.decode().strip()}")
+            raise SetupError(f"apt-get could not download {names}: {finished.stdout.decode().strip()}")
         written: list[Path] = []
-        for archive in sorted(self.folder.glob("*.deb")):
+        for archive in sorted(archives.glob("*.deb")):
             written += _unpack(archive, keep, destination)
         shutil.rmtree(self.folder)
         return written
@@ -127,4 +150,4 @@ def _debian_mirror() -> tuple[str, str]:
         component, release, site, kind = line.split("|")
         if component == "main" and release.isalpha() and kind == "deb" and site.rstrip("/").endswith("/debian"):
             return site, str(keyring) if keyring.exists() else ""
-    raise SetupError("no Debian mirror is configured on this machine")
+    raise SetupError("no Debian mirror is among apt's sources on this machine: add one, or use a container of Debian")

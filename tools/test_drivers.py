@@ -1,13 +1,16 @@
 """Gets what the test suite runs on: the drivers lavapipe and SwiftShader, and the Khronos validation layer.
 
 What the machine has is used. What it lacks comes from Debian's or Ubuntu's packages: lavapipe is installed (it needs
-LLVM), the others are unpacked into .drivers/ of the checkout.
+LLVM), the others are unpacked into .drivers/ of the checkout. With --radv, gets AMD's driver RADV in their place, for
+`make test-compilers`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import platform
+import re
 import sys
 from pathlib import Path
 
@@ -20,6 +23,12 @@ COMMAND = "make drivers"  # what a message about a missing driver names
 
 SWIFTSHADER = DRIVERS / "swiftshader"
 VALIDATION = DRIVERS / "validation"
+RADV = DRIVERS / "radv"
+RADV_FILE = RADV / "radeon_icd.json"
+# The versions of Mesa whose RADV knows all generations up to RDNA 4 and makes devices of GPUs that are not there, which
+# it gave up in 26; and where a Debian release that lacks them has them.
+RADV_VERSIONS = ("25.0", "25.1", "25.2", "25.3")
+RADV_SUITES = {"bookworm": ("bookworm-backports",)}
 LAYER_FILE = "VkLayer_khronos_validation.json"
 
 # Where loaders look for driver and layer files on Linux; on Windows these are found through the registry.
@@ -56,6 +65,40 @@ def find_validation_layer() -> Path | None:
         if (folder / LAYER_FILE).exists():
             return folder / LAYER_FILE
     return None
+
+
+def find_radv() -> Path | None:
+    """A RADV's driver file that compiles for GPUs that are not there: in .drivers/, or the machine's own."""
+    for folder in (RADV, *(folder / "icd.d" for folder in DATA_FOLDERS)):
+        for path in sorted(folder.glob("radeon_icd*.json")):
+            library = path.parent / json.loads(path.read_text())["ICD"]["library_path"]
+            if library.exists():
+                match = re.search(rb"Mesa (\d+\.\d+)\.", library.read_bytes())
+                if match and match[1].decode() in RADV_VERSIONS:
+                    return path
+    return None
+
+
+def get_radv() -> Path:
+    """RADV's driver file; unpacked from Debian's packages where the machine has none that will do."""
+    if find_radv() is None:
+        what = f"RADV of Mesa {' or '.join(RADV_VERSIONS)}"
+        _require_apt(what, "its libvulkan_radeon.so with its ICD file in .drivers/radv")
+        get_lavapipe()  # its packages bring the libraries that RADV needs
+
+        def keep(path: str) -> str | None:
+            name = path.rsplit("/", 1)[-1]
+            if name.startswith("radeon_icd"):
+                return RADV_FILE.name
+            return name if name == "libvulkan_radeon.so" else None
+
+        suites = RADV_SUITES.get(platform.freedesktop_os_release().get("VERSION_CODENAME", ""), ())
+        PackageFolder(DRIVERS / "packages-radv", *suites).unpack(["mesa-vulkan-drivers"], keep, RADV)
+        point_beside(RADV_FILE, "ICD")
+    driver = find_radv()
+    if driver is None:
+        raise SetupError(f"this system's packages hold no {what}: put one in .drivers/radv, with its ICD file")
+    return driver
 
 
 def get_lavapipe() -> None:
@@ -95,6 +138,11 @@ def _unpack(package: str, names: set[str], description: Path, key: str) -> None:
     missing = names - {path.name for path in written}
     if missing:
         raise SetupError(f"Debian's package {package} holds no {', '.join(sorted(missing))}")
+    point_beside(description, key)
+
+
+def point_beside(description: Path, key: str) -> None:
+    """Make the loader's description of a driver ("ICD") or a layer name the library in its own folder."""
     content = json.loads(description.read_text())
     library = content[key]["library_path"]
     # With a slash in it, the path counts from the folder of the description.
@@ -119,6 +167,9 @@ def environment() -> dict[str, str]:
 
 
 def main() -> None:
+    if sys.argv[1:] == ["--radv"]:
+        print("Driver:", get_radv())
+        return
     get_lavapipe()
     get_swiftshader()
     get_validation_layer()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import platform
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 from rich.table import Table
@@ -10,15 +13,28 @@ from rich.table import Table
 import dmlvk
 from dmlvk.command_line.terminal import clear_errors, console
 from dmlvk.errors import DeviceError
+from dmlvk.vulkan.physical_device import choose
 
 
 @click.command()
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the profile of one device here, as JSON: the best one, or that of --device.",
+)
+@click.option("--device", "selector", default=None, help="Of --record: index or part of a name.")
 @clear_errors
-def devices() -> None:
+def devices(record: Path | None, selector: str | None) -> None:
     """List the Vulkan devices that dmlvk can use, best first."""
     found = dmlvk.devices()
     if not found:
         raise DeviceError("no usable Vulkan device: install a Vulkan driver (Debian, Ubuntu: mesa-vulkan-drivers)")
+    if record is not None:
+        name = write_profile(record, selector)
+        console().print(f"The profile of {name} is in {record}", markup=False, highlight=False, soft_wrap=True)
+        return
+    if selector is not None:
+        raise click.UsageError("--device goes with --record")
     title = "Vulkan devices, best first; $DMLVK_DEVICE takes an index or part of a name"
     table = Table(title=title, title_justify="left")
     table.add_column("")
@@ -30,6 +46,14 @@ def devices() -> None:
     terminal.print(table)
     for rejected in dmlvk.rejected_devices():
         terminal.print(f"Left out: {rejected.name}: {rejected.reason}", markup=False)
+
+
+def write_profile(path: Path, selector: str | None) -> str:
+    """Write a device's profile as `DeviceProfile.from_record` reads it; returns the device's name."""
+    profile = choose(selector).profile
+    record = {"source": f"read on the device by dmlvk, {platform.system()}", "profile": path.stem}
+    path.write_text(json.dumps(record | profile.to_record(), indent=1) + "\n", encoding="utf-8")
+    return profile.name
 
 
 def _binary_size(size: int) -> str:

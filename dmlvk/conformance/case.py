@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk import reference
-from dmlvk.device_profile import DeviceProfile
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import OperatorDesc
 
 NO_NUMBERS: Mapping[str, int] = MappingProxyType({})
@@ -52,13 +52,19 @@ class Workload:
     limits : mapping of str to int
         Members of `Limits` that the device is planned for in place of its own, all of them lower: how small tensors
         take the way of large ones.
+    device_type : DeviceType, optional
+        What the device is planned for as: a GPU's plans run on a CPU driver, and the other way round.
+    is_defined : bool
+        False where the operator leaves the output's values open: then all that is asked is that nothing else changes.
     """
 
     desc: OperatorDesc
     inputs: Mapping[str, npt.NDArray[Any]]
     expected: npt.NDArray[Any] | None = None
-    offsets: Mapping[str, int] = NO_NUMBERS
-    limits: Mapping[str, int] = NO_NUMBERS
+    offsets: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
+    limits: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
+    device_type: DeviceType | None = None
+    is_defined: bool = True
 
     def result(self) -> npt.NDArray[Any]:
         """What the output must be."""
@@ -76,7 +82,8 @@ class Case:
         "qlinearconv:zero_point:in=u8;filter=s8;path=dot4;shape=odd". Unique, and the same in every version that means
         the same.
     build : callable
-        Makes the workload; the same one each time. Random data comes from `generator(name)`.
+        Makes the workload; the same one each time. Random data comes from `generator` of the name, less what does not
+        change the result: all paths have the same data.
     path : str, optional
         The kernel path that is forced; None for the planner's choice.
     is_default : bool

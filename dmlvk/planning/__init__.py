@@ -22,10 +22,13 @@ from dmlvk.planning.plan import (
     SCRATCH,
     Access,
     Dispatch,
+    PathError,
     Plan,
     Window,
 )
 from dmlvk.planning.quantized_linear_convolution import DIRECT, plan_quantized_linear_convolution
+from dmlvk.planning.quantized_linear_convolution_depthwise import DEPTHWISE
+from dmlvk.planning.quantized_linear_convolution_first_layer import FIRST_LAYER
 from dmlvk.planning.quantized_linear_convolution_matrix import MATRIX
 from dmlvk.planning.quantized_linear_convolution_product import PATHS as PRODUCT_PATHS
 from dmlvk.planning.slice1 import PATHS as SLICE1_PATHS
@@ -38,6 +41,7 @@ __all__ = [
     "SCRATCH",
     "Access",
     "Dispatch",
+    "PathError",
     "Plan",
     "Window",
     "plan",
@@ -49,7 +53,7 @@ KERNEL_PATHS: Mapping[type[OperatorDesc], tuple[str, ...]] = MappingProxyType(
     {
         DiagonalMatrix1Desc: (BLOCKS,),
         OneHotDesc: (BLOCKS,),
-        QuantizedLinearConvolutionDesc: (MATRIX, *PRODUCT_PATHS, DIRECT),
+        QuantizedLinearConvolutionDesc: (DEPTHWISE, FIRST_LAYER, MATRIX, *PRODUCT_PATHS, DIRECT),
         Slice1Desc: SLICE1_PATHS,
     }
 )
@@ -80,7 +84,7 @@ def plan(
 
     Raises
     ------
-    ValueError
+    PathError
         When the path does not exist, or not on this device; the message lists those that do.
     """
     if isinstance(desc, QuantizedLinearConvolutionDesc):
@@ -88,7 +92,7 @@ def plan(
     paths = KERNEL_PATHS.get(type(desc), ())
     if path is not None and path not in paths:
         names = ", ".join(repr(name) for name in paths)
-        raise ValueError(f"{desc.operator_name} has no kernel path {path!r}; it has {names}")
+        raise PathError(f"{desc.operator_name} has no kernel path {path!r}; it has {names}")
     if isinstance(desc, Slice1Desc):
         return plan_slice1(desc, profile, offsets, path)
     if isinstance(desc, OneHotDesc):

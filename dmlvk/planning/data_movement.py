@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning.grid import SLOWEST_BYTES_PER_SECOND, folded, workgroup_size
-from dmlvk.planning.loop_nest import BLOCK_SIZE, LoopNest, Role, WindowLimits, pieces
+from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Role, WindowLimits, pieces
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Access, Dispatch, Plan, Window
 
 # Offsets inside a window are 32-bit element counts and byte addresses in the kernels.
@@ -19,11 +19,19 @@ OUTPUT_START_WORD = 0
 SOURCE_START_WORD = 1
 ARGUMENTS_WORD = 4
 DIMENSION_COUNT = 8
+# With no more dimensions than this, the tables' other places hold multipliers and shifts for divisions.
+QUICK_RANK = 4
 
 NO_DIMENSION = 0xFFFFFFFF
 
 # The path of kernels whose invocations each own a 16-byte block of the output.
 BLOCKS = "blocks"
+
+# Blocks are taken by rows where rows are at least this many blocks long. In groups of rows there are whole subgroups of
+# blocks across rows; where all rows make one run, there is a place for one row too many, which has to be a small part.
+LEAST_BLOCKS_OF_A_ROW = 2
+ROWS_PER_GROUP = 64
+LEAST_ROWS_OF_A_RUN = 16
 
 
 @dataclass(frozen=True)
@@ -53,22 +61,48 @@ class PieceArguments:
     Attributes
     ----------
     specialization : tuple of int
-        The kernel's own specialization constants, from 4 on.
+        The kernel's own specialization constants, from 7 on.
     arguments : tuple of int
         Up to four push constants of its own.
     kernel : str, optional
         Another kernel for this piece than the operator's ordinary one.
     group_count : int, optional
         Workgroups, for a kernel that has a unit of work of its own in place of 16-byte blocks.
+    divisors : tuple of int
+        Of such a kernel: the first and the second further divisor.
     blocks_per_invocation : int
-        How many blocks each invocation of the kernel writes.
+        How many blocks of a row each invocation of the kernel can write.
+    dimensions : tuple of Dimension, optional
+        The loops that invocations are counted by, where the kernel itself makes some of the piece's. Rows of these
+        begin and end with blocks.
+    grouping : int
+        The push constant of that name, free for kernels with such loops.
     """
 
     specialization: tuple[int, ...] = ()
     arguments: tuple[int, ...] = ()
     kernel: str | None = None
     group_count: int | None = None
+    divisors: tuple[int, ...] = ()
     blocks_per_invocation: int = 1
+    dimensions: tuple[Dimension, ...] | None = None
+    grouping: int = 0
+
+
+@dataclass(frozen=True)
+class _Order:
+    """In which order invocations take the blocks: what find_block in loop_nest.glsl goes by."""
+
+    by_rows: bool
+    edges_per_row: int
+    blocks_per_invocation: int
+    grouping: int
+    block_count: int
+    divisors: tuple[int, ...]
+
+    @property
+    def specialization(self) -> tuple[int, ...]:
+        return int(self.by_rows), self.edges_per_row, self.blocks_per_invocation
 
 
 def plan_data_movement(
@@ -151,25 +185,37 @@ def _dispatch(
             _window(fixed.field, offset, begin + fixed.element_size, Access.READ, base_word, fixed.element_size)
         )
 
-    blocks_per_run, block_count = _blocks(piece, starts[0])
+    loops = piece if arguments.dimensions is None else replace(piece, dimensions=arguments.dimensions)
+    order = _order(loops, starts[0], arguments.blocks_per_invocation)
+    if arguments.dimensions is not None:
+        order = replace(order, grouping=arguments.grouping)
     size = workgroup_size(profile)
     # Kernels count dimensions from the innermost.
-    dimensions = piece.dimensions[::-1]
+    dimensions = loops.dimensions[::-1]
     strides = [[dimension.strides[index] for dimension in dimensions] for index in range(len(piece.operands))]
-    group_count = -(-block_count // (size * arguments.blocks_per_invocation))
+    group_count = -(-order.block_count // size)
     if arguments.group_count is not None:
-        blocks_per_run, block_count, group_count = 0, arguments.group_count, arguments.group_count
-    push_constants = [starts[0], starts[1] if len(starts) > 1 else 0, blocks_per_run, block_count, *values]
-    push_constants += _padded([dimension.size for dimension in dimensions])
-    push_constants += _padded(strides[0])
-    push_constants += _padded(strides[1] if len(strides) > 1 else [])
+        group_count = arguments.group_count
+        order = replace(order, grouping=0, block_count=group_count, divisors=arguments.divisors)
+    push_constants = [starts[0], starts[1] if len(starts) > 1 else 0, order.grouping, order.block_count, *values]
+    tables = [_padded([dimension.size for dimension in dimensions]), *map(_padded, strides)]
+    if len(strides) == 1:
+        tables.append(_padded([]))
+    if len(dimensions) <= QUICK_RANK:
+        by_size = [quick_division(dimension.size) for dimension in dimensions]
+        by_others = [quick_division(divisor) for divisor in order.divisors]
+        tables[0][QUICK_RANK:] = _padded([multiplier for multiplier, _ in by_size], QUICK_RANK)
+        tables[1][QUICK_RANK:] = _padded([shift for _, shift in by_size], QUICK_RANK)
+        tables[2][QUICK_RANK:] = _padded([word for division in by_others for word in division], QUICK_RANK)
+    push_constants += [word for table in tables for word in table]
     return Dispatch(
         kernel=arguments.kernel or kernel,
         specialization=(
             size,
             piece.operands[0].element_size,
-            len(piece.dimensions),
-            piece.run_rank,
+            len(dimensions),
+            loops.run_rank,
+            *order.specialization,
             *arguments.specialization,
         ),
         # Negative strides become two's complement.
@@ -193,17 +239,51 @@ def _window(field: str, offset: int, end: int, access: Access, base_word: int, u
     return Window(field, offset, size, access, base_word, unit)
 
 
-def _blocks(piece: LoopNest, output_start: int) -> tuple[int, int]:
-    """16-byte blocks that a run touches at most, and that number times the number of runs."""
-    elements_per_block = BLOCK_SIZE // piece.operands[0].element_size
-    outer = piece.dimensions[: len(piece.dimensions) - piece.run_rank]
+def has_whole_blocks(nest: LoopNest, output_start: int) -> bool:
+    """Whether all rows, of the innermost dimension, begin and end with blocks of the output."""
+    if nest.run_rank == 0:
+        return False
+    distances = [output_start, nest.dimensions[-1].size, *(dimension.strides[0] for dimension in nest.dimensions[:-1])]
+    return all(distance % (BLOCK_SIZE // nest.operands[0].element_size) == 0 for distance in distances)
+
+
+def _order(nest: LoopNest, output_start: int, blocks_per_invocation: int) -> _Order:
+    elements_per_block = BLOCK_SIZE // nest.operands[0].element_size
+    rank = len(nest.dimensions)
+    if nest.run_rank and (blocks_of_row := nest.dimensions[-1].size // elements_per_block) >= LEAST_BLOCKS_OF_A_ROW:
+        row_count = nest.element_count // nest.dimensions[-1].size
+        places = -(-blocks_of_row // blocks_per_invocation)
+        if has_whole_blocks(nest, output_start):
+            return _Order(True, 0, blocks_per_invocation, 0, row_count * places, (places,))
+        edges = 1 if nest.run_rank == rank else 2
+        if edges == 2 or row_count >= LEAST_ROWS_OF_A_RUN:
+            # The end of a single run counts as the begin of one row more.
+            row_count += edges == 1
+            groups = -(-row_count // ROWS_PER_GROUP)
+            rows = -(-row_count // groups)
+            size = rows * (places + edges)
+            return _Order(True, edges, blocks_per_invocation, rows, groups * size, (places, size))
+
+    outer = nest.dimensions[: rank - nest.run_rank]
     aligned = all(dimension.strides[0] % elements_per_block == 0 for dimension in outer)
     lead = output_start % elements_per_block if aligned else elements_per_block - 1
-    if piece.run_rank == 0:
+    if nest.run_rank == 0:
         lead = 0  # a single element never lies across two blocks
-    blocks_per_run = -(-(lead + piece.run_length) // elements_per_block)
-    return blocks_per_run, blocks_per_run * (piece.element_count // piece.run_length)
+    blocks_per_run = -(-(lead + nest.run_length) // elements_per_block)
+    block_count = blocks_per_run * (nest.element_count // nest.run_length)
+    return _Order(False, 0, 1, blocks_per_run, block_count, (blocks_per_run,))
 
 
-def _padded(values: Sequence[int]) -> list[int]:
-    return list(values) + [0] * (DIMENSION_COUNT - len(values))
+def quick_division(divisor: int) -> tuple[int, int]:
+    """A multiplier below 2^32 and a shift: for n < 2^31, n // divisor == (n * multiplier >> 32) >> shift.
+
+    There is none for 1, which the kernels see to. With multiplier * divisor = 2^(32 + shift) + e, 0 < e <= divisor, the
+    product is 2^(32 + shift) times n / divisor + n * e / (divisor * 2^(32 + shift)). As divisor <= 2^(shift + 1), n * e
+    is less than 2^(32 + shift): the second term is less than 1 / divisor, and the next whole number is not reached.
+    """
+    shift = max((divisor - 1).bit_length() - 1, 0)
+    return ((1 << shift + 32) // divisor + 1) & 0xFFFFFFFF, shift
+
+
+def _padded(values: Sequence[int], length: int = DIMENSION_COUNT) -> list[int]:
+    return list(values) + [0] * (length - len(values))

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import OneHotDesc
-from dmlvk.planning.data_movement import FixedWindow, PieceArguments, dimension_constant, plan_data_movement
-from dmlvk.planning.loop_nest import Dimension, LoopNest, Operand, Role, simplified
+from dmlvk.planning.data_movement import (
+    LEAST_BLOCKS_OF_A_ROW,
+    FixedWindow,
+    PieceArguments,
+    dimension_constant,
+    has_whole_blocks,
+    plan_data_movement,
+)
+from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Operand, Role, simplified
 from dmlvk.planning.plan import Plan
 
+# Where the axis is innermost: blocks of one row that an invocation writes, and the least number of invocations that
+# have neighbouring blocks then, so that whole memory sectors are written together.
 BLOCKS_PER_INVOCATION = 4
+LEAST_NEIGHBOURS = 4
+
+# Where the output runs along the indices: coordinates along the axis that an invocation writes a block for.
+AXIS_CHUNK = 64
 
 
 def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str, int]) -> Plan:
@@ -36,21 +50,44 @@ def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str,
     )
     depth = output.sizes[desc.axis]
 
-    # A CPU driver runs invocations one after another and has nothing to overlap.
-    blocks_per_invocation = 1 if profile.device_type is DeviceType.CPU else BLOCKS_PER_INVOCATION
-
     def arguments(piece: LoopNest) -> PieceArguments:
         axis_start, _ = piece.extent(Role.AXIS)
+        chunks = _chunks(piece)
+        row = piece.dimensions[-1].size * element_size // BLOCK_SIZE if piece.dimensions else 0
+        is_innermost = bool(piece.dimensions) and piece.dimensions[-1].role is Role.AXIS
         return PieceArguments(
             specialization=(
                 dimension_constant(piece, Role.AXIS),
                 indices.data_type.size_in_bytes // 4,
                 int(desc.indices_are_signed),
-                blocks_per_invocation,
+                0 if chunks is None else chunks.size,
             ),
             arguments=(0, 0, axis_start, depth),
-            blocks_per_invocation=blocks_per_invocation,
+            blocks_per_invocation=max(1, min(BLOCKS_PER_INVOCATION, row // LEAST_NEIGHBOURS)) if is_innermost else 1,
+            dimensions=None if chunks is None else chunks.dimensions,
+            grouping=piece.extent(Role.AXIS)[1],
         )
 
     nest = simplified(LoopNest(dimensions, operands))
     return plan_data_movement("one_hot", nest, profile, arguments, fixed_windows=fixed_windows, offsets=offsets)
+
+
+@dataclass(frozen=True)
+class _Chunks:
+    """Loops of which the outermost counts chunks of the axis, and how many coordinates along it a chunk has."""
+
+    dimensions: tuple[Dimension, ...]
+    size: int
+
+
+def _chunks(piece: LoopNest) -> _Chunks | None:
+    """The loops of write_chunk in one_hot.comp, or None where rows along the indices are not whole blocks."""
+    index = piece.dimension_with(Role.AXIS)
+    if index is None or index == len(piece.dimensions) - 1 or not has_whole_blocks(piece, piece.operands[0].start):
+        return None
+    if piece.dimensions[-1].size * piece.operands[0].element_size < LEAST_BLOCKS_OF_A_ROW * BLOCK_SIZE:
+        return None
+    axis = piece.dimensions[index]
+    size = min(axis.size, AXIS_CHUNK)
+    chunk = Dimension(-(-axis.size // size), tuple(size * stride for stride in axis.strides), Role.AXIS)
+    return _Chunks((chunk, *piece.dimensions[:index], *piece.dimensions[index + 1 :]), size)

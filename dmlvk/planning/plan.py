@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 
+class PathError(ValueError):
+    """An operator does not have the kernel path asked for: nowhere, not on this device, or not at this size."""
+
+
 class Access(Enum):
     """What a kernel does with a window. Ragged words of a WRITE window are merged atomically, so it is read too."""
 

@@ -3,13 +3,18 @@
 There are up to ten tensors and four storage buffers in a stage, so a first stage packs: a record of parameters for each
 output channel, the filter and the input. Later stages multiply. The paths are
 
+depthwise
+    Straight from the tensors, by words of four neighbouring channels or columns: every output channel sees one input
+    channel.
+first_layer
+    On matrix units, straight from an input of at most four channels.
 matrix
     The packed product on matrix units (VK_KHR_cooperative_matrix); an NHWC input with whole vectors of channels is read
     as it lies instead of packed.
 dot4, integer, float
     The packed product by packed dot products, by 32-bit multiplications, or by float32 multiplications in exact blocks.
 direct
-    One output at a time from the tensors as they lie: depthwise and narrow groups, and what is too large to pack.
+    One output at a time from the tensors as they lie: narrow groups, and what is too large for the others.
 
 All give the same bits.
 """
@@ -24,9 +29,21 @@ from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.plan import Dispatch, Plan
+from dmlvk.planning.plan import PERSISTENT, Dispatch, PathError, Plan
 from dmlvk.planning.quantized_linear_convolution_channels_last import channels_last
+from dmlvk.planning.quantized_linear_convolution_depthwise import (
+    DEPTHWISE,
+    Depthwise,
+    obstacle_to_depthwise,
+    prefers_depthwise,
+)
 from dmlvk.planning.quantized_linear_convolution_direct import Direct
+from dmlvk.planning.quantized_linear_convolution_first_layer import (
+    FIRST_LAYER,
+    FirstLayer,
+    first_layer_tile,
+    prefers_first_layer,
+)
 from dmlvk.planning.quantized_linear_convolution_matrix import (
     MATRIX,
     VECTORS,
@@ -98,21 +115,30 @@ def plan_quantized_linear_convolution(
     desc : QuantizedLinearConvolutionDesc
     profile : DeviceProfile
     path : str, optional
-        "matrix", "dot4", "integer", "float" or "direct"; None chooses. "matrix:128x128x64:64x32" is the matrix path
-        with a tile of 128 pixels and output channels by 64 bytes of K, in subgroups of 64 pixels and 32 channels.
+        "depthwise", "first_layer", "matrix", "dot4", "integer", "float" or "direct"; None chooses.
+        "matrix:128x128x64:64x32" is the matrix path with a tile of 128 pixels and output channels by 64 bytes of K, in
+        subgroups of 64 pixels and 32 channels.
     offsets : mapping of str to int, optional
         Bytes from the start of its memory to a tensor's own start, by field.
 
     Raises
     ------
-    ValueError
+    PathError
         When the path does not exist, not on this device, or not for a convolution of this size.
     """
     paths = convolution_paths(profile)
     name, _, tile = (path or "").partition(":")
     if path is not None and (name not in paths or (tile and name != MATRIX)):
         names = ", ".join(repr(name) for name in paths)
-        raise ValueError(f"QUANTIZED_LINEAR_CONVOLUTION has no kernel path {path!r} on {profile.name}; it has {names}")
+        raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION has no kernel path {path!r} on {profile.name}; it has {names}")
+    for special, preferred in ((DEPTHWISE, prefers_depthwise(profile)), (FIRST_LAYER, prefers_first_layer(profile))):
+        if name != special and (path is not None or not preferred):
+            continue
+        found = (_plan_depthwise if special == DEPTHWISE else _plan_first_layer)(desc, profile, offsets)
+        if isinstance(found, Plan):
+            return found
+        if path is not None:
+            raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {path!r} here: {found}")
     geometry = folded_geometry(desc.geometry)
     if path is None:
         path = _choose(paths, profile, geometry)
@@ -122,7 +148,7 @@ def plan_quantized_linear_convolution(
     shape = _shape(name, profile, geometry, tile)
     obstacle = _obstacle_to_packing(geometry, profile, shape)
     if obstacle is not None:
-        raise ValueError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {path!r} here, only {DIRECT!r}: {obstacle}")
+        raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {path!r} here, only {DIRECT!r}: {obstacle}")
     return _plan_product(desc, profile, offsets, geometry, path, shape)
 
 
@@ -130,15 +156,18 @@ def convolution_paths(profile: DeviceProfile) -> tuple[str, ...]:
     """The kernel paths that a device can run, the best first."""
     others = available_paths(profile)
     if matrix_of(profile) is None:
-        return (*others, DIRECT)
+        return (DEPTHWISE, *others, DIRECT)
     # A CPU's "matrix units" are loops.
     if profile.device_type is DeviceType.CPU:
-        return (*others, MATRIX, DIRECT)
-    return (MATRIX, *others, DIRECT)
+        return (DEPTHWISE, FIRST_LAYER, *others, MATRIX, DIRECT)
+    return (DEPTHWISE, FIRST_LAYER, MATRIX, *others, DIRECT)
 
 
 def _choose(paths: tuple[str, ...], profile: DeviceProfile, geometry: ConvolutionGeometry) -> str:
-    for path in paths[:-1]:
+    """One of the paths that take any convolution, as long as it is not too large."""
+    for path in paths:
+        if path in (DEPTHWISE, FIRST_LAYER, DIRECT):
+            continue
         shape = _shape(path, profile, geometry)
         if path == MATRIX and _is_wasteful(geometry, shape):
             continue
@@ -202,7 +231,7 @@ def _packing(geometry: ConvolutionGeometry, shape: Shape) -> tuple[int, FilterPa
     """Words of a pixel in the packed input, and how the filter is packed."""
     if isinstance(shape, MatrixShape):
         return Runs.of(geometry).quads, matrix_filter_packing(geometry, shape)
-    return Words.of(geometry).quads, FilterPacking.of(geometry)
+    return Words.of(geometry).quads, FilterPacking.of(geometry, shape.channels_last)
 
 
 def _is_narrow(geometry: ConvolutionGeometry, shape: Shape) -> bool:
@@ -282,7 +311,91 @@ def _plan_direct(desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile, o
         _unsigned(desc, "filter_tensor"),
         _unsigned(desc, "output_tensor"),
     )
+    if table.tensor == PERSISTENT:
+        return _finish(DIRECT, builder, [initialization, prepare], direct.stages())
     return _finish(DIRECT, builder, [initialization], [tuple(prepare), *direct.stages()])
+
+
+def _plan_depthwise(
+    desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile, offsets: Mapping[str, int]
+) -> Plan | str:
+    """A plan, or why there is none."""
+    builder, geometry = Builder(profile, offsets), desc.geometry
+    initialization: list[Dispatch] = []
+    obstacle = obstacle_to_depthwise(geometry)
+    if obstacle is not None:
+        return obstacle
+    views = _views(desc, geometry, builder, initialization, ("input_tensor", "filter_tensor"))
+    parameters = parameter_views(desc, builder, initialization)
+    table, prepare = parameter_dispatches(desc, builder, parameters)
+    depthwise = Depthwise(
+        builder,
+        geometry,
+        views["input_tensor"],
+        views["filter_tensor"],
+        table,
+        views["output_tensor"],
+        _unsigned(desc, "input_tensor"),
+        _unsigned(desc, "filter_tensor"),
+        _unsigned(desc, "output_tensor"),
+        "filter_zero_point_tensor" in parameters or _unsigned(desc, "filter_tensor"),
+    )
+    dispatches = depthwise.dispatches()
+    if isinstance(dispatches, str):
+        return dispatches
+    if table.tensor == PERSISTENT:
+        return _finish(DEPTHWISE, builder, [initialization, prepare], [tuple(dispatches)])
+    return _finish(DEPTHWISE, builder, [initialization], [tuple(prepare), tuple(dispatches)])
+
+
+def _plan_first_layer(
+    desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile, offsets: Mapping[str, int]
+) -> Plan | str:
+    """A plan, or why there is none."""
+    builder, geometry = Builder(profile, offsets), desc.geometry
+    tile = first_layer_tile(profile, geometry)
+    if isinstance(tile, str):
+        return tile
+    initialization: list[Dispatch] = []
+    views = _views(desc, geometry, builder, initialization, ("input_tensor",))
+    parameters = parameter_views(desc, builder, initialization)
+    table, prepare = parameter_dispatches(desc, builder, parameters)
+    filter_is_owned = bool(desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
+    packed_filter, before, packing = pack_filter(
+        builder,
+        geometry,
+        views["filter_tensor"],
+        _unsigned(desc, "filter_tensor"),
+        tile.channels,
+        tile.packing(geometry),
+        builder.persistent if filter_is_owned else builder.scratch,
+    )
+    initialization_stages: list[list[Dispatch]] = [initialization, []]
+    stages: list[tuple[Dispatch, ...]] = []
+    if table is not None and table.tensor == PERSISTENT:
+        initialization_stages[1] += prepare
+        prepare = []
+    if filter_is_owned:
+        initialization_stages[0] += before
+        initialization_stages[1] += packing
+    else:
+        stages.append(tuple(before))
+        prepare += packing
+    dispatches = FirstLayer(
+        builder,
+        geometry,
+        tile,
+        views["input_tensor"],
+        packed_filter,
+        table,
+        views["output_tensor"],
+        _unsigned(desc, "input_tensor"),
+        _unsigned(desc, "output_tensor"),
+        "filter_zero_point_tensor" in parameters or _unsigned(desc, "filter_tensor"),
+    ).dispatches()
+    if isinstance(dispatches, str):
+        return dispatches
+    return _finish(FIRST_LAYER, builder, initialization_stages, [*stages, tuple(prepare), tuple(dispatches)])
 
 
 def _plan_product(
@@ -297,7 +410,7 @@ def _plan_product(
     initialization: list[Dispatch] = []
     views = _views(desc, geometry, builder, initialization, ("input_tensor",))
     parameters = parameter_views(desc, builder, initialization)
-    prepare: list[Dispatch] = []
+    table: View | None = None
     if isinstance(shape, MatrixShape):
         parameters, prepare = gathered_parameters(desc, builder, parameters)
     else:
@@ -314,10 +427,14 @@ def _plan_product(
         filter_packing,
         builder.persistent if filter_is_owned else builder.scratch,
     )
-    initialization_stages = [initialization]
+    initialization_stages: list[list[Dispatch]] = [initialization, []]
     stages: list[tuple[Dispatch, ...]] = []
+    if table is not None and table.tensor == PERSISTENT:
+        initialization_stages[1] += prepare
+        prepare = []
     if filter_is_owned:
-        initialization_stages = [initialization + before, packing]
+        initialization_stages[0] += before
+        initialization_stages[1] += packing
     else:
         stages.append(tuple(before))
         prepare += packing
@@ -332,7 +449,7 @@ def _plan_product(
             views["output_tensor"],
             _unsigned(desc, "output_tensor"),
         )
-        if not isinstance(shape, MatrixShape):
+        if table is not None:
             return product_dispatches(PackedOrder(*common, table))
         unsigned = (_unsigned(desc, "input_tensor"), _unsigned(desc, "filter_tensor"))
         return product_dispatches(MatrixOrder(*common, fetch, parameters, source, *unsigned))
@@ -342,8 +459,10 @@ def _plan_product(
         fetch = fetch_in_place(builder, geometry, shape, source, views["output_tensor"])
         if fetch is None:
             # All of the input, also what a filter of one tap steps over: reading parts of a plane would be no faster.
-            whole = desc.geometry if source.tensor == "input_tensor" else geometry
-            plain = replace(source, strides=whole.input_strides) if whole is desc.geometry else source
+            whole, plain = geometry, source
+            if source.tensor == "input_tensor":
+                whole = desc.geometry
+                plain = replace(source, strides=whole.input_strides)
             copied = channels_last(builder, whole, plain, _part_limit(builder, builder.scratch.size))
             if copied is not None:
                 copy, copying = copied
@@ -356,16 +475,14 @@ def _plan_product(
             stages.append(tuple(product(whole_input(geometry, source), fetch, source)))
             return _finish(path, builder, initialization_stages, stages)
 
-    parts = packed_parts(geometry, quads, _part_limit(builder, builder.scratch.size))
+    parts = packed_parts(geometry, quads, _part_limit(builder, builder.scratch.size), shape.channels_last)
     room = max(part.size for part in parts) + PART_END
     starts = [builder.scratch.allocate(room) for _ in parts[:2]]
     for index, part in enumerate(parts):
         placed = replace(part, tensor=builder.scratch.name, start=starts[index % 2])
         zero_point = parameters.get("input_zero_point_tensor")
         unsigned = _unsigned(desc, "input_tensor")
-        packing = pack_input(
-            builder, geometry, views["input_tensor"], zero_point, unsigned, placed, isinstance(shape, MatrixShape)
-        )
+        packing = pack_input(builder, geometry, views["input_tensor"], zero_point, unsigned, placed)
         # While one part is multiplied the next one is packed, into the other of two places.
         stages.append((*prepare, *packing))
         prepare = product(placed, VECTORS if Runs.of(geometry).aligned else WORDS)

@@ -8,6 +8,7 @@ from dmlvk.device_profile import DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.plan import SCRATCH, Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution_memory import (
+    BLOCK_SIZE,
     DISPATCH_SECONDS,
     LLVMPIPE,
     Builder,
@@ -80,14 +81,15 @@ class Direct:
                 whole.append(self._dispatch(box, taps, 0, 0))
                 continue
             cut = None if violated is None else self._output_cut(box, violated)
-            if _count(box) == box[3][1] - box[3][0] and (tap_boxes := self._tap_boxes(box)) is not None:
+            is_row = _count(box) == box[3][1] - box[3][0] <= self._accumulator_limit
+            if is_row and (tap_boxes := self._tap_boxes(box)) is not None:
                 # Of a single row, whose taps lie in two segments, say, as much as possible at once.
                 pieces.append((box, tap_boxes))
                 continue
             if cut is not None and self._helps(box, violated):
                 pending.extend(halves(box, cut))
                 continue
-            if _count(box) > LARGEST_ACCUMULATOR_COUNT and (cut := _longest(box)) is not None:
+            if _count(box) > self._accumulator_limit and (cut := _longest(box)) is not None:
                 pending.extend(halves(box, cut))
                 continue
             tap_boxes = self._tap_boxes(box)
@@ -101,9 +103,9 @@ class Direct:
     def _accumulating_stages(self, pieces: list[tuple[OutputBox, list[TapBox]]]) -> list[tuple[Dispatch, ...]]:
         """Stages that sum boxes of outputs over several boxes of taps; as many outputs at once as there is room for."""
         batches: list[list[tuple[OutputBox, list[TapBox], int]]] = []
-        used = LARGEST_ACCUMULATOR_COUNT
+        limit = used = self._accumulator_limit
         for box, tap_boxes in pieces:
-            if used + _count(box) > LARGEST_ACCUMULATOR_COUNT:
+            if used + _count(box) > limit:
                 batches.append([])
                 used = 0
             batches[-1].append((box, tap_boxes, used))
@@ -124,6 +126,12 @@ class Direct:
                 )
             stages.append(tuple(self._requantize(box, start + place * ACCUMULATOR_SIZE) for box, _, place in batch))
         return stages
+
+    @property
+    def _accumulator_limit(self) -> int:
+        """Accumulators there are at a time: what a window shows, in what is left of the first scratch segment."""
+        room = min(self.builder.window_limit, self.builder.profile.segment_size - self.builder.scratch.size)
+        return max(1, min(LARGEST_ACCUMULATOR_COUNT, room // ACCUMULATOR_SIZE - BLOCK_SIZE // ACCUMULATOR_SIZE))
 
     @property
     def all_taps(self) -> TapBox:
@@ -160,7 +168,7 @@ class Direct:
             return "filter"
         if not fits(self.output.tensor, self.output.bounds(box)):
             return "output"
-        return None if fits(SCRATCH, table_bounds(self.table, box[1])) else "table"
+        return None if fits(self.table.tensor, table_bounds(self.table, box[1])) else "table"
 
     def _contributions(self, box: OutputBox, operand: str | None) -> list[int]:
         """How far each dimension of the outputs stretches the memory of an operand."""

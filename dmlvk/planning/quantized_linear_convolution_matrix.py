@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.plan import Access, Dispatch
+from dmlvk.planning.plan import Access, Dispatch, PathError
 from dmlvk.planning.quantized_linear_convolution_memory import Builder, DispatchBuilder, Range, View
 from dmlvk.planning.quantized_linear_convolution_packing import FilterPacking, PackedInput, Words
 from dmlvk.planning.quantized_linear_convolution_parameters import BIAS, PARAMETER_FIELDS, ZERO_POINTS
@@ -42,8 +42,8 @@ LARGEST_SHARED_MEMORY = 48 << 10
 # Rows of shared memory are so many vectors longer than what they hold.
 ROW_PADDING = 1
 
-# Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. For words of four channels, tiles so
-# large are slower on layers that they do not fill several times.
+# Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. Tiles so large are slower on layers
+# that they do not fill several times, but for outputs in whole words of four pixels.
 ENOUGH_TILES = 192
 ENOUGH_LARGE_TILES = 1024
 LARGE_TILE = 128 * 128
@@ -167,6 +167,7 @@ def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
         and not entry.saturating
         and entry.scope == "subgroup"
         and entry.m % 8 == entry.n % 8 == entry.k % 8 == 0
+        and all(_possible_tiles(profile, entry, channels) for channels in (False, True))
     ]
     return max(usable, key=lambda entry: (entry.m * entry.n * entry.k, entry.k), default=None)
 
@@ -202,6 +203,13 @@ def tiles_for(profile: DeviceProfile, channels: bool) -> list[Tile]:
     return [Tile(64, 64, 64, 32, 16), Tile(64, 32, 64, 32, 16)]
 
 
+def _possible_tiles(profile: DeviceProfile, matrix: CooperativeMatrix, channels: bool) -> list[Tile]:
+    """Those that its workgroups and shared memory have room for: none on a device as small as Vulkan allows."""
+    lanes = profile.min_subgroup_size
+    tiles = tiles_for(profile, channels)
+    return [tile for tile in tiles if obstacle_to_tile(profile, matrix, lanes, tile, channels) is None]
+
+
 def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: str = "") -> MatrixShape:
     """The matrices and the tile for a convolution.
 
@@ -213,7 +221,7 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
 
     Raises
     ------
-    ValueError
+    PathError
         The forced tile is not one that the kernel can take on this device.
     """
     matrix = matrix_of(profile)
@@ -222,32 +230,30 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
     if forced:
         match = FORCED_TILE.fullmatch(forced)
         if match is None:
-            raise ValueError(f"a tile is named like '128x128x64:64x32', not {forced!r}")
+            raise PathError(f"a tile is named like '128x128x64:64x32', not {forced!r}")
         tile = Tile(*(int(number or 0) for number in match.groups()))
         obstacle = obstacle_to_tile(profile, matrix, lanes, tile, packs_channels(geometry))
         if obstacle is not None:
-            raise ValueError(f"tile {forced!r} is not possible on {profile.name}: {obstacle}")
+            raise PathError(f"tile {forced!r} is not possible on {profile.name}: {obstacle}")
     else:
         tile = _choose(profile, matrix, geometry)
     speed = {DeviceType.DISCRETE_GPU: 8e12, DeviceType.CPU: 2e8}.get(profile.device_type, 200e9)
     return MatrixShape(
-        KERNEL, tile.subgroups() * lanes, tile.channels, 1, tile.pixels, True, speed, matrix, lanes, tile
+        KERNEL, tile.subgroups() * lanes, tile.channels, 1, tile.pixels, True, True, speed, matrix, lanes, tile
     )
 
 
 def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ConvolutionGeometry) -> Tile:
-    lanes, in_words = profile.min_subgroup_size, packs_channels(geometry)
-    tiles = [
-        tile
-        for tile in tiles_for(profile, in_words)
-        if obstacle_to_tile(profile, matrix, lanes, tile, in_words) is None
-    ]
+    in_words = packs_channels(geometry)
+    tiles = _possible_tiles(profile, matrix, in_words)
     channels = geometry.output_channels_per_group
     pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
     narrowest = min(tile.channels for tile in tiles)
     fitting = [tile for tile in tiles if tile.channels < 2 * channels or tile.channels == narrowest]
+    few_are_enough = not in_words and geometry.output_size[0] * geometry.output_size[1] % 4 == 0
     for tile in fitting:
-        enough = ENOUGH_LARGE_TILES if in_words and tile.pixels * tile.channels >= LARGE_TILE else ENOUGH_TILES
+        is_small = tile.pixels * tile.channels < LARGE_TILE
+        enough = ENOUGH_TILES if is_small or few_are_enough else ENOUGH_LARGE_TILES
         if geometry.group_count * -(-channels // tile.channels) * -(-pixels // tile.pixels) >= enough:
             return tile
     return min(fitting, key=lambda tile: tile.pixels * tile.channels)

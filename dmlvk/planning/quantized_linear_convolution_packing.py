@@ -107,9 +107,9 @@ class FilterPacking:
     specialization: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, geometry: ConvolutionGeometry) -> FilterPacking:
-        """For the products that take words[k][channel]."""
-        return cls("quantized_linear_convolution_pack_filter", Words.of(geometry).per_output)
+    def of(cls, geometry: ConvolutionGeometry, channels_last: bool) -> FilterPacking:
+        """For the products that take words[k][channel]; k has the order of the packed input."""
+        return cls("quantized_linear_convolution_pack_filter", Words.of(geometry).per_output, (int(channels_last),))
 
 
 def pack_filter(
@@ -188,7 +188,7 @@ def pack_filter(
 
 @dataclass(frozen=True)
 class PackedInput:
-    """Part of the input as words[image][group][quad][row][column], border included.
+    """Part of the input as words[image][group][quad][row][column], or channels last, border included.
 
     Attributes
     ----------
@@ -202,6 +202,8 @@ class PackedInput:
         Its own, in input positions.
     quads : int
         Words a group.
+    channels_last : bool
+        Whether it is words[image][group][row][column][quad].
     """
 
     tensor: str
@@ -213,6 +215,14 @@ class PackedInput:
     rows: int
     columns: int
     quads: int
+    channels_last: bool = False
+
+    @property
+    def strides(self) -> tuple[int, int, int]:
+        """Words from one quad, row and column to the next."""
+        if self.channels_last:
+            return 1, self.columns * self.quads, self.quads
+        return self.rows * self.columns, self.columns, 1
 
     @property
     def group_stride(self) -> int:
@@ -229,7 +239,7 @@ class PackedInput:
         return (self.images[1] - self.images[0]) * self.image_stride * 4
 
 
-def packed_parts(geometry: ConvolutionGeometry, quads: int, size_limit: int) -> list[PackedInput]:
+def packed_parts(geometry: ConvolutionGeometry, quads: int, size_limit: int, channels_last: bool) -> list[PackedInput]:
     """The input in parts that each take at most `size_limit` bytes packed; where they lie is not decided yet."""
     pending: list[tuple[Range, ...]] = [
         (
@@ -248,7 +258,7 @@ def packed_parts(geometry: ConvolutionGeometry, quads: int, size_limit: int) -> 
             + 1
             for k in range(2)
         )
-        part = PackedInput("", 0, box[0], box[1], box[2], box[3], rows, columns, quads)
+        part = PackedInput("", 0, box[0], box[1], box[2], box[3], rows, columns, quads, channels_last)
         if part.size <= size_limit or all(high - low == 1 for low, high in box):
             parts.append(part)
             continue
@@ -264,9 +274,8 @@ def pack_input(
     zero_point: View | None,
     unsigned: bool,
     part: PackedInput,
-    channels_last: bool = False,
 ) -> list[Dispatch]:
-    """Dispatches that fill one part; with `channels_last` as words[image][group][row][column][quad].
+    """Dispatches that fill one part.
 
     Boxes are (image, quad of any group, row, column, channel of a quad) of the part.
 
@@ -297,9 +306,7 @@ def pack_input(
         if cut is not None:
             pending.extend(halves(box, cut))
             continue
-        dispatches.append(
-            _pack_input_dispatch(builder, geometry, source, zero_point, unsigned, part, box, seen, channels_last)
-        )
+        dispatches.append(_pack_input_dispatch(builder, geometry, source, zero_point, unsigned, part, box, seen))
     return dispatches
 
 
@@ -344,13 +351,12 @@ def _pack_input_dispatch(
     part: PackedInput,
     box: tuple[Range, ...],
     seen: tuple[Range, ...] | None,
-    channels_last: bool,
 ) -> Dispatch:
     extents = [high - low for low, high in box]
     first_row, first_column = (_origin(geometry, part, k) + box[2 + k][0] for k in range(2))
     first_group, first_quad = divmod(box[1][0], part.quads)
     first_group -= part.groups[0]
-    if channels_last:
+    if part.channels_last:
         kernel = "quantized_linear_convolution_matrix_pack_input"
         vectors = box[1][0] % 4 == box[1][1] % 4 == part.quads % 4 == 0 and extents[4] == 4
         words = 4 if vectors else 1

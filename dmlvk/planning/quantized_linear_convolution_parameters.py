@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
-from dmlvk.planning.plan import SCRATCH, Access, Dispatch
+from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution_memory import (
     Builder,
     DispatchBuilder,
@@ -25,8 +25,8 @@ ZERO_POINTS = ("input_zero_point_tensor", "filter_zero_point_tensor", "output_ze
 BIAS = ("bias_tensor",)
 PARAMETER_FIELDS = SCALES + ZERO_POINTS + BIAS
 
-# Push constants and parts of kernels/quantized_linear_convolution_parameters.comp.
-TABLE_START, FIRST_STRIDE, COUNT = 3, 4, 7
+# kernels/quantized_linear_convolution_parameters.comp reads them all; ..._by_part.comp a few at a time.
+KERNEL = "quantized_linear_convolution_parameters"
 PARTS = (SCALES, ZERO_POINTS, BIAS)
 
 
@@ -56,9 +56,15 @@ def parameter_views(
 def parameter_dispatches(
     desc: QuantizedLinearConvolutionDesc, builder: Builder, views: Mapping[str, View]
 ) -> tuple[View, list[Dispatch]]:
-    """The table, one record a channel, and the dispatches that fill it."""
+    """The table, one record a channel, and the dispatches that fill it.
+
+    Where all the sources are in persistent memory the table is too, and its dispatches belong to the initialization,
+    after the copies.
+    """
     channels = desc.geometry.output_channels
-    table = View(SCRATCH, builder.scratch.allocate(channels * RECORD_SIZE), 4, (RECORD_SIZE // 4,))
+    once = all(view.tensor == builder.persistent.name for view in views.values())
+    arena = builder.persistent if once else builder.scratch
+    table = View(arena.name, arena.allocate(channels * RECORD_SIZE), 4, (RECORD_SIZE // 4,))
     unsigned = sum(
         1 << bit
         for bit, tensor in enumerate((desc.input_tensor, desc.filter_tensor, desc.output_tensor))
@@ -66,20 +72,19 @@ def parameter_dispatches(
     )
     present = sum(1 << bit for bit, name in enumerate(ZERO_POINTS + BIAS) if name in views)
     dispatches: list[Dispatch] = []
+    common = (builder.workgroup_size, present, unsigned)
+    spare = views["input_scale_tensor"]  # is always there
+    if builder.profile.limits.max_per_stage_descriptor_storage_buffers > len(PARAMETER_FIELDS):
+        sources = [views.get(name) for name in PARAMETER_FIELDS]
+        return table, _dispatches(builder, KERNEL, sources, spare, table, (0, channels), common)
     for part, names in enumerate(PARTS):
-        sources = [views.get(name) for name in names]
-        if part == PARTS.index(BIAS) and not any(sources):
-            continue  # the zero points' part writes a bias of 0
-        pending: list[Range] = [(0, channels)]
-        while pending:
-            low, high = pending.pop()
-            views_here = [view for view in sources if view is not None]
-            fitting = all(builder.fits(view.tensor, view.bounds([(low, high)])) for view in views_here)
-            if not fitting or not builder.fits(SCRATCH, table_bounds(table, (low, high))):
-                pending.extend(((low, (low + high) // 2), ((low + high) // 2, high)))
-                continue
-            specialization = (builder.workgroup_size, part, present, unsigned)
-            dispatches.append(_dispatch(builder, sources, table, (low, high), specialization))
+        sources = [views.get(name) for name in (*names, "", "")[:3]]
+        # The zero points' part writes a bias of 0 where there is none.
+        if any(sources) or part == PARTS.index(ZERO_POINTS):
+            specialization = (*common, part)
+            dispatches += _dispatches(
+                builder, f"{KERNEL}_by_part", sources, spare, table, (0, channels), specialization
+            )
     return table, dispatches
 
 
@@ -104,27 +109,41 @@ def table_bounds(table: View, channels: Range) -> Range:
     return table.start + channels[0] * RECORD_SIZE, table.start + channels[1] * RECORD_SIZE
 
 
-def _dispatch(
+def _dispatches(
     builder: Builder,
-    sources: list[View | None],
+    kernel: str,
+    sources: Sequence[View | None],
+    spare: View,
     table: View,
     channels: Range,
     specialization: tuple[int, ...],
-) -> Dispatch:
-    dispatch = DispatchBuilder("quantized_linear_convolution_parameters", 8)
-    count = channels[1] - channels[0]
+) -> list[Dispatch]:
+    """As many dispatches as windows on the sources and the table want."""
+    low, high = channels
+    present = [view for view in sources if view is not None]
+    fitting = all(builder.fits(view.tensor, view.bounds([channels])) for view in present)
+    if not fitting or not builder.fits(table.tensor, table_bounds(table, channels)):
+        halves = (low, (low + high) // 2), ((low + high) // 2, high)
+        return [
+            each
+            for half in halves
+            for each in _dispatches(builder, kernel, sources, spare, table, half, specialization)
+        ]
+    # The starts of the sources and the table, the strides of the sources, the count.
+    table_start = len(sources)
+    dispatch = DispatchBuilder(kernel, 2 * len(sources) + 2)
+    count = high - low
     written = table_bounds(table, channels)
-    for word in range(3):
-        view = sources[word] if word < len(sources) else None
-        if view is None:
-            # Nothing to read: some memory has to be bound all the same.
-            dispatch.window(table.tensor, written, written[0], 4, word, Access.READ)
-            continue
-        address = view.address([channels[0]])
-        dispatch.window(view.tensor, view.bounds([channels]), address, view.element_size, word, Access.READ)
-        dispatch.push_constants[FIRST_STRIDE + word] = view.strides[0]
-    dispatch.window(table.tensor, written, written[0], 4, TABLE_START, Access.WRITE)
-    dispatch.push_constants[COUNT] = count
-    return dispatch.finish(
+    for word, view in enumerate(sources):
+        # Where there is nothing to read, some memory has to be bound all the same: not the table, of which another part
+        # of this stage is being written, as far as anyone can tell who does not know what the kernel leaves unread.
+        bound = spare if view is None else view
+        address = bound.address([low])
+        dispatch.window(bound.tensor, bound.bounds([channels]), address, bound.element_size, word, Access.READ)
+        dispatch.push_constants[table_start + 1 + word] = bound.strides[0]
+    dispatch.window(table.tensor, written, written[0], 4, table_start, Access.WRITE)
+    dispatch.push_constants[-1] = count
+    finished = dispatch.finish(
         specialization, builder.grid(count), seconds=builder.element_seconds(8 * count), bytes_moved=count * 24
     )
+    return [finished]

@@ -46,6 +46,8 @@ class Shape:
         What a workgroup makes.
     tiled : bool
         The kernels with shared memory: channels along x, pixels along y, and the panel is a specialization constant.
+    channels_last : bool
+        Whether it takes its operands packed so.
     operations_per_second : float
         What it reaches at the very least.
     """
@@ -56,6 +58,7 @@ class Shape:
     panels: int
     pixels: int
     tiled: bool
+    channels_last: bool
     operations_per_second: float
 
 
@@ -65,7 +68,7 @@ def available_paths(profile: DeviceProfile) -> tuple[str, ...]:
     if profile.has_integer_dot_product:
         paths.insert(0, "dot4")
     # The float kernel is made for lavapipe, which has shuffles; it needs 8 lanes to hand values around.
-    if profile.driver_id == LLVMPIPE and profile.min_subgroup_size >= 8:
+    if profile.driver_id == LLVMPIPE and profile.min_subgroup_size >= 8 and "shaderInt64" in profile.features:
         paths.insert(0, "float")
     return tuple(paths)
 
@@ -75,17 +78,17 @@ def product_shape(path: str, profile: DeviceProfile, geometry: ConvolutionGeomet
     prefix = "quantized_linear_convolution"
     if path == "float":
         lanes = profile.subgroup_size
-        return Shape(f"{prefix}_registers_float", lanes, 8, 2, 2 * lanes, False, 8e9)
+        return Shape(f"{prefix}_registers_float", lanes, 8, 2, 2 * lanes, False, True, 8e9)
     if profile.device_type is DeviceType.CPU:
         speed = 1e9 if path == "dot4" else 5e8
-        return Shape(f"{prefix}_registers_{path}", 16, 8, 1, 64, False, speed)
+        return Shape(f"{prefix}_registers_{path}", 16, 8, 1, 64, False, False, speed)
     channels = _tile_channels(profile, geometry)
     speed = {DeviceType.DISCRETE_GPU: 1e12}.get(profile.device_type, 50e9)
     if path == "integer":
         speed /= 8
     elif profile.vendor_id == NVIDIA and "integerDotProduct4x8BitPackedSignedAccelerated" in profile.properties:
         speed *= 8
-    return Shape(f"{prefix}_tile_{path}", 2 * channels, channels, 1, 128, True, speed)
+    return Shape(f"{prefix}_tile_{path}", 2 * channels, channels, 1, 128, True, False, speed)
 
 
 def _tile_channels(profile: DeviceProfile, geometry: ConvolutionGeometry) -> int:
@@ -245,11 +248,12 @@ class PackedOrder(Order):
         channels, written = self.channels(box), self.written(box)
         extents = [high - low for low, high in box]
         dispatch = DispatchBuilder(self.shape.kernel, 25)
+        quad_stride, row_stride, column_stride = part.strides
         first_word = (
             (box[IMAGE][0] - part.images[0]) * part.image_stride
             + (box[GROUP][0] - part.groups[0]) * part.group_stride
-            + (box[ROW][0] - part.output_rows[0]) * geometry.strides[0] * part.columns
-            + (box[COLUMN][0] - part.output_columns[0]) * geometry.strides[1]
+            + (box[ROW][0] - part.output_rows[0]) * geometry.strides[0] * row_stride
+            + (box[COLUMN][0] - part.output_columns[0]) * geometry.strides[1] * column_stride
         )
         dispatch.window(
             part.tensor, (part.start, part.start + part.size), part.start + 4 * first_word, 4, 0, Access.READ
@@ -275,11 +279,11 @@ class PackedOrder(Order):
             packed_filter.panels_of_group if extents[GROUP] > 1 else extents[PANEL],
             part.image_stride,
             part.group_stride,
-            part.rows * part.columns,
-            part.columns * geometry.strides[0],
-            geometry.strides[1],
-            part.columns * geometry.dilations[0],
-            geometry.dilations[1],
+            quad_stride,
+            row_stride * geometry.strides[0],
+            column_stride * geometry.strides[1],
+            row_stride * geometry.dilations[0],
+            column_stride * geometry.dilations[1],
             *self.output.strides,
             first_stored,
         ]
@@ -288,6 +292,9 @@ class PackedOrder(Order):
         specialization = [self.shape.local_size, *geometry.filter_size, int(self.output_unsigned), int(store_channels)]
         if self.shape.tiled:
             specialization.append(self.shape.panel)
+        if self.shape.channels_last:
+            # Words of K at once: pairs lie together, at multiples of 8 bytes, where a pixel has an even number.
+            specialization.append(1 if part.quads % 2 else 2)
         operations = self.operations(box)
         moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.tap_count)
         return dispatch.finish(

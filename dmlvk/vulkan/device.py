@@ -29,6 +29,7 @@ FEATURES = (
     "subgroupSizeControl",
     "computeFullSubgroups",
     "maintenance4",
+    "shaderInt64",
     "shaderInt8",  # the component type of 8-bit cooperative matrices
     "storageBuffer8BitAccess",
     "shaderFloat16",
@@ -121,7 +122,8 @@ class VulkanDevice:
         return (self.family.index, 0) if force else (None, 0)
 
     def _extensions(self) -> list[str]:
-        available = self.physical.profile.extensions
+        # A narrowed profile lacks extensions too; where this one is there, Vulkan requires it.
+        available = self.physical.profile.extensions & (self.profile.extensions | {"VK_KHR_portability_subset"})
         wanted: tuple[str, ...] = EXTENSIONS
         if self.physical.profile.api_version < (1, 3, 0):
             wanted += EXTENSIONS_BEFORE_1_3
@@ -138,7 +140,7 @@ class VulkanDevice:
             queue.pQueuePriorities = priorities
         chain: list[Any] = []
         for type_name, structure_type in feature_structures(
-            self.physical.profile.api_version, self.physical.profile.extensions
+            self.physical.profile.api_version, frozenset(self.extensions)
         ):
             structure = ffi.new(f"{type_name}*")
             structure.sType = getattr(vk, f"VK_STRUCTURE_TYPE_{structure_type}")
@@ -153,6 +155,10 @@ class VulkanDevice:
         information = ffi.new("VkDeviceCreateInfo*")
         information.sType = vk.VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO
         information.pNext = chain[0]
+        basic = ffi.new("VkPhysicalDeviceFeatures*")
+        for name in self.features & {name for name, _ in ffi.typeof(basic).item.fields}:
+            setattr(basic, name, 1)
+        information.pEnabledFeatures = basic
         information.queueCreateInfoCount = len(queues)
         information.pQueueCreateInfos = queues
         information.enabledExtensionCount = len(names)

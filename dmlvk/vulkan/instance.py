@@ -111,10 +111,14 @@ class Instance:
         information.ppEnabledExtensionNames = extension_array
         messenger_information: Any = None
         if vk.validates:
-            from dmlvk.vulkan.validation import messenger_create_information
+            from dmlvk.vulkan.validation import messenger_create_information, synchronization_validation
 
             messenger_information, self._callback = messenger_create_information()
             information.pNext = messenger_information  # so that creating and destroying the instance is watched too
+            if vk.validates_synchronization:
+                features, self._enabled = synchronization_validation()
+                features.pNext = messenger_information
+                information.pNext = features
         handle = ffi.new("VkInstance*")
         # VkResult vkCreateInstance(const VkInstanceCreateInfo* pCreateInfo, const VkAllocationCallbacks* pAllocator,
         #     VkInstance* pInstance)

@@ -75,7 +75,9 @@ class Library:
     ffi: Any
 
     def __init__(self) -> None:
-        self.validates = os.environ.get("DMLVK_VALIDATE", "") not in ("", "0")
+        validation = os.environ.get("DMLVK_VALIDATE", "")
+        self.validates = validation not in ("", "0")
+        self.validates_synchronization = validation == "synchronization"
         self.messages: list[str] = []
         self._lock = threading.Lock()
 

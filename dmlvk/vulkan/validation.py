@@ -32,3 +32,15 @@ def messenger_create_information() -> tuple[Any, Any]:
     )
     information.pfnUserCallback = callback
     return information, callback
+
+
+def synchronization_validation() -> tuple[Any, Any]:
+    """A VkValidationFeaturesEXT that also finds missing barriers, and the array to keep alive."""
+    enabled = vk.ffi.new(
+        "VkValidationFeatureEnableEXT[1]", [vk.VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT]
+    )
+    features = vk.ffi.new("VkValidationFeaturesEXT*")
+    features.sType = vk.VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT
+    features.enabledValidationFeatureCount = 1
+    features.pEnabledValidationFeatures = enabled
+    return features, enabled

@@ -8,11 +8,26 @@
 //         for each 16-byte block that the run touches          <- one invocation
 //             for each element of the run in that block
 //
+// A block that lies across two rows takes several times as long as one inside a row, and a subgroup that holds one of each
+// takes the time of both. Where rows are long enough for it (BY_ROWS), invocations therefore take the blocks in another
+// order, by groups of rows, so that nearly all subgroups have blocks of one kind:
+//
+//     for each group of push.grouping rows (a row is the innermost dimension)
+//         for each row of the group
+//             for each block that lies inside the row          <- one invocation, or BLOCKS_PER_INVOCATION of them
+//         for each row of the group
+//             the block that the row begins in, unless it begins with it, and the one that a run ends in, likewise
+//
+// An edge is near the rest of its row in time, so that the two meet in the cache and not in memory.
+//
 // All offsets count elements from the start of their window. Windows are at most 2^31 bytes, and negative strides are
 // two's complement: sums wrap modulo 2^32 to the right non-negative offset.
 //
 // Only 32-bit words are read and written: no 8-bit, 16-bit or 64-bit feature is needed, and elements are never
 // interpreted, so that NaN payloads, -0.0 and denormals arrive unchanged.
+//
+// A division by a number known only at run time takes some twenty instructions, a multiplication and a shift two. With at most
+// four dimensions, push constants of the others hold what the multiplications need.
 //
 // Loops over dimensions run to a plain 8 with a guard inside, so that any compiler unrolls them and keeps the arrays that they
 // index in registers.
@@ -23,18 +38,27 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ELEMENT_SIZE = 4;  // bytes: 1, 2, 4, 8 or 16
 layout(constant_id = 2) const uint RANK = 1;          // dimensions in use, 0 to 8
 layout(constant_id = 3) const uint RUN_RANK = 1;      // how many of the innermost ones are packed in the output
+layout(constant_id = 4) const bool BY_ROWS = false;   // rows are at least one block long, and RUN_RANK is not 0
+// Of BY_ROWS: 0 where rows begin and end with blocks, 1 where all rows make one run, which has a begin for each row and one
+// end, otherwise 2, a begin and an end.
+layout(constant_id = 5) const uint EDGES_PER_ROW = 0;
+layout(constant_id = 6) const uint BLOCKS_PER_INVOCATION = 1;  // of BY_ROWS: blocks of one row, evenly apart
 
 // 128 bytes, which every Vulkan device has.
 layout(push_constant) uniform PushConstants {
     uint output_start;
     uint source_start;
-    uint blocks_per_run;
-    uint block_count;
+    uint grouping;  // blocks that a run touches at most, or rows of a group where BY_ROWS
+    uint block_count;  // invocations that have blocks, at most
     uint arguments[4];  // the operator's own
-    uint sizes[8];  // innermost first
+    // Of dimensions, innermost first. With IS_QUICK, from 4 on: multipliers and shifts for divisions by the four sizes, then,
+    // in source_strides, a multiplier and a shift for each of two further divisors.
+    uint sizes[8];
     uint output_strides[8];
     uint source_strides[8];
 } push;
+
+const bool IS_QUICK = RANK <= 4;
 
 const uint BLOCK_SIZE = 16;
 const uint ELEMENTS_PER_BLOCK = BLOCK_SIZE / ELEMENT_SIZE;
@@ -55,8 +79,32 @@ struct Block {
     uint start;  // the block's own first element, a multiple of ELEMENTS_PER_BLOCK
     uint first;
     uint last;
+    uint step;  // elements to the invocation's next block; 0 where it has none
     Cursor cursor;
 };
+
+// dividend / divisor, for a dividend below 2^31, with the multiplier and the shift that belong to the divisor.
+uint quotient(uint dividend, uint divisor, uint multiplier, uint shift) {
+    if (!IS_QUICK)
+        return dividend / divisor;
+    uint high;
+    uint low;
+    umulExtended(dividend, multiplier, high, low);
+    return divisor == 1 ? dividend : high >> shift;
+}
+
+uint divide_by_size(uint dividend, uint dimension) {
+    return quotient(dividend, push.sizes[dimension], push.sizes[dimension + 4 & 7], push.output_strides[dimension + 4 & 7]);
+}
+
+// Divides by the first of two further divisors.
+uint divide_by_first(uint dividend, uint divisor) {
+    return quotient(dividend, divisor, push.source_strides[4], push.source_strides[5]);
+}
+
+uint divide_by_second(uint dividend, uint divisor) {
+    return quotient(dividend, divisor, push.source_strides[6], push.source_strides[7]);
+}
 
 // Grids are folded along y below the 65,535 workgroups an axis that every device has.
 uint workgroup_index() {
@@ -68,27 +116,35 @@ uint block_index() {
     return workgroup_index() * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
 }
 
-// Finds a block by its number; false where there is none.
-bool find_block(uint index, out Block block) {
-    block.start = 0;
-    block.first = 0;
-    block.last = 0;
-    block.cursor.source = push.source_start;
-    [[unroll]] for (uint dimension = 0; dimension < 8; ++dimension)
-        block.cursor.coordinates[dimension] = 0;
-    if (index >= push.block_count)
-        return false;
-
-    uint run = index / push.blocks_per_run;
-    uint block_of_run = index - run * push.blocks_per_run;
-    uint run_start = push.output_start;
-    uint run_length = 1;
+// The block's coordinates in its run, from the distance of its first element to the run's.
+void find_position(inout Block block, uint position) {
     [[unroll]] for (uint dimension = 0; dimension < 8; ++dimension) {
         if (dimension < RUN_RANK) {
-            run_length *= push.sizes[dimension];
-        } else if (dimension < RANK) {
+            uint rest = dimension + 1 < RUN_RANK ? divide_by_size(position, dimension) : 0;
+            uint coordinate = position - rest * push.sizes[dimension];
+            position = rest;
+            block.cursor.coordinates[dimension] = coordinate;
+            block.cursor.source += coordinate * push.source_strides[dimension];
+        }
+    }
+}
+
+uint run_length() {
+    uint length = 1;
+    [[unroll]] for (uint dimension = 0; dimension < 8; ++dimension)
+        if (dimension < RUN_RANK)
+            length *= push.sizes[dimension];
+    return length;
+}
+
+bool find_block_by_runs(uint index, inout Block block) {
+    uint run = RUN_RANK < RANK ? divide_by_first(index, push.grouping) : 0;
+    uint block_of_run = index - run * push.grouping;
+    uint run_start = push.output_start;
+    [[unroll]] for (uint dimension = 0; dimension < 8; ++dimension) {
+        if (dimension >= RUN_RANK && dimension < RANK) {
             // What is left for the outermost dimension is its coordinate.
-            uint rest = dimension + 1 < RANK ? run / push.sizes[dimension] : 0;
+            uint rest = dimension + 1 < RANK ? divide_by_size(run, dimension) : 0;
             uint coordinate = run - rest * push.sizes[dimension];
             run = rest;
             block.cursor.coordinates[dimension] = coordinate;
@@ -96,24 +152,116 @@ bool find_block(uint index, out Block block) {
             run_start += coordinate * push.output_strides[dimension];
         }
     }
-
     block.start = (run_start / ELEMENTS_PER_BLOCK + block_of_run) * ELEMENTS_PER_BLOCK;
     block.first = max(block.start, run_start);
-    block.last = min(block.start + ELEMENTS_PER_BLOCK, run_start + run_length);
+    block.last = min(block.start + ELEMENTS_PER_BLOCK, run_start + run_length());
     if (block.first >= block.last)
         return false;
+    find_position(block, block.first - run_start);
+    return true;
+}
 
-    uint position = block.first - run_start;
-    [[unroll]] for (uint dimension = 0; dimension < 8; ++dimension) {
-        if (dimension < RUN_RANK) {
-            uint rest = dimension + 1 < RUN_RANK ? position / push.sizes[dimension] : 0;
-            uint coordinate = position - rest * push.sizes[dimension];
-            position = rest;
+bool find_block_by_rows(uint index, inout Block block) {
+    uint places = (push.sizes[0] / ELEMENTS_PER_BLOCK + BLOCKS_PER_INVOCATION - 1) / BLOCKS_PER_INVOCATION;
+    uint row;
+    uint place;
+    bool is_edge = false;
+    if (EDGES_PER_ROW == 0) {
+        row = RANK == 1 ? 0 : divide_by_first(index, places);
+        place = index - row * places;
+    } else {
+        uint inside = push.grouping * places;
+        uint group_size = inside + push.grouping * EDGES_PER_ROW;
+        uint group = divide_by_second(index, group_size);
+        place = index - group * group_size;
+        is_edge = place >= inside;
+        if (is_edge) {
+            place -= inside;
+            row = place / EDGES_PER_ROW;
+            place %= EDGES_PER_ROW;
+        } else {
+            row = divide_by_first(place, places);
+            place -= row * places;
+        }
+        row += group * push.grouping;
+    }
+
+    uint row_count = 1;
+    uint rest_of_index = row;
+    uint run_start = push.output_start;
+    uint offset_in_run = 0;
+    uint source = push.source_start;
+    uint source_in_run = 0;
+    [[unroll]] for (uint dimension = 1; dimension < 8; ++dimension) {
+        if (dimension < RANK) {
+            row_count *= push.sizes[dimension];
+            uint rest = dimension + 1 < RANK ? divide_by_size(rest_of_index, dimension) : 0;
+            uint coordinate = rest_of_index - rest * push.sizes[dimension];
+            rest_of_index = rest;
             block.cursor.coordinates[dimension] = coordinate;
-            block.cursor.source += coordinate * push.source_strides[dimension];
+            uint output_offset = coordinate * push.output_strides[dimension];
+            uint source_offset = coordinate * push.source_strides[dimension];
+            if (dimension < RUN_RANK) {
+                offset_in_run += output_offset;
+                source_in_run += source_offset;
+            } else {
+                run_start += output_offset;
+                source += source_offset;
+            }
         }
     }
+    uint row_start = run_start + offset_in_run;
+
+    if (!is_edge) {
+        uint skipped = (ELEMENTS_PER_BLOCK - row_start % ELEMENTS_PER_BLOCK) % ELEMENTS_PER_BLOCK;
+        uint coordinate = skipped + place * ELEMENTS_PER_BLOCK;
+        block.start = row_start + coordinate;
+        block.first = block.start;
+        block.last = block.start + ELEMENTS_PER_BLOCK;
+        block.step = BLOCKS_PER_INVOCATION == 1 ? 0 : places * ELEMENTS_PER_BLOCK;
+        block.cursor.coordinates[0] = coordinate;
+        block.cursor.source = source + source_in_run + coordinate * push.source_strides[0];
+        return row < row_count && coordinate + ELEMENTS_PER_BLOCK <= push.sizes[0];
+    }
+    // The end of a single run counts as the begin of one row more.
+    if (row >= row_count + (EDGES_PER_ROW == 1 ? 1 : 0))
+        return false;
+    uint run_end = run_start + run_length();
+    uint edge = row_start + place * push.sizes[0];
+    if (edge % ELEMENTS_PER_BLOCK == 0 || place == 1 && edge != run_end)
+        return false;
+    block.start = edge / ELEMENTS_PER_BLOCK * ELEMENTS_PER_BLOCK;
+    block.first = max(block.start, run_start);
+    block.last = min(block.start + ELEMENTS_PER_BLOCK, run_end);
+    block.cursor.source = source;
+    find_position(block, block.first - run_start);
     return true;
+}
+
+// Finds the (first) block of an invocation; false where there is none.
+bool find_block(uint index, out Block block) {
+    block.start = 0;
+    block.first = 0;
+    block.last = 0;
+    block.step = 0;
+    block.cursor.source = push.source_start;
+    [[unroll]] for (uint dimension = 0; dimension < 8; ++dimension)
+        block.cursor.coordinates[dimension] = 0;
+    if (index >= push.block_count)
+        return false;
+    return BY_ROWS ? find_block_by_rows(index, block) : find_block_by_runs(index, block);
+}
+
+// The invocation's next block, in the same row; false where it has no more.
+bool find_next_block(inout Block block) {
+    if (block.step == 0)
+        return false;
+    block.start += block.step;
+    block.first += block.step;
+    block.last += block.step;
+    block.cursor.coordinates[0] += block.step;
+    block.cursor.source += block.step * push.source_strides[0];
+    return block.cursor.coordinates[0] + ELEMENTS_PER_BLOCK <= push.sizes[0];
 }
 
 // Steps `count` elements on in the innermost dimension, which must not go past its end, and carries.

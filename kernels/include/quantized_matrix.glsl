@@ -189,10 +189,6 @@ uint channel_place(uint position) {
 
 // Zero points as signed bytes. UINT8 data are taken as INT8 by flipping the top bit, which subtracts 128, from data and
 // zero point alike; x - zx does not change, and one signed kernel serves all eight mixes of types. An absent one is 0.
-uint flip_of(uint tensor) {
-    return (UNSIGNED_TYPES >> tensor & 1) != 0 ? 0x80 : 0;
-}
-
 int input_zero_point(uint channel) {
     uint element = push.input_zero_point_start + channel * INPUT_ZERO_POINT_STRIDE;
     uint flip = flip_of(0);

@@ -1,5 +1,6 @@
-// The multiplier m = f32(f32(sx * sw) / sy) of QUANTIZED_LINEAR_CONVOLUTION from the bits of the three scales, and zero
-// points out of words: integers only, as in quantized_arithmetic.glsl, which has to come first.
+// The multiplier of QUANTIZED_LINEAR_CONVOLUTION, m = f32(f32(sx * sw) / sy), from the bits of the three scales.
+//
+// In integers, which are exact on every device, with denormals, infinities and signs.
 
 const uint ZERO = 0, FINITE = 1, INFINITE = 2, NOT_A_NUMBER = 3;
 
@@ -88,4 +89,9 @@ Binary32 multiplier(uint x, uint w, uint y) {
 int signed_byte(uint word, uint element, uint flip) {
     uint bits = (word >> (8 * (element & 3))) ^ flip;
     return bitfieldExtract(int(bits), 0, 8);
+}
+
+// 0x80 where a tensor (0: input, 1: filter, 2: output) is UINT8. The kernel gives UNSIGNED_TYPES.
+uint flip_of(uint tensor) {
+    return (UNSIGNED_TYPES >> tensor & 1) != 0 ? 0x80 : 0;
 }

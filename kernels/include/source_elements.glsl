@@ -27,6 +27,36 @@ uvec4 load_consecutive(uint element) {
     return low >> shift | high << (32 - shift);
 }
 
+// A block of elements a stride apart.
+uvec4 load_strided(uint element, uint stride) {
+    uvec4 value = uvec4(0);
+    [[unroll]] for (uint word = 0; word < 4; ++word) {
+        if (ELEMENT_SIZE >= 4) {
+            value[word] = load_element_word(element + word / WORDS_PER_ELEMENT * stride, word % WORDS_PER_ELEMENT);
+        } else {
+            [[unroll]] for (uint slot = 0; slot < ELEMENTS_PER_WORD; ++slot, element += stride)
+                value[word] |= load_element_word(element, 0) << (slot * ELEMENT_BITS);
+        }
+    }
+    return value;
+}
+
+// Every second one of elements smaller than a word, pushed together: the even ones of each word into its lower half.
+uvec4 even_elements(uvec4 value) {
+    if (ELEMENT_SIZE == 2)
+        return value & 0xFFFFu;
+    value &= 0x00FF00FFu;
+    return (value | value >> 8) & 0xFFFFu;
+}
+
+// A block of every second element. Reads no word that holds none of them: the second half is read up to its last element,
+// an odd place.
+uvec4 load_every_second(uint element) {
+    uvec4 first = even_elements(load_consecutive(element));
+    uvec4 second = even_elements(load_consecutive(element + ELEMENTS_PER_BLOCK - 1) >> ELEMENT_BITS);
+    return uvec4(first.xz, second.xz) | uvec4(first.yw, second.yw) << 16;
+}
+
 // The 16 bytes at an address of the source, which may begin before the window or end behind it: what lies outside is of no
 // use to the caller and is read from the nearest word that is there.
 uvec4 load_clamped(int address) {
@@ -62,8 +92,7 @@ uvec4 reverse_elements(uvec4 value) {
     return value;
 }
 
-// A block whose source runs forwards (stride 1) or backwards (stride -1) along each row, put together row by row. Most
-// blocks have one row; those that do not are as rare as rows are long, but nearly every subgroup has one.
+// A block whose source runs forwards (stride 1) or backwards (stride -1) along each row, put together row by row.
 uvec4 load_rows(Block block, bool backwards) {
     uvec4 value = uvec4(0);
     uint element = block.first;

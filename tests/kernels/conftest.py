@@ -13,10 +13,14 @@ from dmlvk.device_profile import DeviceType
 
 @pytest.fixture(scope="session")
 def tight_device(device: dmlvk.Device) -> Iterator[dmlvk.Device]:
-    """The same device with storage buffers of 4 KiB and memory segments of 8 KiB: small tensors are cut as well."""
+    """The same device with storage buffers of 4 KiB and memory segments of 8 KiB: small tensors are cut as well.
+
+    And with four storage buffers in a stage, as few as Vulkan allows.
+    """
     limits = replace(
         device.profile.limits,
         max_storage_buffer_range=1 << 12,
+        max_per_stage_descriptor_storage_buffers=4,
         max_memory_allocation_size=1 << 13,
         max_buffer_size=1 << 13,
     )

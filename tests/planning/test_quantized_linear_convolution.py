@@ -12,7 +12,8 @@ from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import output_size
-from dmlvk.planning.plan import PERSISTENT, SCRATCH, Access, Plan
+from dmlvk.planning.plan import PERSISTENT, SCRATCH, Access, Dispatch, Plan
+from dmlvk.planning.quantized_linear_convolution import convolution_paths
 from dmlvk.planning.quantized_linear_convolution import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution_matrix import Tile, matrix_of, obstacle_to_tile
 from dmlvk.planning.quantized_linear_convolution_product import LARGEST_WORD_COUNT
@@ -122,6 +123,13 @@ def written_elements(plan_: Plan, desc: QuantizedLinearConvolutionDesc) -> int:
     return sum(dispatch.operations for dispatch in plan_.dispatches) // (2 * taps)
 
 
+def test_float_path_wants_64_bit_integers() -> None:
+    """Its loads take two words at once."""
+    profile = profiles.load("lavapipe-22.3")
+    assert "float" in convolution_paths(profile)
+    assert "float" not in convolution_paths(replace(profile, features=profile.features - {"shaderInt64"}))
+
+
 @pytest.mark.parametrize("profile", [profiles.load(name) for name in profiles.NAMES], ids=profiles.NAMES)
 @pytest.mark.parametrize("name", DESCRIPTORS)
 def test_a_plan_keeps_to_the_limits(name: str, profile: DeviceProfile) -> None:
@@ -169,6 +177,20 @@ def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: s
 )
 def test_the_planner_chooses(device: str, name: str, path: str) -> None:
     assert plan(DESCRIPTORS[name], profiles.load(device)).path == path
+
+
+@pytest.mark.parametrize(
+    ("device", "path"),
+    [("nvidia-h200", "dot4"), ("intel-dg2", "matrix"), ("intel-ptl", "dot4"), ("amd-navi31", "dot4")],
+)
+def test_a_device_too_small_for_any_matrix_tile_takes_another_path(device: str, path: str) -> None:
+    rich = profiles.load(device)
+    limits = replace(rich.limits, max_compute_shared_memory_size=16_384, max_compute_work_group_invocations=128)
+    poor = replace(rich, limits=limits)
+    desc = DESCRIPTORS["ResNet, 512 channels"]
+    assert plan(desc, rich).path == "matrix"
+    assert plan(desc, poor).path == path
+    check_plan(plan(desc, poor), desc, poor)
 
 
 # Without lavapipe, which never chooses this path: the largest convolutions would be cut into millions of dispatches.
@@ -298,7 +320,7 @@ def test_owned_tensors_are_read_at_initialization_only(name: str) -> None:
     for device in ("lavapipe-22.3", "nvidia-h200"):
         found = plan(desc, profiles.load(device))
         bound = {window.tensor for dispatch in found.dispatches for window in dispatch.windows}
-        assert bound == set(desc.tensors) - owned | {SCRATCH, PERSISTENT}
+        assert bound - {SCRATCH} == set(desc.tensors) - owned | {PERSISTENT}
         initialized = {
             (window.tensor, window.access)
             for stage in found.initialization
@@ -307,6 +329,22 @@ def test_owned_tensors_are_read_at_initialization_only(name: str) -> None:
         }
         assert {tensor for tensor, access in initialized if access is Access.READ} - {PERSISTENT} == owned
         assert all(tensor == PERSISTENT for tensor, access in initialized if access is Access.WRITE)
+
+
+def test_parameters_take_one_dispatch_or_none() -> None:
+    """Three where a stage has room for four storage buffers only; none a call where all of them are owned."""
+    profile = profiles.load("nvidia-h200")
+    floor = replace(profile, limits=replace(profile.limits, max_per_stage_descriptor_storage_buffers=4))
+
+    def count(stages: tuple[tuple[Dispatch, ...], ...]) -> int:
+        return sum("parameters" in dispatch.kernel for stage in stages for dispatch in stage)
+
+    for path in (None, "direct"):
+        given, owned = (DESCRIPTORS[name] for name in ("odd", "all owned"))
+        assert count(plan(given, profile, path=path).stages) == 1
+        assert count(plan(given, floor, path=path).stages) == 3
+        found = plan(owned, profile, path=path)
+        assert (count(found.initialization), count(found.stages)) == (1, 0)
 
 
 @pytest.mark.parametrize("path", [None, "direct"])

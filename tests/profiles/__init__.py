@@ -1,17 +1,5 @@
-"""Recorded devices, for planning without one."""
+"""Recorded devices, for planning without one: those that the package has."""
 
-from __future__ import annotations
+from dmlvk.conformance.recorded import NAMES, load
 
-import json
-from functools import cache
-from pathlib import Path
-
-from dmlvk.device_profile import DeviceProfile
-
-NAMES = sorted(path.stem for path in Path(__file__).parent.glob("*.json"))
-
-
-@cache
-def load(name: str) -> DeviceProfile:
-    """The profile recorded under a name such as "swiftshader"."""
-    return DeviceProfile.from_record(json.loads((Path(__file__).parent / f"{name}.json").read_text()))
+__all__ = ["NAMES", "load"]

@@ -13,7 +13,7 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.vulkan import physical_device
 from dmlvk.vulkan.physical_device import PhysicalDevice, QueueFamily, choose, physical_devices
 
-PROFILES = Path(__file__).parents[1] / "profiles"
+PROFILES = Path(dmlvk.__file__).parent / "conformance" / "recorded"
 RECORDS = {"llvmpipe (LLVM 15.0.6, 256 bits)": "lavapipe-22.3", "SwiftShader Device (Subzero)": "swiftshader"}
 
 

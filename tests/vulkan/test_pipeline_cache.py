@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.vulkan.pipeline_cache import HEADER
+from dmlvk.vulkan.pipeline_cache import HEADER, cache_folder
 from tests.vulkan.variants import copy_desc
 
 DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, (100,))
@@ -47,6 +48,31 @@ def test_what_one_device_saved_the_next_one_loads(device: dmlvk.Device, folder: 
     assert saved
     assert use(device) == saved
     assert not list(folder.glob("*.new"))
+
+
+def test_the_folder_is_where_the_system_keeps_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("DMLVK_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    expected = Path(os.environ["LOCALAPPDATA"], "dmlvk", "Cache") if os.name == "nt" else tmp_path / "dmlvk"
+    assert cache_folder() == expected
+
+
+def test_a_folder_of_any_name(device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "Größe & Maß 100% ☂"
+    monkeypatch.setenv("DMLVK_CACHE_DIR", str(folder))
+    assert use(device) == b""
+    saved = driver_data(folder)
+    assert use(device) == saved != b""
+
+
+def test_a_file_that_someone_has_open(device: dmlvk.Device, folder: Path) -> None:
+    """Windows does not replace it then; that costs what was to be added, and nothing else."""
+    use(device)
+    saved = driver_data(folder)
+    with cache_file(folder).open("rb"), dmlvk.Device(device.name) as own:
+        own.compile(copy_desc(dmlvk.TensorDesc(dmlvk.DataType.INT8, (3, 3))))
+    assert not list(folder.glob("*.new"))
+    assert len(use(device)) >= len(saved)
 
 
 def flipped(position: int) -> Callable[[bytes], bytes]:

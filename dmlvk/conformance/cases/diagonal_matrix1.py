@@ -1,0 +1,264 @@
+"""Cases of DIAGONAL_MATRIX1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.cases.layouts import (
+    INPUT_LAYOUTS,
+    LIMITS,
+    OUTPUT_LAYOUTS,
+    SIZES,
+    SMALL_WORKGROUPS,
+    TYPES,
+    TYPES_BY_SIZE,
+    lay_out,
+    offset_of,
+    strides,
+)
+from dmlvk.conformance.cases.product import DEVICES, Group, Parameters
+from dmlvk.conformance.cases.values import SPECIAL_BITS, random_array
+from dmlvk.data_type import DataType
+from dmlvk.operators import DiagonalMatrix1Desc
+from dmlvk.operators.rules import INT32_MAX, INT32_MIN
+from dmlvk.planning import KERNEL_PATHS
+from dmlvk.tensor_desc import TensorDesc
+
+GPU_AND_OWN = {name: DEVICES[name] for name in ("own", "gpu")}
+# A CPU driver's dispatches are kept too short for so many workgroups.
+GPU = {"gpu": DEVICES["gpu"]}
+ABSENT = "absent"
+
+Band = tuple[int, int]
+BANDS: Mapping[str, Band] = {
+    "identity": (0, 1),
+    "strip": (-5, 9),
+    "kept_strip": (9, -5),
+    "kept_diagonal": (1, 0),
+    "empty": (3, 3),
+    "lower": (INT32_MIN, 2),
+    "upper": (-3, INT32_MAX),
+    "all_but_upper": (INT32_MAX, 4),
+    "all_but_lower": (-2, INT32_MIN),
+}
+# The ends of the range and of a matrix of 29 rows and 37 columns.
+ENDS = (INT32_MIN, -29, -28, 0, 36, 37, INT32_MAX - 1, INT32_MAX)
+
+
+def describe(
+    data_type: DataType, sizes: Sequence[int], band: Band, value: Any, *, source: str = ABSENT, output: str | TensorDesc
+) -> DiagonalMatrix1Desc:
+    """A descriptor from layouts by name."""
+    return DiagonalMatrix1Desc(
+        input_tensor=None if source == ABSENT else lay_out(data_type, sizes, source),
+        output_tensor=lay_out(data_type, sizes, output) if isinstance(output, str) else output,
+        value=value,
+        diagonal_fill_begin=band[0],
+        diagonal_fill_end=band[1],
+    )
+
+
+def workload(numbers: np.random.Generator, desc: DiagonalMatrix1Desc, p: Parameters, **fields: Any) -> Workload:
+    """Any bits in the input."""
+    inputs = {} if desc.input_tensor is None else {"input_tensor": random_array(numbers, desc.input_tensor)}
+    return Workload(desc, inputs, device_type=p.device, **fields)
+
+
+def random_value(numbers: np.random.Generator, data_type: DataType) -> bytes:
+    """Any bits."""
+    return numbers.bytes(data_type.size_in_bytes)
+
+
+def layout(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Any layout of input and output, with any kind of band."""
+    value = random_value(numbers, p.type)
+    return workload(numbers, describe(p.type, SIZES[p.rank], p.band, value, source=p.input, output=p.output), p)
+
+
+def ends(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Begin and end at, before and past the ends of the matrix and of 32 bits."""
+    value = random_value(numbers, p.type)
+    desc = describe(p.type, (29, 37), (p.begin, p.end), value, source=p.input, output=p.output)
+    return workload(numbers, desc, p)
+
+
+def shape(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Rows, columns, squares, single elements, and batches of them."""
+    value = random_value(numbers, p.type)
+    desc = describe(p.type, p.shape, p.band, value, source=p.input, output="packed")
+    return workload(numbers, desc, p)
+
+
+def bits(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Value keeps its bits: NaN payloads, -0.0, denormals."""
+    return _filled_with(numbers, p, SPECIAL_BITS[p.type][p.number])
+
+
+def value(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Values at the ends of the integer types, and one whose bytes all differ."""
+    size = p.type.size_in_bytes
+    ones = (1 << 8 * size) - 1
+    number = {"0": 0, "ones": ones, "low": ones >> 1, "top": (ones >> 1) + 1, "bytes": 0x0123456789ABCDEF & ones}
+    return _filled_with(numbers, p, number[p.number])
+
+
+def _filled_with(numbers: np.random.Generator, p: Parameters, element: int) -> Workload:
+    encoded = element.to_bytes(p.type.size_in_bytes, "little")
+    return workload(numbers, describe(p.type, (17, 13), (-2, 4), encoded, source=p.input, output="packed"), p)
+
+
+def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Tensors anywhere in their buffers, and a tail."""
+    sizes = (2, 11, 37)
+    output = TensorDesc(
+        p.type,
+        sizes,
+        strides(p.output, sizes),
+        total_size_in_bytes=lay_out(p.type, sizes, p.output).minimum_size_in_bytes + p.tail,
+        guaranteed_base_offset_alignment=p.alignment,
+    )
+    desc = describe(p.type, sizes, (-4, 7), random_value(numbers, p.type), source=p.input, output=output)
+    offsets = {"output_tensor": offset_of(p.offset, p.alignment)}
+    if p.input != ABSENT:
+        offsets["input_tensor"] = p.offset + 48
+    return workload(numbers, desc, p, offsets=offsets)
+
+
+def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Matrices of several memory segments and storage buffer ranges."""
+    count = 9001 // p.type.size_in_bytes
+    side = math.isqrt(20_000 // p.type.size_in_bytes)
+    sizes = {"wide": (3, count), "tall": (count, 3), "square": (side, side + 9), "batch": (4, side // 2, side // 2)}
+    band = {"strip": (-31, 27), "kept_strip": (27, -31), "upper": (20, INT32_MAX)}[p.band]
+    desc = describe(p.type, sizes[p.shape], band, random_value(numbers, p.type), source=p.input, output=p.output)
+    return workload(numbers, desc, p, limits=LIMITS[p.limits], offsets={"output_tensor": 48})
+
+
+def long(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """More than 65,535 workgroups, and a dimension of more than 2^16."""
+    count = SMALL_WORKGROUPS["max_compute_work_group_invocations"]
+    sizes = (count, 65_537) if p.shape == "wide" else (65_537, count)
+    output = TensorDesc(DataType.UINT8, sizes, (2 * sizes[1], 2))
+    desc = describe(DataType.UINT8, sizes, (-40_000, 50), b"\xa7", output=output)
+    return workload(numbers, desc, p, limits=SMALL_WORKGROUPS)
+
+
+PAGE_INPUT = [[4, 7, 3, 7, 9], [1, 2, 8, 6, 9], [9, 4, 1, 8, 7], [4, 3, 4, 2, 4]]
+
+
+def page(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """The four examples of the operator's page; in the first one Value 7 gives sevens, where the page prints ones."""
+    has_input, element, band, expected = {
+        "1": (False, 7.0, (0, 1), [[7, 0, 0, 0, 0], [0, 7, 0, 0, 0], [0, 0, 7, 0, 0], [0, 0, 0, 7, 0]]),
+        "2": (False, 7.0, (0, 3), [[7, 7, 7, 0, 0], [0, 7, 7, 7, 0], [0, 0, 7, 7, 7], [0, 0, 0, 7, 7]]),
+        "3": (True, 0.0, (INT32_MIN, 1), [[0, 7, 3, 7, 9], [0, 0, 8, 6, 9], [0, 0, 0, 8, 7], [0, 0, 0, 0, 4]]),
+        "4": (True, 0.0, (1, 0), [[4, 0, 0, 0, 0], [0, 2, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 2, 0]]),
+    }[p.example]
+    source = "packed" if has_input else ABSENT
+    desc = describe(DataType.FLOAT32, (4, 5), band, element, source=source, output="packed")
+    inputs = {"input_tensor": np.array(PAGE_INPUT, np.float32)} if has_input else {}
+    return Workload(desc, inputs, np.array(expected, np.float32))
+
+
+def _in_range(value: int) -> str:
+    return {INT32_MIN: "min", INT32_MAX - 1: "max-1", INT32_MAX: "max"}.get(value, str(value))
+
+
+GROUPS = (
+    Group(
+        "diagonal_matrix1:layout",
+        layout,
+        {
+            "type": TYPES,
+            "rank": (2, 3, 4),
+            "input": (ABSENT, *INPUT_LAYOUTS),
+            "output": OUTPUT_LAYOUTS,
+            "band": BANDS,
+            "path": KERNEL_PATHS[DiagonalMatrix1Desc],
+        },
+    ),
+    Group(
+        "diagonal_matrix1:ends",
+        ends,
+        {
+            "begin": {_in_range(value): value for value in ENDS},
+            "end": {_in_range(value): value for value in ENDS},
+            "type": TYPES_BY_SIZE,
+            "input": (ABSENT, "packed"),
+            "output": ("packed", "permuted"),
+        },
+    ),
+    Group(
+        "diagonal_matrix1:shape",
+        shape,
+        {
+            "shape": {
+                "x".join(map(str, sizes)): sizes
+                for sizes in (
+                    *((1, 1), (1, 97), (97, 1), (3, 3), (2, 200), (200, 2)),
+                    *((9, 1, 1), (5, 4, 3, 2), (1, 1, 40, 41)),
+                )
+            },
+            "band": {name: BANDS[name] for name in ("identity", "strip", "kept_strip")},
+            "type": TYPES_BY_SIZE,
+            "input": (ABSENT, "packed", "broadcast"),
+            "device": GPU_AND_OWN,
+        },
+    ),
+    Group(
+        "diagonal_matrix1:bits",
+        bits,
+        {
+            "type": {name: TYPES[name] for name in ("float16", "float32", "float64")},
+            "number": range(9),
+            "input": (ABSENT, "packed"),
+        },
+    ),
+    Group(
+        "diagonal_matrix1:value",
+        value,
+        {
+            "type": {name: kind for name, kind in TYPES.items() if not kind.is_floating_point},
+            "number": ("0", "ones", "low", "top", "bytes"),
+            "input": (ABSENT, "packed"),
+        },
+    ),
+    Group(
+        "diagonal_matrix1:binding",
+        binding,
+        {
+            "type": TYPES_BY_SIZE,
+            "input": (ABSENT, "packed", "rows"),
+            "output": ("packed", "rows", "gaps"),
+            "offset": (0, 16, 80, 240, 4080),
+            "alignment": (0, 8, 32, 256),
+            "tail": (0, 4, 5, 64),
+        },
+    ),
+    Group(
+        "diagonal_matrix1:cut",
+        cut,
+        {
+            "type": TYPES_BY_SIZE,
+            "shape": ("wide", "tall", "square", "batch"),
+            "band": ("strip", "kept_strip", "upper"),
+            "input": (ABSENT, "packed", "permuted", "broadcast"),
+            "output": ("packed", "rows", "permuted"),
+            "limits": ("cut", "cut_floor", "floor"),
+            "device": GPU_AND_OWN,
+        },
+    ),
+    Group("diagonal_matrix1:long", long, {"shape": ("tall",), "device": GPU}),
+    Group("diagonal_matrix1:page", page, {"example": ("1", "2", "3", "4")}, default="all"),
+)
+
+
+def cases(default_only: bool = False) -> Iterator[Case]:
+    """All cases of DIAGONAL_MATRIX1, or those that run by default."""
+    for group in GROUPS:
+        yield from group.cases(default_only)

@@ -1,0 +1,114 @@
+"""Where tensors lie: strides by the names that cases give them, places in buffers, and devices taken for smaller."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from dmlvk.conformance.case import NO_NUMBERS
+from dmlvk.data_type import DataType
+from dmlvk.tensor_desc import TensorDesc, packed_strides
+
+# By rank: the last two are coprime, so that they may interleave, and rows end inside a 32-bit word.
+SIZES: Mapping[int, tuple[int, ...]] = {
+    1: (611,),
+    2: (23, 41),
+    3: (5, 9, 31),
+    4: (3, 2, 7, 16),
+    5: (2, 3, 2, 5, 9),
+    6: (2, 1, 3, 2, 4, 7),
+    7: (1, 2, 3, 1, 2, 5, 8),
+    8: (2, 1, 2, 3, 1, 2, 3, 7),
+}
+
+OUTPUT_LAYOUTS = ("packed", "rows", "gaps", "permuted", "interleaved")
+INPUT_LAYOUTS = ("packed", "rows", "gaps", "permuted", "interleaved", "broadcast", "scalar", "sheared")
+
+# Layouts that need several dimensions.
+LAYOUTS_OF_TWO = ("rows", "permuted", "interleaved", "sheared")
+
+# One type of each size, and all of them.
+TYPES_BY_SIZE = {kind.name.lower(): kind for kind in (DataType.INT8, DataType.FLOAT16, DataType.UINT32, DataType.INT64)}
+TYPES = {kind.name.lower(): kind for kind in DataType}
+
+# Storage buffers of 4 KiB in memory segments of 8 KiB: small tensors are cut as tensors past the limits are.
+CUT = {"max_storage_buffer_range": 1 << 12, "max_memory_allocation_size": 1 << 13, "max_buffer_size": 1 << 13}
+# Workgroups so small that a grid of more than 65,535 of them is soon reached.
+SMALL_WORKGROUPS = {"max_compute_work_group_invocations": 8}
+# What every Vulkan 1.2 device has, and no more.
+FLOOR = {
+    "max_storage_buffer_range": 1 << 27,
+    "max_push_constants_size": 128,
+    "max_per_stage_descriptor_storage_buffers": 4,
+    "max_compute_shared_memory_size": 16 << 10,
+    "max_compute_work_group_invocations": 128,
+    "min_storage_buffer_offset_alignment": 256,
+}
+LIMITS: Mapping[str, Mapping[str, int]] = {
+    "own": NO_NUMBERS,
+    "cut": CUT,
+    "floor": FLOOR,
+    "cut_floor": {**FLOOR, **CUT},
+}
+
+
+def strides(layout: str, sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """Element strides of a layout.
+
+    Parameters
+    ----------
+    layout : str
+        packed: as None. rows: each row ends in a gap of 3 elements. gaps: elements lie 3 apart, and rows and planes
+        further. permuted: packed the other way round, the first dimension innermost. channels_last: dimension 1
+        innermost. interleaved: rows and columns of coprime sizes a and b with strides b and a. broadcast: a dimension
+        in the middle with stride 0. scalar: all strides 0. sheared: each row begins inside the one before it. The last
+        three only for inputs.
+    sizes : sequence of int
+    """
+    count = len(sizes)
+    if layout == "packed":
+        return None
+    if layout == "permuted":
+        return packed_strides(tuple(sizes)[::-1])[::-1]
+    if layout == "channels_last":
+        order = packed_strides((sizes[0], *sizes[2:], sizes[1]))
+        return (order[0], 1, *order[1:-1])
+    if layout == "scalar":
+        return (0,) * count
+    if layout in ("rows", "gaps"):
+        step, gap = (1, 3) if layout == "rows" else (3, 5)
+        result = [0] * count
+        for dimension in reversed(range(count)):
+            result[dimension] = step
+            step = step * sizes[dimension] + (gap if dimension == count - 1 or layout == "gaps" else 0)
+        return tuple(result)
+    result = list(packed_strides(sizes))
+    if layout == "interleaved":
+        a, b = sizes[-2:]
+        if math.gcd(a, b) != 1:
+            raise ValueError(f"sizes that interleave are coprime, not {a} and {b}")
+        outer = packed_strides(sizes[:-2])
+        return (*(2 * a * b * stride for stride in outer), b, a)
+    if layout == "broadcast":
+        result[count // 2] = 0
+    elif layout == "sheared":
+        result[-2] = max(1, sizes[-1] - 2)
+    else:
+        raise ValueError(f"there is no layout {layout!r}")
+    return tuple(result)
+
+
+def lay_out(data_type: DataType, sizes: Sequence[int], layout: str = "packed") -> TensorDesc:
+    """A tensor in a layout."""
+    return TensorDesc(data_type, sizes, strides(layout, sizes))
+
+
+def offset_of(offset: int, alignment: int) -> int:
+    """Where a tensor lies in its buffer: at an offset or soon after, at a multiple of 16 and of its alignment."""
+    unit = max(16, alignment)
+    return -(-offset // unit) * unit
+
+
+def fits_rank(layout: str, rank: int) -> bool:
+    """Whether a layout says something at a rank that "packed" does not."""
+    return rank > 1 or layout not in LAYOUTS_OF_TWO

@@ -1,0 +1,170 @@
+"""Cases as products of named parameters, and which of them are run by default."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from dmlvk.conformance.case import Case, NotSupported, Workload, generator
+from dmlvk.device_profile import DeviceProfile, DeviceType
+
+# How something is run does not change what comes out, so it does not change the data either: cases that differ in
+# these alone have the same digest.
+WAYS = ("path", "device")
+
+PLANNERS_CHOICE = "auto"
+
+# A device as it is, or planned for as another kind.
+DEVICES: Mapping[str, DeviceType | None] = {"own": None, "gpu": DeviceType.DISCRETE_GPU, "cpu": DeviceType.CPU}
+
+Parameters = Any  # a SimpleNamespace with an attribute for each parameter
+Build = Callable[[np.random.Generator, Parameters], Workload]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases of one rule: a product of parameters.
+
+    Attributes
+    ----------
+    name : str
+        "slice1:window".
+    build : callable
+        Makes the workload from random numbers and the parameters, given as attributes.
+    parameters : mapping of str to mapping or sequence
+        A parameter's values by their labels; a sequence's values are labelled by what they print as. "path" forces a
+        kernel path, and "device" is one of DEVICES.
+    default : str
+        Which combinations run by default: "all", "none", or "pairs": as many as it takes for each value of each
+        parameter to meet each value of every other.
+    keep : callable, optional
+        Whether a combination makes sense, given its labels.
+    support : callable, optional
+        What a device must have for a combination, given the profile and the parameters.
+    """
+
+    name: str
+    build: Build
+    parameters: Mapping[str, Mapping[str, Any] | Sequence[Any]]
+    default: str = "pairs"
+    keep: Callable[[Mapping[str, str]], bool] | None = None
+    support: Callable[[DeviceProfile, Parameters], NotSupported | None] | None = None
+
+    def cases(self, default_only: bool = False) -> Iterator[Case]:
+        """All of them, or those that run by default, in the parameters' order."""
+        values = {name: _labelled(choices) for name, choices in self.parameters.items()}
+        if self.default != "all":
+            defaults = self._defaults(values)
+            if default_only:
+                places = [{label: k for k, label in enumerate(labels)} for labels in values.values()]
+                order = lambda labels: [place[label] for place, label in zip(places, labels, strict=True)]  # noqa: E731
+                yield from (self._case(values, labels, True) for labels in sorted(defaults, key=order))
+                return
+        for labels in itertools.product(*values.values()):
+            if self.keep is None or self.keep(dict(zip(values, labels, strict=True))):
+                yield self._case(values, labels, self.default == "all" or labels in defaults)
+
+    def _defaults(self, values: Mapping[str, Mapping[str, Any]]) -> set[tuple[str, ...]]:
+        if self.default != "pairs":
+            return set()
+        names, keep = tuple(values), self.keep
+
+        def is_kept(labels: tuple[str, ...]) -> bool:
+            return keep is None or keep(dict(zip(names, labels, strict=True)))
+
+        return covering_pairs([tuple(labels) for labels in values.values()], is_kept)
+
+    def _case(self, values: Mapping[str, Mapping[str, Any]], labels: tuple[str, ...], is_default: bool) -> Case:
+        name = f"{self.name}:{';'.join(f'{key}={label}' for key, label in zip(values, labels, strict=True))}"
+        chosen = {key: values[key][label] for key, label in zip(values, labels, strict=True)}
+        path = chosen.get("path", PLANNERS_CHOICE)
+        parameters = SimpleNamespace(**{"device": None, **chosen})
+
+        def build() -> Workload:
+            return self.build(generator(data_name(name)), parameters)
+
+        support = None if self.support is None else partial(_swapped, self.support, parameters)
+        return Case(name, build, None if path == PLANNERS_CHOICE else path, is_default, support)
+
+
+def _swapped(
+    support: Callable[[DeviceProfile, Parameters], NotSupported | None], parameters: Parameters, profile: DeviceProfile
+) -> NotSupported | None:
+    return support(profile, parameters)
+
+
+def data_name(name: str) -> str:
+    """A case's name without the parameters that only say how it is run."""
+    groups, _, parameters = name.rpartition(":")
+    kept = [pair for pair in parameters.split(";") if pair.partition("=")[0] not in WAYS]
+    return f"{groups}:{';'.join(kept)}"
+
+
+def covering_pairs(values: Sequence[Sequence[str]], keep: Callable[[tuple[str, ...]], bool]) -> set[tuple[str, ...]]:
+    """Few combinations among which each pair of values meets that meets in any combination which is kept.
+
+    Pair after pair that is not covered yet is completed to a combination, with the values that cover most pairs more.
+    """
+    count = len(values)
+    if count == 1:
+        return {(value,) for value in values[0] if keep((value,))}
+    # The longest lists first: their pairs need the most combinations, and the others' fit in beside.
+    order = sorted(range(count), key=lambda k: -len(values[k]))
+    missing = {
+        (i, a, j, b): None
+        for i, j in itertools.combinations(order, 2)
+        for a, b in itertools.product(values[i], values[j])
+    }
+    taken: set[tuple[str, ...]] = set()
+    turn = 0
+    while missing:
+        pair = next(iter(missing))
+        del missing[pair]
+        turn += 1
+        found = _completed({pair[0]: pair[1], pair[2]: pair[3]}, order, values, missing, keep, turn)
+        if found is not None:
+            taken.add(found)
+            for i, j in itertools.combinations(order, 2):
+                missing.pop((i, found[i], j, found[j]), None)
+    return taken
+
+
+def _completed(
+    fixed: dict[int, str],
+    order: Sequence[int],
+    values: Sequence[Sequence[str]],
+    missing: Mapping[tuple[int, str, int, str], None],
+    keep: Callable[[tuple[str, ...]], bool],
+    turn: int,
+) -> tuple[str, ...] | None:
+    """A combination that is kept, with some values fixed; None where there is none."""
+    free = next((k for k in order if k not in fixed), None)
+    if free is None:
+        labels = tuple(fixed[k] for k in range(len(order)))
+        return labels if keep(labels) else None
+    place = {k: position for position, k in enumerate(order)}
+
+    def gain(value: str) -> int:
+        return sum(
+            ((k, label, free, value) if place[k] < place[free] else (free, value, k, label)) in missing
+            for k, label in fixed.items()
+        )
+
+    # Equal gains take turns, so that values without pairs to cover are spread as well.
+    start = turn % len(values[free])
+    rotated = [*values[free][start:], *values[free][:start]]
+    for value in sorted(rotated, key=gain, reverse=True):
+        found = _completed({**fixed, free: value}, order, values, missing, keep, turn)
+        if found is not None:
+            return found
+    return None
+
+
+def _labelled(choices: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+    return dict(choices) if isinstance(choices, Mapping) else {str(value): value for value in choices}

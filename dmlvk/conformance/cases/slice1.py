@@ -1,0 +1,316 @@
+"""Cases of SLICE1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dmlvk.conformance.case import Case, NotSupported, Workload
+from dmlvk.conformance.cases.layouts import (
+    INPUT_LAYOUTS,
+    LIMITS,
+    OUTPUT_LAYOUTS,
+    SIZES,
+    SMALL_WORKGROUPS,
+    TYPES,
+    TYPES_BY_SIZE,
+    fits_rank,
+    lay_out,
+    offset_of,
+    strides,
+)
+from dmlvk.conformance.cases.product import DEVICES, PLANNERS_CHOICE, Group, Parameters
+from dmlvk.conformance.cases.values import SPECIAL_BITS, chosen_array, random_array
+from dmlvk.data_type import DataType
+from dmlvk.device_profile import DeviceProfile
+from dmlvk.operators import Slice1Desc
+from dmlvk.operators.rules import INT32_MAX, INT32_MIN
+from dmlvk.operators.slice1 import maximum_copied_elements
+from dmlvk.planning import KERNEL_PATHS
+from dmlvk.tensor_desc import TensorDesc
+
+PATHS = (PLANNERS_CHOICE, *KERNEL_PATHS[Slice1Desc])
+GPU_AND_OWN = {name: DEVICES[name] for name in ("own", "gpu")}
+# A CPU driver's dispatches are kept too short for so many workgroups.
+GPU = {"gpu": DEVICES["gpu"]}
+
+# Window strides along the last dimensions, the last one first; 1 along all others.
+STEPS: Mapping[str, tuple[int, ...]] = {
+    "forward": (1,),
+    "backward": (-1, 1, -1),
+    "strided": (2, 1, 3),
+    "mixed": (-3, 2, -1, 1, -2),
+}
+
+LARGEST_TENSOR = 1 << 29
+
+
+def describe(
+    source: TensorDesc,
+    offsets: Sequence[int],
+    sizes: Sequence[int],
+    steps: Sequence[int],
+    output: str | TensorDesc = "packed",
+) -> Slice1Desc:
+    """A descriptor; an output layout stands for all that the window gives."""
+    if isinstance(output, str):
+        output = lay_out(source.data_type, maximum_copied_elements(sizes, steps), output)
+    return Slice1Desc(
+        input_tensor=source,
+        output_tensor=output,
+        input_window_offsets=offsets,
+        input_window_sizes=sizes,
+        input_window_strides=steps,
+    )
+
+
+def random_workload(numbers: np.random.Generator, desc: Slice1Desc, p: Parameters, **fields: Any) -> Workload:
+    """Any bits in the input."""
+    return Workload(desc, {"input_tensor": random_array(numbers, desc.input_tensor)}, device_type=p.device, **fields)
+
+
+def layout(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """A window with a margin where there is room for one, of a tensor in any layout, to any layout."""
+    sizes = SIZES[p.rank]
+    margins = [1 if size > 6 else 0 for size in sizes]
+    window = [size - 2 * margin for size, margin in zip(sizes, margins, strict=True)]
+    steps = [*p.steps, *([1] * 8)][: p.rank][::-1]
+    output_sizes = maximum_copied_elements(window, steps)
+    if p.output == "interleaved":
+        output_sizes = _coprime(output_sizes)
+    output = TensorDesc(p.type, output_sizes, strides(p.output, output_sizes))
+    return random_workload(numbers, describe(lay_out(p.type, sizes, p.input), margins, window, steps, output), p)
+
+
+def _coprime(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Smaller in the last dimension until the last two interleave."""
+    a, b = sizes[-2:]
+    while np.gcd(a, b) != 1:
+        b -= 1
+    return (*sizes[:-1], int(b))
+
+
+def window(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Long rows from any element of a 16-byte block on, in any step."""
+    desc = describe(lay_out(p.type, (3, 97)), (0, p.shift), (3, 79), (-1, p.step))
+    return random_workload(numbers, desc, p)
+
+
+def smaller_output(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Fewer elements than the window gives; a negative stride starts at the window's end all the same."""
+    most = maximum_copied_elements((7, 29), (p.step, p.step))
+    sizes = [1 if p.short == "one" else size - 1 for size in most]
+    desc = describe(lay_out(p.type, (9, 35)), (1, 4), (7, 29), (p.step, p.step), TensorDesc(p.type, sizes))
+    return random_workload(numbers, desc, p)
+
+
+def long_stride(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """A stride past the window: one element, of the window's begin or end."""
+    desc = describe(lay_out(p.type, (6, 37)), (2, 5), (3, 30), (1, p.step))
+    return random_workload(numbers, desc, p)
+
+
+def far_stride(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Strides of 2^31 that reach a second element: a dimension longer than that, broadcast."""
+    desc = describe(TensorDesc(p.type, ((1 << 31) + 5, 1), (0, 1)), (2, 0), ((1 << 31) + 2, 1), (p.step, 1))
+    return random_workload(numbers, desc, p)
+
+
+def bits(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """NaN payloads, -0.0 and denormals arrive unchanged."""
+    desc = describe(lay_out(p.type, (5, 21)), (0, 1), (5, 20), (1, p.step), p.output)
+    array = chosen_array(numbers, desc.input_tensor, SPECIAL_BITS[p.type])
+    return Workload(desc, {"input_tensor": array}, device_type=p.device)
+
+
+def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Tensors anywhere in their buffers, with what alignment they guarantee, and a tail."""
+    source = TensorDesc(p.type, (5, 67), guaranteed_base_offset_alignment=p.alignment)
+    output = TensorDesc(
+        p.type,
+        (5, 63),
+        strides(p.output, (5, 63)),
+        guaranteed_base_offset_alignment=p.alignment,
+        total_size_in_bytes=lay_out(p.type, (5, 63), p.output).minimum_size_in_bytes + p.tail,
+    )
+    desc = describe(source, (0, 3), (5, 63), (1, -1), output)
+    offsets = {
+        "input_tensor": offset_of(3 * p.offset, p.alignment),
+        "output_tensor": offset_of(p.offset, p.alignment),
+    }
+    return random_workload(numbers, desc, p, offsets=offsets)
+
+
+def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Tensors of several memory segments, each of several storage buffer ranges."""
+    size = p.type.size_in_bytes
+    side = math.isqrt(20_000 // size)
+    sizes = {
+        "rows": (3, 7001 // size),
+        "columns": (7001 // size, 3),
+        "square": (side, side + 9),
+        "planes": (3, 7, 1001 // size),
+    }[p.shape]
+    ones = [1] * (len(sizes) - 1)
+    desc = describe(
+        lay_out(p.type, sizes, p.input),
+        [*(0 for _ in ones), 1],
+        [*sizes[:-1], sizes[-1] - 1],
+        [*ones, p.step],
+        p.output,
+    )
+    return random_workload(numbers, desc, p, limits=LIMITS[p.limits], offsets={"output_tensor": 48})
+
+
+def transpose(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Rows of the output are columns of the input, with rows of any alignment."""
+    (rows, columns), outer = p.shape, 2
+    pitch = p.shift + columns + p.gap
+    source = TensorDesc(p.type, (outer, columns + p.shift, rows + 3), (pitch * (rows + 3), 1, pitch))
+    output = TensorDesc(p.type, (outer, columns, rows), ((rows + p.gap) * columns, rows + p.gap, 1))
+    desc = describe(source, (0, p.shift, 3), (outer, columns, rows), (-1, 1, p.step), output)
+    return random_workload(numbers, desc, p)
+
+
+def long(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """More than 65,535 workgroups, and a dimension of more than 2^16."""
+    count = 65_536 * SMALL_WORKGROUPS["max_compute_work_group_invocations"] + 77
+    output = TensorDesc(DataType.UINT8, (count,), (2,))
+    desc = describe(lay_out(DataType.UINT8, (count,)), (0,), (count,), (p.step,), output)
+    return random_workload(numbers, desc, p, limits=SMALL_WORKGROUPS)
+
+
+def large(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """More bytes than the least of Vulkan's storage buffer ranges, and a window that starts at an odd byte."""
+    desc = describe(lay_out(DataType.UINT8, (1, p.bytes)), (0, 1), (1, p.bytes - 1), (1, p.step))
+    return random_workload(numbers, desc, p)
+
+
+def is_past_the_range(profile: DeviceProfile, p: Parameters) -> NotSupported | None:
+    """Whether a tensor of so many bytes is more than the device binds at once."""
+    largest = profile.limits.max_storage_buffer_range
+    if p.bytes > largest:
+        return None
+    return NotSupported("limit:memory", f"a tensor past the {largest} bytes of a storage buffer is too large a test")
+
+
+def page(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """The two examples of the operator's page."""
+    steps, expected = {
+        "1": ((1, 1, 2, 2), [[2, 4], [10, 12]]),
+        "2": ((1, 1, -2, 2), [[14, 16], [6, 8]]),
+    }[p.example]
+    desc = describe(lay_out(DataType.FLOAT32, (1, 1, 4, 4)), (0, 0, 0, 1), (1, 1, 4, 3), steps)
+    source = np.arange(1, 17, dtype=np.float32).reshape(1, 1, 4, 4)
+    return Workload(desc, {"input_tensor": source}, np.array(expected, np.float32).reshape(1, 1, 2, 2))
+
+
+def _keeps(labels: Mapping[str, str]) -> bool:
+    rank = int(labels["rank"])
+    return fits_rank(labels["input"], rank) and fits_rank(labels["output"], rank)
+
+
+GROUPS = (
+    Group(
+        "slice1:layout",
+        layout,
+        {
+            "type": TYPES,
+            "rank": range(1, 9),
+            "input": INPUT_LAYOUTS,
+            "output": OUTPUT_LAYOUTS,
+            "steps": STEPS,
+            "path": KERNEL_PATHS[Slice1Desc],
+        },
+        keep=_keeps,
+    ),
+    Group(
+        "slice1:window",
+        window,
+        {"type": TYPES_BY_SIZE, "shift": range(17), "step": (1, -1, 2, -3), "device": GPU_AND_OWN, "path": PATHS},
+    ),
+    Group(
+        "slice1:smaller_output",
+        smaller_output,
+        {"type": TYPES_BY_SIZE, "step": (1, -1, 2, -2, -5), "short": ("one", "by_one")},
+    ),
+    Group(
+        "slice1:long_stride",
+        long_stride,
+        {
+            "type": TYPES_BY_SIZE,
+            "step": (30, -30, 31, -31, 65_536, INT32_MAX, -INT32_MAX, INT32_MIN),
+        },
+    ),
+    Group(
+        "slice1:far_stride",
+        far_stride,
+        {"type": {"uint8": DataType.UINT8}, "step": (INT32_MAX, -INT32_MAX, INT32_MIN)},
+        default="none",
+    ),
+    Group(
+        "slice1:bits",
+        bits,
+        {
+            "type": {name: TYPES[name] for name in ("float16", "float32", "float64")},
+            "step": (1, -1, 2, -2),
+            "output": ("packed", "permuted", "gaps"),
+            "path": PATHS,
+        },
+    ),
+    Group(
+        "slice1:binding",
+        binding,
+        {
+            "type": TYPES_BY_SIZE,
+            "offset": (0, 16, 32, 80, 240, 272, 4080),
+            "alignment": (0, 8, 32, 4096),
+            "output": ("packed", "rows", "gaps"),
+            "tail": (0, 4, 5, 64),
+        },
+    ),
+    Group(
+        "slice1:cut",
+        cut,
+        {
+            "type": TYPES_BY_SIZE,
+            "shape": ("rows", "columns", "square", "planes"),
+            "input": ("packed", "rows", "permuted", "broadcast"),
+            "output": ("packed", "rows", "gaps", "permuted"),
+            "step": (1, -1, 3),
+            "limits": ("cut", "cut_floor", "floor"),
+            "path": PATHS,
+        },
+    ),
+    Group(
+        "slice1:transpose",
+        transpose,
+        {
+            "type": TYPES_BY_SIZE,
+            "shape": {f"{a}x{b}": (a, b) for a, b in ((64, 64), (33, 129), (131, 32), (70, 70), (300, 37))},
+            "shift": (0, 1, 5),
+            "gap": (0, 1, 16),
+            "step": (1, -1),
+            "device": GPU_AND_OWN,
+            "path": PATHS,
+        },
+    ),
+    Group("slice1:long", long, {"step": (-1,), "device": GPU}),
+    Group(
+        "slice1:large",
+        large,
+        {"bytes": {"150MB": 150_000_001, "512MB": LARGEST_TENSOR}, "step": (1, -1)},
+        default="none",
+        support=is_past_the_range,
+    ),
+    Group("slice1:page", page, {"example": ("1", "2")}, default="all"),
+)
+
+
+def cases(default_only: bool = False) -> Iterator[Case]:
+    """All cases of SLICE1, or those that run by default."""
+    for group in GROUPS:
+        yield from group.cases(default_only)

@@ -1,0 +1,51 @@
+"""Recorded digests of outputs, so that any machine can be compared with ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+from dmlvk.conformance.results import Result, ResultsError, Status
+
+
+def recorded_digests(path: Path | None = None) -> dict[str, str]:
+    """Digests by case name, of a file or of those that come with dmlvk.
+
+    Raises
+    ------
+    ResultsError
+        The file is not one of digests.
+    OSError
+        It cannot be read.
+    """
+    source = files("dmlvk.conformance").joinpath("manifest.json") if path is None else path
+    if path is None and not source.is_file():
+        return {}
+    try:
+        digests = json.loads(source.read_text(encoding="utf-8"))
+        if not all(isinstance(value, str) for value in digests.values()):
+            raise ValueError("a digest is a string")
+    except (ValueError, AttributeError) as error:
+        raise ResultsError(f"{source}: not a file of digests, {{case name: digest}}: {error}") from error
+    return {str(name): value for name, value in digests.items()}
+
+
+def write_digests(path: Path, results: Iterable[Result]) -> None:
+    """Write the digests of what passed, by name; of outputs whose values are open there are none."""
+    digests = {result.name: result.digest for result in results if result.status is Status.PASS and result.digest}
+    path.write_text(json.dumps(dict(sorted(digests.items())), indent=0) + "\n", encoding="utf-8", newline="\n")
+
+
+def compared(result: Result, digests: Mapping[str, str]) -> Result:
+    """A result held against recorded digests: what passes here and differs from them fails."""
+    recorded = digests.get(result.name)
+    if result.status is not Status.PASS or recorded in (None, result.digest):
+        return result
+    message = (
+        f"the output is what the reference gives here, but its digest {result.digest} is not the recorded {recorded}: "
+        "the case's data, the reference or NumPy differs"
+    )
+    return replace(result, status=Status.FAIL, reason="digest", message=message)

@@ -1,0 +1,166 @@
+"""A case as a folder that stands for itself: for a driver's maintainers, who need no dmlvk to run it.
+
+case.json            device, status, descriptor, plan: every dispatch with what it is given
+*.spv                the kernels
+*.npy                the elements of inputs and of the expected output
+*.bin                the memory of each tensor before the run, guard bytes included
+output_tensor.expected.bin   the output's memory as it has to be afterwards
+replay.py            runs all that and compares: needs Python, NumPy and the `vulkan` package
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dmlvk.conformance.case import Case
+from dmlvk.conformance.placement import Placement, as_bits, placed_tensors
+from dmlvk.conformance.profiles import workload_profile
+from dmlvk.conformance.results import Environment, Result
+from dmlvk.device_profile import DeviceProfile
+from dmlvk.planning import PERSISTENT, SCRATCH, Dispatch, Plan, plan
+from dmlvk.runtime.compiled_operator import spirv
+from dmlvk.runtime.elements import element_view
+
+# Longer names make trouble in folders within folders on Windows.
+LONGEST_FOLDER_NAME = 100
+
+
+def folder_name(result: Result) -> str:
+    """A name for a case's folder on any file system."""
+    name = result.name if result.profile == "device" else f"{result.profile}.{result.name}"
+    return re.sub(r"[^A-Za-z0-9.=,_-]+", "_", name)[:LONGEST_FOLDER_NAME]
+
+
+def export_case(case: Case, result: Result, environment: Environment, parent: Path) -> Path:
+    """Write a case into a folder of its own.
+
+    Parameters
+    ----------
+    case : Case
+    result : Result
+        What came out, on which profile.
+    environment : Environment
+    parent : Path
+        Where the folder is made.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    ValueError
+        The device does not have the path that the case forces.
+    OSError
+        The folder cannot be written.
+    """
+    device = DeviceProfile.from_record(environment.record)
+    workload = case.build()
+    profile = workload_profile(device, result.profile, workload)
+    placements = placed_tensors(case.name, workload, profile)
+    made = plan(workload.desc, profile, path=case.path, offsets=crossing_offsets(placements, profile))
+    folder = parent / folder_name(result)
+    folder.mkdir(parents=True, exist_ok=True)
+    for kernel in {dispatch.kernel for stage in (*made.initialization, *made.stages) for dispatch in stage}:
+        (folder / f"{kernel}.spv").write_bytes(spirv(kernel))
+    for field, placement in placements.items():
+        (folder / f"{field}.bin").write_bytes(placement.content.data)
+        if field in workload.inputs:
+            np.save(folder / f"{field}.npy", np.asarray(workload.inputs[field]))
+    output = placements["output_tensor"]
+    expected = workload.result()
+    np.save(folder / "output_tensor.expected.npy", expected)
+    wanted = output.content.copy()
+    tensor_memory = wanted[output.start : output.start + output.desc.total_size_in_bytes]
+    as_bits(element_view(output.desc, tensor_memory))[...] = as_bits(expected)
+    (folder / "output_tensor.expected.bin").write_bytes(wanted.data)
+    record = {
+        "result": result.to_json(),
+        "environment": environment.to_json(),
+        "descriptor": str(workload.desc),
+        "path": made.path,
+        "features": sorted(profile.features & set(environment.features)),
+        "segment_size": profile.segment_size,
+        "memory": _memory_sizes(made, placements),
+        "output": {**_output_layout(output), "is_defined": workload.is_defined},
+        "initialization": _stages(made.initialization, placements, profile),
+        "stages": _stages(made.stages, placements, profile),
+        "plan": json.loads(json.dumps(asdict(made), default=str)),
+    }
+    (folder / "case.json").write_text(json.dumps(record, indent=1, default=list), encoding="utf-8")
+    script = files("dmlvk.conformance").joinpath("replay.py").read_text(encoding="utf-8")
+    (folder / "replay.py").write_text(script, encoding="utf-8")
+    return folder
+
+
+def crossing_offsets(placements: Mapping[str, Placement], profile: DeviceProfile) -> dict[str, int]:
+    """What the planner has to know of tensors that lie across the boundary of two memory segments."""
+    segment = profile.segment_size
+    offsets = {}
+    for field, placement in placements.items():
+        end = placement.start + placement.desc.total_size_in_bytes
+        if placement.start % segment and placement.start // segment != (end - 1) // segment:
+            offsets[field] = placement.start % segment
+    return offsets
+
+
+def _memory_sizes(made: Plan, placements: Mapping[str, Placement]) -> dict[str, int]:
+    sizes = {field: placement.size for field, placement in placements.items()}
+    for name, size in ((SCRATCH, made.scratch_size), (PERSISTENT, made.persistent_size)):
+        if size:
+            sizes[name] = size
+    return sizes
+
+
+def _output_layout(output: Placement) -> dict[str, Any]:
+    size = output.desc.data_type.size_in_bytes
+    return {
+        "type": output.desc.data_type.name.lower(),
+        "start": output.start,
+        "sizes": list(output.desc.sizes),
+        "strides": [stride * size for stride in output.desc.element_strides],
+    }
+
+
+def _stages(
+    stages: Sequence[Sequence[Dispatch]], placements: Mapping[str, Placement], profile: DeviceProfile
+) -> list[list[dict[str, Any]]]:
+    return [[_dispatch(dispatch, placements, profile) for dispatch in stage] for stage in stages]
+
+
+def _dispatch(dispatch: Dispatch, placements: Mapping[str, Placement], profile: DeviceProfile) -> dict[str, Any]:
+    """A dispatch as it is recorded: bindings at aligned addresses, and push constants that make up for that."""
+    push_constants = list(dispatch.push_constants)
+    bindings = []
+    for window in dispatch.windows:
+        start = placements[window.tensor].start if window.tensor in placements else 0
+        segment, address = divmod(start + window.offset, profile.segment_size)
+        distance = address % profile.offset_alignment
+        word = push_constants[window.base_word] + distance // window.base_unit
+        push_constants[window.base_word] = word & 0xFFFFFFFF
+        bindings.append(
+            {
+                "memory": window.tensor,
+                "segment": segment,
+                "offset": address - distance,
+                "size": window.size + distance,
+                "access": window.access.value,
+            }
+        )
+    return {
+        "kernel": dispatch.kernel,
+        "specialization": list(dispatch.specialization),
+        "push_constants": push_constants,
+        "groups": list(dispatch.groups),
+        "subgroup_size": dispatch.subgroup_size,
+        "bindings": bindings,
+    }

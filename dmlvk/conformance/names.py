@@ -1,0 +1,157 @@
+"""Choosing cases by their names: patterns, a sample, a shard."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from importlib import import_module
+from itertools import chain
+from typing import TypeAlias
+
+from dmlvk.conformance.case import Case
+from dmlvk.conformance.errors import ConformanceError
+
+# Lists cases lazily, always in the same order: all of them, or given True only those that run by default.
+CaseSource: TypeAlias = Callable[[bool], Iterator[Case]]
+
+OUR_CASES = "dmlvk.conformance.cases:all_cases"
+
+
+class SelectionError(ConformanceError):
+    """What was asked for does not choose any case; the message says what would."""
+
+
+def case_source(name: str) -> CaseSource:
+    """The function "package.module:function" that lists cases.
+
+    Raises
+    ------
+    SelectionError
+        There is none of that name.
+    """
+    module_name, _, function_name = name.partition(":")
+    try:
+        found: CaseSource = getattr(import_module(module_name), function_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SelectionError(f"no cases under {name!r}, which should be MODULE:FUNCTION: {error}") from error
+    return found
+
+
+def matches(pattern: str, case: Case) -> bool:
+    """Whether a pattern names a case.
+
+    A pattern is a name with the wildcards * and ?, or the name of a group, which stands for all that is in it. Where it
+    ends in parameters and ";*", such as "slice1:*:type=u8;path=tiles;*", these may stand in any order and between
+    others.
+    """
+    if pattern == case.name or fnmatchcase(case.name, pattern) or fnmatchcase(case.name, f"{pattern}:*"):
+        return True
+    groups, _, last = pattern.rpartition(":")
+    if not last.endswith(";*") or not fnmatchcase(":".join(case.groups), groups or "*"):
+        return False
+    parameters = case.parameters
+    pairs = (pair.partition("=") for pair in last[:-2].split(";"))
+    return all(name in parameters and fnmatchcase(parameters[name], value) for name, _, value in pairs)
+
+
+class CaseFinder:
+    """Cases by name, of a source that is only read as far as needed: its defaults first, which are soon listed."""
+
+    def __init__(self, source: CaseSource) -> None:
+        self._cases = chain(source(True), source(False))
+        self._seen: dict[str, Case] = {}
+
+    def find(self, name: str) -> Case:
+        """The case of a name.
+
+        Raises
+        ------
+        LookupError
+            There is none.
+        """
+        while name not in self._seen:
+            case = next(self._cases, None)
+            if case is None:
+                raise LookupError(f"no case is named {name!r}")
+            self._seen[case.name] = case
+        return self._seen[name]
+
+
+def select(
+    source: CaseSource,
+    patterns: Sequence[str] = (),
+    *,
+    full: bool = False,
+    sample: int | None = None,
+    seed: int = 0,
+    shard: tuple[int, int] | None = None,
+) -> list[Case]:
+    """The cases to run, in their order.
+
+    Parameters
+    ----------
+    source : callable
+    patterns : sequence of str
+        A case is chosen that any of them names; all where there is none.
+    full : bool
+        Also those that do not run unless asked for. A pattern that names nothing but such cases asks for them.
+    sample : int, optional
+        So many of them, drawn at random; the same ones for the same seed, on every machine.
+    seed : int
+    shard : (int, int), optional
+        (i, n) with 1 <= i <= n: the i-th of n parts, which together are all of them, without a case twice.
+
+    Raises
+    ------
+    SelectionError
+        A pattern names no case.
+    """
+    chosen = list(source(not full))
+    if patterns:
+        named = [[case for case in chosen if matches(pattern, case)] for pattern in patterns]
+        if not all(named) and not full:
+            chosen = list(source(False))
+            named = [
+                found or [case for case in chosen if matches(pattern, case)]
+                for found, pattern in zip(named, patterns, strict=True)
+            ]
+        for found, pattern in zip(named, patterns, strict=True):
+            if not found:
+                raise SelectionError(_nothing_named(pattern, chosen))
+        names = {case.name for found in named for case in found}
+        chosen = [case for case in chosen if case.name in names]
+    if sample is not None and sample < len(chosen):
+        drawn = {case.name for case in sorted(chosen, key=lambda case: _draw(seed, case.name))[:sample]}
+        chosen = [case for case in chosen if case.name in drawn]
+    if shard is not None:
+        # Every n-th rather than a stretch: neighbours are alike, and so the parts take about as long.
+        chosen = chosen[shard[0] - 1 :: shard[1]]
+    return chosen
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """(2, 8) of "2/8".
+
+    Raises
+    ------
+    SelectionError
+    """
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise SelectionError(f"a shard is I/N with 1 <= I <= N, such as 2/8; {text!r} is not")
+    return int(found[1]), int(found[2])
+
+
+def _draw(seed: int, name: str) -> bytes:
+    """A case's place in the lottery: by its name, so that a case more or less moves no other."""
+    return hashlib.sha256(f"{seed}:{name}".encode()).digest()
+
+
+def _nothing_named(pattern: str, cases: list[Case]) -> str:
+    groups = dict.fromkeys(":".join(case.groups[: depth + 1]) for case in cases for depth in range(len(case.groups)))
+    known = [*groups, *(case.name for case in cases[:20_000])]
+    close = get_close_matches(pattern.rstrip(":*"), known, 3, 0.5) or list(groups)[:8]
+    return f"no case is named {pattern!r}; there are {', '.join(close) or 'none'}"

@@ -1,0 +1,86 @@
+"""Where a case's tensors lie: each in a buffer of its own, between guard bytes, all of it random before a run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk.conformance.case import Workload, generator
+from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceProfile
+from dmlvk.runtime.elements import element_view, write_elements
+from dmlvk.tensor_desc import TensorDesc
+
+Bytes = npt.NDArray[np.uint8]
+
+GUARD = LARGEST_OFFSET_ALIGNMENT
+# A guard that has to be as long as a memory segment is left away where segments are longer than this.
+LONGEST_GUARD = 1 << 20
+
+
+class Placement:
+    """A tensor's place in a buffer, and what the buffer is filled with before a run.
+
+    Attributes
+    ----------
+    desc : TensorDesc
+    start, size : int
+        Bytes from the buffer's start to the tensor, and of the buffer.
+    content : ndarray of uint8
+        The whole buffer: the tensor's elements, and random bytes everywhere else.
+    """
+
+    def __init__(self, desc: TensorDesc, offset: int, profile: DeviceProfile, random: np.random.Generator) -> None:
+        self.desc = desc
+        self.start = _guard_before(desc, offset, profile) + offset
+        self.size = -(-(self.start + desc.total_size_in_bytes + GUARD) // 16) * 16
+        self.content: Bytes = np.frombuffer(random.bytes(self.size), np.uint8).copy()
+
+    @property
+    def memory(self) -> Bytes:
+        """The tensor's own part of the content."""
+        return self.content[self.start : self.start + self.desc.total_size_in_bytes]
+
+    def set_elements(self, array: npt.NDArray[Any]) -> None:
+        """Put elements into the content.
+
+        Raises
+        ------
+        ValueError
+            Elements share memory and are not equal: the case asks for what cannot be.
+        """
+        write_elements(self.desc, self.memory, array)
+        if self.desc.has_overlap() and not equal_bits(element_view(self.desc, self.memory), array):
+            raise ValueError(f"the case has different elements where {self.desc} has one place in memory")
+
+
+def placed_tensors(name: str, workload: Workload, profile: DeviceProfile) -> dict[str, Placement]:
+    """Every tensor of a case, by descriptor field: inputs with their elements, the output all random."""
+    random = generator(f"{name}:poison")
+    placements = {}
+    for field, desc in workload.desc.tensors.items():
+        placements[field] = Placement(desc, workload.offsets.get(field, 0), profile, random)
+        if field in workload.desc.input_fields:
+            placements[field].set_elements(np.asarray(workload.inputs[field]))
+    return placements
+
+
+def _guard_before(desc: TensorDesc, offset: int, profile: DeviceProfile) -> int:
+    """Bytes of the guard before a tensor: as many as change nothing about how it lies in alignments and segments."""
+    guard = math.lcm(GUARD, desc.guaranteed_base_offset_alignment or 1)
+    if guard + offset + desc.total_size_in_bytes + GUARD <= profile.segment_size:
+        return guard
+    guard = math.lcm(guard, profile.segment_size)
+    return guard if guard <= LONGEST_GUARD else 0
+
+
+def equal_bits(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:
+    """Whether two arrays of one type and shape have the same bits; NaN and -0.0 count by theirs."""
+    return bool(np.array_equal(as_bits(first), as_bits(second)))
+
+
+def as_bits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same array, seen as unsigned integers."""
+    return array.view(f"u{array.dtype.itemsize}")

@@ -1,0 +1,232 @@
+"""Plans checked without running them: does each keep to its device's limits, use only what the device has, and take
+the best path that it has?"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from dmlvk.conformance.case import Case, NotSupported, Workload
+from dmlvk.conformance.profiles import DEVICE, workload_profile
+from dmlvk.conformance.recorded import load
+from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.operators import OperatorDesc, QuantizedLinearConvolutionDesc, Slice1Desc
+from dmlvk.planning import MAXIMUM_SUBMISSION_SECONDS, PERSISTENT, SCRATCH, Access, Dispatch, PathError, Plan, plan
+from dmlvk.runtime.compiled_operator import spirv
+
+# The feature that each SPIR-V capability needs; None where every device of Vulkan 1.2 has it.
+CAPABILITY_FEATURES: dict[int, str | None] = {
+    1: None,  # Shader
+    9: "shaderFloat16",
+    10: "shaderFloat64",
+    11: "shaderInt64",
+    22: "shaderInt16",
+    39: "shaderInt8",
+    61: None,  # GroupNonUniform
+    64: None,  # GroupNonUniformBallot
+    65: None,  # GroupNonUniformShuffle: asked for on lavapipe only, which has it
+    4433: "storageBuffer16BitAccess",
+    4448: "storageBuffer8BitAccess",
+    5345: "vulkanMemoryModel",
+    6018: "shaderIntegerDotProduct",  # DotProductInput4x8BitPacked
+    6019: "shaderIntegerDotProduct",  # DotProduct
+    6022: "cooperativeMatrix",
+}
+# The property that stands for each capability that no feature does.
+CAPABILITY_PROPERTIES = {4467: "shaderRoundingModeRTEFloat32"}
+OP_CAPABILITY = 17
+HEADER_WORDS = 5
+
+# A convolution of at least so much work is worth a device's best path: channels of a group in and out, pixels out.
+WORTHWHILE_CHANNELS = 32
+WORTHWHILE_PIXELS = 32
+# A transpose of at least so many rows and columns is worth shared memory, where that is faster than a cache.
+WORTHWHILE_ROWS = 64
+
+
+@cache
+def capabilities(kernel: str) -> frozenset[int]:
+    """The SPIR-V capabilities that a kernel declares."""
+    code = spirv(kernel)
+    words = struct.unpack(f"<{len(code) // 4}I", code)
+    found = []
+    position = HEADER_WORDS
+    while words[position] & 0xFFFF == OP_CAPABILITY:  # they stand before everything else
+        found.append(words[position + 1])
+        position += words[position] >> 16
+    return frozenset(found)
+
+
+def violations(made: Plan, desc: OperatorDesc, profile: DeviceProfile) -> Iterator[str]:
+    """What a device could not carry out of a plan, and where the plan touches memory that is not the operator's."""
+    if not made.stages or not all(made.stages):
+        yield "a stage without dispatches"
+    sizes = {field: tensor.total_size_in_bytes for field, tensor in desc.tensors.items()}
+    sizes |= {SCRATCH: made.scratch_size, PERSISTENT: made.persistent_size}
+    writable = {*desc.output_fields, SCRATCH, PERSISTENT}
+    for stage in (*made.initialization, *made.stages):
+        for dispatch in stage:
+            for text in (*_dispatch(dispatch, profile), *_windows(dispatch, sizes, writable, profile)):
+                yield f"{dispatch.kernel}: {text}"
+
+
+def _dispatch(dispatch: Dispatch, profile: DeviceProfile) -> Iterator[str]:
+    limits = profile.limits
+    buffers = len(dispatch.windows)
+    if not 1 <= buffers <= limits.max_per_stage_descriptor_storage_buffers:
+        yield f"{buffers} storage buffers; the device has {limits.max_per_stage_descriptor_storage_buffers}"
+    if 4 * len(dispatch.push_constants) > limits.max_push_constants_size:
+        size = 4 * len(dispatch.push_constants)
+        yield f"{size} bytes of push constants; the device has {limits.max_push_constants_size}"
+    if not all(0 <= word < 1 << 32 for word in (*dispatch.push_constants, *dispatch.specialization)):
+        yield "a constant of more than 32 bits"
+    largest = min(limits.max_compute_work_group_invocations, limits.max_compute_work_group_size[0])
+    if not 1 <= dispatch.specialization[0] <= largest:
+        yield f"a workgroup of {dispatch.specialization[0]}; the device has {largest}"
+    counts = tuple(min(count, 65_535) for count in limits.max_compute_work_group_count)
+    if not all(1 <= groups <= count for groups, count in zip(dispatch.groups, counts, strict=True)):
+        yield f"{dispatch.groups} workgroups; there may be {counts}"
+    if dispatch.seconds > MAXIMUM_SUBMISSION_SECONDS:
+        yield f"it may take {dispatch.seconds} s; a watchdog allows {MAXIMUM_SUBMISSION_SECONDS}"
+    for capability in sorted(capabilities(dispatch.kernel)):
+        if capability in CAPABILITY_PROPERTIES:
+            if CAPABILITY_PROPERTIES[capability] not in profile.properties:
+                yield f"it needs {CAPABILITY_PROPERTIES[capability]}, which the device has not"
+            continue
+        if capability not in CAPABILITY_FEATURES:
+            yield f"it declares SPIR-V capability {capability}, of which nothing is known here"
+        feature = CAPABILITY_FEATURES.get(capability)
+        lacks = feature is not None and feature not in profile.features
+        if lacks or (feature == "shaderIntegerDotProduct" and not profile.has_integer_dot_product):
+            yield f"it needs {feature}, which the device has not"
+    size = dispatch.subgroup_size
+    if size and not profile.min_subgroup_size <= size <= profile.max_subgroup_size:
+        yield f"subgroups of {size}; the device has {profile.min_subgroup_size} to {profile.max_subgroup_size}"
+
+
+def _windows(dispatch: Dispatch, sizes: dict[str, int], writable: set[str], profile: DeviceProfile) -> Iterator[str]:
+    limits = profile.limits
+    for window in dispatch.windows:
+        end = window.offset + window.size
+        if window.offset % 16 or window.size % 16 or window.size <= 0:
+            yield f"{window} is not made of whole 16 bytes"
+        # Bound from an aligned address below, it has to fit the range still.
+        if window.size + profile.offset_alignment > limits.max_storage_buffer_range + 16:
+            yield f"{window} is larger than a storage buffer may be, {limits.max_storage_buffer_range} bytes"
+        if 16 % window.base_unit or window.base_word >= len(dispatch.push_constants):
+            yield f"{window} has no push constant for its start"
+        if end > -(-sizes[window.tensor] // 16) * 16:
+            yield f"{window} ends past the {sizes[window.tensor]} bytes of the tensor"
+        if window.offset // profile.segment_size != (end - 1) // profile.segment_size:
+            yield f"{window} lies in several memory segments of {profile.segment_size} bytes"
+        if window.access is Access.WRITE and window.tensor not in writable:
+            yield f"{window} writes an input"
+
+
+def missed_path(made: Plan, desc: OperatorDesc, profile: DeviceProfile) -> str | None:
+    """The better path that a plan leaves unused although the work is worth it; None where it takes the best.
+
+    What is worth it is said cautiously and without the planner's help: convolutions with many channels on both sides,
+    and transposes of many rows and columns.
+    """
+    best: str | None = None
+    if isinstance(desc, QuantizedLinearConvolutionDesc):
+        best = _best_product(profile) if _is_worthwhile_product(desc) else None
+    elif isinstance(desc, Slice1Desc) and profile.device_type is not DeviceType.CPU and _is_transpose(desc):
+        best = "tiles"
+    if best is None or best == made.path:
+        return None
+    try:
+        plan(desc, profile, path=best)
+    except PathError:
+        return None  # the device has it, but not for an operator of this size
+    return best
+
+
+def _is_worthwhile_product(desc: QuantizedLinearConvolutionDesc) -> bool:
+    geometry = desc.geometry
+    channels = min(geometry.input_channels // geometry.group_count, geometry.output_channels_per_group)
+    pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
+    return channels >= WORTHWHILE_CHANNELS and pixels >= WORTHWHILE_PIXELS
+
+
+def _is_transpose(desc: Slice1Desc) -> bool:
+    """Whether elements side by side in the output lie apart in the input, and the other way round, for many of them."""
+    steps = [
+        stride * window
+        for stride, window in zip(desc.input_tensor.element_strides, desc.input_window_strides, strict=True)
+    ]
+    sizes, strides = desc.output_tensor.sizes, desc.output_tensor.element_strides
+    many = [dimension for dimension, size in enumerate(sizes) if size >= WORTHWHILE_ROWS]
+    across = [dimension for dimension in many if strides[dimension] == 1 and abs(steps[dimension]) > 1]
+    along = [dimension for dimension in many if steps[dimension] == 1 and strides[dimension] > 1]
+    return bool(across and along)
+
+
+def _best_product(profile: DeviceProfile) -> str:
+    is_cpu = profile.device_type is DeviceType.CPU
+    int8 = ("sint8", "sint8", "sint32", "sint32", "subgroup")
+    has_matrices = {"cooperativeMatrix", "shaderInt8", "vulkanMemoryModel"} <= profile.features and any(
+        (matrix.a_type, matrix.b_type, matrix.c_type, matrix.result_type, matrix.scope) == int8
+        for matrix in profile.cooperative_matrices
+    )
+    if has_matrices and not is_cpu and profile.has_integer_dot_product:
+        return "matrix"
+    if is_cpu and profile.driver_name == "llvmpipe" and "shaderInt64" in profile.features:
+        return "float"
+    return "dot4" if profile.has_integer_dot_product else "integer"
+
+
+@dataclass(frozen=True)
+class PlanCheck:
+    """What came out for one case on one recorded device.
+
+    Attributes
+    ----------
+    case, device : str
+    path : str
+        The path planned; empty where the case is not for this device.
+    problems : tuple of str
+    """
+
+    case: str
+    device: str
+    path: str
+    problems: tuple[str, ...] = ()
+
+
+def check_plans(cases: Iterable[Case], devices: Sequence[str], path: str | None = None) -> Iterator[PlanCheck]:
+    """Plan every case for every device of those names, and check each plan.
+
+    Parameters
+    ----------
+    cases : iterable of Case
+    devices : sequence of str
+        Names of `recorded.NAMES`.
+    path : str, optional
+        The kernel path of cases that leave it to the planner.
+    """
+    for case in cases:
+        workload = case.build()
+        for device in devices:
+            yield _checked(case, workload, device, case.path or path)
+
+
+def _checked(case: Case, workload: Workload, device: str, path: str | None) -> PlanCheck:
+    profile = load(device)
+    if case.support is not None and isinstance(case.support(profile), NotSupported):
+        return PlanCheck(case.name, device, "")
+    profile = workload_profile(profile, DEVICE, workload)
+    try:
+        made = plan(workload.desc, profile, path=path)
+    except PathError as error:
+        return PlanCheck(case.name, device, "", () if path is not None else (str(error),))
+    except ValueError as error:
+        return PlanCheck(case.name, device, "", (f"it cannot be planned: {error}",))
+    problems = list(dict.fromkeys(violations(made, workload.desc, profile)))
+    missed = missed_path(made, workload.desc, profile) if path is None else None
+    if missed is not None:
+        problems.append(f"path {made.path!r} is planned where the device has {missed!r}")
+    return PlanCheck(case.name, device, made.path, tuple(problems))

@@ -1,0 +1,81 @@
+"""A run as JUnit XML, which continuous-integration services read: one suite a group of cases and profile."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+from dmlvk.conformance.results import Result, Run, Status
+
+# What XML 1.0 cannot hold, not even escaped.
+UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def write_junit(path: Path, run: Run) -> None:
+    """Write a run. Fail and Flaky are failures, DeviceLost and Timeout errors, NotSupported and what is waived skipped.
+
+    Raises
+    ------
+    OSError
+    """
+    suites: dict[str, list[Result]] = {}
+    for result in run.results.values():
+        suites.setdefault(f"{result.profile}.{result.name.partition(':')[0]}", []).append(result)
+    root = ElementTree.Element("testsuites", _totals(list(run.results.values())), name="dmlvk conformance")
+    for name, results in suites.items():
+        suite = ElementTree.SubElement(root, "testsuite", _totals(results), name=name)
+        if run.environment is not None:
+            suite.set("timestamp", run.environment.date)
+            suite.append(_properties(run))
+        for result in results:
+            suite.append(_test_case(result))
+    ElementTree.indent(root)
+    ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+
+
+def _kind(result: Result) -> str:
+    """The element that a result's details stand in; none for Pass."""
+    if result.status is Status.PASS:
+        return ""
+    if result.waiver or result.status is Status.NOT_SUPPORTED:
+        return "skipped"
+    return "failure" if result.status in (Status.FAIL, Status.FLAKY) else "error"
+
+
+def _totals(results: list[Result]) -> dict[str, str]:
+    kinds = [_kind(result) for result in results]
+    return {
+        "tests": str(len(results)),
+        "failures": str(kinds.count("failure")),
+        "errors": str(kinds.count("error")),
+        "skipped": str(kinds.count("skipped")),
+        "time": f"{sum(result.seconds for result in results):.3f}",
+    }
+
+
+def _properties(run: Run) -> ElementTree.Element:
+    element = ElementTree.Element("properties")
+    environment = run.environment
+    assert environment is not None
+    for name in ("device", "driver", "vulkan", "package", "python", "numpy", "system", "command"):
+        ElementTree.SubElement(element, "property", name=name, value=_printable(getattr(environment, name)))
+    return element
+
+
+def _test_case(result: Result) -> ElementTree.Element:
+    name, group = result.name, result.name.rpartition(":")[0].replace(":", ".")
+    element = ElementTree.Element(
+        "testcase", name=name, classname=f"{result.profile}.{group}", time=f"{result.seconds:.3f}"
+    )
+    kind = _kind(result)
+    if kind:
+        waived = f" (waived: {result.waiver})" if result.waiver else ""
+        message = _printable(f"{result.status.value} {result.reason}{waived}")
+        details = ElementTree.SubElement(element, kind, message=message, type=result.status.value)
+        details.text = _printable(result.message)
+    return element
+
+
+def _printable(text: str) -> str:
+    return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)

