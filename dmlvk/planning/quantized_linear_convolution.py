@@ -46,15 +46,17 @@ from dmlvk.planning.quantized_linear_convolution_first_layer import (
 )
 from dmlvk.planning.quantized_linear_convolution_matrix import (
     MATRIX,
-    VECTORS,
-    WORDS,
-    MatrixOrder,
     MatrixShape,
     Runs,
-    fetch_in_place,
     matrix_filter_packing,
     matrix_of,
     matrix_shape,
+)
+from dmlvk.planning.quantized_linear_convolution_matrix_order import (
+    VECTORS,
+    WORDS,
+    MatrixOrder,
+    fetch_in_place,
     whole_input,
 )
 from dmlvk.planning.quantized_linear_convolution_memory import Builder, View, copies, dense
