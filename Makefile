@@ -9,10 +9,17 @@ else
     VENV_PYTHON := .venv/bin/python
 endif
 
+# What `dmlvk conformance` is given on every driver, as in: make conformance CONFORMANCE_ARGUMENTS="--sample 100"
+CONFORMANCE_ARGUMENTS ?=
+
 # What pytest is given besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"
 PYTEST_ARGUMENTS ?=
 
-.PHONY: help run test test-compilers test-large test-thorough test-windows lint drivers kernels clean
+# What `dmlvk bench` is given, as in: make bench BENCH_ARGUMENTS="--operator slice1 --device Radeon"
+BENCH_ARGUMENTS ?=
+
+.PHONY: help run bench test test-compilers test-large test-thorough test-mutants test-windows conformance lint drivers kernels
+.PHONY: clean
 
 help:
 	@$(PYTHON) -m tools.bootstrap help
@@ -20,6 +27,10 @@ help:
 run: .venv/run.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(VENV_PYTHON) -m dmlvk demo
+
+bench: .venv/bench.stamp
+	@$(PYTHON) -m tools.bootstrap vulkan
+	$(VENV_PYTHON) -m dmlvk bench --json dmlvk-bench.json --plot dmlvk-bench.png $(BENCH_ARGUMENTS)
 
 test: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
@@ -37,10 +48,18 @@ test-large: .venv/test.stamp
 
 test-thorough: export HYPOTHESIS_PROFILE = thorough
 test-thorough: .venv/test.stamp
-	$(VENV_PYTHON) -m pytest tests/kernels $(PYTEST_ARGUMENTS)
+	$(VENV_PYTHON) -m pytest tests/kernels tests/runtime/test_faults.py $(PYTEST_ARGUMENTS)
+
+test-mutants: .venv/test.stamp
+	@$(PYTHON) -m tools.test_drivers
+	$(VENV_PYTHON) -m tests.mutants --device llvmpipe
 
 test-windows: .venv/test.stamp
 	@$(VENV_PYTHON) -m tools.windows $(if $(PYTEST_ARGUMENTS),-- $(PYTEST_ARGUMENTS))
+
+conformance: .venv/test.stamp
+	@$(PYTHON) -m tools.bootstrap vulkan
+	@$(VENV_PYTHON) -m tools.conformance $(CONFORMANCE_ARGUMENTS)
 
 test-compilers: .venv/test.stamp
 	@$(PYTHON) -m tools.test_drivers --radv
@@ -57,6 +76,9 @@ clean:
 
 .venv/run.stamp: pyproject.toml
 	@$(PYTHON) -m tools.bootstrap environment --extras demo --stamp $@
+
+.venv/bench.stamp: pyproject.toml
+	@$(PYTHON) -m tools.bootstrap environment --extras demo,bench --stamp $@
 
 .venv/test.stamp: pyproject.toml
 	@$(PYTHON) -m tools.bootstrap environment --extras demo,test --stamp $@

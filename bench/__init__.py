@@ -1,1 +1,1 @@
-"""Benchmarks: one module an operator, each a command of its own, as in `python -m bench.slice1`."""
+"""What developers measure beside `dmlvk bench`: the host's part of a call, transfers, start-up."""

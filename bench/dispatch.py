@@ -24,7 +24,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import dmlvk
-from bench.raw_vulkan import RawCommandBuffer, driver_text
+from bench.raw_vulkan import RawCommandBuffer, driver_text, warm_up
 from bench.startup import startup
 from dmlvk.device_profile import DeviceType
 from dmlvk.runtime.binding import Binding
@@ -77,6 +77,7 @@ class Bench:
         self.back = self.operator.bind(input_tensor=self.b, output_tensor=self.a)
         self.is_cpu = device.profile.device_type == DeviceType.CPU
         self.torch = torch_step()
+        warm_up(device, self.forth)
 
     def row(
         self, name: str, seconds: float, raw: float | None = None, mark: float | None = None, limit: float | None = None
@@ -91,23 +92,28 @@ class Bench:
 
     def issue(self) -> None:
         raw = RawCommandBuffer(self.device, [self.forth])
-        steps: dict[str, Step] = {"raw": raw.submit, "call": self._call, "binding": self._submit_one}
-        if self.torch is not None:
-            steps["torch"] = self.torch[0]
-
-        def finish() -> None:
-            raw.wait_idle()
-            if self.torch is not None:
-                self.torch[1]()
-
-        found = side_by_side(steps, CALLS, self.rounds, finish)
+        steps: dict[str, Step] = {
+            "raw": raw.submit,
+            "signal": raw.signal_timeline,
+            "call": self._call,
+            "binding": self._submit_one,
+        }
+        found = side_by_side(steps, CALLS, self.rounds, raw.wait_idle)
         self.check(self.b, VALUES[::-1], "call")
         self.row("vkQueueSubmit, raw", found["raw"])
+        self.row("  the same with a timeline semaphore to signal", found["signal"], found["raw"])
         self.row("operator(...), not waited for", found["call"], found["raw"], 6.0 if self.is_cpu else None)
-        if "torch" in found:
-            self.row("  the same beside torch's eager elementwise operation", found["call"], found["torch"], 1.0)
         self.row("device.submit([binding])", found["binding"], found["raw"])
         raw.close()
+        if self.torch is not None:
+            issue, synchronize = self.torch
+
+            def finish() -> None:
+                self.device.wait()
+                synchronize()
+
+            found = side_by_side({"call": self._call, "torch": issue}, CALLS, self.rounds, finish)
+            self.row("operator(...) beside torch's eager elementwise operation", found["call"], found["torch"], 1.0)
 
     def _call(self) -> None:
         self.operator(input_tensor=self.a, output_tensor=self.b)
@@ -121,6 +127,11 @@ class Bench:
     def call_and_wait(self) -> None:
         raw = RawCommandBuffer(self.device, [self.forth])
         steps: dict[str, Step] = {"raw": raw.submit_and_wait, "call": self._call_and_wait}
+        found = side_by_side(steps, 1, 20 * self.rounds, lambda: None)
+        self.check(self.b, VALUES[::-1], "call and wait")
+        self.row("vkQueueSubmit, vkWaitForFences, vkResetFences, raw", found["raw"])
+        self.row("operator(...).wait()", found["call"], found["raw"], 1.15)
+        raw.close()
         if self.torch is not None:
             issue, synchronize = self.torch
 
@@ -128,26 +139,24 @@ class Bench:
                 issue()
                 synchronize()
 
-            steps["torch"] = torch_and_wait
-        found = side_by_side(steps, 1, 20 * self.rounds, lambda: None)
-        self.check(self.b, VALUES[::-1], "call and wait")
-        self.row("vkQueueSubmit, vkWaitForFences, vkResetFences, raw", found["raw"])
-        self.row("operator(...).wait()", found["call"], found["raw"], 1.15)
-        if "torch" in found:
-            self.row("  the same beside torch's operation and synchronize", found["call"], found["torch"])
-        raw.close()
+            # Many in a row: a GPU takes 100 us to go from one API's work to the other's.
+            steps = {"call": self._call_and_wait, "torch": torch_and_wait}
+            found = side_by_side(steps, CALLS, self.rounds, lambda: None)
+            self.row("operator(...).wait() beside torch's operation and synchronize", found["call"], found["torch"])
 
     def sequence(self) -> None:
         bindings = [self.forth, self.back] * (CALLS // 2)
         raw, sequence = RawCommandBuffer(self.device, bindings), self.device.sequence(bindings)
-        issued = side_by_side({"raw": raw.submit, "dmlvk": sequence.submit}, 10, self.rounds, raw.wait_idle)
-        steps: dict[str, Step] = {"raw": raw.submit_and_wait, "dmlvk": lambda: sequence.submit().wait()}
+        steps: dict[str, Step] = {"raw": raw.submit, "signal": raw.signal_timeline, "dmlvk": sequence.submit}
+        issued = side_by_side(steps, 10, self.rounds, raw.wait_idle)
+        steps = {"raw": raw.submit_and_wait, "dmlvk": lambda: sequence.submit().wait()}
         waited = side_by_side(steps, 1, 3 * self.rounds, lambda: None)
         self.check(self.a, VALUES, "sequence")
         self.row(f"{CALLS} dependent dispatches in one command buffer, raw submit and fence", waited["raw"])
         self.row("sequence.submit().wait()", waited["dmlvk"], waited["raw"], 1.05)
         self.row("vkQueueSubmit of it, raw", issued["raw"])
         self.row("sequence.submit(), not waited for", issued["dmlvk"], issued["raw"], 1.5)
+        self.row("  the same beside a raw one that signals a timeline", issued["dmlvk"], issued["signal"])
         raw.close()
 
     def lists(self) -> None:
@@ -234,6 +243,7 @@ def parts(bench: Bench) -> dict[str, float]:
     (key,) = operator._calls
     call = operator._calls[key]
     raw = RawCommandBuffer(device, [bench.forth])
+    tensors = {"input_tensor": a, "output_tensor": b}
 
     def empty(**tensors: dmlvk.Tensor) -> None: ...
 
@@ -255,8 +265,9 @@ def parts(bench: Bench) -> dict[str, float]:
         "a Python call with two keyword arguments": lambda: empty(input_tensor=a, output_tensor=b),
         "... that makes the key of the tensors": lambda: make_key(input_tensor=a, output_tensor=b),
         "looking the key up": lambda: operator._calls.get(key),
+        "comparing the tensors with the last call's": lambda: tensors == call.tensors,
         "taking and giving back the device's lock": lock,
-        "a Submission": lambda: dmlvk.Submission(vulkan, 1),
+        "a Submission": dmlvk.Submission,
         "vkQueueSubmit, raw, no semaphore": raw.submit,
         "vkGetSemaphoreCounterValue": lambda: vk.vkGetSemaphoreCounterValue(
             vulkan.handle, queue._semaphore[0], counter

@@ -6,9 +6,11 @@ Nothing of dmlvk runs inside them. Only handles come from it: the device, the qu
 from __future__ import annotations
 
 from collections.abc import Iterable
+from time import perf_counter
 from typing import Any
 
 import dmlvk
+from dmlvk.device_profile import DeviceType
 from dmlvk.runtime.binding import Binding
 from dmlvk.vulkan.library import vk
 
@@ -54,6 +56,28 @@ class RawCommandBuffer:
         self._submit_information.sType = lib.VK_STRUCTURE_TYPE_SUBMIT_INFO
         self._submit_information.commandBufferCount = 1
         self._submit_information.pCommandBuffers = self._command_buffer
+        self._create_timeline(ffi)
+
+    def _create_timeline(self, ffi: Any) -> None:
+        lib = self._lib
+        kind = ffi.new("VkSemaphoreTypeCreateInfo*")
+        kind.sType = lib.VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO
+        kind.semaphoreType = lib.VK_SEMAPHORE_TYPE_TIMELINE
+        information = ffi.new("VkSemaphoreCreateInfo*")
+        information.sType = lib.VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO
+        information.pNext = kind
+        self._semaphore = ffi.new("VkSemaphore[1]")
+        self._must(lib.vkCreateSemaphore(self._device, information, ffi.NULL, self._semaphore))
+        self._value = 0
+        self._signal = ffi.new("uint64_t[1]")
+        self._timeline = ffi.new("VkTimelineSemaphoreSubmitInfo*")
+        self._timeline.sType = lib.VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO
+        self._timeline.signalSemaphoreValueCount = 1
+        self._timeline.pSignalSemaphoreValues = self._signal
+        self._signalling_information = ffi.new("VkSubmitInfo*", self._submit_information[0])
+        self._signalling_information.pNext = self._timeline
+        self._signalling_information.signalSemaphoreCount = 1
+        self._signalling_information.pSignalSemaphores = self._semaphore
 
     @staticmethod
     def _must(result: int) -> None:
@@ -92,6 +116,13 @@ class RawCommandBuffer:
         """vkQueueSubmit and nothing else."""
         self._lib.vkQueueSubmit(self._queue, 1, self._submit_information, self._null)
 
+    def signal_timeline(self, fence: Any = None) -> None:
+        """vkQueueSubmit that signals the next value of a timeline semaphore, and a fence if given one."""
+        self._value += 1
+        self._signal[0] = self._value
+        fence = self._null if fence is None else fence
+        self._lib.vkQueueSubmit(self._queue, 1, self._signalling_information, fence)
+
     def submit_and_wait(self) -> None:
         """vkQueueSubmit with a fence, the wait for it, and its reset."""
         lib = self._lib
@@ -107,7 +138,15 @@ class RawCommandBuffer:
         """Destroy what was made."""
         self.wait_idle()
         self._lib.vkDestroyFence(self._device, self._fence[0], self._null)
+        self._lib.vkDestroySemaphore(self._device, self._semaphore[0], self._null)
         self._lib.vkDestroyCommandPool(self._device, self._pool[0], self._null)
+
+
+def warm_up(device: dmlvk.Device, binding: Binding) -> None:
+    """Let an idle GPU come to its full clock, which takes an H200 most of a second."""
+    end = perf_counter() + (0.1 if device.profile.device_type == DeviceType.CPU else 1.0)
+    while perf_counter() < end:
+        device.submit([binding] * 100).wait()
 
 
 def driver_text(device: dmlvk.Device) -> str:

@@ -45,10 +45,12 @@ print(json.dumps(times))
 
 
 def startup(device: str, rounds: int = 7) -> dict[str, float]:
-    """Median seconds of each step of a process that computes one result; the pipeline cache is warm."""
+    """Median seconds of each step of a process that computes one result; the pipeline cache is warm, and the files'."""
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "DMLVK_CACHE_DIR": folder}
+        # Python's own compiled files are there as well, as in any installation.
+        environment = {**os.environ, "DMLVK_CACHE_DIR": folder, "PYTHONPYCACHEPREFIX": folder}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         for number in range(rounds + 1):
             start = perf_counter()
             command = [sys.executable, "-c", PROGRAM, device]

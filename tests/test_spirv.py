@@ -23,19 +23,33 @@ INT64 = 11
 DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT = 6018, 6019
 GROUP_NON_UNIFORM, GROUP_NON_UNIFORM_SHUFFLE = 61, 65
 INT8, VULKAN_MEMORY_MODEL, COOPERATIVE_MATRIX = 39, 5345, 6022
+ROUNDING_MODE_RTE = 4467
 
 # Capabilities beyond Shader that a kernel may ask for, by the end of its stem: kernels that a plan takes only on
 # devices with the feature. A kernel that is not named here runs on every Vulkan 1.2 device.
 FEATURE_KERNELS = {
     "_dot4": {DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT},
+    "benchmark_dot_product": {DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT},
+    "benchmark_matrix": {INT8, VULKAN_MEMORY_MODEL, COOPERATIVE_MATRIX, GROUP_NON_UNIFORM},
     "_convolution_matrix": {
         INT8,
         VULKAN_MEMORY_MODEL,
         COOPERATIVE_MATRIX,
         GROUP_NON_UNIFORM,
+        ROUNDING_MODE_RTE,
         DOT_PRODUCT_INPUT_4X8_BIT_PACKED,
         DOT_PRODUCT,
     },
+    "_convolution_first_layer": {
+        INT8,
+        VULKAN_MEMORY_MODEL,
+        COOPERATIVE_MATRIX,
+        GROUP_NON_UNIFORM,
+        ROUNDING_MODE_RTE,
+        DOT_PRODUCT_INPUT_4X8_BIT_PACKED,
+        DOT_PRODUCT,
+    },
+    "_depthwise_dot4": {ROUNDING_MODE_RTE},
     "_registers_float": {INT64, GROUP_NON_UNIFORM, GROUP_NON_UNIFORM_SHUFFLE},
 }
 

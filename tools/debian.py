@@ -150,4 +150,4 @@ def _debian_mirror() -> tuple[str, str]:
         component, release, site, kind = line.split("|")
         if component == "main" and release.isalpha() and kind == "deb" and site.rstrip("/").endswith("/debian"):
             return site, str(keyring) if keyring.exists() else ""
-    raise SetupError("no Debian mirror is configured on this machine")
+    raise SetupError("no Debian mirror is among apt's sources on this machine: add one, or use a container of Debian")

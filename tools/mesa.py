@@ -70,7 +70,10 @@ def get(release: Release) -> None:
     """
     if not release.description.exists():
         if not has_apt():
-            raise SetupError(f"{release.name} comes from Debian's packages, and there is no apt-get to get them with")
+            raise SetupError(
+                f"it comes from the packages of Debian {release.suites[-1]}, and there is no apt-get to get them with: "
+                "use a machine or a container of Debian, or a machine that has that driver"
+            )
         if release.folder.exists():
             shutil.rmtree(release.folder)
         unpacked = release.folder.with_name(release.folder.name + ".part")

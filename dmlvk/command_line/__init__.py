@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from dmlvk.command_line.bench import bench
 from dmlvk.command_line.conformance import conformance
 from dmlvk.command_line.demo import demo
 from dmlvk.command_line.devices import devices
+from dmlvk.command_line.tune import tune
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -15,5 +17,5 @@ def main() -> None:
     """DirectML operators as Vulkan compute kernels."""
 
 
-for _command in (conformance, demo, devices):
+for _command in (bench, conformance, demo, devices, tune):
     main.add_command(_command)

@@ -16,16 +16,24 @@ from dmlvk.conformance import recorded
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
 from dmlvk.conformance.export import export_case
-from dmlvk.conformance.names import OUR_CASES, SelectionError, case_source, parse_shard, select
+from dmlvk.conformance.names import OUR_CASES, CaseFinder, CaseSource, SelectionError, case_source, parse_shard, select
 from dmlvk.conformance.plans import check_plans
 from dmlvk.conformance.profiles import DEVICE, PROFILES
 from dmlvk.conformance.reports.html import write_html
 from dmlvk.conformance.reports.junit import write_junit
 from dmlvk.conformance.reports.terminal import plan_table, print_summary, with_plan_progress, with_progress
-from dmlvk.conformance.results import Environment, ResultsError, ResultsWriter, Run, Status, read_results
+from dmlvk.conformance.results import (
+    Environment,
+    ResultsError,
+    ResultsWriter,
+    Run,
+    Status,
+    naming,
+    read_results,
+)
 from dmlvk.conformance.runner import Item, Runner
 from dmlvk.conformance.waivers import Waiver, WaiverReport, apply_waivers, read_waivers
-from dmlvk.conformance.worker import CaseFinder, Configuration
+from dmlvk.conformance.worker import Configuration
 from dmlvk.planning import KERNEL_PATHS
 
 INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
@@ -65,10 +73,17 @@ class Request:
     record_digests: Path | None
     cases: str
 
+    def source(self) -> CaseSource:
+        """The cases there are; with a path that is forced, not those that force another."""
+        source = case_source(self.cases)
+        if self.path is None:
+            return source
+        return lambda default_only: (case for case in source(default_only) if case.path in (None, self.path))
+
     def chosen(self) -> list[Case]:
         """The cases that are chosen."""
         chosen = select(
-            (case for case in case_source(self.cases)() if self.path is None or case.path in (None, self.path)),
+            self.source(),
             self.patterns,
             full=self.full,
             sample=self.sample,
@@ -94,17 +109,20 @@ class Request:
 @click.option("--sample", type=click.IntRange(1), help="So many of the cases, drawn at random.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of --sample: the same seed, the same cases.")
 @click.option("--shard", metavar="I/N", help="The I-th of N parts, which together are all of the cases.")
-@click.option("--path", type=click.Choice(PATHS), help="The kernel path of cases that leave it to the planner.")
+@click.option(
+    "--path", type=click.Choice(PATHS), metavar="NAME", help="The kernel path of cases that leave it to the planner."
+)
 @click.option(
     "--profile",
     "profiles",
     multiple=True,
+    metavar="NAME",
     type=click.Choice([*PROFILES, "all"]),
-    help="Narrow the device to a lesser one; may be given several times.",
+    help=f"Narrow the device to a lesser one; may be given several times. One of {', '.join(PROFILES)}; or all.",
 )
 @click.option("--device", help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @click.option("--resume", type=INPUT_FILE, help="Go on with these JSON lines: what passed is not run again.")
-@click.option("--timeout", type=click.FloatRange(0.1), default=120.0, show_default=True, help="Seconds a case.")
+@click.option("--timeout", type=click.FloatRange(0.1), default=240.0, show_default=True, help="Seconds a case.")
 @click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Times that a case is run.")
 @click.option("--jobs", type=click.IntRange(1), help="Processes at a time; else one, on a CPU driver one a core.")
 @click.option("--validate", is_flag=True, help="Under the Khronos validation layer, synchronization included.")
@@ -145,8 +163,10 @@ def run_request(request: Request) -> int:
     passed = {key for key, result in run.results.items() if result.status is Status.PASS}
     items = [item for item in items if item not in passed]
     configuration = Configuration(request.device, request.cases, request.path, request.repeat)
+    _check_folders(json, request.junit, request.html, request.record_digests)
     terminal = console()
     interrupted = False
+    disk_error: OSError | None = None
     with (
         Runner(configuration, timeout=request.timeout, jobs=request.jobs, validate=request.validate) as runner,
         ResultsWriter(json) as writer,
@@ -154,20 +174,27 @@ def run_request(request: Request) -> int:
         run.environment = _environment(runner, request, resumed)
         writer.write(run.environment)
         try:
-            for result in with_progress(terminal, runner.run(items), len(items)):
-                checked = compared(result, digests)
-                run.add(checked)
-                writer.write(checked)
+            results = (compared(result, digests) for result in runner.run(items))
+            for result in with_progress(terminal, results, len(items)):
+                run.add(result)
+                writer.write(result)
         except KeyboardInterrupt:
             interrupted = True
+        except OSError as error:  # a full disk: what there is until now is reported all the same
+            disk_error = error
     waiver_report = _waive(run, waivers)
     print_summary(terminal, run, waiver_report)
+    if disk_error is not None:
+        raise disk_error
     if request.junit is not None:
-        write_junit(request.junit, run)
+        with naming(request.junit):
+            write_junit(request.junit, run)
     if request.html is not None:
-        write_html(request.html, run, waiver_report)
+        with naming(request.html):
+            write_html(request.html, run, waiver_report)
     if request.record_digests is not None:
-        write_digests(request.record_digests, run.results.values())
+        with naming(request.record_digests):
+            write_digests(request.record_digests, run.results.values())
     if request.export is not None:
         for line in _export(run, request, request.export):
             terminal.print(line, markup=False, emoji=False, soft_wrap=True)
@@ -176,6 +203,13 @@ def run_request(request: Request) -> int:
         terminal.print(f"Interrupted{hint}", markup=False)
         return INTERRUPTED
     return 0 if run.succeeded else 1
+
+
+def _check_folders(*paths: Path | None) -> None:
+    """Before anything runs: whether there is a folder for each report."""
+    for path in paths:
+        if path is not None and not path.parent.is_dir():
+            raise SelectionError(f"{path} cannot be written: there is no folder {path.parent}")
 
 
 def check_recorded_devices(request: Request) -> int:
@@ -211,7 +245,7 @@ def _export(run: Run, request: Request, folder: Path) -> Iterator[str]:
     """Write the failing cases, or all that ran; says what was written and what could not be."""
     assert run.environment is not None
     results = [result for result in run.results.values() if result.status is not Status.NOT_SUPPORTED]
-    finder = CaseFinder(case_source(request.cases)())
+    finder = CaseFinder(case_source(request.cases))
     for result in results if request.export_all else run.failures:
         try:
             case = finder.find(result.name)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
@@ -30,3 +31,29 @@ def clear_errors(command: Callable[..., None]) -> Callable[..., None]:
 def console() -> Console:
     """The terminal; into a file or a pipe a table is as wide as its text, rather than cut to a guess at a width."""
     return Console() if sys.stdout.isatty() else Console(width=200, soft_wrap=False)
+
+
+def require_names(option: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """End with what there is to choose from, where an option names something else."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            raise click.BadParameter(f"there is no {name!r}; there are {', '.join(names)}", param_hint=option)
+
+
+@contextmanager
+def shown_progress(terminal: Console, total: int) -> Iterator[Callable[[str], None]]:
+    """A progress bar on a terminal, nothing elsewhere; gives what to call with the name of each step as it begins."""
+    if not terminal.is_terminal:
+        yield lambda name: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}")
+    with Progress(*columns, console=terminal, transient=True) as progress:
+        task = progress.add_task("", total=total, completed=-1)
+
+        def step(name: str) -> None:
+            progress.update(task, advance=1, description=name)
+
+        yield step

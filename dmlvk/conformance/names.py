@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from importlib import import_module
+from itertools import chain
 from typing import TypeAlias
 
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.errors import ConformanceError
 
-# Lists cases lazily, always in the same order.
-CaseSource: TypeAlias = Callable[[], Iterator[Case]]
+# Lists cases lazily, always in the same order: all of them, or given True only those that run by default.
+CaseSource: TypeAlias = Callable[[bool], Iterator[Case]]
 
 OUR_CASES = "dmlvk.conformance.cases:all_cases"
 
@@ -56,8 +57,31 @@ def matches(pattern: str, case: Case) -> bool:
     return all(name in parameters and fnmatchcase(parameters[name], value) for name, _, value in pairs)
 
 
+class CaseFinder:
+    """Cases by name, of a source that is only read as far as needed: its defaults first, which are soon listed."""
+
+    def __init__(self, source: CaseSource) -> None:
+        self._cases = chain(source(True), source(False))
+        self._seen: dict[str, Case] = {}
+
+    def find(self, name: str) -> Case:
+        """The case of a name.
+
+        Raises
+        ------
+        LookupError
+            There is none.
+        """
+        while name not in self._seen:
+            case = next(self._cases, None)
+            if case is None:
+                raise LookupError(f"no case is named {name!r}")
+            self._seen[case.name] = case
+        return self._seen[name]
+
+
 def select(
-    cases: Iterable[Case],
+    source: CaseSource,
     patterns: Sequence[str] = (),
     *,
     full: bool = False,
@@ -69,7 +93,7 @@ def select(
 
     Parameters
     ----------
-    cases : iterable of Case
+    source : callable
     patterns : sequence of str
         A case is chosen that any of them names; all where there is none.
     full : bool
@@ -85,17 +109,20 @@ def select(
     SelectionError
         A pattern names no case.
     """
-    everything = list(cases)
-    chosen = everything if full else [case for case in everything if case.is_default]
+    chosen = list(source(not full))
     if patterns:
-        found: set[str] = set()
-        for pattern in patterns:
-            named = [case.name for case in chosen if matches(pattern, case)]
-            named = named or [case.name for case in everything if matches(pattern, case)]
-            if not named:
-                raise SelectionError(_nothing_named(pattern, everything))
-            found.update(named)
-        chosen = [case for case in everything if case.name in found]
+        named = [[case for case in chosen if matches(pattern, case)] for pattern in patterns]
+        if not all(named) and not full:
+            chosen = list(source(False))
+            named = [
+                found or [case for case in chosen if matches(pattern, case)]
+                for found, pattern in zip(named, patterns, strict=True)
+            ]
+        for found, pattern in zip(named, patterns, strict=True):
+            if not found:
+                raise SelectionError(_nothing_named(pattern, chosen))
+        names = {case.name for found in named for case in found}
+        chosen = [case for case in chosen if case.name in names]
     if sample is not None and sample < len(chosen):
         drawn = {case.name for case in sorted(chosen, key=lambda case: _draw(seed, case.name))[:sample]}
         chosen = [case for case in chosen if case.name in drawn]

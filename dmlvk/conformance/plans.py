@@ -12,7 +12,7 @@ from dmlvk.conformance.case import Case, NotSupported, Workload
 from dmlvk.conformance.profiles import DEVICE, workload_profile
 from dmlvk.conformance.recorded import load
 from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.operators import OperatorDesc, QuantizedLinearConvolutionDesc
+from dmlvk.operators import OperatorDesc, QuantizedLinearConvolutionDesc, Slice1Desc
 from dmlvk.planning import MAXIMUM_SUBMISSION_SECONDS, PERSISTENT, SCRATCH, Access, Dispatch, PathError, Plan, plan
 from dmlvk.runtime.compiled_operator import spirv
 
@@ -34,12 +34,16 @@ CAPABILITY_FEATURES: dict[int, str | None] = {
     6019: "shaderIntegerDotProduct",  # DotProduct
     6022: "cooperativeMatrix",
 }
+# The property that stands for each capability that no feature does.
+CAPABILITY_PROPERTIES = {4467: "shaderRoundingModeRTEFloat32"}
 OP_CAPABILITY = 17
 HEADER_WORDS = 5
 
 # A convolution of at least so much work is worth a device's best path: channels of a group in and out, pixels out.
-WORTHWHILE_CHANNELS = 64
-WORTHWHILE_PIXELS = 64
+WORTHWHILE_CHANNELS = 32
+WORTHWHILE_PIXELS = 32
+# A transpose of at least so many rows and columns is worth shared memory, where that is faster than a cache.
+WORTHWHILE_ROWS = 64
 
 
 @cache
@@ -87,6 +91,10 @@ def _dispatch(dispatch: Dispatch, profile: DeviceProfile) -> Iterator[str]:
     if dispatch.seconds > MAXIMUM_SUBMISSION_SECONDS:
         yield f"it may take {dispatch.seconds} s; a watchdog allows {MAXIMUM_SUBMISSION_SECONDS}"
     for capability in sorted(capabilities(dispatch.kernel)):
+        if capability in CAPABILITY_PROPERTIES:
+            if CAPABILITY_PROPERTIES[capability] not in profile.properties:
+                yield f"it needs {CAPABILITY_PROPERTIES[capability]}, which the device has not"
+            continue
         if capability not in CAPABILITY_FEATURES:
             yield f"it declares SPIR-V capability {capability}, of which nothing is known here"
         feature = CAPABILITY_FEATURES.get(capability)
@@ -121,23 +129,40 @@ def missed_path(made: Plan, desc: OperatorDesc, profile: DeviceProfile) -> str |
     """The better path that a plan leaves unused although the work is worth it; None where it takes the best.
 
     What is worth it is said cautiously and without the planner's help: convolutions with many channels on both sides,
-    whose groups neither waste matrix units nor are too narrow for packing.
+    and transposes of many rows and columns.
     """
-    if not isinstance(desc, QuantizedLinearConvolutionDesc):
-        return None
-    geometry = desc.geometry
-    channels = min(geometry.input_channels // geometry.group_count, geometry.output_channels_per_group)
-    pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
-    if channels < WORTHWHILE_CHANNELS or pixels < WORTHWHILE_PIXELS:
-        return None
-    best = _best_product(profile)
-    if best == made.path:
+    best: str | None = None
+    if isinstance(desc, QuantizedLinearConvolutionDesc):
+        best = _best_product(profile) if _is_worthwhile_product(desc) else None
+    elif isinstance(desc, Slice1Desc) and profile.device_type is not DeviceType.CPU and _is_transpose(desc):
+        best = "tiles"
+    if best is None or best == made.path:
         return None
     try:
         plan(desc, profile, path=best)
     except PathError:
         return None  # the device has it, but not for an operator of this size
     return best
+
+
+def _is_worthwhile_product(desc: QuantizedLinearConvolutionDesc) -> bool:
+    geometry = desc.geometry
+    channels = min(geometry.input_channels // geometry.group_count, geometry.output_channels_per_group)
+    pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
+    return channels >= WORTHWHILE_CHANNELS and pixels >= WORTHWHILE_PIXELS
+
+
+def _is_transpose(desc: Slice1Desc) -> bool:
+    """Whether elements side by side in the output lie apart in the input, and the other way round, for many of them."""
+    steps = [
+        stride * window
+        for stride, window in zip(desc.input_tensor.element_strides, desc.input_window_strides, strict=True)
+    ]
+    sizes, strides = desc.output_tensor.sizes, desc.output_tensor.element_strides
+    many = [dimension for dimension, size in enumerate(sizes) if size >= WORTHWHILE_ROWS]
+    across = [dimension for dimension in many if strides[dimension] == 1 and abs(steps[dimension]) > 1]
+    along = [dimension for dimension in many if steps[dimension] == 1 and strides[dimension] > 1]
+    return bool(across and along)
 
 
 def _best_product(profile: DeviceProfile) -> str:

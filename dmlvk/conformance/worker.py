@@ -13,7 +13,6 @@ import platform
 import queue
 import re
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -23,9 +22,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 import dmlvk
-from dmlvk.conformance.case import Case
 from dmlvk.conformance.execution import Devices, execute
-from dmlvk.conformance.names import OUR_CASES, case_source
+from dmlvk.conformance.names import OUR_CASES, CaseFinder, case_source
 from dmlvk.conformance.results import Environment, Result, Status
 from dmlvk.errors import DeviceError
 from dmlvk.runtime.device_info import driver_version_text
@@ -53,23 +51,6 @@ class Configuration:
     cases: str = OUR_CASES
     path: str | None = None
     repeat: int = 3
-
-
-class CaseFinder:
-    """Cases by name, of a source that is only read as far as needed."""
-
-    def __init__(self, source: Iterator[Case]) -> None:
-        self._source = source
-        self._seen: dict[str, Case] = {}
-
-    def find(self, name: str) -> Case:
-        """The case of a name."""
-        while name not in self._seen:
-            case = next(self._source, None)
-            if case is None:
-                raise LookupError(f"no case is named {name!r}")
-            self._seen[case.name] = case
-        return self._seen[name]
 
 
 def environment(devices: Devices) -> Environment:
@@ -138,7 +119,7 @@ def main() -> None:
     faulthandler.enable()
     channel = Channel()
     configuration = Configuration(**channel.receive()["configure"])
-    finder = CaseFinder(case_source(configuration.cases)())
+    finder = CaseFinder(case_source(configuration.cases))
     try:
         devices = Devices(configuration.device)
     except DeviceError as error:

@@ -15,6 +15,7 @@ from dmlvk.planning.quantized_linear_convolution_product import (
     COLUMN,
     GROUP,
     IMAGE,
+    NVIDIA,
     PANEL,
     ROW,
     Order,
@@ -25,6 +26,8 @@ MATRIX = "matrix"
 KERNEL = "quantized_linear_convolution_matrix"
 
 FEATURES = frozenset(("cooperativeMatrix", "vulkanMemoryModel", "shaderInt8"))
+# The last step takes float32 products for rounded to nearest even.
+ROUNDING = "shaderRoundingModeRTEFloat32"
 
 VECTOR_SIZE = 16
 
@@ -34,8 +37,20 @@ LARGEST_SHARED_MEMORY = 48 << 10
 # Rows of shared memory are so many vectors longer than what they hold.
 ROW_PADDING = 1
 
-# Fewer workgroups than this leave a large GPU idle, or its last round nearly empty.
-ENOUGH_TILES = 384
+# Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. Large tiles take more turns to even
+# out.
+ENOUGH_TILES = 192
+ENOUGH_LARGE_TILES = 1024
+LARGE_TILE = 128 * 128
+
+# Ways to read the input, as kernels/include/quantized_matrix.glsl has them.
+WORDS, VECTORS, PLANES = range(3)
+
+# Four matrices lie side by side where bytes are put together to words.
+PACKED_MATRICES = 4
+
+# Dispatches cut images apart, never one image's plane in two, as long as an image takes no more than this.
+LARGEST_PLANE_OPERATIONS = 1e10
 
 FORCED_TILE = re.compile(r"(\d+)x(\d+)x(\d+):(\d+)x(\d+)")
 
@@ -69,6 +84,11 @@ class MatrixShape(Shape):
     matrix: CooperativeMatrix
     lanes: int
     tile: Tile
+
+    @property
+    def input_fetches(self) -> int:
+        """Vectors of the input that an invocation fetches in each step."""
+        return self.tile.pixels * (self.tile.step // VECTOR_SIZE) // self.local_size
 
 
 @dataclass(frozen=True)
@@ -121,7 +141,7 @@ class Runs:
 
 def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
     """The matrices of signed bytes that a device multiplies, the largest ones; None where it has none to use."""
-    if FEATURES - profile.features or not profile.has_integer_dot_product:
+    if FEATURES - profile.features or not profile.has_integer_dot_product or ROUNDING not in profile.properties:
         return None
     if profile.min_subgroup_size != profile.max_subgroup_size and "subgroupSizeControl" not in profile.features:
         return None
@@ -133,32 +153,47 @@ def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
         and not entry.saturating
         and entry.scope == "subgroup"
         and entry.m % 8 == entry.n % 8 == entry.k % 8 == 0
-        and _possible_tiles(profile, entry)
+        and all(_possible_tiles(profile, entry, channels) for channels in (False, True))
     ]
     return max(usable, key=lambda entry: (entry.m * entry.n * entry.k, entry.k), default=None)
 
 
-def tiles_for(profile: DeviceProfile, matrix: CooperativeMatrix) -> list[Tile]:
-    """The tiles that suit a device, the largest first."""
+def packs_channels(geometry: ConvolutionGeometry) -> bool:
+    """Whether words of the output are four channels, which lie side by side (NHWC), rather than four pixels."""
+    return geometry.output_strides[1] == 1 and geometry.output_channels > 1
+
+
+def tiles_for(profile: DeviceProfile, channels: bool) -> list[Tile]:
+    """The tiles that suit a device, the largest first; with `channels` for words of four channels."""
     if profile.device_type is DeviceType.CPU:
-        return [Tile(32, 32, 32, 16, 16)]
+        return [Tile(32, 32, 32, 16, 32) if channels else Tile(32, 32, 32, 32, 16)]
     if profile.min_subgroup_size >= 32:
-        # 64 sums an invocation: no GPU spills, and a subgroup loads 96 rows for 64 x 32 products.
+        # 64 sums an invocation: no GPU spills, and a subgroup loads 96 rows for 64 x 32 products. 128 sums are for
+        # those with 255 registers.
+        large = [Tile(128, 128, 64, 64, 64)] if profile.vendor_id == NVIDIA else []
+        if channels:
+            return [*large, Tile(64, 128, 64, 32, 64), Tile(128, 64, 64, 32, 64), Tile(64, 64, 64, 32, 64)]
         return [
+            *large,
             Tile(128, 128, 64, 64, 32),
             Tile(128, 64, 64, 64, 32),
-            Tile(64, 64, 64, 32, 32),
-            Tile(128, 32, 64, 32, 32),
+            Tile(64, 64, 64, 64, 32),
+            Tile(128, 32, 64, 64, 16),
         ]
     if profile.min_subgroup_size >= 16:
+        if channels:
+            return [Tile(128, 64, 64, 16, 64), Tile(64, 64, 64, 16, 64)]
         return [Tile(128, 64, 64, 32, 32), Tile(64, 64, 64, 32, 16), Tile(128, 32, 64, 32, 16)]
-    return [Tile(64, 64, 64, 16, 32), Tile(64, 32, 64, 16, 32)]
+    if channels:
+        return [Tile(64, 64, 64, 16, 32), Tile(64, 32, 64, 16, 32)]
+    return [Tile(64, 64, 64, 32, 16), Tile(64, 32, 64, 32, 16)]
 
 
-def _possible_tiles(profile: DeviceProfile, matrix: CooperativeMatrix) -> list[Tile]:
+def _possible_tiles(profile: DeviceProfile, matrix: CooperativeMatrix, channels: bool) -> list[Tile]:
     """Those that its workgroups and shared memory have room for: none on a device as small as Vulkan allows."""
     lanes = profile.min_subgroup_size
-    return [tile for tile in tiles_for(profile, matrix) if obstacle_to_tile(profile, matrix, lanes, tile) is None]
+    tiles = tiles_for(profile, channels)
+    return [tile for tile in tiles if obstacle_to_tile(profile, matrix, lanes, tile, channels) is None]
 
 
 def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: str = "") -> MatrixShape:
@@ -182,7 +217,7 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
         if match is None:
             raise PathError(f"a tile is named like '128x128x64:64x32', not {forced!r}")
         tile = Tile(*(int(number) for number in match.groups()))
-        obstacle = obstacle_to_tile(profile, matrix, lanes, tile)
+        obstacle = obstacle_to_tile(profile, matrix, lanes, tile, packs_channels(geometry))
         if obstacle is not None:
             raise PathError(f"tile {forced!r} is not possible on {profile.name}: {obstacle}")
     else:
@@ -194,46 +229,51 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
 
 
 def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ConvolutionGeometry) -> Tile:
-    tiles = _possible_tiles(profile, matrix)
+    tiles = _possible_tiles(profile, matrix, packs_channels(geometry))
     channels = geometry.output_channels_per_group
     pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
     narrowest = min(tile.channels for tile in tiles)
     fitting = [tile for tile in tiles if tile.channels < 2 * channels or tile.channels == narrowest]
     for tile in fitting:
-        if geometry.group_count * -(-channels // tile.channels) * -(-pixels // tile.pixels) >= ENOUGH_TILES:
+        enough = ENOUGH_LARGE_TILES if tile.pixels * tile.channels >= LARGE_TILE else ENOUGH_TILES
+        if geometry.group_count * -(-channels // tile.channels) * -(-pixels // tile.pixels) >= enough:
             return tile
     return min(fitting, key=lambda tile: tile.pixels * tile.channels)
 
 
-def obstacle_to_tile(profile: DeviceProfile, matrix: CooperativeMatrix, lanes: int, tile: Tile) -> str | None:
-    """Why the kernel cannot have this tile; None where it can."""
+def obstacle_to_tile(
+    profile: DeviceProfile, matrix: CooperativeMatrix, lanes: int, tile: Tile, channels: bool
+) -> str | None:
+    """Why the kernel cannot have this tile; None where it can. With `channels` for words of four channels."""
     invocations = tile.subgroups() * lanes
     limits = profile.limits
     largest = min(limits.max_compute_work_group_invocations, limits.max_compute_work_group_size[0])
     if tile.pixels % tile.subgroup_pixels or tile.channels % tile.subgroup_channels:
         return "its subgroups do not divide it"
-    if tile.subgroup_pixels % matrix.m or tile.subgroup_channels % matrix.n or tile.step % max(matrix.k, 16):
-        return f"matrices of {matrix.m}x{matrix.n}x{matrix.k} do not divide it"
-    if lanes * 4 % tile.subgroup_pixels or lanes * 4 % tile.subgroup_channels:
-        return f"a subgroup of {lanes} writes at most {lanes * 4} pixels or channels, and a fraction with nothing over"
+    rows, columns = (1, PACKED_MATRICES) if channels else (PACKED_MATRICES, 1)
+    if tile.subgroup_pixels % (rows * matrix.m) or tile.subgroup_channels % (columns * matrix.n):
+        return f"{rows} x {columns} matrices of {matrix.m} x {matrix.n} do not divide its subgroups"
+    if tile.step % max(matrix.k, 16):
+        return f"matrices of {matrix.k} bytes of K do not divide its step"
     if not 1 <= invocations <= largest:
         return f"{invocations} invocations are more than {largest}"
     step = tile.step // VECTOR_SIZE
     if invocations % step or tile.pixels * step % invocations or tile.channels * step % invocations:
         return f"{invocations} invocations do not fetch both operands evenly"
     limit = min(limits.max_compute_shared_memory_size, LARGEST_SHARED_MEMORY)
-    size = shared_memory(matrix, tile)
+    size = shared_memory(matrix, tile, channels)
     if size > limit:
         return f"{size} bytes of shared memory are more than {limit}"
     return None
 
 
-def shared_memory(matrix: CooperativeMatrix, tile: Tile) -> int:
+def shared_memory(matrix: CooperativeMatrix, tile: Tile, channels: bool) -> int:
     """Bytes of shared memory that the kernel declares, as kernels/include/quantized_matrix.glsl has it."""
     row = tile.step // VECTOR_SIZE * max(1, VECTOR_SIZE // matrix.k) + ROW_PADDING
     operands = 2 * (tile.pixels + tile.channels) * row
-    strip = max(matrix.m * (tile.subgroup_channels // 4 + 1), matrix.n * (tile.subgroup_pixels // 4 + 1))
-    return VECTOR_SIZE * (max(operands, tile.subgroups() * strip) + tile.channels) + 8 * tile.pixels + 16
+    lines, length = (matrix.m, tile.subgroup_channels) if channels else (matrix.n, tile.subgroup_pixels)
+    strip = max(lines * (length // VECTOR_SIZE + 1), matrix.m * matrix.n // 4)
+    return VECTOR_SIZE * max(operands, tile.subgroups() * strip) + 8 * tile.pixels + 12 * tile.channels + 16
 
 
 def matrix_filter_packing(geometry: ConvolutionGeometry, shape: MatrixShape) -> FilterPacking:
@@ -244,15 +284,41 @@ def matrix_filter_packing(geometry: ConvolutionGeometry, shape: MatrixShape) -> 
     return FilterPacking("quantized_linear_convolution_matrix_pack_filter", words, constants)
 
 
-def reads_in_place(builder: Builder, geometry: ConvolutionGeometry, source: View) -> bool:
-    """Whether the input lies in memory as the kernel wants it, channels side by side in whole vectors."""
+def fetch_in_place(
+    builder: Builder, geometry: ConvolutionGeometry, shape: MatrixShape, source: View, output: View
+) -> int | None:
+    """How the kernel can read the input as it lies: by VECTORS or PLANES; None where it has to be packed first."""
     sizes = (geometry.batch, geometry.input_channels, *geometry.input_size)
-    strides = (source.strides[0], *source.strides[2:])
+    if geometry.input_channels_per_group % VECTOR_SIZE or not builder.fits(
+        source.tensor, source.bounds([(0, size) for size in sizes])
+    ):
+        return None
+    outer_strides = (source.strides[0], *source.strides[2:])
+    if source.strides[1] == 1 and all(stride % VECTOR_SIZE == 0 for stride in (*outer_strides, source.start)):
+        return VECTORS
+    in_words = all(stride % 4 == 0 for stride in (*source.strides[:2], source.start))
+    written = ((0, geometry.batch), (0, geometry.output_channels), *((0, size) for size in geometry.output_size))
+    if (
+        in_words
+        and has_whole_planes(geometry)
+        and geometry.input_size[0] * geometry.input_size[1] % 4 == 0
+        and source.strides[2:] == (geometry.input_size[1], 1)
+        and shape.input_fetches % 4 == 0
+        and builder.fits(output.tensor, output.bounds(written))
+        and 2 * geometry.output_channels * geometry.tap_count * geometry.input_size[0] * geometry.input_size[1]
+        < LARGEST_PLANE_OPERATIONS
+    ):
+        return PLANES
+    return None
+
+
+def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
+    """Whether an output pixel sees the input pixel at its own place only."""
     return (
-        source.strides[1] == 1
-        and geometry.input_channels_per_group % VECTOR_SIZE == 0
-        and all(stride % VECTOR_SIZE == 0 for stride in (*strides, source.start))
-        and builder.fits(source.tensor, source.bounds([(0, size) for size in sizes]))
+        geometry.filter_size == (1, 1)
+        and geometry.strides == (1, 1)
+        and not any(geometry.start_padding)
+        and geometry.input_size == geometry.output_size
     )
 
 
@@ -277,6 +343,8 @@ class MatrixOrder(Order):
 
     Attributes
     ----------
+    fetch : int
+        How the input is read: WORDS, VECTORS or PLANES.
     source : View, optional
         The input where it is read in place.
     input_unsigned : bool
@@ -285,6 +353,7 @@ class MatrixOrder(Order):
         Whether a filter zero point may be other than 0.
     """
 
+    fetch: int = VECTORS
     source: View | None = None
     input_unsigned: bool = False
     filter_zero_point: bool = True
@@ -299,10 +368,11 @@ class MatrixOrder(Order):
             box[dimension][0] * geometry.strides[k] - geometry.start_padding[k]
             for k, dimension in enumerate((ROW, COLUMN))
         )
-        dispatch = DispatchBuilder(shape.kernel, 28)
+        dispatch = DispatchBuilder(shape.kernel, 27)
         if self.source is not None:
-            unit, strides = VECTOR_SIZE, list(self.source.strides)
-            strides[1] = geometry.input_channels_per_group
+            unit, strides = VECTOR_SIZE if self.fetch == VECTORS else 4, list(self.source.strides)
+            channel_stride = strides[1]
+            strides[1] *= geometry.input_channels_per_group
             input_bounds = self.source.bounds(
                 [(0, size) for size in (geometry.batch, geometry.input_channels)]
                 + [(0, size) for size in geometry.input_size]
@@ -310,7 +380,7 @@ class MatrixOrder(Order):
             first_channel = box[GROUP][0] * geometry.input_channels_per_group
             address = self.source.address((box[IMAGE][0], first_channel, first_row, first_column))
         else:
-            unit = VECTOR_SIZE if runs.aligned else 4
+            unit, channel_stride = VECTOR_SIZE if runs.aligned else 4, 1
             strides = [4 * part.image_stride, 4 * part.group_stride, 4 * part.columns * part.quads, 4 * part.quads]
             # The last run of a pixel is read in whole vectors.
             input_bounds = (part.start, part.start + part.size + (0 if runs.aligned else VECTOR_SIZE))
@@ -321,6 +391,9 @@ class MatrixOrder(Order):
                 + (box[COLUMN][0] - part.output_columns[0]) * geometry.strides[1] * strides[3]
             )
         strides = [stride // unit for stride in strides]
+        tap_strides = [strides[2] * geometry.dilations[0], strides[3] * geometry.dilations[1]]
+        if self.fetch == PLANES:
+            tap_strides = [channel_stride // unit, 0]
         dispatch.window(part.tensor, input_bounds, address, unit, 0, Access.READ)
         panels = packed_filter.bounds(self.panels(box))
         dispatch.window(packed_filter.tensor, panels, panels[0], VECTOR_SIZE, 1, Access.READ)
@@ -335,7 +408,6 @@ class MatrixOrder(Order):
             extents[IMAGE] * extents[ROW] * extents[COLUMN],
             extents[ROW],
             extents[COLUMN],
-            runs.total,
             geometry.tap_count,
             first_stored,
             end_stored,
@@ -346,8 +418,7 @@ class MatrixOrder(Order):
             strides[1],
             strides[2] * geometry.strides[0],
             strides[3] * geometry.strides[1],
-            strides[2] * geometry.dilations[0],
-            strides[3] * geometry.dilations[1],
+            *tap_strides,
             *self.output.strides,
             first_row,
             first_column,
@@ -356,7 +427,7 @@ class MatrixOrder(Order):
         operations = self.operations(box)
         moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.tap_count)
         return dispatch.finish(
-            self._specialization(shape, tile, runs),
+            self._specialization(shape, tile, runs, box),
             self.grid(box),
             seconds=self.seconds(box),
             bytes_moved=moved,
@@ -364,7 +435,7 @@ class MatrixOrder(Order):
             subgroup_size=shape.lanes,
         )
 
-    def _specialization(self, shape: MatrixShape, tile: Tile, runs: Runs) -> tuple[int, ...]:
+    def _specialization(self, shape: MatrixShape, tile: Tile, runs: Runs, box: tuple[Range, ...]) -> tuple[int, ...]:
         geometry = self.geometry
         # Where the input is read as it lies, does any tap fall beside it?
         reach = (
@@ -376,16 +447,14 @@ class MatrixOrder(Order):
         beside = any(geometry.start_padding) or any(
             last >= size for last, size in zip(reach, geometry.input_size, strict=True)
         )
-        # Words of four channels where channels lie side by side (NHWC), else of four pixels.
-        store_channels = self.output.strides[1] == 1 and geometry.output_channels > 1
         in_place = self.source is not None
         return (
             shape.local_size,
             int(self.output_unsigned),
-            int(store_channels),
+            int(packs_channels(geometry)),
             0x80808080 if in_place and self.input_unsigned else 0,
             int(in_place and beside),
-            int(runs.aligned),
+            self.fetch,
             shape.matrix.m,
             shape.matrix.n,
             shape.matrix.k,
@@ -402,4 +471,18 @@ class MatrixOrder(Order):
             *geometry.dilations,
             int(self.filter_zero_point),
             ROW_PADDING,
+            runs.total,
+            int(self._stores_vectors(box)),
         )
+
+    def _stores_vectors(self, box: tuple[Range, ...]) -> bool:
+        """Whether sixteen neighbours in a tile are always a whole vector of the output's memory."""
+        stride_n, stride_c, stride_h, stride_w = self.output.strides
+        if packs_channels(self.geometry):
+            units = [self.geometry.output_channels_per_group, stride_n, stride_h, stride_w]
+        else:
+            rows, columns = (box[dimension][1] - box[dimension][0] for dimension in (ROW, COLUMN))
+            if stride_w != 1 or (rows > 1 and stride_h != columns):
+                return False
+            units = [rows * columns, stride_n, stride_c, box[ROW][0] * stride_h + box[COLUMN][0]]
+        return all(unit % VECTOR_SIZE == 0 for unit in (*units, self.output.start))

@@ -73,15 +73,18 @@ def parameter_dispatches(
     present = sum(1 << bit for bit, name in enumerate(ZERO_POINTS + BIAS) if name in views)
     dispatches: list[Dispatch] = []
     common = (builder.workgroup_size, present, unsigned)
+    spare = views["input_scale_tensor"]  # is always there
     if builder.profile.limits.max_per_stage_descriptor_storage_buffers > len(PARAMETER_FIELDS):
         sources = [views.get(name) for name in PARAMETER_FIELDS]
-        return table, _dispatches(builder, KERNEL, sources, table, (0, channels), common)
+        return table, _dispatches(builder, KERNEL, sources, spare, table, (0, channels), common)
     for part, names in enumerate(PARTS):
         sources = [views.get(name) for name in (*names, "", "")[:3]]
         # The zero points' part writes a bias of 0 where there is none.
         if any(sources) or part == PARTS.index(ZERO_POINTS):
             specialization = (*common, part)
-            dispatches += _dispatches(builder, f"{KERNEL}_by_part", sources, table, (0, channels), specialization)
+            dispatches += _dispatches(
+                builder, f"{KERNEL}_by_part", sources, spare, table, (0, channels), specialization
+            )
     return table, dispatches
 
 
@@ -94,6 +97,7 @@ def _dispatches(
     builder: Builder,
     kernel: str,
     sources: Sequence[View | None],
+    spare: View,
     table: View,
     channels: Range,
     specialization: tuple[int, ...],
@@ -104,20 +108,23 @@ def _dispatches(
     fitting = all(builder.fits(view.tensor, view.bounds([channels])) for view in present)
     if not fitting or not builder.fits(table.tensor, table_bounds(table, channels)):
         halves = (low, (low + high) // 2), ((low + high) // 2, high)
-        return [each for half in halves for each in _dispatches(builder, kernel, sources, table, half, specialization)]
+        return [
+            each
+            for half in halves
+            for each in _dispatches(builder, kernel, sources, spare, table, half, specialization)
+        ]
     # The starts of the sources and the table, the strides of the sources, the count.
     table_start = len(sources)
     dispatch = DispatchBuilder(kernel, 2 * len(sources) + 2)
     count = high - low
     written = table_bounds(table, channels)
     for word, view in enumerate(sources):
-        if view is None:
-            # Nothing to read: some memory has to be bound all the same.
-            dispatch.window(table.tensor, written, written[0], 4, word, Access.READ)
-            continue
-        address = view.address([low])
-        dispatch.window(view.tensor, view.bounds([channels]), address, view.element_size, word, Access.READ)
-        dispatch.push_constants[table_start + 1 + word] = view.strides[0]
+        # Where there is nothing to read, some memory has to be bound all the same: not the table, of which another part
+        # of this stage is being written, as far as anyone can tell who does not know what the kernel leaves unread.
+        bound = spare if view is None else view
+        address = bound.address([low])
+        dispatch.window(bound.tensor, bound.bounds([channels]), address, bound.element_size, word, Access.READ)
+        dispatch.push_constants[table_start + 1 + word] = bound.strides[0]
     dispatch.window(table.tensor, written, written[0], 4, table_start, Access.WRITE)
     dispatch.push_constants[-1] = count
     finished = dispatch.finish(

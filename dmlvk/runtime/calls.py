@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from weakref import WeakSet, ref
+from weakref import WeakSet, proxy, ref
 
 if TYPE_CHECKING:
     from dmlvk.runtime.binding import Binding
@@ -19,27 +19,34 @@ class Call:
 
     Attributes
     ----------
+    tensors : dict of str to proxy of Tensor, or None
+        Equal to the keyword arguments that the call was made with, which Python compares without running a line of
+        Python; None once it is forgotten.
     binding : Binding
         With the memory: whoever submits the batch keeps the call.
     batch : Batch
         The binding recorded.
     """
 
-    __slots__ = ("__weakref__", "_calls", "_key", "_tensors", "batch", "binding")
+    __slots__ = ("__weakref__", "_calls", "_key", "_tensors", "batch", "binding", "tensors")
 
     def __init__(self, calls: Calls, key: tuple[object, ...], tensors: Mapping[str, Tensor], binding: Binding) -> None:
         # Weak: the calls go with their operator, whichever of their tensors are still there.
         self._calls = ref(calls)
         self._key = key
         self._tensors = tuple(ref(tensor) for tensor in tensors.values())
+        self.tensors: dict[str, Tensor] | None = {name: proxy(tensor) for name, tensor in tensors.items()}
         self.binding = binding
         (self.batch,) = binding.batches
 
     def forget(self) -> None:
         """Let go of it: a tensor of it was dropped or freed, or there are too many."""
+        self.tensors = None
         calls = self._calls()
         if calls is not None:
             calls.pop(self._key, None)
+            if calls.last is self:
+                calls.last = None
         for reference in self._tensors:
             tensor = reference()
             if tensor is not None and tensor.calls is not None:
@@ -51,7 +58,23 @@ class Calls(dict[tuple[object, ...], Call]):
 
     An id means a tensor for as long as the tensor is there. The calls of a tensor are forgotten when it goes, so that
     they neither hold its memory nor are taken for those of the next one with the same id.
+
+    Attributes
+    ----------
+    last : Call or None
+        The latest one: comparing its tensors costs a third of making a key of them.
     """
+
+    last: Call | None = None
+
+    def find(self, tensors: Mapping[str, Tensor]) -> Call | None:
+        """The call with these tensors, which becomes the last."""
+        call = self.get((*tensors, *map(id, tensors.values())))
+        if call is not None:
+            self.last = call
+            if call.tensors is None:  # forgotten by another thread, just now
+                self.last = None
+        return call
 
     def add(self, tensors: Mapping[str, Tensor], binding: Binding) -> None:
         """Remember a call whose binding is recorded as one batch. Called with the device's lock held."""

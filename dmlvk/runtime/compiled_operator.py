@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+from pkgutil import get_data
 from typing import TYPE_CHECKING
 from weakref import ref
 
@@ -14,7 +14,7 @@ from dmlvk.planning.plan import PERSISTENT, SCRATCH, Dispatch, Plan
 from dmlvk.runtime.binding import Binding, MemoryRange, check_aliasing, check_tensors
 from dmlvk.runtime.calls import Calls
 from dmlvk.runtime.recording import CommandWriter, record_secondary
-from dmlvk.runtime.submission import Submission
+from dmlvk.runtime.submission import Submission, submission_of
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import TensorFlags
 from dmlvk.vulkan.memory import Allocation
@@ -35,9 +35,11 @@ def spirv(kernel: str) -> bytes:
         There is none: the installation is damaged.
     """
     try:
-        return files("dmlvk").joinpath("spirv", f"{kernel}.spv").read_bytes()
+        content = get_data("dmlvk", f"spirv/{kernel}.spv")
     except OSError as error:
         raise DeviceError(f"the compiled kernel {kernel}.spv is missing from this installation of dmlvk") from error
+    assert content is not None, "whatever loaded this module also reads what lies beside it"
+    return content
 
 
 class CompiledOperator:
@@ -108,13 +110,23 @@ class CompiledOperator:
         DeviceError
             The device is closed, lost, or out of memory.
         """
-        call = self._calls.get((*tensors, *map(id, tensors.values())))
+        call = self._calls.last
+        try:
+            if call is None or call.tensors != tensors:
+                call = self._calls.find(tensors)
+        except ReferenceError:  # a tensor of the last call has just gone
+            call = self._calls.find(tensors)
         if call is None:
             return self._call_anew(tensors)
         if self.device.timestamps:
             return self.device.submit((call.binding,))
+        queue = self._queue
         with self._lock:
-            return Submission(self._vulkan, self._queue.submit(call.batch, call))
+            value = queue.submit(call.batch, call)
+        submission = Submission()
+        submission._queue = queue
+        submission._value = value
+        return submission
 
     def _call_anew(self, tensors: dict[str, Tensor]) -> Submission:
         """A call with tensors that it was not called with before."""
@@ -187,7 +199,7 @@ class CompiledOperator:
             self._owned = owned
             self._calls = Calls()
             if not self.plan.initialization:
-                return Submission(vulkan, value)
+                return submission_of(vulkan.queue, value)
             memory = dict(owned)
             self._add_scratch(self.plan, memory)
             return self.device.submit((Binding(self, self.plan, self.plan.initialization, memory),))

@@ -18,10 +18,11 @@ from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Plan
 from dmlvk.runtime import debug
 from dmlvk.runtime.binding import Binding
+from dmlvk.runtime.choices import Choices, record_descriptor
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.recording import CommandWriter, dispatch_count
 from dmlvk.runtime.sequence import Sequence
-from dmlvk.runtime.submission import Submission, TimestampQueries, Timing
+from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
 from dmlvk.runtime.tensor import Buffer, Tensor, desc_of_array
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.command_buffers import Batch
@@ -82,6 +83,8 @@ class Device:
             choose(selector), profile=profile, force_staging=force_staging, force_copy_queue=force_copy_queue
         )
         self.timestamps = timestamps
+        # What was measured on the device as it is says nothing of another profile.
+        self._choices = Choices(self.vulkan.profile) if profile is None else None
         self._lists: OrderedDict[tuple[int, ...], tuple[Batch, ...]] = OrderedDict()
         self._operators: OrderedDict[tuple[OperatorDesc, str | None], CompiledOperator] = OrderedDict()
         self._operators_lock = threading.Lock()
@@ -167,7 +170,7 @@ class Device:
         desc : OperatorDesc
         path : str, optional
             Forces one of the operator's kernel paths, as $DMLVK_KERNEL does for all operators that have it; by default
-            the planner chooses.
+            it is what `dmlvk tune` has found the fastest for this descriptor, or else what the planner chooses.
 
         Raises
         ------
@@ -187,7 +190,8 @@ class Device:
                 self._operators.move_to_end(key)
                 return operator
         # Without the lock: a driver may take seconds over a kernel, and other threads need not wait for it.
-        operator = CompiledOperator(self, desc, self.plan(desc, path), path)
+        record_descriptor(desc)
+        operator = CompiledOperator(self, desc, *self._chosen_plan(desc, path))
         with self._operators_lock:
             # Tensors that are OWNED_BY_DML make an operator a thing of its own: two users initialise it differently.
             if operator.has_state:
@@ -196,6 +200,16 @@ class Device:
             if len(self._operators) > OPERATOR_CACHE_SIZE:
                 self._operators.popitem(last=False)
         return operator
+
+    def _chosen_plan(self, desc: OperatorDesc, path: str | None) -> tuple[Plan, str | None]:
+        """The plan of the path given, or else of the one remembered, or else of the planner's; and the path."""
+        remembered = self._choices.path(desc) if path is None and self._choices is not None else None
+        if remembered is not None:
+            try:
+                return self.plan(desc, remembered), remembered
+            except planning.PathError:
+                pass  # a file that says more than the planner knows
+        return self.plan(desc, path), path
 
     def submit(self, bindings: Iterable[Binding]) -> Submission:
         """Run bindings in order, in one submission after all earlier work; does not wait.
@@ -217,14 +231,18 @@ class Device:
         queue = vulkan.queue
         with vulkan.lock:
             try:
-                key = tuple([binding.serial for binding in listed])
-                batches = self._lists[key]
-            except (AttributeError, KeyError):
+                if len(listed) == 1:
+                    batches = listed[0].batches if listed[0].device is self else ()
+                else:
+                    batches = self._lists.get(tuple([binding.serial for binding in listed]), ())
+            except AttributeError:  # not a Binding
+                batches = ()
+            if not batches:
                 vulkan.require_open()
                 batches = self._batches(self._checked(listed))
             for batch in batches:
                 value = queue.submit(batch, (batch, listed))
-            return Submission(vulkan, value)
+        return submission_of(queue, value)
 
     def _batches(self, bindings: tuple[Binding, ...]) -> tuple[Batch, ...]:
         """A list as command buffers, remembered for the next time. Called with the device's lock held."""
@@ -253,7 +271,7 @@ class Device:
                 queries = TimestampQueries(vulkan, dispatch_count(bindings) + 1)
             for batch in CommandWriter(vulkan, ONE_TIME_SUBMIT, queries).write(bindings):
                 value = vulkan.queue.submit(batch, (batch, bindings, queries))
-            submission = Submission(vulkan, value, None if queries is None else Timing(queries))
+            submission = submission_of(vulkan.queue, value, None if queries is None else Timing(queries))
         if self.debug_level:
             self.report(bindings, submission)
         return submission

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.recording import CommandWriter, dispatch_count
-from dmlvk.runtime.submission import Submission, TimestampQueries, Timing
+from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
 from dmlvk.vulkan.recording import SIMULTANEOUS_USE
 
 if TYPE_CHECKING:
@@ -55,10 +55,15 @@ class Sequence:
         """
         if self._is_measured:
             return self._submit_measured()
+        queue = self._queue
         with self._lock:
             for batch in self._first_batches:
-                self._queue.submit(batch, self)
-            return Submission(self._vulkan, self._queue.submit(self._last_batch, self))
+                queue.submit(batch, self)
+            value = queue.submit(self._last_batch, self)
+        submission = Submission()
+        submission._queue = queue
+        submission._value = value
+        return submission
 
     def _submit_measured(self) -> Submission:
         vulkan = self._vulkan
@@ -72,7 +77,7 @@ class Sequence:
             with vulkan.lock:
                 for batch in self._batches:
                     self._last = vulkan.queue.submit(batch, self)
-            submission = Submission(vulkan, self._last, self._timing)
+            submission = submission_of(vulkan.queue, self._last, self._timing)
         if self.device.debug_level:
             self.device.report(self._bindings, submission)
         return submission

@@ -8,6 +8,7 @@ from dmlvk.vulkan.timestamps import QueryPool
 
 if TYPE_CHECKING:
     from dmlvk.vulkan.device import VulkanDevice
+    from dmlvk.vulkan.queue import Queue
 
 
 class TimestampQueries:
@@ -43,12 +44,11 @@ class Timing:
 class Submission:
     """Work in order on a device's queue. Nothing has to be kept: what the work uses lives until it is done."""
 
-    __slots__ = ("_timing", "_value", "_vulkan")
+    __slots__ = ("_queue", "_value")
 
-    def __init__(self, vulkan: VulkanDevice, value: int, timing: Timing | None = None) -> None:
-        self._vulkan = vulkan
-        self._value = value
-        self._timing = timing
+    # No __init__: making one would cost twice as much, and every call of an operator makes one.
+    _queue: Queue
+    _value: int
 
     def __repr__(self) -> str:
         return f"<dmlvk.Submission {self._value}, {'done' if self.done else 'running'}>"
@@ -56,12 +56,7 @@ class Submission:
     @property
     def done(self) -> bool:
         """Whether the work is done; does not wait. What closing the device waited for is done."""
-        if self._value <= self._vulkan.queue.completed:
-            return True
-        with self._vulkan.lock:
-            if not self._vulkan.is_usable:
-                return self._value <= self._vulkan.queue.completed
-            return self._value <= self._vulkan.queue.poll()
+        return self._queue.has_reached(self._value)
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until the work is done.
@@ -77,7 +72,7 @@ class Submission:
             Also a TimeoutError when the time is over: the work goes on and can be waited for again. Or the device was
             lost.
         """
-        self._vulkan.queue.wait(self._value, timeout)
+        self._queue.wait(self._value, timeout)
 
     @property
     def gpu_time(self) -> float | None:
@@ -91,7 +86,31 @@ class Submission:
     @property
     def dispatch_times(self) -> tuple[float, ...] | None:
         """Seconds of each dispatch, as far as the device runs them one after the other; None as for `gpu_time`."""
-        if self._timing is None:
-            return None
+        return None
+
+
+class MeasuredSubmission(Submission):
+    """A submission with timestamps."""
+
+    __slots__ = ("_timing",)
+
+    def __init__(self, queue: Queue, value: int, timing: Timing) -> None:
+        self._queue = queue
+        self._value = value
+        self._timing = timing
+
+    @property
+    def dispatch_times(self) -> tuple[float, ...]:
+        """Seconds of each dispatch, after waiting for them, as far as the device runs them one after the other."""
         self.wait()
         return self._timing.times()
+
+
+def submission_of(queue: Queue, value: int, timing: Timing | None = None) -> Submission:
+    """The submission that is done when a queue reaches a value."""
+    if timing is not None:
+        return MeasuredSubmission(queue, value, timing)
+    made = Submission()
+    made._queue = queue
+    made._value = value
+    return made

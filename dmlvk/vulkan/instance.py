@@ -117,7 +117,8 @@ class Instance:
             information.pNext = messenger_information  # so that creating and destroying the instance is watched too
             if vk.validates_synchronization:
                 features, self._enabled = synchronization_validation()
-                messenger_information.pNext = features
+                features.pNext = messenger_information
+                information.pNext = features
         handle = ffi.new("VkInstance*")
         # VkResult vkCreateInstance(const VkInstanceCreateInfo* pCreateInfo, const VkAllocationCallbacks* pAllocator,
         #     VkInstance* pInstance)

@@ -1,16 +1,15 @@
-"""The pipeline cache on disk: one file a device and driver, never trusted, never lost by two processes at once."""
+"""The pipeline cache on disk: one file a device and driver, never trusted, never lost by two processes at once.
+
+What only writing the file needs is imported when it is written, which a process that finds its pipelines never does.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import struct
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import filelock
-import platformdirs
 
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.library import VK_SUCCESS, ValidationError, check, vk
@@ -28,7 +27,11 @@ LOCK_TIMEOUT_SECONDS = 5.0
 def cache_folder() -> Path:
     """$DMLVK_CACHE_DIR, else the user's cache folder for dmlvk."""
     override = os.environ.get("DMLVK_CACHE_DIR")
-    return Path(override) if override else Path(platformdirs.user_cache_dir("dmlvk", appauthor=False))
+    if override:
+        return Path(override)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("dmlvk", appauthor=False))
 
 
 class PipelineCache:
@@ -105,8 +108,10 @@ class PipelineCache:
 
     def save(self) -> None:
         """Merge what was added into the file. Without a writable folder, or where the driver fails, nothing happens."""
-        if not self.added or self._device.is_lost:
+        if not self.added or self._device.is_lost or self._data() in (b"", self.loaded):
             return
+        import filelock
+
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with filelock.FileLock(str(self.path) + ".lock", timeout=LOCK_TIMEOUT_SECONDS):
@@ -133,6 +138,8 @@ class PipelineCache:
         vk.vkDestroyPipelineCache(self._device.handle, sources[0], vk.ffi.NULL)
 
     def _write_file(self, data: bytes) -> None:
+        import tempfile
+
         digest = hashlib.sha256(data).digest()
         header = HEADER.pack(MAGIC, FORMAT_VERSION, *self._identity, self._uuid, len(data), digest)
         # A reader sees the old file or the new one, never a part: the new one gets its name when it is whole.

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from dmlvk.device_profile import DeviceType
 from dmlvk.vulkan.access import Access, mark
 from dmlvk.vulkan.command_buffers import Batch, CommandBuffers, submit_information
 from dmlvk.vulkan.library import VK_ERROR_DEVICE_LOST, VK_SUCCESS, VK_TIMEOUT, WaitTimeoutError, check, failure, vk
@@ -17,8 +18,36 @@ if TYPE_CHECKING:
 
 # The longest time in a driver's wait: Python runs signal handlers (Ctrl-C) only between calls.
 WAIT_SLICE = 50_000_000  # nanoseconds
+# How long a wait looks again and again before it sleeps. A GPU is done with a small dispatch in 10 us, and waking a
+# thread takes 20 to 40 more. A CPU driver wants the core that looking would take.
+WATCH_SECONDS = 100e-6
 # Submissions after which the queue looks what is done, so that what they keep alive does not pile up unseen.
 POLL_INTERVAL = 64
+
+
+class Waiter:
+    """What one wait for a timeline needs.
+
+    Attributes
+    ----------
+    information : VkSemaphoreWaitInfo*
+    counter : uint64_t*
+        The value waited for, or the one that was found.
+    value : memoryview
+        The same, for reading and setting it in half the time.
+    """
+
+    __slots__ = ("counter", "information", "value")
+
+    def __init__(self, semaphore: Any) -> None:
+        ffi = vk.ffi
+        self.counter = ffi.new("uint64_t*")
+        self.value = memoryview(ffi.buffer(self.counter)).cast("Q")
+        self.information = ffi.new("VkSemaphoreWaitInfo*")
+        self.information.sType = vk.VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO
+        self.information.semaphoreCount = 1
+        self.information.pSemaphores = semaphore
+        self.information.pValues = self.counter
 
 
 class Queue:
@@ -62,14 +91,17 @@ class Queue:
             self.command_buffers.close()
             raise
         # Built once: a submission only sets the value to signal.
-        self._signal_value = ffi.new("uint64_t[1]")
+        signal_value = ffi.new("uint64_t[1]")
+        # A view of it, through which it is set in half the time.
+        self._signal_value = memoryview(ffi.buffer(signal_value)).cast("Q")
         self._timeline = ffi.new("VkTimelineSemaphoreSubmitInfo*")
         self._timeline.sType = vk.VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO
         self._timeline.signalSemaphoreValueCount = 1
-        self._timeline.pSignalSemaphoreValues = self._signal_value
+        self._timeline.pSignalSemaphoreValues = signal_value
         self._nothing = submit_information(self._timeline, self._semaphore, None)
-        self._waits: deque[tuple[Any, Any]] = deque()
+        self._waiters: deque[Waiter] = deque()
         self._null_fence = ffi.NULL
+        self._watch_seconds = 0.0 if device.profile.device_type == DeviceType.CPU else WATCH_SECONDS
 
     @property
     def latest(self) -> int:
@@ -197,6 +229,14 @@ class Queue:
         self._waiting_parts = (values, stages, timeline)
         return waiting
 
+    def has_reached(self, value: int) -> bool:
+        """Whether the timeline has reached a value; does not wait."""
+        if value > self.completed:
+            with self._device.lock:
+                if self._device.is_usable:
+                    self.poll()
+        return value <= self.completed
+
     def poll(self) -> int:
         """Look how far the device is, and let go of what is done. Called with the device's lock held."""
         result = self.look()
@@ -251,31 +291,33 @@ class Queue:
         if self._passed_by:
             value = self._passed_by.get(value, value)
         try:
-            waits = self._waits.popleft()
+            waiter = self._waiters.popleft()
         except IndexError:  # there are as many as there were threads waiting at a time
-            waits = self._wait_information()
+            waiter = Waiter(self._semaphore)
+        guests = device.guests
         try:
-            device.guests.add(waits)
+            guests.add(waiter)
             if not device.is_usable:
                 device.require_open()
-            self._wait(waits, value, timeout)
+            self._wait(waiter, value, timeout)
         finally:
-            device.guests.discard(waits)
-            self._waits.append(waits)
+            guests.discard(waiter)
+            self._waiters.append(waiter)
         if value > self.completed:
             self.completed = value
         self._release_completed()
 
-    def _wait(self, waits: tuple[Any, Any], value: int, timeout: float | None) -> None:
-        information, values = waits
-        values[0] = value
+    def _wait(self, waiter: Waiter, value: int, timeout: float | None) -> None:
         limit = WAIT_SLICE
         if timeout is not None:
             deadline = time.monotonic() + timeout
             limit = min(limit, max(0, int(timeout * 1e9)))
+        if self._watch_seconds and self._watch(waiter, value, timeout):
+            return
+        waiter.value[0] = value
         while True:
             # VkResult vkWaitSemaphores(VkDevice device, const VkSemaphoreWaitInfo* pWaitInfo, uint64_t timeout)
-            result = vk.vkWaitSemaphores(self._device.handle, information, limit)
+            result = vk.vkWaitSemaphores(self._device.handle, waiter.information, limit)
             if result == VK_SUCCESS:
                 return
             if result != VK_TIMEOUT:
@@ -286,14 +328,20 @@ class Queue:
                     raise WaitTimeoutError(f"the work was not done within {timeout} s; wait again for it to go on")
                 limit = min(WAIT_SLICE, int(left * 1e9))
 
-    def _wait_information(self) -> tuple[Any, Any]:
-        values = vk.ffi.new("uint64_t[1]")
-        information = vk.ffi.new("VkSemaphoreWaitInfo*")
-        information.sType = vk.VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO
-        information.semaphoreCount = 1
-        information.pSemaphores = self._semaphore
-        information.pValues = values
-        return information, values
+    def _watch(self, waiter: Waiter, value: int, timeout: float | None) -> bool:
+        """Look at the timeline for a moment; whether it came to the value."""
+        device, semaphore, counter = self._device.handle, self._semaphore[0], waiter.counter
+        end = time.monotonic() + (self._watch_seconds if timeout is None else min(self._watch_seconds, timeout))
+        while True:
+            result = vk.vkGetSemaphoreCounterValue(device, semaphore, counter)
+            if result != VK_SUCCESS:
+                raise self._failed(result, "vkGetSemaphoreCounterValue")
+            reached = waiter.value[0]
+            if reached >= value:
+                # A lost device may report any value; the wait that follows then says that it is lost.
+                return reached <= self.submitted
+            if time.monotonic() >= end:
+                return False
 
     def wait_idle(self) -> None:
         """Wait for everything submitted so far."""
@@ -310,7 +358,7 @@ class Queue:
             if self._in_doubt is not None:
                 self._settle()
             if self.submitted > self.completed:
-                self._wait(self._wait_information(), self.submitted, None)
+                self._wait(Waiter(self._semaphore), self.submitted, None)
 
     def drop(self) -> None:
         """Nothing runs any more: let go of everything."""

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from dmlvk.vulkan.device import VulkanDevice
 
 RING_SIZE = 64 << 20
-# A part of the ring, so that the host fills or empties one piece while the device works on others.
-PIECE_SIZE = RING_SIZE // 8
+# Small enough for several threads to have two of them each, so that the device works on one while the host copies
+# another; large enough for what a piece costs besides to be little.
+PIECE_SIZE = RING_SIZE // 16
 
 
 class Piece:
-    """A part of the ring.
+    """A part of the ring, once `StagingRing.take` has found one for it.
 
     Attributes
     ----------
@@ -31,10 +32,11 @@ class Piece:
 
     __slots__ = ("end", "offset", "until", "view")
 
-    def __init__(self, offset: int, view: Bytes, end: int) -> None:
-        self.offset = offset
-        self.view = view
-        self.end = end
+    offset: int
+    view: Bytes
+    end: int
+
+    def __init__(self) -> None:
         self.until: tuple[Queue, int] | None = None  # None while its taker has it
 
 
@@ -48,16 +50,16 @@ class StagingRing:
         self._tail = 0
         self._taken: deque[Piece] = deque()
 
-    def take(self, size: int) -> Piece:
-        """A piece of at most PIECE_SIZE bytes, waiting for other threads' and earlier copies' pieces where need be.
+    def take(self, piece: Piece, size: int) -> None:
+        """Find room for a piece of at most PIECE_SIZE bytes, waiting for other threads and earlier copies if need be.
 
-        Who holds a piece must not wait for another: all who do might wait for each other. See `try_take`.
+        The taker makes the piece, so that it can give it back wherever in here an interrupt comes. Who holds a piece
+        must not wait for another: all who do might wait for each other.
         """
         while True:
             with self._changed:
-                piece = self._take(size)
-                if piece is not None:
-                    return piece
+                if self._take(piece, size):
+                    return
                 until = self._taken[0].until
                 if until is None:
                     self._changed.wait()
@@ -65,12 +67,7 @@ class StagingRing:
                 queue, value = until
                 queue.wait(value)
 
-    def try_take(self, size: int) -> Piece | None:
-        """A piece, or None when there is no room at once."""
-        with self._changed:
-            return self._take(size)
-
-    def _take(self, size: int) -> Piece | None:
+    def _take(self, piece: Piece, size: int) -> bool:
         while self._taken:
             until = self._taken[0].until
             if until is None or until[1] > until[0].completed:
@@ -82,13 +79,14 @@ class StagingRing:
         if not self._taken:
             self._tail = head
         if head + size - self._tail > RING_SIZE:
-            return None
-        offset = head % RING_SIZE
+            return False
+        piece.offset = offset = head % RING_SIZE
+        piece.end = head + size
         assert self.block.mapped is not None, "staging memory is mapped for as long as it lives"
-        piece = Piece(offset, self.block.mapped[offset : offset + size], head + size)
-        self._taken.append(piece)
+        piece.view = self.block.mapped[offset : offset + size]
         self._head = head + size
-        return piece
+        self._taken.append(piece)
+        return True
 
     def give_back(self, piece: Piece, queue: Queue, value: int) -> None:
         """The taker is done with a piece, and the device will be when the queue's timeline reaches the value."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dmlvk.vulkan.guest import Guest
+from dmlvk.vulkan.host_threads import for_each
 from dmlvk.vulkan.memory import Allocation, Bytes, Segment
 from dmlvk.vulkan.queue import Queue
 from dmlvk.vulkan.recording import Recorder
@@ -17,8 +18,34 @@ if TYPE_CHECKING:
 
 # From this many bytes on, a copy is worth a queue of its own: two queues waiting for each other cost some 10 us.
 LARGE = 1 << 20
-# Pieces of one read that are on their way at a time: the device fills one while the host empties another.
-PIECES_ARRIVING = 3
+
+
+class Part(NamedTuple):
+    """Bytes of a transfer that pass through one piece of the ring.
+
+    Attributes
+    ----------
+    position : int
+        The first of them, of the host's.
+    size : int
+    buffer : VkBuffer
+    place : int
+        Where they are on the device.
+    """
+
+    position: int
+    size: int
+    buffer: Any
+    place: int
+
+
+def _parts(allocation: Allocation, offset: int, size: int) -> Iterator[Part]:
+    position = 0
+    for segment, start, length in allocation.pieces(offset, size):
+        for begin in range(0, length, PIECE_SIZE):
+            part = min(PIECE_SIZE, length - begin)
+            yield Part(position + begin, part, segment.block.buffer, segment.offset + start + begin)
+        position += length
 
 
 class Transfers:
@@ -74,28 +101,30 @@ class Transfers:
 
     def _write_staged(self, allocation: Allocation, offset: int, data: Bytes) -> None:
         ring = self.ring()
-        queue = self._device.queue
+        compute = self._device.queue
+        queue = compute
         if self.copy_queue is not None and data.size >= LARGE:
             queue = self.copy_queue
             self._require(queue, allocation.access.last_use)
-        value = 0
-        for segment, start, length in allocation.pieces(offset, data.size):
-            for begin in range(0, length, PIECE_SIZE):
-                size = min(PIECE_SIZE, length - begin)
-                piece = ring.take(size)
+
+        def move(part: Part) -> None:
+            piece, value = Piece(), None
+            with Guest(self._device):
                 try:
-                    piece.view[:] = data[begin : begin + size]
-                    place = segment.offset + start + begin
-                    target = segment.block.buffer
-                    value = self._copy(queue, ring.block.buffer, piece.offset, target, place, size, written=allocation)
-                except BaseException:
-                    ring.give_back(piece, queue, queue.latest)
-                    raise
-                ring.give_back(piece, queue, value)
-            data = data[length:]
-        if queue is self.copy_queue:
-            with self._device.lock:
-                self._device.queue.require(queue, value)
+                    ring.take(piece, part.size)
+                    piece.view[:] = data[part.position : part.position + part.size]
+                    value = self._copy(
+                        queue, ring.block.buffer, piece.offset, part.buffer, part.place, part.size, written=allocation
+                    )
+                finally:
+                    ring.give_back(piece, queue, queue.latest if value is None else value)
+
+        try:
+            for_each(_parts(allocation, offset, data.size), move)
+        finally:
+            if queue is not compute:
+                with self._device.lock:
+                    compute.require(queue, queue.latest)
 
     def _require(self, queue: Queue, value: int) -> None:
         """Let the copy queue go on when the compute queue has come to a value."""
@@ -122,37 +151,21 @@ class Transfers:
         if self.copy_queue is not None and (out.size >= LARGE or allocation.access.last_write < queue.submitted):
             queue = self.copy_queue
             self._require(queue, allocation.access.last_write)
-        arriving: deque[tuple[int, Piece, Bytes]] = deque()
 
-        def receive() -> None:
-            value, piece, target = arriving[0]
-            queue.wait(value)
-            target[:] = piece.view
-            arriving.popleft()
-            ring.give_back(piece, queue, value)
+        def move(part: Part) -> None:
+            piece, value = Piece(), None
+            with Guest(self._device):
+                try:
+                    ring.take(piece, part.size)
+                    value = self._copy(
+                        queue, part.buffer, part.place, ring.block.buffer, piece.offset, part.size, read=allocation
+                    )
+                    queue.wait(value)
+                    out[part.position : part.position + part.size] = piece.view
+                finally:
+                    ring.give_back(piece, queue, queue.latest if value is None else value)
 
-        try:
-            for segment, start, length in allocation.pieces(offset, out.size):
-                for begin in range(0, length, PIECE_SIZE):
-                    size = min(PIECE_SIZE, length - begin)
-                    piece = ring.try_take(size) if len(arriving) < PIECES_ARRIVING else None
-                    while piece is None and arriving:
-                        receive()
-                        piece = ring.try_take(size)
-                    if piece is None:
-                        piece = ring.take(size)
-                    target = out[begin : begin + size]
-                    arriving.append((0, piece, target))
-                    place = segment.offset + start + begin
-                    source = segment.block.buffer
-                    value = self._copy(queue, source, place, ring.block.buffer, piece.offset, size, read=allocation)
-                    arriving[-1] = (value, piece, target)
-                out = out[length:]
-            while arriving:
-                receive()
-        finally:
-            while arriving:
-                ring.give_back(arriving.popleft()[1], queue, queue.latest)
+        for_each(_parts(allocation, offset, out.size), move)
 
     def copy(
         self, source: Allocation, source_offset: int, destination: Allocation, destination_offset: int, size: int

@@ -6,10 +6,15 @@
 // there are so few channels that this would mostly multiply padding, a whole row of taps of pixels with 4 bytes or a
 // few more. Within K any order will do as long as both operands have the same. In units of 16 bytes ("vectors"):
 //
-//     input    [image][group][row][column][vector]   packed, or the tensor itself where it lies like that (NHWC)
+//     input    [image][group][row][column][vector]   packed, or the tensor itself where it lies like that (NHWC);
+//              or [image][channel][row][column]      the tensor itself, for filters of a single tap (NCHW, 1x1)
 //     filter   [panel][step][channel of the panel][vector of the step], then each channel's sum of bytes
 //
 // The planner gives the shape of the device's matrices (M x N x K), its subgroup size, and the tiles.
+//
+// The last step packs four bytes into a word inside of the matrices' own registers: elements with the same place in four
+// matrices are neighbours in the output. So four matrices side by side take the pixels (or, for NHWC outputs, the
+// channels) 4 i + 0, 4 i + 1, 4 i + 2 and 4 i + 3. "Position" counts rows of the tile in that order, see `position_of`.
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint OUTPUT_UNSIGNED = 0;
@@ -17,7 +22,10 @@ layout(constant_id = 1) const uint OUTPUT_UNSIGNED = 0;
 layout(constant_id = 2) const uint STORE_CHANNELS = 0;
 layout(constant_id = 3) const uint FLIP = 0;          // 0x80808080 where the input is UINT8 and read as it lies
 layout(constant_id = 4) const uint CHECK_BORDER = 0;  // 1 where the input is read as it lies and has padding
-layout(constant_id = 5) const uint VECTORS = 1;       // the input's runs start at multiples of 16 bytes; else of 4
+layout(constant_id = 5) const uint FETCH = 1;         // how the input is read: one of the following
+const uint WORDS = 0;    // runs start at multiples of 4 bytes
+const uint VECTORS = 1;  // ... of 16 bytes
+const uint PLANES = 2;   // bytes of a run lie in planes of whole words: four pixels of 16 channels at a time
 layout(constant_id = 6) const uint MATRIX_M = 16;
 layout(constant_id = 7) const uint MATRIX_N = 16;
 layout(constant_id = 8) const uint MATRIX_K = 32;
@@ -36,6 +44,9 @@ layout(constant_id = 20) const uint DILATION_H = 1;
 layout(constant_id = 21) const uint DILATION_W = 1;
 layout(constant_id = 22) const uint FILTER_ZERO_POINT = 1;  // 0 where it is known to be 0
 layout(constant_id = 23) const uint PADDING = 1;            // vectors between rows in shared memory
+layout(constant_id = 24) const uint RUN_VECTORS = 4;        // vectors of K, those that fill the last step left out
+// Sixteen neighbouring channels (pixels) of the output are a 16-byte vector of its memory, wherever a tile has them.
+layout(constant_id = 25) const uint STORE_VECTORS = 0;
 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 0) readonly buffer InputVectors { uvec4 input_vectors[]; };
@@ -43,16 +54,16 @@ layout(set = 0, binding = 1) readonly buffer Filter { uint filter_words[]; };
 layout(set = 0, binding = 1) readonly buffer FilterVectors { uvec4 filter_vectors[]; };
 layout(set = 0, binding = 2) readonly buffer Table { uint table[]; };
 layout(set = 0, binding = 3) buffer Output { uint output_words[]; };
+layout(set = 0, binding = 3) buffer OutputVectors { uvec4 output_vectors[]; };
 
 layout(push_constant) uniform PushConstants {
-    uint input_start;   // vectors, or words where the runs are aligned to these
+    uint input_start;   // vectors, or words where FETCH is not VECTORS
     uint filter_start;  // vectors
     uint table_start;   // words
     uint output_start;  // bytes
     uint pixels;        // of this dispatch: images x rows x columns
     uint rows;
     uint columns;
-    uint vectors;            // of K, those that fill the last step left out
     uint taps;               // channels per group x filter height x filter width
     uint first_channel;      // of a panel that is not stored from its beginning
     uint channels;           // end of the output channels to be stored, in each group
@@ -63,7 +74,7 @@ layout(push_constant) uniform PushConstants {
     uint input_stride_group;
     uint input_stride_h;     // ... from one output pixel to the one below
     uint input_stride_w;
-    uint tap_stride_h;       // ... from one tap to the one below
+    uint tap_stride_h;       // ... from one tap to the one below; or, for PLANES, from one channel to the next
     uint tap_stride_w;
     uint output_stride_n;    // bytes
     uint output_stride_c;
@@ -83,6 +94,7 @@ const uint INVOCATIONS = TILE_PIXELS / SUBGROUP_PIXELS * (TILE_CHANNELS / SUBGRO
 const uint STEPPED_ROWS = INVOCATIONS / STEP;
 const uint INPUT_FETCHES = TILE_PIXELS / STEPPED_ROWS;
 const uint FILTER_FETCHES = TILE_CHANNELS / STEPPED_ROWS;
+const uint STEPS = (RUN_VECTORS + STEP - 1) / STEP;
 // A matrix row of 8 bytes would lie inside of a vector, where no load can begin: it gets a vector of its own.
 const uint SLICES = MATRIX_K < 16 ? 16 / MATRIX_K : 1;
 const uint SLICE_VECTORS = MATRIX_K > 16 ? MATRIX_K / 16 : 1;
@@ -92,18 +104,26 @@ const uint HALF_TILE = (TILE_PIXELS + TILE_CHANNELS) * ROW;
 const uint MATRIX_ROWS = SUBGROUP_PIXELS / MATRIX_M;
 const uint MATRIX_COLUMNS = SUBGROUP_CHANNELS / MATRIX_N;
 
-// The last step takes the sums of a strip at a time out of the matrices: one row of matrices, or one column.
+// The last step takes words out of the matrices a strip at a time: one row of matrices, or one column.
 const uint STRIP_LINES = STORE_CHANNELS != 0 ? MATRIX_M : MATRIX_N;
-const uint STRIP_QUADS = (STORE_CHANNELS != 0 ? SUBGROUP_CHANNELS : SUBGROUP_PIXELS) / 4;
-const uint STRIP_ROW = STRIP_QUADS + 1;
-const uint STRIPS = INVOCATIONS / LANES * STRIP_LINES * STRIP_ROW;
+const uint STRIP_VECTORS = (STORE_CHANNELS != 0 ? SUBGROUP_CHANNELS : SUBGROUP_PIXELS) / 16;
+const uint STRIP_ROW = STRIP_VECTORS + 1;
+// The way of integers takes one matrix of sums at a time.
+const uint STRIP_SUMS = MATRIX_M * MATRIX_N / 4;
+const uint STRIP = STRIP_LINES * STRIP_ROW > STRIP_SUMS ? STRIP_LINES * STRIP_ROW : STRIP_SUMS;
+const uint STRIPS = INVOCATIONS / LANES * STRIP;
 
 // Both halves of both operands, and afterwards the strips of all subgroups.
 shared uvec4 tile[2 * HALF_TILE > STRIPS ? 2 * HALF_TILE : STRIPS];
+// By place in the tile:
 shared uint destinations[TILE_PIXELS];
+// By position, which is how matrices see them:
 shared int input_sums[TILE_PIXELS];
-shared uvec4 channel_parameters[TILE_CHANNELS];
+shared float multipliers[TILE_CHANNELS];
+shared int constants[TILE_CHANNELS];
+shared int filter_zero_points[TILE_CHANNELS];
 shared uint has_filter_zero_point;
+shared uint needs_integers;
 
 const uint ONES = 0x01010101;
 
@@ -119,7 +139,26 @@ Pixel pixel_at(uint index) {
     return Pixel(image, line - image * push.rows, index - line * push.columns);
 }
 
-// What the exact last step needs of an output channel.
+// Where the pixel or channel at a position is in the tile, and back, when four matrices of `size` lie interleaved.
+uint place_at(uint position, uint size) {
+    uint in_block = position % (4 * size);
+    return position - in_block + 4 * (in_block % size) + in_block / size;
+}
+
+uint position_of(uint place, uint size) {
+    uint in_block = place % (4 * size);
+    return place - in_block + in_block % 4 * size + in_block / 4;
+}
+
+uint pixel_place(uint position) {
+    return STORE_CHANNELS != 0 ? position : place_at(position, MATRIX_M);
+}
+
+uint channel_place(uint position) {
+    return STORE_CHANNELS != 0 ? place_at(position, MATRIX_N) : position;
+}
+
+// What the last step adds to the products of an output channel.
 Wide exact_constant(uint record, int filter_sum) {
     int filter_zero_point = int(table[record + PARAMETER_FILTER_ZERO_POINT]);
     return add(
@@ -130,53 +169,52 @@ Wide exact_constant(uint record, int filter_sum) {
 // y of one output in integers alone.
 uint exact_byte(int products, int input_sum, uint record, int filter_sum) {
     Wide accumulator = add(exact_constant(record, filter_sum), widened(products));
-    int filter_zero_point = int(table[record + PARAMETER_FILTER_ZERO_POINT]);
-    accumulator = add(accumulator, widened(-filter_zero_point * input_sum));
+    accumulator = add(accumulator, product(-int(table[record + PARAMETER_FILTER_ZERO_POINT]), input_sum));
     int exponent = int(table[record + PARAMETER_EXPONENT]);
     int value = scaled(accumulator, table[record + PARAMETER_MANTISSA], exponent >> 1, (exponent & 1) != 0);
     return clamped_byte(value + int(table[record + PARAMETER_OUTPUT_ZERO_POINT]));
 }
 
-// Most outputs need no integers: y is an integer next to v = f32(f32(acc) m), and a float unit that rounds in any
-// direction it likes gives v to 3 ULP, which is less than 2^-12 where no clamp hides it (|v| < 384). So an estimate
-// that is 2^-11 or more away from the middle between two integers says y for certain, on every device. One in a
-// thousand is not, and is done again with integers. The estimate holds for sums inside 32 bits and multipliers of
-// ordinary size; channels where that is not known in advance always take the integers.
-const float CERTAIN = 0.5 - 1.0 / 2048.0;
-const int LARGEST_EXPONENT = 90;
+// The matrix path is for devices that promise to round float32 to nearest even, which this kernel asks for: then
+// f32(f32(acc) m) is one conversion and one product, as long as acc fits 32 bits and m is a normal number. A smaller m
+// makes every output 0, and an infinite one saturates all but 0 like the largest finite number.
+const int LARGEST_EXPONENT = 127;
+const int SMALLEST_EXPONENT = -126;
 const uint LARGEST_TAP_COUNT = 32767;  // x'(w' - zw) is at most 128 * 255, so that many sum up to less than 2^30
 
-// The parameters of a channel for `estimate`: multiplier, constant, filter zero point, and 1 where it must not be used.
-uvec4 estimate_parameters(uint record, int filter_sum) {
+float multiplier_of(uint record) {
     uint mantissa = table[record + PARAMETER_MANTISSA];
     int packed_exponent = int(table[record + PARAMETER_EXPONENT]);
     int exponent = packed_exponent >> 1;
-    Wide constant = exact_constant(record, filter_sum);
-    bool small = constant.high == uint(int(constant.low) >> 31) && abs(int(constant.low) >> 1) < 1 << 29;
-    bool ordinary = mantissa == 0 || abs(exponent) <= LARGEST_EXPONENT;
-    bool usable = small && ordinary && push.taps <= LARGEST_TAP_COUNT;
-    uint bits = 0;
-    if (mantissa != 0 && ordinary)
-        bits = uint(exponent + 127) << 23 | ((mantissa >> 8) & 0x7FFFFF) | uint(packed_exponent & 1) << 31;
-    return uvec4(bits, constant.low, table[record + PARAMETER_FILTER_ZERO_POINT], usable ? 0 : 1);
+    if (mantissa == 0 || exponent < SMALLEST_EXPONENT)
+        return 0.0;
+    uint bits = uint(exponent + 127) << 23 | ((mantissa >> 8) & 0x7FFFFF);
+    if (exponent > LARGEST_EXPONENT)
+        bits = 0x7F7FFFFF;
+    return uintBitsToFloat(bits | uint(packed_exponent & 1) << 31);
 }
 
-// The output's range less its zero point, and what turns an integer in a float into a byte in its lowest bits.
+// Whether sums of a channel with this constant fit 32 bits.
+bool is_narrow(Wide constant) {
+    return push.taps <= LARGEST_TAP_COUNT && constant.high == uint(int(constant.low) >> 31)
+        && abs(int(constant.low) >> 1) < 1 << 29;
+}
+
+// The output's range less its zero point.
 struct Range {
     float low;
     float high;
-    float to_byte;
+    uint zero_point;
 };
 
 Range range_of(int output_zero_point) {
     int low = OUTPUT_UNSIGNED != 0 ? 0 : -128;
-    return Range(
-        float(low - output_zero_point), float(low + 255 - output_zero_point), float(12582912 + output_zero_point));
+    return Range(float(low - output_zero_point), float(low + 255 - output_zero_point), uint(output_zero_point));
 }
 
-uint estimate(int accumulator, float multiplier, Range range, inout float distance_to_integer) {
-    float value = clamp(float(accumulator) * multiplier, range.low, range.high);
-    float rounded = roundEven(value);
-    distance_to_integer = max(distance_to_integer, abs(value - rounded));
-    return floatBitsToUint(rounded + range.to_byte) & 0xFF;
+// y in the lowest eight bits. Adding 1.5 * 2^23 leaves the nearest integer, even ones at ties, in the lowest bits.
+uint rounded_byte(int accumulator, float multiplier, Range range) {
+    precise float value = clamp(float(accumulator) * multiplier, range.low, range.high);
+    precise float rounded = value + 12582912.0;
+    return (floatBitsToUint(rounded) + range.zero_point) & 0xFF;
 }

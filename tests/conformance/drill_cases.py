@@ -9,10 +9,11 @@ from functools import partial
 
 import numpy as np
 
-from dmlvk import DataType, Slice1Desc, TensorDesc
+from dmlvk import DataType, QuantizedLinearConvolutionDesc, Slice1Desc, TensorDesc, TensorFlags
 from dmlvk.conformance.case import Case, NotSupported, Workload, generator
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.vulkan.library import DeviceLostError
+from dmlvk.vulkan.recording import Recorder
 
 TYPES = {"u8": DataType.UINT8, "f16": DataType.FLOAT16, "s64": DataType.INT64}
 
@@ -30,12 +31,37 @@ def workload(name: str, data_type: DataType = DataType.UINT8) -> Workload:
     return Workload(desc, {"input_tensor": elements.reshape(2, 15)}, offsets={"output_tensor": 16})
 
 
-def good_cases(count: int = 12) -> Iterator[Case]:
+def good_cases(default_only: bool = False) -> Iterator[Case]:
     """Cases that pass."""
-    for number in range(count):
+    for number in range(6 if default_only else 12):
         for label, data_type in TYPES.items():
             name = f"slice1:good:type={label};number={number}"
-            yield Case(name, partial(workload, name, data_type), is_default=number < count // 2)
+            yield Case(name, partial(workload, name, data_type), is_default=number < 6)
+
+
+def convolution_workload(name: str) -> Workload:
+    """Three dispatches and scratch memory; the filter is OWNED_BY_DML, and rearranged beforehand."""
+    random = generator(name)
+    arrays: dict[str, np.ndarray] = {
+        "input_tensor": random.integers(0, 256, (1, 16, 9, 11), np.uint8),
+        "input_scale_tensor": np.full((1,), 0.02, np.float32),
+        "input_zero_point_tensor": np.full((1,), 120, np.uint8),
+        "filter_tensor": random.integers(-128, 128, (24, 16, 3, 3), np.int8),
+        "filter_scale_tensor": np.full((1,), 0.001, np.float32),
+        "output_scale_tensor": np.full((1,), 0.03, np.float32),
+    }
+    tensors = {field: TensorDesc(array.dtype, array.shape) for field, array in arrays.items()}
+    tensors["filter_tensor"] = TensorDesc(DataType.INT8, (24, 16, 3, 3), flags=TensorFlags.OWNED_BY_DML)
+    desc = QuantizedLinearConvolutionDesc(
+        **tensors,
+        output_tensor=TensorDesc(DataType.INT8, (1, 24, 9, 11), (24 * 9 * 12, 9 * 12, 12, 1)),
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=(1, 1),
+        end_padding=(1, 1),
+        group_count=1,
+    )
+    return Workload(desc, arrays, offsets={"input_tensor": 48})
 
 
 def lacks_everything(profile: DeviceProfile) -> NotSupported:
@@ -73,9 +99,9 @@ def confused() -> Workload:
     raise RuntimeError("this case cannot be built")
 
 
-def all_cases() -> Iterator[Case]:
+def all_cases(default_only: bool = False) -> Iterator[Case]:
     """The bad ones with good ones between."""
-    good = good_cases()
+    good = good_cases(default_only)
     yield next(good)
     for support in (hang, die, leave, lose, lacks_everything):
         name = f"drill:support:it={support.__name__}"
@@ -86,3 +112,14 @@ def all_cases() -> Iterator[Case]:
     name = "drill:path:path=nonsense"
     yield Case(name, partial(workload, name), path="nonsense", is_default=True)
     yield from good
+
+
+def forget_barriers(profile: DeviceProfile) -> None:
+    """From now on, dispatches of this process that need each other's results do not wait for them."""
+    Recorder.between_dispatches = lambda self: None  # type: ignore[method-assign]
+
+
+def cases_without_barriers(default_only: bool = False) -> Iterator[Case]:
+    """One case as it should be, then the same without barriers."""
+    for name, support in (("with", None), ("without", forget_barriers)):
+        yield Case(f"drill:barriers:it={name}", partial(convolution_workload, name), is_default=True, support=support)

@@ -12,9 +12,11 @@ from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import output_size
-from dmlvk.planning.plan import PERSISTENT, SCRATCH, Access, Dispatch, Plan
+from dmlvk.planning.plan import PERSISTENT, SCRATCH, Access, Dispatch, PathError, Plan
 from dmlvk.planning.quantized_linear_convolution import convolution_paths
 from dmlvk.planning.quantized_linear_convolution import plan_quantized_linear_convolution as plan
+from dmlvk.planning.quantized_linear_convolution_first_layer import Tile as FirstLayerTile
+from dmlvk.planning.quantized_linear_convolution_first_layer import first_layer_tile
 from dmlvk.planning.quantized_linear_convolution_matrix import Tile, matrix_of, obstacle_to_tile
 from dmlvk.planning.quantized_linear_convolution_product import LARGEST_WORD_COUNT
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
@@ -162,7 +164,9 @@ def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: s
         ("lavapipe-22.3", "ResNet, 256 channels", "float"),
         ("swiftshader", "ResNet, 256 channels", "dot4"),
         ("nvidia-h200", "ResNet, 512 channels", "matrix"),
-        ("nvidia-h200", "first layer", "matrix"),
+        ("nvidia-h200", "first layer", "first_layer"),
+        ("amd-navi31", "first layer", "first_layer"),
+        ("lavapipe-26.2", "first layer", "float"),
         ("nvk-pascal", "ResNet, 512 channels", "dot4"),
         ("nvk-ampere", "ResNet, 512 channels", "matrix"),
         ("amd-navi31", "ResNet, 512 channels", "matrix"),
@@ -171,7 +175,10 @@ def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: s
         ("intel-bmg", "ResNet, 512 channels", "matrix"),
         ("lavapipe-26.2", "ResNet, 512 channels", "float"),
         ("intel-hsw", "ResNet, 512 channels", "integer"),
-        ("nvidia-h200", "depthwise", "direct"),
+        ("nvidia-h200", "depthwise", "depthwise"),
+        ("lavapipe-22.3", "depthwise", "depthwise"),
+        ("intel-hsw", "depthwise", "depthwise"),
+        ("swiftshader", "depthwise", "direct"),
         ("nvidia-h200", "more taps than 32 bits", "direct"),
     ],
 )
@@ -179,14 +186,17 @@ def test_the_planner_chooses(device: str, name: str, path: str) -> None:
     assert plan(DESCRIPTORS[name], profiles.load(device)).path == path
 
 
-@pytest.mark.parametrize("device", ["nvidia-h200", "intel-dg2", "intel-ptl", "amd-navi31"])
-def test_a_device_too_small_for_any_matrix_tile_takes_another_path(device: str) -> None:
+@pytest.mark.parametrize(
+    ("device", "path"),
+    [("nvidia-h200", "dot4"), ("intel-dg2", "matrix"), ("intel-ptl", "dot4"), ("amd-navi31", "dot4")],
+)
+def test_a_device_too_small_for_any_matrix_tile_takes_another_path(device: str, path: str) -> None:
     rich = profiles.load(device)
     limits = replace(rich.limits, max_compute_shared_memory_size=16_384, max_compute_work_group_invocations=128)
     poor = replace(rich, limits=limits)
     desc = DESCRIPTORS["ResNet, 512 channels"]
     assert plan(desc, rich).path == "matrix"
-    assert plan(desc, poor).path == "dot4"
+    assert plan(desc, poor).path == path
     check_plan(plan(desc, poor), desc, poor)
 
 
@@ -229,7 +239,7 @@ def test_matrices_wherever_a_device_has_them(name: str, device: str) -> None:
             dispatch.specialization[12],
             dispatch.specialization[13],
         )
-        assert obstacle_to_tile(profile, matrix, lanes, tile) is None
+        assert obstacle_to_tile(profile, matrix, lanes, tile, bool(dispatch.specialization[2])) is None
         assert dispatch.specialization[0] == lanes * tile.subgroups()
 
 
@@ -246,9 +256,10 @@ def test_channels_last_are_read_in_place() -> None:
     [
         ("128x128", "a tile is named like"),
         ("128x128x64:48x32", "its subgroups do not divide it"),
-        ("128x128x48:64x32", "matrices of 16x16x32 do not divide it"),
+        ("128x128x48:64x64", "matrices of 32 bytes of K do not divide its step"),
+        ("128x128x64:64x32", "1 x 4 matrices of 16 x 16 do not divide its subgroups"),
         ("256x256x64:64x64", "81920|bytes of shared memory are more than 49152"),
-        ("1024x1024x64:32x32", "invocations are more than 1024"),
+        ("1024x1024x64:32x64", "invocations are more than 1024"),
     ],
 )
 def test_a_tile_that_the_kernel_cannot_have_is_refused(tile: str, reason: str) -> None:
@@ -256,6 +267,131 @@ def test_a_tile_that_the_kernel_cannot_have_is_refused(tile: str, reason: str) -
     assert plan(DESCRIPTORS["NHWC"], profile, path="matrix:128x128x32:64x64").dispatches[-1].groups[1] == 43
     with pytest.raises(ValueError, match=reason):
         plan(DESCRIPTORS["NHWC"], profile, path=f"matrix:{tile}")
+
+
+def planes(
+    batch: int, channels: int, filters: int, size: int, *, strides: list[int] | None = None
+) -> QuantizedLinearConvolutionDesc:
+    """A filter of one tap on square images; NCHW, or the input with strides of its own."""
+    one = [1, 1, 1, 1]
+    return QuantizedLinearConvolutionDesc(
+        input_tensor=TensorDesc(DataType.UINT8, [batch, channels, size, size], strides),
+        input_scale_tensor=TensorDesc(DataType.FLOAT32, one),
+        filter_tensor=TensorDesc(DataType.INT8, [filters, channels, 1, 1]),
+        filter_scale_tensor=TensorDesc(DataType.FLOAT32, one),
+        output_scale_tensor=TensorDesc(DataType.FLOAT32, one),
+        output_tensor=TensorDesc(DataType.INT8, [batch, filters, size, size]),
+        strides=[1, 1],
+        dilations=[1, 1],
+        start_padding=[0, 0],
+        end_padding=[0, 0],
+        group_count=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("desc", "in_place"),
+    [
+        (planes(8, 64, 64, 28), True),
+        (planes(8, 64, 64, 7), False),  # planes of 49 bytes
+        (planes(8, 60, 64, 28), False),  # not whole vectors of channels
+        (planes(8, 64, 64, 28, strides=[64 * 30 * 28, 30 * 28, 30, 1]), False),  # gaps between rows
+    ],
+)
+def test_planes_are_read_in_place(desc: QuantizedLinearConvolutionDesc, in_place: bool) -> None:
+    """NCHW inputs of filters with one tap, where four pixels are always a word."""
+    found = plan(desc, profiles.load("nvidia-h200"), path="matrix")
+    assert (found.stages[-1][0].windows[0].tensor == "input_tensor") == in_place
+
+
+def test_matrices_want_their_rounding_mode() -> None:
+    """The last step is float32 arithmetic, which only a promise to round to nearest even makes exact."""
+    profile = profiles.load("nvidia-h200")
+    assert matrix_of(profile) is not None
+    assert matrix_of(replace(profile, properties=profile.properties - {"shaderRoundingModeRTEFloat32"})) is None
+
+
+LAST = (56 * 56 * 144, 1, 56 * 144, 144)
+
+
+@pytest.mark.parametrize("device", profiles.NAMES)
+@pytest.mark.parametrize(
+    "desc",
+    [
+        convolution(
+            64, 144, (56, 56), 144, (3, 3), groups=144, padding=(1, 1), input_strides=LAST, output_strides=LAST
+        ),
+        convolution(1, 960, (7, 7), 960, (5, 5), groups=960, padding=(2, 2)),
+        convolution(2, 12, (30, 50), 36, (7, 7), groups=12, strides=(2, 2), dilations=(2, 2), padding=(3, 3)),
+        convolution(1, 7, (1, 1000), 7, (1, 9), groups=7, input_strides=(9000, 1001, 1001, 1)),
+        convolution(1, 5, (1 << 13, 1 << 13), 5, (3, 3), groups=5),
+    ],
+    ids=["NHWC", "small planes", "multiplier", "unaligned rows", "large planes"],
+)
+def test_depthwise_wherever_words_hold_neighbours(desc: QuantizedLinearConvolutionDesc, device: str) -> None:
+    profile = profiles.load(device)
+    found = plan(desc, profile, path="depthwise")
+    check_plan(found, desc, profile)
+    assert written_elements(found, desc) == desc.output_tensor.element_count
+
+
+@pytest.mark.parametrize(
+    ("desc", "reason"),
+    [
+        (DESCRIPTORS["odd"], "an output channel sees 13 input channels, not 1"),
+        (convolution(1, 4, (9, 9), 4, (3, 3), groups=4, input_strides=(648, 162, 18, 2)), "no four neighbours"),
+        (convolution(1, 4, (9, 9), 4, (8, 8), groups=4), "64 taps are more than 49"),
+        (convolution(1, 4, (99, 9), 4, (3, 3), groups=4, dilations=(9, 1)), "extends over 19 rows"),
+        (convolution(1, 4, (99, 9), 4, (3, 3), groups=4, strides=(5, 1)), "stride 5 is more than 4"),
+    ],
+)
+def test_what_depthwise_does_not_take(desc: QuantizedLinearConvolutionDesc, reason: str) -> None:
+    profile = profiles.load("nvidia-h200")
+    with pytest.raises(PathError, match=f"cannot take path 'depthwise' here: .*{reason}"):
+        plan(desc, profile, path="depthwise")
+    assert plan(desc, profile).path != "depthwise"
+
+
+@pytest.mark.parametrize("device", MATRIX_DEVICES)
+@pytest.mark.parametrize(
+    "desc",
+    [
+        DESCRIPTORS["first layer"],
+        convolution(1, 3, (224, 224), 32, (3, 3), strides=(2, 2), padding=(1, 1), output_strides=(401408, 1, 3584, 32)),
+        convolution(2, 1, (28, 28), 100, (5, 5)),
+        convolution(1, 4, (300, 301), 7, (3, 3), strides=(3, 3), flags=OWNED),
+        convolution(1, 3, (1 << 13, 1 << 13), 8, (4, 4), strides=(4, 4)),
+    ],
+    ids=["ResNet", "MobileNet, NHWC", "one channel", "stride 3", "large"],
+)
+def test_first_layers_on_every_device_with_matrices(desc: QuantizedLinearConvolutionDesc, device: str) -> None:
+    profile = profiles.load(device)
+    found = plan(desc, profile, path="first_layer")
+    check_plan(found, desc, profile)
+    assert written_elements(found, desc) == desc.output_tensor.element_count
+    tile = first_layer_tile(profile, desc.geometry)
+    assert isinstance(tile, FirstLayerTile)
+    limit = min(profile.limits.max_compute_shared_memory_size, 48 << 10)
+    assert tile.shared_memory(desc.geometry) <= limit
+    assert all(
+        dispatch.subgroup_size == tile.lanes for dispatch in found.dispatches if "first_layer" in dispatch.kernel
+    )
+
+
+@pytest.mark.parametrize(
+    ("desc", "reason"),
+    [
+        (DESCRIPTORS["odd"], "the input has 13 channels in 1 groups"),
+        (convolution(1, 3, (9, 9), 3, (3, 3), groups=3), "in 3 groups"),
+        (convolution(1, 3, (9, 9), 3, (3, 3), dilations=(2, 2)), "dilations"),
+        (convolution(1, 3, (99, 99), 3, (12, 3)), "larger than 256 taps or 11 rows"),
+        (convolution(1, 3, (99, 99), 3, (3, 3), strides=(5, 5)), "more than 4"),
+        (convolution(1, 4, (99, 99), 64, (11, 5)), "bytes of shared memory are more than"),
+    ],
+)
+def test_what_first_layer_does_not_take(desc: QuantizedLinearConvolutionDesc, reason: str) -> None:
+    with pytest.raises(PathError, match=f"cannot take path 'first_layer' here: .*{reason}"):
+        plan(desc, profiles.load("nvidia-h200"), path="first_layer")
 
 
 def test_a_forced_path_that_could_overflow_is_refused() -> None:

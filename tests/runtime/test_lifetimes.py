@@ -13,6 +13,7 @@ import dmlvk
 from dmlvk.planning.plan import SCRATCH, Plan
 from dmlvk.runtime.calls import MAXIMUM_CALLS
 from dmlvk.vulkan.library import vk
+from tests.runtime.busy import keep_busy
 from tests.runtime.test_compiled_operator import copying
 from tests.vulkan.shim import Shim
 from tests.vulkan.variants import copy_desc, open_variant
@@ -30,9 +31,11 @@ def resident_bytes() -> int:
 
 def test_ten_thousand_rounds_leave_no_object_and_no_memory(device: dmlvk.Device, shim: Shim) -> None:
     """Compile, bind, submit, drop: with validation off it is the driver's memory that is watched as well."""
+    # What a driver may leave behind shows in a fifth of them.
+    rounds = ROUNDS if "llvmpipe" in device.name else ROUNDS // 5
     with open_variant(device, "direct") as own:
         counts = []
-        for number in range(ROUNDS):
+        for number in range(rounds):
             size = 16 + number % 7
             desc = dmlvk.TensorDesc(dmlvk.DataType.INT32, (size,))
             source, target = own.tensor(desc), own.tensor(desc)
@@ -42,7 +45,9 @@ def test_ten_thousand_rounds_leave_no_object_and_no_memory(device: dmlvk.Device,
             else:
                 binding = operator.bind(input_tensor=source, output_tensor=target)
                 own.submit([binding] * (number % 3))
-            if number in (ROUNDS // 10, ROUNDS - 1):
+            if number % 50 == 0:
+                own.wait()  # so that as much is in flight at a time on a busy machine as on an idle one
+            if number in (rounds // 10, rounds - 1):
                 del source, target, operator
                 binding = None  # type: ignore[assignment]
                 own.wait()
@@ -50,11 +55,9 @@ def test_ten_thousand_rounds_leave_no_object_and_no_memory(device: dmlvk.Device,
                 assert own.memory_used == 0
                 counts.append((shim.live_count, dict(shim.allocated), len(gc.get_objects()), resident_bytes()))
         (objects, allocated, python_objects, memory), last = counts
-        # As many descriptor sets and command buffers as were once in flight at a time, which a busy machine changes.
-        pools = "DescriptorPool"
-        assert {**last[0], pools: 0} == {**objects, pools: 0}
-        assert last[0][pools] <= objects[pools] + 2
-        assert all(last[1][call] <= 4 * allocated[call] + 64 for call in last[1])
+        assert last[0] == objects
+        # As many command buffers and descriptor sets as were once in use at a time.
+        assert all(last[1][call] <= allocated[call] + 64 for call in last[1])
         assert last[2] < python_objects + 1000
         assert last[3] < memory + (32 << 20)
     assert shim.live_count == {}
@@ -145,6 +148,41 @@ def test_names_are_part_of_a_call(device: dmlvk.Device) -> None:
     np.testing.assert_array_equal(a.numpy(), -VALUES)
 
 
+def test_a_call_is_not_taken_for_the_one_before(device: dmlvk.Device) -> None:
+    copy = device.compile(copy_desc(DESC))
+    a, b, c = (device.tensor(VALUES + n) for n in range(3))
+    for _ in range(3):
+        for source, target, other in ((a, b, c), (b, c, a), (c, a, b), (a, c, b), (c, b, a), (b, a, c)):
+            source.write(VALUES + 7)
+            target.write(-VALUES)
+            other.write(2 * VALUES)
+            copy(input_tensor=source, output_tensor=target)
+            np.testing.assert_array_equal(target.numpy(), VALUES + 7)
+            np.testing.assert_array_equal(other.numpy(), 2 * VALUES)
+
+
+def test_the_last_call_goes_with_its_tensors(device: dmlvk.Device) -> None:
+    with open_variant(device, "direct") as own:
+        copy = own.compile(copy_desc(DESC))
+        source = own.tensor(VALUES)
+        for _ in range(2):
+            target = own.tensor(DESC)  # the one before goes when this one is there
+            assert copy._calls.last is None
+            for _ in range(2):
+                copy(input_tensor=source, output_tensor=target)
+        call = copy._calls.last
+        assert call is not None
+        assert call.tensors == {"input_tensor": source, "output_tensor": target}
+        # Freed by another thread while this one is in the midst of a call: it runs once more, and is not remembered.
+        call.tensors = None
+        copy(input_tensor=source, output_tensor=target)
+        assert copy._calls.last is None
+        call = None
+        target.free()
+        own.wait()
+        assert own.memory_used == 256
+
+
 def test_calls_of_one_operator_share_its_scratch(device: dmlvk.Device) -> None:
     stages = copying(device, "input_tensor", SCRATCH) + copying(device, SCRATCH, "output_tensor")
     with open_variant(device, "direct") as own:
@@ -164,20 +202,11 @@ def test_calls_of_one_operator_share_its_scratch(device: dmlvk.Device) -> None:
 
 
 def test_reading_waits_for_what_writes_it_and_for_nothing_else(device: dmlvk.Device) -> None:
-    large = dmlvk.TensorDesc(dmlvk.DataType.UINT8, (1 << 22,))
     with open_variant(device, "direct") as own:
-        reverse = own.compile(
-            dmlvk.Slice1Desc(
-                input_tensor=large, output_tensor=large,
-                input_window_offsets=[0], input_window_sizes=large.sizes, input_window_strides=[-1],
-            )
-        )  # fmt: skip
-        a, b = own.tensor(large), own.tensor(large)
         copy = own.compile(copy_desc(DESC))
         source, target = own.tensor(VALUES), own.tensor(DESC)
         copy(input_tensor=source, output_tensor=target)
-        there, back = reverse.bind(input_tensor=a, output_tensor=b), reverse.bind(input_tensor=b, output_tensor=a)
-        running = own.submit([there, back] * 20)
+        running, _ = keep_busy(own)
         np.testing.assert_array_equal(target.numpy(), VALUES)
         np.testing.assert_array_equal(source.numpy(), VALUES)
         target.write(-VALUES)

@@ -13,6 +13,7 @@ import dmlvk
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS
 from dmlvk.runtime.recording import barrier_secondary
 from dmlvk.vulkan.library import VK_TIMEOUT, vk
+from tests.runtime.busy import keep_busy
 from tests.vulkan.variants import VARIANTS, copy_desc, open_variant
 
 DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, (64,))
@@ -249,12 +250,7 @@ class TestTimes:
 class TestWaiting:
     @pytest.fixture
     def running(self, device: dmlvk.Device) -> dmlvk.Submission:
-        """Work of some tenths of a second."""
-        desc = dmlvk.TensorDesc(dmlvk.DataType.UINT8, (1 << 22,))
-        reverse = device.compile(reverse_desc(desc))
-        a, b = device.tensor(desc), device.tensor(desc)
-        bindings = [reverse.bind(input_tensor=a, output_tensor=b), reverse.bind(input_tensor=b, output_tensor=a)]
-        return device.submit(bindings * 5)
+        return keep_busy(device)[0]
 
     def test_that_times_out_can_be_repeated(self, running: dmlvk.Submission) -> None:
         with pytest.raises(TimeoutError) as caught:
@@ -287,6 +283,60 @@ class TestWaiting:
         own.close()
         assert submission.done
         submission.wait()
+
+
+class TestWatching:
+    """A wait that looks at the timeline again and again before it sleeps, as it does on GPUs."""
+
+    @pytest.fixture
+    def own(self, device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[dmlvk.Device]:
+        with open_variant(device, "direct") as opened:
+            monkeypatch.setattr(opened.vulkan.queue, "_watch_seconds", 60.0)
+            yield opened
+            monkeypatch.undo()
+
+    def submit(self, own: dmlvk.Device) -> dmlvk.Submission:
+        return own.compile(copy_desc(DESC))(input_tensor=own.tensor(DESC), output_tensor=own.tensor(DESC))
+
+    def test_need_not_sleep(self, own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+        counter = Counter(monkeypatch, "vkWaitSemaphores")
+        submission = self.submit(own)
+        submission.wait()
+        assert submission.done
+        assert counter.count == 0
+
+    def test_ends_with_its_time_and_can_be_repeated(self, own: dmlvk.Device) -> None:
+        submission, _ = keep_busy(own, 0.1)
+        with pytest.raises(TimeoutError):
+            submission.wait(1e-6)
+        submission.wait()
+        assert submission.done
+
+    def test_sleeps_after_a_moment(self, own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(own.vulkan.queue, "_watch_seconds", 1e-6)
+        submission, _ = keep_busy(own, 0.1)
+        counter = Counter(monkeypatch, "vkWaitSemaphores")
+        submission.wait()
+        assert counter.count
+
+    @pytest.mark.parametrize("value", [None, 2**64 - 1], ids=["returned", "a senseless value, then returned"])
+    def test_sees_that_the_device_is_lost(
+        self, own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, value: int | None
+    ) -> None:
+        submission = self.submit(own)
+
+        def lost(device: object, semaphore: object, counter: Any) -> int:
+            if value is None:
+                return -4
+            counter[0] = value
+            return 0
+
+        monkeypatch.setattr(vk, "vkGetSemaphoreCounterValue", lost)
+        monkeypatch.setattr(vk, "vkWaitSemaphores", lambda *arguments: -4)
+        with pytest.raises(dmlvk.DeviceError, match="VK_ERROR_DEVICE_LOST"):
+            submission.wait()
+        with pytest.raises(dmlvk.DeviceError, match="was lost"):
+            own.tensor(VALUES)
 
 
 def test_dropping_everything_while_it_runs_is_safe(device: dmlvk.Device) -> None:

@@ -13,6 +13,7 @@ import pytest
 import dmlvk
 from dmlvk.vulkan import staging_ring
 from dmlvk.vulkan.guest import Guest
+from tests.runtime.busy import keep_busy
 from tests.vulkan.variants import copy_desc, open_variant
 
 DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, (64,))
@@ -66,7 +67,7 @@ def test_everything_at_once(device: dmlvk.Device, variant: str) -> None:
             ]
             sequence = own.sequence(pair)
             expected = VALUES + number
-            for _ in range(60):
+            for _ in range(40):
                 match order.randrange(6):
                     case 0:
                         copy(input_tensor=shared, output_tensor=target)
@@ -104,7 +105,7 @@ def test_large_transfers_share_the_ring(device: dmlvk.Device, variant: str, monk
     with open_variant(device, variant) as own:
 
         def work(number: int) -> None:
-            for round_ in range(4):
+            for round_ in range(2):
                 values = np.random.default_rng(10 * number + round_).integers(0, 256, size, np.uint8)
                 tensor = own.tensor(values)
                 np.testing.assert_array_equal(tensor.numpy(), values)
@@ -116,17 +117,15 @@ def test_large_transfers_share_the_ring(device: dmlvk.Device, variant: str, monk
 
 def test_others_submit_while_one_waits_for_a_result(device: dmlvk.Device) -> None:
     with open_variant(device, "direct") as own:
-        reverse, copy = own.compile(reverse_desc(LARGE)), own.compile(copy_desc(DESC))
-        a, b = own.tensor(LARGE), own.tensor(LARGE)
-        bindings = [reverse.bind(input_tensor=a, output_tensor=b), reverse.bind(input_tensor=b, output_tensor=a)]
+        copy = own.compile(copy_desc(DESC))
         source, target = own.tensor(VALUES), own.tensor(DESC)
         copy(input_tensor=source, output_tensor=target).wait()
-        running = own.submit(bindings * 20)
+        running, written = keep_busy(own)
         started, finished = threading.Event(), threading.Event()
 
         def read() -> None:
             started.set()
-            a.numpy()
+            written.numpy()
             finished.set()
 
         thread = threading.Thread(target=read)

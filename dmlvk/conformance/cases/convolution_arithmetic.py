@@ -8,7 +8,9 @@ import numpy as np
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.convolutions import (
+    GENERAL_PATHS,
     KINDS,
+    PATHS,
     SHAPES,
     TYPE_PARAMETERS,
     Shape,
@@ -18,14 +20,11 @@ from dmlvk.conformance.cases.convolutions import (
     mantissas,
     ones,
     single,
+    suits,
 )
 from dmlvk.conformance.cases.product import Group, Parameters
 from dmlvk.conformance.cases.values import Array
 from dmlvk.data_type import DataType
-from dmlvk.operators import QuantizedLinearConvolutionDesc
-from dmlvk.planning import KERNEL_PATHS
-
-PATHS = KERNEL_PATHS[QuantizedLinearConvolutionDesc]
 
 POINTS = ("min", "max", "middle", "absent")
 
@@ -75,7 +74,7 @@ def tie(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 def saturation(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Results at, just inside and far past both ends of the output's range, for a zero point at an end."""
-    shape = Shape(1, 2, (5, 9), 40, (1, 1))
+    shape = Shape(1, 1, (5, 9), 40, (1, 1))
     arrays = small_data(numbers, p, shape, reach=2)
     near = numbers.integers(-262, 263, shape.filters)
     far = numbers.integers(-(2**31), 2**31, shape.filters)
@@ -86,15 +85,26 @@ def saturation(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def sums(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """The largest products of a type, so many that their sum needs more than 24, 31 or 32 bits."""
-    taps, bits = {"24": (600, 18), "31": (33_024, 24), "32": (33_026, 25), "33": (70_001, 26)}[p.bits]
-    shape = Shape(1, taps, (1, 3), 4, (1, 1))
+    """The largest products of a type, so many that their sum needs more than 24, 31 or 32 bits.
+
+    They lie in channels, or in the rows of a filter, or in one row.
+    """
+    shape, bits = {
+        "24": (Shape(1, 600, (1, 3), 4, (1, 1)), 18),
+        "31": (Shape(1, 33_024, (1, 3), 4, (1, 1)), 24),
+        "32": (Shape(1, 33_026, (1, 3), 4, (1, 1)), 25),
+        "33": (Shape(1, 70_001, (1, 3), 4, (1, 1)), 26),
+        "rows": (Shape(1, 1, (182, 184), 4, (182, 182)), 25),
+        "row": (Shape(1, 1, (1, 33_202), 4, (1, 33_200)), 25),
+    }[p.sum]
+    x_sizes = (1, shape.channels, *shape.size)
+    w_sizes = (4, shape.channels, *shape.kernel)
     limits = {name: np.iinfo(kind(p, name).numpy_dtype) for name in ("in", "filter")}
-    x = np.full((1, taps, 1, 3), limits["in"].max, kind(p, "in").numpy_dtype)
-    w = np.full((4, taps, 1, 1), limits["filter"].max, kind(p, "filter").numpy_dtype)
+    x = np.full(x_sizes, limits["in"].max, kind(p, "in").numpy_dtype)
+    w = np.full(w_sizes, limits["filter"].max, kind(p, "filter").numpy_dtype)
     # Some pixels and channels with any bytes, and one channel at the other end.
-    x[..., 1] = any_value(numbers, kind(p, "in"), taps).reshape(1, taps, 1)
-    w[1] = any_value(numbers, kind(p, "filter"), taps).reshape(taps, 1, 1)
+    x[..., 1] = any_value(numbers, kind(p, "in"), x[..., 1].size).reshape(x_sizes[:-1])
+    w[1] = any_value(numbers, kind(p, "filter"), shape.taps).reshape(w_sizes[1:])
     w[2] = limits["filter"].min
     low, other = limits["filter"].min, limits["filter"].max if p.sign == "both" else limits["filter"].min
     zero_points = np.array([low, low, other, other])
@@ -113,6 +123,34 @@ def sums(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, arrays=arrays, absent=absent)
 
 
+def cancellation(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Partial sums far above 2^24 that the rest takes back, so that the last bit of each counts."""
+    shape = Shape(1, 16_000, (1, 4), 6, (1, 1))
+    limits = {name: np.iinfo(kind(p, name).numpy_dtype) for name in ("in", "filter")}
+    half = shape.channels // 2
+    x = int(limits["in"].max) - numbers.integers(0, 6, (shape.channels, 1))
+    w = np.empty((shape.filters, shape.channels), np.int64)
+    w[:, :half] = int(limits["filter"].max) - numbers.integers(0, 4, (shape.filters, half))
+    w[:, half:] = int(limits["filter"].min) + numbers.integers(0, 4, (shape.filters, half))
+    # The other pixels differ from the first in a few channels.
+    pixels = np.repeat(x, 4, 1) - (numbers.integers(0, 4000, (shape.channels, 4)) == 0)
+    zero_points = {
+        "in": int(limits["in"].min),
+        "filter": (int(limits["filter"].min) + int(limits["filter"].max) + 1) // 2,
+    }
+    wide = (w - zero_points["filter"]) @ (pixels[:, 0] - zero_points["in"])
+    arrays = {
+        **ones("input", "filter"),
+        "input_tensor": pixels.astype(kind(p, "in").numpy_dtype).reshape(1, shape.channels, 1, 4),
+        "filter_tensor": w.astype(kind(p, "filter").numpy_dtype).reshape(shape.filters, shape.channels, 1, 1),
+        "input_zero_point_tensor": single(zero_points["in"], kind(p, "in")),
+        "filter_zero_point_tensor": single(zero_points["filter"], kind(p, "filter")),
+        "bias_tensor": (numbers.integers(-300, 301, shape.filters) - wide).astype(np.int32).reshape(shape.per_channel),
+        "output_scale_tensor": np.array([8], np.float32),
+    }
+    return convolution(numbers, p, shape, arrays=arrays)
+
+
 def one_tap(numbers: np.random.Generator, p: Parameters, shape: Shape, bias: Array, filter_scale: Array) -> Workload:
     """Sums that are their bias, and a few around it."""
     arrays = small_data(numbers, p, shape, reach=1)
@@ -126,7 +164,7 @@ ONE_TAP = Shape(1, 1, (3, 5), 48, (1, 1))
 
 def bias(numbers: np.random.Generator, p: Parameters) -> Workload:
     """A bias at the ends of 32 bits, which the sum carries past them."""
-    shape = Shape(1, 9, (3, 4), 24, (1, 1))
+    shape = Shape(1, 1, (3, 4), 24, (1, 1))
     values = np.array([2**31 - 1, -(2**31), 2**31 - 2, -(2**31) + 1, 2**30, -(2**30), 1, -1])
     chosen = values[np.arange(shape.filters) % len(values)].astype(np.int32).reshape(shape.per_channel)
     # Around 2^31 the result is 64 or 65, and would be a large negative one if it wrapped.
@@ -229,13 +267,14 @@ def undefined(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, p.shape, arrays={f"{p.place}_scale_tensor": array}, is_defined=False)
 
 
-SOME_SHAPES = {name: SHAPES[name] for name in ("odd", "vectors", "depthwise")}
+SOME_SHAPES = {name: SHAPES[name] for name in ("odd", "vectors", "depthwise", "first_layer_small")}
 
 GROUPS = (
     Group(
         "qlinearconv:zero_point",
         zero_point,
         {**TYPE_PARAMETERS, "zx": POINTS, "zw": POINTS, "zy": POINTS, "shape": SOME_SHAPES, "path": PATHS},
+        keep=suits,
     ),
     Group(
         "qlinearconv:tie",
@@ -246,6 +285,7 @@ GROUPS = (
             "shape": SOME_SHAPES,
             "path": PATHS,
         },
+        keep=suits,
     ),
     Group(
         "qlinearconv:saturation",
@@ -256,13 +296,16 @@ GROUPS = (
         "qlinearconv:sum",
         sums,
         {
-            "bits": ("24", "31", "32", "33"),
+            "sum": ("24", "31", "32", "33", "rows", "row"),
             "in": tuple(KINDS),
             "filter": tuple(KINDS),
             "sign": ("plus", "both"),
             "bias": ("given", "absent"),
-            "path": PATHS,
+            "path": GENERAL_PATHS,
         },
+    ),
+    Group(
+        "qlinearconv:cancellation", cancellation, {"in": tuple(KINDS), "filter": tuple(KINDS), "path": GENERAL_PATHS}
     ),
     Group("qlinearconv:bias", bias, {"bits": (24, 25), "in": tuple(KINDS), "filter": tuple(KINDS), "path": PATHS}),
     Group(
@@ -282,10 +325,12 @@ GROUPS = (
             "shape": SOME_SHAPES,
             "path": PATHS,
         },
+        keep=suits,
     ),
     Group(
         "qlinearconv:undefined",
         undefined,
         {"value": tuple(UNDEFINED), "place": ("input", "filter", "output"), "shape": SOME_SHAPES, "path": PATHS},
+        keep=suits,
     ),
 )

@@ -33,8 +33,8 @@ TYPES = {kind.name.lower(): kind for kind in DataType}
 
 # Storage buffers of 4 KiB in memory segments of 8 KiB: small tensors are cut as tensors past the limits are.
 CUT = {"max_storage_buffer_range": 1 << 12, "max_memory_allocation_size": 1 << 13, "max_buffer_size": 1 << 13}
-# Workgroups as small as Vulkan allows, so that a grid of more than 65,535 of them is soon reached.
-SMALL_WORKGROUPS = {"max_compute_work_group_invocations": 128}
+# Workgroups so small that a grid of more than 65,535 of them is soon reached.
+SMALL_WORKGROUPS = {"max_compute_work_group_invocations": 8}
 # What every Vulkan 1.2 device has, and no more.
 FLOOR = {
     "max_storage_buffer_range": 1 << 27,

@@ -1,0 +1,48 @@
+"""ONE_HOT along the last axis and along the first; every index is in range, some count from the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from dmlvk import DataType, OneHotDesc, TensorDesc
+from dmlvk.conformance.case import Case, Workload, generator
+
+# Data type, depth, axis.
+SHAPES = (
+    (DataType.FLOAT32, 256, 1),
+    (DataType.FLOAT32, 8192, 1),
+    (DataType.FLOAT16, 256, 1),
+    (DataType.UINT8, 256, 1),
+    (DataType.FLOAT32, 256, 0),
+    (DataType.UINT8, 256, 0),
+)
+
+
+def workload(data_type: DataType, rows: int, depth: int, axis: int) -> Workload:
+    """Rows of one element in `depth`; 64-bit indices as frameworks have them."""
+    desc = OneHotDesc(
+        indices_tensor=TensorDesc(DataType.INT64, [rows, 1] if axis else [1, rows]),
+        values_tensor=TensorDesc(data_type, [1, 2]),
+        output_tensor=TensorDesc(data_type, [rows, depth] if axis else [depth, rows]),
+        axis=axis,
+    )
+    indices = generator(f"{rows} {depth}").integers(-depth, depth, rows, np.int64)
+    off, on = 3, 9
+    expected = np.full(desc.output_tensor.sizes, off, data_type.numpy_dtype)
+    expected[(np.arange(rows), indices) if axis else (indices, np.arange(rows))] = on
+    inputs = {
+        "indices_tensor": indices.reshape(desc.indices_tensor.sizes),
+        "values_tensor": np.array([[off, on]], data_type.numpy_dtype),
+    }
+    return Workload(desc, inputs, expected=expected)
+
+
+def cases(output_bytes: int) -> Iterator[Case]:
+    """Cases of so many bytes of output."""
+    for data_type, depth, axis in SHAPES:
+        rows = max(1, output_bytes // (depth * data_type.size_in_bytes))
+        name = f"one_hot:{'last' if axis else 'first'}_axis:depth={depth};type={data_type.name}"
+        yield Case(name, partial(workload, data_type, rows, depth, axis), is_default=True)

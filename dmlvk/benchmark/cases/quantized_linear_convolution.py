@@ -1,0 +1,151 @@
+"""QUANTIZED_LINEAR_CONVOLUTION on layers of well-known networks, in both layouts.
+
+The whole operator: zero points that are not 0, a scale for each output channel, a bias, an output quantized again. The
+filter is OWNED_BY_DML, given once before the first dispatch, as a network's weights are; all else is given each time.
+Its zero point is 0 in one half of the cases, as most networks have it, and not in the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk import DataType, QuantizedLinearConvolutionDesc, TensorDesc, TensorFlags, reference
+from dmlvk.conformance.case import Case, Workload, generator
+
+OPERATOR = "quantized_linear_convolution"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Square images and filters, padded so that stride 1 keeps the size."""
+
+    channels: int
+    size: int
+    filters: int
+    kernel: int
+    stride: int = 1
+    groups: int = 1
+
+    @property
+    def name(self) -> str:
+        """Such as "256-64_56x56_1x1" or "144-144_56x56_3x3_depthwise"."""
+        stride = f"_stride{self.stride}" if self.stride > 1 else ""
+        groups = "_depthwise" if self.groups == self.channels else f"_groups{self.groups}" if self.groups > 1 else ""
+        image, kernel = f"{self.size}x{self.size}", f"{self.kernel}x{self.kernel}"
+        return f"{self.channels}-{self.filters}_{image}_{kernel}{stride}{groups}"
+
+
+LAYERS = (
+    Layer(64, 56, 64, 3),
+    Layer(256, 56, 64, 1),
+    Layer(64, 56, 256, 1),
+    Layer(128, 28, 128, 3),
+    Layer(256, 14, 256, 3),
+    Layer(512, 7, 512, 3),
+    Layer(1024, 14, 2048, 1, 2),
+    Layer(3, 224, 64, 7, 2),
+    Layer(144, 56, 144, 3, 1, 144),
+    Layer(512, 28, 512, 3),
+)
+LAYOUTS = ("nhwc", "nchw")
+# Of the input and of the output; the filter is INT8. The first is measured by default.
+DATA_TYPES = (DataType.UINT8, DataType.INT8)
+FILTER_ZERO_POINTS = (0, 3)
+# The images of a batch are so many different ones again and again: the reference takes a minute for some whole batches.
+LARGEST_VARIETY = 4
+
+
+def workload(
+    layer: Layer, batch: int, layout: str, data_type: DataType, filter_zero_point: int, filter_is_owned: bool
+) -> Workload:
+    """One layer with random data, and what the reference makes of it."""
+    variety = min(batch, LARGEST_VARIETY)
+    inputs, expected = _data(layer, variety, data_type, filter_zero_point)
+    desc = descriptor(layer, batch, layout, data_type, filter_is_owned)
+
+    def repeated(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return images[np.arange(batch) % variety]
+
+    inputs = {**inputs, "input_tensor": repeated(inputs["input_tensor"])}
+    return Workload(desc, inputs, expected=repeated(expected))
+
+
+def descriptor(
+    layer: Layer, batch: int, layout: str, data_type: DataType, filter_is_owned: bool = False
+) -> QuantizedLinearConvolutionDesc:
+    """A layer with zero points, a scale for each output channel and a bias."""
+    padding = layer.kernel // 2
+    size = (layer.size + 2 * padding - layer.kernel) // layer.stride + 1
+    one, per_channel = [1, 1, 1, 1], [1, layer.filters, 1, 1]
+    owned = TensorFlags.OWNED_BY_DML if filter_is_owned else TensorFlags.NONE
+
+    def data(data_type: DataType, sizes: list[int], flags: TensorFlags = TensorFlags.NONE) -> TensorDesc:
+        _, channels, height, width = sizes
+        strides = [height * width * channels, 1, width * channels, channels] if layout == "nhwc" else None
+        return TensorDesc(data_type, sizes, strides, flags=flags)
+
+    return QuantizedLinearConvolutionDesc(
+        input_tensor=data(data_type, [batch, layer.channels, layer.size, layer.size]),
+        input_scale_tensor=TensorDesc(DataType.FLOAT32, one),
+        input_zero_point_tensor=TensorDesc(data_type, one),
+        filter_tensor=data(
+            DataType.INT8, [layer.filters, layer.channels // layer.groups, layer.kernel, layer.kernel], owned
+        ),
+        filter_scale_tensor=TensorDesc(DataType.FLOAT32, per_channel),
+        filter_zero_point_tensor=TensorDesc(DataType.INT8, one),
+        bias_tensor=TensorDesc(DataType.INT32, per_channel),
+        output_scale_tensor=TensorDesc(DataType.FLOAT32, one),
+        output_zero_point_tensor=TensorDesc(data_type, one),
+        output_tensor=data(data_type, [batch, layer.filters, size, size]),
+        strides=[layer.stride] * 2,
+        dilations=[1, 1],
+        start_padding=[padding] * 2,
+        end_padding=[padding] * 2,
+        group_count=layer.groups,
+    )
+
+
+@lru_cache(maxsize=1)
+def _data(
+    layer: Layer, images: int, data_type: DataType, filter_zero_point: int
+) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]:
+    """Inputs and output, the same for all layouts. The output's scale makes it use the whole range of a byte."""
+    desc = descriptor(layer, images, "nchw", data_type)
+    taps = layer.channels // layer.groups * layer.kernel**2
+    one, per_channel = [1, 1, 1, 1], [1, layer.filters, 1, 1]
+    random = generator(layer.name)
+    # Bytes of a uniform distribution have a standard deviation of 74; the output has one of about 50.
+    spread = 74.0 * 74.0 * taps**0.5
+    middle = 128 if data_type is DataType.UINT8 else 0
+
+    def random_bytes(tensor: TensorDesc) -> npt.NDArray[Any]:
+        data = random.bytes(int(np.prod(tensor.sizes)))
+        return np.frombuffer(data, tensor.data_type.numpy_dtype).reshape(tensor.sizes)
+
+    inputs = {
+        "input_tensor": random_bytes(desc.input_tensor),
+        "input_scale_tensor": np.full(one, 0.02, np.float32),
+        "input_zero_point_tensor": np.full(one, middle - 7, data_type.numpy_dtype),
+        "filter_tensor": random_bytes(desc.filter_tensor),
+        "filter_scale_tensor": (random.integers(50, 200, per_channel) / 1e4).astype(np.float32),
+        "filter_zero_point_tensor": np.full(one, filter_zero_point, np.int8),
+        "bias_tensor": random.integers(-5000, 5000, per_channel, np.int32),
+        "output_scale_tensor": np.full(one, 0.02 * 0.0125 * spread / 50, np.float32),
+        "output_zero_point_tensor": np.full(one, middle - 8, data_type.numpy_dtype),
+    }
+    return inputs, reference.run(desc, **inputs)
+
+
+def cases(batch: int, *, filter_is_owned: bool) -> Iterator[Case]:
+    """Every layer in every type and layout."""
+    for layer, data_type, zero_point, layout in product(LAYERS, DATA_TYPES, FILTER_ZERO_POINTS, LAYOUTS):
+        parameters = f"type={data_type.name};filter_zero_point={zero_point};layout={layout}"
+        build = partial(workload, layer, batch, layout, data_type, zero_point, filter_is_owned)
+        yield Case(f"{OPERATOR}:{layer.name}:{parameters}", build, is_default=data_type is DATA_TYPES[0])

@@ -1,0 +1,281 @@
+"""All of a run: marks, cases and peers, as one record of plain data that can be written as JSON."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import dmlvk
+from dmlvk.benchmark.cases import Scale, without
+from dmlvk.benchmark.marks import Mark, measure_marks
+from dmlvk.benchmark.measurement import Measurement, measure
+from dmlvk.benchmark.peers import PEERS, Peer
+from dmlvk.benchmark.peers.peer import UnsupportedError
+from dmlvk.benchmark.work import Work
+from dmlvk.conformance.case import Case, Workload
+from dmlvk.planning import PathError
+from dmlvk.runtime.compiled_operator import spirv
+
+FORMAT = 1
+
+# SPIR-V capabilities that tell which unit a kernel multiplies with, the fastest first.
+UNITS = {6022: "matrix", 6019: "dot_product"}
+CAPABILITY = 17
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is made.
+
+    Attributes
+    ----------
+    scale : Scale
+    rounds : int
+        Timed runs of each thing; fewer where they take long.
+    peers : sequence of str
+        Names of peers that are asked to take part.
+    left_out : mapping of str to str
+        Names of peers that are not, and why: they are named in the record as absent.
+    """
+
+    scale: Scale
+    rounds: int
+    peers: Sequence[str]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+def run(
+    device: dmlvk.Device,
+    cases: Sequence[Case],
+    settings: Settings,
+    progress: Callable[[str], None] = lambda name: None,
+    keep: Callable[[Record], None] = lambda record: None,
+) -> Record:
+    """Measure marks, cases and peers.
+
+    Parameters
+    ----------
+    device : Device
+        Opened with `timestamps=True`.
+    cases : sequence of Case
+    settings : Settings
+    progress : callable
+        Called with the name of each thing before it is measured: the marks, then each case.
+    keep : callable
+        Called with the record so far after each case, so that one that is interrupted is not lost.
+    """
+    progress("marks")
+    marks, absent_marks = measure_marks(device, settings.scale.data_bytes, settings.rounds)
+    peers, absent_peers = _present(settings.peers)
+    absent_peers |= settings.left_out
+    rows: list[Record] = []
+    record = {
+        "format": FORMAT,
+        **_circumstances(device, settings),
+        "marks": {name: _mark_record(mark) for name, mark in marks.items()},
+        "absent_marks": absent_marks,
+        "peers": {peer.name: {"version": peer.version(), "runs_on": peer.runs_on} for peer in peers},
+        "absent_peers": absent_peers,
+        "cases": rows,
+    }
+    done: set[str] = set()
+    for case in cases:
+        progress(case.name)
+        workload = case.build()
+        expected = workload.result()
+        row = _case(device, case, workload, expected, marks, settings.rounds)
+        # A peer chooses its own layout, and few have zero points: one trial stands for all of a layer's cases.
+        row["work"] = without(case, "layout", "path", "filter_zero_point")
+        if row["work"] not in done:
+            done.add(row["work"])
+            row["peers"] = [_trial(peer, workload, expected, settings.rounds) for peer in peers]
+        rows.append(row)
+        keep(record)
+    return record
+
+
+def is_correct(record: Record) -> bool:
+    """Whether every result of a run was what it must be: the marks' and the cases', not the peers'."""
+    return all(mark["correct"] for mark in record["marks"].values()) and all(
+        row.get("correct", True) for row in record["cases"]
+    )
+
+
+def write(record: Record, path: Path) -> None:
+    """Write a record as JSON."""
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def read(path: Path) -> Record:
+    """Read a record.
+
+    Raises
+    ------
+    ValueError
+        It is not a record of this format.
+    """
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(record, dict) or record.get("format") != FORMAT or not isinstance(record.get("cases"), list):
+        raise ValueError(f"{path} is not a record of `dmlvk bench --json`, format {FORMAT}")
+    return record
+
+
+def unit_of(kernels: Iterable[str]) -> str | None:
+    """The unit that kernels multiply with, as their SPIR-V declares: "matrix" or "dot_product"; None for neither."""
+    declared: set[int] = set()
+    for kernel in kernels:
+        words = np.frombuffer(spirv(kernel), "<u4")
+        position = 5
+        while position < len(words) and int(words[position]) & 0xFFFF == CAPABILITY:
+            declared.add(int(words[position + 1]))
+            position += int(words[position]) >> 16
+    return next((unit for capability, unit in UNITS.items() if capability in declared), None)
+
+
+def mark_seconds(work: Work, unit: str | None, marks: dict[str, Mark]) -> tuple[float, str] | None:
+    """The time in which the marks would do some work, and the name of the mark that decides; None without its mark."""
+    if not work.operations:
+        name = "copy" if work.bytes_read >= work.bytes_written / 16 else "fill"
+        return work.bytes_moved / marks[name].rate, name
+    if unit is None:
+        unit = max(("float_multiply_add", "integer_multiply_add"), key=lambda name: marks[name].rate)
+    if unit not in marks:
+        return None
+    return max((work.bytes_moved / marks["copy"].rate, "copy"), (work.operations / marks[unit].rate, unit))
+
+
+def _case(
+    device: dmlvk.Device,
+    case: Case,
+    workload: Workload,
+    expected: npt.NDArray[Any],
+    marks: dict[str, Mark],
+    rounds: int,
+) -> Record:
+    row: Record = {"name": case.name, "operator": case.groups[0], "sizes": _sizes(workload)}
+    try:
+        found = measure(device, workload.desc, workload.inputs, expected, path=case.path, rounds=rounds)
+    except PathError as error:
+        return {**row, "impossible": str(error)}
+    return {**row, **_measurement_record(found, marks)}
+
+
+def _measurement_record(found: Measurement, marks: dict[str, Mark]) -> Record:
+    median = found.times.median
+    kernels = [dispatch.kernel for dispatch in found.dispatches]
+    unit = unit_of(kernels) if found.work.operations else None
+    mark = mark_seconds(found.work, unit, marks)
+    return {
+        "path": found.path,
+        "seconds": found.times.record(),
+        "processor_seconds": None if found.processor is None else found.processor.record(),
+        "bytes": found.work.bytes_moved,
+        "operations": found.work.operations,
+        "bytes_per_second": found.work.bytes_moved / median,
+        "operations_per_second": found.work.operations / median,
+        "mark": None if mark is None else {"seconds": mark[0], "bound_by": mark[1], "fraction": mark[0] / median},
+        "correct": found.correct,
+        "dispatches": [
+            {
+                "kernel": dispatch.kernel,
+                "seconds": dispatch.times.median,
+                "bytes": dispatch.bytes_moved,
+                "operations": dispatch.operations,
+            }
+            for dispatch in found.dispatches
+        ],
+    }
+
+
+def _mark_record(mark: Mark) -> Record:
+    return {
+        "rate": mark.rate,
+        "unit": mark.unit,
+        "what": mark.what,
+        "seconds": mark.times.record(),
+        "correct": mark.correct,
+    }
+
+
+def _present(names: Iterable[str]) -> tuple[list[Peer], dict[str, str]]:
+    """The peers that can take part, and why the others cannot."""
+    present, absent = [], {}
+    for name in names:
+        try:
+            reason = PEERS[name].absence()
+        except Exception as error:  # whatever a broken installation raises
+            reason = f"it cannot be loaded: {_one_line(error)}"
+        if reason is None:
+            present.append(PEERS[name])
+        else:
+            absent[name] = reason
+    return present, absent
+
+
+def _trial(peer: Peer, workload: Workload, expected: npt.NDArray[Any], rounds: int) -> Record:
+    try:
+        trial = peer.measure(workload, expected, rounds)
+    except UnsupportedError as error:
+        return {"peer": peer.name, "unsupported": str(error)}
+    except Exception as error:  # a peer's own failure is a finding, not an end
+        return {"peer": peer.name, "failure": _one_line(error)}
+    return {"peer": peer.name, "seconds": trial.times.record(), "result": trial.result}
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _sizes(workload: Workload) -> dict[str, list[int]]:
+    return {name: list(tensor.sizes) for name, tensor in workload.desc.tensors.items() if math.prod(tensor.sizes) > 2}
+
+
+def _circumstances(device: dmlvk.Device, settings: Settings) -> Record:
+    """Where, when and with what."""
+    profile = device.profile
+    try:
+        package = version("dmlvk")
+    except PackageNotFoundError:
+        package = "not installed"
+    manifest = json.loads(files("dmlvk").joinpath("spirv", "manifest.json").read_text(encoding="utf-8"))
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "device": {
+            "name": profile.name,
+            "type": profile.device_type.name,
+            "driver": f"{profile.driver_name} {profile.driver_info}".strip(),
+            "driver_version": profile.driver_version,
+            "api_version": ".".join(map(str, profile.api_version)),
+            "vendor_id": profile.vendor_id,
+            "device_id": profile.device_id,
+        },
+        "host": {"system": platform.system(), "machine": platform.machine(), "processors": os.cpu_count()},
+        "versions": {"dmlvk": package, "python": platform.python_version(), "numpy": np.__version__},
+        "kernels": {
+            "compiler": manifest["compiler"],
+            "spirv_sha256": {stem: entry["spirv_sha256"] for stem, entry in manifest["kernels"].items()},
+        },
+        "settings": {
+            "data_bytes": settings.scale.data_bytes,
+            "batch": settings.scale.batch,
+            "rounds": settings.rounds,
+        },
+    }

@@ -1,0 +1,327 @@
+"""The marks: what this device reaches in this run, by kernels that do nothing else.
+
+A mark's kernel is run as the plan of a descriptor whose tensors have the right sizes: the runtime carries out any plan.
+Each result is compared with what NumPy says it must be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+import dmlvk
+from dmlvk import DataType, DiagonalMatrix1Desc, Slice1Desc, TensorDesc
+from dmlvk.benchmark.timing import Times, time_bindings
+from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.operators import OperatorDesc
+from dmlvk.planning.grid import folded, workgroup_size
+from dmlvk.planning.plan import Access, Dispatch, Plan, Window
+from dmlvk.planning.quantized_linear_convolution_matrix import matrix_of
+from dmlvk.runtime.compiled_operator import CompiledOperator
+
+VECTOR_SIZE = 16
+# Chains in an invocation of the kernels that multiply from registers, and matrices in a subgroup: see the kernels.
+CHAINS = 8
+MATRIX_ROWS, MATRIX_COLUMNS = 2, 4
+SUBGROUPS = 4  # of a workgroup that multiplies matrices
+MATRIX_WORKGROUPS = 1056  # as many for each of 132, 96, 88, 66, 48, 44, 32, ... processors
+
+# How long the kernels that multiply run, and up to twice that: long enough to be timed, too short for a GPU to lower
+# its clock for the heat.
+TARGET_SECONDS = 5e-4
+CPU_TARGET_SECONDS = 2e-2
+
+FACTOR, ADDEND = 0x5F9B3DC7, 0x1234567
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A rate that nothing on the device is expected to pass.
+
+    Attributes
+    ----------
+    name : str
+        "copy", "fill", "dot_product", "matrix", "float_multiply_add" or "integer_multiply_add".
+    rate : float
+        Bytes a second for copy (read and written) and fill, operations a second for the others.
+    unit : str
+        "bytes/s" or "operations/s".
+    what : str
+        For people.
+    times : Times
+    correct : bool
+        Whether the result was what it must be.
+    """
+
+    name: str
+    rate: float
+    unit: str
+    what: str
+    times: Times
+    correct: bool
+
+
+class AbsentMarkError(Exception):
+    """The device has no such unit; says why."""
+
+
+def measure_marks(device: dmlvk.Device, size: int, rounds: int) -> tuple[dict[str, Mark], dict[str, str]]:
+    """Measure every mark that the device has.
+
+    Parameters
+    ----------
+    device : Device
+        With timestamps.
+    size : int
+        Bytes that are copied and filled.
+    rounds : int
+
+    Returns
+    -------
+    dict of str to Mark
+    dict of str to str
+        Those that it has not, and why.
+    """
+    marks: dict[str, Mark] = {}
+    absent: dict[str, str] = {}
+    for name, measure in MARKS.items():
+        try:
+            marks[name] = measure(device, size, rounds)
+        except AbsentMarkError as error:
+            absent[name] = str(error)
+    return marks, absent
+
+
+def _copy(device: dmlvk.Device, size: int, rounds: int) -> Mark:
+    size, source = _random_words(device.profile, size)
+    tensor = TensorDesc(DataType.UINT32, source.shape)
+    windows = (
+        Window("input_tensor", 0, size, Access.READ, 0, VECTOR_SIZE),
+        Window("output_tensor", 0, size, Access.WRITE, 1, VECTOR_SIZE),
+    )
+    dispatch = _vectors("benchmark_copy", device.profile, (0, 0, size // VECTOR_SIZE), windows, size // VECTOR_SIZE)
+    times, result = _run(device, _identity(tensor), dispatch, rounds, source)
+    return Mark(
+        "copy",
+        2 * size / times.median,
+        "bytes/s",
+        f"plain 16-byte copy of {size:,} bytes, read and written",
+        times,
+        np.array_equal(result, source),
+    )
+
+
+def _fill(device: dmlvk.Device, size: int, rounds: int) -> Mark:
+    size = _window_size(device.profile, size)
+    windows = (Window("output_tensor", 0, size, Access.WRITE, 0, VECTOR_SIZE),)
+    count = size // VECTOR_SIZE
+    dispatch = _vectors("benchmark_fill", device.profile, (0, count, ADDEND), windows, count)
+    times, result = _run(device, _output_only(size // 4), dispatch, rounds)
+    what = f"plain 16-byte fill of {size:,} bytes"
+    return Mark("fill", size / times.median, "bytes/s", what, times, bool((result == ADDEND).all()))
+
+
+def _dot_product(device: dmlvk.Device, size: int, rounds: int) -> Mark:
+    if not device.profile.has_integer_dot_product:
+        raise AbsentMarkError("the device has no shaderIntegerDotProduct")
+    factors = np.array(FACTOR, "<u4")[None].view(np.int8).astype(np.int32)
+
+    def step(x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+        sums = x.view(np.int8).reshape(*x.shape, 4).astype(np.int32) @ factors
+        return sums.astype(np.uint32) + np.uint32(ADDEND)
+
+    what = "packed dot products of 4 signed bytes from registers"
+    return _chains(device, "dot_product", "benchmark_dot_product", (), (FACTOR, ADDEND), 8, step, what, rounds)
+
+
+def _integer_multiply_add(device: dmlvk.Device, size: int, rounds: int) -> Mark:
+    def step(x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+        return x * np.uint32(FACTOR) + np.uint32(ADDEND)
+
+    name, kernel = "integer_multiply_add", "benchmark_multiply_add"
+    what = "32-bit integer multiply-adds from registers"
+    return _chains(device, name, kernel, (0,), (FACTOR, ADDEND), 2, step, what, rounds)
+
+
+def _float_multiply_add(device: dmlvk.Device, size: int, rounds: int) -> Mark:
+    one = int(np.array(1, np.float32).view(np.uint32))
+    name, kernel = "float_multiply_add", "benchmark_multiply_add"
+    what = "float32 multiply-adds from registers"
+    return _chains(device, name, kernel, (1,), (one, one), 2, None, what, rounds)
+
+
+def _matrix(device: dmlvk.Device, size: int, rounds: int) -> Mark:
+    profile = device.profile
+    matrix = matrix_of(profile)
+    if matrix is None:
+        raise AbsentMarkError("the device lists no matrices of signed bytes (VK_KHR_cooperative_matrix)")
+    lanes = profile.min_subgroup_size
+    subgroups = min(SUBGROUPS, profile.limits.max_compute_work_group_invocations // lanes)
+    workgroups = 16 if profile.device_type is DeviceType.CPU else MATRIX_WORKGROUPS
+    m, n, k = matrix.m, matrix.n, matrix.k
+    tiles = MATRIX_ROWS * MATRIX_COLUMNS
+    words = workgroups * subgroups * tiles * m * n
+    operand_words = (MATRIX_ROWS * m + MATRIX_COLUMNS * n) * k // 4
+    source = np.random.default_rng(0).integers(0, 1 << 32, max(words, operand_words), np.uint32)
+    desc = _identity(TensorDesc(DataType.UINT32, source.shape))
+    windows = (
+        Window("input_tensor", 0, 4 * operand_words, Access.READ, 0, 4),
+        Window("output_tensor", 0, 4 * words, Access.WRITE, 1, 4),
+    )
+
+    def dispatch(iterations: int) -> Dispatch:
+        return Dispatch(
+            kernel="benchmark_matrix",
+            specialization=(subgroups * lanes, lanes, m, n, k),
+            push_constants=(0, 0, iterations),
+            windows=windows,
+            groups=(workgroups, 1, 1),
+            operations=workgroups * subgroups * tiles * 2 * m * n * k * iterations,
+            subgroup_size=lanes,
+        )
+
+    iterations, times, result = _calibrated(device, desc, dispatch, rounds, source)
+    operands = source[:operand_words].view(np.int8).astype(np.int64).reshape(-1, k)
+    a = operands[: MATRIX_ROWS * m].reshape(MATRIX_ROWS, m, k)
+    b = operands[MATRIX_ROWS * m :].reshape(MATRIX_COLUMNS, n, k)
+    products = np.einsum("imk,jnk->ijmn", a, b) * iterations
+    expected = np.tile((products & 0xFFFFFFFF).astype(np.uint32).ravel(), workgroups * subgroups)
+    return Mark(
+        "matrix",
+        dispatch(iterations).operations / times.median,
+        "operations/s",
+        f"products of signed byte matrices {m}x{n}x{k} from registers",
+        times,
+        np.array_equal(result[:words], expected),
+    )
+
+
+MARKS: Mapping[str, Callable[[dmlvk.Device, int, int], Mark]] = {
+    "copy": _copy,
+    "fill": _fill,
+    "dot_product": _dot_product,
+    "matrix": _matrix,
+    "float_multiply_add": _float_multiply_add,
+    "integer_multiply_add": _integer_multiply_add,
+}
+
+
+def _chains(
+    device: dmlvk.Device,
+    name: str,
+    kernel: str,
+    constants: tuple[int, ...],
+    factor_and_addend: tuple[int, int],
+    operations: int,
+    step: Callable[[npt.NDArray[np.uint32]], npt.NDArray[np.uint32]] | None,
+    what: str,
+    rounds: int,
+) -> Mark:
+    """A mark of one operation in chains; `step` is the operation in NumPy, None for floats that count up by one."""
+    profile = device.profile
+    local_size = workgroup_size(profile)
+    workgroups = 64 if profile.device_type is DeviceType.CPU else 4096
+    count = workgroups * local_size
+    windows = (Window("output_tensor", 0, 4 * count, Access.WRITE, 0, 4),)
+
+    def dispatch(iterations: int) -> Dispatch:
+        return Dispatch(
+            kernel=kernel,
+            specialization=(local_size, *constants),
+            push_constants=(0, iterations, *factor_and_addend),
+            windows=windows,
+            groups=(workgroups, 1, 1),
+            operations=count * CHAINS * operations * iterations,
+        )
+
+    iterations, times, result = _calibrated(device, _output_only(count), dispatch, rounds)
+    # NumPy runs some of the chains: whole workgroups at both ends.
+    picked = np.r_[:local_size, count - local_size : count].astype(np.uint32)
+    x = picked[:, None] * np.uint32(CHAINS) + np.arange(CHAINS, dtype=np.uint32)
+    if step is None:
+        x = (x & 0xFF) + np.uint32(iterations)
+    else:
+        for _ in range(iterations):
+            x = step(x)
+    correct = np.array_equal(result[picked], x.sum(axis=1, dtype=np.uint32))
+    return Mark(name, dispatch(iterations).operations / times.median, "operations/s", what, times, correct)
+
+
+def _calibrated(
+    device: dmlvk.Device,
+    desc: OperatorDesc,
+    dispatch: Callable[[int], Dispatch],
+    rounds: int,
+    source: npt.NDArray[np.uint32] | None = None,
+) -> tuple[int, Times, npt.NDArray[np.uint32]]:
+    """Run with as many iterations as take the target time; that number, the times, and the output of the last."""
+    target = CPU_TARGET_SECONDS if device.profile.device_type is DeviceType.CPU else TARGET_SECONDS
+    iterations = 16
+    while True:
+        times, _ = _run(device, desc, dispatch(iterations), 1, source, warm=False)
+        # Past this a float that counts up by one would stop counting.
+        if times.median >= target or iterations >= 1 << 20:
+            break
+        iterations *= 2
+    times, result = _run(device, desc, dispatch(iterations), rounds, source)
+    return iterations, times, result
+
+
+def _run(
+    device: dmlvk.Device,
+    desc: OperatorDesc,
+    dispatch: Dispatch,
+    rounds: int,
+    source: npt.NDArray[np.uint32] | None = None,
+    *,
+    warm: bool = True,
+) -> tuple[Times, npt.NDArray[np.uint32]]:
+    operator = CompiledOperator(device, desc, Plan(path="mark", stages=((dispatch,),)))
+    tensors = {name: device.tensor(tensor) for name, tensor in desc.tensors.items()}
+    if source is not None:
+        tensors["input_tensor"].write(source)
+    binding = operator.bind(**tensors)
+    if warm:
+        times = time_bindings(device, [binding], rounds).times
+    else:
+        device.submit([binding]).wait()
+        times = Times((device.submit([binding]).gpu_time or 0.0,))
+    return times, tensors["output_tensor"].numpy().ravel()
+
+
+def _vectors(
+    kernel: str, profile: DeviceProfile, push_constants: tuple[int, ...], windows: tuple[Window, ...], count: int
+) -> Dispatch:
+    """One invocation a vector."""
+    size = workgroup_size(profile)
+    return Dispatch(kernel, (size,), push_constants, windows, folded(-(-count // size), profile))
+
+
+def _identity(tensor: TensorDesc) -> Slice1Desc:
+    rank = len(tensor.sizes)
+    return Slice1Desc(
+        input_tensor=tensor,
+        output_tensor=tensor,
+        input_window_offsets=[0] * rank,
+        input_window_sizes=tensor.sizes,
+        input_window_strides=[1] * rank,
+    )
+
+
+def _output_only(words: int) -> DiagonalMatrix1Desc:
+    tensor = TensorDesc(DataType.UINT32, (1, words))
+    return DiagonalMatrix1Desc(output_tensor=tensor, value=0, diagonal_fill_begin=0, diagonal_fill_end=1)
+
+
+def _window_size(profile: DeviceProfile, size: int) -> int:
+    """As much of a size as one storage buffer can show, in whole vectors."""
+    most = min(size, profile.limits.max_storage_buffer_range - profile.offset_alignment, profile.segment_size)
+    return most // VECTOR_SIZE * VECTOR_SIZE
+
+
+def _random_words(profile: DeviceProfile, size: int) -> tuple[int, npt.NDArray[np.uint32]]:
+    size = _window_size(profile, size)
+    return size, np.frombuffer(np.random.default_rng(0).bytes(size), np.uint32)

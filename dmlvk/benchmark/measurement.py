@@ -1,0 +1,113 @@
+"""One operator on a device: its times, on memory that no cache holds, and its result, compared bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+import dmlvk
+from dmlvk.benchmark.timing import WARM_UP_SECONDS, Times, rotation, time_bindings
+from dmlvk.benchmark.work import Work, work_of
+from dmlvk.conformance.placement import equal_bits
+from dmlvk.operators import OperatorDesc
+
+POISON = b"\xa5"
+
+
+@dataclass(frozen=True)
+class DispatchTimes:
+    """One dispatch of a plan: its kernel, its times, and the bytes and operations that the plan counts for it."""
+
+    kernel: str
+    times: Times
+    bytes_moved: int
+    operations: int
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What an operator took.
+
+    Attributes
+    ----------
+    path : str
+        The kernel path of the plan.
+    work : Work
+        What the operator has to move and compute at the least.
+    times : Times
+        Of all its dispatches together, on the device.
+    processor : Times, optional
+        On a CPU driver: what it took of all processors.
+    dispatches : tuple of DispatchTimes
+    correct : bool
+        Whether every output, on each set of memory, has the expected bits.
+    """
+
+    path: str
+    work: Work
+    times: Times
+    processor: Times | None
+    dispatches: tuple[DispatchTimes, ...]
+    correct: bool
+
+
+def measure(
+    device: dmlvk.Device,
+    desc: OperatorDesc,
+    inputs: Mapping[str, npt.NDArray[Any]],
+    expected: npt.NDArray[Any],
+    *,
+    path: str | None = None,
+    rounds: int = 20,
+    warm_up_seconds: float = WARM_UP_SECONDS,
+) -> Measurement:
+    """Time an operator and check what it gives.
+
+    Parameters
+    ----------
+    device : Device
+        Opened with `timestamps=True`.
+    desc : OperatorDesc
+    inputs : mapping of str to ndarray
+        By descriptor field. What is OWNED_BY_DML is given once, before, and is not part of the time.
+    expected : ndarray
+        What the output has to be.
+    path : str, optional
+        Forces a kernel path.
+    rounds : int
+    warm_up_seconds : float
+
+    Raises
+    ------
+    PathError
+        The operator has no such path here.
+    """
+    operator = device.compile(desc, path=path)
+    work = work_of(desc)
+    owned = {field for field, tensor in desc.tensors.items() if tensor.flags & dmlvk.TensorFlags.OWNED_BY_DML}
+    if operator.has_state:
+        given = {field: device.tensor(desc.tensors[field]) for field in owned}
+        for field, tensor in given.items():
+            tensor.write(inputs[field])
+        operator.initialize(**given)
+    poison = POISON * desc.tensors["output_tensor"].total_size_in_bytes
+    bindings, outputs = [], []
+    for _ in range(rotation(work.bytes_moved, device.profile.device_type)):
+        tensors = {}
+        for field, array in inputs.items():
+            if field not in owned:
+                tensors[field] = device.tensor(desc.tensors[field])
+                tensors[field].write(array)
+        outputs.append(device.tensor(desc.tensors["output_tensor"]))
+        outputs[-1].write_bytes(poison)
+        bindings.append(operator.bind(output_tensor=outputs[-1], **tensors))
+    measured = time_bindings(device, bindings, rounds, warm_up_seconds)
+    dispatches = tuple(
+        DispatchTimes(dispatch.kernel, times, dispatch.bytes_moved, dispatch.operations)
+        for dispatch, times in zip(operator.plan.dispatches, measured.dispatches, strict=True)
+    )
+    correct = all(equal_bits(output.numpy(), expected) for output in outputs)
+    return Measurement(operator.plan.path, work, measured.times, measured.processor, dispatches, correct)

@@ -1,0 +1,30 @@
+"""Other libraries on the same work: one module each, which imports its library only when asked."""
+
+from __future__ import annotations
+
+from dmlvk.benchmark.peers.cudnn import CUDNN_FLOAT16_NCHW, CUDNN_FLOAT16_NHWC, CUDNN_INT8
+from dmlvk.benchmark.peers.cupy import CuPy
+from dmlvk.benchmark.peers.iree import IREE
+from dmlvk.benchmark.peers.ncnn import NCNN
+from dmlvk.benchmark.peers.numpy import NumPy
+from dmlvk.benchmark.peers.onnx_runtime import ONNXRuntime
+from dmlvk.benchmark.peers.peer import Peer, Trial
+from dmlvk.benchmark.peers.torch import TORCH_COMPILED, TORCH_EAGER
+
+__all__ = ["PEERS", "Peer", "Trial"]
+
+PEERS: dict[str, Peer] = {
+    peer.name: peer
+    for peer in (
+        NumPy(),
+        ONNXRuntime(),
+        TORCH_EAGER,
+        TORCH_COMPILED,
+        CuPy(),
+        CUDNN_FLOAT16_NHWC,
+        CUDNN_FLOAT16_NCHW,
+        CUDNN_INT8,
+        NCNN(),
+        IREE(),
+    )
+}

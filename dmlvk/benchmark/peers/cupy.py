@@ -1,0 +1,128 @@
+"""CuPy on CUDA. It has no convolution of this kind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy.typing as npt
+
+from dmlvk.benchmark.peers.peer import (
+    Peer,
+    Slices,
+    Trial,
+    UnsupportedError,
+    compare,
+    memory_of,
+    missing_package,
+    package_version,
+    require_upper_triangle_or_identity,
+)
+from dmlvk.benchmark.peers.torch import IDLE_CYCLES, rotation_of
+from dmlvk.benchmark.timing import FEWEST_ROUNDS, WARM_UP_SECONDS, Times
+from dmlvk.conformance.case import Workload
+from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, Slice1Desc
+
+Array = npt.NDArray[Any]
+
+IDLE = """extern "C" __global__ void idle(long long cycles) {
+    long long start = clock64();
+    while (clock64() - start < cycles) { }
+}"""
+
+
+class CuPy(Peer):
+    """CuPy's own indexing, `triu` and `eye`."""
+
+    name = "cupy"
+    runs_on: ClassVar[str] = "CUDA"
+
+    def absence(self) -> str | None:
+        missing = missing_package("cupy")
+        if missing:
+            return missing
+        import cupy
+
+        try:
+            return None if cupy.cuda.runtime.getDeviceCount() else "CuPy sees no CUDA device"
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            return f"CuPy sees no CUDA device: {error}"
+
+    def version(self) -> str:
+        return package_version("cupy", "cupy-cuda13x", "cupy-cuda12x")
+
+    def measure(self, workload: Workload, expected: Array, rounds: int) -> Trial:
+        import cupy
+
+        cupy.get_default_memory_pool().free_all_blocks()
+        count = rotation_of(workload.desc)
+        steps = [_step(workload, cupy.empty(expected.shape, expected.dtype)) for _ in range(count)]
+        results: list[Any] = [None] * count
+
+        def step(number: int) -> None:
+            results[number % count] = steps[number % count]()
+
+        times = _time(step, rounds)
+        return Trial(times, compare(cupy.asnumpy(results[0]), expected))
+
+
+def _time(step: Callable[[int], object], rounds: int) -> Times:
+    """As dmlvk.benchmark.peers.torch does it, with CuPy's events."""
+    import cupy
+
+    idle = cupy.RawKernel(IDLE, "idle")
+    start = time.perf_counter()
+    number = 0
+    while number < FEWEST_ROUNDS or time.perf_counter() - start < WARM_UP_SECONDS:
+        step(number)
+        cupy.cuda.get_current_stream().synchronize()
+        number += 1
+    seconds = []
+    for number in range(rounds):
+        before, after = cupy.cuda.Event(), cupy.cuda.Event()
+        idle((1,), (1,), (IDLE_CYCLES,))
+        before.record()
+        step(number)
+        after.record()
+        after.synchronize()
+        seconds.append(cupy.cuda.get_elapsed_time(before, after) * 1e-3)
+    return Times(tuple(seconds))
+
+
+def _step(workload: Workload, output: Any) -> Callable[[], Any]:
+    """The fastest of CuPy's own operations for an operator; gives the result, which may be the output given."""
+    import cupy
+
+    desc, inputs = workload.desc, workload.inputs
+    if isinstance(desc, Slice1Desc):
+        memory = cupy.asarray(memory_of(inputs["input_tensor"], desc.input_tensor))
+        strides = [stride * memory.itemsize for stride in desc.input_tensor.element_strides]
+        view = cupy.lib.stride_tricks.as_strided(memory, desc.input_tensor.sizes, strides)[Slices.of(desc).signed]
+
+        def slice1() -> Any:
+            cupy.copyto(output, view)
+            return output
+
+        return slice1
+    if isinstance(desc, DiagonalMatrix1Desc):
+        require_upper_triangle_or_identity(desc)
+        if desc.input_tensor is None:
+            rows, columns = output.shape
+            return lambda: cupy.eye(rows, columns, dtype=output.dtype)
+        matrices, end = cupy.asarray(inputs["input_tensor"]), desc.diagonal_fill_end
+        return lambda: cupy.triu(matrices, end)
+    if isinstance(desc, OneHotDesc):
+        off, on = inputs["values_tensor"].ravel().tolist()
+        axis, depth = desc.axis, output.shape[desc.axis]
+        indices = cupy.asarray(inputs["indices_tensor"].ravel())
+        rows = cupy.arange(indices.size)
+
+        def one_hot() -> Any:
+            output.fill(off)
+            hot = indices % depth
+            output[(rows, hot) if axis else (hot, rows)] = on
+            return output
+
+        return one_hot
+    raise UnsupportedError("no convolution")

@@ -1,0 +1,177 @@
+"""What a peer is, and what several of them share."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk.benchmark.timing import Times
+from dmlvk.conformance.case import Workload
+from dmlvk.conformance.placement import equal_bits
+from dmlvk.operators import Slice1Desc
+from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc
+from dmlvk.operators.rules import INT32_MIN
+from dmlvk.tensor_desc import TensorDesc
+
+EQUAL, DIFFERENT = "equal", "DIFFERENT"
+# It computes something else that is as good for a network: other types, or no zero points.
+OTHER_ARITHMETIC = "other arithmetic"
+
+
+class UnsupportedError(Exception):
+    """The peer has no such operator, or not for such tensors; says what it lacks."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a peer took for one piece of work.
+
+    Attributes
+    ----------
+    times : Times
+    result : str
+        EQUAL or DIFFERENT to what was expected, or OTHER_ARITHMETIC.
+    """
+
+    times: Times
+    result: str
+
+
+class Peer(ABC):
+    """A library that does the same work.
+
+    Attributes
+    ----------
+    name : str
+        As --peer takes it.
+    runs_on : str
+        "CPU", "CUDA" or "Vulkan".
+    """
+
+    name: str
+    runs_on: ClassVar[str]
+
+    @abstractmethod
+    def absence(self) -> str | None:
+        """Why it cannot take part here; None where it can."""
+
+    @abstractmethod
+    def version(self) -> str:
+        """The library's version."""
+
+    @abstractmethod
+    def measure(self, workload: Workload, expected: npt.NDArray[Any], rounds: int) -> Trial:
+        """Do the work and time it.
+
+        Raises
+        ------
+        UnsupportedError
+            It cannot do this work. Any other exception is a failure of the peer, which is reported as such.
+        """
+
+
+def missing_package(*modules: str) -> str | None:
+    """Which of some modules cannot be imported, for people."""
+    for module in modules:
+        try:
+            found = importlib.util.find_spec(module)
+        except ModuleNotFoundError:
+            found = None
+        if found is None:
+            return f"the Python package {module} is not installed"
+    return None
+
+
+def package_version(*names: str) -> str:
+    """The version of the first of these distributions that is installed."""
+    for name in names:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "unknown"
+
+
+def compare(result: npt.NDArray[Any], expected: npt.NDArray[Any]) -> str:
+    """EQUAL or DIFFERENT, bit for bit; a peer may call an unsigned type by its signed name."""
+    same_type = (result.itemsize, result.shape) == (expected.itemsize, expected.shape)
+    return EQUAL if same_type and equal_bits(np.ascontiguousarray(result), expected) else DIFFERENT
+
+
+def memory_of(array: npt.NDArray[Any], tensor: TensorDesc) -> npt.NDArray[Any]:
+    """An array's elements as they lie in a tensor's memory, one-dimensional."""
+    if tensor.strides is None and array.flags.c_contiguous:
+        return array.reshape(-1)
+    strides = tensor.element_strides
+    length = 1 + sum((size - 1) * stride for size, stride in zip(tensor.sizes, strides, strict=True))
+    memory = np.zeros(length, array.dtype)
+    shown(memory, tensor)[...] = array
+    return memory
+
+
+def shown(memory: npt.NDArray[Any], tensor: TensorDesc) -> npt.NDArray[Any]:
+    """A tensor's elements in its memory."""
+    strides = [stride * memory.itemsize for stride in tensor.element_strides]
+    return np.lib.stride_tricks.as_strided(memory, tensor.sizes, strides)
+
+
+@dataclass(frozen=True)
+class Slices:
+    """A SLICE1 as Python slices, and with steps that are all positive as a library without negative ones wants them.
+
+    Attributes
+    ----------
+    signed : tuple of slice
+    positive : tuple of slice
+    flipped : tuple of int
+        The dimensions to turn around after `positive`.
+    """
+
+    signed: tuple[slice, ...]
+    positive: tuple[slice, ...]
+    flipped: tuple[int, ...]
+
+    @classmethod
+    def of(cls, desc: Slice1Desc) -> Slices:
+        """The slices of a descriptor."""
+        signed, positive, flipped = [], [], []
+        for dimension, (offset, size, step, count) in enumerate(
+            zip(
+                desc.input_window_offsets,
+                desc.input_window_sizes,
+                desc.input_window_strides,
+                desc.output_tensor.sizes,
+                strict=True,
+            )
+        ):
+            if step > 0:
+                signed.append(slice(offset, offset + (count - 1) * step + 1, step))
+                positive.append(signed[-1])
+            else:
+                first = offset + size - 1
+                last = first + (count - 1) * step
+                signed.append(slice(first, last - 1 if last else None, step))
+                positive.append(slice(last, first + 1, -step))
+                flipped.append(dimension)
+        return cls(tuple(signed), tuple(positive), tuple(flipped))
+
+
+def require_upper_triangle_or_identity(desc: DiagonalMatrix1Desc) -> None:
+    """The two forms of DIAGONAL_MATRIX1 that other libraries have.
+
+    Raises
+    ------
+    UnsupportedError
+    """
+    begin, end = desc.diagonal_fill_begin, desc.diagonal_fill_end
+    if desc.input_tensor is None and (begin, end) == (0, 1):
+        return
+    if desc.input_tensor is not None and begin == INT32_MIN and not any(desc.value_bytes):
+        return
+    raise UnsupportedError("only upper triangles and identity matrices")

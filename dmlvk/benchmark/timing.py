@@ -1,0 +1,130 @@
+"""Times: warm-up, rounds, and what is said of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dmlvk
+from dmlvk.device_profile import DeviceType
+from dmlvk.runtime.binding import Binding
+
+# An idle GPU runs at a fraction of its clock and takes a while to speed up (an H200: 345 of 1,980 MHz).
+WARM_UP_SECONDS = 1.0
+# Fewer rounds than asked for, where they take longer than this together; but never fewer than three.
+ENOUGH_SECONDS = 1.0
+FEWEST_ROUNDS = 3
+
+# Tensors are rotated until they take this much memory: several times the largest cache of any device.
+ROTATION_BYTES = 1 << 28
+LARGEST_ROTATION = 64
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of each round."""
+
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    def record(self) -> dict[str, float | int]:
+        """Median, extremes and quartiles, for JSON."""
+        ordered = sorted(self.seconds)
+        quartiles = statistics.quantiles(ordered, n=4, method="inclusive") if len(ordered) > 1 else ordered * 3
+        return {
+            "median": self.median,
+            "minimum": ordered[0],
+            "maximum": ordered[-1],
+            "first_quartile": quartiles[0],
+            "third_quartile": quartiles[2],
+            "rounds": len(ordered),
+        }
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What time_bindings has measured.
+
+    Attributes
+    ----------
+    times : Times
+        Of the whole, on the device.
+    dispatches : tuple of Times
+        Of each dispatch.
+    processor : Times, optional
+        On a CPU driver: the time that this program's threads had on all processors together. Other work on the machine
+        disturbs it less than it disturbs the others.
+    """
+
+    times: Times
+    dispatches: tuple[Times, ...]
+    processor: Times | None
+
+
+def rotation(bytes_moved: int, device_type: DeviceType) -> int:
+    """How many sets of tensors to take in turn, so that nothing is found in a cache."""
+    most = 4 if device_type is DeviceType.CPU else LARGEST_ROTATION
+    return max(1, min(most, -(-ROTATION_BYTES // max(1, bytes_moved))))
+
+
+def time_bindings(
+    device: dmlvk.Device, bindings: Sequence[Binding], rounds: int, warm_up_seconds: float = WARM_UP_SECONDS
+) -> Rounds:
+    """Run bindings in turn and time them on the device.
+
+    Parameters
+    ----------
+    device : Device
+        With timestamps.
+    bindings : sequence of Binding
+        The same work on different memory.
+    rounds : int
+        The most that are timed, after a warm-up in which each binding runs at least once.
+    warm_up_seconds : float
+        How long to warm up, on a GPU.
+    """
+    is_cpu = device.profile.device_type is DeviceType.CPU
+    start = time.perf_counter()
+    while True:
+        for binding in bindings:
+            device.submit([binding]).wait()
+        if is_cpu or time.perf_counter() - start > warm_up_seconds:
+            break
+    found: list[tuple[float, ...]] = []
+    processor: list[float] = []
+    start = time.perf_counter()
+    while len(found) < rounds:
+        before = time.process_time()
+        submission = device.submit([bindings[len(found) % len(bindings)]])
+        times = submission.dispatch_times
+        if times is None:
+            raise dmlvk.DeviceError(f"{device.name} has no timestamps to measure with")
+        found.append(times)
+        processor.append(time.process_time() - before)
+        if len(found) >= FEWEST_ROUNDS and time.perf_counter() - start > ENOUGH_SECONDS:
+            break
+    return Rounds(
+        Times(tuple(map(sum, found))),
+        tuple(map(Times, zip(*found, strict=True))),
+        Times(tuple(processor)) if is_cpu else None,
+    )
+
+
+def time_on_host(step: Callable[[int], Any], rounds: int) -> Times:
+    """Time a function by the host's clock: one call a round, with the round's number, after one that is not timed."""
+    step(0)
+    found: list[float] = []
+    start = time.perf_counter()
+    while len(found) < rounds:
+        before = time.perf_counter()
+        step(len(found))
+        found.append(time.perf_counter() - before)
+        if len(found) >= FEWEST_ROUNDS and time.perf_counter() - start > ENOUGH_SECONDS:
+            break
+    return Times(tuple(found))

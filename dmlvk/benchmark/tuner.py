@@ -1,0 +1,188 @@
+"""Which kernel path is the fastest for a descriptor on a device: measured, checked, remembered.
+
+The paths are those that the operator's planner takes on the device, and on matrix units the tiles that the kernel can
+have there. Which tiles those are is the planner's knowledge; this module asks it for a plan of each and measures the
+ones that differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import dmlvk
+from dmlvk import planning, reference
+from dmlvk.benchmark.measurement import measure
+from dmlvk.conformance.case import Workload
+from dmlvk.device_profile import DeviceProfile
+from dmlvk.operators import OneHotDesc, OperatorDesc, QuantizedLinearConvolutionDesc
+from dmlvk.planning.quantized_linear_convolution_matrix import MATRIX
+from dmlvk.runtime.choices import Choices
+
+PLANNER = "planner"
+# Paths follow each other, so the device is warm but for the first.
+WARM_UP_SECONDS = 0.3
+# A path that is not faster than the planner's choice by this much is noise.
+MARGIN = 1.02
+
+# Pixels, channels and bytes of K of a tile, then a subgroup's pixels and channels. Those that a device cannot have, the
+# planner refuses.
+TILES = (
+    "64x64x64:32x32",
+    "128x64x64:64x32",
+    "128x64x64:32x32",
+    "128x128x64:64x32",
+    "128x128x64:64x64",
+    "128x128x128:64x32",
+    "128x32x64:32x32",
+    "64x128x64:32x64",
+    "64x64x128:32x32",
+    "256x64x64:64x64",
+    "256x128x64:64x64",
+    "128x256x64:64x64",
+    "64x32x64:32x16",
+    "64x64x64:16x32",
+    "64x64x64:32x16",
+    "32x32x64:16x16",
+    "32x32x32:16x16",
+    "128x128x32:64x32",
+)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One path: its median seconds and whether its result was right; or why it could not be measured."""
+
+    path: str
+    seconds: float = 0.0
+    correct: bool = True
+    failure: str = ""
+
+    @property
+    def counts(self) -> bool:
+        return self.correct and not self.failure
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What came of one descriptor.
+
+    Attributes
+    ----------
+    attempts : tuple of Attempt
+        The planner's own choice first, as PLANNER.
+    path : str, optional
+        The fastest path; None where the planner's choice is as good.
+    """
+
+    desc: OperatorDesc
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def path(self) -> str | None:
+        counting = [attempt for attempt in self.attempts if attempt.counts]
+        if not counting:
+            return None
+        best = min(counting, key=lambda attempt: attempt.seconds)
+        planned = next((attempt for attempt in counting if attempt.path == PLANNER), None)
+        if planned is not None and planned.seconds <= best.seconds * MARGIN:
+            return None
+        return best.path
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Of each path with a right result."""
+        return {attempt.path: attempt.seconds for attempt in self.attempts if attempt.counts}
+
+
+def candidates(desc: OperatorDesc, profile: DeviceProfile) -> Iterator[str]:
+    """The kernel paths whose plans differ from the planner's choice and from each other's."""
+    seen = [replace(planning.plan(desc, profile), path="")]
+    for name in planning.KERNEL_PATHS[type(desc)]:
+        tiles = [f"{name}:{tile}" for tile in TILES] if name == MATRIX else []
+        for path in (name, *tiles):
+            try:
+                plan = replace(planning.plan(desc, profile, path=path), path="")
+            except planning.PathError:
+                continue
+            if plan not in seen:
+                seen.append(plan)
+                yield path
+
+
+def tune(device: dmlvk.Device, workload: Workload, rounds: int = 10) -> Tuning:
+    """Measure every candidate on a workload.
+
+    Parameters
+    ----------
+    device : Device
+        Opened with `timestamps=True`.
+    workload : Workload
+    rounds : int
+
+    Returns
+    -------
+    Tuning
+        Not yet remembered.
+    """
+    desc, expected = workload.desc, workload.result()
+    # Under its own name the planner's choice is planned, whatever is remembered for the descriptor.
+    planned = device.plan(desc).path
+    attempts = [replace(_attempt(device, workload, expected, planned, rounds), path=PLANNER)]
+    attempts += [_attempt(device, workload, expected, path, rounds) for path in candidates(desc, device.profile)]
+    return Tuning(desc, tuple(attempts))
+
+
+def remember(choices: Choices, tuning: Tuning) -> None:
+    """Keep what was found for the device's next programs.
+
+    Raises
+    ------
+    OSError
+    """
+    choices.remember(tuning.desc, tuning.path, tuning.seconds)
+
+
+def random_workload(desc: OperatorDesc) -> Workload:
+    """Random data for any descriptor, such as the seen ones; its result is the reference's.
+
+    Scales are such that a convolution's outputs use the range of a byte, and indices are in range.
+    """
+    random = np.random.default_rng(0)
+    inputs: dict[str, npt.NDArray[Any]] = {}
+    for field in desc.input_fields:
+        tensor = desc.tensors.get(field)
+        if tensor is None:
+            continue
+        dtype = tensor.data_type.numpy_dtype
+        if field.endswith("scale_tensor"):
+            inputs[field] = (random.integers(50, 200, tensor.sizes) / 1e4).astype(dtype)
+        elif field == "indices_tensor" and isinstance(desc, OneHotDesc):
+            inputs[field] = random.integers(0, desc.output_tensor.sizes[desc.axis], tensor.sizes).astype(dtype)
+        elif field == "bias_tensor":
+            inputs[field] = random.integers(-5000, 5000, tensor.sizes, dtype)
+        else:
+            count = int(np.prod(tensor.sizes)) * dtype.itemsize
+            inputs[field] = np.frombuffer(random.bytes(count), dtype).reshape(tensor.sizes)
+    if isinstance(desc, QuantizedLinearConvolutionDesc):
+        spread = 74.0 * 74.0 * desc.geometry.tap_count**0.5
+        sizes = desc.output_scale_tensor.sizes
+        inputs["output_scale_tensor"] = np.full(sizes, 0.0125 * 0.0125 * spread / 50, np.float32)
+    return Workload(desc, inputs, expected=reference.run(desc, **inputs))
+
+
+def _attempt(device: dmlvk.Device, workload: Workload, expected: npt.NDArray[Any], path: str, rounds: int) -> Attempt:
+    inputs: Mapping[str, npt.NDArray[Any]] = workload.inputs
+    try:
+        found = measure(
+            device, workload.desc, inputs, expected, path=path, rounds=rounds, warm_up_seconds=WARM_UP_SECONDS
+        )
+    except (planning.PathError, dmlvk.DeviceError) as error:
+        if device.vulkan.is_lost:
+            raise
+        return Attempt(path, failure=" ".join(str(error).split()))
+    return Attempt(path, found.times.median, found.correct)

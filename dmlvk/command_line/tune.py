@@ -1,0 +1,173 @@
+"""`dmlvk tune`: which kernel path is the fastest here, remembered for the programs that come after."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.table import Table
+
+from dmlvk.command_line.terminal import clear_errors, console
+
+if TYPE_CHECKING:
+    import dmlvk
+    from dmlvk.benchmark.tuner import Tuning
+    from dmlvk.conformance.case import Workload
+
+
+@click.command()
+@click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
+@click.option(
+    "--case",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="Cases of dmlvk bench: part of a name, with *, ? and []; may be repeated. Default: convolutions.",
+)
+@click.option(
+    "--descriptors",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    default=None,
+    help="Descriptors to tune for in place of cases, a JSON object a line: what $DMLVK_RECORD has written.",
+)
+@click.option("--batch", type=click.IntRange(1), default=None, help="Images of a case. Default: 64, on a CPU driver 1.")
+@click.option("--rounds", type=click.IntRange(1), default=10, show_default=True, help="Fewer where they take long.")
+@click.option("--list", "lists", is_flag=True, help="Measure nothing: say what is remembered, for all devices.")
+@click.option("--clear", "clears", is_flag=True, help="Measure nothing: forget what is remembered, for all devices.")
+@clear_errors
+def tune(
+    selector: str | None,
+    patterns: tuple[str, ...],
+    descriptors: Path | None,
+    batch: int | None,
+    rounds: int,
+    lists: bool,
+    clears: bool,
+) -> None:
+    """Measure each kernel path that an operator can take, and remember the fastest for exactly this descriptor.
+
+    Device.compile takes a remembered path from then on, unless one is forced, as long as device, driver and kernels are
+    the same. Every result is checked; ends with status 1 if any is not the reference's, bit for bit.
+    """
+    from dmlvk.runtime import choices
+
+    if clears:
+        for file in choices.remembered_files():
+            click.echo(f"forgotten: {choices.device_of(file)}")
+            choices.clear(file)
+        return
+    if lists:
+        _list()
+        return
+
+    import dmlvk
+    from dmlvk.benchmark import tuner
+    from dmlvk.command_line.terminal import shown_progress
+
+    terminal = console()
+    with dmlvk.Device(selector, timestamps=True) as device:
+        work = _work(device, patterns, descriptors, batch)
+        store = choices.Choices(device.profile)
+        tunings = {}
+        with shown_progress(terminal, len(work)) as progress:
+            for name, build in work.items():
+                progress(name)
+                tunings[name] = tuner.tune(device, build(), rounds)
+                tuner.remember(store, tunings[name])
+        title = f"{device.name}, {device.profile.driver_name} {device.profile.driver_info}"
+    _show(tunings, title)
+    terminal.print(f"remembered in {store.file}", markup=False)
+    wrong = [name for name, tuning in tunings.items() if not all(attempt.correct for attempt in tuning.attempts)]
+    if wrong:
+        raise click.ClickException(f"a path gives something DIFFERENT from the reference: {', '.join(wrong)}")
+
+
+def _work(
+    device: dmlvk.Device, patterns: tuple[str, ...], descriptors: Path | None, batch: int | None
+) -> dict[str, Callable[[], Workload]]:
+    """What to tune for, by name."""
+    from dataclasses import replace
+
+    from dmlvk.benchmark.cases import SCALES, cases, select
+    from dmlvk.benchmark.tuner import random_workload
+    from dmlvk.device_profile import DeviceType
+    from dmlvk.operators.record import desc_of
+
+    if descriptors is not None:
+        work: dict[str, partial[Workload]] = {}
+        for number, line in enumerate(descriptors.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                desc = desc_of(json.loads(line))
+            except ValueError as error:
+                raise click.ClickException(f"{descriptors}, line {number}: {' '.join(str(error).split())}") from None
+            output = "x".join(map(str, desc.tensors["output_tensor"].sizes))
+            known = {build.args[0] for build in work.values()}
+            if desc not in known:
+                work[f"line {number}: {desc.operator_name} to {output}"] = partial(random_workload, desc)
+        return {**work}
+    is_cpu = device.profile.device_type is DeviceType.CPU
+    scale = SCALES["small" if is_cpu else "full"]
+    if batch is not None:
+        scale = replace(scale, batch=batch)
+    chosen = select(cases(scale), patterns=patterns or ("quantized_linear_convolution",))
+    if not chosen:
+        raise click.ClickException("no case is of that kind; `dmlvk bench --list` names those that there are")
+    return {case.name: case.build for case in chosen}
+
+
+def _show(tunings: dict[str, Tuning], title: str) -> None:
+    table = Table(title=title, title_justify="left")
+    table.add_column("work", overflow="fold")
+    for heading in ("fastest path", "ms", "planner, ms"):
+        table.add_column(heading, justify="right" if "ms" in heading else "left")
+    table.add_column("paths measured", justify="right")
+    for name, tuning in tunings.items():
+        seconds = tuning.seconds
+        planned = seconds.get("planner")
+        best = seconds.get(tuning.path or "planner")
+        table.add_row(
+            name,
+            tuning.path or "the planner's",
+            "" if best is None else f"{best * 1e3:.4g}",
+            "" if planned is None else f"{planned * 1e3:.4g}",
+            str(len(tuning.attempts)),
+        )
+    terminal = console()
+    terminal.print(table)
+    for name, tuning in tunings.items():
+        for attempt in tuning.attempts:
+            if not attempt.counts:
+                terminal.print(f"{name}: {attempt.path}: {attempt.failure or 'result DIFFERENT'}", markup=False)
+
+
+def _list() -> None:
+    from dmlvk.runtime import choices
+
+    table = Table()
+    for heading in ("device", "driver", "operator", "output", "path"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("ms", "planner, ms"):
+        table.add_column(heading, justify="right")
+    table.add_column("kernels")
+    for file in choices.remembered_files():
+        for choice in choices.read(file):
+            output = choice.descriptor.get("output_tensor", {}).get("sizes", ())
+            planned, best = (choice.seconds.get(name) for name in ("planner", choice.path or "planner"))
+            table.add_row(
+                choices.device_of(file),
+                choice.driver,
+                str(choice.descriptor.get("operator", "")),
+                "x".join(map(str, output)),
+                choice.path or "the planner's",
+                "" if best is None else f"{best * 1e3:.4g}",
+                "" if planned is None else f"{planned * 1e3:.4g}",
+                "these" if choice.kernels == choices.kernels_hash() else "others: not used",
+            )
+    if table.row_count:
+        console().print(table)
+    else:
+        click.echo("nothing is remembered; `dmlvk tune` measures")

@@ -1,0 +1,193 @@
+"""The kernel paths that `dmlvk tune` has found the fastest, remembered for each device in the cache folder.
+
+A choice counts for exactly one descriptor on exactly one device, driver and set of kernels. Planning knows nothing of
+it: the runtime asks for a plan by the path that is remembered. A file that cannot be read, in whole or in part, is as
+if there were none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from dmlvk.device_profile import DeviceProfile
+from dmlvk.operators import OperatorDesc
+from dmlvk.operators.record import record_of
+from dmlvk.vulkan.pipeline_cache import LOCK_TIMEOUT_SECONDS, cache_folder
+
+FORMAT = 1
+PREFIX = "choices-"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was found for one descriptor.
+
+    Attributes
+    ----------
+    descriptor : mapping
+        Its record: see `dmlvk.operators.record`.
+    driver, kernels : str
+        What it was measured with; other drivers and other kernels do not use it.
+    path : str, optional
+        The fastest kernel path; None where that is what the planner chooses anyway.
+    seconds : mapping of str to float
+        Median seconds of each path that was measured, "planner" being the planner's choice.
+    """
+
+    descriptor: Mapping[str, Any]
+    driver: str
+    kernels: str
+    path: str | None
+    seconds: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """As the file has it."""
+        return {
+            "descriptor": self.descriptor,
+            "driver": self.driver,
+            "kernels": self.kernels,
+            "path": self.path,
+            "seconds": dict(self.seconds),
+        }
+
+    @classmethod
+    def from_json(cls, entry: Any) -> Choice | None:
+        """An entry of the file; None where it is not one."""
+        try:
+            choice = cls(*(entry[name] for name in ("descriptor", "driver", "kernels", "path", "seconds")))
+        except (KeyError, TypeError):
+            return None
+        texts = isinstance(choice.driver, str) and isinstance(choice.kernels, str)
+        mappings = isinstance(choice.descriptor, dict) and isinstance(choice.seconds, dict)
+        return choice if texts and mappings and isinstance(choice.path, (str, type(None))) else None
+
+
+class Choices:
+    """The choices for one device. Read once, when first asked.
+
+    Attributes
+    ----------
+    file : Path
+    device, driver, kernels : str
+        What a choice has to be of.
+    """
+
+    def __init__(self, profile: DeviceProfile) -> None:
+        self.device = profile.name
+        self.driver = f"{profile.driver_name} {profile.driver_info} {profile.driver_version:x}"
+        self.kernels = kernels_hash()
+        name = hashlib.sha256(profile.name.encode()).hexdigest()[:8]
+        self.file = cache_folder() / f"{PREFIX}{profile.vendor_id:x}-{profile.device_id:x}-{name}.json"
+        self._lock = threading.Lock()
+        self._paths: dict[str, str] | None = None
+
+    def path(self, desc: OperatorDesc) -> str | None:
+        """The kernel path that is remembered for a descriptor; None where the planner is to choose."""
+        with self._lock:
+            if self._paths is None:
+                current = (choice for choice in read(self.file) if self.is_current(choice) and choice.path is not None)
+                self._paths = {key_of(choice.descriptor): str(choice.path) for choice in current}
+            return self._paths.get(key_of(record_of(desc))) if self._paths else None
+
+    def is_current(self, choice: Choice) -> bool:
+        """Whether a choice was made with this driver and these kernels."""
+        return (choice.driver, choice.kernels) == (self.driver, self.kernels)
+
+    def remember(self, desc: OperatorDesc, path: str | None, seconds: Mapping[str, float]) -> None:
+        """Write what was found, in place of what was there for the descriptor, and drop what is out of date.
+
+        Raises
+        ------
+        OSError
+            The folder cannot be written; or another process holds the file for longer than it should.
+        """
+        made = Choice(record_of(desc), self.driver, self.kernels, path, seconds)
+        key = key_of(made.descriptor)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(self.file):
+            kept = [each for each in read(self.file) if self.is_current(each) and key_of(each.descriptor) != key]
+            _write(self.file, self.device, [*kept, made])
+        with self._lock:
+            self._paths = None
+
+
+@cache
+def kernels_hash() -> str:
+    """A hash over all compiled kernels."""
+    return hashlib.sha256(files("dmlvk").joinpath("spirv", "manifest.json").read_bytes()).hexdigest()[:16]
+
+
+def key_of(record: Mapping[str, Any]) -> str:
+    """What equal descriptors have in common: the record without the fill value, which makes no plan faster."""
+    return json.dumps({name: value for name, value in record.items() if name != "value"}, sort_keys=True)
+
+
+def remembered_files() -> list[Path]:
+    """The files of all devices."""
+    return sorted(cache_folder().glob(f"{PREFIX}*.json"))
+
+
+def device_of(file: Path) -> str:
+    """The name of the device that a file is for."""
+    content = _content(file)
+    return str(content.get("device", "unknown device"))
+
+
+def read(file: Path) -> Iterator[Choice]:
+    """The choices in a file, as far as they can be read."""
+    entries = _content(file).get("choices")
+    for entry in entries if isinstance(entries, list) else ():
+        choice = Choice.from_json(entry)
+        if choice is not None:
+            yield choice
+
+
+def clear(file: Path) -> None:
+    """Forget a device's choices."""
+    with _locked(file):
+        file.unlink(missing_ok=True)
+
+
+def record_descriptor(desc: OperatorDesc) -> None:
+    """Add a descriptor to the file that $DMLVK_RECORD names, a line of JSON each, for `dmlvk tune --descriptors`."""
+    name = os.environ.get("DMLVK_RECORD")
+    if name:
+        with open(name, "a", encoding="utf-8") as file:
+            file.write(json.dumps(record_of(desc)) + "\n")
+
+
+def _content(file: Path) -> Mapping[str, Any]:
+    try:
+        content = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) and content.get("format") == FORMAT else {}
+
+
+def _locked(file: Path) -> filelock.BaseFileLock:
+    return filelock.FileLock(f"{file}.lock", timeout=LOCK_TIMEOUT_SECONDS)
+
+
+def _write(file: Path, device: str, choices: list[Choice]) -> None:
+    content = {"format": FORMAT, "device": device, "choices": [choice.to_json() for choice in choices]}
+    # A reader sees the old file or the new one, never a part.
+    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.name, suffix=".new")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as new:
+            json.dump(content, new, indent=1)
+        os.replace(temporary, file)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,238 @@
+"""`dmlvk tune`: the fastest path is found, remembered, used; and whatever is in the file, nothing breaks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import dmlvk
+from dmlvk import DataType, planning
+from dmlvk.benchmark import tuner
+from dmlvk.benchmark.cases.quantized_linear_convolution import Layer, descriptor
+from dmlvk.benchmark.tuner import PLANNER, Attempt, Tuning, candidates, random_workload, tune
+from dmlvk.command_line import main
+from dmlvk.operators.record import record_of
+from dmlvk.runtime.choices import Choices, kernels_hash
+from dmlvk.runtime.choices import read as read_choices
+from tests.profiles import load
+
+ROOT = Path(__file__).parent.parent.parent
+DESC = descriptor(Layer(16, 6, 8, 3), 2, "nchw", DataType.UINT8, True)
+OTHER = descriptor(Layer(16, 6, 8, 1), 2, "nchw", DataType.UINT8, True)
+
+
+@pytest.fixture
+def opened(device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dmlvk.Device]:
+    """A device whose cache folder is empty."""
+    monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path / "cache"))
+    with dmlvk.Device(device.profile.name, timestamps=True) as another:
+        yield another
+
+
+def compiled_path(device: dmlvk.Device) -> str:
+    """What a program that starts now compiles."""
+    with dmlvk.Device(device.profile.name) as another:
+        return another.compile(DESC).plan.path
+
+
+def other_path(device: dmlvk.Device) -> str:
+    """A path that the planner does not choose."""
+    return next(iter(candidates(DESC, device.profile)))
+
+
+def test_a_choice_is_used_by_the_programs_that_come_after(opened: dmlvk.Device) -> None:
+    path, planned = other_path(opened), compiled_path(opened)
+    assert path != planned
+    choices = Choices(opened.profile)
+    choices.remember(DESC, path, {PLANNER: 2.0, path: 1.0})
+    assert compiled_path(opened) == path
+    with dmlvk.Device(opened.profile.name) as another:
+        assert another.compile(OTHER).plan.path == planned, "for exactly one descriptor"
+        assert another.compile(DESC, path=planned).plan.path == planned, "a forced path is stronger"
+    narrowed = dmlvk.Device(opened.profile.name, profile=opened.profile)
+    assert narrowed.compile(DESC).plan.path == planned, "another profile was not measured"
+    choices.remember(DESC, None, {PLANNER: 1.0})
+    assert choices.path(DESC) is None
+    assert len(list(read_choices(choices.file))) == 1
+
+
+def test_a_remembered_path_gives_the_same_bits(opened: dmlvk.Device) -> None:
+    path = other_path(opened)
+    Choices(opened.profile).remember(DESC, path, {})
+    made = random_workload(DESC)
+    with dmlvk.Device(opened.profile.name, timestamps=True) as another:
+        operator = another.compile(DESC)
+        assert operator.plan.path == path
+        owned = another.tensor(DESC.filter_tensor)
+        owned.write(made.inputs["filter_tensor"])
+        operator.initialize(filter_tensor=owned)
+        inputs = {name: another.tensor(array) for name, array in made.inputs.items() if name != "filter_tensor"}
+        output = another.tensor(DESC.output_tensor)
+        operator(output_tensor=output, **inputs).wait()
+        assert np.array_equal(output.numpy(), made.result())
+
+
+@pytest.fixture
+def choices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Choices:
+    """Those of a recorded device, in an empty folder."""
+    monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path / "cache"))
+    return Choices(load("nvidia-h200"))
+
+
+def edit(choices: Choices, name: str, value: str) -> None:
+    """Change something in the first entry of the file."""
+    content = json.loads(choices.file.read_text())
+    content["choices"][0][name] = value
+    choices.file.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("change", ["driver", "kernels"])
+def test_what_is_out_of_date_is_neither_used_nor_kept(choices: Choices, change: str) -> None:
+    choices.remember(DESC, "dot4", {})
+    assert choices.path(DESC) == "dot4"
+    edit(choices, change, "something else")
+    again = Choices(load("nvidia-h200"))
+    assert again.path(DESC) is None
+    again.remember(OTHER, "direct", {})
+    assert [choice.descriptor for choice in read_choices(choices.file)] == [record_of(OTHER)]
+    assert again.path(OTHER) == "direct"
+
+
+def test_devices_and_drivers_have_choices_of_their_own(choices: Choices) -> None:
+    choices.remember(DESC, "dot4", {})
+    assert Choices(load("nvk-ada")).path(DESC) is None
+    assert Choices(replace(load("nvidia-h200"), driver_info="600.1")).path(DESC) is None
+    assert Choices(load("nvidia-h200")).path(DESC) == "dot4"
+
+
+def test_a_path_that_the_planner_does_not_know_is_not_used(opened: dmlvk.Device) -> None:
+    planned = compiled_path(opened)
+    Choices(opened.profile).remember(DESC, "analog", {})
+    assert compiled_path(opened) == planned
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "\xff\xfe",
+        '{"format": 1}',
+        '{"format": 1, "choices": 3}',
+        '{"format": 1, "choices": [3, null, {}, {"descriptor": 1, "driver": 2, "kernels": 3, "path": 4, "seconds": 5}]}',  # noqa: E501
+        '{"format": 2, "choices": []}',
+    ],
+)
+def test_a_broken_file_is_as_if_there_were_none(choices: Choices, content: str) -> None:
+    choices.file.parent.mkdir(parents=True)
+    choices.file.write_bytes(content.encode("latin-1"))
+    assert choices.path(DESC) is None
+    choices.remember(DESC, "direct", {})
+    assert choices.path(DESC) == "direct"
+
+
+def test_two_processes_at_once_lose_nothing(choices: Choices) -> None:
+    program = """
+import sys
+from dmlvk import DataType
+from dmlvk.benchmark.cases.quantized_linear_convolution import Layer, descriptor
+from dmlvk.runtime.choices import Choices
+from tests.profiles import load
+for channels in range(int(sys.argv[1]), int(sys.argv[1]) + 20):
+    desc = descriptor(Layer(channels, 4, 8, 1), 1, "nchw", DataType.UINT8)
+    Choices(load("nvidia-h200")).remember(desc, "direct", {})
+"""
+    running = [subprocess.Popen([sys.executable, "-c", program, str(first)], cwd=ROOT) for first in (10, 40)]
+    assert [process.wait() for process in running] == [0, 0]
+    found = [choice.descriptor["input_tensor"]["sizes"][1] for choice in read_choices(choices.file)]
+    assert sorted(found) == [*range(10, 30), *range(40, 60)]
+
+
+def test_every_candidate_is_measured_and_checked(opened: dmlvk.Device) -> None:
+    tuning = tune(opened, random_workload(DESC), rounds=1)
+    paths = [attempt.path for attempt in tuning.attempts]
+    assert paths == [PLANNER, *candidates(DESC, opened.profile)]
+    assert len(paths) > 2
+    assert all(attempt.counts and attempt.seconds > 0 for attempt in tuning.attempts)
+    wrong = random_workload(DESC)
+    assert wrong.expected is not None
+    wrong.expected.reshape(-1)[0] ^= 1
+    assert not any(attempt.correct for attempt in tune(opened, wrong, rounds=1).attempts)
+
+
+def test_the_winner_is_right_and_faster_by_more_than_noise() -> None:
+    def winner(*attempts: Attempt) -> str | None:
+        return Tuning(DESC, attempts).path
+
+    planned = Attempt(PLANNER, 1.0)
+    assert winner(planned, Attempt("direct", 0.5), Attempt("dot4", 0.6)) == "direct"
+    assert winner(planned, Attempt("direct", 0.5, correct=False), Attempt("dot4", 0.6)) == "dot4"
+    assert winner(planned, Attempt("direct", 0.99)) is None
+    assert winner(planned, Attempt("direct", 0.0, failure="no room")) is None
+    assert winner(Attempt(PLANNER, 1.0, correct=False), Attempt("dot4", 2.0)) == "dot4"
+
+
+def test_tiles_of_matrix_units_are_candidates_where_there_are_such_units() -> None:
+    layer = descriptor(Layer(256, 14, 256, 3), 64, "nhwc", DataType.UINT8, True)
+    found = list(candidates(layer, load("nvidia-h200")))
+    assert sum(path.startswith("matrix:") for path in found) > 8
+    assert "dot4" in found
+    plans = [planning.plan(layer, load("nvidia-h200"), path=path) for path in found]
+    assert len({repr(plan) for plan in plans}) == len(plans), "no two are the same"
+    assert not any(path.startswith("matrix") for path in candidates(layer, load("swiftshader")))
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["tune", *arguments])
+
+
+def test_the_command_tunes_lists_and_clears(opened: dmlvk.Device, tmp_path: Path, monkeypatch: Any) -> None:
+    seen = tmp_path / "seen.jsonl"
+    monkeypatch.setenv("DMLVK_RECORD", str(seen))
+    opened.compile(DESC)
+    opened.compile(DESC)
+    monkeypatch.delenv("DMLVK_RECORD")
+    seen.write_text(seen.read_text() * 2)
+    result = run("--device", opened.profile.name, "--descriptors", str(seen), "--rounds", "1")
+    assert result.exit_code == 0, result.output
+    assert "remembered in" in result.output
+    (choice,) = read_choices(Choices(opened.profile).file)
+    assert choice.descriptor == record_of(DESC)
+    assert choice.kernels == kernels_hash()
+    assert set(choice.seconds) == {PLANNER, *candidates(DESC, opened.profile)}
+    listed = run("--list")
+    assert listed.exit_code == 0
+    assert "2x8x6x6" in listed.output
+    assert run("--clear").exit_code == 0
+    assert "nothing is remembered" in run("--list").output
+
+
+def test_a_wrong_path_is_status_1_and_not_remembered(opened: dmlvk.Device, tmp_path: Path, monkeypatch: Any) -> None:
+    seen = tmp_path / "seen.jsonl"
+    seen.write_text(json.dumps(record_of(DESC)) + "\n")
+    attempts = (Attempt(PLANNER, 1.0), Attempt("direct", 0.1, correct=False))
+    monkeypatch.setattr(tuner, "tune", lambda *arguments: Tuning(DESC, attempts))
+    result = run("--device", opened.profile.name, "--descriptors", str(seen))
+    assert result.exit_code == 1
+    assert "DIFFERENT" in result.output
+    (choice,) = read_choices(Choices(opened.profile).file)
+    assert choice.path is None
+    assert "direct" not in choice.seconds
+
+
+def test_descriptors_that_cannot_be_read_are_named_by_their_line(opened: dmlvk.Device, tmp_path: Path) -> None:
+    seen = tmp_path / "seen.jsonl"
+    seen.write_text(json.dumps(record_of(DESC)) + '\n{"operator": "GEMM"}\n')
+    result = run("--device", opened.profile.name, "--descriptors", str(seen))
+    assert result.exit_code == 1
+    assert "seen.jsonl, line 2" in result.output

@@ -1,0 +1,238 @@
+"""The cases: named once, the same each time, in all rules, and few enough by default."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+from dmlvk import reference
+from dmlvk.conformance.case import Case
+from dmlvk.conformance.cases import all_cases, onnx_backend
+from dmlvk.conformance.cases.product import Group, covering_pairs, data_name
+from dmlvk.conformance.digests import recorded_digests
+from dmlvk.conformance.execution import digest
+from dmlvk.conformance.names import matches
+from dmlvk.data_type import DataType
+from dmlvk.operators import OperatorDesc
+from dmlvk.planning import KERNEL_PATHS
+
+DEFAULT = list(all_cases(default_only=True))
+REMEDY = "run `python -m tools.record_digests` and commit dmlvk/conformance/manifest.json"
+
+# Each rule of the operators' pages and each point of their meaning that these leave open, with the cases that hold a
+# device to it.
+RULES = {
+    # All operators
+    "all eleven data types": ("slice1:layout", "one_hot:layout", "diagonal_matrix1:layout"),
+    "ranks 1 to 8": ("slice1:layout:rank=1;*", "slice1:layout:rank=8;*", "one_hot:layout:rank=8;*"),
+    "strides in elements, any order, with gaps": ("slice1:layout:output=gaps;*", "slice1:layout:input=permuted;*"),
+    "a stride of 0 broadcasts": ("slice1:layout:input=broadcast;*", "diagonal_matrix1:layout:input=scalar;*"),
+    "inputs may overlap themselves": ("slice1:layout:input=sheared;*", "qlinearconv:layout:input=sheared;*"),
+    "outputs may interleave": ("slice1:layout:output=interleaved;*", "one_hot:layout:output=interleaved;*"),
+    "gaps between strides keep their bytes": ("slice1:layout:output=rows;*", "qlinearconv:layout:output=gaps;*"),
+    "the tail of TotalTensorSizeInBytes keeps its bytes": ("slice1:binding:tail=64;*", "qlinearconv:binding:tail=5;*"),
+    "bindings at any multiple of 16": ("slice1:binding:offset=16;*", "one_hot:binding:offset=80;*"),
+    "GuaranteedBaseOffsetAlignment": ("slice1:binding:alignment=4096;*", "diagonal_matrix1:binding:alignment=32;*"),
+    "bits are copied": ("slice1:bits", "one_hot:bits", "diagonal_matrix1:bits"),
+    "tensors past a storage buffer's range": ("slice1:cut", "one_hot:cut", "diagonal_matrix1:cut", "qlinearconv:cut"),
+    "tensors past a memory segment": ("slice1:cut:limits=cut;*", "qlinearconv:cut:limits=cut;*"),
+    "more than 65,535 workgroups": ("slice1:long", "one_hot:long", "diagonal_matrix1:long"),
+    "Vulkan's guaranteed limits and no more": ("slice1:cut:limits=floor;*", "qlinearconv:cut:limits=cut_floor;*"),
+    "what a GPU would run, on any device": ("slice1:transpose:device=gpu;*", "qlinearconv:tiles"),
+    # SLICE1
+    "SLICE1, the page's examples": ("slice1:page",),
+    "SLICE1, windows from any element on": ("slice1:window",),
+    "SLICE1, |stride| in MaxCopiedElements": ("slice1:long_stride", "slice1:window:step=-3;*"),
+    "SLICE1, a negative stride starts at the window's end": ("slice1:window:step=-1;*", "slice1:smaller_output"),
+    "SLICE1, outputs smaller than the window gives": ("slice1:smaller_output",),
+    "SLICE1, strides of any magnitude": ("slice1:long_stride:step=-2147483648;*",),
+    "SLICE1, rows that are columns of the input": ("slice1:transpose",),
+    # ONE_HOT
+    "ONE_HOT, the page's examples": ("one_hot:page",),
+    "ONE_HOT, all 64 bits of an index": ("one_hot:index:value=2^32+1;*", "one_hot:index:value=2^63;*"),
+    "ONE_HOT, a negative index counts from the end": ("one_hot:index:value=minus_one;*",),
+    "ONE_HOT, and that once": ("one_hot:index:value=below_minus_depth;*", "one_hot:index:value=-2^63;*"),
+    "ONE_HOT, unsigned indices are never negative": ("one_hot:index:type=uint64;value=2^64-1;*",),
+    "ONE_HOT, OnValue along the fastest dimension larger than 1": ("one_hot:values",),
+    "ONE_HOT, other values are ignored": ("one_hot:values:shape=cube;*",),
+    "ONE_HOT, any axis": ("one_hot:layout:axis=first;*", "one_hot:layout:axis=middle;*", "one_hot:layout:axis=last;*"),
+    "ONE_HOT, sequences of one element and of many": ("one_hot:depth:depth=1;*", "one_hot:depth:depth=65537;*"),
+    # DIAGONAL_MATRIX1
+    "DIAGONAL_MATRIX1, the page's examples": ("diagonal_matrix1:page",),
+    "DIAGONAL_MATRIX1, Begin <= t < End": ("diagonal_matrix1:layout:band=strip;*",),
+    "DIAGONAL_MATRIX1, Begin == End fills nothing": ("diagonal_matrix1:layout:band=empty;*",),
+    "DIAGONAL_MATRIX1, Begin > End fills the others": ("diagonal_matrix1:layout:band=kept_strip;*",),
+    "DIAGONAL_MATRIX1, INT32_MIN and INT32_MAX": (
+        "diagonal_matrix1:ends:begin=min;*",
+        "diagonal_matrix1:ends:end=max;*",
+    ),
+    "DIAGONAL_MATRIX1, zeros without an input": ("diagonal_matrix1:layout:input=absent;*",),
+    "DIAGONAL_MATRIX1, the value's bits": ("diagonal_matrix1:value", "diagonal_matrix1:bits"),
+    "DIAGONAL_MATRIX1, batches and shapes that are not square": ("diagonal_matrix1:shape",),
+    # QUANTIZED_LINEAR_CONVOLUTION
+    "convolution, INT8 and UINT8 independently": ("qlinearconv:types",),
+    "convolution, ranks 3 and 4": ("qlinearconv:rank:rank=3;*", "qlinearconv:rank:rank=4;*"),
+    "convolution, one or two spatial elements at rank 3": ("qlinearconv:rank:rank=3;arrays=two;*",),
+    "convolution, scales and zero points of rank 1 to 4": (
+        "qlinearconv:rank:scales=1;*",
+        "qlinearconv:rank:scales=4;*",
+    ),
+    "convolution, per channel or not, independently": ("qlinearconv:optional:filter_scale=per_channel;*",),
+    "convolution, absent zero points and bias": ("qlinearconv:optional:bias=absent;*",),
+    "convolution, per-channel views": ("qlinearconv:views",),
+    "convolution, cross-correlation with strides and dilations": ("qlinearconv:geometry",),
+    "convolution, padding is the zero point": ("qlinearconv:border", "qlinearconv:geometry"),
+    "convolution, groups": ("qlinearconv:groups", "qlinearconv:depthwise", "qlinearconv:first_layer"),
+    "convolution, zero points at the ends": ("qlinearconv:zero_point",),
+    "convolution, the sum is exact": ("qlinearconv:sum", "qlinearconv:bias", "qlinearconv:cancellation"),
+    "convolution, the order of the multiplier's operations": ("qlinearconv:order",),
+    "convolution, denormals are kept": ("qlinearconv:scale:magnitude=denormal_multiplier;*",),
+    "convolution, each rounding to binary32": ("qlinearconv:rounding",),
+    "convolution, halves to even": ("qlinearconv:tie",),
+    "convolution, clamping to the output's type": ("qlinearconv:saturation",),
+    "convolution, undefined scales do no harm": ("qlinearconv:undefined",),
+    "convolution, OWNED_BY_DML": ("qlinearconv:owned",),
+    # What others expect
+    "ONNX's own tests": ("onnx",),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_has_cases_by_default(rule: str) -> None:
+    for pattern in RULES[rule]:
+        assert any(matches(pattern, case) for case in DEFAULT), f"{pattern} chooses no case of the default set"
+
+
+def test_each_group_belongs_to_a_rule() -> None:
+    patterns = [pattern for patterns in RULES.values() for pattern in patterns]
+    groups = {":".join(case.groups) for case in DEFAULT}
+    named = {":".join(case.groups) for case in DEFAULT if any(matches(pattern, case) for pattern in patterns)}
+    assert groups - named <= {"qlinearconv:channels", "qlinearconv:pixels"}, "sizes around what kernels are made of"
+
+
+def test_names_are_unique_and_come_in_the_same_order() -> None:
+    names = [case.name for case in all_cases()]
+    assert len(set(names)) == len(names) > 100_000
+    assert names[:5000] == [case.name for case in itertools.islice(all_cases(), 5000)]
+
+
+def test_default_cases_are_those_of_the_whole_list() -> None:
+    assert [case.name for case in all_cases() if case.is_default] == [case.name for case in DEFAULT]
+
+
+def test_about_a_thousand_cases_run_by_default() -> None:
+    assert 1000 <= len(DEFAULT) <= 2000
+
+
+def test_every_kernel_path_is_forced() -> None:
+    descs = {"slice1": "Slice1Desc", "one_hot": "OneHotDesc", "diagonal_matrix1": "DiagonalMatrix1Desc"}
+    forced: dict[str, set[str]] = defaultdict(set)
+    for case in DEFAULT:
+        if case.path is not None:
+            forced[descs.get(case.groups[0], "QuantizedLinearConvolutionDesc")].add(case.path)
+    assert forced == {desc.__name__: set(paths) for desc, paths in KERNEL_PATHS.items()}
+
+
+def test_every_data_type_has_every_rank() -> None:
+    seen = {
+        (case.groups[0], case.parameters["type"], case.parameters["rank"])
+        for case in DEFAULT
+        if case.groups[-1] == "layout" and "rank" in case.parameters
+    }
+    for operator, ranks in (("slice1", range(1, 9)), ("one_hot", range(1, 9)), ("diagonal_matrix1", range(2, 5))):
+        for kind, rank in itertools.product(DataType, ranks):
+            assert (operator, kind.name.lower(), str(rank)) in seen
+
+
+def workload_bits(case: Case) -> tuple[OperatorDesc, dict[str, bytes]]:
+    workload = case.build()
+    return workload.desc, {field: np.ascontiguousarray(array).tobytes() for field, array in workload.inputs.items()}
+
+
+def test_a_case_is_the_same_each_time_and_on_each_path() -> None:
+    by_data: dict[str, list[Case]] = defaultdict(list)
+    for case in DEFAULT[::7] + [case for case in DEFAULT if case.groups[-1] in ("tie", "owned", "page")]:
+        by_data[data_name(case.name)].append(case)
+    for cases in by_data.values():
+        first = workload_bits(cases[0])
+        for case in cases:
+            assert workload_bits(case) == first
+
+
+def test_no_data_is_all_zeros() -> None:
+    for case in DEFAULT[::11]:
+        inputs = case.build().inputs
+        assert not inputs or any(np.ascontiguousarray(array).view(np.uint8).any() for array in inputs.values())
+
+
+class TestReference:
+    """What the cases expect, against what others expect."""
+
+    @pytest.mark.parametrize("name", [case.name for case in onnx_backend.cases()])
+    def test_it_gives_what_onnx_expects(self, name: str) -> None:
+        workload = onnx_backend.build(name.rpartition("=")[2])
+        assert workload.expected is not None
+        found = reference.run(workload.desc, **workload.inputs)
+        assert found.tobytes() == np.ascontiguousarray(workload.expected).tobytes()
+
+    def test_onnx_has_no_other_tests_of_these_operators(self) -> None:
+        ours = {case.name.rpartition("=")[2] for case in onnx_backend.cases()}
+        without_elements = {"test_triu_zero", "test_tril_zero", "test_slice_start_out_of_bounds"}
+        assert set(onnx_backend.backend_tests()) == ours | without_elements
+
+    @pytest.mark.parametrize("operator", ["slice1", "one_hot", "diagonal_matrix1"])
+    def test_it_gives_what_the_pages_print(self, operator: str) -> None:
+        pages = [case.build() for case in DEFAULT if case.groups == (operator, "page")]
+        assert pages
+        for workload in pages:
+            found = reference.run(workload.desc, **workload.inputs)
+            np.testing.assert_array_equal(found, workload.result())
+
+
+class TestManifest:
+    """The recorded digests."""
+
+    def test_it_has_the_cases_that_run_by_default(self) -> None:
+        undefined = {case.name for case in DEFAULT if "undefined" in case.groups}
+        assert recorded_digests().keys() == {case.name for case in DEFAULT} - undefined, REMEDY
+
+    def test_digests_are_those_of_what_is_expected(self) -> None:
+        digests = recorded_digests()
+        for case in DEFAULT[::9]:
+            workload = case.build()
+            if workload.is_defined:
+                assert digests[case.name] == digest(workload.result()), f"{case.name}: {REMEDY}"
+
+    def test_paths_share_a_digest(self) -> None:
+        digests: dict[str, set[str]] = defaultdict(set)
+        for name, value in recorded_digests().items():
+            digests[data_name(name)].add(value)
+        assert {len(values) for values in digests.values()} == {1}
+
+
+class TestCoveringPairs:
+    """How the default combinations are chosen."""
+
+    VALUES = (("a", "b", "c", "d"), ("x", "y", "z"), ("1", "2"), ("+", "-"))
+
+    def test_every_pair_that_may_meet_meets(self) -> None:
+        def keep(labels: tuple[str, ...]) -> bool:
+            return not (labels[0] == "a" and labels[1] == "x")
+
+        taken = covering_pairs(self.VALUES, keep)
+        kept = [labels for labels in itertools.product(*self.VALUES) if keep(labels)]
+        assert taken <= set(kept)
+        for i, j in itertools.combinations(range(len(self.VALUES)), 2):
+            assert {(labels[i], labels[j]) for labels in taken} == {(labels[i], labels[j]) for labels in kept}
+
+    def test_they_are_few(self) -> None:
+        assert len(covering_pairs(self.VALUES, lambda labels: True)) <= 4 * 3 + 2
+
+    def test_a_group_lists_them_alone_as_in_the_whole(self) -> None:
+        group = Group("g:h", lambda numbers, p: None, dict(zip("abcd", self.VALUES, strict=True)))  # type: ignore[arg-type,return-value]
+        alone = [case.name for case in group.cases(default_only=True)]
+        assert alone == [case.name for case in group.cases() if case.is_default]
+        assert len(alone) < len(list(group.cases())) == 48

@@ -1,0 +1,101 @@
+"""Choosing cases by their names."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlvk.conformance.case import Case
+from dmlvk.conformance.names import SelectionError, case_source, matches, parse_shard, select
+from tests.conformance.drill_cases import good_cases, workload
+
+
+def case(name: str) -> Case:
+    return Case(name, lambda: workload(name))
+
+
+CASES = list(good_cases())
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "slice1",
+        "slice1:*",
+        "slice1:window:rank=3;type=u8;path=tiles",
+        "slice1:window:type=u8;*",
+        "slice1:*:path=tiles;type=u?;*",
+        "*:rank=3;*",
+        "*tiles",
+    ],
+)
+def test_a_pattern_names_a_case(pattern: str) -> None:
+    assert matches(pattern, case("slice1:window:rank=3;type=u8;path=tiles"))
+
+
+@pytest.mark.parametrize(
+    "pattern", ["slice", "slice1:win", "one_hot:*", "slice1:*:type=s8;*", "slice1:*:types=u8;*", ""]
+)
+def test_a_pattern_does_not_name_another(pattern: str) -> None:
+    assert not matches(pattern, case("slice1:window:rank=3;type=u8;path=tiles"))
+
+
+def test_only_default_cases_unless_asked_for() -> None:
+    default = [each.name for each in CASES if each.is_default]
+    assert [each.name for each in select(good_cases)] == default
+    assert len(default) < len(CASES)
+    assert len(select(good_cases, full=True)) == len(CASES)
+    # A pattern that names no default case asks for the others.
+    assert [each.name for each in select(good_cases, ["slice1:good:number=11;*"])] == [
+        f"slice1:good:type={label};number=11" for label in ("u8", "f16", "s64")
+    ]
+
+
+def test_several_patterns_add_up_without_repetition() -> None:
+    chosen = select(good_cases, ["slice1:good:type=u8;*", "slice1:*:type=u8;number=1", "slice1:good:type=s64;number=2"])
+    assert len(chosen) == len({each.name for each in chosen}) == 7
+
+
+def test_a_pattern_that_names_nothing_says_what_there_is() -> None:
+    with pytest.raises(SelectionError, match=r"'slice2:good'; there are .*slice1:good"):
+        select(good_cases, ["slice2:good"])
+
+
+def test_a_sample_depends_on_the_seed_alone() -> None:
+    def names(count: int, seed: int) -> list[str]:
+        return [each.name for each in select(good_cases, sample=count, seed=seed, full=True)]
+
+    first = names(9, 7)
+    assert first == names(9, 7)
+    assert first != names(9, 8)
+    assert len(set(first)) == 9
+    # The same on every machine and in every version: a fixed draw.
+    assert names(2, 7) == ["slice1:good:type=u8;number=6", "slice1:good:type=s64;number=9"]
+    assert len(names(1000, 7)) == len(CASES)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 8, 40])
+def test_shards_are_a_partition(count: int) -> None:
+    shards = [select(good_cases, full=True, shard=(number, count)) for number in range(1, count + 1)]
+    names = [each.name for shard in shards for each in shard]
+    assert sorted(names) == sorted(each.name for each in CASES)
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
+
+
+def test_a_sample_is_sharded_as_well() -> None:
+    halves = [select(good_cases, full=True, sample=11, seed=3, shard=(number, 2)) for number in (1, 2)]
+    assert sorted(each.name for half in halves for each in half) == sorted(
+        each.name for each in select(good_cases, full=True, sample=11, seed=3)
+    )
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "2", "2/", "a/b", "-1/3", ""])
+def test_a_shard_is_one_of_n(text: str) -> None:
+    assert parse_shard("2/8") == (2, 8)
+    with pytest.raises(SelectionError, match="I/N"):
+        parse_shard(text)
+
+
+@pytest.mark.parametrize("name", ["nonsense", "no.such.module:cases", "dmlvk.conformance.names:absent", ""])
+def test_a_source_that_is_not_there(name: str) -> None:
+    with pytest.raises(SelectionError, match="MODULE:FUNCTION"):
+        case_source(name)

@@ -1,0 +1,27 @@
+"""A sample of the suite on the drivers at hand, as a user runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from click.testing import CliRunner
+
+import dmlvk
+from dmlvk.command_line import main
+from dmlvk.conformance.digests import recorded_digests
+from dmlvk.conformance.results import Status, read_results
+
+SAMPLE = 60
+
+
+def test_a_sample_passes_with_the_recorded_digests(device: dmlvk.Device, tmp_path: Path) -> None:
+    results = tmp_path / "results.jsonl"
+    command = ["conformance", "--device", device.name, "--sample", str(SAMPLE), "--seed", "6", "--json", str(results)]
+    finished = CliRunner().invoke(main, command, catch_exceptions=False)
+    assert finished.exit_code == 0, finished.output
+    run = read_results(results)
+    assert len(run.results) == SAMPLE
+    digests = recorded_digests()
+    for result in run.results.values():
+        assert result.status in (Status.PASS, Status.NOT_SUPPORTED)
+        assert result.status is Status.NOT_SUPPORTED or result.digest == digests.get(result.name, "")

@@ -1,0 +1,127 @@
+"""Waivers: which failures they cover, until when, and what is wrong with a waiver file."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dmlvk.conformance.results import Environment, Result, Status
+from dmlvk.conformance.waivers import Waiver, WaiverError, apply_waivers, read_waivers
+
+TODAY = datetime.date(2026, 11, 20)
+ENVIRONMENT = Environment(
+    device="a device",
+    driver="llvmpipe Mesa 22.3.6 (LLVM 15.0.6)",
+    vulkan="1.3.230",
+    driver_version="22.3.6",
+    record={},
+    features=(),
+    package="0",
+    python="3",
+    numpy="2",
+    system="Linux",
+    kernels={},
+)
+GOOD = """
+[[waiver]]
+driver = "LLVMpipe"
+versions = ">=22.3,<23"
+cases = ["slice1:*:type=u8;*", "one_hot"]
+reason = "a shift that is wrong"
+expires = 2027-06-30
+"""
+FAILED = Result("slice1:window:rank=2;type=u8", "device", Status.FAIL, "difference")
+
+
+def read(tmp_path: Path, text: str) -> list[Waiver]:
+    path = tmp_path / "waivers.toml"
+    path.write_text(text)
+    return read_waivers(path)
+
+
+def test_a_waived_failure_keeps_its_status_and_gets_the_reason(tmp_path: Path) -> None:
+    (waiver,) = read(tmp_path, GOOD)
+    others = [
+        replace(FAILED, name="slice1:window:rank=2;type=s8"),
+        replace(FAILED, name="one_hot:axis:it=1", status=Status.FLAKY),
+        replace(FAILED, name="one_hot:axis:it=2", status=Status.NOT_SUPPORTED),
+    ]
+    report = apply_waivers([waiver], ENVIRONMENT, [FAILED, *others], TODAY)
+    assert report.waived == (
+        replace(FAILED, waiver="a shift that is wrong"),
+        replace(others[1], waiver="a shift that is wrong"),
+    )
+    assert report.unneeded == ()
+    assert report.expired == ()
+
+
+def test_a_waived_case_that_passes_is_reported(tmp_path: Path) -> None:
+    passed = replace(FAILED, status=Status.PASS, reason="")
+    report = apply_waivers(read(tmp_path, GOOD), ENVIRONMENT, [passed], TODAY)
+    assert report.waived == ()
+    assert [result.name for result in report.unneeded] == [FAILED.name]
+
+
+def test_a_waiver_holds_on_its_last_day_and_not_after(tmp_path: Path) -> None:
+    (waiver,) = read(tmp_path, GOOD)
+    assert apply_waivers([waiver], ENVIRONMENT, [FAILED], waiver.expires).waived
+    late = apply_waivers([waiver], ENVIRONMENT, [FAILED], waiver.expires + datetime.timedelta(days=1))
+    assert late.waived == ()
+    assert late.expired == (waiver,)
+
+
+@pytest.mark.parametrize(
+    ("versions", "applies"),
+    [
+        ("", True),
+        (">=22.3", True),
+        (">=22.3.6", True),
+        (">22.3.6", False),
+        ("<22.3.10", True),
+        ("==22.3.6.0", True),
+        ("<=22", False),
+        (">=22.3,<23", True),
+        (">=23", False),
+    ],
+)
+def test_versions_are_numbers(tmp_path: Path, versions: str, applies: bool) -> None:
+    (waiver,) = read(tmp_path, GOOD.replace(">=22.3,<23", versions))
+    assert waiver.applies_to(ENVIRONMENT) is applies
+
+
+def test_another_driver(tmp_path: Path) -> None:
+    (waiver,) = read(tmp_path, GOOD)
+    assert not waiver.applies_to(replace(ENVIRONMENT, driver="NVIDIA 580.159.04"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('driver = "LLVMpipe"\n', "", "waiver 1: driver = None"),
+        ("expires = 2027-06-30", 'expires = "soon"', "expires = 'soon'; it has to be a date"),
+        ("expires = 2027-06-30", "expires = 2027-06-30T00:00:00", "it has to be a date"),
+        ('reason = "a shift that is wrong"', 'reason = ""', "reason is empty"),
+        ('["slice1:*:type=u8;*", "one_hot"]', '"slice1:*"', "it has to be a list of patterns"),
+        ('["slice1:*:type=u8;*", "one_hot"]', "[1]", "it has to be a list of patterns"),
+        (">=22.3,<23", "~22", "'~22' is no comparison"),
+        ("reason", "because", "no field 'because'"),
+        ("[[waiver]]", "[[waivers]]", "nothing else"),
+        ("[[waiver]]", "[[waiver", "waivers.toml: "),
+    ],
+)
+def test_a_wrong_file_says_where(tmp_path: Path, before: str, after: str, message: str) -> None:
+    with pytest.raises(WaiverError) as raised:
+        read(tmp_path, GOOD.replace(before, after))
+    assert message in str(raised.value)
+    assert str(tmp_path) in str(raised.value)
+
+
+def test_the_example_in_the_documentation_is_one(tmp_path: Path) -> None:
+    from dmlvk.conformance import waivers
+
+    assert waivers.__doc__ is not None
+    example = waivers.__doc__.partition("[[waiver]]")[2]
+    assert len(read(tmp_path, f"[[waiver]]{example}")) == 1

@@ -1,0 +1,175 @@
+"""Mistakes in the kernels of SLICE1, ONE_HOT and DIAGONAL_MATRIX1."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        "begin == end is filled",
+        "diagonal_matrix1.comp",
+        (
+            (
+                "return (t - BAND_BEGIN < BAND_LENGTH) != FILL_OUTSIDE;",
+                "return (t - BAND_BEGIN <= BAND_LENGTH) != FILL_OUTSIDE;",
+            ),
+        ),
+        ("diagonal_matrix1:layout:band=empty;*", "diagonal_matrix1:ends"),
+    ),
+    Mutant(
+        "begin > end fills the band itself",
+        "diagonal_matrix1.comp",
+        (("return (t - BAND_BEGIN < BAND_LENGTH) != FILL_OUTSIDE;", "return t - BAND_BEGIN < BAND_LENGTH;"),),
+        ("diagonal_matrix1:ends", "diagonal_matrix1:page"),
+    ),
+    Mutant(
+        "without an input the value everywhere",
+        "diagonal_matrix1.comp",
+        (
+            (
+                "return HAS_INPUT ? load_element_word(cursor.source, part) : 0;",
+                "return HAS_INPUT ? load_element_word(cursor.source, part) : VALUE_LOW;",
+            ),
+        ),
+        ("diagonal_matrix1:layout:input=absent;*",),
+    ),
+    Mutant(
+        "the low word of a 64-bit value twice",
+        "diagonal_matrix1.comp",
+        (("return part == 0 ? VALUE_LOW : VALUE_HIGH;", "return VALUE_LOW;"),),
+        ("diagonal_matrix1:value", "diagonal_matrix1:bits"),
+    ),
+    Mutant(
+        "the low 32 bits of an index alone",
+        "one_hot.comp",
+        (("return high == 0 && low < DEPTH ? low : NOWHERE;", "return low < DEPTH ? low : NOWHERE;"),),
+        ("one_hot:index",),
+    ),
+    Mutant(
+        "unsigned indices read as signed",
+        "one_hot.comp",
+        (("    if (INDEX_IS_SIGNED && int(high) < 0) {", "    if (int(high) < 0) {"),),
+        ("one_hot:index",),
+    ),
+    Mutant(
+        "an index past the depth starts again from 0",
+        "one_hot.comp",
+        (("return high == 0 && low < DEPTH ? low : NOWHERE;", "return high == 0 ? low % DEPTH : NOWHERE;"),),
+        ("one_hot:index",),
+    ),
+    Mutant(
+        "a negative index counts from the end until it is in range",
+        "one_hot.comp",
+        (
+            (
+                "return high == 0 && low < DEPTH ? low : NOWHERE;",
+                "return int(high) < 0 ? DEPTH - 1 - (~low) % DEPTH : high == 0 && low < DEPTH ? low : NOWHERE;",
+            ),
+        ),
+        ("one_hot:index",),
+    ),
+    Mutant(
+        "a gap is written",
+        "include/output_block.glsl",
+        (("    if (is_whole(block)) {", "    if (block.first < block.last) {"),),
+        ("slice1:layout:output=rows;*", "slice1:binding"),
+    ),
+    Mutant(
+        "a shared word is written without atomics",
+        "include/output_block.glsl",
+        (
+            (
+                "            atomicAnd(output_words[word_index + word], ~mask);\n"
+                "            atomicOr(output_words[word_index + word], value[word] & mask);\n",
+                "            uint old = output_words[word_index + word];\n"
+                "            output_words[word_index + word] = (old & ~mask) | (value[word] & mask);\n",
+            ),
+        ),
+        ("slice1:layout", "diagonal_matrix1:layout"),
+    ),
+    Mutant(
+        "the end of a row overwrites what follows",
+        "include/loop_nest.glsl",
+        (
+            (
+                "    block.last = min(block.start + ELEMENTS_PER_BLOCK, run_start + run_length());",
+                "    block.last = block.start + ELEMENTS_PER_BLOCK;",
+            ),
+            (
+                "    block.last = min(block.start + ELEMENTS_PER_BLOCK, run_end);",
+                "    block.last = block.start + ELEMENTS_PER_BLOCK;",
+            ),
+        ),
+        ("slice1:layout:output=rows;*", "slice1:binding"),
+    ),
+    Mutant(
+        "a negative window stride starts at the window's begin",
+        "include/loop_nest.glsl",
+        (
+            (
+                "    block.cursor.source = push.source_start;\n",
+                "    block.cursor.source = push.source_start;\n"
+                "    if (RUN_RANK != 0 && int(push.source_strides[0]) < 0)\n"
+                "        block.cursor.source += (push.sizes[0] - 1) * push.source_strides[0];\n",
+            ),
+        ),
+        ("slice1:window", "slice1:smaller_output"),
+    ),
+    Mutant(
+        "an invocation's next block is the first one again",
+        "include/loop_nest.glsl",
+        (("    block.start += block.step;\n", ""),),
+        ("one_hot:depth", "one_hot:layout"),
+    ),
+    Mutant(
+        "rows of the grid beyond 65,535 workgroups are done again",
+        "include/loop_nest.glsl",
+        (("    return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;", "    return gl_WorkGroupID.x;"),),
+        ("slice1:long",),
+    ),
+    Mutant(
+        "a carry into the next dimension does not step back",
+        "include/loop_nest.glsl",
+        (
+            (
+                "            cursor.source -= push.sizes[dimension] * push.source_strides[dimension];\n".replace(
+                    "            ", "                ", 1
+                ),
+                "",
+            ),
+        ),
+        ("slice1:layout",),
+    ),
+    Mutant(
+        "a signalling NaN becomes a quiet one",
+        "include/source_elements.glsl",
+        (
+            (
+                "        return source_words[element * WORDS_PER_ELEMENT + word_of_element];",
+                "    {\n"
+                "        uint bits = source_words[element * WORDS_PER_ELEMENT + word_of_element];\n"
+                "        return (bits & 0x7FFFFFFFu) > 0x7F800000u ? bits | 0x400000u : bits;\n"
+                "    }",
+            ),
+        ),
+        ("slice1:bits",),
+    ),
+    Mutant(
+        "reads from whole words only",
+        "include/source_elements.glsl",
+        (("    uint shift = uint(address & 3) * 8;\n", "    uint shift = 0;\n"),),
+        ("slice1:window",),
+    ),
+    Mutant(
+        "16-bit elements backwards in swapped pairs",
+        "include/source_elements.glsl",
+        (("        return value << 16 | value >> 16;", "        return value;"),),
+        ("slice1:window", "slice1:layout"),
+    ),
+    Mutant(
+        "a missing barrier between the reads and the writes of a tile",
+        "slice1_tiles.comp",
+        (("    barrier();\n", ""),),
+        ("slice1:transpose",),
+    ),
+)

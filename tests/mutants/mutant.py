@@ -1,0 +1,149 @@
+"""A kernel broken on purpose: an edit of its source, compiled elsewhere and run in place of the right one."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+from dmlvk.conformance.case import Case
+from dmlvk.conformance.cases import all_cases
+from dmlvk.conformance.execution import Devices, execute
+from dmlvk.conformance.names import matches
+from dmlvk.conformance.profiles import DEVICE
+from dmlvk.conformance.results import Result, Status
+from dmlvk.runtime import compiled_operator
+from tools.compile_kernels import KERNELS, TARGET, find_compiler, kernel_sources, source_files
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One mistake.
+
+    Attributes
+    ----------
+    name : str
+        What is wrong with it, in a few words.
+    file : str
+        Below kernels/.
+    edits : tuple of (str, str)
+        Text that the file holds exactly once, and what stands there instead.
+    cases : tuple of str
+        Patterns of the cases, among those that run by default, that are there to catch it.
+    path : str, optional
+        Only cases that force this kernel path are run; on a device without it nothing can be said.
+    """
+
+    name: str
+    file: str
+    edits: tuple[tuple[str, str], ...]
+    cases: tuple[str, ...]
+    path: str | None = None
+
+    def broken_source(self) -> str:
+        """The file with the edits.
+
+        Raises
+        ------
+        ValueError
+            The text to be changed is not there exactly once: the kernel has changed, and the edit has to follow.
+        """
+        source = (KERNELS / self.file).read_text(encoding="utf-8")
+        for old, new in self.edits:
+            if source.count(old) != 1:
+                raise ValueError(
+                    f"mutant {self.name!r}: kernels/{self.file} holds this text {source.count(old)} times, not once; "
+                    f"write the edit anew for the kernel as it is now:\n{old}"
+                )
+            source = source.replace(old, new)
+        return source
+
+    def selected(self, cases: Iterable[Case]) -> list[Case]:
+        """The cases that are there to catch it."""
+        return [
+            case
+            for case in cases
+            if any(matches(pattern, case) for pattern in self.cases) and self.path in (None, case.path)
+        ]
+
+
+def compile_mutant(mutant: Mutant, folder: Path) -> Mapping[str, bytes]:
+    """SPIR-V of every kernel that the broken file is part of, by stem. `folder` receives a copy of the sources."""
+    sources = folder / "kernels"
+    shutil.copytree(KERNELS, sources)
+    broken = sources / mutant.file
+    broken.write_text(mutant.broken_source(), encoding="utf-8")
+    compiler = find_compiler()
+    compiled = {}
+    for stem, source in kernel_sources(sources).items():
+        if broken.resolve() not in source_files(source):
+            continue
+        output = folder / f"{stem}.spv"
+        command = [
+            *compiler.glslang,
+            "--target-env",
+            TARGET,
+            f"-I{sources / 'include'}",
+            "-o",
+            str(output),
+            str(source),
+        ]
+        finished = subprocess.run(command, capture_output=True, text=True)
+        if finished.returncode != 0:
+            raise ValueError(f"mutant {mutant.name!r} does not compile:\n{finished.stdout}{finished.stderr}")
+        compiled[stem] = output.read_bytes()
+    return compiled
+
+
+@contextmanager
+def broken_kernels(compiled: Mapping[str, bytes]) -> Iterator[None]:
+    """Operators that are compiled inside use these kernels in place of the package's."""
+    right = compiled_operator.spirv
+
+    def spirv(kernel: str) -> bytes:
+        return compiled.get(kernel) or right(kernel)
+
+    with mock.patch.object(compiled_operator, "spirv", spirv):
+        yield
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the suite says of a mutant.
+
+    Attributes
+    ----------
+    caught_by : Result, optional
+        The first result that is not right; None where all are.
+    passed, not_supported : int
+        How many cases ran without noticing, and how many could not run.
+    """
+
+    caught_by: Result | None
+    passed: int
+    not_supported: int
+
+
+def verdict(mutant: Mutant, device: str, folder: Path, repeat: int = 2) -> Verdict:
+    """Run the cases that are there to catch a mutant, until one does."""
+    passed = not_supported = 0
+    compiled = compile_mutant(mutant, folder)
+    # Pipelines are kept by a kernel's name: each mutant has devices of its own.
+    devices = Devices(device)
+    try:
+        with broken_kernels(compiled):
+            for case in mutant.selected(all_cases(default_only=True)):
+                result = execute(case, devices, DEVICE, repeat)
+                if result.status is Status.PASS:
+                    passed += 1
+                elif result.status is Status.NOT_SUPPORTED:
+                    not_supported += 1
+                else:
+                    return Verdict(result, passed, not_supported)
+    finally:
+        devices.close()
+    return Verdict(None, passed, not_supported)

@@ -1,0 +1,57 @@
+"""The suite must be able to fail: a few broken kernels are run each time, all of them by `make test-mutants`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import dmlvk
+from tests.mutants.__main__ import MUTANTS
+from tests.mutants.mutant import Mutant, broken_kernels, compile_mutant, verdict
+
+# One of each operator, one that only guard bytes show.
+SAMPLE = (
+    "begin == end is filled",
+    "the low 32 bits of an index alone",
+    "a gap is written",
+    "halves are rounded away from zero",
+)
+
+
+def named(name: str) -> Mutant:
+    (mutant,) = (mutant for mutant in MUTANTS if mutant.name == name)
+    return mutant
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_broken_kernel_is_caught(device: dmlvk.Device, tmp_path: Path, name: str) -> None:
+    found = verdict(named(name), device.name, tmp_path)
+    assert found.caught_by is not None, f"{found.passed} cases passed with a kernel in which {name}"
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_s_edit_fits_the_kernel(mutant: Mutant) -> None:
+    assert mutant.broken_source()
+
+
+def test_there_are_twenty_mutants_and_more_with_names_of_their_own() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 20
+
+
+def test_an_edit_that_no_longer_fits_is_told() -> None:
+    mutant = Mutant("nothing", "slice1.comp", (("no such text", ""),), ("slice1",))
+    with pytest.raises(ValueError, match="holds this text 0 times"):
+        mutant.broken_source()
+
+
+def test_right_kernels_are_not_caught(device: dmlvk.Device, tmp_path: Path) -> None:
+    """The way that mutants run itself finds nothing."""
+    mutant = Mutant(
+        "a comment more", "one_hot.comp", (("void main() {", "void main() { // as it was"),), ("one_hot:page",)
+    )
+    compiled = compile_mutant(mutant, tmp_path / "once")
+    assert compiled.keys() == {"one_hot"}
+    with broken_kernels({}):
+        found = verdict(mutant, device.name, tmp_path / "twice")
+    assert found.caught_by is None and found.passed == 4

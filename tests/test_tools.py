@@ -1,0 +1,90 @@
+"""The pure parts of the programs under tools/."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dmlvk.conformance.results import Result, Run, Status
+from tools import mesa, windows
+from tools.conformance import Outcome, differences
+
+ROOT = Path(__file__).parent.parent
+
+
+def outcome(driver: str, *results: Result, exit_status: int = 0) -> Outcome:
+    run = Run()
+    for result in results:
+        run.add(result)
+    return Outcome(driver, run, 60.0, exit_status)
+
+
+def passed(name: str, digest: str) -> Result:
+    return Result(name, "device", Status.PASS, digest=digest)
+
+
+MANIFEST = {"a:x=1": "11", "a:x=2": "22"}
+NOT_SUPPORTED = Result("a:x=2", "device", Status.NOT_SUPPORTED, "path:matrix")
+
+
+def test_no_difference_where_all_that_passes_agrees() -> None:
+    rich = outcome("rich", passed("a:x=1", "11"), passed("a:x=2", "22"))
+    poor = outcome("poor", passed("a:x=1", "11"), NOT_SUPPORTED)
+    assert differences([rich, poor], MANIFEST) == []
+
+
+@pytest.mark.parametrize(
+    ("second", "manifest", "found"),
+    [
+        (outcome("b", passed("a:x=1", "12"), NOT_SUPPORTED), MANIFEST, ["another driver: a:x=1", "manifest's: a:x=1"]),
+        (outcome("b", passed("a:x=1", "11"), passed("a:x=2", "23")), MANIFEST, ["manifest's: a:x=2"]),
+        (outcome("b", passed("a:x=1", "11")), MANIFEST, ["not run on every driver: a:x=2"]),
+        (outcome("b", passed("a:x=1", "11"), NOT_SUPPORTED), {"a:x=2": "22"}, ["not in the manifest: a:x=1"]),
+        (outcome("b", passed("a:x=1", "11"), NOT_SUPPORTED, exit_status=1), MANIFEST, ["not all is well on b"]),
+    ],
+    ids=["another digest", "not the recorded one", "not run", "not recorded", "failed"],
+)
+def test_what_differs_is_named(second: Outcome, manifest: dict[str, str], found: list[str]) -> None:
+    first = outcome("a", passed("a:x=1", "11"), NOT_SUPPORTED)
+    lines = differences([first, second], manifest)
+    assert len(lines) == len(found)
+    for line, end in zip(lines, found, strict=True):
+        assert line.endswith(end)
+
+
+def test_a_run_of_nothing_is_no_success() -> None:
+    assert differences([], MANIFEST) == ["no case passed anywhere"]
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        ("usr/lib/x86_64-linux-gnu/libvulkan_lvp.so", "libvulkan_lvp.so"),
+        ("usr/lib/x86_64-linux-gnu/libvulkan.so.1", "libvulkan.so.1"),
+        ("usr/lib/x86_64-linux-gnu/libvulkan_radeon.so", None),
+        ("lib/aarch64-linux-gnu/ld-linux-aarch64.so.1", "ld-linux-aarch64.so.1"),
+        ("lib64/ld-linux-x86-64.so.2", None),
+        ("usr/lib/x86_64-linux-gnu/gconv/EUC-KR.so", None),
+        ("usr/share/vulkan/icd.d/lvp_icd.x86_64.json", "lvp_icd.json"),
+        ("usr/share/vulkan/icd.d/radeon_icd.json", None),
+        ("usr/share/doc/libc6/copyright", None),
+    ],
+)
+def test_what_is_kept_of_mesa_s_packages(path: str, kept: str | None) -> None:
+    assert mesa._keep(path) == kept
+
+
+def test_what_is_excluded_under_wine_is_there() -> None:
+    """And is written down, with no reason that holds no more left behind."""
+    described = (ROOT / "docs" / "windows.md").read_text(encoding="utf-8")
+    for name, reason in windows.EXCLUDED.items():
+        file, function = name.split("::")
+        assert f"def {function}(" in (ROOT / file).read_text(encoding="utf-8")
+        assert f"`{function}`" in described
+        assert reason
+    for folder in windows.LEFT_OUT:
+        assert (ROOT / folder).is_dir()
+        assert f"| `{folder}` |" in described
+    assert set(re.findall(r"`(test_\w+)`", described)) == {name.split("::")[1] for name in windows.EXCLUDED}
