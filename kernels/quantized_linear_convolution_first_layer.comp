@@ -10,33 +10,42 @@
 //     acc = that - zw sum(x') + bias - zx' sum over taps of (w - zw)
 //
 //     once a workgroup: the filter and the last step's parameters to shared memory
-//     for each of its tiles of TILE_ROWS x TILE_UNITS units of outputs:
+//     for each of its tiles of TILE_ROWS x TILE_UNITS units of 4 MATRIX_M outputs side by side:
 //         the input's rows under it to shared memory, four bytes a pixel, what lies beside the input as zx'; barrier
-//         each subgroup, for each of its units (PHASES matrices of pixels, all channels):
+//         each subgroup, for each of its units, for PASS_PIXELS x PASS_CHANNELS matrices of sums at a time:
 //             for each tap row, for each K of a matrix: load, multiply all pairs
-//             strip by strip: the sums through shared memory to whoever writes them, the last step, whole words
+//             the last step in registers, four matrices of sums to one of words; these through shared memory to whoever
+//             writes them as vectors
 //
 // Layout: a matrix load has to begin at a multiple of 16 bytes, and outputs lie 4 * STRIDE_W bytes apart. So there are
-// PHASES copies of the input's rows, each begun STRIDE_W pixels later than the one before: copy q serves the outputs q,
-// PHASES + q, 2 PHASES + q, ..., whose runs begin at multiples of 16 bytes in it. Filter rows are FILTER_PITCH long, so
-// that eight of them lie in different banks.
+// PHASES copies of the input's rows, each begun STRIDE_W pixels later than the one before: copy c serves the outputs c,
+// PHASES + c, 2 PHASES + c, ..., whose runs begin at multiples of 16 bytes in it. Four pixel matrices of a unit hold
+// every fourth output each, and where words hold channels, four matrices hold every fourth channel each: elements with
+// the same index make a word, however matrices lie in registers. Filter rows are padded, so that eight of them lie in
+// different banks.
+//
+// Sums begin with what the bias and the zero points add to a channel. sum(x') is added up only where a filter zero point
+// of the tile is not 0. A tile with a channel whose sums may not fit 32 bits takes its last steps in integers.
 //
 // Preconditions: as many invocations as SUBGROUPS of LANES; at most 4 channels of the input in one group; dilations of
-// 1; filter panels of TILE_CHANNELS with a step of one row of taps; SUBGROUPS divide a tile's units, quads of a strip
-// LANES. Input and output may
-// have any strides. Grid: x tiles of columns, y tiles of rows, z panels of images. No invocation leaves before the last
-// barrier.
+// 1; filter panels of TILE_CHANNELS with a step of one row of taps; SUBGROUPS divide a tile's units, the passes' matrices
+// a unit's. Input and output may have any strides. The device rounds to nearest even (shaderRoundingModeRTEFloat32).
+// Grid: x tiles of columns, y tiles of rows, z panels of images. No invocation leaves before the last barrier.
 //
-// Compiler bugs avoided: as in quantized_linear_convolution_matrix.comp.
+// Compiler bugs avoided: as in quantized_linear_convolution_matrix.comp; all subgroups go through the same subgroup
+// barriers, without which lavapipe (Mesa 26) leaves the later ones' work undone.
 
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_integer_dot_product : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int8 : require
+#extension GL_EXT_spirv_intrinsics : require
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
 #pragma use_vulkan_memory_model
+
+spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 32);  // RoundingModeRTE 32
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint OUTPUT_UNSIGNED = 0;
@@ -50,8 +59,9 @@ layout(constant_id = 7) const uint LANES = 32;  // the subgroup size
 layout(constant_id = 8) const uint SUBGROUPS = 4;
 layout(constant_id = 9) const uint TILE_CHANNELS = 64;
 layout(constant_id = 10) const uint TILE_ROWS = 4;
-layout(constant_id = 11) const uint TILE_UNITS = 2;
-layout(constant_id = 12) const uint STRIP_CHANNELS = 32;
+layout(constant_id = 11) const uint TILE_UNITS = 1;
+layout(constant_id = 12) const uint PASS_PIXELS = 4;      // matrices; 4 unless STORE_CHANNELS
+layout(constant_id = 22) const uint PASS_CHANNELS = 2;    // 4 where STORE_CHANNELS
 layout(constant_id = 13) const uint FILTER_PADDING = 1;  // vectors of 16 bytes between rows of the filter
 layout(constant_id = 14) const uint INPUT_CHANNELS = 3;
 layout(constant_id = 15) const uint FILTER_HEIGHT = 7;
@@ -59,7 +69,8 @@ layout(constant_id = 16) const uint FILTER_WIDTH = 7;
 layout(constant_id = 17) const uint STRIDE_H = 2;
 layout(constant_id = 18) const uint STRIDE_W = 2;
 layout(constant_id = 19) const uint FILTER_ZERO_POINT = 1;  // 0 where it is known to be 0
-layout(constant_id = 20) const uint WHOLE_WORDS = 1;        // the output is words, whole ones, of four such neighbours
+// The output consists of whole runs of 4 or 16 such neighbours that begin at multiples of 4 or 16 bytes; else 1.
+layout(constant_id = 20) const uint WHOLE = 16;
 layout(constant_id = 21) const uint UNROLLED_ROWS = 7;      // of taps; divides FILTER_HEIGHT
 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
@@ -67,6 +78,7 @@ layout(set = 0, binding = 1) readonly buffer Filter { uint filter_words[]; };
 layout(set = 0, binding = 1) readonly buffer FilterPairs { uvec2 filter_pairs[]; };
 layout(set = 0, binding = 2) readonly buffer Table { uint table[]; };
 layout(set = 0, binding = 3) buffer Output { uint output_words[]; };
+layout(set = 0, binding = 3) buffer OutputVectors { uvec4 output_vectors[]; };
 
 layout(push_constant) uniform PushConstants {
     uint input_start;   // bytes, of the first image's first pixel
@@ -96,34 +108,51 @@ layout(push_constant) uniform PushConstants {
 #include "quantized_arithmetic.glsl"
 #include "quantized_parameters.glsl"
 #include "quantized_store.glsl"
-#include "quantized_estimate.glsl"
+#include "quantized_float32.glsl"
 
 const uint PHASES = STRIDE_W % 4 == 0 ? 1 : STRIDE_W % 2 == 0 ? 2 : 4;
-const uint UNIT = MATRIX_M * PHASES;                                           // outputs side by side
+const uint UNIT = 4 * MATRIX_M;                                                // outputs side by side
 const uint ROW_BYTES = (4 * FILTER_WIDTH + MATRIX_K - 1) / MATRIX_K * MATRIX_K;
 // From here on in pairs of words.
 const uint ROW = ROW_BYTES / 8;
 const uint SLICE = MATRIX_K / 8;
-const uint STEP = STRIDE_W * PHASES / 2;                                       // from one pixel of a copy to the next
-const uint COPY = ((TILE_UNITS * MATRIX_M - 1) * STEP + ROW + 1) / 2 * 2;
+const uint STEP = STRIDE_W * PHASES / 2;                                       // from one output of a copy to the next
+const uint COPY = ((TILE_UNITS * UNIT / PHASES - 1) * STEP + ROW + 1) / 2 * 2;
 const uint STAGED_ROWS = (TILE_ROWS - 1) * STRIDE_H + FILTER_HEIGHT;
 const uint FILTER_PITCH = (ROW + 1) / 2 * 2 + 2 * FILTER_PADDING;
 const uint MATRIX_COLUMNS = TILE_CHANNELS / MATRIX_N;
+const uint TAPS = INPUT_CHANNELS * FILTER_HEIGHT * FILTER_WIDTH;
 
-// Strips: lines are pixels of STRIP_CHANNELS channels, or channels of UNIT pixels; a vector lies between lines.
+// A strip is one matrix of words, or of sums: lines are pixels of 4 MATRIX_N channels, or channels of UNIT pixels.
 const uint STRIP_LINES = STORE_CHANNELS != 0 ? MATRIX_M : MATRIX_N;
-const uint STRIP_QUADS = (STORE_CHANNELS != 0 ? STRIP_CHANNELS : UNIT) / 4;
-const uint STRIP_PITCH = 2 * STRIP_QUADS + 2;
-const uint STRIP_COLUMNS = STRIP_CHANNELS / MATRIX_N;
+const uint STRIP_VECTORS = (STORE_CHANNELS != 0 ? MATRIX_N : MATRIX_M) / 4;
+const uint STRIP_ROW = STRIP_VECTORS + 1;
+const uint STRIP_SUMS = MATRIX_M * MATRIX_N / 4;
+const uint STRIP = STRIP_LINES * STRIP_ROW > STRIP_SUMS ? STRIP_LINES * STRIP_ROW : STRIP_SUMS;
 
+shared uvec4 strips[SUBGROUPS * STRIP];
 shared uvec2 staged[STAGED_ROWS * PHASES * COPY];
 shared uvec2 staged_filter[FILTER_HEIGHT * TILE_CHANNELS * FILTER_PITCH];
-shared uvec2 strips[SUBGROUPS * STRIP_LINES * STRIP_PITCH];
+// By position, which is how matrices see them:
 shared int input_sums[SUBGROUPS * UNIT];
-shared uvec4 channel_parameters[TILE_CHANNELS];
+shared float multipliers[TILE_CHANNELS];
+shared int constants[TILE_CHANNELS];
+shared uint constants_high[TILE_CHANNELS];
 shared int filter_zero_points[TILE_CHANNELS];
-// .x; a whole vector, so that whatever order these have, each begins at a multiple of 16 bytes.
+// Whole vectors, so that whatever order these have, each begins at a multiple of 16 bytes.
 shared uvec4 has_filter_zero_point;
+shared uvec4 needs_integers;
+
+#define SUMS coopmat<int, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
+#define FLOATS coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
+
+// Which channel of the tile is at a position: every fourth one in a matrix where words hold channels.
+uint channel_at(uint position) {
+    if (STORE_CHANNELS == 0)
+        return position;
+    uint in_block = position % (4 * MATRIX_N);
+    return position - in_block + 4 * (in_block % MATRIX_N) + in_block / MATRIX_N;
+}
 
 // The four bytes of a pixel.
 uint pixel_at(uint plane, uint row, uint column, uint border) {
@@ -167,23 +196,37 @@ void stage_input(uint plane, uint first_row, uint first_column, uint border) {
 
 // sum(x') under a unit's pixels; bytes that stand for no channel are 0.
 void add_up_input(uint row, uint unit, uint sums_start) {
-    for (uint pixel = gl_SubgroupInvocationID; pixel < UNIT; pixel += LANES) {
-        uint q = pixel % PHASES;
+    for (uint i = gl_SubgroupInvocationID; i < UNIT; i += LANES) {
+        uint pixel = i % MATRIX_M * 4 + i / MATRIX_M;
+        uint copy = pixel % PHASES;
         int sum = 0;
         for (uint k = 0; k < FILTER_HEIGHT; ++k) {
-            uint line = ((row * STRIDE_H + k) * PHASES + q) * COPY + (unit * MATRIX_M + pixel / PHASES) * STEP;
+            uint line = ((row * STRIDE_H + k) * PHASES + copy) * COPY + (unit * UNIT + pixel) / PHASES * STEP;
             for (uint s = 0; s < FILTER_WIDTH; ++s) {
                 uvec2 pixels = staged[line + s / 2];
                 sum += dotPacked4x8EXT(int((s & 1) != 0 ? pixels.y : pixels.x), 0x01010101);
             }
         }
-        input_sums[sums_start + pixel] = sum;
+        input_sums[sums_start + i] = sum;
     }
 }
 
-int whole_sum(int products, uint channel, int input_sum) {
-    int sum = products + int(channel_parameters[channel].y);
-    return FILTER_ZERO_POINT != 0 ? sum - filter_zero_points[channel] * input_sum : sum;
+// Sixteen bytes side by side, of which those with a place before `end` exist: `first` is the place of the first.
+void store_sixteen(uvec4 bytes, uint address, uint stride, uint first, uint end) {
+    if (WHOLE == 16) {
+        if (first < end)
+            output_vectors[address >> 4] = bytes;
+        return;
+    }
+    [[unroll]] for (uint w = 0; w < 4; ++w) {
+        if (first + 4 * w < end) {
+            if (WHOLE == 4)
+                output_words[(address >> 2) + w] = bytes[w];
+            else
+                store_four(bytes[w], address + (4 * w + uvec4(0, 1, 2, 3)) * stride,
+                    lessThan(first + 4 * w + uvec4(0, 1, 2, 3), uvec4(end)));
+        }
+    }
 }
 
 void main() {
@@ -192,6 +235,7 @@ void main() {
     uint panel = gl_WorkGroupID.z - image * push.panels;
     uint first_channel = panel * TILE_CHANNELS;
     uint filter_start = push.filter_start + panel * push.panel_stride;
+    uint filter_sums = 2 * (filter_start + FILTER_HEIGHT * TILE_CHANNELS * ROW);
     uint first_column = gl_WorkGroupID.x * TILE_UNITS * UNIT;
     uint plane = push.input_start + image * push.input_stride_n;
     uint border = 0;
@@ -200,34 +244,37 @@ void main() {
 
     for (uint i = invocation; i < FILTER_HEIGHT * TILE_CHANNELS * ROW; i += SUBGROUPS * LANES) {
         uint line = i / ROW;
-        staged_filter[line * FILTER_PITCH + i - line * ROW] = filter_pairs[filter_start + i];
+        uint in_row = i - line * ROW;
+        uint position = line % TILE_CHANNELS;
+        staged_filter[line * FILTER_PITCH + in_row] =
+            filter_pairs[filter_start + (line - position + channel_at(position)) * ROW + in_row];
     }
-    if (invocation == 0)
+    if (invocation == 0) {
         has_filter_zero_point.x = 0;
+        needs_integers.x = 0;
+    }
     barrier();
     for (uint i = invocation; i < TILE_CHANNELS; i += SUBGROUPS * LANES) {
-        uint channel = min(first_channel + i, push.channels - 1);
+        uint channel = min(first_channel + channel_at(i), push.channels - 1);
         uint record = push.table_start + channel * PARAMETER_WORDS;
-        uint taps = INPUT_CHANNELS * FILTER_HEIGHT * FILTER_WIDTH;
         int filter_zero_point = int(table[record + PARAMETER_FILTER_ZERO_POINT]);
-        int filter_sum =
-            int(filter_words[2 * (filter_start + FILTER_HEIGHT * TILE_CHANNELS * ROW) + channel - first_channel]);
+        int filter_sum = int(filter_words[filter_sums + channel - first_channel]);
         Wide constant = add(
             widened(int(table[record + PARAMETER_BIAS])),
-            product(int(table[record + PARAMETER_INPUT_ZERO_POINT]), int(taps) * filter_zero_point - filter_sum));
-        channel_parameters[i] = estimate_parameters(record, constant, taps);
+            product(int(table[record + PARAMETER_INPUT_ZERO_POINT]), int(TAPS) * filter_zero_point - filter_sum));
+        multipliers[i] = multiplier_of(record);
+        constants[i] = int(constant.low);
+        constants_high[i] = constant.high;
         filter_zero_points[i] = filter_zero_point;
+        if (!is_narrow(constant, TAPS))
+            atomicOr(needs_integers.x, 1);
         if (FILTER_ZERO_POINT != 0 && filter_zero_point != 0)
             atomicOr(has_filter_zero_point.x, 1);
     }
-    for (uint i = invocation; i < SUBGROUPS * UNIT; i += SUBGROUPS * LANES)
-        input_sums[i] = 0;
 
     Range range = range_of(int(table[push.table_start + PARAMETER_OUTPUT_ZERO_POINT]));
-    uint strip = gl_SubgroupID * STRIP_LINES * STRIP_PITCH;
+    uint strip = gl_SubgroupID * STRIP;
     uint sums_start = gl_SubgroupID * UNIT;
-    uint quad = gl_SubgroupInvocationID % STRIP_QUADS;
-    uint first_line = gl_SubgroupInvocationID / STRIP_QUADS;
 
     [[dont_unroll]] for (uint t = 0; t < push.tiles; ++t) {
         uint first_row = (gl_WorkGroupID.y * push.tiles + t) * TILE_ROWS;
@@ -238,141 +285,142 @@ void main() {
         stage_input(plane, push.first_row + first_row * STRIDE_H, push.first_column + first_column * STRIDE_W, border);
         barrier();
 
-        // All subgroups go through the same barriers, also where there is nothing to store.
-        [[dont_unroll]] for (uint i = 0; i < TILE_ROWS * TILE_UNITS / SUBGROUPS; ++i) {
-            uint own = i * SUBGROUPS + gl_SubgroupID;
+        [[dont_unroll]] for (uint u = 0; u < TILE_ROWS * TILE_UNITS / SUBGROUPS; ++u) {
+            uint own = u * SUBGROUPS + gl_SubgroupID;
             uint tile_row = own / TILE_UNITS;
             uint unit = own - tile_row * TILE_UNITS;
             uint row = first_row + tile_row;
             uint unit_column = first_column + unit * UNIT;
-            coopmat<int, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator> sums[PHASES * MATRIX_COLUMNS];
-            [[unroll]] for (uint i = 0; i < PHASES * MATRIX_COLUMNS; ++i)
-                sums[i] = coopmat<int, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>(0);
-            uint source = tile_row * STRIDE_H * PHASES * COPY + unit * MATRIX_M * STEP;
-            [[dont_unroll]] for (uint first_k = 0; first_k < FILTER_HEIGHT; first_k += UNROLLED_ROWS) {
-                [[unroll]] for (uint i = 0; i < UNROLLED_ROWS * ROW / SLICE; ++i) {
-                    uint k = first_k + i / (ROW / SLICE);
-                    uint slice = i % (ROW / SLICE);
-                    coopmat<int8_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA> pixels[PHASES];
-                    [[unroll]] for (uint q = 0; q < PHASES; ++q)
-                        coopMatLoad(pixels[q], staged, source + (k * PHASES + q) * COPY + slice * SLICE, STEP,
-                            gl_CooperativeMatrixLayoutRowMajor);
-                    [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
-                        coopmat<int8_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB> channels;
-                        coopMatLoad(channels, staged_filter,
-                            (k * TILE_CHANNELS + j * MATRIX_N) * FILTER_PITCH + slice * SLICE, FILTER_PITCH,
-                            gl_CooperativeMatrixLayoutColumnMajor);
-                        [[unroll]] for (uint q = 0; q < PHASES; ++q)
-                            sums[q * MATRIX_COLUMNS + j] =
-                                coopMatMulAdd(pixels[q], channels, sums[q * MATRIX_COLUMNS + j]);
-                    }
-                }
-            }
-            if (FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0)
-                add_up_input(tile_row, unit, sums_start);
-
-            uint line_start = push.output_start + image * push.output_stride_n + first_channel * push.output_stride_c
+            // Where there is nothing to store, nothing is: first places of `end` and more.
+            uint end_column = row < push.rows ? push.columns : 0;
+            uint source = tile_row * STRIDE_H * PHASES * COPY + unit * UNIT / PHASES * STEP;
+            uint destination = push.output_start + image * push.output_stride_n + first_channel * push.output_stride_c
                 + row * push.output_stride_h + unit_column * push.output_stride_w;
-            if (STORE_CHANNELS != 0) {
-                [[unroll]] for (uint part = 0; part < TILE_CHANNELS / STRIP_CHANNELS; ++part) {
-                    uint own_channel = part * STRIP_CHANNELS + 4 * quad;
-                    uint channel = first_channel + own_channel;
-                    uvec4 parameters[4];
-                    uint exact = 0;
-                    [[unroll]] for (uint b = 0; b < 4; ++b) {
-                        parameters[b] = channel_parameters[own_channel + b];
-                        exact |= parameters[b].w;
-                    }
-                    [[unroll]] for (uint q = 0; q < PHASES; ++q) {
-                        subgroupBarrier();
-                        [[unroll]] for (uint j = 0; j < STRIP_COLUMNS; ++j)
-                            coopMatStore(sums[q * MATRIX_COLUMNS + part * STRIP_COLUMNS + j], strips,
-                                strip + j * MATRIX_N / 2, STRIP_PITCH, gl_CooperativeMatrixLayoutRowMajor);
-                        subgroupBarrier();
-                        [[dont_unroll]] for (uint line = first_line; line < MATRIX_M; line += LANES / STRIP_QUADS) {
-                            uint pixel = line * PHASES + q;
-                            uint place = strip + line * STRIP_PITCH + 2 * quad;
-                            ivec4 products = ivec4(strips[place], strips[place + 1]);
-                            int input_sum = FILTER_ZERO_POINT != 0 ? input_sums[sums_start + pixel] : 0;
-                            uint bytes = 0;
-                            float distance_to_integer = 0.0;
-                            [[unroll]] for (uint b = 0; b < 4; ++b) {
-                                int sum = products[b] + int(parameters[b].y);
-                                if (FILTER_ZERO_POINT != 0)
-                                    sum -= filter_zero_points[own_channel + b] * input_sum;
-                                bytes |= estimate(sum, uintBitsToFloat(parameters[b].x), range, distance_to_integer)
-                                    << (8 * b);
-                            }
-                            if (exact != 0 || distance_to_integer > CERTAIN) {
-                                bytes = 0;
-                                [[dont_unroll]] for (uint b = 0; b < 4; ++b) {
-                                    uint record =
-                                        push.table_start + min(channel + b, push.channels - 1) * PARAMETER_WORDS;
-                                    bytes |= exact_byte(whole_sum(products[b], own_channel + b, input_sum),
-                                        channel_parameters[own_channel + b], record) << (8 * b);
-                                }
-                            }
-                            uint address =
-                                line_start + pixel * push.output_stride_w + own_channel * push.output_stride_c;
-                            if (row < push.rows && unit_column + pixel < push.columns && channel < push.channels) {
-                                if (WHOLE_WORDS != 0)
-                                    output_words[address >> 2] = bytes;
-                                else
-                                    store_four(bytes, address + uvec4(0, 1, 2, 3) * push.output_stride_c,
-                                        lessThan(channel + uvec4(0, 1, 2, 3), uvec4(push.channels)));
-                            }
+            if (FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0) {
+                add_up_input(tile_row, unit, sums_start);
+                subgroupBarrier();
+            }
+
+            [[dont_unroll]] for (uint pass = 0; pass < 4 / PASS_PIXELS * (MATRIX_COLUMNS / PASS_CHANNELS); ++pass) {
+                uint first_q = pass % (4 / PASS_PIXELS) * PASS_PIXELS;
+                uint first_j = pass / (4 / PASS_PIXELS) * PASS_CHANNELS;
+                SUMS sums[PASS_PIXELS * PASS_CHANNELS];
+                [[unroll]] for (uint j = 0; j < PASS_CHANNELS; ++j) {
+                    SUMS constant;
+                    coopMatLoad(constant, constants, (first_j + j) * MATRIX_N, 0, gl_CooperativeMatrixLayoutRowMajor);
+                    [[unroll]] for (uint q = 0; q < PASS_PIXELS; ++q)
+                        sums[q * PASS_CHANNELS + j] = constant;
+                }
+                [[dont_unroll]] for (uint first_k = 0; first_k < FILTER_HEIGHT; first_k += UNROLLED_ROWS) {
+                    [[unroll]] for (uint i = 0; i < UNROLLED_ROWS * ROW / SLICE; ++i) {
+                        uint k = first_k + i / (ROW / SLICE);
+                        uint slice = i % (ROW / SLICE);
+                        coopmat<int8_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA> pixels[PASS_PIXELS];
+                        [[unroll]] for (uint q = 0; q < PASS_PIXELS; ++q)
+                            coopMatLoad(pixels[q], staged, source + (k * PHASES + (first_q + q) % PHASES) * COPY
+                                + (first_q + q) / PHASES * STEP + slice * SLICE, 4 / PHASES * STEP,
+                                gl_CooperativeMatrixLayoutRowMajor);
+                        [[unroll]] for (uint j = 0; j < PASS_CHANNELS; ++j) {
+                            coopmat<int8_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB> channels;
+                            coopMatLoad(channels, staged_filter,
+                                (k * TILE_CHANNELS + (first_j + j) * MATRIX_N) * FILTER_PITCH + slice * SLICE,
+                                FILTER_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+                            [[unroll]] for (uint q = 0; q < PASS_PIXELS; ++q)
+                                sums[q * PASS_CHANNELS + j] =
+                                    coopMatMulAdd(pixels[q], channels, sums[q * PASS_CHANNELS + j]);
                         }
                     }
                 }
-            } else {
-                [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
-                    subgroupBarrier();
-                    // A channel's line: the pixels of copy 0, of copy 1, ...
-                    [[unroll]] for (uint q = 0; q < PHASES; ++q)
-                        coopMatStore(sums[q * MATRIX_COLUMNS + j], strips, strip + q * MATRIX_M / 2, STRIP_PITCH,
-                            gl_CooperativeMatrixLayoutColumnMajor);
-                    subgroupBarrier();
-                    uint column = unit_column + 4 * quad;
-                    [[dont_unroll]] for (uint line = first_line; line < MATRIX_N; line += LANES / STRIP_QUADS) {
-                        uint own_channel = j * MATRIX_N + line;
-                        uint channel = first_channel + own_channel;
-                        uvec4 parameters = channel_parameters[own_channel];
-                        ivec4 products;
-                        ivec4 own_input_sums;
-                        [[unroll]] for (uint b = 0; b < 4; ++b) {
-                            uint pixel = 4 * quad + b;
-                            uint place = pixel % PHASES * MATRIX_M + pixel / PHASES;
-                            uvec2 two = strips[strip + line * STRIP_PITCH + place / 2];
-                            products[b] = int((place & 1) != 0 ? two.y : two.x);
-                            own_input_sums[b] = FILTER_ZERO_POINT != 0 ? input_sums[sums_start + pixel] : 0;
+
+                if (FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0) {
+                    [[unroll]] for (uint j = 0; j < PASS_CHANNELS; ++j) {
+                        SUMS zero_points;
+                        coopMatLoad(zero_points, filter_zero_points, (first_j + j) * MATRIX_N, 0,
+                            gl_CooperativeMatrixLayoutRowMajor);
+                        [[unroll]] for (uint q = 0; q < PASS_PIXELS; ++q) {
+                            SUMS of_pixels;
+                            coopMatLoad(of_pixels, input_sums, sums_start + (first_q + q) * MATRIX_M, 0,
+                                gl_CooperativeMatrixLayoutColumnMajor);
+                            [[unroll]] for (uint e = 0; e < of_pixels.length(); ++e)
+                                sums[q * PASS_CHANNELS + j][e] -= zero_points[e] * of_pixels[e];
                         }
-                        uint bytes = 0;
-                        float distance_to_integer = 0.0;
-                        ivec4 sum = products + int(parameters.y);
-                        if (FILTER_ZERO_POINT != 0)
-                            sum -= filter_zero_points[own_channel] * own_input_sums;
-                        [[unroll]] for (uint b = 0; b < 4; ++b)
-                            bytes |= estimate(sum[b], uintBitsToFloat(parameters.x), range, distance_to_integer)
-                                << (8 * b);
-                        if (parameters.w != 0 || distance_to_integer > CERTAIN) {
-                            bytes = 0;
-                            uint record = push.table_start + min(channel, push.channels - 1) * PARAMETER_WORDS;
-                            [[dont_unroll]] for (uint b = 0; b < 4; ++b)
-                                bytes |= exact_byte(sum[b], parameters, record) << (8 * b);
+                    }
+                }
+
+                if (needs_integers.x != 0) {
+                    [[dont_unroll]] for (uint n = 0; n < PASS_PIXELS * PASS_CHANNELS; ++n) {
+                        // Matrices cannot be indexed at run time.
+                        SUMS chosen = sums[0];
+                        [[unroll]] for (uint i = 1; i < PASS_PIXELS * PASS_CHANNELS; ++i)
+                            if (i == n)
+                                chosen = sums[i];
+                        subgroupBarrier();
+                        coopMatStore(chosen, strips, strip, MATRIX_N / 4, gl_CooperativeMatrixLayoutRowMajor);
+                        subgroupBarrier();
+                        for (uint i = gl_SubgroupInvocationID; i < MATRIX_M * MATRIX_N; i += LANES) {
+                            uint position = (first_j + n % PASS_CHANNELS) * MATRIX_N + i % MATRIX_N;
+                            uint channel = channel_at(position);
+                            uint pixel = i / MATRIX_N * 4 + first_q + n / PASS_CHANNELS;
+                            if (unit_column + pixel < end_column && first_channel + channel < push.channels) {
+                                int sum = int(strips[strip + i / 4][i % 4]);
+                                Wide accumulator = add(Wide(uint(constants[position]), constants_high[position]),
+                                    widened(sum - constants[position]));
+                                store_byte(
+                                    destination + pixel * push.output_stride_w + channel * push.output_stride_c,
+                                    exact_byte(accumulator,
+                                        push.table_start + (first_channel + channel) * PARAMETER_WORDS));
+                            }
                         }
-                        uint address = line_start + 4 * quad * push.output_stride_w
-                            + own_channel * push.output_stride_c;
-                        if (row < push.rows && channel < push.channels && column < push.columns) {
-                            if (WHOLE_WORDS != 0)
-                                output_words[address >> 2] = bytes;
-                            else
-                                store_four(bytes, address + uvec4(0, 1, 2, 3) * push.output_stride_w,
-                                    lessThan(column + uvec4(0, 1, 2, 3), uvec4(push.columns)));
+                    }
+                } else if (STORE_CHANNELS != 0) {
+                    [[unroll]] for (uint q = 0; q < PASS_PIXELS; ++q) {
+                        SUMS words = SUMS(0);
+                        [[unroll]] for (uint j = 0; j < 4; ++j) {
+                            FLOATS factors;
+                            coopMatLoad(factors, multipliers, (first_j + j) * MATRIX_N, 0,
+                                gl_CooperativeMatrixLayoutRowMajor);
+                            [[unroll]] for (uint e = 0; e < words.length(); ++e)
+                                words[e] |=
+                                    int(rounded_byte(sums[q * PASS_CHANNELS + j][e], factors[e], range) << (8 * j));
+                        }
+                        subgroupBarrier();
+                        coopMatStore(words, strips, strip, STRIP_ROW, gl_CooperativeMatrixLayoutRowMajor);
+                        subgroupBarrier();
+                        [[unroll]] for (uint v = gl_SubgroupInvocationID; v < STRIP_LINES * STRIP_VECTORS; v += LANES) {
+                            uint line = v / STRIP_VECTORS;
+                            uint pixel = 4 * line + first_q + q;
+                            uint channel = first_j * MATRIX_N + 16 * (v - line * STRIP_VECTORS);
+                            if (unit_column + pixel < end_column)
+                                store_sixteen(strips[strip + v + line],
+                                    destination + pixel * push.output_stride_w + channel * push.output_stride_c,
+                                    push.output_stride_c, first_channel + channel, push.channels);
+                        }
+                    }
+                } else {
+                    [[unroll]] for (uint j = 0; j < PASS_CHANNELS; ++j) {
+                        FLOATS factors;
+                        coopMatLoad(factors, multipliers, (first_j + j) * MATRIX_N, 0,
+                            gl_CooperativeMatrixLayoutRowMajor);
+                        SUMS words = SUMS(0);
+                        [[unroll]] for (uint q = 0; q < 4; ++q)
+                            [[unroll]] for (uint e = 0; e < words.length(); ++e)
+                                words[e] |=
+                                    int(rounded_byte(sums[q * PASS_CHANNELS + j][e], factors[e], range) << (8 * q));
+                        subgroupBarrier();
+                        coopMatStore(words, strips, strip, STRIP_ROW, gl_CooperativeMatrixLayoutColumnMajor);
+                        subgroupBarrier();
+                        [[unroll]] for (uint v = gl_SubgroupInvocationID; v < STRIP_LINES * STRIP_VECTORS; v += LANES) {
+                            uint line = v / STRIP_VECTORS;
+                            uint channel = (first_j + j) * MATRIX_N + line;
+                            uint pixel = 16 * (v - line * STRIP_VECTORS);
+                            if (first_channel + channel < push.channels)
+                                store_sixteen(strips[strip + v + line],
+                                    destination + pixel * push.output_stride_w + channel * push.output_stride_c,
+                                    push.output_stride_w, unit_column + pixel, end_column);
                         }
                     }
                 }
             }
-            subgroupBarrier();
         }
     }
 }

@@ -60,9 +60,6 @@ def test_devices_without_a_driver_says_what_to_install(tmp_path: Path) -> None:
 def test_demo_writes_a_picture_and_a_table(
     device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # One driver gets the photograph whole; the others, which may be far slower, a quarter of it.
-    if "llvmpipe" not in device.name:
-        monkeypatch.setattr(dmlvk.demo, "photograph", lambda: photograph()[::2, ::2].copy())
     for name in ("FEWEST_RUNS", "MOST_RUNS"):
         monkeypatch.setattr(sys.modules["dmlvk.demo.measure"], name, 1)
     output = tmp_path / "sheet.png"

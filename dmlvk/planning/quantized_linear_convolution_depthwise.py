@@ -34,8 +34,13 @@ LARGEST_STRIDE = 4
 # Sums that an invocation holds at a time.
 LARGEST_SUM_COUNT = 48
 
-# Taller tiles see less of the input twice, and are fewer.
-TALLEST_TILE = 8
+# Taller tiles see less of the input twice, and are fewer: too few where that leaves a GPU idle.
+TALLEST_TILE = 16
+ENOUGH_INVOCATIONS = 1 << 16
+
+# Output rows' worth of input that is fetched at a time: rows of words of channels take more registers.
+BATCH = {True: 2, False: 4}
+ROUNDING = "shaderRoundingModeRTEFloat32"
 
 # What every device has; little enough for several workgroups side by side.
 LARGEST_SHARED_MEMORY = 16 << 10
@@ -256,8 +261,11 @@ class Depthwise:
             range(1, TALLEST_TILE + 1),
             key=lambda each: (-(-rows // each) * ((each - 1) * geometry.strides[0] + extent + 2), each),
         )
-        available = images * -(-rows // height) * -(-columns // width)
         units = -(-channels // 4) if last else channels
+        across = images * units * -(-columns // width)
+        while height > 1 and kind is not DeviceType.CPU and across * -(-rows // height) < ENOUGH_INVOCATIONS:
+            height = -(-height // 2)
+        available = images * -(-rows // height) * -(-columns // width)
         size = self.builder.workgroup_size
         weights = geometry.filter_size[0] * geometry.filter_size[1] * (2 if self._packed else 1)
         room = LARGEST_SHARED_MEMORY // (4 * (weights + 4) * (4 if last else 1)) - 1
@@ -275,8 +283,9 @@ class Depthwise:
 
     @property
     def _packed(self) -> bool:
-        """Whether taps are multiplied four at a time."""
-        return self.builder.profile.has_integer_dot_product
+        """Whether taps are multiplied four at a time, and the last step is in float32."""
+        profile = self.builder.profile
+        return profile.has_integer_dot_product and ROUNDING in profile.properties
 
     def _grid(self, box: Box) -> tuple[int, int, int]:
         tiling = self._tiling(box)
@@ -343,8 +352,10 @@ class Depthwise:
             tiling.block,
             shift,
             int(words.aligned),
-            int(writes_words(self.output, box, CHANNEL if words.channels_last else COLUMN)),
+            int(writes_runs(self.output, box, CHANNEL if words.channels_last else COLUMN, 4)),
             int(self.filter_zero_point),
+            # Compilers for CPUs take long over unrolled loops.
+            1 if self.builder.profile.device_type is DeviceType.CPU else BATCH[words.channels_last],
         )
         outputs = images * channels * rows * columns
         return dispatch.finish(
@@ -356,9 +367,9 @@ class Depthwise:
         )
 
 
-def writes_words(output: View, box: Box, dimension: int) -> bool:
-    """Whether a box of outputs is whole words of four neighbours along a dimension, and nothing else."""
+def writes_runs(output: View, box: Box, dimension: int, size: int) -> bool:
+    """Whether a box of outputs is whole runs of `size` neighbours along a dimension, each at a multiple of `size`."""
     strides = [0 if high - low == 1 else step for (low, high), step in zip(box, output.strides, strict=True)]
     low, high = box[dimension]
     first = output.address([low for low, _ in box])
-    return strides.pop(dimension) == 1 and not any(number % 4 for number in (*strides, first, high - low))
+    return strides.pop(dimension) == 1 and not any(number % size for number in (*strides, first, high - low))

@@ -9,7 +9,7 @@ from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.plan import Access, Dispatch
-from dmlvk.planning.quantized_linear_convolution_depthwise import CHANNEL, COLUMN, IMAGE, ROW, Box, writes_words
+from dmlvk.planning.quantized_linear_convolution_depthwise import CHANNEL, COLUMN, IMAGE, ROW, Box, writes_runs
 from dmlvk.planning.quantized_linear_convolution_matrix import LARGEST_SHARED_MEMORY, matrix_of
 from dmlvk.planning.quantized_linear_convolution_memory import (
     DISPATCH_SECONDS,
@@ -40,10 +40,11 @@ LARGEST_STRIDE = 4
 # Vectors of 16 bytes between rows of the filter in shared memory.
 FILTER_PADDING = 1
 
-# Outputs side by side that a workgroup makes, and how often it does so in each of its subgroups: enough work for what
-# it fetches.
-TILE_COLUMNS = 64
-UNITS_OF_SUBGROUP = 2
+# What a workgroup makes at a time, in units of a subgroup: enough work for what it fetches.
+UNITS_OF_SUBGROUP = 1
+
+# Matrices of sums that a subgroup holds at a time: pixels by channels, where words hold channels and where they do not.
+PASSES = {True: (2, 4), False: (4, 2)}
 
 ENOUGH_WORKGROUPS = 1500
 LARGEST_TILE_COUNT = 4
@@ -67,8 +68,8 @@ class Tile:
         Output channels of a workgroup.
     rows, units : int
         Rows of outputs, and units of `unit` outputs side by side.
-    strip : int
-        Channels that are written at a time where words hold channels.
+    pass_pixels, pass_channels : int
+        Matrices of sums that a subgroup holds at a time.
     """
 
     matrix: CooperativeMatrix
@@ -77,7 +78,8 @@ class Tile:
     channels: int
     rows: int
     units: int
-    strip: int
+    pass_pixels: int
+    pass_channels: int
 
     @property
     def phases(self) -> int:
@@ -87,7 +89,7 @@ class Tile:
     @property
     def unit(self) -> int:
         """Outputs side by side that a subgroup makes."""
-        return self.matrix.m * self.phases
+        return 4 * self.matrix.m
 
     def row_bytes(self, geometry: ConvolutionGeometry) -> int:
         """A row of taps, in whole matrices."""
@@ -97,11 +99,12 @@ class Tile:
         """Bytes that the kernel declares."""
         row = self.row_bytes(geometry)
         height = geometry.filter_size[0]
-        copy = -(-((self.units * self.matrix.m - 1) * PIXEL * self.stride * self.phases + row) // 16) * 16
+        copy = -(-((self.units * self.unit // self.phases - 1) * PIXEL * self.stride * self.phases + row) // 16) * 16
         staged = ((self.rows - 1) * geometry.strides[0] + height) * self.phases * copy
         filters = height * self.channels * (-(-row // 16) + FILTER_PADDING) * 16
-        strip = max(self.matrix.m * (self.strip + 4), self.matrix.n * (self.unit + 4))
-        return staged + filters + 4 * SUBGROUPS * (strip + self.unit) + 20 * self.channels + 16
+        m, n = self.matrix.m, self.matrix.n
+        strip = max(m * (n + 4), n * (m + 4))
+        return staged + filters + 4 * SUBGROUPS * (strip + self.unit) + 16 * self.channels + 32
 
     def packing(self, geometry: ConvolutionGeometry) -> FilterPacking:
         """The filter in steps of a row of taps."""
@@ -135,27 +138,20 @@ def first_layer_tile(profile: DeviceProfile, geometry: ConvolutionGeometry) -> T
     )
     if SUBGROUPS * lanes > largest_group:
         return f"{SUBGROUPS * lanes} invocations are more than {largest_group}"
-    unit = matrix.m * 4 // math.gcd(stride, 4)
-    # Four copies of the pixels leave room for fewer channels.
-    widest = 32 if stride % 2 else 64
-    if profile.device_type is DeviceType.CPU:
-        widest = 16
-    channels = min(widest, -(-geometry.output_channels // matrix.n) * matrix.n)
-    strip = max(matrix.n, min(32, channels))
-    while channels % strip or lanes % (strip // 4):
-        strip -= matrix.n
-        if strip < matrix.n:
-            return f"subgroups of {lanes} do not write strips of {matrix.n} channels evenly"
-    if lanes % (unit // 4):
-        return f"subgroups of {lanes} do not write units of {unit} pixels evenly"
-    units = max(1, min(TILE_COLUMNS // unit, -(-geometry.output_size[1] // unit)))
-    units = 1 << (units.bit_length() - 1)
+    if matrix.m % 4 or matrix.n % 4:
+        return f"matrices of {matrix.m}x{matrix.n} are not whole vectors of words"
+    # Where words hold channels, four matrices of channels make one of words.
+    store_channels = geometry.output_strides[1] == 1 and geometry.output_channels > 1
+    step = 4 * matrix.n if store_channels else matrix.n
+    channels = max(step, min(64, -(-geometry.output_channels // step) * step) // step * step)
+    pass_pixels, pass_channels = PASSES[store_channels]
+    if channels // matrix.n % pass_channels:
+        pass_channels = 1
+    units = 1
     size = 0
-    for rows in range(SUBGROUPS * UNITS_OF_SUBGROUP, 0, -1):
-        # Subgroups share the units evenly.
-        if rows * units % SUBGROUPS or rows * units > max(SUBGROUPS * UNITS_OF_SUBGROUP, SUBGROUPS * units):
-            continue
-        tile = Tile(matrix, lanes, stride, channels, rows, units, strip)
+    for of_subgroup in range(UNITS_OF_SUBGROUP, 0, -1):
+        rows = SUBGROUPS * of_subgroup // units
+        tile = Tile(matrix, lanes, stride, channels, rows, units, pass_pixels, pass_channels)
         size = tile.shared_memory(geometry)
         if size <= limit:
             return tile
@@ -207,8 +203,8 @@ class FirstLayer:
         return found
 
     def _step(self, dimension: int) -> int:
-        """Boxes are cut at whole panels, and at whole words of four columns."""
-        return {CHANNEL: self.tile.channels, COLUMN: 4}.get(dimension, 1)
+        """Boxes are cut at whole panels, and at whole vectors of columns."""
+        return {CHANNEL: self.tile.channels, COLUMN: 16}.get(dimension, 1)
 
     def _halves(self, box: Box, dimension: int) -> list[Box]:
         step = self._step(dimension)
@@ -317,6 +313,7 @@ class FirstLayer:
         ]
         # Words of four channels where channels lie side by side (NHWC), else of four pixels.
         store_channels = self.output.strides[CHANNEL] == 1 and geometry.output_channels > 1
+        inner = CHANNEL if store_channels else COLUMN
         specialization = (
             SUBGROUPS * tile.lanes,
             int(self.output_unsigned),
@@ -330,15 +327,16 @@ class FirstLayer:
             tile.channels,
             tile.rows,
             tile.units,
-            tile.strip,
+            tile.pass_pixels,
             FILTER_PADDING,
             geometry.input_channels,
             *geometry.filter_size,
             *geometry.strides,
             int(self.filter_zero_point),
-            int(writes_words(self.output, box, CHANNEL if store_channels else COLUMN)),
+            next((size for size in (16, 4) if writes_runs(self.output, box, inner, size)), 1),
             # Compilers for CPUs take long over unrolled loops.
             1 if self.builder.profile.device_type is DeviceType.CPU else geometry.filter_size[0],
+            tile.pass_channels,
         )
         outputs = images * channels * rows * columns
         return dispatch.finish(

@@ -6,14 +6,14 @@
 //
 //     once a workgroup: the weights w - zw and the last step's parameters of its channels, to shared memory; one barrier
 //     for each of an invocation's tiles of ROWS x COLUMNS outputs (of one channel, or of four side by side):
-//         for each output row that begins to see the tile's input, STRIDE_H input rows below each other:
-//             add what they give to the LIVE output rows that see them, the next input rows being fetched meanwhile
+//         for each batch of input rows, the next one being fetched meanwhile, STRIDE_H rows at a time:
+//             an output row begins to see the input: add what they give to the LIVE output rows that see them
 //             the oldest of these has seen all: finish and store it; the others grow older
-//         the few words with an output that the estimate is not certain of: once more, from the start, in integers
+//             the few words with an output that the last step is not certain of: once more, from the start, in integers
 //
-// All that is indexed is unrolled, so that rows, weights and sums stay in registers; the loop over rows is not: with
-// eight rows unrolled, compilers gave up on the registers, and an H200 took three times as long. Sums begin with the
-// channel's constant.
+// All that is indexed is unrolled, so that rows, weights and sums stay in registers; the loop over batches is not: with
+// all rows of a tile unrolled, an H200's compiler gave up on the registers and channels-last inputs took twice as long.
+// Sums begin with the channel's constant.
 //
 // Layout: words of the input hold four columns (CHANNELS_LAST 0, NCHW) or four channels (1, NHWC). Columns of a row
 // are taken by words too where the output's rows do not begin at words of the input: SHIFT bytes in, or at any byte
@@ -46,11 +46,12 @@ layout(constant_id = 14) const uint SHIFT = 0;       // bytes from the start of 
 layout(constant_id = 15) const uint ALIGNED = 1;
 layout(constant_id = 16) const uint WHOLE_WORDS = 1; // the output is words, whole ones, of four such neighbours
 layout(constant_id = 17) const uint FILTER_ZERO_POINT = 1;  // 0 where it is known to be 0
+layout(constant_id = 18) const uint BATCH = 2;              // output rows' worth of input rows fetched at a time
 
-layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
-layout(set = 0, binding = 1) readonly buffer Filter { uint filter_words[]; };
-layout(set = 0, binding = 2) readonly buffer Table { uint table[]; };
-layout(set = 0, binding = 3) buffer Output { uint output_words[]; };
+layout(set = 0, binding = 0) restrict readonly buffer Input { uint input_words[]; };
+layout(set = 0, binding = 1) restrict readonly buffer Filter { uint filter_words[]; };
+layout(set = 0, binding = 2) restrict readonly buffer Table { uint table[]; };
+layout(set = 0, binding = 3) restrict buffer Output { uint output_words[]; };
 
 layout(push_constant) uniform PushConstants {
     uint input_start;   // bytes
@@ -86,7 +87,11 @@ layout(push_constant) uniform PushConstants {
 #include "quantized_arithmetic.glsl"
 #include "quantized_parameters.glsl"
 #include "quantized_store.glsl"
+#ifdef DOT4
+#include "quantized_float32.glsl"
+#else
 #include "quantized_estimate.glsl"
+#endif
 
 const uint CHANNELS = CHANNELS_LAST != 0 ? 4 : 1;          // of an invocation
 const uint REACH = (TAP_COLUMNS - 1) * DILATION_W + 1;
@@ -98,7 +103,7 @@ const uint LIVE = ((TAP_ROWS - 1) * DILATION_H + STRIDE_H) / STRIDE_H;
 const uint OUTPUTS = CHANNELS * COLUMNS;                   // of a row of a tile
 const uint OUTPUT_WORDS = OUTPUTS / 4;
 const uint BLOCK_CHANNELS = BLOCK * CHANNELS;
-const uint FETCHED_ROWS = STRIDE_H * FETCHED;
+const uint FETCHED_ROWS = BATCH * STRIDE_H * FETCHED;
 #ifdef DOT4
 const uint CHUNKS = (REACH + 3) / 4;                       // words of weights in a row of taps
 const uint WEIGHTS = TAP_ROWS * CHUNKS;
@@ -159,7 +164,12 @@ void prepare(uint i, uint channel) {
     Wide constant = add(
         widened(int(table[record + PARAMETER_BIAS])),
         product(int(table[record + PARAMETER_INPUT_ZERO_POINT]), -sum));
+#ifdef DOT4
+    shared_parameters[i] = uvec4(floatBitsToUint(multiplier_of(record)), constant.low, constant.high,
+        is_narrow(constant, TAP_ROWS * TAP_COLUMNS) ? 0 : 1);
+#else
     shared_parameters[i] = estimate_parameters(record, constant, TAP_ROWS * TAP_COLUMNS);
+#endif
 }
 
 // Which bytes of a word of columns lie inside the input, from the word's first column on.
@@ -187,9 +197,9 @@ uint bytes_at(uint address, uint mask) {
     return low >> shift | high << (32 - shift);
 }
 
-// The words of STRIDE_H input rows. Masks: of a word's bytes, or whether a column is inside.
+// The words of a batch of input rows. Masks: of a word's bytes, or whether a column is inside.
 void fetch(uint row, uint address, uint masks[FETCHED], uint border, out uint words[FETCHED_ROWS]) {
-    [[unroll]] for (uint s = 0; s < STRIDE_H; ++s) {
+    [[unroll]] for (uint s = 0; s < BATCH * STRIDE_H; ++s) {
         bool inside = row + s < push.row_limit;
         [[unroll]] for (uint n = 0; n < FETCHED; ++n) {
             uint word = border;
@@ -209,9 +219,9 @@ void fetch(uint row, uint address, uint masks[FETCHED], uint border, out uint wo
 
 #ifdef DOT4
 
-// Row s as words of four columns, channel by channel.
-void arrange(uint words[FETCHED_ROWS], uint s, inout uint prepared[PREPARED_ROWS]) {
-    uint first = s * FETCHED;
+// A fetched row as words of four columns, channel by channel.
+void arrange(uint words[FETCHED_ROWS], uint fetched, uint s, inout uint prepared[PREPARED_ROWS]) {
+    uint first = fetched * FETCHED;
     uint place = s * PREPARED;
     if (CHANNELS_LAST == 0) {
         [[unroll]] for (uint n = 0; n < FETCHED; ++n)
@@ -246,12 +256,12 @@ int window(uint prepared[PREPARED_ROWS], uint s, uint channel, uint offset) {
 
 #else
 
-// Row s as bytes, channel by channel.
-void arrange(uint words[FETCHED_ROWS], uint s, inout uint prepared[PREPARED_ROWS]) {
+// A fetched row as bytes, channel by channel.
+void arrange(uint words[FETCHED_ROWS], uint fetched, uint s, inout uint prepared[PREPARED_ROWS]) {
     [[unroll]] for (uint channel = 0; channel < CHANNELS; ++channel) {
         [[unroll]] for (uint i = 0; i < SPAN; ++i) {
             uint offset = SHIFT + i;
-            int word = int(words[s * FETCHED + (CHANNELS_LAST != 0 ? i : offset / 4)]);
+            int word = int(words[fetched * FETCHED + (CHANNELS_LAST != 0 ? i : offset / 4)]);
             prepared[s * PREPARED + channel * SPAN + i] =
                 uint(bitfieldExtract(word, int(8 * (CHANNELS_LAST != 0 ? channel : offset % 4)), 8));
         }
@@ -284,7 +294,8 @@ void store_exactly(uint channel, uint image, uint row, uint column, uvec4 parame
         }
     }
     store_byte(push.output_start + image * push.output_stride_n + channel * push.output_stride_c
-        + row * push.output_stride_h + column * push.output_stride_w, exact_byte(sum, parameters, record));
+        + row * push.output_stride_h + column * push.output_stride_w, exact_byte(
+            add(Wide(parameters.y, parameters.z), widened(sum - int(parameters.y))), record));
 }
 
 void main() {
@@ -322,6 +333,9 @@ void main() {
         + (CHANNELS_LAST != 0 ? channel : (push.first_of_group + channel) / push.channels_of_group)
             * push.input_stride_c;
 
+#ifdef DOT4
+    bool has_second_here = FILTER_ZERO_POINT != 0 && has_second != 0;
+#endif
     uint step_in_word = CHANNELS_LAST != 0 ? push.output_stride_c : push.output_stride_w;
 
     [[dont_unroll]] for (uint t = 0; t < push.tiles; ++t) {
@@ -349,103 +363,118 @@ void main() {
         uint next[FETCHED_ROWS];
         fetch(top, source, masks, border, next);
         uint tile_end = min(ROWS, push.rows - row) + LIVE - 1;
-        [[dont_unroll]] for (uint newest = 0; newest < tile_end; ++newest) {
-            uint prepared[PREPARED_ROWS];
-            [[unroll]] for (uint s = 0; s < STRIDE_H; ++s)
-                arrange(next, s, prepared);
-            if (newest + 1 < tile_end)
-                fetch(top + (newest + 1) * STRIDE_H, source + (newest + 1) * STRIDE_H * push.input_stride_h, masks,
-                    border, next);
+        [[dont_unroll]] for (uint first = 0; first < tile_end; first += BATCH) {
+            uint words[FETCHED_ROWS];
+            [[unroll]] for (uint n = 0; n < FETCHED_ROWS; ++n)
+                words[n] = next[n];
+            if (first + BATCH < tile_end)
+                fetch(top + (first + BATCH) * STRIDE_H, source + (first + BATCH) * STRIDE_H * push.input_stride_h,
+                    masks, border, next);
+            [[unroll]] for (uint u = 0; u < BATCH; ++u) {
+                uint newest = first + u;
+                uint prepared[PREPARED_ROWS];
+                [[unroll]] for (uint s = 0; s < STRIDE_H; ++s)
+                    arrange(words, u * STRIDE_H + s, s, prepared);
 
-            [[unroll]] for (uint s = 0; s < STRIDE_H; ++s) {
-                [[unroll]] for (uint age = 0; age < LIVE; ++age) {
-                    // The tap row under which the output row `age` above sees this input row, if there is one.
-                    uint distance = age * STRIDE_H + s;
-                    uint k = distance / DILATION_H;
-                    if (distance % DILATION_H == 0 && k < TAP_ROWS) {
-                        [[unroll]] for (uint c = 0; c < CHANNELS; ++c) {
-                            [[unroll]] for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
-                                int weight = int(weights[c * WEIGHTS + min(k, TAP_ROWS - 1) * CHUNKS + chunk]);
-                                [[unroll]] for (uint j = 0; j < COLUMNS; ++j) {
-                                    uint n = age * OUTPUTS + c * COLUMNS + j;
-#ifdef DOT4
-                                    int taps = window(prepared, s, c, SHIFT + j * STRIDE_W + 4 * chunk);
-                                    sums[n] += dotPacked4x8EXT(taps, weight);
-#else
-                                    uint place = s * PREPARED + c * SPAN + j * STRIDE_W + chunk * DILATION_W;
-                                    sums[n] += int(prepared[place]) * weight;
-#endif
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-#ifdef DOT4
-            if (FILTER_ZERO_POINT != 0 && has_second != 0) {
                 [[unroll]] for (uint s = 0; s < STRIDE_H; ++s) {
                     [[unroll]] for (uint age = 0; age < LIVE; ++age) {
+                        // The tap row under which the output row `age` above sees this input row, if there is one.
                         uint distance = age * STRIDE_H + s;
                         uint k = distance / DILATION_H;
                         if (distance % DILATION_H == 0 && k < TAP_ROWS) {
                             [[unroll]] for (uint c = 0; c < CHANNELS; ++c) {
                                 [[unroll]] for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
-                                    uint place = WEIGHTS + k * CHUNKS + chunk;
-                                    int weight = int(shared_weights[place * BLOCK_CHANNELS + unit * CHANNELS + c]);
+                                    int weight = int(weights[c * WEIGHTS + min(k, TAP_ROWS - 1) * CHUNKS + chunk]);
                                     [[unroll]] for (uint j = 0; j < COLUMNS; ++j) {
+                                        uint n = age * OUTPUTS + c * COLUMNS + j;
+#ifdef DOT4
                                         int taps = window(prepared, s, c, SHIFT + j * STRIDE_W + 4 * chunk);
-                                        sums[age * OUTPUTS + c * COLUMNS + j] -= dotPacked4x8EXT(taps, weight);
+                                        sums[n] += dotPacked4x8EXT(taps, weight);
+#else
+                                        uint place = s * PREPARED + c * SPAN + j * STRIDE_W + chunk * DILATION_W;
+                                        sums[n] += int(prepared[place]) * weight;
+#endif
                                     }
                                 }
                             }
                         }
                     }
                 }
-            }
+#ifdef DOT4
+                if (has_second_here) {
+                    [[unroll]] for (uint s = 0; s < STRIDE_H; ++s) {
+                        [[unroll]] for (uint age = 0; age < LIVE; ++age) {
+                            uint distance = age * STRIDE_H + s;
+                            uint k = distance / DILATION_H;
+                            if (distance % DILATION_H == 0 && k < TAP_ROWS) {
+                                [[unroll]] for (uint c = 0; c < CHANNELS; ++c) {
+                                    [[unroll]] for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
+                                        uint place = WEIGHTS + k * CHUNKS + chunk;
+                                        int weight = int(shared_weights[place * BLOCK_CHANNELS + unit * CHANNELS + c]);
+                                        [[unroll]] for (uint j = 0; j < COLUMNS; ++j) {
+                                            int taps = window(prepared, s, c, SHIFT + j * STRIDE_W + 4 * chunk);
+                                            sums[age * OUTPUTS + c * COLUMNS + j] -= dotPacked4x8EXT(taps, weight);
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
 #endif
 
-            if (newest + 1 >= LIVE) {
-                uint r = newest + 1 - LIVE;
-                uint line = destination + r * push.output_stride_h;
-                // One bit a word; channels that the estimate cannot have set them all.
-                uint uncertain = exact;
-                [[unroll]] for (uint w = 0; w < OUTPUT_WORDS; ++w) {
-                    uint bytes = 0;
-                    float distance_to_integer = 0.0;
-                    [[unroll]] for (uint b = 0; b < 4; ++b) {
-                        uint c = CHANNELS_LAST != 0 ? b : 0;
-                        uint j = CHANNELS_LAST != 0 ? w : 4 * w + b;
-                        bytes |= estimate(sums[(LIVE - 1) * OUTPUTS + c * COLUMNS + j],
-                            uintBitsToFloat(parameters[c].x), range, distance_to_integer) << (8 * b);
+                if (newest + 1 >= LIVE && newest < tile_end) {
+                    uint r = newest + 1 - LIVE;
+                    uint line = destination + r * push.output_stride_h;
+                    // One bit a word; channels that the estimate cannot have set them all.
+                    uint uncertain = exact;
+                    [[unroll]] for (uint w = 0; w < OUTPUT_WORDS; ++w) {
+                        uint bytes = 0;
+#ifndef DOT4
+                        float distance_to_integer = 0.0;
+#endif
+                        [[unroll]] for (uint b = 0; b < 4; ++b) {
+                            uint c = CHANNELS_LAST != 0 ? b : 0;
+                            uint j = CHANNELS_LAST != 0 ? w : 4 * w + b;
+                            int sum = sums[(LIVE - 1) * OUTPUTS + c * COLUMNS + j];
+                            float multiplier = uintBitsToFloat(parameters[c].x);
+#ifdef DOT4
+                            bytes |= rounded_byte(sum, multiplier, range) << (8 * b);
+#else
+                            bytes |= estimate(sum, multiplier, range, distance_to_integer) << (8 * b);
+#endif
+                        }
+#ifndef DOT4
+                        if (distance_to_integer > CERTAIN)
+                            uncertain |= 1u << w;
+#endif
+                        if (CHANNELS_LAST == 0 || column + w < push.columns) {
+                            uint address = line + (CHANNELS_LAST != 0 ? w : 4 * w) * push.output_stride_w;
+                            if (WHOLE_WORDS != 0)
+                                output_words[address >> 2] = bytes;
+                            else
+                                store_four(bytes, address + uvec4(0, 1, 2, 3) * step_in_word,
+                                    lessThan((CHANNELS_LAST != 0 ? channel : column + 4 * w) + uvec4(0, 1, 2, 3),
+                                        uvec4(CHANNELS_LAST != 0 ? push.channels : push.columns)));
+                        }
                     }
-                    if (distance_to_integer > CERTAIN)
-                        uncertain |= 1u << w;
-                    if (CHANNELS_LAST == 0 || column + w < push.columns) {
-                        uint address = line + (CHANNELS_LAST != 0 ? w : 4 * w) * push.output_stride_w;
-                        if (WHOLE_WORDS != 0)
-                            output_words[address >> 2] = bytes;
-                        else
-                            store_four(bytes, address + uvec4(0, 1, 2, 3) * step_in_word,
-                                lessThan((CHANNELS_LAST != 0 ? channel : column + 4 * w) + uvec4(0, 1, 2, 3),
-                                    uvec4(CHANNELS_LAST != 0 ? push.channels : push.columns)));
+                    while (uncertain != 0) {
+                        uint w = findLSB(uncertain);
+                        uncertain &= uncertain - 1;
+                        for (uint b = 0; b < 4; ++b) {
+                            uint c = CHANNELS_LAST != 0 ? b : 0;
+                            uint j = CHANNELS_LAST != 0 ? w : 4 * w + b;
+                            if (channel + c < push.channels && column + j < push.columns)
+                                store_exactly(channel + c, image, row + r, column + j,
+                                    shared_parameters[unit * CHANNELS + c]);
+                        }
                     }
                 }
-                while (uncertain != 0) {
-                    uint w = findLSB(uncertain);
-                    uncertain &= uncertain - 1;
-                    for (uint b = 0; b < 4; ++b) {
-                        uint c = CHANNELS_LAST != 0 ? b : 0;
-                        uint j = CHANNELS_LAST != 0 ? w : 4 * w + b;
-                        if (channel + c < push.channels && column + j < push.columns)
-                            store_exactly(channel + c, image, row + r, column + j,
-                                shared_parameters[unit * CHANNELS + c]);
-                    }
-                }
+                [[unroll]] for (uint i = LIVE * OUTPUTS; i > OUTPUTS; --i)
+                    sums[i - 1] = sums[i - 1 - OUTPUTS];
+                [[unroll]] for (uint i = 0; i < OUTPUTS; ++i)
+                    sums[i] = int(parameters[i / COLUMNS].y);
             }
-            [[unroll]] for (uint i = LIVE * OUTPUTS; i > OUTPUTS; --i)
-                sums[i - 1] = sums[i - 1 - OUTPUTS];
-            [[unroll]] for (uint i = 0; i < OUTPUTS; ++i)
-                sums[i] = int(parameters[i / COLUMNS].y);
         }
     }
 }

@@ -7,6 +7,8 @@
 // again with integers. Channels whose sums may have more bits, or whose multiplier is not of ordinary size, always take
 // the integers.
 
+#include "quantized_exact.glsl"
+
 const float CERTAIN = 0.5 - 1.0 / 32768.0;
 const int LARGEST_EXPONENT = 90;
 const int LARGEST_SUM = 1 << 24;
@@ -47,12 +49,4 @@ uint estimate(int accumulator, float multiplier, Range range, inout float distan
     float rounded = roundEven(value);
     distance_to_integer = max(distance_to_integer, abs(value - rounded));
     return floatBitsToUint(rounded + range.to_byte) & 0xFF;
-}
-
-// y in integers alone. `sum` is the whole sum modulo 2^32.
-uint exact_byte(int sum, uvec4 parameters, uint record) {
-    Wide accumulator = add(Wide(parameters.y, parameters.z), widened(sum - int(parameters.y)));
-    int exponent = int(table[record + PARAMETER_EXPONENT]);
-    int value = scaled(accumulator, table[record + PARAMETER_MANTISSA], exponent >> 1, (exponent & 1) != 0);
-    return clamped_byte(value + int(table[record + PARAMETER_OUTPUT_ZERO_POINT]));
 }

@@ -293,6 +293,101 @@ def test_channels_last_on_every_path(
     run(device, replace(desc, **last), arrays, expected, None)
 
 
+def last(sizes: Any, gap: int = 0) -> list[int]:
+    """Strides of channels last, with a gap after each pixel's channels."""
+    step = sizes[1] + gap
+    return [sizes[2] * sizes[3] * step, 1, sizes[3] * step, step]
+
+
+def special_case(
+    seed: int, x_type: str, groups: int, channels: int, filters: int, size: tuple[int, int], **attributes: Any
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """All ten tensors, zero points that differ by channel; every second scale a power of two, for ties."""
+    generator = np.random.default_rng(seed)
+    kernel = attributes.pop("kernel")
+    taps = channels // groups * kernel[0] * kernel[1]
+    kind = TYPES[x_type]
+    factors = np.where(np.arange(filters) % 2 == 0, 1, generator.uniform(0.5, 2, filters))
+    arrays = quantized(
+        np.frombuffer(generator.bytes(2 * channels * size[0] * size[1]), kind).reshape(2, channels, *size),
+        generator.integers(-128, 128, (filters, channels // groups, *kernel)).astype(np.int8),
+        input_zero_point_tensor=generator.choice(np.array([np.iinfo(kind).min, np.iinfo(kind).max, 5], kind), 1),
+        filter_scale_tensor=factors.astype(np.float32),
+        output_zero_point_tensor=np.array([-20], np.int8),
+        output_scale_tensor=np.array([2.0 ** round(np.log2(60 * taps**0.5))], np.float32),
+        bias_tensor=generator.integers(-2000, 2000, (1, filters, 1, 1)).astype(np.int32),
+    )
+    if seed % 2:
+        arrays["filter_zero_point_tensor"] = generator.integers(-128, 128, filters).astype(np.int8)
+    if seed % 3 == 0:
+        arrays["bias_tensor"][0, ::3] = 2**31 - 1  # sums past 32 bits
+    return arrays, {**PLAIN, **attributes, "group_count": groups}
+
+
+@pytest.mark.parametrize(
+    ("channels", "multiplier", "is_last", "gap", "attributes"),
+    [
+        (12, 1, True, 0, {"kernel": (3, 3), "start_padding": (1, 1), "end_padding": (1, 1)}),
+        (7, 1, True, 1, {"kernel": (2, 5), "strides": (2, 1), "dilations": (2, 1), "start_padding": (0, 3)}),
+        (5, 1, False, 0, {"kernel": (3, 3), "start_padding": (1, 1), "end_padding": (1, 1)}),
+        (3, 2, False, 3, {"kernel": (3, 4), "strides": (1, 2), "dilations": (1, 2), "start_padding": (2, 5)}),
+    ],
+)
+def test_depthwise_by_words(
+    device: dmlvk.Device,
+    gpu_device: dmlvk.Device,
+    channels: int,
+    multiplier: int,
+    is_last: bool,
+    gap: int,
+    attributes: dict[str, Any],
+) -> None:
+    """Channels or columns in words, with rests of words, rows that begin anywhere, and borders on all sides."""
+    # As planned for a CPU, and for a GPU, which is given larger batches of rows.
+    for seed, x_type, planned_for in ((channels, "u8", device), (channels + 1, "s8", gpu_device)):
+        arrays, others = special_case(seed, x_type, channels, channels, channels * multiplier, (19, 13), **attributes)
+        desc = describe(arrays, np.int8, others)
+        sizes, output_sizes = desc.input_tensor.sizes, desc.output_tensor.sizes
+        width = sizes[3] + gap
+        strides = last(sizes, gap) if is_last else [channels * 19 * width, 19 * width, width, 1]
+        desc = replace(
+            desc,
+            input_tensor=TensorDesc(desc.input_tensor.data_type, sizes, strides),
+            output_tensor=TensorDesc(DataType.INT8, output_sizes, last(output_sizes) if is_last else None),
+        )
+        run(planned_for, desc, arrays, dmlvk.reference.run(desc, **arrays), DEPTHWISE, seed)
+
+
+@pytest.mark.parametrize(
+    ("channels", "filters", "is_last", "attributes"),
+    [
+        (3, 20, False, {"kernel": (7, 7), "strides": (2, 2), "start_padding": (3, 3), "end_padding": (3, 3)}),
+        (3, 32, True, {"kernel": (3, 3), "strides": (2, 2), "start_padding": (1, 1), "end_padding": (0, 1)}),
+        (4, 5, True, {"kernel": (2, 9), "strides": (3, 3)}),
+        (1, 8, False, {"kernel": (5, 5), "start_padding": (2, 2), "end_padding": (2, 2)}),
+    ],
+)
+def test_first_layers_on_matrix_units(
+    device: dmlvk.Device, channels: int, filters: int, is_last: bool, attributes: dict[str, Any]
+) -> None:
+    """Rows of pixels as overlapping rows of matrices, at every stride of columns; other devices refuse the path."""
+    for seed, x_type in enumerate(("u8", "s8"), filters):
+        arrays, others = special_case(seed, x_type, 1, channels, filters, (17, 45), **attributes)
+        desc = describe(arrays, np.int8, others)
+        if FIRST_LAYER not in paths_of(device):
+            with pytest.raises(ValueError, match="no kernel path"):
+                device.compile(desc, path=FIRST_LAYER)
+            continue
+        if is_last:
+            sizes, output_sizes = desc.input_tensor.sizes, desc.output_tensor.sizes
+            desc = replace(
+                desc,
+                input_tensor=TensorDesc(desc.input_tensor.data_type, sizes, last(sizes)),
+                output_tensor=TensorDesc(DataType.INT8, output_sizes, last(output_sizes)),
+            )
+        run(device, desc, arrays, dmlvk.reference.run(desc, **arrays), FIRST_LAYER, seed)
+
+
 def test_per_channel_tensors_may_be_broadcast_views(device: dmlvk.Device) -> None:
     """Sizes {1, C, 1, 1} with all strides 0: one element in memory for every channel."""
     arrays = quantized(
