@@ -15,7 +15,10 @@ CONFORMANCE_ARGUMENTS ?=
 # What pytest is given besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"
 PYTEST_ARGUMENTS ?=
 
-.PHONY: help run test test-compilers test-large test-thorough test-mutants test-windows conformance lint drivers kernels
+# What `dmlvk bench` is given, as in: make bench BENCH_ARGUMENTS="--operator slice1 --device Radeon"
+BENCH_ARGUMENTS ?=
+
+.PHONY: help run bench test test-compilers test-large test-thorough test-mutants test-windows conformance lint drivers kernels
 .PHONY: clean
 
 help:
@@ -24,6 +27,10 @@ help:
 run: .venv/run.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(VENV_PYTHON) -m dmlvk demo
+
+bench: .venv/bench.stamp
+	@$(PYTHON) -m tools.bootstrap vulkan
+	$(VENV_PYTHON) -m dmlvk bench --json dmlvk-bench.json --plot dmlvk-bench.png $(BENCH_ARGUMENTS)
 
 test: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
@@ -69,6 +76,9 @@ clean:
 
 .venv/run.stamp: pyproject.toml
 	@$(PYTHON) -m tools.bootstrap environment --extras demo --stamp $@
+
+.venv/bench.stamp: pyproject.toml
+	@$(PYTHON) -m tools.bootstrap environment --extras demo,bench --stamp $@
 
 .venv/test.stamp: pyproject.toml
 	@$(PYTHON) -m tools.bootstrap environment --extras demo,test --stamp $@

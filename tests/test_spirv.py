@@ -40,6 +40,16 @@ FEATURE_KERNELS = {
         DOT_PRODUCT_INPUT_4X8_BIT_PACKED,
         DOT_PRODUCT,
     },
+    "_convolution_first_layer": {
+        INT8,
+        VULKAN_MEMORY_MODEL,
+        COOPERATIVE_MATRIX,
+        GROUP_NON_UNIFORM,
+        ROUNDING_MODE_RTE,
+        DOT_PRODUCT_INPUT_4X8_BIT_PACKED,
+        DOT_PRODUCT,
+    },
+    "_depthwise_dot4": {ROUNDING_MODE_RTE},
     "_registers_float": {INT64, GROUP_NON_UNIFORM, GROUP_NON_UNIFORM_SHUFFLE},
 }
 

@@ -24,9 +24,10 @@ ENVIRONMENT_PYTHON = ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else
 
 HELP = """\
 make run            set up, then run the demo: the operators on a photograph, checked, as a picture and a table
+make bench          set up, then measure the operators beside other libraries: a table, JSON and a picture
 make test           set up with the test drivers, then ruff, mypy and the whole test suite
 make test-large     tensors past 4 GiB: on a device with 16 GiB of memory and a host with 32
-make test-thorough  the kernels' tests with twenty times as many random examples: hours on a CPU driver
+make test-thorough  twenty times as many random examples, and every Vulkan call failing in every way: hours on a CPU
 make test-mutants   kernels broken on purpose in forty ways: each has to be caught by the conformance suite
 make test-windows   the tests and a sample of the conformance suite in Windows' form, under Wine
 make conformance    the conformance suite on every driver that is found or can be fetched: an hour on two cores
@@ -152,7 +153,8 @@ def count_devices() -> int:
 
 def clean() -> None:
     """Remove everything that make made."""
-    names = [".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", "build", "dist", "dmlvk-demo.png"]
+    names = [".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", "build", "dist"]
+    names += ["dmlvk-demo.png", "dmlvk-bench.json", "dmlvk-bench.png"]
     for path in (ENVIRONMENT, DRIVERS, *(ROOT / name for name in names)):
         if path.is_dir():
             shutil.rmtree(path)

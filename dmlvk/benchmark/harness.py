@@ -185,6 +185,7 @@ def _measurement_record(found: Measurement, marks: dict[str, Mark]) -> Record:
     return {
         "path": found.path,
         "seconds": found.times.record(),
+        "processor_seconds": None if found.processor is None else found.processor.record(),
         "bytes": found.work.bytes_moved,
         "operations": found.work.operations,
         "bytes_per_second": found.work.bytes_moved / median,

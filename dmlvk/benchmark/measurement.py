@@ -39,6 +39,8 @@ class Measurement:
         What the operator has to move and compute at the least.
     times : Times
         Of all its dispatches together, on the device.
+    processor : Times, optional
+        On a CPU driver: what it took of all processors.
     dispatches : tuple of DispatchTimes
     correct : bool
         Whether every output, on each set of memory, has the expected bits.
@@ -47,6 +49,7 @@ class Measurement:
     path: str
     work: Work
     times: Times
+    processor: Times | None
     dispatches: tuple[DispatchTimes, ...]
     correct: bool
 
@@ -101,10 +104,10 @@ def measure(
         outputs.append(device.tensor(desc.tensors["output_tensor"]))
         outputs[-1].write_bytes(poison)
         bindings.append(operator.bind(output_tensor=outputs[-1], **tensors))
-    times, dispatch_times = time_bindings(device, bindings, rounds, warm_up_seconds)
+    measured = time_bindings(device, bindings, rounds, warm_up_seconds)
     dispatches = tuple(
-        DispatchTimes(dispatch.kernel, Times(seconds), dispatch.bytes_moved, dispatch.operations)
-        for dispatch, seconds in zip(operator.plan.dispatches, dispatch_times, strict=True)
+        DispatchTimes(dispatch.kernel, times, dispatch.bytes_moved, dispatch.operations)
+        for dispatch, times in zip(operator.plan.dispatches, measured.dispatches, strict=True)
     )
     correct = all(equal_bits(output.numpy(), expected) for output in outputs)
-    return Measurement(operator.plan.path, work, times, dispatches, correct)
+    return Measurement(operator.plan.path, work, measured.times, measured.processor, dispatches, correct)

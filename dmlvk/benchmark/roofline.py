@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dmlvk.benchmark.peers.peer import missing_package
+from dmlvk.benchmark.tables import parameters
 
 Record = dict[str, Any]
 
@@ -165,15 +166,14 @@ def _layer(row: Record) -> str:
 
 
 def _label(row: Record) -> str:
-    _, group, parameters = row["name"].split(":")
-    values = " ".join(pair.partition("=")[2] for pair in reversed(parameters.split(";")))
+    group = row["name"].split(":")[1]
+    values = " ".join(reversed(parameters(row).values()))
     prefix = "one-hot, " if row["operator"] == "one_hot" else ""
     return f"{prefix}{group.replace('_', ' ')}, {values}"
 
 
 def _parameter(row: Record, key: str) -> str:
-    pairs = dict(pair.split("=", 1) for pair in row["name"].rpartition(":")[2].split(";") if "=" in pair)
-    return pairs.get(key, "")
+    return parameters(row).get(key, "")
 
 
 def _digits(value: float) -> str:

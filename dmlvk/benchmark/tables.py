@@ -34,8 +34,9 @@ def show(record: Record, terminal: Console, *, dispatches: bool = False) -> None
         terminal.print(_peers(record))
     for name, reason in record["absent_marks"].items():
         terminal.print(f"mark {name}: absent, {reason}", markup=False)
-    for name, reason in record["absent_peers"].items():
-        terminal.print(f"peer {name}: absent, {reason}", markup=False)
+    for reason in dict.fromkeys(record["absent_peers"].values()):
+        names = [name for name, why in record["absent_peers"].items() if why == reason]
+        terminal.print(f"peer{'s' * (len(names) > 1)} {', '.join(names)}: absent, {reason}", markup=False)
     for line in _failures(record):
         terminal.print(line, markup=False)
     for line in summary(record):
@@ -68,6 +69,11 @@ def summary(record: Record) -> Iterator[str]:
             f"convolutions with {parameters}: {mean:.2f} times as fast as each one's best GPU peer (geometric mean of "
             f"{len(values)}; the least {min(values):.2f}, the most {max(values):.2f})"
         )
+
+
+def parameters(row: Record) -> dict[str, str]:
+    """The parameters in a case's name."""
+    return dict(pair.split("=", 1) for pair in row["name"].rpartition(":")[2].split(";") if "=" in pair)
 
 
 def rate_text(bytes_per_second: float, operations_per_second: float) -> str:
@@ -113,7 +119,8 @@ def _cases(record: Record) -> Table:
     table = Table()
     for heading in ("case", "path"):
         table.add_column(heading, overflow="fold")
-    for heading in ("median ms", "spread ms", "rate", "of the mark"):
+    on_cpu = any(row.get("processor_seconds") for row in record["cases"])
+    for heading in ("median ms", "spread ms", *(["processors, ms"] if on_cpu else []), "rate", "of the mark"):
         table.add_column(heading, justify="right")
     table.add_column("result")
     has_rivals = any(best_trial(record, row) for row in record["cases"])
@@ -122,7 +129,7 @@ def _cases(record: Record) -> Table:
         table.add_column("times as fast", justify="right")
     for row in record["cases"]:
         if "impossible" in row:
-            table.add_row(row["name"], "none", "", "", "", "", "not possible, see below")
+            table.add_row(row["name"], "none, see below")
             continue
         seconds, mark = row["seconds"], row["mark"]
         cells = [
@@ -130,6 +137,7 @@ def _cases(record: Record) -> Table:
             row["path"],
             _milliseconds(seconds["median"]),
             _spread(seconds),
+            *([_milliseconds(row["processor_seconds"]["median"])] if on_cpu else []),
             rate_text(row["bytes_per_second"], row["operations_per_second"]),
             "" if mark is None else f"{mark['fraction']:.0%} {mark['bound_by']}",
             _verdict(row["correct"]),

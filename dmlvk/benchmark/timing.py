@@ -47,6 +47,26 @@ class Times:
         }
 
 
+@dataclass(frozen=True)
+class Rounds:
+    """What time_bindings has measured.
+
+    Attributes
+    ----------
+    times : Times
+        Of the whole, on the device.
+    dispatches : tuple of Times
+        Of each dispatch.
+    processor : Times, optional
+        On a CPU driver: the time that this program's threads had on all processors together. Other work on the machine
+        disturbs it less than it disturbs the others.
+    """
+
+    times: Times
+    dispatches: tuple[Times, ...]
+    processor: Times | None
+
+
 def rotation(bytes_moved: int, device_type: DeviceType) -> int:
     """How many sets of tensors to take in turn, so that nothing is found in a cache."""
     most = 4 if device_type is DeviceType.CPU else LARGEST_ROTATION
@@ -55,7 +75,7 @@ def rotation(bytes_moved: int, device_type: DeviceType) -> int:
 
 def time_bindings(
     device: dmlvk.Device, bindings: Sequence[Binding], rounds: int, warm_up_seconds: float = WARM_UP_SECONDS
-) -> tuple[Times, tuple[tuple[float, ...], ...]]:
+) -> Rounds:
     """Run bindings in turn and time them on the device.
 
     Parameters
@@ -68,13 +88,6 @@ def time_bindings(
         The most that are timed, after a warm-up in which each binding runs at least once.
     warm_up_seconds : float
         How long to warm up, on a GPU.
-
-    Returns
-    -------
-    Times
-        Of the whole, a round each.
-    tuple of tuples of float
-        Seconds of each dispatch, a round each.
     """
     is_cpu = device.profile.device_type is DeviceType.CPU
     start = time.perf_counter()
@@ -84,16 +97,23 @@ def time_bindings(
         if is_cpu or time.perf_counter() - start > warm_up_seconds:
             break
     found: list[tuple[float, ...]] = []
+    processor: list[float] = []
     start = time.perf_counter()
     while len(found) < rounds:
+        before = time.process_time()
         submission = device.submit([bindings[len(found) % len(bindings)]])
         times = submission.dispatch_times
         if times is None:
             raise dmlvk.DeviceError(f"{device.name} has no timestamps to measure with")
         found.append(times)
+        processor.append(time.process_time() - before)
         if len(found) >= FEWEST_ROUNDS and time.perf_counter() - start > ENOUGH_SECONDS:
             break
-    return Times(tuple(map(sum, found))), tuple(zip(*found, strict=True))
+    return Rounds(
+        Times(tuple(map(sum, found))),
+        tuple(map(Times, zip(*found, strict=True))),
+        Times(tuple(processor)) if is_cpu else None,
+    )
 
 
 def time_on_host(step: Callable[[int], Any], rounds: int) -> Times:

@@ -46,6 +46,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--list", "lists", is_flag=True, help="Only print the names of the cases.")
 @click.option("--json", "json_path", type=FILE, default=None, help="Write all figures here.")
 @click.option("--plot", "plot_path", type=FILE, default=None, help="Draw a roofline here, a PNG.")
+@click.option("--markdown", "markdown_path", type=FILE, default=None, help="Write the tables here, as Markdown.")
 @click.option("--from-json", "source", type=FILE, default=None, help="Measure nothing: take the figures of --json.")
 @clear_errors
 def bench(
@@ -65,6 +66,7 @@ def bench(
     lists: bool,
     json_path: Path | None,
     plot_path: Path | None,
+    markdown_path: Path | None,
     source: Path | None,
 ) -> None:
     """Measure the operators' speed, with every result checked.
@@ -79,6 +81,7 @@ def bench(
     import dmlvk
     from dmlvk.benchmark import harness, roofline
     from dmlvk.benchmark.cases import OPERATORS, SCALES, cases, select
+    from dmlvk.benchmark.markdown import page
     from dmlvk.benchmark.peers import PEERS
     from dmlvk.benchmark.tables import show
     from dmlvk.command_line.terminal import require_names, shown_progress
@@ -113,8 +116,10 @@ def bench(
                 raise click.ClickException("no case is of that kind; `dmlvk bench --list` names those that there are")
             # On a CPU driver those that compile for Vulkan take minutes: they wait to be asked.
             slow = [name for name, peer in PEERS.items() if is_cpu and peer.runs_on == "Vulkan" and name not in peers]
-            left_out = {} if peers else dict.fromkeys(slow, "left out on a CPU driver, unless --peer names it")
-            taking_part = [name for name in PEERS if name not in left_out and (not peers or name in peers)]
+            left_out = dict.fromkeys((name for name in PEERS if name not in peers), "not asked for")
+            if not peers:
+                left_out = dict.fromkeys(slow, "left out on a CPU driver, unless --peer names it")
+            taking_part = [name for name in PEERS if name not in left_out]
             settings = harness.Settings(scale, rounds, taking_part, left_out)
 
             def keep(record: harness.Record) -> None:
@@ -125,6 +130,8 @@ def bench(
                 record = harness.run(device, chosen, settings, progress, keep)
     if plot_path is not None:
         roofline.draw(record, plot_path)
+    if markdown_path is not None:
+        markdown_path.write_text("\n".join(page(record)) + "\n", encoding="utf-8")
     show(record, terminal, dispatches=dispatches)
     if not harness.is_correct(record):
         raise click.ClickException("a result is DIFFERENT from what it must be")

@@ -22,7 +22,15 @@ from dmlvk.conformance.profiles import DEVICE, PROFILES
 from dmlvk.conformance.reports.html import write_html
 from dmlvk.conformance.reports.junit import write_junit
 from dmlvk.conformance.reports.terminal import plan_table, print_summary, with_plan_progress, with_progress
-from dmlvk.conformance.results import Environment, ResultsError, ResultsWriter, Run, Status, read_results
+from dmlvk.conformance.results import (
+    Environment,
+    ResultsError,
+    ResultsWriter,
+    Run,
+    Status,
+    naming,
+    read_results,
+)
 from dmlvk.conformance.runner import Item, Runner
 from dmlvk.conformance.waivers import Waiver, WaiverReport, apply_waivers, read_waivers
 from dmlvk.conformance.worker import Configuration
@@ -179,11 +187,14 @@ def run_request(request: Request) -> int:
     if disk_error is not None:
         raise disk_error
     if request.junit is not None:
-        write_junit(request.junit, run)
+        with naming(request.junit):
+            write_junit(request.junit, run)
     if request.html is not None:
-        write_html(request.html, run, waiver_report)
+        with naming(request.html):
+            write_html(request.html, run, waiver_report)
     if request.record_digests is not None:
-        write_digests(request.record_digests, run.results.values())
+        with naming(request.record_digests):
+            write_digests(request.record_digests, run.results.values())
     if request.export is not None:
         for line in _export(run, request, request.export):
             terminal.print(line, markup=False, emoji=False, soft_wrap=True)

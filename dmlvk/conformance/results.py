@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
@@ -206,11 +207,23 @@ def read_results(path: Path) -> Run:
     return run
 
 
+@contextmanager
+def naming(path: Path | None) -> Iterator[None]:
+    """Name the file in an error about it: a full disk is noticed where the system no longer says which."""
+    try:
+        yield
+    except OSError as error:
+        if path is not None and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 class ResultsWriter:
     """Appends to a file of results, line by line: what was measured is kept however the run ends."""
 
     def __init__(self, path: Path | None) -> None:
         """Open the file; without one, nothing is written."""
+        self._path = path
         self._file: TextIO | None = None
         if path is not None:
             _drop_cut_line(path)
@@ -226,8 +239,9 @@ class ResultsWriter:
         """
         if self._file is None:
             return
-        self._file.write(json.dumps(entry.to_json(), ensure_ascii=False, default=list) + "\n")
-        self._file.flush()
+        with naming(self._path):
+            self._file.write(json.dumps(entry.to_json(), ensure_ascii=False, default=list) + "\n")
+            self._file.flush()
 
     def __enter__(self) -> ResultsWriter:
         return self

@@ -27,6 +27,8 @@ from dmlvk.planning.plan import (
     Window,
 )
 from dmlvk.planning.quantized_linear_convolution import DIRECT, plan_quantized_linear_convolution
+from dmlvk.planning.quantized_linear_convolution_depthwise import DEPTHWISE
+from dmlvk.planning.quantized_linear_convolution_first_layer import FIRST_LAYER
 from dmlvk.planning.quantized_linear_convolution_matrix import MATRIX
 from dmlvk.planning.quantized_linear_convolution_product import PATHS as PRODUCT_PATHS
 from dmlvk.planning.slice1 import PATHS as SLICE1_PATHS
@@ -51,7 +53,7 @@ KERNEL_PATHS: Mapping[type[OperatorDesc], tuple[str, ...]] = MappingProxyType(
     {
         DiagonalMatrix1Desc: (BLOCKS,),
         OneHotDesc: (BLOCKS,),
-        QuantizedLinearConvolutionDesc: (MATRIX, *PRODUCT_PATHS, DIRECT),
+        QuantizedLinearConvolutionDesc: (DEPTHWISE, FIRST_LAYER, MATRIX, *PRODUCT_PATHS, DIRECT),
         Slice1Desc: SLICE1_PATHS,
     }
 )

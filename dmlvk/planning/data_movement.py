@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning.grid import SLOWEST_BYTES_PER_SECOND, folded, workgroup_size
 from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Role, WindowLimits, pieces
-from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Access, Dispatch, Plan, Window
+from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, SCRATCH, Access, Dispatch, Plan, Window
 
 # Offsets inside a window are 32-bit element counts and byte addresses in the kernels.
 LARGEST_WINDOW = 1 << 31
@@ -61,7 +61,7 @@ class PieceArguments:
     Attributes
     ----------
     specialization : tuple of int
-        The kernel's own specialization constants, from 7 on.
+        The kernel's own specialization constants, from 6 on.
     arguments : tuple of int
         Up to four push constants of its own.
     kernel : str, optional
@@ -102,7 +102,7 @@ class _Order:
 
     @property
     def specialization(self) -> tuple[int, ...]:
-        return int(self.by_rows), self.edges_per_row, self.blocks_per_invocation
+        return self.edges_per_row, self.blocks_per_invocation
 
 
 def plan_data_movement(
@@ -120,7 +120,7 @@ def plan_data_movement(
     Parameters
     ----------
     kernel : str
-        Stem of the kernel.
+        Stem of the kernel; with "_by_rows" behind it, that of the one that takes blocks by rows.
     nest : LoopNest
         The output, and the source where there is one.
     profile : DeviceProfile
@@ -142,11 +142,17 @@ def plan_data_movement(
         offsets=tuple(offsets.get(operand.field, 0) for operand in nest.operands),
         element_count=max(1, int(slowest * MAXIMUM_SUBMISSION_SECONDS / bytes_per_element)),
     )
+    cut = list(pieces(nest, limits))
+    # The kernel has a source binding even where it is specialized not to read it; Vulkan wants a buffer there. The
+    # output serves, unless other dispatches write to it meanwhile: that nothing is read is not seen from outside.
+    unread = None
+    if len(nest.operands) == 1 and len(cut) > 1:
+        unread = Window(SCRATCH, 0, BLOCK_SIZE, Access.READ, SOURCE_START_WORD, BLOCK_SIZE)
     dispatches = tuple(
-        _dispatch(kernel, piece, profile, arguments(piece), fixed_windows, bytes_per_element / slowest)
-        for piece in pieces(nest, limits)
+        _dispatch(kernel, piece, profile, arguments(piece), fixed_windows, unread, bytes_per_element / slowest)
+        for piece in cut
     )
-    return Plan(path=path, stages=(dispatches,))
+    return Plan(path=path, stages=(dispatches,), scratch_size=0 if unread is None else BLOCK_SIZE)
 
 
 def dimension_constant(piece: LoopNest, role: Role) -> int:
@@ -161,6 +167,7 @@ def _dispatch(
     profile: DeviceProfile,
     arguments: PieceArguments,
     fixed_windows: Sequence[FixedWindow],
+    unread: Window | None,
     seconds_per_element: float,
 ) -> Dispatch:
     windows: list[Window] = []
@@ -173,8 +180,7 @@ def _dispatch(
         access = Access.WRITE if index == 0 else Access.READ
         windows.append(_window(operand.field, offset, end, access, base_word, operand.element_size))
     if len(piece.operands) == 1:
-        # The kernel has a source binding even where it is specialized not to read it; Vulkan wants a buffer there.
-        windows.append(replace(windows[0], access=Access.READ, base_word=SOURCE_START_WORD))
+        windows.append(unread or replace(windows[0], access=Access.READ, base_word=SOURCE_START_WORD))
     values = list(arguments.arguments) + [0] * (4 - len(arguments.arguments))
     for fixed in fixed_windows:
         begin = fixed.element * fixed.element_size
@@ -209,7 +215,7 @@ def _dispatch(
         tables[2][QUICK_RANK:] = _padded([word for division in by_others for word in division], QUICK_RANK)
     push_constants += [word for table in tables for word in table]
     return Dispatch(
-        kernel=arguments.kernel or kernel,
+        kernel=arguments.kernel or (f"{kernel}_by_rows" if order.by_rows else kernel),
         specialization=(
             size,
             piece.operands[0].element_size,

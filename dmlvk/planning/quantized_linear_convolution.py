@@ -3,13 +3,18 @@
 There are up to ten tensors and four storage buffers in a stage, so a first stage packs: a record of parameters for each
 output channel, the filter and the input. Later stages multiply. The paths are
 
+depthwise
+    Straight from the tensors, by words of four neighbouring channels or columns: every output channel sees one input
+    channel.
+first_layer
+    On matrix units, straight from an input of at most four channels.
 matrix
     The packed product on matrix units (VK_KHR_cooperative_matrix); an NHWC input with whole vectors of channels is read
     as it lies instead of packed.
 dot4, integer, float
     The packed product by packed dot products, by 32-bit multiplications, or by float32 multiplications in exact blocks.
 direct
-    One output at a time from the tensors as they lie: depthwise and narrow groups, and what is too large to pack.
+    One output at a time from the tensors as they lie: narrow groups, and what is too large for the others.
 
 All give the same bits.
 """
@@ -25,18 +30,33 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.plan import PERSISTENT, Dispatch, PathError, Plan
+from dmlvk.planning.quantized_linear_convolution_channels_last import channels_last
+from dmlvk.planning.quantized_linear_convolution_depthwise import (
+    DEPTHWISE,
+    Depthwise,
+    obstacle_to_depthwise,
+    prefers_depthwise,
+)
 from dmlvk.planning.quantized_linear_convolution_direct import Direct
+from dmlvk.planning.quantized_linear_convolution_first_layer import (
+    FIRST_LAYER,
+    FirstLayer,
+    first_layer_tile,
+    prefers_first_layer,
+)
 from dmlvk.planning.quantized_linear_convolution_matrix import (
     MATRIX,
-    VECTORS,
-    WORDS,
-    MatrixOrder,
     MatrixShape,
     Runs,
-    fetch_in_place,
     matrix_filter_packing,
     matrix_of,
     matrix_shape,
+)
+from dmlvk.planning.quantized_linear_convolution_matrix_order import (
+    VECTORS,
+    WORDS,
+    MatrixOrder,
+    fetch_in_place,
     whole_input,
 )
 from dmlvk.planning.quantized_linear_convolution_memory import Builder, View, copies, dense
@@ -50,10 +70,15 @@ from dmlvk.planning.quantized_linear_convolution_packing import (
     pack_input,
     packed_parts,
 )
-from dmlvk.planning.quantized_linear_convolution_parameters import RECORD_SIZE, parameter_dispatches, parameter_views
+from dmlvk.planning.quantized_linear_convolution_parameters import (
+    RECORD_SIZE,
+    gathered_parameters,
+    parameter_dispatches,
+    parameter_views,
+)
 from dmlvk.planning.quantized_linear_convolution_product import (
     LARGEST_WORD_COUNT,
-    Order,
+    PackedOrder,
     Shape,
     available_paths,
     product_dispatches,
@@ -92,8 +117,9 @@ def plan_quantized_linear_convolution(
     desc : QuantizedLinearConvolutionDesc
     profile : DeviceProfile
     path : str, optional
-        "matrix", "dot4", "integer", "float" or "direct"; None chooses. "matrix:128x128x64:64x32" is the matrix path
-        with a tile of 128 pixels and output channels by 64 bytes of K, in subgroups of 64 pixels and 32 channels.
+        "depthwise", "first_layer", "matrix", "dot4", "integer", "float" or "direct"; None chooses.
+        "matrix:128x128x64:64x32" is the matrix path with a tile of 128 pixels and output channels by 64 bytes of K, in
+        subgroups of 64 pixels and 32 channels.
     offsets : mapping of str to int, optional
         Bytes from the start of its memory to a tensor's own start, by field.
 
@@ -107,6 +133,14 @@ def plan_quantized_linear_convolution(
     if path is not None and (name not in paths or (tile and name != MATRIX)):
         names = ", ".join(repr(name) for name in paths)
         raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION has no kernel path {path!r} on {profile.name}; it has {names}")
+    for special, preferred in ((DEPTHWISE, prefers_depthwise(profile)), (FIRST_LAYER, prefers_first_layer(profile))):
+        if name != special and (path is not None or not preferred):
+            continue
+        found = (_plan_depthwise if special == DEPTHWISE else _plan_first_layer)(desc, profile, offsets)
+        if isinstance(found, Plan):
+            return found
+        if path is not None:
+            raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {path!r} here: {found}")
     geometry = folded_geometry(desc.geometry)
     if path is None:
         path = _choose(paths, profile, geometry)
@@ -124,15 +158,18 @@ def convolution_paths(profile: DeviceProfile) -> tuple[str, ...]:
     """The kernel paths that a device can run, the best first."""
     others = available_paths(profile)
     if matrix_of(profile) is None:
-        return (*others, DIRECT)
+        return (DEPTHWISE, *others, DIRECT)
     # A CPU's "matrix units" are loops.
     if profile.device_type is DeviceType.CPU:
-        return (*others, MATRIX, DIRECT)
-    return (MATRIX, *others, DIRECT)
+        return (DEPTHWISE, FIRST_LAYER, *others, MATRIX, DIRECT)
+    return (DEPTHWISE, FIRST_LAYER, MATRIX, *others, DIRECT)
 
 
 def _choose(paths: tuple[str, ...], profile: DeviceProfile, geometry: ConvolutionGeometry) -> str:
-    for path in paths[:-1]:
+    """One of the paths that take any convolution, as long as it is not too large."""
+    for path in paths:
+        if path in (DEPTHWISE, FIRST_LAYER, DIRECT):
+            continue
         shape = _shape(path, profile, geometry)
         if path == MATRIX and _is_wasteful(geometry, shape):
             continue
@@ -281,6 +318,88 @@ def _plan_direct(desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile, o
     return _finish(DIRECT, builder, [initialization], [tuple(prepare), *direct.stages()])
 
 
+def _plan_depthwise(
+    desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile, offsets: Mapping[str, int]
+) -> Plan | str:
+    """A plan, or why there is none."""
+    builder, geometry = Builder(profile, offsets), desc.geometry
+    initialization: list[Dispatch] = []
+    obstacle = obstacle_to_depthwise(geometry)
+    if obstacle is not None:
+        return obstacle
+    views = _views(desc, geometry, builder, initialization, ("input_tensor", "filter_tensor"))
+    parameters = parameter_views(desc, builder, initialization)
+    table, prepare = parameter_dispatches(desc, builder, parameters)
+    depthwise = Depthwise(
+        builder,
+        geometry,
+        views["input_tensor"],
+        views["filter_tensor"],
+        table,
+        views["output_tensor"],
+        _unsigned(desc, "input_tensor"),
+        _unsigned(desc, "filter_tensor"),
+        _unsigned(desc, "output_tensor"),
+        "filter_zero_point_tensor" in parameters or _unsigned(desc, "filter_tensor"),
+    )
+    dispatches = depthwise.dispatches()
+    if isinstance(dispatches, str):
+        return dispatches
+    if table.tensor == PERSISTENT:
+        return _finish(DEPTHWISE, builder, [initialization, prepare], [tuple(dispatches)])
+    return _finish(DEPTHWISE, builder, [initialization], [tuple(prepare), tuple(dispatches)])
+
+
+def _plan_first_layer(
+    desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile, offsets: Mapping[str, int]
+) -> Plan | str:
+    """A plan, or why there is none."""
+    builder, geometry = Builder(profile, offsets), desc.geometry
+    tile = first_layer_tile(profile, geometry)
+    if isinstance(tile, str):
+        return tile
+    initialization: list[Dispatch] = []
+    views = _views(desc, geometry, builder, initialization, ("input_tensor",))
+    parameters = parameter_views(desc, builder, initialization)
+    table, prepare = parameter_dispatches(desc, builder, parameters)
+    filter_is_owned = bool(desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
+    packed_filter, before, packing = pack_filter(
+        builder,
+        geometry,
+        views["filter_tensor"],
+        _unsigned(desc, "filter_tensor"),
+        tile.channels,
+        tile.packing(geometry),
+        builder.persistent if filter_is_owned else builder.scratch,
+    )
+    initialization_stages: list[list[Dispatch]] = [initialization, []]
+    stages: list[tuple[Dispatch, ...]] = []
+    if table is not None and table.tensor == PERSISTENT:
+        initialization_stages[1] += prepare
+        prepare = []
+    if filter_is_owned:
+        initialization_stages[0] += before
+        initialization_stages[1] += packing
+    else:
+        stages.append(tuple(before))
+        prepare += packing
+    dispatches = FirstLayer(
+        builder,
+        geometry,
+        tile,
+        views["input_tensor"],
+        packed_filter,
+        table,
+        views["output_tensor"],
+        _unsigned(desc, "input_tensor"),
+        _unsigned(desc, "output_tensor"),
+        "filter_zero_point_tensor" in parameters or _unsigned(desc, "filter_tensor"),
+    ).dispatches()
+    if isinstance(dispatches, str):
+        return dispatches
+    return _finish(FIRST_LAYER, builder, initialization_stages, [*stages, tuple(prepare), tuple(dispatches)])
+
+
 def _plan_product(
     desc: QuantizedLinearConvolutionDesc,
     profile: DeviceProfile,
@@ -293,7 +412,11 @@ def _plan_product(
     initialization: list[Dispatch] = []
     views = _views(desc, geometry, builder, initialization, ("input_tensor",))
     parameters = parameter_views(desc, builder, initialization)
-    table, prepare = parameter_dispatches(desc, builder, parameters)
+    table: View | None = None
+    if isinstance(shape, MatrixShape):
+        parameters, prepare = gathered_parameters(desc, builder, parameters)
+    else:
+        table, prepare = parameter_dispatches(desc, builder, parameters)
     quads, filter_packing = _packing(geometry, shape)
 
     filter_is_owned = bool(desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
@@ -308,7 +431,7 @@ def _plan_product(
     )
     initialization_stages: list[list[Dispatch]] = [initialization, []]
     stages: list[tuple[Dispatch, ...]] = []
-    if table.tensor == PERSISTENT:
+    if table is not None and table.tensor == PERSISTENT:
         initialization_stages[1] += prepare
         prepare = []
     if filter_is_owned:
@@ -319,17 +442,36 @@ def _plan_product(
         prepare += packing
 
     def product(part: PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:
-        common = (builder, geometry, shape, packed_filter, part, table, views["output_tensor"])
-        output_unsigned, input_unsigned = _unsigned(desc, "output_tensor"), _unsigned(desc, "input_tensor")
-        if not isinstance(shape, MatrixShape):
-            return product_dispatches(Order(*common, output_unsigned))
-        # Without a zero point it is 0, which UINT8 taken as INT8 turns into -128.
-        zero_point = "filter_zero_point_tensor" in parameters or _unsigned(desc, "filter_tensor")
-        return product_dispatches(MatrixOrder(*common, output_unsigned, fetch, source, input_unsigned, zero_point))
+        common = (
+            builder,
+            geometry,
+            shape,
+            packed_filter,
+            part,
+            views["output_tensor"],
+            _unsigned(desc, "output_tensor"),
+        )
+        if table is not None:
+            return product_dispatches(PackedOrder(*common, table))
+        unsigned = (_unsigned(desc, "input_tensor"), _unsigned(desc, "filter_tensor"))
+        return product_dispatches(MatrixOrder(*common, fetch, parameters, source, *unsigned))
 
     if isinstance(shape, MatrixShape):
         source = views["input_tensor"]
         fetch = fetch_in_place(builder, geometry, shape, source, views["output_tensor"])
+        if fetch is None:
+            # All of the input, also what a filter of one tap steps over: reading parts of a plane would be no faster.
+            whole, plain = geometry, source
+            if source.tensor == "input_tensor":
+                whole = desc.geometry
+                plain = replace(source, strides=whole.input_strides)
+            copied = channels_last(builder, whole, plain, _part_limit(builder, builder.scratch.size))
+            if copied is not None:
+                copy, copying = copied
+                steps = [max(1, a) // max(1, b) for a, b in zip(source.strides, plain.strides, strict=True)]
+                source = replace(copy, strides=tuple(a * b for a, b in zip(copy.strides, steps, strict=True)))
+                prepare.append(copying)
+                fetch = VECTORS
         if fetch is not None:
             stages.append(tuple(prepare))
             stages.append(tuple(product(whole_input(geometry, source), fetch, source)))

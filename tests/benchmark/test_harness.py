@@ -39,7 +39,8 @@ def test_cases_are_measured_checked_recorded_and_drawn(device: dmlvk.Device, tmp
     result = bench(device, *chosen, "--json", str(file), "--plot", str(picture), "--peer", "numpy", "--peer", "cupy")
     assert result.exit_code == 0, result.output
     assert "DIFFERENT" not in result.output
-    assert "peer cupy: absent" in result.output
+    assert "peer cupy: absent, the Python package cupy is not installed" in result.output
+    assert "not asked for" in result.output
     record = json.loads(file.read_text())
     assert record["device"]["name"] == device.profile.name
     assert {row["name"] for row in record["cases"]} == set(names)
@@ -53,6 +54,7 @@ def test_cases_are_measured_checked_recorded_and_drawn(device: dmlvk.Device, tmp
         assert row["mark"]["fraction"] == pytest.approx(row["mark"]["seconds"] / seconds["median"])
         assert row["bytes_per_second"] == pytest.approx(row["bytes"] / seconds["median"])
         assert row["dispatches"]
+        assert (row["processor_seconds"] is not None) == (device.profile.device_type is dmlvk.DeviceType.CPU)
         for trial in row["peers"]:
             assert trial.get("result", "equal") == "equal", "NumPy agrees"
             assert ("seconds" in trial) == (row["name"] != LAYER), "NumPy has all but a convolution"
@@ -63,10 +65,14 @@ def test_cases_are_measured_checked_recorded_and_drawn(device: dmlvk.Device, tmp
         assert image.format == "PNG"
         assert len(image.convert("RGB").getcolors(1 << 24) or []) > 50
     picture.unlink()
-    again = CliRunner().invoke(main, ["bench", "--from-json", str(file), "--plot", str(picture), "--dispatches"])
+    page = tmp_path / "record.md"
+    options = ["--plot", str(picture), "--markdown", str(page), "--dispatches"]
+    again = CliRunner().invoke(main, ["bench", "--from-json", str(file), *options])
     assert again.exit_code == 0
     assert picture.stat().st_size > 10_000
     assert "quantized_linear_convolution_" in again.output, "the kernels of each dispatch"
+    assert "| slice1 row step 2, UINT16 |" in page.read_text()
+    assert "results: all equal to the reference" in page.read_text()
 
 
 def test_a_wrong_result_is_status_1(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,6 +165,7 @@ def test_html_needs_nothing_beside_itself(tmp_path: Path, run: Run) -> None:
         assert shown in text, shown
     assert "There are failures." in text
     assert "<device>" not in source
+    assert "1 &lt; 2" in source
 
 
 def test_the_matrix_counts_operators_by_types_and_path(run: Run) -> None:

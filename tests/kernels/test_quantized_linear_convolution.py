@@ -14,12 +14,15 @@ import dmlvk
 from dmlvk import DataType, QuantizedLinearConvolutionDesc, TensorDesc, TensorFlags
 from dmlvk.operators.quantized_linear_convolution import output_size
 from dmlvk.planning.quantized_linear_convolution import DIRECT, convolution_paths
+from dmlvk.planning.quantized_linear_convolution_depthwise import DEPTHWISE
+from dmlvk.planning.quantized_linear_convolution_first_layer import FIRST_LAYER
 from dmlvk.planning.quantized_linear_convolution_matrix import MATRIX
 from tests.convolution_cases import TYPES, qlinear_conv, random_case
 from tests.kernels.harness import check
 from tests.layouts import examples, random_bytes, view
 
 PATHS = (MATRIX, "dot4", "integer", "float", DIRECT)
+MADE_FOR_SOME = (DEPTHWISE, FIRST_LAYER)
 KINDS = st.sampled_from(list(TYPES))
 PLAIN = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0), "group_count": 1}
 
@@ -74,7 +77,7 @@ def run(
         tensor = desc.tensors[name]
         inputs[name] = random_bytes(seed, tensor.total_size_in_bytes)
         view(inputs[name], tensor)[...] = array.view(f"u{array.itemsize}")
-    for each in (path,) if path else (None, *paths_of(device)):
+    for each in (path,) if path else (None, *(path for path in paths_of(device) if takes(device, desc, path))):
         check(device, desc, expected, inputs, offset=16 * (seed % 19), seed=seed, path=each)
 
 
@@ -82,9 +85,22 @@ def paths_of(device: dmlvk.Device) -> tuple[str, ...]:
     return convolution_paths(device.profile)
 
 
-def one_path(device: dmlvk.Device, number: int) -> str:
-    paths = paths_of(device)
-    return paths[number % len(paths)]
+def takes(device: dmlvk.Device, desc: QuantizedLinearConvolutionDesc, path: str) -> bool:
+    """Whether a path that is made for some convolutions only is made for this one; the others take any."""
+    if path in MADE_FOR_SOME:
+        try:
+            device.plan(desc, path)
+        except ValueError as error:
+            assert "cannot take path" in str(error)
+            return False
+    return True
+
+
+def one_path(device: dmlvk.Device, desc: QuantizedLinearConvolutionDesc, number: int) -> str:
+    """A path made for such convolutions where there is one, else any."""
+    paths = [path for path in paths_of(device) if takes(device, desc, path)]
+    made_for_it = [path for path in paths if path in MADE_FOR_SOME]
+    return (made_for_it or paths)[number % len(made_for_it or paths)]
 
 
 @given(KINDS, KINDS, KINDS, st.integers(0, 1 << 30))
@@ -100,7 +116,7 @@ def test_any_convolution_is_onnx_runtime_s(
         arrays["output_zero_point_tensor"] = np.array([point], TYPES[y_type])
     desc = describe(arrays, TYPES[y_type], attributes, generator)
     expected = qlinear_conv(arrays, TYPES[y_type], **attributes)
-    run(device, desc, arrays, expected, one_path(device, seed), seed)
+    run(device, desc, arrays, expected, one_path(device, desc, seed), seed)
 
 
 @given(KINDS, KINDS, KINDS, st.integers(0, 1 << 30))
@@ -148,7 +164,7 @@ def hard_case(seed: int, x_type: str, w_type: str) -> tuple[dict[str, np.ndarray
 def test_hard_values(device: dmlvk.Device, x_type: str, w_type: str, y_type: str, seed: int) -> None:
     arrays, attributes = hard_case(seed, x_type, w_type)
     desc = describe(arrays, TYPES[y_type], attributes)
-    run(device, desc, arrays, dmlvk.reference.run(desc, **arrays), one_path(device, seed), seed)
+    run(device, desc, arrays, dmlvk.reference.run(desc, **arrays), one_path(device, desc, seed), seed)
 
 
 @pytest.mark.parametrize("scale", [0.0, -0.0, np.inf, -np.inf, np.nan, -1.0])
@@ -275,6 +291,101 @@ def test_channels_last_on_every_path(
     }
     expected = dmlvk.reference.run(desc, **arrays)
     run(device, replace(desc, **last), arrays, expected, None)
+
+
+def last(sizes: Any, gap: int = 0) -> list[int]:
+    """Strides of channels last, with a gap after each pixel's channels."""
+    step = sizes[1] + gap
+    return [sizes[2] * sizes[3] * step, 1, sizes[3] * step, step]
+
+
+def special_case(
+    seed: int, x_type: str, groups: int, channels: int, filters: int, size: tuple[int, int], **attributes: Any
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """All ten tensors, zero points that differ by channel; every second scale a power of two, for ties."""
+    generator = np.random.default_rng(seed)
+    kernel = attributes.pop("kernel")
+    taps = channels // groups * kernel[0] * kernel[1]
+    kind = TYPES[x_type]
+    factors = np.where(np.arange(filters) % 2 == 0, 1, generator.uniform(0.5, 2, filters))
+    arrays = quantized(
+        np.frombuffer(generator.bytes(2 * channels * size[0] * size[1]), kind).reshape(2, channels, *size),
+        generator.integers(-128, 128, (filters, channels // groups, *kernel)).astype(np.int8),
+        input_zero_point_tensor=generator.choice(np.array([np.iinfo(kind).min, np.iinfo(kind).max, 5], kind), 1),
+        filter_scale_tensor=factors.astype(np.float32),
+        output_zero_point_tensor=np.array([-20], np.int8),
+        output_scale_tensor=np.array([2.0 ** round(np.log2(60 * taps**0.5))], np.float32),
+        bias_tensor=generator.integers(-2000, 2000, (1, filters, 1, 1)).astype(np.int32),
+    )
+    if seed % 2:
+        arrays["filter_zero_point_tensor"] = generator.integers(-128, 128, filters).astype(np.int8)
+    if seed % 3 == 0:
+        arrays["bias_tensor"][0, ::3] = 2**31 - 1  # sums past 32 bits
+    return arrays, {**PLAIN, **attributes, "group_count": groups}
+
+
+@pytest.mark.parametrize(
+    ("channels", "multiplier", "is_last", "gap", "attributes"),
+    [
+        (12, 1, True, 0, {"kernel": (3, 3), "start_padding": (1, 1), "end_padding": (1, 1)}),
+        (7, 1, True, 1, {"kernel": (2, 5), "strides": (2, 1), "dilations": (2, 1), "start_padding": (0, 3)}),
+        (5, 1, False, 0, {"kernel": (3, 3), "start_padding": (1, 1), "end_padding": (1, 1)}),
+        (3, 2, False, 3, {"kernel": (3, 4), "strides": (1, 2), "dilations": (1, 2), "start_padding": (2, 5)}),
+    ],
+)
+def test_depthwise_by_words(
+    device: dmlvk.Device,
+    gpu_device: dmlvk.Device,
+    channels: int,
+    multiplier: int,
+    is_last: bool,
+    gap: int,
+    attributes: dict[str, Any],
+) -> None:
+    """Channels or columns in words, with rests of words, rows that begin anywhere, and borders on all sides."""
+    # As planned for a CPU, and for a GPU, which is given larger batches of rows.
+    for seed, x_type, planned_for in ((channels, "u8", device), (channels + 1, "s8", gpu_device)):
+        arrays, others = special_case(seed, x_type, channels, channels, channels * multiplier, (19, 13), **attributes)
+        desc = describe(arrays, np.int8, others)
+        sizes, output_sizes = desc.input_tensor.sizes, desc.output_tensor.sizes
+        width = sizes[3] + gap
+        strides = last(sizes, gap) if is_last else [channels * 19 * width, 19 * width, width, 1]
+        desc = replace(
+            desc,
+            input_tensor=TensorDesc(desc.input_tensor.data_type, sizes, strides),
+            output_tensor=TensorDesc(DataType.INT8, output_sizes, last(output_sizes) if is_last else None),
+        )
+        run(planned_for, desc, arrays, dmlvk.reference.run(desc, **arrays), DEPTHWISE, seed)
+
+
+@pytest.mark.parametrize(
+    ("channels", "filters", "is_last", "attributes"),
+    [
+        (3, 20, False, {"kernel": (7, 7), "strides": (2, 2), "start_padding": (3, 3), "end_padding": (3, 3)}),
+        (3, 32, True, {"kernel": (3, 3), "strides": (2, 2), "start_padding": (1, 1), "end_padding": (0, 1)}),
+        (4, 5, True, {"kernel": (2, 9), "strides": (3, 3)}),
+        (1, 8, False, {"kernel": (5, 5), "start_padding": (2, 2), "end_padding": (2, 2)}),
+    ],
+)
+def test_first_layers_on_matrix_units(
+    device: dmlvk.Device, channels: int, filters: int, is_last: bool, attributes: dict[str, Any]
+) -> None:
+    """Rows of pixels as overlapping rows of matrices, at every stride of columns; other devices refuse the path."""
+    for seed, x_type in enumerate(("u8", "s8"), filters):
+        arrays, others = special_case(seed, x_type, 1, channels, filters, (17, 45), **attributes)
+        desc = describe(arrays, np.int8, others)
+        if FIRST_LAYER not in paths_of(device):
+            with pytest.raises(ValueError, match="no kernel path"):
+                device.compile(desc, path=FIRST_LAYER)
+            continue
+        if is_last:
+            sizes, output_sizes = desc.input_tensor.sizes, desc.output_tensor.sizes
+            desc = replace(
+                desc,
+                input_tensor=TensorDesc(desc.input_tensor.data_type, sizes, last(sizes)),
+                output_tensor=TensorDesc(DataType.INT8, output_sizes, last(output_sizes)),
+            )
+        run(device, desc, arrays, dmlvk.reference.run(desc, **arrays), FIRST_LAYER, seed)
 
 
 def test_per_channel_tensors_may_be_broadcast_views(device: dmlvk.Device) -> None:

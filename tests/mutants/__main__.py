@@ -45,6 +45,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # Before dmlvk opens the Vulkan loader.
-    os.environ.update(test_drivers.environment())
+    # Before dmlvk opens the Vulkan loader. As for the tests, devices that are named there are the machine's own.
+    if "DMLVK_TEST_DEVICES" not in os.environ:
+        os.environ.update(test_drivers.environment())
     sys.exit(main())

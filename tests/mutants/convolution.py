@@ -182,6 +182,23 @@ MUTANTS = (
         ),
         ("qlinearconv:cut", "qlinearconv:groups"),
     ),
+    Mutant(
+        "depthwise: padding holds 0",
+        "include/quantized_depthwise.glsl",
+        (("    uint border = (uint(input_zero_point) & 0xFF) * 0x01010101;", "    uint border = 0;"),),
+        ("qlinearconv:depthwise", "qlinearconv:types"),
+        "depthwise",
+    ),
+    Mutant(
+        "depthwise: halves are rounded up, as if the estimate were certain",
+        "include/quantized_estimate.glsl",
+        (
+            ("    float rounded = roundEven(value);", "    float rounded = floor(value + 0.5);"),
+            ("    distance_to_integer = max(distance_to_integer, abs(value - rounded));\n", ""),
+        ),
+        ("qlinearconv:tie",),
+        "depthwise",
+    ),
 )
 
 # What only devices with matrices of bytes run.
@@ -196,35 +213,51 @@ MATRIX_MUTANTS = (
     Mutant(
         "matrices: the border of an input in place holds 0",
         f"{PREFIX}_matrix.comp",
-        (
-            (
-                "                        next_input[f] = uvec4(border);",
-                "                        next_input[f] = uvec4(0);",
-            ),
-        ),
+        (("                next_input[f] = uvec4(border);", "                next_input[f] = uvec4(0);"),),
         ("qlinearconv:channels", "qlinearconv:layout"),
         "matrix",
     ),
     Mutant(
-        "matrices: estimates are taken for certain",
+        "matrices: halves are rounded up",
         "include/quantized_matrix.glsl",
-        (
-            ("const float CERTAIN = 0.5 - 1.0 / 2048.0;", "const float CERTAIN = 1.0;"),
-            ("roundEven(value)", "floor(value + 0.5)"),
-        ),
-        ("qlinearconv:tie", "qlinearconv:rounding"),
+        (("rounded = value + 12582912.0;", "rounded = floor(value + 0.5) + 12582912.0;"),),
+        ("qlinearconv:tie",),
         "matrix",
     ),
     Mutant(
-        "matrices: sums outside of 32 bits are estimated",
+        "matrices: sums outside of 32 bits wrap",
         "include/quantized_matrix.glsl",
         (
-            (
-                "return uvec4(bits, constant.low, table[record + PARAMETER_FILTER_ZERO_POINT], usable ? 0 : 1);",
-                "return uvec4(bits, constant.low, table[record + PARAMETER_FILTER_ZERO_POINT], 0);",
-            ),
+            ("    return push.taps <= LARGEST_TAP_COUNT &&", "    return push.taps == 0 ||"),
+            ("< 1 << 29;", "< 1 << 29 || true;"),
         ),
         ("qlinearconv:bias", "qlinearconv:sum"),
         "matrix",
+    ),
+    Mutant(
+        "matrices: the sums of an input are left out",
+        f"{PREFIX}_matrix.comp",
+        (("[e] -= zero_points[e] * of_pixels[e];", "[e] -= 0 * of_pixels[e];"),),
+        ("qlinearconv:zero_point",),
+        "matrix",
+    ),
+    Mutant(
+        "first layer: padding holds 0",
+        f"{PREFIX}_first_layer.comp",
+        (
+            (
+                "        border |= (table[push.table_start + PARAMETER_INPUT_ZERO_POINT] & 0xFF) << (8 * c);",
+                "        border |= 0;",
+            ),
+        ),
+        ("qlinearconv:first_layer", "qlinearconv:types"),
+        "first_layer",
+    ),
+    Mutant(
+        "first layer: a missing barrier after the input is staged",
+        f"{PREFIX}_first_layer.comp",
+        (("        barrier();\n\n        // All subgroups go", "\n        // All subgroups go"),),
+        ("qlinearconv:first_layer", "qlinearconv:types"),
+        "first_layer",
     ),
 )

@@ -12,9 +12,11 @@ from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import output_size
-from dmlvk.planning.plan import PERSISTENT, SCRATCH, Access, Dispatch, Plan
+from dmlvk.planning.plan import PERSISTENT, SCRATCH, Access, Dispatch, PathError, Plan
 from dmlvk.planning.quantized_linear_convolution import convolution_paths
 from dmlvk.planning.quantized_linear_convolution import plan_quantized_linear_convolution as plan
+from dmlvk.planning.quantized_linear_convolution_first_layer import Tile as FirstLayerTile
+from dmlvk.planning.quantized_linear_convolution_first_layer import first_layer_tile
 from dmlvk.planning.quantized_linear_convolution_matrix import Tile, matrix_of, obstacle_to_tile
 from dmlvk.planning.quantized_linear_convolution_product import LARGEST_WORD_COUNT
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
@@ -162,7 +164,9 @@ def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: s
         ("lavapipe-22.3", "ResNet, 256 channels", "float"),
         ("swiftshader", "ResNet, 256 channels", "dot4"),
         ("nvidia-h200", "ResNet, 512 channels", "matrix"),
-        ("nvidia-h200", "first layer", "matrix"),
+        ("nvidia-h200", "first layer", "first_layer"),
+        ("amd-navi31", "first layer", "first_layer"),
+        ("lavapipe-26.2", "first layer", "float"),
         ("nvk-pascal", "ResNet, 512 channels", "dot4"),
         ("nvk-ampere", "ResNet, 512 channels", "matrix"),
         ("amd-navi31", "ResNet, 512 channels", "matrix"),
@@ -171,7 +175,10 @@ def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: s
         ("intel-bmg", "ResNet, 512 channels", "matrix"),
         ("lavapipe-26.2", "ResNet, 512 channels", "float"),
         ("intel-hsw", "ResNet, 512 channels", "integer"),
-        ("nvidia-h200", "depthwise", "direct"),
+        ("nvidia-h200", "depthwise", "depthwise"),
+        ("lavapipe-22.3", "depthwise", "depthwise"),
+        ("intel-hsw", "depthwise", "depthwise"),
+        ("swiftshader", "depthwise", "direct"),
         ("nvidia-h200", "more taps than 32 bits", "direct"),
     ],
 )
@@ -248,8 +255,9 @@ def test_channels_last_are_read_in_place() -> None:
     ("tile", "reason"),
     [
         ("128x128", "a tile is named like"),
-        ("128x128x64:48x32", "its subgroups do not divide it"),
-        ("128x128x48:64x64", "matrices of 32 bytes of K do not divide its step"),
+        ("128x128x64:48x32", "its sizes are not powers of two"),
+        ("128x128x64:64x256", "its subgroups do not divide it"),
+        ("128x128x16:64x64", "matrices of 32 bytes of K do not divide its step"),
         ("128x128x64:64x32", "1 x 4 matrices of 16 x 16 do not divide its subgroups"),
         ("256x256x64:64x64", "81920|bytes of shared memory are more than 49152"),
         ("1024x1024x64:32x64", "invocations are more than 1024"),
@@ -302,6 +310,89 @@ def test_matrices_want_their_rounding_mode() -> None:
     profile = profiles.load("nvidia-h200")
     assert matrix_of(profile) is not None
     assert matrix_of(replace(profile, properties=profile.properties - {"shaderRoundingModeRTEFloat32"})) is None
+
+
+LAST = (56 * 56 * 144, 1, 56 * 144, 144)
+
+
+@pytest.mark.parametrize("device", profiles.NAMES)
+@pytest.mark.parametrize(
+    "desc",
+    [
+        convolution(
+            64, 144, (56, 56), 144, (3, 3), groups=144, padding=(1, 1), input_strides=LAST, output_strides=LAST
+        ),
+        convolution(1, 960, (7, 7), 960, (5, 5), groups=960, padding=(2, 2)),
+        convolution(2, 12, (30, 50), 36, (7, 7), groups=12, strides=(2, 2), dilations=(2, 2), padding=(3, 3)),
+        convolution(1, 7, (1, 1000), 7, (1, 9), groups=7, input_strides=(9000, 1001, 1001, 1)),
+        convolution(1, 5, (1 << 13, 1 << 13), 5, (3, 3), groups=5),
+    ],
+    ids=["NHWC", "small planes", "multiplier", "unaligned rows", "large planes"],
+)
+def test_depthwise_wherever_words_hold_neighbours(desc: QuantizedLinearConvolutionDesc, device: str) -> None:
+    profile = profiles.load(device)
+    found = plan(desc, profile, path="depthwise")
+    check_plan(found, desc, profile)
+    assert written_elements(found, desc) == desc.output_tensor.element_count
+
+
+@pytest.mark.parametrize(
+    ("desc", "reason"),
+    [
+        (DESCRIPTORS["odd"], "an output channel sees 13 input channels, not 1"),
+        (convolution(1, 4, (9, 9), 4, (3, 3), groups=4, input_strides=(648, 162, 18, 2)), "no four neighbours"),
+        (convolution(1, 4, (9, 9), 4, (8, 8), groups=4), "64 taps are more than 49"),
+        (convolution(1, 4, (99, 9), 4, (3, 3), groups=4, dilations=(9, 1)), "extends over 19 rows"),
+        (convolution(1, 4, (99, 9), 4, (3, 3), groups=4, strides=(5, 1)), "stride 5 is more than 4"),
+    ],
+)
+def test_what_depthwise_does_not_take(desc: QuantizedLinearConvolutionDesc, reason: str) -> None:
+    profile = profiles.load("nvidia-h200")
+    with pytest.raises(PathError, match=f"cannot take path 'depthwise' here: .*{reason}"):
+        plan(desc, profile, path="depthwise")
+    assert plan(desc, profile).path != "depthwise"
+
+
+@pytest.mark.parametrize("device", MATRIX_DEVICES)
+@pytest.mark.parametrize(
+    "desc",
+    [
+        DESCRIPTORS["first layer"],
+        convolution(1, 3, (224, 224), 32, (3, 3), strides=(2, 2), padding=(1, 1), output_strides=(401408, 1, 3584, 32)),
+        convolution(2, 1, (28, 28), 100, (5, 5)),
+        convolution(1, 4, (300, 301), 7, (3, 3), strides=(3, 3), flags=OWNED),
+        convolution(1, 3, (1 << 13, 1 << 13), 8, (4, 4), strides=(4, 4)),
+    ],
+    ids=["ResNet", "MobileNet, NHWC", "one channel", "stride 3", "large"],
+)
+def test_first_layers_on_every_device_with_matrices(desc: QuantizedLinearConvolutionDesc, device: str) -> None:
+    profile = profiles.load(device)
+    found = plan(desc, profile, path="first_layer")
+    check_plan(found, desc, profile)
+    assert written_elements(found, desc) == desc.output_tensor.element_count
+    tile = first_layer_tile(profile, desc.geometry)
+    assert isinstance(tile, FirstLayerTile)
+    limit = min(profile.limits.max_compute_shared_memory_size, 48 << 10)
+    assert tile.shared_memory(desc.geometry) <= limit
+    assert all(
+        dispatch.subgroup_size == tile.lanes for dispatch in found.dispatches if "first_layer" in dispatch.kernel
+    )
+
+
+@pytest.mark.parametrize(
+    ("desc", "reason"),
+    [
+        (DESCRIPTORS["odd"], "the input has 13 channels in 1 groups"),
+        (convolution(1, 3, (9, 9), 3, (3, 3), groups=3), "in 3 groups"),
+        (convolution(1, 3, (9, 9), 3, (3, 3), dilations=(2, 2)), "dilations"),
+        (convolution(1, 3, (99, 99), 3, (12, 3)), "larger than 256 taps or 11 rows"),
+        (convolution(1, 3, (99, 99), 3, (3, 3), strides=(5, 5)), "more than 4"),
+        (convolution(1, 4, (99, 99), 64, (11, 5)), "bytes of shared memory are more than"),
+    ],
+)
+def test_what_first_layer_does_not_take(desc: QuantizedLinearConvolutionDesc, reason: str) -> None:
+    with pytest.raises(PathError, match=f"cannot take path 'first_layer' here: .*{reason}"):
+        plan(desc, profiles.load("nvidia-h200"), path="first_layer")
 
 
 def test_a_forced_path_that_could_overflow_is_refused() -> None:

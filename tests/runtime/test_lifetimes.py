@@ -165,11 +165,11 @@ def test_the_last_call_goes_with_its_tensors(device: dmlvk.Device) -> None:
     with open_variant(device, "direct") as own:
         copy = own.compile(copy_desc(DESC))
         source = own.tensor(VALUES)
-        copy(input_tensor=source, output_tensor=own.tensor(DESC))
-        assert copy._calls.last is None
-        target = own.tensor(DESC)
         for _ in range(2):
-            copy(input_tensor=source, output_tensor=target)
+            target = own.tensor(DESC)  # the one before goes when this one is there
+            assert copy._calls.last is None
+            for _ in range(2):
+                copy(input_tensor=source, output_tensor=target)
         call = copy._calls.last
         assert call is not None
         assert call.tensors == {"input_tensor": source, "output_tensor": target}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -16,9 +19,12 @@ VALUES = np.random.default_rng(1).integers(0, 256, PIECE * PIECES - 100, np.uint
 
 
 @pytest.fixture(autouse=True)
-def _small_ring(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_ring(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(staging_ring, "RING_SIZE", 12 * PIECE)
     monkeypatch.setattr("dmlvk.vulkan.transfers.PIECE_SIZE", PIECE)
+    faulthandler.dump_traceback_later(300, exit=True)  # a piece that is not given back is waited for without end
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.mark.parametrize("variant", ["staged", "segmented-staged", "staged-copy-queue"])

@@ -8,7 +8,9 @@ import numpy as np
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.convolutions import (
+    GENERAL_PATHS,
     KINDS,
+    PATHS,
     SHAPES,
     TYPE_PARAMETERS,
     Shape,
@@ -18,14 +20,11 @@ from dmlvk.conformance.cases.convolutions import (
     mantissas,
     ones,
     single,
+    suits,
 )
 from dmlvk.conformance.cases.product import Group, Parameters
 from dmlvk.conformance.cases.values import Array
 from dmlvk.data_type import DataType
-from dmlvk.operators import QuantizedLinearConvolutionDesc
-from dmlvk.planning import KERNEL_PATHS
-
-PATHS = KERNEL_PATHS[QuantizedLinearConvolutionDesc]
 
 POINTS = ("min", "max", "middle", "absent")
 
@@ -75,7 +74,7 @@ def tie(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 def saturation(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Results at, just inside and far past both ends of the output's range, for a zero point at an end."""
-    shape = Shape(1, 2, (5, 9), 40, (1, 1))
+    shape = Shape(1, 1, (5, 9), 40, (1, 1))
     arrays = small_data(numbers, p, shape, reach=2)
     near = numbers.integers(-262, 263, shape.filters)
     far = numbers.integers(-(2**31), 2**31, shape.filters)
@@ -165,7 +164,7 @@ ONE_TAP = Shape(1, 1, (3, 5), 48, (1, 1))
 
 def bias(numbers: np.random.Generator, p: Parameters) -> Workload:
     """A bias at the ends of 32 bits, which the sum carries past them."""
-    shape = Shape(1, 9, (3, 4), 24, (1, 1))
+    shape = Shape(1, 1, (3, 4), 24, (1, 1))
     values = np.array([2**31 - 1, -(2**31), 2**31 - 2, -(2**31) + 1, 2**30, -(2**30), 1, -1])
     chosen = values[np.arange(shape.filters) % len(values)].astype(np.int32).reshape(shape.per_channel)
     # Around 2^31 the result is 64 or 65, and would be a large negative one if it wrapped.
@@ -268,13 +267,14 @@ def undefined(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, p.shape, arrays={f"{p.place}_scale_tensor": array}, is_defined=False)
 
 
-SOME_SHAPES = {name: SHAPES[name] for name in ("odd", "vectors", "depthwise")}
+SOME_SHAPES = {name: SHAPES[name] for name in ("odd", "vectors", "depthwise", "first_layer_small")}
 
 GROUPS = (
     Group(
         "qlinearconv:zero_point",
         zero_point,
         {**TYPE_PARAMETERS, "zx": POINTS, "zw": POINTS, "zy": POINTS, "shape": SOME_SHAPES, "path": PATHS},
+        keep=suits,
     ),
     Group(
         "qlinearconv:tie",
@@ -285,6 +285,7 @@ GROUPS = (
             "shape": SOME_SHAPES,
             "path": PATHS,
         },
+        keep=suits,
     ),
     Group(
         "qlinearconv:saturation",
@@ -300,10 +301,12 @@ GROUPS = (
             "filter": tuple(KINDS),
             "sign": ("plus", "both"),
             "bias": ("given", "absent"),
-            "path": PATHS,
+            "path": GENERAL_PATHS,
         },
     ),
-    Group("qlinearconv:cancellation", cancellation, {"in": tuple(KINDS), "filter": tuple(KINDS), "path": PATHS}),
+    Group(
+        "qlinearconv:cancellation", cancellation, {"in": tuple(KINDS), "filter": tuple(KINDS), "path": GENERAL_PATHS}
+    ),
     Group("qlinearconv:bias", bias, {"bits": (24, 25), "in": tuple(KINDS), "filter": tuple(KINDS), "path": PATHS}),
     Group(
         "qlinearconv:rounding",
@@ -322,10 +325,12 @@ GROUPS = (
             "shape": SOME_SHAPES,
             "path": PATHS,
         },
+        keep=suits,
     ),
     Group(
         "qlinearconv:undefined",
         undefined,
         {"value": tuple(UNDEFINED), "place": ("input", "filter", "output"), "shape": SOME_SHAPES, "path": PATHS},
+        keep=suits,
     ),
 )

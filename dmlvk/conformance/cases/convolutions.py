@@ -16,6 +16,7 @@ from dmlvk.conformance.cases.values import Array, random_array
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import output_size
+from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 
 KINDS: Mapping[str, DataType] = {"u8": DataType.UINT8, "s8": DataType.INT8}
@@ -75,9 +76,21 @@ SHAPES: Mapping[str, Shape] = {
     "depthwise_wide": Shape(1, 8, (12, 12), 16, (5, 5), groups=8, start_padding=(2, 2), end_padding=(2, 2)),
     "first_layer": Shape(1, 3, (17, 19), 16, (7, 7), (2, 2), (1, 1), (3, 3), (3, 3)),
     "first_layer_small": Shape(2, 3, (12, 13), 8, (3, 3), (2, 2), (1, 1), (1, 1), (1, 1)),
+    "first_layer_gray": Shape(1, 1, (9, 70), 33, (5, 5), (1, 1), (1, 1), (2, 2), (2, 2)),
     "line": Shape(2, 6, (33,), 8, (5,), (2,), (1,), (2,), (1,)),
     "single": Shape(1, 1, (1, 1), 1, (1, 1)),
 }
+
+# Kernel paths for convolutions of one kind, which is also how the names of their shapes begin.
+PATHS_OF_A_KIND = ("depthwise", "first_layer")
+PATHS = KERNEL_PATHS[QuantizedLinearConvolutionDesc]
+GENERAL_PATHS = tuple(path for path in PATHS if path not in PATHS_OF_A_KIND)
+
+
+def suits(labels: Mapping[str, str]) -> bool:
+    """Whether a shape is one for the kernel path that is forced."""
+    return labels["path"] not in PATHS_OF_A_KIND or labels["shape"].startswith(labels["path"])
+
 
 TYPE_PARAMETERS = {"in": ("u8", "s8"), "filter": ("u8", "s8"), "out": ("u8", "s8")}
 

@@ -1,6 +1,7 @@
 """Cases of QUANTIZED_LINEAR_CONVOLUTION: types, sizes, layouts and kernel paths.
 
-Those of its arithmetic are in `convolution_arithmetic`.
+Those of its arithmetic are in `convolution_arithmetic`, those of convolutions with kernels of their own in
+`convolution_kinds`.
 """
 
 from __future__ import annotations
@@ -11,15 +12,26 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import Case, NotSupported, Workload
-from dmlvk.conformance.cases import convolution_arithmetic
-from dmlvk.conformance.cases.convolutions import KINDS, SAME, SHAPES, TYPE_PARAMETERS, Shape, convolution, single
+from dmlvk.conformance.cases import convolution_arithmetic, convolution_kinds
+from dmlvk.conformance.cases.convolutions import (
+    GENERAL_PATHS,
+    KINDS,
+    PATHS,
+    SAME,
+    SHAPES,
+    TYPE_PARAMETERS,
+    Shape,
+    convolution,
+    single,
+    suits,
+)
 from dmlvk.conformance.cases.layouts import LIMITS, offset_of
 from dmlvk.conformance.cases.product import DEVICES, PLANNERS_CHOICE, Group, Parameters
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import QuantizedLinearConvolutionDesc
-from dmlvk.planning import KERNEL_PATHS
 
-PATHS = (PLANNERS_CHOICE, *KERNEL_PATHS[QuantizedLinearConvolutionDesc])
+ALL_PATHS = (PLANNERS_CHOICE, *PATHS)
+GENERAL = (PLANNERS_CHOICE, *GENERAL_PATHS)
 
 CPU_AND_OWN = {name: DEVICES[name] for name in ("own", "cpu")}
 GPU = {"gpu": DEVICES["gpu"]}
@@ -172,6 +184,7 @@ CUT_SHAPES: Mapping[str, Shape] = {
     "many_channels": Shape(1, 260, (5, 6), 20, (1, 1)),
     "many_filters": Shape(1, 8, (6, 7), 150, (3, 3), **SAME),
     "depthwise": Shape(1, 48, (17, 19), 48, (3, 3), groups=48, **SAME),
+    "first_layer": Shape(1, 3, (45, 47), 20, (7, 7), (2, 2), (1, 1), (3, 3), (3, 3)),
     "groups": Shape(1, 12, (15, 17), 45, (3, 3), groups=3, **SAME),
     "large_filter": Shape(1, 3, (40, 45), 4, (19, 17)),
     "images": Shape(30, 5, (7, 9), 6, (2, 2)),
@@ -201,24 +214,31 @@ def is_past_the_range(profile: DeviceProfile, p: Parameters) -> NotSupported | N
 CHANNEL_COUNTS = (1, 3, 4, 7, 16, 17, 33, 64)
 
 GROUPS = (
-    Group("qlinearconv:types", types, {**TYPE_PARAMETERS, "shape": SHAPES, "device": CPU_AND_OWN, "path": PATHS}),
+    Group(
+        "qlinearconv:types",
+        types,
+        {**TYPE_PARAMETERS, "shape": SHAPES, "device": CPU_AND_OWN, "path": ALL_PATHS},
+        keep=suits,
+    ),
     # A CPU driver takes seconds to compile a GPU's tiles: few of them by default.
     Group(
         "qlinearconv:tiles",
         tiles,
         {
-            "shape": {name: SHAPES[name] for name in ("odd", "vectors", "pointwise")},
+            "shape": {name: SHAPES[name] for name in ("odd", "vectors", "pointwise", "depthwise", "first_layer_small")},
             "layout": ("packed", "channels_last"),
             "out": ("u8", "s8"),
             "device": GPU,
-            "path": KERNEL_PATHS[QuantizedLinearConvolutionDesc],
+            "path": PATHS,
         },
+        keep=suits,
     ),
     Group(
         "qlinearconv:gpu_types",
         types,
-        {**TYPE_PARAMETERS, "shape": SHAPES, "device": GPU, "path": PATHS},
+        {**TYPE_PARAMETERS, "shape": SHAPES, "device": GPU, "path": ALL_PATHS},
         default="none",
+        keep=suits,
     ),
     Group(
         "qlinearconv:channels",
@@ -228,7 +248,7 @@ GROUPS = (
             "filters": (1, 3, 8, 9, 33, 65, 129),
             "kernel": (1, 3),
             "layout": ("packed", "channels_last"),
-            "path": PATHS,
+            "path": GENERAL,
         },
     ),
     Group(
@@ -238,7 +258,7 @@ GROUPS = (
             "width": (1, 3, 4, 5, 33, 129),
             "height": (1, 2, 7),
             "batch": (1, 3),
-            "path": PATHS,
+            "path": GENERAL,
         },
     ),
     Group(
@@ -250,7 +270,7 @@ GROUPS = (
             "outputs": (1, 2, 4, 9),
             "kernel": (1, 3),
             "layout": ("packed", "channels_last"),
-            "path": PATHS,
+            "path": GENERAL,
         },
     ),
     Group(
@@ -262,7 +282,7 @@ GROUPS = (
             "dilations": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 1), (1, 3))},
             "start": (0, 1, 2, 7),
             "end": (0, 1, 6),
-            "path": PATHS,
+            "path": GENERAL,
         },
     ),
     Group(
@@ -273,7 +293,7 @@ GROUPS = (
             "padding": (2, 5),
             "zero_point": ("min", "max"),
             "layout": ("packed", "channels_last"),
-            "path": PATHS,
+            "path": GENERAL,
         },
     ),
     Group(
@@ -283,14 +303,21 @@ GROUPS = (
             "input": DATA_LAYOUTS,
             "filters": DATA_LAYOUTS,
             "output": OUTPUT_LAYOUTS,
-            "shape": {name: SHAPES[name] for name in ("odd", "vectors", "depthwise")},
-            "path": PATHS,
+            "shape": {name: SHAPES[name] for name in ("odd", "vectors", "depthwise", "first_layer_small")},
+            "path": ALL_PATHS,
         },
+        keep=suits,
     ),
     Group(
         "qlinearconv:rank",
         rank,
-        {"rank": (3, 4), "arrays": ("one", "two"), "scales": (1, 2, 3, 4), "zero_points": (1, 2, 3, 4), "path": PATHS},
+        {
+            "rank": (3, 4),
+            "arrays": ("one", "two"),
+            "scales": (1, 2, 3, 4),
+            "zero_points": (1, 2, 3, 4),
+            "path": GENERAL,
+        },
     ),
     Group(
         "qlinearconv:optional",
@@ -302,20 +329,22 @@ GROUPS = (
             "filter_zero_point": ("absent", "one", "per_channel"),
             "bias": ("absent", "given"),
             "output_zero_point": ("absent", "given"),
-            "shape": {name: SHAPES[name] for name in ("odd", "vectors", "depthwise")},
-            "path": PATHS,
+            "shape": {name: SHAPES[name] for name in ("odd", "vectors", "depthwise", "first_layer_small")},
+            "path": ALL_PATHS,
         },
+        keep=suits,
     ),
-    Group("qlinearconv:views", views, {"view": ("broadcast", "apart", "scalar_apart"), "path": PATHS}),
+    Group("qlinearconv:views", views, {"view": ("broadcast", "apart", "scalar_apart"), "path": GENERAL}),
     Group(
         "qlinearconv:owned",
         owned,
         {
             "owned": {name: name for name in OWNED},
             "layout": ("packed", "channels_last", "gaps"),
-            "shape": {name: SHAPES[name] for name in ("odd", "depthwise")},
-            "path": PATHS,
+            "shape": {name: SHAPES[name] for name in ("odd", "depthwise", "first_layer_small")},
+            "path": ALL_PATHS,
         },
+        keep=suits,
     ),
     Group(
         "qlinearconv:binding",
@@ -325,7 +354,7 @@ GROUPS = (
             "alignment": (0, 8, 32, 256),
             "tail": (0, 4, 5, 64),
             "layout": ("packed", "channels_last"),
-            "path": PATHS,
+            "path": GENERAL,
         },
     ),
     Group(
@@ -336,10 +365,12 @@ GROUPS = (
             "layout": ("packed", "channels_last", "rows"),
             "filters": ("packed", "channels_last"),
             "limits": ("cut", "cut_floor", "floor"),
-            "path": PATHS,
+            "path": ALL_PATHS,
         },
+        keep=suits,
     ),
-    Group("qlinearconv:large", large, {"path": PATHS}, default="none", support=is_past_the_range),
+    Group("qlinearconv:large", large, {"path": GENERAL}, default="none", support=is_past_the_range),
+    *convolution_kinds.GROUPS,
     *convolution_arithmetic.GROUPS,
 )
 

@@ -45,8 +45,6 @@ STEPS: Mapping[str, tuple[int, ...]] = {
     "mixed": (-3, 2, -1, 1, -2),
 }
 
-LARGEST_TENSOR = 1 << 29
-
 
 def describe(
     source: TensorDesc,
@@ -302,7 +300,7 @@ GROUPS = (
     Group(
         "slice1:large",
         large,
-        {"bytes": {"150MB": 150_000_001, "512MB": LARGEST_TENSOR}, "step": (1, -1)},
+        {"bytes": {"150MB": 150_000_001, "300MB": 300_000_001}, "step": (1, -1)},
         default="none",
         support=is_past_the_range,
     ),

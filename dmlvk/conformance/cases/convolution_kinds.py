@@ -1,0 +1,81 @@
+"""Cases of QUANTIZED_LINEAR_CONVOLUTION for kinds of convolutions that have kernel paths of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from dmlvk.conformance.case import Workload
+from dmlvk.conformance.cases.convolutions import TYPE_PARAMETERS, Shape, convolution
+from dmlvk.conformance.cases.product import DEVICES, PLANNERS_CHOICE, Group, Parameters
+
+
+def depthwise(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Convolutions of each channel by itself, or into several."""
+    shape = Shape(
+        *(2, p.channels, (7, p.width), p.channels * p.multiplier, p.kernel),
+        strides=p.strides,
+        dilations=p.dilations,
+        start_padding=(p.padding, p.padding // 2),
+        end_padding=(p.padding, p.padding),
+        groups=p.channels,
+    )
+    layouts = {"input_tensor": p.layout, "output_tensor": p.layout}
+    return convolution(numbers, p, shape, layouts=layouts, offsets={"input_tensor": 16, "output_tensor": 48})
+
+
+def first_layer(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Filters over the few channels of a picture."""
+    shape = Shape(
+        *(2, p.channels, (9, p.width), p.filters, p.kernel),
+        strides=p.strides,
+        start_padding=(p.padding, p.padding // 2),
+        end_padding=(p.padding, p.padding),
+    )
+    layouts = {"input_tensor": p.input, "output_tensor": p.output}
+    return convolution(numbers, p, shape, layouts=layouts, offsets={"input_tensor": 16, "output_tensor": 48})
+
+
+def _fits(labels: Mapping[str, str]) -> bool:
+    """Whether the dilated filter fits the padded input."""
+    kernel, dilation = (int(labels[name].split("x")[0]) for name in ("kernel", "dilations"))
+    return (kernel - 1) * dilation < 7 + 2 * int(labels["padding"])
+
+
+GROUPS = (
+    Group(
+        "qlinearconv:depthwise",
+        depthwise,
+        {
+            **TYPE_PARAMETERS,
+            "channels": (1, 3, 16, 33),
+            "multiplier": (1, 2),
+            "width": (9, 18, 37),
+            "kernel": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 3), (5, 4), (7, 7))},
+            "strides": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 2), (3, 1), (4, 4))},
+            "dilations": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 2))},
+            "padding": (0, 1, 6),
+            "layout": ("packed", "channels_last", "rows"),
+            "device": {name: DEVICES[name] for name in ("own", "gpu")},
+            "path": (PLANNERS_CHOICE, "depthwise"),
+        },
+        keep=_fits,
+    ),
+    Group(
+        "qlinearconv:first_layer",
+        first_layer,
+        {
+            **TYPE_PARAMETERS,
+            "channels": (1, 2, 3, 4),
+            "filters": (1, 7, 32, 65),
+            "width": (18, 67, 131),
+            "kernel": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 3), (7, 7), (5, 11))},
+            "strides": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 2), (4, 4), (2, 1))},
+            "padding": (0, 1, 5),
+            "input": ("packed", "channels_last", "rows"),
+            "output": ("packed", "channels_last"),
+            "path": (PLANNERS_CHOICE, "first_layer"),
+        },
+    ),
+)

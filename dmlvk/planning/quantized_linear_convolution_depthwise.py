@@ -1,0 +1,375 @@
+"""QUANTIZED_LINEAR_CONVOLUTION where every output channel sees one input channel, by words of four neighbours."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
+from dmlvk.planning.plan import Access, Dispatch
+from dmlvk.planning.quantized_linear_convolution_memory import (
+    DISPATCH_SECONDS,
+    LLVMPIPE,
+    Builder,
+    DispatchBuilder,
+    Range,
+    View,
+    halves,
+    largest,
+    reach,
+)
+from dmlvk.planning.quantized_linear_convolution_packing import UNSIGNED_FLIP
+from dmlvk.planning.quantized_linear_convolution_parameters import table_bounds
+
+DEPTHWISE = "depthwise"
+KERNEL = "quantized_linear_convolution_depthwise"
+
+# A tile's loops are unrolled: these keep its code and its registers in bounds.
+LARGEST_TAP_COUNT = 49
+LARGEST_REACH = 16
+LARGEST_STRIDE = 4
+
+# Sums that an invocation holds at a time.
+LARGEST_SUM_COUNT = 48
+
+# Taller tiles see less of the input twice, and are fewer: too few where that leaves a GPU idle.
+TALLEST_TILE = 16
+ENOUGH_INVOCATIONS = 1 << 16
+
+# Output rows' worth of input that is fetched at a time: rows of words of channels take more registers.
+BATCH = {True: 2, False: 4}
+ROUNDING = "shaderRoundingModeRTEFloat32"
+
+# What every device has; little enough for several workgroups side by side.
+LARGEST_SHARED_MEMORY = 16 << 10
+
+# So many workgroups keep a large GPU busy; more of them would only prepare weights once more.
+ENOUGH_WORKGROUPS = {DeviceType.CPU: 32}
+LARGEST_TILE_COUNT = {DeviceType.CPU: 64}
+
+# Multiply-adds a second at the very least.
+SLOWEST_RATE = {
+    DeviceType.CPU: 200e6,
+    DeviceType.INTEGRATED_GPU: 4e9,
+    DeviceType.DISCRETE_GPU: 40e9,
+    DeviceType.VIRTUAL_GPU: 4e9,
+    DeviceType.OTHER: 200e6,
+}
+
+# Outputs: image, channel, row, column.
+IMAGE, CHANNEL, ROW, COLUMN = range(4)
+Box = tuple[Range, ...]
+
+
+@dataclass(frozen=True)
+class Words:
+    """How the input's words are taken: four channels each, or four columns.
+
+    Attributes
+    ----------
+    channels_last : bool
+        Words hold four channels.
+    aligned : bool
+        Rows begin at words.
+    """
+
+    channels_last: bool
+    aligned: bool
+
+    @classmethod
+    def of(cls, geometry: ConvolutionGeometry, source: View) -> Words | None:
+        """None where neither channels nor columns lie side by side."""
+        sizes = (geometry.batch, geometry.input_channels, *geometry.input_size)
+        # The stride of a dimension of size 1 means nothing.
+        n, c, h, w = (0 if size == 1 else stride for size, stride in zip(sizes, source.strides, strict=True))
+        if c == 1 and geometry.output_channels_per_group == 1 and not any(x % 4 for x in (n, h, w, source.start)):
+            return cls(True, True)
+        if w == 1 or geometry.input_size[1] == 1:
+            return cls(False, not any(x % 4 for x in (n, c, h, source.start)))
+        return None
+
+
+def obstacle_to_depthwise(geometry: ConvolutionGeometry) -> str | None:
+    """Why the kernel cannot have a convolution, whatever its layout; None where it can."""
+    if geometry.input_channels_per_group != 1:
+        return f"an output channel sees {geometry.input_channels_per_group} input channels, not 1"
+    if math.prod(geometry.filter_size) > LARGEST_TAP_COUNT:
+        return f"{math.prod(geometry.filter_size)} taps are more than {LARGEST_TAP_COUNT}"
+    for k in range(2):
+        extent = (geometry.filter_size[k] - 1) * geometry.dilations[k] + 1
+        if extent > LARGEST_REACH:
+            return f"the dilated filter extends over {extent} rows or columns, of which {LARGEST_REACH} are possible"
+        if geometry.strides[k] > LARGEST_STRIDE:
+            return f"stride {geometry.strides[k]} is more than {LARGEST_STRIDE}"
+    return None
+
+
+def prefers_depthwise(profile: DeviceProfile) -> bool:
+    """Whether the kernel is the best choice for any convolution that it can have.
+
+    Of the CPU drivers, lavapipe is 2 to 6 times faster with it than with the direct kernel, SwiftShader 1.5 to 3 times
+    slower.
+    """
+    return profile.device_type is not DeviceType.CPU or profile.driver_id == LLVMPIPE
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """What an invocation and a workgroup make.
+
+    Attributes
+    ----------
+    rows, columns : int
+        Outputs of a tile.
+    tiles : int
+        Of an invocation, one after another.
+    block : int
+        Channels of a workgroup, or quads of channels.
+    items : int
+        Invocations that a channel, or quad, of a workgroup has.
+    """
+
+    rows: int
+    columns: int
+    tiles: int
+    block: int
+    items: int
+
+
+@dataclass(frozen=True)
+class Depthwise:
+    """A depthwise convolution to be cut into dispatches."""
+
+    builder: Builder
+    geometry: ConvolutionGeometry
+    input: View
+    filter: View
+    table: View
+    output: View
+    input_unsigned: bool
+    filter_unsigned: bool
+    output_unsigned: bool
+    filter_zero_point: bool
+
+    @property
+    def words(self) -> Words:
+        found = Words.of(self.geometry, self.input)
+        assert found is not None, "asked for after this was checked"
+        return found
+
+    def dispatches(self) -> list[Dispatch] | str:
+        """All dispatches, in any order; or why there are none."""
+        geometry = self.geometry
+        if Words.of(geometry, self.input) is None:
+            return f"strides {self.input.strides} leave no four neighbours in a word"
+        pending: list[Box] = [
+            (
+                (0, geometry.batch),
+                (0, geometry.output_channels),
+                (0, geometry.output_size[0]),
+                (0, geometry.output_size[1]),
+            )
+        ]
+        found: list[Dispatch] = []
+        while pending:
+            box = pending.pop()
+            contributions = self._excess(box)
+            if contributions is None:
+                found.append(self._dispatch(box))
+                continue
+            cut = largest(contributions)
+            if cut is None:
+                return "no window shows all that a word of outputs needs"
+            pending.extend(self._halves(box, cut))
+        return found
+
+    def _step(self, dimension: int) -> int:
+        """Boxes are cut at multiples of this: at whole words of the input."""
+        if dimension == CHANNEL and self.words.channels_last:
+            return 4
+        if dimension == COLUMN and not self.words.channels_last:
+            return 4
+        return 1
+
+    def _halves(self, box: Box, dimension: int) -> list[Box]:
+        step = self._step(dimension)
+        low, high = box[dimension]
+        scaled = (*box[:dimension], (low // step, -(-high // step)), *box[dimension + 1 :])
+        parts = []
+        for part in halves(scaled, dimension):
+            first, last = part[dimension]
+            parts.append((*part[:dimension], (first * step, min(last * step, high)), *part[dimension + 1 :]))
+        return parts
+
+    def _excess(self, box: Box) -> list[int] | None:
+        """How much each dimension has to do with a box being too large for a dispatch; None where it is not."""
+        fits = self.builder.fits
+        extents = [-(-(high - low) // self._step(dimension)) - 1 for dimension, (low, high) in enumerate(box)]
+
+        def cuttable(contributions: list[int]) -> list[int]:
+            return [size if extent > 0 else 0 for size, extent in zip(contributions, extents, strict=True)]
+
+        seen = self._seen(box)
+        if seen is not None and not fits(self.input.tensor, self.input.bounds(seen)):
+            scale = (1, 1, *self.geometry.strides)
+            strides = self.input.strides
+            return cuttable([extents[k] * self._step(k) * scale[k] * strides[k] for k in range(4)])
+        if not fits(self.output.tensor, self.output.bounds(box)):
+            return cuttable(reach(self.output, box))
+        if not fits(self.filter.tensor, self.filter.bounds(self._taps(box))):
+            return cuttable([0, 1, 0, 0])
+        if not fits(self.table.tensor, table_bounds(self.table, box[CHANNEL])):
+            return cuttable([0, 1, 0, 0])
+        if max(self._grid(box)[:2]) > GUARANTEED_WORKGROUP_COUNT or self._seconds(box) > DISPATCH_SECONDS:
+            # Outermost dimensions first.
+            return cuttable([8, 4, 2, 1])
+        return None
+
+    def _taps(self, box: Box) -> tuple[Range, ...]:
+        height, width = self.geometry.filter_size
+        return box[CHANNEL], (0, 1), (0, height), (0, width)
+
+    def _seen(self, box: Box) -> tuple[Range, ...] | None:
+        """The box of the input under a box of outputs; None where it is all border."""
+        geometry = self.geometry
+        of_group = geometry.output_channels_per_group
+        spatial: list[Range] = []
+        for k in range(2):
+            first, end = box[ROW + k]
+            low = max(first * geometry.strides[k] - geometry.start_padding[k], 0)
+            last = (end - 1) * geometry.strides[k] + (geometry.filter_size[k] - 1) * geometry.dilations[k]
+            high = min(last - geometry.start_padding[k] + 1, geometry.input_size[k])
+            if low >= high:
+                return None
+            spatial.append((low, high))
+        channels = (box[CHANNEL][0] // of_group, (box[CHANNEL][1] - 1) // of_group + 1)
+        return box[IMAGE], channels, spatial[0], spatial[1]
+
+    def _tiling(self, box: Box) -> Tiling:
+        geometry, kind = self.geometry, self.builder.profile.device_type
+        images, channels, rows, columns = (high - low for low, high in box)
+        extent = (geometry.filter_size[0] - 1) * geometry.dilations[0] + 1
+        # Rows of outputs that see one row of the input.
+        live = -(-extent // geometry.strides[0])
+        last = self.words.channels_last
+        width = 2 if last and live * 16 > LARGEST_SUM_COUNT else 4
+        width = 2 if last and live * 16 > LARGEST_SUM_COUNT else 4
+        # Least rows of the input, the one time that each tile prepares itself counted as two.
+        height = min(
+            range(1, TALLEST_TILE + 1),
+            key=lambda each: (-(-rows // each) * ((each - 1) * geometry.strides[0] + extent + 2), each),
+        )
+        units = -(-channels // 4) if last else channels
+        across = images * units * -(-columns // width)
+        while height > 1 and kind is not DeviceType.CPU and across * -(-rows // height) < ENOUGH_INVOCATIONS:
+            height = -(-height // 2)
+        available = images * -(-rows // height) * -(-columns // width)
+        size = self.builder.workgroup_size
+        weights = geometry.filter_size[0] * geometry.filter_size[1] * (2 if self._packed else 1)
+        room = LARGEST_SHARED_MEMORY // (4 * (weights + 4) * (4 if last else 1)) - 1
+        if last:
+            widest = min(64, size, room)
+            block = -(-units // -(-units // widest))
+            items = min(size // block, available)
+        else:
+            items = min(size, available)
+            block = max(1, min(size // items, units, room))
+        workgroups = -(-available // items) * -(-units // block)
+        enough = ENOUGH_WORKGROUPS.get(kind, 2048)
+        tiles = max(1, min(workgroups // enough, LARGEST_TILE_COUNT.get(kind, 8)))
+        return Tiling(height, width, tiles, block, items)
+
+    @property
+    def _packed(self) -> bool:
+        """Whether taps are multiplied four at a time, and the last step is in float32."""
+        profile = self.builder.profile
+        return profile.has_integer_dot_product and ROUNDING in profile.properties
+
+    def _grid(self, box: Box) -> tuple[int, int, int]:
+        tiling = self._tiling(box)
+        images, channels, rows, columns = (high - low for low, high in box)
+        tiles = images * -(-rows // tiling.rows) * -(-columns // tiling.columns)
+        units = -(-channels // 4) if self.words.channels_last else channels
+        return -(-tiles // (tiling.items * tiling.tiles)), -(-units // tiling.block), 1
+
+    def _seconds(self, box: Box) -> float:
+        # The last step of an output costs about as much as ten taps.
+        images, channels, rows, columns = (-(-(high - low) // self._step(k)) for k, (low, high) in enumerate(box))
+        work = 4 * images * channels * rows * columns * (self.geometry.tap_count + 10)
+        return work / SLOWEST_RATE[self.builder.profile.device_type]
+
+    def _dispatch(self, box: Box) -> Dispatch:
+        geometry, tiling, words = self.geometry, self._tiling(box), self.words
+        images, channels, rows, columns = (high - low for low, high in box)
+        dispatch = DispatchBuilder(f"{KERNEL}_{'dot4' if self._packed else 'integer'}", 28)
+        of_group = geometry.output_channels_per_group
+        first_row, first_column = (box[ROW + k][0] * geometry.strides[k] - geometry.start_padding[k] for k in range(2))
+        shift = first_column % 4 if words.aligned and not words.channels_last else 0
+        seen = self._seen(box)
+        bounds = self.input.bounds(seen) if seen else (self.input.start, self.input.start + 1)
+        corner = (box[IMAGE][0], box[CHANNEL][0] // of_group, first_row, first_column - shift)
+        source = self.input
+        if geometry.input_size[1] == 1:
+            source = replace(source, strides=(*source.strides[:3], 1))
+        dispatch.window(source.tensor, bounds, source.address(corner), 1, 0, Access.READ)
+        filter_bounds = self.filter.bounds(self._taps(box))
+        dispatch.window(self.filter.tensor, filter_bounds, filter_bounds[0], 1, 1, Access.READ)
+        records = table_bounds(self.table, box[CHANNEL])
+        dispatch.window(self.table.tensor, records, records[0], 4, 2, Access.READ)
+        written = self.output.bounds(box)
+        dispatch.window(self.output.tensor, written, written[0], 1, 3, Access.WRITE)
+        dispatch.push_constants[4:] = [
+            images,
+            channels,
+            rows,
+            columns,
+            -(-rows // tiling.rows),
+            -(-columns // tiling.columns),
+            tiling.tiles,
+            box[CHANNEL][0] % of_group,
+            of_group,
+            first_row,
+            first_column - shift,
+            *geometry.input_size,
+            *source.strides,
+            self.filter.strides[0],
+            *self.filter.strides[2:],
+            *self.output.strides,
+        ]
+        specialization = (
+            tiling.block * tiling.items,
+            UNSIGNED_FLIP * 0x01010101 if self.input_unsigned else 0,
+            UNSIGNED_FLIP if self.filter_unsigned else 0,
+            int(self.output_unsigned),
+            int(words.channels_last),
+            *geometry.filter_size,
+            *geometry.strides,
+            *geometry.dilations,
+            tiling.rows,
+            tiling.columns,
+            tiling.block,
+            shift,
+            int(words.aligned),
+            int(writes_runs(self.output, box, CHANNEL if words.channels_last else COLUMN, 4)),
+            int(self.filter_zero_point),
+            # Compilers for CPUs take long over unrolled loops.
+            1 if self.builder.profile.device_type is DeviceType.CPU else BATCH[words.channels_last],
+        )
+        outputs = images * channels * rows * columns
+        return dispatch.finish(
+            specialization,
+            self._grid(box),
+            seconds=self._seconds(box),
+            bytes_moved=sum(end - begin for begin, end in (bounds, filter_bounds, written)),
+            operations=2 * outputs * geometry.tap_count,
+        )
+
+
+def writes_runs(output: View, box: Box, dimension: int, size: int) -> bool:
+    """Whether a box of outputs is whole runs of `size` neighbours along a dimension, each at a multiple of `size`."""
+    strides = [0 if high - low == 1 else step for (low, high), step in zip(box, output.strides, strict=True)]
+    low, high = box[dimension]
+    first = output.address([low for low, _ in box])
+    return strides.pop(dimension) == 1 and not any(number % size for number in (*strides, first, high - low))
