@@ -4,14 +4,12 @@
 // another one, b (NHWC to NCHW, a transpose): whichever of them consecutive invocations follow, the other tensor is
 // touched 32 bytes for an element.
 //
-// Loop structure. A workgroup moves a tile of TILE_ROWS x TILE_COLUMNS elements. An invocation reads 16-byte vectors along b,
-// of as many rows as there are elements in a word, turns them over in its registers, and puts words that run along a into
-// shared memory. After a barrier each takes 16-byte blocks along a from there, four words, or parts of five. Rows of the
-// output may begin anywhere in a block, each elsewhere: a tile holds whole blocks of each row, so that only the ends of rows
-// are ragged, and reads EXTRA_ROWS more of the input where the rows' leads differ.
+// Loop structure. A workgroup moves a tile of TILE_ROWS x TILE_COLUMNS elements: it reads rows along b as 16-byte vectors into shared
+// memory, and after a barrier puts 16-byte blocks along a together from there. Rows of the output may begin anywhere in a
+// block, each elsewhere: a tile holds whole blocks of each row, so that only the ends of rows are ragged, and reads
+// EXTRA_ROWS more of the input where the rows' leads differ.
 //
-// Layout. Shared memory holds the tile's columns one after another, each a word longer than needed, so that the same place
-// of neighbouring columns lies in different banks.
+// Layout. Shared rows are a word longer than the tile, so that the elements of a column lie in different banks.
 //
 // Preconditions. Dimension 0 is a, with output stride 1; ACROSS is b, with source stride 1. No element is larger than 8
 // bytes. Output elements do not overlap.
@@ -23,41 +21,26 @@
 #define SOURCE_BINDING 1
 #include "source_elements.glsl"
 
-layout(constant_id = 7) const uint ACROSS = 1;         // the dimension along which the source is consecutive
-layout(constant_id = 8) const uint TILE_ROWS = 32;     // elements along dimension 0, a multiple of ELEMENTS_PER_BLOCK
-layout(constant_id = 9) const uint TILE_COLUMNS = 32;  // elements across, likewise
-layout(constant_id = 10) const uint EXTRA_ROWS = 0;     // 0 where all rows of the output begin alike in their blocks
+layout(constant_id = 6) const uint ACROSS = 1;         // the dimension along which the source is consecutive
+layout(constant_id = 7) const uint TILE_ROWS = 32;     // elements along dimension 0, a multiple of ELEMENTS_PER_BLOCK
+layout(constant_id = 8) const uint TILE_COLUMNS = 32;  // elements across, likewise
+layout(constant_id = 9) const uint EXTRA_ROWS = 0;     // 0 where all rows of the output begin alike in their blocks
 
 #define TILES_ALONG push.arguments[0]   // tiles along dimension 0
 #define TILES_ACROSS push.arguments[1]
 #define LARGEST_LEAD push.arguments[2]  // elements of a row's first block that lie before the row, at most
 
-const uint PITCH = (TILE_ROWS + EXTRA_ROWS) * ELEMENT_SIZE / 4 + 1;  // words a column
+const uint PITCH = TILE_COLUMNS * ELEMENT_SIZE / 4 + 1;
 const uint VECTORS_READ = TILE_COLUMNS / ELEMENTS_PER_BLOCK;  // along a row of the input
 const uint BLOCKS_WRITTEN = TILE_ROWS / ELEMENTS_PER_BLOCK;   // along a row of the output
-const uint READS = (TILE_ROWS + EXTRA_ROWS) / ELEMENTS_PER_WORD * VECTORS_READ;
 
-shared uint tile_words[TILE_COLUMNS * PITCH];
+shared uint tile_words[(TILE_ROWS + EXTRA_ROWS) * PITCH];
 
-// Puts ELEMENTS_PER_WORD vectors, one of each row from `row` on, where their columns are.
-void put_vectors(uint row, uint column, uvec4 vectors[4]) {
-    uint word = column * PITCH + row * ELEMENT_SIZE / 4;
-    [[unroll]] for (uint i = 0; i < 4; ++i) {
-        uint a = vectors[0][i], b = vectors[1][i], c = vectors[2][i], d = vectors[3][i];
-        if (ELEMENT_SIZE == 1) {
-            uint even_ab = a & 0x00FF00FFu | (b & 0x00FF00FFu) << 8, odd_ab = a >> 8 & 0x00FF00FFu | b & 0xFF00FF00u;
-            uint even_cd = c & 0x00FF00FFu | (d & 0x00FF00FFu) << 8, odd_cd = c >> 8 & 0x00FF00FFu | d & 0xFF00FF00u;
-            tile_words[word + 4 * i * PITCH] = even_ab & 0xFFFFu | even_cd << 16;
-            tile_words[word + (4 * i + 1) * PITCH] = odd_ab & 0xFFFFu | odd_cd << 16;
-            tile_words[word + (4 * i + 2) * PITCH] = even_ab >> 16 | even_cd & 0xFFFF0000u;
-            tile_words[word + (4 * i + 3) * PITCH] = odd_ab >> 16 | odd_cd & 0xFFFF0000u;
-        } else if (ELEMENT_SIZE == 2) {
-            tile_words[word + 2 * i * PITCH] = a & 0xFFFFu | b << 16;
-            tile_words[word + (2 * i + 1) * PITCH] = a >> 16 | b & 0xFFFF0000u;
-        } else {
-            tile_words[word + i / WORDS_PER_ELEMENT * PITCH + i % WORDS_PER_ELEMENT] = a;
-        }
-    }
+uint tile_word(uint row, uint column, uint part) {
+    if (ELEMENT_SIZE >= 4)
+        return tile_words[row * PITCH + column * WORDS_PER_ELEMENT + part];
+    uint word = tile_words[row * PITCH + column / ELEMENTS_PER_WORD];
+    return word >> (column % ELEMENTS_PER_WORD * ELEMENT_BITS) & ELEMENT_MASK;
 }
 
 void main() {
@@ -88,31 +71,21 @@ void main() {
 
     // Row r of the tile is element first_element + r along dimension 0; before the first one in some tiles.
     int first_element = int(position_start) - int(LARGEST_LEAD);
-    // The whole tile lies in the tensor, and vectors are aligned: their loads follow each other without a branch.
-    bool is_plain = first_element >= 0 && first_element + int(TILE_ROWS + EXTRA_ROWS) <= int(push.sizes[0])
-        && column_start + TILE_COLUMNS <= columns && (source_start + column_start) % ELEMENTS_PER_BLOCK == 0
-        && push.source_strides[0] % ELEMENTS_PER_BLOCK == 0;
-    for (uint i = gl_LocalInvocationID.x; i < READS; i += gl_WorkGroupSize.x) {
-        uint row = i / VECTORS_READ * ELEMENTS_PER_WORD;
-        uint column = i % VECTORS_READ * ELEMENTS_PER_BLOCK;
-        if (column_start + column >= columns)
-            continue;
-        uvec4 vectors[4];
-        uint source = source_start + uint(first_element + int(row)) * push.source_strides[0] + column_start + column;
-        if (is_plain) {
-            [[unroll]] for (uint slot = 0; slot < 4; ++slot)
-                vectors[slot] = source_vectors[(source + (slot < ELEMENTS_PER_WORD ? slot : 0) * push.source_strides[0])
-                                               / ELEMENTS_PER_BLOCK];
-        } else {
-            bool is_whole = column_start + column + ELEMENTS_PER_BLOCK <= columns;
-            [[unroll]] for (uint slot = 0; slot < 4; ++slot, source += push.source_strides[0]) {
-                int element = first_element + int(row + slot);
-                vectors[slot] = uvec4(0);
-                if (slot < ELEMENTS_PER_WORD && element >= 0 && element < int(push.sizes[0]))
-                    vectors[slot] = is_whole ? load_consecutive(source) : load_clamped(int(source * ELEMENT_SIZE));
-            }
+    for (uint i = gl_LocalInvocationID.x; i < (TILE_ROWS + EXTRA_ROWS) * VECTORS_READ; i += gl_WorkGroupSize.x) {
+        uint row = i / VECTORS_READ;
+        uint vector = i % VECTORS_READ;
+        int element = first_element + int(row);
+        uint column = column_start + vector * ELEMENTS_PER_BLOCK;
+        if (element >= 0 && element < int(push.sizes[0]) && column < columns) {
+            uint source = source_start + uint(element) * push.source_strides[0] + column;
+            uvec4 value = column + ELEMENTS_PER_BLOCK <= columns ? load_consecutive(source)
+                                                                 : load_clamped(int(source * ELEMENT_SIZE));
+            uint word = row * PITCH + vector * 4;
+            tile_words[word] = value.x;
+            tile_words[word + 1] = value.y;
+            tile_words[word + 2] = value.z;
+            tile_words[word + 3] = value.w;
         }
-        put_vectors(row, column, vectors);
     }
     barrier();
 
@@ -130,11 +103,15 @@ void main() {
         if (block.first >= block.last)
             continue;
         uint row = position - position_start + LARGEST_LEAD - lead;
-        uint word = column * PITCH + row * ELEMENT_SIZE / 4;
-        uint shift = row * ELEMENT_SIZE % 4 * 8;
-        uvec4 value = uvec4(tile_words[word], tile_words[word + 1], tile_words[word + 2], tile_words[word + 3]);
-        if (EXTRA_ROWS != 0 && shift != 0)
-            value = value >> shift | uvec4(value.yzw, tile_words[word + 4]) << (32 - shift);
+        uvec4 value = uvec4(0);
+        [[unroll]] for (uint word = 0; word < 4; ++word) {
+            if (ELEMENT_SIZE >= 4) {
+                value[word] = tile_word(row + word / WORDS_PER_ELEMENT, column, word % WORDS_PER_ELEMENT);
+            } else {
+                [[unroll]] for (uint slot = 0; slot < ELEMENTS_PER_WORD; ++slot)
+                    value[word] |= tile_word(row + word * ELEMENTS_PER_WORD + slot, column, 0) << (slot * ELEMENT_BITS);
+            }
+        }
         store_block(block, value);
     }
 }

@@ -284,7 +284,7 @@ def missing_driver_is_told(wine: Wine) -> bool:
     nothing = str(WORK / "nothing.json")
     variables = {"VK_DRIVER_FILES": nothing, "VK_ICD_FILENAMES": nothing}
     status, output = wine.python("-m", "dmlvk", "devices", folder=WORK, **variables)
-    return status == 1 and len(output.strip().splitlines()) == 1 and "install a Vulkan driver" in output
+    return status == 1 and len(output.strip().splitlines()) == 1 and "Windows: install" in output
 
 
 def cache_is_where_windows_has_it() -> bool:

@@ -61,7 +61,7 @@ class PieceArguments:
     Attributes
     ----------
     specialization : tuple of int
-        The kernel's own specialization constants, from 7 on.
+        The kernel's own specialization constants, from 6 on.
     arguments : tuple of int
         Up to four push constants of its own.
     kernel : str, optional
@@ -102,7 +102,7 @@ class _Order:
 
     @property
     def specialization(self) -> tuple[int, ...]:
-        return int(self.by_rows), self.edges_per_row, self.blocks_per_invocation
+        return self.edges_per_row, self.blocks_per_invocation
 
 
 def plan_data_movement(
@@ -120,7 +120,7 @@ def plan_data_movement(
     Parameters
     ----------
     kernel : str
-        Stem of the kernel.
+        Stem of the kernel; with "_by_rows" behind it, that of the one that takes blocks by rows.
     nest : LoopNest
         The output, and the source where there is one.
     profile : DeviceProfile
@@ -215,7 +215,7 @@ def _dispatch(
         tables[2][QUICK_RANK:] = _padded([word for division in by_others for word in division], QUICK_RANK)
     push_constants += [word for table in tables for word in table]
     return Dispatch(
-        kernel=arguments.kernel or kernel,
+        kernel=arguments.kernel or (f"{kernel}_by_rows" if order.by_rows else kernel),
         specialization=(
             size,
             piece.operands[0].element_size,

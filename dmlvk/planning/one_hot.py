@@ -60,9 +60,10 @@ def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str,
                 dimension_constant(piece, Role.AXIS),
                 indices.data_type.size_in_bytes // 4,
                 int(desc.indices_are_signed),
-                0 if chunks is None else chunks.size,
+                1 if chunks is None else chunks.size,
             ),
             arguments=(0, 0, axis_start, depth),
+            kernel=None if chunks is None else "one_hot_in_chunks",
             blocks_per_invocation=max(1, min(BLOCKS_PER_INVOCATION, row // LEAST_NEIGHBOURS)) if is_innermost else 1,
             dimensions=None if chunks is None else chunks.dimensions,
             grouping=piece.extent(Role.AXIS)[1],
@@ -81,7 +82,7 @@ class _Chunks:
 
 
 def _chunks(piece: LoopNest) -> _Chunks | None:
-    """The loops of write_chunk in one_hot.comp, or None where rows along the indices are not whole blocks."""
+    """The loops of one_hot_in_chunks.comp, or None where rows along the indices are not whole blocks."""
     index = piece.dimension_with(Role.AXIS)
     if index is None or index == len(piece.dimensions) - 1 or not has_whole_blocks(piece, piece.operands[0].start):
         return None

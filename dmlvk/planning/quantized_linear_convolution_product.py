@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
@@ -134,7 +135,7 @@ IMAGE, ROW, GROUP, PANEL, COLUMN, CHANNEL = range(6)
 
 
 @dataclass(frozen=True)
-class Order:
+class Order(ABC):
     """One part's product, to be cut into dispatches."""
 
     builder: Builder
@@ -142,9 +143,16 @@ class Order:
     shape: Shape
     packed_filter: PackedFilter
     part: PackedInput
-    table: View
     output: View
     output_unsigned: bool
+
+    @abstractmethod
+    def dispatch(self, box: tuple[Range, ...]) -> Dispatch:
+        """The dispatch that makes a box."""
+
+    @abstractmethod
+    def parameters_fit(self, box: tuple[Range, ...]) -> bool:
+        """Whether windows show what belongs to a box's output channels."""
 
     def is_empty(self, box: tuple[Range, ...]) -> bool:
         """Whether a box holds only channels that the last panel of a group does not have."""
@@ -213,7 +221,7 @@ class Order:
             return None if dimension is None else (IMAGE, channel_cut, ROW, COLUMN)[dimension]
         fitting = self.builder.fits(
             self.packed_filter.tensor, self.packed_filter.bounds(self.panels(box))
-        ) and self.builder.fits(self.table.tensor, table_bounds(self.table, self.channels(box)))
+        ) and self.parameters_fit(box)
         grid = self.grid(box)
         channel_axis, pixel_axis = (0, 1) if self.shape.tiled else (1, 0)
         crowded = max(grid[channel_axis], grid[2]) > GUARANTEED_WORKGROUP_COUNT
@@ -224,6 +232,16 @@ class Order:
                 if box[dimension][1] - box[dimension][0] > 1 and not (dimension == PANEL and many_groups):
                     return dimension
         return None
+
+
+@dataclass(frozen=True)
+class PackedOrder(Order):
+    """One part's product by dot products or multiplications, with a table of the channels' parameters."""
+
+    table: View
+
+    def parameters_fit(self, box: tuple[Range, ...]) -> bool:
+        return self.builder.fits(self.table.tensor, table_bounds(self.table, self.channels(box)))
 
     def dispatch(self, box: tuple[Range, ...]) -> Dispatch:
         geometry, part, packed_filter = self.geometry, self.part, self.packed_filter

@@ -20,8 +20,8 @@ from dmlvk.planning.plan import Plan
 TILES = "tiles"
 PATHS = (BLOCKS, TILES)
 
-# Elements of a tile along the output and across it, by bytes an element: 8 KiB of shared memory.
-TILE_SHAPES = {1: (128, 64), 2: (64, 64), 4: (64, 32), 8: (64, 16)}
+# Elements of a tile along the output and across it, by bytes an element: 4 to 8 KiB of shared memory.
+TILE_SHAPES = {1: (64, 64), 2: (64, 64), 4: (64, 32), 8: (64, 16)}
 
 # Rows shorter than a memory sector are not worth a tile.
 SECTOR_SIZE = 32

@@ -9,7 +9,7 @@
 //             for each element of the run in that block
 //
 // A block that lies across two rows takes several times as long as one inside a row, and a subgroup that holds one of each
-// takes the time of both. Where rows are long enough for it (BY_ROWS), invocations therefore take the blocks in another
+// takes the time of both. Kernels that define BY_ROWS, for rows that are long enough, therefore take the blocks in another
 // order, by groups of rows, so that nearly all subgroups have blocks of one kind:
 //
 //     for each group of push.grouping rows (a row is the innermost dimension)
@@ -38,11 +38,10 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ELEMENT_SIZE = 4;  // bytes: 1, 2, 4, 8 or 16
 layout(constant_id = 2) const uint RANK = 1;          // dimensions in use, 0 to 8
 layout(constant_id = 3) const uint RUN_RANK = 1;      // how many of the innermost ones are packed in the output
-layout(constant_id = 4) const bool BY_ROWS = false;   // rows are at least one block long, and RUN_RANK is not 0
-// Of BY_ROWS: 0 where rows begin and end with blocks, 1 where all rows make one run, which has a begin for each row and one
-// end, otherwise 2, a begin and an end.
-layout(constant_id = 5) const uint EDGES_PER_ROW = 0;
-layout(constant_id = 6) const uint BLOCKS_PER_INVOCATION = 1;  // of BY_ROWS: blocks of one row, evenly apart
+// Of BY_ROWS, for which rows are at least a block long: 0 where rows begin and end with blocks; 1 where all rows make one
+// run, which has a begin for each row and one end; otherwise 2, a begin and an end.
+layout(constant_id = 4) const uint EDGES_PER_ROW = 0;
+layout(constant_id = 5) const uint BLOCKS_PER_INVOCATION = 1;  // of BY_ROWS: blocks of one row, evenly apart
 
 // 128 bytes, which every Vulkan device has.
 layout(push_constant) uniform PushConstants {
@@ -137,31 +136,8 @@ uint run_length() {
     return length;
 }
 
-bool find_block_by_runs(uint index, inout Block block) {
-    uint run = RUN_RANK < RANK ? divide_by_first(index, push.grouping) : 0;
-    uint block_of_run = index - run * push.grouping;
-    uint run_start = push.output_start;
-    [[unroll]] for (uint dimension = 0; dimension < 8; ++dimension) {
-        if (dimension >= RUN_RANK && dimension < RANK) {
-            // What is left for the outermost dimension is its coordinate.
-            uint rest = dimension + 1 < RANK ? divide_by_size(run, dimension) : 0;
-            uint coordinate = run - rest * push.sizes[dimension];
-            run = rest;
-            block.cursor.coordinates[dimension] = coordinate;
-            block.cursor.source += coordinate * push.source_strides[dimension];
-            run_start += coordinate * push.output_strides[dimension];
-        }
-    }
-    block.start = (run_start / ELEMENTS_PER_BLOCK + block_of_run) * ELEMENTS_PER_BLOCK;
-    block.first = max(block.start, run_start);
-    block.last = min(block.start + ELEMENTS_PER_BLOCK, run_start + run_length());
-    if (block.first >= block.last)
-        return false;
-    find_position(block, block.first - run_start);
-    return true;
-}
-
-bool find_block_by_rows(uint index, inout Block block) {
+#ifdef BY_ROWS
+bool find_numbered(uint index, inout Block block) {
     uint places = (push.sizes[0] / ELEMENTS_PER_BLOCK + BLOCKS_PER_INVOCATION - 1) / BLOCKS_PER_INVOCATION;
     uint row;
     uint place;
@@ -237,6 +213,31 @@ bool find_block_by_rows(uint index, inout Block block) {
     find_position(block, block.first - run_start);
     return true;
 }
+#else
+bool find_numbered(uint index, inout Block block) {
+    uint run = RUN_RANK < RANK ? divide_by_first(index, push.grouping) : 0;
+    uint block_of_run = index - run * push.grouping;
+    uint run_start = push.output_start;
+    [[unroll]] for (uint dimension = 0; dimension < 8; ++dimension) {
+        if (dimension >= RUN_RANK && dimension < RANK) {
+            // What is left for the outermost dimension is its coordinate.
+            uint rest = dimension + 1 < RANK ? divide_by_size(run, dimension) : 0;
+            uint coordinate = run - rest * push.sizes[dimension];
+            run = rest;
+            block.cursor.coordinates[dimension] = coordinate;
+            block.cursor.source += coordinate * push.source_strides[dimension];
+            run_start += coordinate * push.output_strides[dimension];
+        }
+    }
+    block.start = (run_start / ELEMENTS_PER_BLOCK + block_of_run) * ELEMENTS_PER_BLOCK;
+    block.first = max(block.start, run_start);
+    block.last = min(block.start + ELEMENTS_PER_BLOCK, run_start + run_length());
+    if (block.first >= block.last)
+        return false;
+    find_position(block, block.first - run_start);
+    return true;
+}
+#endif
 
 // Finds the (first) block of an invocation; false where there is none.
 bool find_block(uint index, out Block block) {
@@ -249,7 +250,7 @@ bool find_block(uint index, out Block block) {
         block.cursor.coordinates[dimension] = 0;
     if (index >= push.block_count)
         return false;
-    return BY_ROWS ? find_block_by_rows(index, block) : find_block_by_runs(index, block);
+    return find_numbered(index, block);
 }
 
 // The invocation's next block, in the same row; false where it has no more.

@@ -179,6 +179,8 @@ def main(generations: tuple[str, ...], kernels: tuple[str, ...], path: str | Non
         table.add_section()
     console.print(table)
     faults = [fault for row in found for fault in row.faults]
+    if not found:
+        faults.append("no kernel was compiled: none of these names is in a plan")
     if not kernels and path is None:
         faults += missing(found, generations)
     for fault in faults:

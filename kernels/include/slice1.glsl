@@ -1,0 +1,46 @@
+// SLICE1: output[c] = input[start + stride * c]
+//
+// Maths. The window's offsets, sizes and strides are folded into a start and a signed source stride for each dimension by
+// the planner, together with the tensors' own strides; what is left is a strided copy of bits.
+//
+// Loop structure. See loop_nest.glsl: one invocation writes one 16-byte block of the output.
+//   - Where rows are consecutive in the input, forwards or backwards, a block is read as up to five words a row and shifted
+//     into place: this is the way of windows and reversals at any misalignment.
+//   - Every second element of 8 or 16 bits: twice as many bytes are read likewise, and every second element picked out.
+//   - Other strides: element by element inside a row, without a thought for its end; carrying from row to row elsewhere.
+//
+// Layout. Dimensions are sorted by output stride, so that neighbouring invocations write neighbouring blocks. The planner
+// merges dimensions that step together and widens elements (up to 16 bytes) where a run allows it.
+//
+// Preconditions. Output elements do not overlap; the source window holds every element that is read.
+#include "loop_nest.glsl"
+#define OUTPUT_BINDING 0
+#include "output_block.glsl"
+#define SOURCE_BINDING 1
+#include "source_elements.glsl"
+#include "gather.glsl"
+
+uint element_word(Cursor cursor, uint part) {
+    return load_element_word(cursor.source, part);
+}
+
+void main() {
+    Block block;
+    if (!find_block(block_index(), block))
+        return;
+    uint stride = ELEMENTS_PER_BLOCK == 1 ? 1 : innermost_source_stride();
+    bool backwards = int(stride) < 0;
+    uint distance = backwards ? -stride : stride;
+    bool is_plain = is_whole(block) && is_in_one_row(block);
+    uvec4 value;
+    if (!is_plain) {
+        value = distance == 1 ? load_rows(block, backwards) : gather(block);
+    } else if (distance == 1 || ELEMENT_SIZE < 4 && distance == 2) {
+        uint source = backwards ? block.cursor.source - distance * (ELEMENTS_PER_BLOCK - 1) : block.cursor.source;
+        value = distance == 1 ? load_consecutive(source) : load_every_second(source);
+        value = backwards ? reverse_elements(value) : value;
+    } else {
+        value = load_strided(block.cursor.source, stride);
+    }
+    store_block(block, value);
+}
