@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution_matrix import (
     PACKED_MATRICES,
@@ -15,18 +16,30 @@ from dmlvk.planning.quantized_linear_convolution_matrix import (
     MatrixShape,
     Runs,
     Tile,
+    matrix_filter_packing,
     packs_channels,
 )
-from dmlvk.planning.quantized_linear_convolution_memory import Builder, DispatchBuilder, Range, View
+from dmlvk.planning.quantized_linear_convolution_memory import (
+    DISPATCH_SECONDS,
+    Builder,
+    DispatchBuilder,
+    Range,
+    View,
+)
 from dmlvk.planning.quantized_linear_convolution_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution_parameters import BIAS, PARAMETER_FIELDS, ZERO_POINTS
-from dmlvk.planning.quantized_linear_convolution_product import COLUMN, GROUP, IMAGE, PANEL, ROW, Order
+from dmlvk.planning.quantized_linear_convolution_product import (
+    COLUMN,
+    GROUP,
+    IMAGE,
+    PANEL,
+    ROW,
+    Order,
+    product_seconds,
+)
 
 # Ways to read the input, as kernels/include/quantized_matrix.glsl has them.
 WORDS, VECTORS, PLANES = range(3)
-
-# Dispatches cut images apart, never one image's plane in two, as long as an image takes no more than this.
-LARGEST_PLANE_OPERATIONS = 1e10
 
 # A workgroup works out its channels' parameters once for several tiles where a tile takes few steps of K, as long as so
 # many workgroups are left.
@@ -56,8 +69,7 @@ def fetch_in_place(
         and source.strides[2:] == (geometry.input_size[1], 1)
         and shape.input_fetches % 4 == 0
         and builder.fits(output.tensor, output.bounds(written))
-        and 2 * geometry.output_channels * geometry.tap_count * geometry.input_size[0] * geometry.input_size[1]
-        < LARGEST_PLANE_OPERATIONS
+        and _are_planes_whole(geometry, shape)
     ):
         return PLANES
     return None
@@ -71,6 +83,14 @@ def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
         and not any(geometry.start_padding)
         and geometry.input_size == geometry.output_size
     )
+
+
+def _are_planes_whole(geometry: ConvolutionGeometry, shape: MatrixShape) -> bool:
+    """Whether no dispatch begins inside a plane, perhaps inside a word of it: one image by one panel is not cut."""
+    tiles = -(-geometry.output_size[0] * geometry.output_size[1] // shape.pixels)
+    words = matrix_filter_packing(geometry, shape).words
+    seconds = product_seconds(tiles * shape.pixels * shape.panel, words, shape)
+    return tiles <= GUARANTEED_WORKGROUP_COUNT and seconds <= DISPATCH_SECONDS
 
 
 def whole_input(geometry: ConvolutionGeometry, source: View) -> PackedInput:

@@ -131,6 +131,12 @@ def product_dispatches(order: Order) -> list[Dispatch]:
     return dispatches
 
 
+def product_seconds(outputs: int, words: int, shape: Shape) -> float:
+    """About how long outputs of so many words of K take, unused ones included."""
+    # The last step and the store of an output cost about as much as some tens of words.
+    return outputs * 8 * (words + 30) / shape.operations_per_second
+
+
 IMAGE, ROW, GROUP, PANEL, COLUMN, CHANNEL = range(6)
 
 
@@ -196,8 +202,7 @@ class Order(ABC):
             pixels = -(-pixels // self.shape.pixels) * self.shape.pixels
         panels = -(-(box[PANEL][1] - box[PANEL][0]) // self.shape.panels) * self.shape.panels
         outputs = (box[GROUP][1] - box[GROUP][0]) * pixels * panels * self.shape.panel
-        # The last step and the store of an output cost about as much as some tens of words.
-        return outputs * 8 * (self.packed_filter.words + 30) / self.shape.operations_per_second
+        return product_seconds(outputs, self.packed_filter.words, self.shape)
 
     def grid(self, box: tuple[Range, ...]) -> tuple[int, int, int]:
         pixels = 1
