@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution_matrix import (
     PACKED_MATRICES,
@@ -15,18 +16,22 @@ from dmlvk.planning.quantized_linear_convolution_matrix import (
     MatrixShape,
     Runs,
     Tile,
+    matrix_filter_packing,
     packs_channels,
 )
-from dmlvk.planning.quantized_linear_convolution_memory import Builder, DispatchBuilder, Range, View
+from dmlvk.planning.quantized_linear_convolution_memory import (
+    DISPATCH_SECONDS,
+    Builder,
+    DispatchBuilder,
+    Range,
+    View,
+)
 from dmlvk.planning.quantized_linear_convolution_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution_parameters import BIAS, PARAMETER_FIELDS, ZERO_POINTS
 from dmlvk.planning.quantized_linear_convolution_product import COLUMN, GROUP, IMAGE, PANEL, ROW, Order
 
 # Ways to read the input, as kernels/include/quantized_matrix.glsl has them.
 WORDS, VECTORS, PLANES = range(3)
-
-# Dispatches cut images apart, never one image's plane in two, as long as an image takes no more than this.
-LARGEST_PLANE_OPERATIONS = 1e10
 
 # A workgroup works out its channels' parameters once for several tiles where a tile takes few steps of K, as long as so
 # many workgroups are left.
@@ -56,11 +61,17 @@ def fetch_in_place(
         and source.strides[2:] == (geometry.input_size[1], 1)
         and shape.input_fetches % 4 == 0
         and builder.fits(output.tensor, output.bounds(written))
-        and 2 * geometry.output_channels * geometry.tap_count * geometry.input_size[0] * geometry.input_size[1]
-        < LARGEST_PLANE_OPERATIONS
+        and _planes_stay_whole(geometry, shape)
     ):
         return PLANES
     return None
+
+
+def _planes_stay_whole(geometry: ConvolutionGeometry, shape: MatrixShape) -> bool:
+    """Whether a dispatch has time and room for one image's plane under one panel: more than that is cut apart first."""
+    tiles = -(-geometry.output_size[0] * geometry.output_size[1] // shape.pixels)
+    words = matrix_filter_packing(geometry, shape).words
+    return tiles <= GUARANTEED_WORKGROUP_COUNT and shape.seconds(tiles * shape.pixels, words) <= DISPATCH_SECONDS
 
 
 def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
