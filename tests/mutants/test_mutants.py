@@ -50,8 +50,10 @@ NEVER = "void main() {\n    if (push.block_count == 0xFFFFFFFFu)\n        return
 
 def test_a_kernel_that_means_the_same_is_not_caught(device: dmlvk.Device, tmp_path: Path) -> None:
     """The way that mutants run finds nothing by itself."""
-    mutant = Mutant("a branch that is never taken", "one_hot.comp", (("void main() {\n", NEVER),), ("one_hot:page",))
-    assert compile_mutant(mutant, tmp_path / "once").keys() == {"one_hot"}
+    mutant = Mutant(
+        "a branch that is never taken", "include/one_hot.glsl", (("void main() {\n", NEVER),), ("one_hot:page",)
+    )
+    assert "one_hot" in compile_mutant(mutant, tmp_path / "once")
     found = verdict(mutant, device.name, tmp_path / "twice")
     assert (found.caught_by, found.passed, found.was_run) == (None, 4, True)
 

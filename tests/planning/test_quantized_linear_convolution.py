@@ -297,6 +297,7 @@ def planes(
         (planes(8, 64, 64, 7), False),  # planes of 49 bytes
         (planes(8, 60, 64, 28), False),  # not whole vectors of channels
         (planes(8, 64, 64, 28, strides=[64 * 30 * 28, 30 * 28, 30, 1]), False),  # gaps between rows
+        (planes(1, 16, 1, 3000), False),  # more tiles than a grid has: a plane would be cut inside a word
     ],
 )
 def test_planes_are_read_in_place(desc: QuantizedLinearConvolutionDesc, in_place: bool) -> None:
