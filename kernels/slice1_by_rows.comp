@@ -1,5 +1,11 @@
-// SLICE1 with blocks taken by rows (include/loop_nest.glsl): see include/slice1.glsl.
 #version 460
+
+// SLICE1: output[c] = input[start + stride * c], where rows are long.
+//
+// Loops: one invocation writes one 16-byte block; blocks inside rows come first, those across rows apart from them.
+// Why apart: one module for each order of blocks, since some drivers take long to compile what they then leave out.
+// Maths in full, layout and preconditions: include/slice1.glsl; the order of blocks: include/loop_nest.glsl.
+
 #extension GL_GOOGLE_include_directive : require
 #define BY_ROWS
 #include "slice1.glsl"

@@ -9,8 +9,8 @@ depthwise
 first_layer
     On matrix units, straight from an input of at most four channels.
 matrix
-    The packed product on matrix units (VK_KHR_cooperative_matrix); an NHWC input with whole vectors of channels is read
-    as it lies instead of packed.
+    The product on matrix units (VK_KHR_cooperative_matrix). Inputs with whole vectors of channels are read as they lie
+    (NHWC, and NCHW under filters of one tap) or turned to NHWC first; others are packed.
 dot4, integer, float
     The packed product by packed dot products, by 32-bit multiplications, or by float32 multiplications in exact blocks.
 direct

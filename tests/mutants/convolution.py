@@ -190,6 +190,13 @@ MUTANTS = (
         "depthwise",
     ),
     Mutant(
+        "depthwise: halves are rounded up, where float32 rounds to nearest even",
+        "include/quantized_float32.glsl",
+        (("rounded = value + 12582912.0;", "rounded = floor(value + 0.5) + 12582912.0;"),),
+        ("qlinearconv:tie",),
+        "depthwise",
+    ),
+    Mutant(
         "depthwise: halves are rounded up, as if the estimate were certain",
         "include/quantized_estimate.glsl",
         (
@@ -256,7 +263,7 @@ MATRIX_MUTANTS = (
     Mutant(
         "first layer: a missing barrier after the input is staged",
         f"{PREFIX}_first_layer.comp",
-        (("        barrier();\n\n        // All subgroups go", "\n        // All subgroups go"),),
+        (("STRIDE_W, border);\n        barrier();\n", "STRIDE_W, border);\n"),),
         ("qlinearconv:first_layer", "qlinearconv:types"),
         "first_layer",
     ),
