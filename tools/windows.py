@@ -62,6 +62,7 @@ HOST_ENVIRONMENT = (
 EXCLUDED = {
     "tests/vulkan/test_library.py::test_a_validation_message_is_an_exception_at_the_call_that_provoked_it": NO_LAYERS,
     "tests/vulkan/test_library.py::test_a_program_that_closes_nothing_ends_without_a_message": NO_LAYERS,
+    "tests/conformance/test_runner.py::test_validate_finds_a_missing_barrier": NO_LAYERS,
     "tests/vulkan/test_library.py::test_without_a_driver_the_message_says_what_to_install": HOST_ENVIRONMENT,
     "tests/test_command_line.py::test_devices_without_a_driver_says_what_to_install": HOST_ENVIRONMENT,
 }

@@ -39,6 +39,7 @@ def plan_diagonal_matrix1(desc: DiagonalMatrix1Desc, profile: DeviceProfile, off
                 dimension_constant(piece, Role.Y),
                 int(not inside),
                 int(source is not None),
+                int(source is not None and piece.run_rank > 0 and piece.dimensions[-1].strides[1] == 1),
             ),
             arguments=(begin, end - begin, *value_words),
         )

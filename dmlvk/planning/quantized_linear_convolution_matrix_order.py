@@ -28,15 +28,7 @@ from dmlvk.planning.quantized_linear_convolution_memory import (
 )
 from dmlvk.planning.quantized_linear_convolution_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution_parameters import BIAS, PARAMETER_FIELDS, ZERO_POINTS
-from dmlvk.planning.quantized_linear_convolution_product import (
-    COLUMN,
-    GROUP,
-    IMAGE,
-    PANEL,
-    ROW,
-    Order,
-    product_seconds,
-)
+from dmlvk.planning.quantized_linear_convolution_product import COLUMN, GROUP, IMAGE, PANEL, ROW, Order
 
 # Ways to read the input, as kernels/include/quantized_matrix.glsl has them.
 WORDS, VECTORS, PLANES = range(3)
@@ -69,10 +61,17 @@ def fetch_in_place(
         and source.strides[2:] == (geometry.input_size[1], 1)
         and shape.input_fetches % 4 == 0
         and builder.fits(output.tensor, output.bounds(written))
-        and _are_planes_whole(geometry, shape)
+        and _planes_stay_whole(geometry, shape)
     ):
         return PLANES
     return None
+
+
+def _planes_stay_whole(geometry: ConvolutionGeometry, shape: MatrixShape) -> bool:
+    """Whether a dispatch has time and room for one image's plane under one panel: more than that is cut apart first."""
+    tiles = -(-geometry.output_size[0] * geometry.output_size[1] // shape.pixels)
+    words = matrix_filter_packing(geometry, shape).words
+    return tiles <= GUARANTEED_WORKGROUP_COUNT and shape.seconds(tiles * shape.pixels, words) <= DISPATCH_SECONDS
 
 
 def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
@@ -83,14 +82,6 @@ def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
         and not any(geometry.start_padding)
         and geometry.input_size == geometry.output_size
     )
-
-
-def _are_planes_whole(geometry: ConvolutionGeometry, shape: MatrixShape) -> bool:
-    """Whether no dispatch begins inside a plane, perhaps inside a word of it: one image by one panel is not cut."""
-    tiles = -(-geometry.output_size[0] * geometry.output_size[1] // shape.pixels)
-    words = matrix_filter_packing(geometry, shape).words
-    seconds = product_seconds(tiles * shape.pixels * shape.panel, words, shape)
-    return tiles <= GUARANTEED_WORKGROUP_COUNT and seconds <= DISPATCH_SECONDS
 
 
 def whole_input(geometry: ConvolutionGeometry, source: View) -> PackedInput:

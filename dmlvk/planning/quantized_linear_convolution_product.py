@@ -61,6 +61,11 @@ class Shape:
     channels_last: bool
     operations_per_second: float
 
+    def seconds(self, columns: int, words: int) -> float:
+        """An estimate for so many columns of a panel's channels, with so many words of K an output."""
+        # The last step and the store of an output cost about as much as some tens of words.
+        return columns * self.panel * 8 * (words + 30) / self.operations_per_second
+
 
 def available_paths(profile: DeviceProfile) -> tuple[str, ...]:
     """The product paths that a device can run, the best first."""
@@ -131,12 +136,6 @@ def product_dispatches(order: Order) -> list[Dispatch]:
     return dispatches
 
 
-def product_seconds(outputs: int, words: int, shape: Shape) -> float:
-    """About how long outputs of so many words of K take, unused ones included."""
-    # The last step and the store of an output cost about as much as some tens of words.
-    return outputs * 8 * (words + 30) / shape.operations_per_second
-
-
 IMAGE, ROW, GROUP, PANEL, COLUMN, CHANNEL = range(6)
 
 
@@ -201,8 +200,7 @@ class Order(ABC):
         if self.shape.tiled:
             pixels = -(-pixels // self.shape.pixels) * self.shape.pixels
         panels = -(-(box[PANEL][1] - box[PANEL][0]) // self.shape.panels) * self.shape.panels
-        outputs = (box[GROUP][1] - box[GROUP][0]) * pixels * panels * self.shape.panel
-        return product_seconds(outputs, self.packed_filter.words, self.shape)
+        return self.shape.seconds((box[GROUP][1] - box[GROUP][0]) * pixels * panels, self.packed_filter.words)
 
     def grid(self, box: tuple[Range, ...]) -> tuple[int, int, int]:
         pixels = 1

@@ -60,9 +60,19 @@ def plan_slice1(desc: Slice1Desc, profile: DeviceProfile, offsets: Mapping[str, 
 
     def arguments(piece: LoopNest) -> PieceArguments:
         across = _across(piece)
-        return PieceArguments() if path == BLOCKS or across is None else _tiles(piece, across)
+        if path == TILES and across is not None:
+            return _tiles(piece, across)
+        return PieceArguments(specialization=(_row_step(piece),))
 
     return plan_data_movement("slice1", nest, profile, arguments, offsets=offsets, path=path)
+
+
+def _row_step(piece: LoopNest) -> int:
+    """ROW_STEP in slice1.glsl."""
+    if piece.operands[0].element_size == BLOCK_SIZE:
+        return 1  # a block is one element, whatever lies between it and the next
+    step = piece.dimensions[-1].strides[1] if piece.run_rank else 0
+    return step if abs(step) == 1 or (abs(step) == 2 and piece.operands[0].element_size < 4) else 0
 
 
 def _across(nest: LoopNest) -> int | None:

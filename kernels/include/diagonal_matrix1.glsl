@@ -23,6 +23,7 @@ layout(constant_id = 6) const uint X_DIMENSION = NO_DIMENSION;
 layout(constant_id = 7) const uint Y_DIMENSION = NO_DIMENSION;
 layout(constant_id = 8) const bool FILL_OUTSIDE = false;  // Begin > End: all but the band
 layout(constant_id = 9) const bool HAS_INPUT = true;
+layout(constant_id = 10) const bool IS_CONSECUTIVE = true;  // along rows, in the source
 
 #define BAND_BEGIN push.arguments[0]
 #define BAND_LENGTH push.arguments[1]
@@ -75,8 +76,8 @@ uvec4 row_block(Cursor cursor) {
     uint length = end - begin;
     uvec4 value = uvec4(0);
     if (HAS_INPUT && length != (FILL_OUTSIDE ? 0 : ELEMENTS_PER_BLOCK)) {
-        uint stride = innermost_source_stride();
-        value = stride == 1 ? load_consecutive(cursor.source) : load_strided(cursor.source, stride);
+        value = IS_CONSECUTIVE ? load_consecutive(cursor.source)
+                               : load_strided(cursor.source, innermost_source_stride());
     }
     if (length != (FILL_OUTSIDE ? ELEMENTS_PER_BLOCK : 0)) {
         uvec4 mask = bytes_from(begin * ELEMENT_SIZE) & ~bytes_from(end * ELEMENT_SIZE);

@@ -24,23 +24,27 @@ uint element_word(Cursor cursor, uint part) {
     return load_element_word(cursor.source, part);
 }
 
+// The step from one element of a row to the next in the source, where it is 1 or 2, forwards or backwards; 0: any other.
+// A constant, since a CPU driver goes every way that there is, under a mask.
+layout(constant_id = 6) const int ROW_STEP = 0;
+
+const bool IS_BACKWARDS = ROW_STEP < 0;
+const uint DISTANCE = ROW_STEP < 0 ? -ROW_STEP : ROW_STEP;
+
 void main() {
     Block block;
     if (!find_block(block_index(), block))
         return;
-    uint stride = ELEMENTS_PER_BLOCK == 1 ? 1 : innermost_source_stride();
-    bool backwards = int(stride) < 0;
-    uint distance = backwards ? -stride : stride;
     bool is_plain = is_whole(block) && is_in_one_row(block);
     uvec4 value;
     if (!is_plain) {
-        value = distance == 1 ? load_rows(block, backwards) : gather(block);
-    } else if (distance == 1 || ELEMENT_SIZE < 4 && distance == 2) {
-        uint source = backwards ? block.cursor.source - distance * (ELEMENTS_PER_BLOCK - 1) : block.cursor.source;
-        value = distance == 1 ? load_consecutive(source) : load_every_second(source);
-        value = backwards ? reverse_elements(value) : value;
+        value = DISTANCE == 1 ? load_rows(block, IS_BACKWARDS) : gather(block);
+    } else if (DISTANCE == 0) {
+        value = load_strided(block.cursor.source, innermost_source_stride());
     } else {
-        value = load_strided(block.cursor.source, stride);
+        uint source = block.cursor.source - (IS_BACKWARDS ? DISTANCE * (ELEMENTS_PER_BLOCK - 1) : 0);
+        value = DISTANCE == 1 ? load_consecutive(source) : load_every_second(source);
+        value = IS_BACKWARDS ? reverse_elements(value) : value;
     }
     store_block(block, value);
 }

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from dmlvk import DataType, DiagonalMatrix1Desc, OneHotDesc, Slice1Desc, TensorDesc
 from dmlvk.device_profile import DeviceType
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning import Access, plan, preferred_path
+from dmlvk.planning.data_movement import quick_division
 from tests import profiles
 from tests.planning.limits import check_plan
 
@@ -145,7 +148,7 @@ def test_transposes_take_tiles_on_a_gpu_and_blocks_on_a_cpu() -> None:
         found = plan(desc, profiles.load(profile))
         is_cpu = profiles.load(profile).device_type is DeviceType.CPU
         assert found.path == ("blocks" if is_cpu else "tiles")
-        assert {dispatch.kernel for dispatch in found.dispatches} == {"slice1" if is_cpu else "slice1_tiles"}
+        assert {dispatch.kernel for dispatch in found.dispatches} == {"slice1_by_rows" if is_cpu else "slice1_tiles"}
 
 
 def test_a_path_for_all_operators_leaves_those_without_it_alone() -> None:
@@ -159,3 +162,47 @@ def test_a_path_for_all_operators_leaves_those_without_it_alone() -> None:
 def test_an_unknown_path_is_refused_with_those_that_exist() -> None:
     with pytest.raises(ValueError, match="SLICE1 has no kernel path 'dot4'; it has 'blocks', 'tiles'"):
         plan(DESCRIPTORS["slice of bytes"], profiles.load("swiftshader"), path="dot4")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "offsets", "kernel", "edges"),
+    [
+        ([40, 64], [0, 32], "slice1_by_rows", 0),  # rows of two whole blocks
+        ([40, 64], [0, 31], "slice1_by_rows", 1),  # each row of the output begins elsewhere in a block
+        ([40, 64], [0, 33], "slice1", None),  # rows shorter than two blocks
+        ([9, 64], [0, 31], "slice1", None),  # a run of few rows
+    ],
+)
+def test_blocks_are_taken_by_rows_where_these_are_long_and_many(
+    sizes: list[int], offsets: list[int], kernel: str, edges: int | None
+) -> None:
+    (dispatch,) = plan(slice_desc(DataType.UINT8, sizes, offsets, [1, 1]), profiles.load("nvidia-h200")).dispatches
+    assert dispatch.kernel == kernel
+    assert edges is None or dispatch.specialization[4] == edges
+
+
+@pytest.mark.parametrize(
+    ("count", "axis", "kernel"),
+    [(160, 0, "one_hot_in_chunks"), (161, 0, "one_hot_by_rows"), (160, 1, "one_hot_by_rows"), (16, 0, "one_hot")],
+)
+def test_one_hot_goes_along_the_indices_in_chunks(count: int, axis: int, kernel: str) -> None:
+    """Where rows of the output are whole blocks; 200 is not a multiple of the chunk."""
+    desc = OneHotDesc(
+        indices_tensor=TensorDesc(DataType.INT32, [1, count] if axis == 0 else [count, 1]),
+        values_tensor=TensorDesc(DataType.UINT8, [1, 2]),
+        output_tensor=TensorDesc(DataType.UINT8, [200, count] if axis == 0 else [count, 200]),
+        axis=axis,
+    )
+    assert {dispatch.kernel for dispatch in plan(desc, profiles.load("nvidia-h200")).dispatches} == {kernel}
+
+
+@given(st.integers(2, (1 << 32) - 1) | st.integers(2, 5000), st.integers(0, (1 << 31) - 1), st.integers(-1, 1))
+@example(2, (1 << 31) - 1, 0)
+@example((1 << 31) + 1, (1 << 31) - 1, 0)
+def test_divisions_by_multiplication_are_exact(divisor: int, dividend: int, distance: int) -> None:
+    multiplier, shift = quick_division(divisor)
+    assert 0 < multiplier < 1 << 32 and shift < 32
+    # The quotient changes at multiples of the divisor: there it would go wrong first.
+    for n in {dividend, dividend // divisor * divisor + distance}:
+        if 0 <= n < 1 << 31:
+            assert (n * multiplier >> 32) >> shift == n // divisor

@@ -306,6 +306,15 @@ def test_planes_are_read_in_place(desc: QuantizedLinearConvolutionDesc, in_place
     assert (found.stages[-1][0].windows[0].tensor == "input_tensor") == in_place
 
 
+def test_planes_in_place_are_never_cut_apart() -> None:
+    """Four pixels make a word: on a device so slow that a dispatch is a part of a plane, the input is turned first."""
+    profile = profiles.load("lavapipe-26.2")
+    for channels in (64, 16_000):
+        found = plan(planes(1, channels, 6, 2), profile, path="matrix")
+        products = [dispatch for dispatch in found.dispatches if dispatch.subgroup_size]
+        assert len(products) == 1 or products[0].windows[0].tensor == SCRATCH
+
+
 def test_matrices_want_their_rounding_mode() -> None:
     """The last step is float32 arithmetic, which only a promise to round to nearest even makes exact."""
     profile = profiles.load("nvidia-h200")
