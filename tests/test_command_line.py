@@ -98,11 +98,11 @@ def test_demo_lists_the_kernels_of_a_convolution(device: dmlvk.Device) -> None:
     """By names short enough for a table; a depthwise filter is not packed."""
     bank, *_, sharpen, _ = quantized_linear_convolution_panels(photograph())
     assert len(bank.views) == bank.desc.output_tensor.sizes[1] == 4
-    assert "pack_input" in measure(device, bank).kernels
+    assert any(kernel.endswith("pack_input") for kernel in measure(device, bank).kernels)
     measured = measure(device, sharpen)
     assert measured.correct
     assert "direct" in measured.kernels
-    assert "pack_input" not in measured.kernels
+    assert not any(kernel.endswith("pack_input") for kernel in measured.kernels)
 
 
 def test_demo_filters_do_what_their_names_say() -> None:
