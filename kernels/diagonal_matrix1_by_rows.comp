@@ -1,4 +1,9 @@
-// DIAGONAL_MATRIX1 with blocks taken by rows (include/loop_nest.glsl): see include/diagonal_matrix1.glsl.
+// DIAGONAL_MATRIX1: output[.., y, x] = filled(x - y) ? value : input[.., y, x], or zero where there is no input
+//
+// Maths, loops, layout and preconditions: include/diagonal_matrix1.glsl and include/loop_nest.glsl. Here invocations take
+// the blocks inside rows first and those across rows after them, by groups of rows.
+//
+// A precondition of its own: rows are at least a block long.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define BY_ROWS

@@ -1,4 +1,9 @@
-// ONE_HOT with blocks taken by rows (include/loop_nest.glsl): see include/one_hot.glsl.
+// ONE_HOT: output[c] = (index(c without its axis) == c[axis]) ? on value : off value
+//
+// Maths, loops, layout and preconditions: include/one_hot.glsl and include/loop_nest.glsl. Here invocations take
+// the blocks inside rows first and those across rows after them, by groups of rows.
+//
+// A precondition of its own: rows are at least a block long.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define BY_ROWS

@@ -1,6 +1,10 @@
-// SLICE1 where rows are short, few, or not packed at all: see include/slice1.glsl.
+// SLICE1: output[c] = input[start + stride * c]
 //
-// One module for each order of blocks (include/loop_nest.glsl): some drivers take long to compile what they then leave out.
+// Maths, loops, layout and preconditions: include/slice1.glsl and include/loop_nest.glsl. Here invocations take
+// the blocks run by run: where rows are short or few, or nothing is packed.
+//
+// Each order of blocks is a module of its own, and not a constant's: SwiftShader takes two to three times as long over a
+// module that holds them all.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "slice1.glsl"
