@@ -1,10 +1,11 @@
-// DIAGONAL_MATRIX1: output[.., y, x] = filled(x - y) ? value : input[.., y, x], or zero where there is no input
-//
-// Maths, loops, layout and preconditions: include/diagonal_matrix1.glsl and include/loop_nest.glsl. Here invocations take
-// the blocks inside rows first and those across rows after them, by groups of rows.
-//
-// A precondition of its own: rows are at least a block long.
 #version 460
+
+// DIAGONAL_MATRIX1: output = filled(x - y) ? value : input, where rows are long.
+//
+// Loops: one invocation writes one 16-byte block; blocks inside rows come first, those across rows apart from them.
+// Why apart: one module for each order of blocks, since some drivers take long to compile what they then leave out.
+// Maths in full, layout and preconditions: include/diagonal_matrix1.glsl; the order of blocks: include/loop_nest.glsl.
+
 #extension GL_GOOGLE_include_directive : require
 #define BY_ROWS
 #include "diagonal_matrix1.glsl"

@@ -1,10 +1,11 @@
-// ONE_HOT: output[c] = (index(c without its axis) == c[axis]) ? on value : off value
-//
-// Maths, loops, layout and preconditions: include/one_hot.glsl and include/loop_nest.glsl. Here invocations take
-// the blocks inside rows first and those across rows after them, by groups of rows.
-//
-// A precondition of its own: rows are at least a block long.
 #version 460
+
+// ONE_HOT: output = (index == coordinate along the axis) ? on : off, where rows are long.
+//
+// Loops: one invocation writes several 16-byte blocks of one row after it has loaded the row's index.
+// Why apart: one module for each order of blocks, since some drivers take long to compile what they then leave out.
+// Maths in full, layout and preconditions: include/one_hot.glsl; the order of blocks: include/loop_nest.glsl.
+
 #extension GL_GOOGLE_include_directive : require
 #define BY_ROWS
 #include "one_hot.glsl"

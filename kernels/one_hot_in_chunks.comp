@@ -1,10 +1,11 @@
-// ONE_HOT: output[c] = (index(c without its axis) == c[axis]) ? on value : off value
-//
-// Maths, loops, layout and preconditions: include/one_hot.glsl and include/loop_nest.glsl. Here the output runs
-// along the indices, and an invocation writes blocks for many coordinates along the axis from indices loaded once.
-//
-// A precondition of its own: all rows begin and end with blocks.
 #version 460
+
+// ONE_HOT: output = (index == coordinate along the axis) ? on : off, where the output runs along the indices.
+//
+// Loops: one invocation loads a block's indices, then writes a block for each coordinate of a chunk of the axis.
+// Why apart: one module for each order of blocks, since some drivers take long to compile what they then leave out.
+// Maths in full, layout and preconditions: include/one_hot.glsl; the order of blocks: include/loop_nest.glsl.
+
 #extension GL_GOOGLE_include_directive : require
 #define BY_ROWS
 #define IN_CHUNKS

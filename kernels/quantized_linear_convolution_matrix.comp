@@ -9,7 +9,8 @@
 //         each subgroup, for each K of a matrix:
 //             loads a column of input matrices and a row of filter matrices from shared memory, multiplies all pairs
 //         store the fetched vectors to the other half of shared memory; one barrier
-//     strip by strip: four matrices of sums into one of words, through shared memory to whoever writes them as vectors
+//     four matrices of sums at a time into one of words, which is stored as it is; or, at the output's ends and where its
+//     strides do not allow that, a strip of them goes through shared memory to whoever writes vectors, words or bytes
 //
 // Layout: both operands lie in shared memory as rows of K, a row per pixel or channel, which is what matrix units load
 // fastest (A by rows, B by columns); a vector of padding between rows keeps eight of them in different banks. Rows are
@@ -17,6 +18,9 @@
 // addresses are worked out once; the order of pixels or channels that the last step wants costs nothing there. Planes
 // of an NCHW input are turned 4 x 4 bytes at a time on the way. Channel tiles run fastest, so that workgroups that share
 // pixels run at the same time.
+//
+// The multipliers, biases and zero points of the tile's channels are worked out here rather than by a dispatch before:
+// on layers that take 40 us, waiting for one more dispatch costs more than some hundred integer operations a channel.
 //
 // Sums begin with what the bias and the zero points add to a channel. sum(x') is added up in a second pass over the
 // input, and only where a filter zero point of the tile is not 0: the registers it would take slow the product down. A
@@ -26,7 +30,8 @@
 // Preconditions: filter panels TILE_CHANNELS wide; INVOCATIONS invocations in whole subgroups of LANES; the tile sizes
 // divide by the subgroups' and these by the matrices'; along the output's words a subgroup has a multiple of four
 // matrices. PLANES: one tap, no border, planes of whole words that all tiles see whole. The device rounds to nearest even
-// (shaderRoundingModeRTEFloat32). Grid: x channels, y pixels, z groups. No invocation leaves before the last barrier.
+// (shaderRoundingModeRTEFloat32). Grid: x channels, y TURNS tiles of pixels, z groups. No invocation leaves before the
+// last barrier.
 //
 // Compiler bugs avoided: strides, offsets and loop bounds of matrix instructions are specialization constants (Samsung's
 // miscompiles them from buffers), no optimizer has run (spirv-opt breaks matrix kernels).
@@ -34,6 +39,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_integer_dot_product : require
+#extension GL_EXT_shader_8bit_storage : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int8 : require
 #extension GL_EXT_spirv_intrinsics : require
 #extension GL_KHR_cooperative_matrix : require
@@ -44,15 +50,29 @@
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 32);  // RoundingModeRTE 32
 
 #include "quantized_matrix.glsl"
+#include "byte_matrices.glsl"
+
+const uint TAPS = RUN_VECTORS / RUN;
+const bool FEW_TAPS = CHECK_BORDER != 0 && TAPS <= 32;
 
 #define SUMS coopmat<int, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 #define FLOATS coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 
+// The same for all invocations of a workgroup, or of a subgroup, and for all its tiles.
 uint border;
 uint group_start;
+uint group_channel;  // the group's first; channels are counted from it
+uint first_channel;  // the tile's
+uint panel;
+uint filter_sums;
+uint subgroup_pixel;
+uint subgroup_channel;
+
+// What an invocation fetches.
 uint own_vector;
 uint own_row;
 uint sources[INPUT_FETCHES];
+uint inside_taps[INPUT_FETCHES];  // a bit for each tap that falls inside of the input, while there are so few
 uint source_rows[INPUT_FETCHES];
 uint source_columns[INPUT_FETCHES];
 uvec4 next_input[INPUT_FETCHES];
@@ -64,17 +84,6 @@ void put(uint place, uint vector, uvec4 value) {
         tile[place + 2 * vector] = uvec4(value.xy, 0, 0);
         tile[place + 2 * vector + 1] = uvec4(value.zw, 0, 0);
     }
-}
-
-// Four words with four pixels each become four words with the four channels of a pixel each.
-uvec4 turned(uvec4 channels) {
-    uvec4 even = channels & 0x00FF00FF;
-    uvec4 odd = (channels >> 8) & 0x00FF00FF;
-    uvec2 pixels02 = uvec2(even.x | even.y << 8, even.z | even.w << 8);
-    uvec2 pixels13 = uvec2(odd.x | odd.y << 8, odd.z | odd.w << 8);
-    return uvec4(
-        (pixels02.x & 0xFFFF) | pixels02.y << 16, (pixels13.x & 0xFFFF) | pixels13.y << 16,
-        pixels02.x >> 16 | (pixels02.y & 0xFFFF0000), pixels13.x >> 16 | (pixels13.y & 0xFFFF0000));
 }
 
 // Which four pixels of the tile, and which vector of the step, an invocation fetches from planes at its f-th turn.
@@ -98,22 +107,32 @@ uint vector_of_fetch(uint f) {
     return FETCH != PLANES ? own_vector : plane_vector(f / 4);
 }
 
+bool is_inside(uint f, uint tap_row, uint tap_column) {
+    return source_rows[f] + tap_row * DILATION_H < ROW_LIMIT
+        && source_columns[f] + tap_column * DILATION_W < COLUMN_LIMIT;
+}
+
 void locate(uint first_pixel) {
     if (FETCH == PLANES) {
         [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
             Pixel pixel = pixel_at(min(first_pixel + 4 * plane_quad(f), push.pixels - 4));
-            sources[f] = group_start + pixel.image * push.input_stride_n
-                + (pixel.row * push.columns + pixel.column) / 4 + 16 * plane_vector(f) * push.tap_stride_h;
+            sources[f] = group_start + pixel.image * INPUT_STRIDE_N
+                + (pixel.row * COLUMNS + pixel.column) / 4 + 16 * plane_vector(f) * CHANNEL_STRIDE;
         }
         return;
     }
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
         uint place = pixel_place(own_row + f * STEPPED_ROWS);
         Pixel pixel = pixel_at(min(first_pixel + place, push.pixels - 1));
-        sources[f] = group_start + pixel.image * push.input_stride_n + pixel.row * push.input_stride_h
-            + pixel.column * push.input_stride_w;
+        sources[f] = group_start + pixel.image * INPUT_STRIDE_N + pixel.row * INPUT_STRIDE_H
+            + pixel.column * INPUT_STRIDE_W;
         source_rows[f] = push.first_row + pixel.row * STRIDE_H;
         source_columns[f] = push.first_column + pixel.column * STRIDE_W;
+        inside_taps[f] = 0;
+        if (FEW_TAPS) {
+            [[unroll]] for (uint tap = 0; tap < TAPS; ++tap)
+                inside_taps[f] |= (is_inside(f, tap / RUNS_W, tap % RUNS_W) ? 1u : 0) << tap;
+        }
     }
 }
 
@@ -121,7 +140,7 @@ void fetch_input(uint step) {
     const bool WHOLE = RUN_VECTORS % STEP == 0;
     if (FETCH == PLANES) {
         [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
-            uint source = sources[f] + 16 * STEP * step * push.tap_stride_h;
+            uint source = sources[f] + 16 * STEP * step * CHANNEL_STRIDE;
             uvec4 pixels[4];
             [[unroll]] for (uint i = 0; i < 4; ++i)
                 pixels[i] = uvec4(0);
@@ -129,7 +148,7 @@ void fetch_input(uint step) {
                 [[unroll]] for (uint i = 0; i < 4; ++i) {
                     uvec4 words;
                     [[unroll]] for (uint j = 0; j < 4; ++j)
-                        words[j] = input_words[source + (4 * i + j) * push.tap_stride_h];
+                        words[j] = input_words[source + (4 * i + j) * CHANNEL_STRIDE];
                     words = turned(words) ^ FLIP;
                     [[unroll]] for (uint j = 0; j < 4; ++j)
                         pixels[j][i] = words[j];
@@ -145,15 +164,15 @@ void fetch_input(uint step) {
     uint tap_row = run / RUNS_W;
     uint tap_column = run - tap_row * RUNS_W;
     uint in_run = vector - run * RUN;
-    uint offset = tap_row * push.tap_stride_h + tap_column * push.tap_stride_w + in_run * (FETCH == VECTORS ? 1 : 4);
+    uint offset = tap_row * TAP_STRIDE_H + tap_column * TAP_STRIDE_W + in_run * (FETCH == VECTORS ? 1 : 4);
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
         bool inside = WHOLE || vector < RUN_VECTORS;
         next_input[f] = uvec4(0);
         if (CHECK_BORDER != 0) {
             if (inside)
                 next_input[f] = uvec4(border);
-            inside = inside && source_rows[f] + tap_row * DILATION_H < push.row_limit
-                && source_columns[f] + tap_column * DILATION_W < push.column_limit;
+            inside = inside
+                && (FEW_TAPS ? (inside_taps[f] >> run & 1) != 0 : is_inside(f, tap_row, tap_column));
         }
         if (inside) {
             uint source = sources[f] + offset;
@@ -171,91 +190,48 @@ void fetch_input(uint step) {
     }
 }
 
-// Sixteen bytes at neighbouring places of a line: channels of a pixel, or pixels of a channel.
-void store_line(uvec4 words, uint first_pixel, uint pixel, uint first_channel, uint channel) {
-    if (STORE_CHANNELS != 0) {
-        if (first_pixel + pixel >= push.pixels)
-            return;
-        uint first = first_channel + channel;
-        uint destination = destinations[pixel];
-        if (STORE_VECTORS != 0 && first >= push.first_channel && first + 16 <= push.channels) {
-            output_vectors[(destination + first) / 16] = words;
-            return;
+// What lies in a strip: lines of bytes, a pixel's channels or a channel's pixels.
+void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place) {
+    const uint SIZE = STORE_UNIT == 16 ? 16 : 4;
+    const uint UNITS = 16 * STRIP_VECTORS / SIZE;
+    subgroupBarrier();
+    [[dont_unroll]] for (uint i = gl_SubgroupInvocationID; i < STRIP_LINES * UNITS; i += LANES) {
+        uint line = i / UNITS;
+        uint start = (i - line * UNITS) * SIZE;
+        uint pixel = STORE_CHANNELS != 0 ? line_place + line : byte_place + start;
+        uint channel = first_channel + (STORE_CHANNELS != 0 ? byte_place + start : line_place + line);
+        uint vector = strip + line * STRIP_ROW + start / 16;
+        if (STORE_UNIT != 1) {
+            if (first_pixel + pixel >= push.pixels || channel < push.first_channel || channel >= push.channels)
+                continue;
+            uint address = destinations[pixel] + channel * OUTPUT_STRIDE_C;
+            if (STORE_UNIT == 16)
+                output_vectors[address / 16] = tile[vector];
+            else
+                output_words[address / 4] = tile[vector][start / 4 % 4];
+            continue;
         }
-        [[dont_unroll]] for (uint i = 0; i < 4; ++i) {
-            uvec4 channels = first + 4 * i + uvec4(0, 1, 2, 3);
-            bvec4 valid;
-            [[unroll]] for (uint j = 0; j < 4; ++j)
-                valid[j] = channels[j] >= push.first_channel && channels[j] < push.channels;
-            store_four(words[i], destination + channels * push.output_stride_c, valid);
-        }
-    } else {
-        channel += first_channel;
-        if (channel < push.first_channel || channel >= push.channels)
-            return;
-        uint start = channel * push.output_stride_c;
-        if (STORE_VECTORS != 0 && first_pixel + pixel + 16 <= push.pixels) {
-            output_vectors[(start + destinations[pixel]) / 16] = words;
-            return;
-        }
-        [[dont_unroll]] for (uint i = 0; i < 4; ++i) {
-            uvec4 address;
-            bvec4 valid;
-            [[unroll]] for (uint j = 0; j < 4; ++j) {
-                address[j] = start + destinations[pixel + 4 * i + j];
-                valid[j] = first_pixel + pixel + 4 * i + j < push.pixels;
-            }
-            store_four(words[i], address, valid);
+        uint word = tile[vector][start / 4 % 4];
+        [[unroll]] for (uint j = 0; j < 4; ++j) {
+            if (first_pixel + pixel < push.pixels && channel >= push.first_channel && channel < push.channels)
+                output_bytes[destinations[pixel] + channel * OUTPUT_STRIDE_C] = uint8_t(word >> (8 * j));
+            if (STORE_CHANNELS != 0)
+                ++channel;
+            else
+                ++pixel;
         }
     }
+    subgroupBarrier();
 }
 
-void main() {
-    uint invocation = gl_LocalInvocationID.x;
-    uint group = gl_WorkGroupID.z;
-    uint first_pixel = gl_WorkGroupID.y * TILE_PIXELS;
-    uint panel = push.filter_start + (group * push.panels_of_group + gl_WorkGroupID.x) * push.panel_stride;
-    uint subgroup_pixel = gl_SubgroupID % (TILE_PIXELS / SUBGROUP_PIXELS) * SUBGROUP_PIXELS;
-    uint subgroup_channel = gl_SubgroupID / (TILE_PIXELS / SUBGROUP_PIXELS) * SUBGROUP_CHANNELS;
-    // Channels are counted from the tile's first, records and sums from the first of the group.
-    uint first_channel = gl_WorkGroupID.x * TILE_CHANNELS;
-    uint first_record = push.table_start + group * push.channels_of_group * PARAMETER_WORDS;
-    uint filter_sums = 4 * (panel + STEPS * STEP * TILE_CHANNELS);
-
-    own_vector = invocation % STEP;
-    own_row = invocation / STEP;
-    group_start = push.input_start + group * push.input_stride_group;
+void make_tile(uint first_pixel) {
     locate(first_pixel);
-    if (invocation == 0) {
-        has_filter_zero_point = 0;
-        needs_integers = 0;
-    }
-    barrier();
-
-    for (uint i = invocation; i < TILE_CHANNELS; i += INVOCATIONS) {
-        uint channel = min(first_channel + channel_place(i), push.channels - 1);
-        uint record = first_record + channel * PARAMETER_WORDS;
-        Wide constant = exact_constant(record, int(filter_words[filter_sums + channel - first_channel]));
-        multipliers[i] = multiplier_of(record);
-        constants[i] = int(constant.low);
-        if (!is_narrow(constant))
-            atomicOr(needs_integers, 1);
-        if (FILTER_ZERO_POINT != 0) {
-            filter_zero_points[i] = int(table[record + PARAMETER_FILTER_ZERO_POINT]);
-            if (filter_zero_points[i] != 0)
-                atomicOr(has_filter_zero_point, 1);
-        }
-    }
-    for (uint i = invocation; i < TILE_PIXELS; i += INVOCATIONS) {
+    for (uint i = gl_LocalInvocationID.x; i < TILE_PIXELS; i += INVOCATIONS) {
         Pixel pixel = pixel_at(min(first_pixel + i, push.pixels - 1));
-        destinations[i] = push.output_start + group * push.channels_of_group * push.output_stride_c
-            + pixel.image * push.output_stride_n + pixel.row * push.output_stride_h
-            + pixel.column * push.output_stride_w;
+        destinations[i] = push.output_start + group_channel * OUTPUT_STRIDE_C
+            + pixel.image * OUTPUT_STRIDE_N + pixel.row * OUTPUT_STRIDE_H + pixel.column * OUTPUT_STRIDE_W;
         input_sums[i] = 0;
     }
-    border = 0;
-    if (CHECK_BORDER != 0)
-        border = (table[push.table_start + PARAMETER_INPUT_ZERO_POINT] & 0xFF) * ONES;
     barrier();
 
     SUMS sums[MATRIX_ROWS * MATRIX_COLUMNS];
@@ -266,15 +242,15 @@ void main() {
             sums[i * MATRIX_COLUMNS + j] = constant;
     }
     uvec4 next_filter[FILTER_FETCHES];
-    uint filter_sources[FILTER_FETCHES];
-    [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
-        filter_sources[f] = panel + channel_place(own_row + f * STEPPED_ROWS) * STEP + own_vector;
+    // All sizes are powers of two, so the place of a sum of positions is the sum of their places.
+    uint filter_source = panel + channel_place(own_row) * STEP + own_vector;
 
     [[dont_unroll]] for (uint step = 0; step <= STEPS; ++step) {
         if (step < STEPS) {
             fetch_input(step);
             [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
-                next_filter[f] = filter_vectors[filter_sources[f] + step * STEP * TILE_CHANNELS];
+                next_filter[f] = filter_vectors[
+                    filter_source + step * STEP * TILE_CHANNELS + channel_place(f * STEPPED_ROWS) * STEP];
         }
         if (step > 0) {
             uint half_tile = ((step - 1) & 1) * HALF_TILE;
@@ -337,9 +313,9 @@ void main() {
                 uint channel = first_channel + channel_place(channel_position);
                 if (first_pixel + pixel < push.pixels && channel >= push.first_channel && channel < push.channels) {
                     int products = int(tile[strip + i / 4][i % 4]) - constants[channel_position];
-                    store_byte(destinations[pixel] + channel * push.output_stride_c,
-                        exact_byte(products, input_sums[pixel_position], first_record + channel * PARAMETER_WORDS,
-                            int(filter_words[filter_sums + channel - first_channel])));
+                    uint value = exact_byte(products, input_sums[pixel_position], group_channel + channel,
+                        int(filter_words[filter_sums + channel - first_channel]), multipliers[channel_position]);
+                    output_bytes[destinations[pixel] + channel * OUTPUT_STRIDE_C] = uint8_t(value);
                 }
             }
             subgroupBarrier();
@@ -362,7 +338,9 @@ void main() {
         }
     }
 
-    Range range = range_of(int(table[push.table_start + PARAMETER_OUTPUT_ZERO_POINT]));
+    Range range = range_of(output_zero_point(group_channel));
+    bool whole = STORE_MATRICES != 0 && first_pixel + TILE_PIXELS <= push.pixels
+        && first_channel >= push.first_channel && first_channel + TILE_CHANNELS <= push.channels;
     if (STORE_CHANNELS != 0) {
         [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i) {
             [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; j += 4) {
@@ -375,17 +353,16 @@ void main() {
                         words[e] |=
                             int(rounded_byte(sums[i * MATRIX_COLUMNS + j + q][e], factors[e], range) << (8 * q));
                 }
-                coopMatStore(words, tile, strip + j / 4 * (MATRIX_N / 4), STRIP_ROW,
-                    gl_CooperativeMatrixLayoutRowMajor);
+                uint channel = first_channel + subgroup_channel + j * MATRIX_N;
+                if (whole)
+                    coopMatStore(words, output_words, (destinations[subgroup_pixel + i * MATRIX_M] + channel) / 4,
+                        OUTPUT_STRIDE_W / 4, gl_CooperativeMatrixLayoutRowMajor);
+                else
+                    coopMatStore(words, tile, strip + j / 4 * (MATRIX_N / 4), STRIP_ROW,
+                        gl_CooperativeMatrixLayoutRowMajor);
             }
-            subgroupBarrier();
-            [[dont_unroll]] for (uint v = gl_SubgroupInvocationID; v < STRIP_LINES * STRIP_VECTORS; v += LANES) {
-                uint line = v / STRIP_VECTORS;
-                uint vector = v - line * STRIP_VECTORS;
-                store_line(tile[strip + line * STRIP_ROW + vector], first_pixel,
-                    subgroup_pixel + i * MATRIX_M + line, first_channel, subgroup_channel + 16 * vector);
-            }
-            subgroupBarrier();
+            if (!whole)
+                store_strip(strip, first_pixel, subgroup_pixel + i * MATRIX_M, subgroup_channel);
         }
     } else {
         [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
@@ -398,17 +375,66 @@ void main() {
                         words[e] |=
                             int(rounded_byte(sums[(i + q) * MATRIX_COLUMNS + j][e], factors[e], range) << (8 * q));
                 }
-                coopMatStore(words, tile, strip + i / 4 * (MATRIX_M / 4), STRIP_ROW,
-                    gl_CooperativeMatrixLayoutColumnMajor);
+                if (whole)
+                    coopMatStore(words, output_words,
+                        (destinations[subgroup_pixel + i * MATRIX_M]
+                            + (first_channel + subgroup_channel + j * MATRIX_N) * OUTPUT_STRIDE_C) / 4,
+                        OUTPUT_STRIDE_C / 4, gl_CooperativeMatrixLayoutColumnMajor);
+                else
+                    coopMatStore(words, tile, strip + i / 4 * (MATRIX_M / 4), STRIP_ROW,
+                        gl_CooperativeMatrixLayoutColumnMajor);
             }
-            subgroupBarrier();
-            [[dont_unroll]] for (uint v = gl_SubgroupInvocationID; v < STRIP_LINES * STRIP_VECTORS; v += LANES) {
-                uint line = v / STRIP_VECTORS;
-                uint vector = v - line * STRIP_VECTORS;
-                store_line(tile[strip + line * STRIP_ROW + vector], first_pixel, subgroup_pixel + 16 * vector,
-                    first_channel, subgroup_channel + j * MATRIX_N + line);
-            }
-            subgroupBarrier();
+            if (!whole)
+                store_strip(strip, first_pixel, subgroup_channel + j * MATRIX_N, subgroup_pixel);
         }
+    }
+}
+
+void main() {
+    uint invocation = gl_LocalInvocationID.x;
+    uint group = gl_WorkGroupID.z;
+    panel = push.filter_start + (group * push.panels_of_group + gl_WorkGroupID.x) * push.panel_stride;
+    filter_sums = 4 * (panel + STEPS * STEP * TILE_CHANNELS);
+    first_channel = gl_WorkGroupID.x * TILE_CHANNELS;
+    group_channel = group * push.channels_of_group;
+    group_start = push.input_start + group * INPUT_STRIDE_GROUP;
+    subgroup_pixel = gl_SubgroupID % (TILE_PIXELS / SUBGROUP_PIXELS) * SUBGROUP_PIXELS;
+    subgroup_channel = gl_SubgroupID / (TILE_PIXELS / SUBGROUP_PIXELS) * SUBGROUP_CHANNELS;
+    own_vector = invocation % STEP;
+    own_row = invocation / STEP;
+    border = CHECK_BORDER != 0 ? (input_zero_point(group_channel) & 0xFF) * ONES : 0;
+
+    if (invocation == 0) {
+        has_filter_zero_point = 0;
+        needs_integers = 0;
+    }
+    barrier();
+    for (uint i = invocation; i < TILE_CHANNELS; i += INVOCATIONS) {
+        uint channel = min(first_channel + channel_place(i), push.channels - 1);
+        Wide constant =
+            exact_constant(group_channel + channel, int(filter_words[filter_sums + channel - first_channel]));
+        multipliers[i] = multiplier_of(group_channel + channel);
+        constants[i] = int(constant.low);
+        if (!is_narrow(constant))
+            atomicOr(needs_integers, 1);
+        if (FILTER_ZERO_POINT != 0) {
+            filter_zero_points[i] = filter_zero_point(group_channel + channel);
+            if (filter_zero_points[i] != 0)
+                atomicOr(has_filter_zero_point, 1);
+        }
+    }
+
+    uint first_pixel = gl_WorkGroupID.y * (TURNS * TILE_PIXELS);
+    // Without the loop there are fewer registers to keep, which can be one workgroup more on each multiprocessor.
+    if (TURNS == 1) {
+        make_tile(first_pixel);
+        return;
+    }
+    [[dont_unroll]] for (uint turn = 0; turn < TURNS && first_pixel < push.pixels; ++turn) {
+        // Strips and destinations of the tile before are still being read.
+        if (turn > 0)
+            barrier();
+        make_tile(first_pixel);
+        first_pixel += TILE_PIXELS;
     }
 }

@@ -1,10 +1,10 @@
-// SLICE1: output[c] = input[start + stride * c]
-//
-// Maths, loops, layout and preconditions: include/slice1.glsl and include/loop_nest.glsl. Here invocations take
-// the blocks run by run: where rows are short or few, or nothing is packed.
-//
-// Each order of blocks is a module of its own, and not a constant's: SwiftShader takes two to three times as long over a
-// module that holds them all.
 #version 460
+
+// SLICE1: output[c] = input[start + stride * c], where rows are short, few, or not packed at all.
+//
+// Loops: one invocation writes one 16-byte block of the output, in the order of memory; a block may lie across rows.
+// Why apart: one module for each order of blocks, since some drivers take long to compile what they then leave out.
+// Maths in full, layout and preconditions: include/slice1.glsl; the order of blocks: include/loop_nest.glsl.
+
 #extension GL_GOOGLE_include_directive : require
 #include "slice1.glsl"

@@ -24,6 +24,7 @@ DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT = 6018, 6019
 GROUP_NON_UNIFORM, GROUP_NON_UNIFORM_SHUFFLE = 61, 65
 INT8, VULKAN_MEMORY_MODEL, COOPERATIVE_MATRIX = 39, 5345, 6022
 ROUNDING_MODE_RTE = 4467
+STORAGE_BUFFER_8_BIT = 4448
 
 # Capabilities beyond Shader that a kernel may ask for, by the end of its stem: kernels that a plan takes only on
 # devices with the feature. A kernel that is not named here runs on every Vulkan 1.2 device.
@@ -33,6 +34,7 @@ FEATURE_KERNELS = {
     "benchmark_matrix": {INT8, VULKAN_MEMORY_MODEL, COOPERATIVE_MATRIX, GROUP_NON_UNIFORM},
     "_convolution_matrix": {
         INT8,
+        STORAGE_BUFFER_8_BIT,
         VULKAN_MEMORY_MODEL,
         COOPERATIVE_MATRIX,
         GROUP_NON_UNIFORM,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import dmlvk
 from dmlvk import planning, reference
 from dmlvk.benchmark.measurement import measure
 from dmlvk.conformance.case import Workload
-from dmlvk.device_profile import DeviceProfile
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import OneHotDesc, OperatorDesc, QuantizedLinearConvolutionDesc
 from dmlvk.planning.quantized_linear_convolution_matrix import MATRIX
 from dmlvk.runtime.choices import Choices
@@ -29,28 +30,11 @@ WARM_UP_SECONDS = 0.3
 # A path that is not faster than the planner's choice by this much is noise.
 MARGIN = 1.02
 
-# Pixels, channels and bytes of K of a tile, then a subgroup's pixels and channels. Those that a device cannot have, the
-# planner refuses.
-TILES = (
-    "64x64x64:32x32",
-    "128x64x64:64x32",
-    "128x64x64:32x32",
-    "128x128x64:64x32",
-    "128x128x64:64x64",
-    "128x128x128:64x32",
-    "128x32x64:32x32",
-    "64x128x64:32x64",
-    "64x64x128:32x32",
-    "256x64x64:64x64",
-    "256x128x64:64x64",
-    "128x256x64:64x64",
-    "64x32x64:32x16",
-    "64x64x64:16x32",
-    "64x64x64:32x16",
-    "32x32x64:16x16",
-    "32x32x32:16x16",
-    "128x128x32:64x32",
-)
+# Pixels and channels of a tile and of a subgroup, and bytes of K. Those that a device cannot have, the planner refuses.
+TILE_SIDES = (32, 64, 128, 256)
+SUBGROUP_SIDES = (16, 32, 64)
+STEPS = (64, 32, 128)
+FEWEST_SUBGROUPS, MOST_SUBGROUPS = 2, 8
 
 
 @dataclass(frozen=True)
@@ -103,8 +87,9 @@ def candidates(desc: OperatorDesc, profile: DeviceProfile) -> Iterator[str]:
     """The kernel paths whose plans differ from the planner's choice and from each other's."""
     seen = [replace(planning.plan(desc, profile), path="")]
     for name in planning.KERNEL_PATHS[type(desc)]:
-        tiles = [f"{name}:{tile}" for tile in TILES] if name == MATRIX else []
-        for path in (name, *tiles):
+        # A CPU's "matrix units" are loops, and whole batches of them take thousands of dispatches.
+        has_tiles = name == MATRIX and profile.device_type is not DeviceType.CPU
+        for path in (name, *(f"{name}:{tile}" for tile in tiles())) if has_tiles else (name,):
             try:
                 plan = replace(planning.plan(desc, profile, path=path), path="")
             except planning.PathError:
@@ -112,6 +97,15 @@ def candidates(desc: OperatorDesc, profile: DeviceProfile) -> Iterator[str]:
             if plan not in seen:
                 seen.append(plan)
                 yield path
+
+
+def tiles() -> Iterator[str]:
+    """Tiles by their names, as a path has them: "128x64x64:64x32"."""
+    for step, pixels, channels in product(STEPS, TILE_SIDES, TILE_SIDES):
+        for subgroup_pixels, subgroup_channels in product(SUBGROUP_SIDES, SUBGROUP_SIDES):
+            subgroups = (pixels // subgroup_pixels) * (channels // subgroup_channels)
+            if FEWEST_SUBGROUPS <= subgroups <= MOST_SUBGROUPS:
+                yield f"{pixels}x{channels}x{step}:{subgroup_pixels}x{subgroup_channels}"
 
 
 def tune(device: dmlvk.Device, workload: Workload, rounds: int = 10) -> Tuning:

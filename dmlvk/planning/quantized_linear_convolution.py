@@ -9,8 +9,8 @@ depthwise
 first_layer
     On matrix units, straight from an input of at most four channels.
 matrix
-    The packed product on matrix units (VK_KHR_cooperative_matrix); an NHWC input with whole vectors of channels is read
-    as it lies instead of packed.
+    The product on matrix units (VK_KHR_cooperative_matrix). Inputs with whole vectors of channels are read as they lie
+    (NHWC, and NCHW under filters of one tap) or turned to NHWC first; others are packed.
 dot4, integer, float
     The packed product by packed dot products, by 32-bit multiplications, or by float32 multiplications in exact blocks.
 direct
@@ -30,6 +30,7 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.plan import PERSISTENT, Dispatch, PathError, Plan
+from dmlvk.planning.quantized_linear_convolution_channels_last import channels_last
 from dmlvk.planning.quantized_linear_convolution_depthwise import (
     DEPTHWISE,
     Depthwise,
@@ -45,15 +46,17 @@ from dmlvk.planning.quantized_linear_convolution_first_layer import (
 )
 from dmlvk.planning.quantized_linear_convolution_matrix import (
     MATRIX,
-    VECTORS,
-    WORDS,
-    MatrixOrder,
     MatrixShape,
     Runs,
-    fetch_in_place,
     matrix_filter_packing,
     matrix_of,
     matrix_shape,
+)
+from dmlvk.planning.quantized_linear_convolution_matrix_order import (
+    VECTORS,
+    WORDS,
+    MatrixOrder,
+    fetch_in_place,
     whole_input,
 )
 from dmlvk.planning.quantized_linear_convolution_memory import Builder, View, copies, dense
@@ -67,10 +70,15 @@ from dmlvk.planning.quantized_linear_convolution_packing import (
     pack_input,
     packed_parts,
 )
-from dmlvk.planning.quantized_linear_convolution_parameters import RECORD_SIZE, parameter_dispatches, parameter_views
+from dmlvk.planning.quantized_linear_convolution_parameters import (
+    RECORD_SIZE,
+    gathered_parameters,
+    parameter_dispatches,
+    parameter_views,
+)
 from dmlvk.planning.quantized_linear_convolution_product import (
     LARGEST_WORD_COUNT,
-    Order,
+    PackedOrder,
     Shape,
     available_paths,
     product_dispatches,
@@ -366,7 +374,7 @@ def _plan_first_layer(
     )
     initialization_stages: list[list[Dispatch]] = [initialization, []]
     stages: list[tuple[Dispatch, ...]] = []
-    if table.tensor == PERSISTENT:
+    if table is not None and table.tensor == PERSISTENT:
         initialization_stages[1] += prepare
         prepare = []
     if filter_is_owned:
@@ -404,7 +412,11 @@ def _plan_product(
     initialization: list[Dispatch] = []
     views = _views(desc, geometry, builder, initialization, ("input_tensor",))
     parameters = parameter_views(desc, builder, initialization)
-    table, prepare = parameter_dispatches(desc, builder, parameters)
+    table: View | None = None
+    if isinstance(shape, MatrixShape):
+        parameters, prepare = gathered_parameters(desc, builder, parameters)
+    else:
+        table, prepare = parameter_dispatches(desc, builder, parameters)
     quads, filter_packing = _packing(geometry, shape)
 
     filter_is_owned = bool(desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
@@ -419,7 +431,7 @@ def _plan_product(
     )
     initialization_stages: list[list[Dispatch]] = [initialization, []]
     stages: list[tuple[Dispatch, ...]] = []
-    if table.tensor == PERSISTENT:
+    if table is not None and table.tensor == PERSISTENT:
         initialization_stages[1] += prepare
         prepare = []
     if filter_is_owned:
@@ -430,17 +442,36 @@ def _plan_product(
         prepare += packing
 
     def product(part: PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:
-        common = (builder, geometry, shape, packed_filter, part, table, views["output_tensor"])
-        output_unsigned, input_unsigned = _unsigned(desc, "output_tensor"), _unsigned(desc, "input_tensor")
-        if not isinstance(shape, MatrixShape):
-            return product_dispatches(Order(*common, output_unsigned))
-        # Without a zero point it is 0, which UINT8 taken as INT8 turns into -128.
-        zero_point = "filter_zero_point_tensor" in parameters or _unsigned(desc, "filter_tensor")
-        return product_dispatches(MatrixOrder(*common, output_unsigned, fetch, source, input_unsigned, zero_point))
+        common = (
+            builder,
+            geometry,
+            shape,
+            packed_filter,
+            part,
+            views["output_tensor"],
+            _unsigned(desc, "output_tensor"),
+        )
+        if table is not None:
+            return product_dispatches(PackedOrder(*common, table))
+        unsigned = (_unsigned(desc, "input_tensor"), _unsigned(desc, "filter_tensor"))
+        return product_dispatches(MatrixOrder(*common, fetch, parameters, source, *unsigned))
 
     if isinstance(shape, MatrixShape):
         source = views["input_tensor"]
         fetch = fetch_in_place(builder, geometry, shape, source, views["output_tensor"])
+        if fetch is None:
+            # All of the input, also what a filter of one tap steps over: reading parts of a plane would be no faster.
+            whole, plain = geometry, source
+            if source.tensor == "input_tensor":
+                whole = desc.geometry
+                plain = replace(source, strides=whole.input_strides)
+            copied = channels_last(builder, whole, plain, _part_limit(builder, builder.scratch.size))
+            if copied is not None:
+                copy, copying = copied
+                steps = [max(1, a) // max(1, b) for a, b in zip(source.strides, plain.strides, strict=True)]
+                source = replace(copy, strides=tuple(a * b for a, b in zip(copy.strides, steps, strict=True)))
+                prepare.append(copying)
+                fetch = VECTORS
         if fetch is not None:
             stages.append(tuple(prepare))
             stages.append(tuple(product(whole_input(geometry, source), fetch, source)))

@@ -354,7 +354,8 @@ class Depthwise:
             int(words.aligned),
             int(writes_runs(self.output, box, CHANNEL if words.channels_last else COLUMN, 4)),
             int(self.filter_zero_point),
-            BATCH[words.channels_last],
+            # Compilers for CPUs take long over unrolled loops.
+            1 if self.builder.profile.device_type is DeviceType.CPU else BATCH[words.channels_last],
         )
         outputs = images * channels * rows * columns
         return dispatch.finish(

@@ -7,29 +7,24 @@ from dataclasses import dataclass
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.plan import Access, Dispatch, PathError
-from dmlvk.planning.quantized_linear_convolution_memory import Builder, DispatchBuilder, Range, View
-from dmlvk.planning.quantized_linear_convolution_packing import FilterPacking, PackedInput, Words
-from dmlvk.planning.quantized_linear_convolution_parameters import table_bounds
+from dmlvk.planning.plan import PathError
+from dmlvk.planning.quantized_linear_convolution_packing import FilterPacking, Words
 from dmlvk.planning.quantized_linear_convolution_product import (
-    COLUMN,
-    GROUP,
-    IMAGE,
     NVIDIA,
-    PANEL,
-    ROW,
-    Order,
     Shape,
 )
 
 MATRIX = "matrix"
 KERNEL = "quantized_linear_convolution_matrix"
 
-FEATURES = frozenset(("cooperativeMatrix", "vulkanMemoryModel", "shaderInt8"))
+FEATURES = frozenset(("cooperativeMatrix", "vulkanMemoryModel", "shaderInt8", "storageBuffer8BitAccess"))
 # The last step takes float32 products for rounded to nearest even.
 ROUNDING = "shaderRoundingModeRTEFloat32"
 
 VECTOR_SIZE = 16
+
+# Storage buffers of the kernel: input, filter, output and seven tensors of parameters.
+BUFFER_COUNT = 10
 
 # More loses an NVIDIA device where it should fail, whatever the limit says.
 LARGEST_SHARED_MEMORY = 48 << 10
@@ -37,33 +32,28 @@ LARGEST_SHARED_MEMORY = 48 << 10
 # Rows of shared memory are so many vectors longer than what they hold.
 ROW_PADDING = 1
 
-# Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. Large tiles take more turns to even
-# out.
+# Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. Tiles so large are slower on layers
+# that they do not fill several times, but for outputs in whole words of four pixels.
 ENOUGH_TILES = 192
 ENOUGH_LARGE_TILES = 1024
 LARGE_TILE = 128 * 128
 
-# Ways to read the input, as kernels/include/quantized_matrix.glsl has them.
-WORDS, VECTORS, PLANES = range(3)
-
 # Four matrices lie side by side where bytes are put together to words.
 PACKED_MATRICES = 4
 
-# Dispatches cut images apart, never one image's plane in two, as long as an image takes no more than this.
-LARGEST_PLANE_OPERATIONS = 1e10
-
-FORCED_TILE = re.compile(r"(\d+)x(\d+)x(\d+):(\d+)x(\d+)")
+FORCED_TILE = re.compile(r"(\d+)x(\d+)x(\d+):(\d+)x(\d+)(?:\*(\d+))?")
 
 
 @dataclass(frozen=True)
 class Tile:
-    """How the work is cut, in pixels, output channels and bytes of K."""
+    """How the work is cut: pixels, output channels, bytes of K; and tiles a workgroup, 0 where the planner chooses."""
 
     pixels: int
     channels: int
     step: int
     subgroup_pixels: int
     subgroup_channels: int
+    turns: int = 0
 
     def subgroups(self) -> int:
         return self.pixels // self.subgroup_pixels * (self.channels // self.subgroup_channels)
@@ -143,6 +133,8 @@ def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
     """The matrices of signed bytes that a device multiplies, the largest ones; None where it has none to use."""
     if FEATURES - profile.features or not profile.has_integer_dot_product or ROUNDING not in profile.properties:
         return None
+    if profile.limits.max_per_stage_descriptor_storage_buffers < BUFFER_COUNT:
+        return None
     if profile.min_subgroup_size != profile.max_subgroup_size and "subgroupSizeControl" not in profile.features:
         return None
     types = ("sint8", "sint8", "sint32", "sint32")
@@ -175,7 +167,7 @@ def tiles_for(profile: DeviceProfile, channels: bool) -> list[Tile]:
             return [*large, Tile(64, 128, 64, 32, 64), Tile(128, 64, 64, 32, 64), Tile(64, 64, 64, 32, 64)]
         return [
             *large,
-            Tile(128, 128, 64, 64, 32),
+            Tile(64, 128, 64, 64, 32),
             Tile(128, 64, 64, 64, 32),
             Tile(64, 64, 64, 64, 32),
             Tile(128, 32, 64, 64, 16),
@@ -202,7 +194,8 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
     Parameters
     ----------
     forced : str, optional
-        A tile by name: "128x128x64:64x32" is 128 pixels and channels by 64 bytes of K, in subgroups of 64 x 32.
+        A tile by name: "128x128x64:64x32" is 128 pixels and channels by 64 bytes of K, in subgroups of 64 x 32;
+        "128x128x64:64x32*4" is four such tiles of pixels a workgroup.
 
     Raises
     ------
@@ -216,7 +209,7 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
         match = FORCED_TILE.fullmatch(forced)
         if match is None:
             raise PathError(f"a tile is named like '128x128x64:64x32', not {forced!r}")
-        tile = Tile(*(int(number) for number in match.groups()))
+        tile = Tile(*(int(number or 0) for number in match.groups()))
         obstacle = obstacle_to_tile(profile, matrix, lanes, tile, packs_channels(geometry))
         if obstacle is not None:
             raise PathError(f"tile {forced!r} is not possible on {profile.name}: {obstacle}")
@@ -229,13 +222,16 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
 
 
 def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ConvolutionGeometry) -> Tile:
-    tiles = _possible_tiles(profile, matrix, packs_channels(geometry))
+    in_words = packs_channels(geometry)
+    tiles = _possible_tiles(profile, matrix, in_words)
     channels = geometry.output_channels_per_group
     pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
     narrowest = min(tile.channels for tile in tiles)
     fitting = [tile for tile in tiles if tile.channels < 2 * channels or tile.channels == narrowest]
+    few_are_enough = not in_words and geometry.output_size[0] * geometry.output_size[1] % 4 == 0
     for tile in fitting:
-        enough = ENOUGH_LARGE_TILES if tile.pixels * tile.channels >= LARGE_TILE else ENOUGH_TILES
+        is_small = tile.pixels * tile.channels < LARGE_TILE
+        enough = ENOUGH_TILES if is_small or few_are_enough else ENOUGH_LARGE_TILES
         if geometry.group_count * -(-channels // tile.channels) * -(-pixels // tile.pixels) >= enough:
             return tile
     return min(fitting, key=lambda tile: tile.pixels * tile.channels)
@@ -248,6 +244,9 @@ def obstacle_to_tile(
     invocations = tile.subgroups() * lanes
     limits = profile.limits
     largest = min(limits.max_compute_work_group_invocations, limits.max_compute_work_group_size[0])
+    sizes = (tile.pixels, tile.channels, tile.step, tile.subgroup_pixels, tile.subgroup_channels)
+    if any(size & (size - 1) for size in sizes):
+        return "its sizes are not powers of two"
     if tile.pixels % tile.subgroup_pixels or tile.channels % tile.subgroup_channels:
         return "its subgroups do not divide it"
     rows, columns = (1, PACKED_MATRICES) if channels else (PACKED_MATRICES, 1)
@@ -282,207 +281,3 @@ def matrix_filter_packing(geometry: ConvolutionGeometry, shape: MatrixShape) -> 
     words = -(-4 * runs.total // step) * step
     constants = (step, 4 * runs.vectors, runs.of_row, runs.quads)
     return FilterPacking("quantized_linear_convolution_matrix_pack_filter", words, constants)
-
-
-def fetch_in_place(
-    builder: Builder, geometry: ConvolutionGeometry, shape: MatrixShape, source: View, output: View
-) -> int | None:
-    """How the kernel can read the input as it lies: by VECTORS or PLANES; None where it has to be packed first."""
-    sizes = (geometry.batch, geometry.input_channels, *geometry.input_size)
-    if geometry.input_channels_per_group % VECTOR_SIZE or not builder.fits(
-        source.tensor, source.bounds([(0, size) for size in sizes])
-    ):
-        return None
-    outer_strides = (source.strides[0], *source.strides[2:])
-    if source.strides[1] == 1 and all(stride % VECTOR_SIZE == 0 for stride in (*outer_strides, source.start)):
-        return VECTORS
-    in_words = all(stride % 4 == 0 for stride in (*source.strides[:2], source.start))
-    written = ((0, geometry.batch), (0, geometry.output_channels), *((0, size) for size in geometry.output_size))
-    if (
-        in_words
-        and has_whole_planes(geometry)
-        and geometry.input_size[0] * geometry.input_size[1] % 4 == 0
-        and source.strides[2:] == (geometry.input_size[1], 1)
-        and shape.input_fetches % 4 == 0
-        and builder.fits(output.tensor, output.bounds(written))
-        and 2 * geometry.output_channels * geometry.tap_count * geometry.input_size[0] * geometry.input_size[1]
-        < LARGEST_PLANE_OPERATIONS
-    ):
-        return PLANES
-    return None
-
-
-def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
-    """Whether an output pixel sees the input pixel at its own place only."""
-    return (
-        geometry.filter_size == (1, 1)
-        and geometry.strides == (1, 1)
-        and not any(geometry.start_padding)
-        and geometry.input_size == geometry.output_size
-    )
-
-
-def whole_input(geometry: ConvolutionGeometry, source: View) -> PackedInput:
-    """An input that is read in place, as a single part."""
-    outputs = geometry.output_size
-    return PackedInput(
-        source.tensor,
-        source.start,
-        (0, geometry.batch),
-        (0, geometry.group_count),
-        (0, outputs[0]),
-        (0, outputs[1]),
-        *geometry.input_size,
-        geometry.input_channels_per_group // 4,
-    )
-
-
-@dataclass(frozen=True)
-class MatrixOrder(Order):
-    """One part's product on matrix units.
-
-    Attributes
-    ----------
-    fetch : int
-        How the input is read: WORDS, VECTORS or PLANES.
-    source : View, optional
-        The input where it is read in place.
-    input_unsigned : bool
-        Of the input where it is read in place.
-    filter_zero_point : bool
-        Whether a filter zero point may be other than 0.
-    """
-
-    fetch: int = VECTORS
-    source: View | None = None
-    input_unsigned: bool = False
-    filter_zero_point: bool = True
-
-    def dispatch(self, box: tuple[Range, ...]) -> Dispatch:
-        geometry, part, packed_filter, shape = self.geometry, self.part, self.packed_filter, self.shape
-        assert isinstance(shape, MatrixShape)
-        tile, runs = shape.tile, Runs.of(geometry)
-        channels, written = self.channels(box), self.written(box)
-        extents = [high - low for low, high in box]
-        first_row, first_column = (
-            box[dimension][0] * geometry.strides[k] - geometry.start_padding[k]
-            for k, dimension in enumerate((ROW, COLUMN))
-        )
-        dispatch = DispatchBuilder(shape.kernel, 27)
-        if self.source is not None:
-            unit, strides = VECTOR_SIZE if self.fetch == VECTORS else 4, list(self.source.strides)
-            channel_stride = strides[1]
-            strides[1] *= geometry.input_channels_per_group
-            input_bounds = self.source.bounds(
-                [(0, size) for size in (geometry.batch, geometry.input_channels)]
-                + [(0, size) for size in geometry.input_size]
-            )
-            first_channel = box[GROUP][0] * geometry.input_channels_per_group
-            address = self.source.address((box[IMAGE][0], first_channel, first_row, first_column))
-        else:
-            unit, channel_stride = VECTOR_SIZE if runs.aligned else 4, 1
-            strides = [4 * part.image_stride, 4 * part.group_stride, 4 * part.columns * part.quads, 4 * part.quads]
-            # The last run of a pixel is read in whole vectors.
-            input_bounds = (part.start, part.start + part.size + (0 if runs.aligned else VECTOR_SIZE))
-            address = part.start + (
-                (box[IMAGE][0] - part.images[0]) * strides[0]
-                + (box[GROUP][0] - part.groups[0]) * strides[1]
-                + (box[ROW][0] - part.output_rows[0]) * geometry.strides[0] * strides[2]
-                + (box[COLUMN][0] - part.output_columns[0]) * geometry.strides[1] * strides[3]
-            )
-        strides = [stride // unit for stride in strides]
-        tap_strides = [strides[2] * geometry.dilations[0], strides[3] * geometry.dilations[1]]
-        if self.fetch == PLANES:
-            tap_strides = [channel_stride // unit, 0]
-        dispatch.window(part.tensor, input_bounds, address, unit, 0, Access.READ)
-        panels = packed_filter.bounds(self.panels(box))
-        dispatch.window(packed_filter.tensor, panels, panels[0], VECTOR_SIZE, 1, Access.READ)
-        records = table_bounds(self.table, channels)
-        dispatch.window(self.table.tensor, records, records[0], 4, 2, Access.READ)
-        output_address = self.output.address((box[IMAGE][0], channels[0], box[ROW][0], box[COLUMN][0]))
-        dispatch.window(self.output.tensor, self.output.bounds(written), output_address, 1, 3, Access.WRITE)
-        first_stored, end_stored = (channel - channels[0] for channel in self.stored(box))
-        if extents[GROUP] > 1:
-            first_stored, end_stored = 0, geometry.output_channels_per_group
-        dispatch.push_constants[4:] = [
-            extents[IMAGE] * extents[ROW] * extents[COLUMN],
-            extents[ROW],
-            extents[COLUMN],
-            geometry.tap_count,
-            first_stored,
-            end_stored,
-            geometry.output_channels_per_group,
-            packed_filter.panel_size // VECTOR_SIZE,
-            packed_filter.panels_of_group if extents[GROUP] > 1 else extents[PANEL],
-            strides[0],
-            strides[1],
-            strides[2] * geometry.strides[0],
-            strides[3] * geometry.strides[1],
-            *tap_strides,
-            *self.output.strides,
-            first_row,
-            first_column,
-            *geometry.input_size,
-        ]
-        operations = self.operations(box)
-        moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.tap_count)
-        return dispatch.finish(
-            self._specialization(shape, tile, runs, box),
-            self.grid(box),
-            seconds=self.seconds(box),
-            bytes_moved=moved,
-            operations=operations,
-            subgroup_size=shape.lanes,
-        )
-
-    def _specialization(self, shape: MatrixShape, tile: Tile, runs: Runs, box: tuple[Range, ...]) -> tuple[int, ...]:
-        geometry = self.geometry
-        # Where the input is read as it lies, does any tap fall beside it?
-        reach = (
-            (geometry.output_size[k] - 1) * geometry.strides[k]
-            + (geometry.filter_size[k] - 1) * geometry.dilations[k]
-            - geometry.start_padding[k]
-            for k in range(2)
-        )
-        beside = any(geometry.start_padding) or any(
-            last >= size for last, size in zip(reach, geometry.input_size, strict=True)
-        )
-        in_place = self.source is not None
-        return (
-            shape.local_size,
-            int(self.output_unsigned),
-            int(packs_channels(geometry)),
-            0x80808080 if in_place and self.input_unsigned else 0,
-            int(in_place and beside),
-            self.fetch,
-            shape.matrix.m,
-            shape.matrix.n,
-            shape.matrix.k,
-            shape.lanes,
-            tile.pixels,
-            tile.channels,
-            tile.subgroup_pixels,
-            tile.subgroup_channels,
-            tile.step // VECTOR_SIZE,
-            runs.vectors,
-            runs.words,
-            runs.of_row,
-            *geometry.strides,
-            *geometry.dilations,
-            int(self.filter_zero_point),
-            ROW_PADDING,
-            runs.total,
-            int(self._stores_vectors(box)),
-        )
-
-    def _stores_vectors(self, box: tuple[Range, ...]) -> bool:
-        """Whether sixteen neighbours in a tile are always a whole vector of the output's memory."""
-        stride_n, stride_c, stride_h, stride_w = self.output.strides
-        if packs_channels(self.geometry):
-            units = [self.geometry.output_channels_per_group, stride_n, stride_h, stride_w]
-        else:
-            rows, columns = (box[dimension][1] - box[dimension][0] for dimension in (ROW, COLUMN))
-            if stride_w != 1 or (rows > 1 and stride_h != columns):
-                return False
-            units = [rows * columns, stride_n, stride_c, box[ROW][0] * stride_h + box[COLUMN][0]]
-        return all(unit % VECTOR_SIZE == 0 for unit in (*units, self.output.start))

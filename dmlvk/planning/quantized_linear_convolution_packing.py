@@ -306,8 +306,7 @@ def pack_input(
         if cut is not None:
             pending.extend(halves(box, cut))
             continue
-        make = _pack_channels_last_dispatch if part.channels_last else _pack_input_dispatch
-        dispatches.append(make(builder, geometry, source, zero_point, unsigned, part, box, seen))
+        dispatches.append(_pack_input_dispatch(builder, geometry, source, zero_point, unsigned, part, box, seen))
     return dispatches
 
 
@@ -354,76 +353,31 @@ def _pack_input_dispatch(
     seen: tuple[Range, ...] | None,
 ) -> Dispatch:
     extents = [high - low for low, high in box]
-    count = extents[0] * extents[1] * extents[2] * extents[3]
-    first_row, first_column = (_origin(geometry, part, k) + box[2 + k][0] for k in range(2))
-    first_quad = box[1][0] % part.quads
-    dispatch = DispatchBuilder("quantized_linear_convolution_pack_input", 24)
-    corner = (box[0][0], _first_channel(geometry, part, box[1][0]) + box[4][0], first_row, first_column)
-    bounds = source.bounds(seen) if seen else (source.start, source.start + 1)
-    dispatch.window(source.tensor, bounds, source.address(corner), 1, 0, Access.READ)
-    zero = zero_point or source
-    dispatch.window(zero.tensor, (zero.start, zero.start + 1), zero.start, 1, 1, Access.READ)
-    written = (part.start, part.start + part.size)
-    place = (
-        (box[0][0] - part.images[0]) * part.image_stride
-        + ((box[1][0] - part.groups[0] * part.quads) * part.rows + box[2][0]) * part.columns
-        + box[3][0]
-    )
-    dispatch.window(part.tensor, written, part.start + 4 * place, 4, 2, Access.WRITE)
-    dispatch.push_constants[3:] = [
-        count,
-        extents[2],
-        extents[3],
-        extents[1],
-        first_quad,
-        part.quads,
-        geometry.input_channels_per_group,
-        first_row,
-        first_column,
-        *geometry.input_size,
-        *source.strides,
-        part.image_stride,
-        part.rows * part.columns,
-        part.columns,
-        4 * first_quad + box[4][0],
-        *box[4],
-    ]
-    return dispatch.finish(
-        (builder.workgroup_size, UNSIGNED_FLIP if unsigned else 0, int(zero_point is not None)),
-        builder.grid(count),
-        seconds=builder.element_seconds(4 * count),
-        bytes_moved=8 * count,
-    )
-
-
-def _pack_channels_last_dispatch(
-    builder: Builder,
-    geometry: ConvolutionGeometry,
-    source: View,
-    zero_point: View | None,
-    unsigned: bool,
-    part: PackedInput,
-    box: tuple[Range, ...],
-    seen: tuple[Range, ...] | None,
-) -> Dispatch:
-    extents = [high - low for low, high in box]
-    vectors = box[1][0] % 4 == box[1][1] % 4 == part.quads % 4 == 0 and extents[4] == 4
-    words = 4 if vectors else 1
-    count = extents[0] * extents[1] * extents[2] * extents[3] // words
     first_row, first_column = (_origin(geometry, part, k) + box[2 + k][0] for k in range(2))
     first_group, first_quad = divmod(box[1][0], part.quads)
-    dispatch = DispatchBuilder("quantized_linear_convolution_matrix_pack_input", 24)
+    first_group -= part.groups[0]
+    if part.channels_last:
+        kernel = "quantized_linear_convolution_matrix_pack_input"
+        vectors = box[1][0] % 4 == box[1][1] % 4 == part.quads % 4 == 0 and extents[4] == 4
+        words = 4 if vectors else 1
+        sizes: tuple[int, ...] = (words,)
+        strides = (part.image_stride, part.group_stride, part.columns * part.quads)
+        place = first_group * part.group_stride + (box[2][0] * part.columns + box[3][0]) * part.quads
+    else:
+        kernel, words, sizes = "quantized_linear_convolution_pack_input", 1, ()
+        strides = (part.image_stride, part.rows * part.columns, part.columns)
+        quads = first_group * part.quads + first_quad
+        place = (quads * part.rows + box[2][0]) * part.columns + box[3][0]
+    place += (box[0][0] - part.images[0]) * part.image_stride
+    count = extents[0] * extents[1] * extents[2] * extents[3] // words
+
+    dispatch = DispatchBuilder(kernel, 24)
     corner = (box[0][0], _first_channel(geometry, part, box[1][0]) + box[4][0], first_row, first_column)
     bounds = source.bounds(seen) if seen else (source.start, source.start + 1)
     dispatch.window(source.tensor, bounds, source.address(corner), 1, 0, Access.READ)
     zero = zero_point or source
     dispatch.window(zero.tensor, (zero.start, zero.start + 1), zero.start, 1, 1, Access.READ)
     written = (part.start, part.start + part.size)
-    place = (
-        (box[0][0] - part.images[0]) * part.image_stride
-        + (first_group - part.groups[0]) * part.group_stride
-        + (box[2][0] * part.columns + box[3][0]) * part.quads
-    )
     dispatch.window(part.tensor, written, part.start + 4 * place, 4, 2, Access.WRITE)
     dispatch.push_constants[3:] = [
         count,
@@ -437,14 +391,12 @@ def _pack_channels_last_dispatch(
         first_column,
         *geometry.input_size,
         *source.strides,
-        part.image_stride,
-        part.group_stride,
-        part.columns * part.quads,
+        *strides,
         4 * first_quad + box[4][0],
         *box[4],
     ]
     return dispatch.finish(
-        (builder.workgroup_size, UNSIGNED_FLIP if unsigned else 0, int(zero_point is not None), words),
+        (builder.workgroup_size, UNSIGNED_FLIP if unsigned else 0, int(zero_point is not None), *sizes),
         builder.grid(count),
         seconds=builder.element_seconds(4 * words * count),
         bytes_moved=8 * words * count,

@@ -88,6 +88,22 @@ def parameter_dispatches(
     return table, dispatches
 
 
+def gathered_parameters(
+    desc: QuantizedLinearConvolutionDesc, builder: Builder, views: Mapping[str, View]
+) -> tuple[dict[str, View], list[Dispatch]]:
+    """Parameters that one window shows each of: as they lie, or copied side by side where they lie far apart."""
+    channels = desc.geometry.output_channels
+    gathered: dict[str, View] = {}
+    dispatches: list[Dispatch] = []
+    for name, view in views.items():
+        gathered[name] = view
+        if not builder.fits(view.tensor, view.bounds([(0, channels)])):
+            start = builder.scratch.allocate(channels * view.element_size)
+            gathered[name] = dense(builder.scratch.name, start, view.element_size, (channels,))
+            dispatches.extend(copies(builder, view, gathered[name], (channels,)))
+    return gathered, dispatches
+
+
 def table_bounds(table: View, channels: Range) -> Range:
     """The bytes of the records of a range of channels."""
     return table.start + channels[0] * RECORD_SIZE, table.start + channels[1] * RECORD_SIZE

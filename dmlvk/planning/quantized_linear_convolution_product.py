@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
@@ -59,6 +60,11 @@ class Shape:
     tiled: bool
     channels_last: bool
     operations_per_second: float
+
+    def seconds(self, columns: int, words: int) -> float:
+        """An estimate for so many columns of a panel's channels, with so many words of K an output."""
+        # The last step and the store of an output cost about as much as some tens of words.
+        return columns * self.panel * 8 * (words + 30) / self.operations_per_second
 
 
 def available_paths(profile: DeviceProfile) -> tuple[str, ...]:
@@ -134,7 +140,7 @@ IMAGE, ROW, GROUP, PANEL, COLUMN, CHANNEL = range(6)
 
 
 @dataclass(frozen=True)
-class Order:
+class Order(ABC):
     """One part's product, to be cut into dispatches."""
 
     builder: Builder
@@ -142,9 +148,16 @@ class Order:
     shape: Shape
     packed_filter: PackedFilter
     part: PackedInput
-    table: View
     output: View
     output_unsigned: bool
+
+    @abstractmethod
+    def dispatch(self, box: tuple[Range, ...]) -> Dispatch:
+        """The dispatch that makes a box."""
+
+    @abstractmethod
+    def parameters_fit(self, box: tuple[Range, ...]) -> bool:
+        """Whether windows show what belongs to a box's output channels."""
 
     def is_empty(self, box: tuple[Range, ...]) -> bool:
         """Whether a box holds only channels that the last panel of a group does not have."""
@@ -187,9 +200,7 @@ class Order:
         if self.shape.tiled:
             pixels = -(-pixels // self.shape.pixels) * self.shape.pixels
         panels = -(-(box[PANEL][1] - box[PANEL][0]) // self.shape.panels) * self.shape.panels
-        outputs = (box[GROUP][1] - box[GROUP][0]) * pixels * panels * self.shape.panel
-        # The last step and the store of an output cost about as much as some tens of words.
-        return outputs * 8 * (self.packed_filter.words + 30) / self.shape.operations_per_second
+        return self.shape.seconds((box[GROUP][1] - box[GROUP][0]) * pixels * panels, self.packed_filter.words)
 
     def grid(self, box: tuple[Range, ...]) -> tuple[int, int, int]:
         pixels = 1
@@ -213,7 +224,7 @@ class Order:
             return None if dimension is None else (IMAGE, channel_cut, ROW, COLUMN)[dimension]
         fitting = self.builder.fits(
             self.packed_filter.tensor, self.packed_filter.bounds(self.panels(box))
-        ) and self.builder.fits(self.table.tensor, table_bounds(self.table, self.channels(box)))
+        ) and self.parameters_fit(box)
         grid = self.grid(box)
         channel_axis, pixel_axis = (0, 1) if self.shape.tiled else (1, 0)
         crowded = max(grid[channel_axis], grid[2]) > GUARANTEED_WORKGROUP_COUNT
@@ -224,6 +235,16 @@ class Order:
                 if box[dimension][1] - box[dimension][0] > 1 and not (dimension == PANEL and many_groups):
                     return dimension
         return None
+
+
+@dataclass(frozen=True)
+class PackedOrder(Order):
+    """One part's product by dot products or multiplications, with a table of the channels' parameters."""
+
+    table: View
+
+    def parameters_fit(self, box: tuple[Range, ...]) -> bool:
+        return self.builder.fits(self.table.tensor, table_bounds(self.table, self.channels(box)))
 
     def dispatch(self, box: tuple[Range, ...]) -> Dispatch:
         geometry, part, packed_filter = self.geometry, self.part, self.packed_filter

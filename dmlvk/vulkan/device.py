@@ -31,6 +31,7 @@ FEATURES = (
     "maintenance4",
     "shaderInt64",
     "shaderInt8",  # the component type of 8-bit cooperative matrices
+    "storageBuffer8BitAccess",
     "shaderFloat16",
     "cooperativeMatrix",
 )

@@ -38,8 +38,8 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ELEMENT_SIZE = 4;  // bytes: 1, 2, 4, 8 or 16
 layout(constant_id = 2) const uint RANK = 1;          // dimensions in use, 0 to 8
 layout(constant_id = 3) const uint RUN_RANK = 1;      // how many of the innermost ones are packed in the output
-// Of BY_ROWS, for which rows are at least a block long: 0 where rows begin and end with blocks, 1 where all rows make one run, which has a begin for each row and one
-// end, otherwise 2, a begin and an end.
+// Of BY_ROWS, for which rows are at least a block long: 0 where rows begin and end with blocks; 1 where all rows make one
+// run, which has a begin for each row and one end; otherwise 2, a begin and an end.
 layout(constant_id = 4) const uint EDGES_PER_ROW = 0;
 layout(constant_id = 5) const uint BLOCKS_PER_INVOCATION = 1;  // of BY_ROWS: blocks of one row, evenly apart
 

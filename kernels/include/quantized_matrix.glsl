@@ -45,50 +45,79 @@ layout(constant_id = 21) const uint DILATION_W = 1;
 layout(constant_id = 22) const uint FILTER_ZERO_POINT = 1;  // 0 where it is known to be 0
 layout(constant_id = 23) const uint PADDING = 1;            // vectors between rows in shared memory
 layout(constant_id = 24) const uint RUN_VECTORS = 4;        // vectors of K, those that fill the last step left out
-// Sixteen neighbouring channels (pixels) of the output are a 16-byte vector of its memory, wherever a tile has them.
-layout(constant_id = 25) const uint STORE_VECTORS = 0;
+// So many neighbouring channels (pixels) of the output are always whole 16-byte vectors or words of its memory, or bytes.
+layout(constant_id = 25) const uint STORE_UNIT = 1;
+// Elements from one output channel to the next, 0 where all have the same: input, filter and output scale, their zero
+// points, bias.
+layout(constant_id = 26) const uint INPUT_SCALE_STRIDE = 0;
+layout(constant_id = 27) const uint FILTER_SCALE_STRIDE = 1;
+layout(constant_id = 28) const uint OUTPUT_SCALE_STRIDE = 0;
+layout(constant_id = 29) const uint INPUT_ZERO_POINT_STRIDE = 0;
+layout(constant_id = 30) const uint FILTER_ZERO_POINT_STRIDE = 0;
+layout(constant_id = 31) const uint OUTPUT_ZERO_POINT_STRIDE = 0;
+layout(constant_id = 32) const uint BIAS_STRIDE = 1;
+layout(constant_id = 33) const uint PRESENT = 0;         // bits 0 to 2: which zero points there are; bit 3: a bias
+layout(constant_id = 34) const uint UNSIGNED_TYPES = 0;  // bits 0 to 2: input, filter, output are UINT8
+
+// What the addresses of the loops are made of is known to the compiler: it saves a sixth of the time.
+layout(constant_id = 35) const uint ROWS = 1;  // output pixels of this dispatch
+layout(constant_id = 36) const uint COLUMNS = 1;
+layout(constant_id = 37) const uint INPUT_STRIDE_N = 1;  // in units of push.input_start, from one image to the next
+layout(constant_id = 38) const uint INPUT_STRIDE_GROUP = 1;
+layout(constant_id = 39) const uint INPUT_STRIDE_H = 1;  // ... from one output pixel to the one below
+layout(constant_id = 40) const uint INPUT_STRIDE_W = 1;
+layout(constant_id = 41) const uint TAP_STRIDE_H = 1;  // ... from one tap to the one below
+layout(constant_id = 42) const uint TAP_STRIDE_W = 1;
+layout(constant_id = 43) const uint CHANNEL_STRIDE = 1;  // ... from one channel to the next, for PLANES
+layout(constant_id = 44) const uint OUTPUT_STRIDE_N = 1;  // bytes
+layout(constant_id = 45) const uint OUTPUT_STRIDE_C = 1;
+layout(constant_id = 46) const uint OUTPUT_STRIDE_H = 1;
+layout(constant_id = 47) const uint OUTPUT_STRIDE_W = 1;
+layout(constant_id = 48) const uint ROW_LIMIT = 1;  // rows and columns of the input
+layout(constant_id = 49) const uint COLUMN_LIMIT = 1;
+layout(constant_id = 50) const uint TURNS = 1;  // tiles of pixels that a workgroup does one after the other
+// 1 where a matrix of words lies in the output with equal strides, wherever it is: it can be stored as it is.
+layout(constant_id = 51) const uint STORE_MATRICES = 0;
 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 0) readonly buffer InputVectors { uvec4 input_vectors[]; };
 layout(set = 0, binding = 1) readonly buffer Filter { uint filter_words[]; };
 layout(set = 0, binding = 1) readonly buffer FilterVectors { uvec4 filter_vectors[]; };
-layout(set = 0, binding = 2) readonly buffer Table { uint table[]; };
-layout(set = 0, binding = 3) buffer Output { uint output_words[]; };
-layout(set = 0, binding = 3) buffer OutputVectors { uvec4 output_vectors[]; };
+layout(set = 0, binding = 2) buffer Output { uint output_words[]; };
+layout(set = 0, binding = 2) buffer OutputBytes { uint8_t output_bytes[]; };
+layout(set = 0, binding = 2) buffer OutputVectors { uvec4 output_vectors[]; };
+layout(set = 0, binding = 3) readonly buffer InputScale { uint input_scales[]; };
+layout(set = 0, binding = 4) readonly buffer FilterScale { uint filter_scales[]; };
+layout(set = 0, binding = 5) readonly buffer OutputScale { uint output_scales[]; };
+layout(set = 0, binding = 6) readonly buffer InputZeroPoint { uint input_zero_point_words[]; };
+layout(set = 0, binding = 7) readonly buffer FilterZeroPoint { uint filter_zero_point_words[]; };
+layout(set = 0, binding = 8) readonly buffer OutputZeroPoint { uint output_zero_point_words[]; };
+layout(set = 0, binding = 9) readonly buffer Bias { int biases[]; };
 
 layout(push_constant) uniform PushConstants {
     uint input_start;   // vectors, or words where FETCH is not VECTORS
     uint filter_start;  // vectors
-    uint table_start;   // words
     uint output_start;  // bytes
-    uint pixels;        // of this dispatch: images x rows x columns
-    uint rows;
-    uint columns;
-    uint taps;               // channels per group x filter height x filter width
+    uint input_scale_start;  // elements, like those that follow, at the first channel of the first group
+    uint filter_scale_start;
+    uint output_scale_start;
+    uint input_zero_point_start;
+    uint filter_zero_point_start;
+    uint output_zero_point_start;
+    uint bias_start;
+    uint pixels;  // of this dispatch: images x rows x columns
+    uint taps;    // channels per group x filter height x filter width
     uint first_channel;      // of a panel that is not stored from its beginning
     uint channels;           // end of the output channels to be stored, in each group
     uint channels_of_group;  // output channels from one group to the next
     uint panel_stride;       // vectors from one panel of the filter to the next
     uint panels_of_group;
-    uint input_stride_n;     // in units of the start, from one image to the next
-    uint input_stride_group;
-    uint input_stride_h;     // ... from one output pixel to the one below
-    uint input_stride_w;
-    uint tap_stride_h;       // ... from one tap to the one below; or, for PLANES, from one channel to the next
-    uint tap_stride_w;
-    uint output_stride_n;    // bytes
-    uint output_stride_c;
-    uint output_stride_h;
-    uint output_stride_w;
-    uint first_row;          // the input's row under the first pixel's first tap; may be negative
+    uint first_row;  // the input's row under the first pixel's first tap; may be negative
     uint first_column;
-    uint row_limit;
-    uint column_limit;
 } push;
 
 #include "quantized_arithmetic.glsl"
-#include "quantized_parameters.glsl"
-#include "quantized_store.glsl"
+#include "quantized_multiplier.glsl"
 
 const uint INVOCATIONS = TILE_PIXELS / SUBGROUP_PIXELS * (TILE_CHANNELS / SUBGROUP_CHANNELS) * LANES;
 const uint STEPPED_ROWS = INVOCATIONS / STEP;
@@ -134,9 +163,9 @@ struct Pixel {
 };
 
 Pixel pixel_at(uint index) {
-    uint line = index / push.columns;
-    uint image = line / push.rows;
-    return Pixel(image, line - image * push.rows, index - line * push.columns);
+    uint line = index / COLUMNS;
+    uint image = line / ROWS;
+    return Pixel(image, line - image * ROWS, index - line * COLUMNS);
 }
 
 // Where the pixel or channel at a position is in the tile, and back, when four matrices of `size` lie interleaved.
@@ -158,21 +187,31 @@ uint channel_place(uint position) {
     return STORE_CHANNELS != 0 ? place_at(position, MATRIX_N) : position;
 }
 
-// What the last step adds to the products of an output channel.
-Wide exact_constant(uint record, int filter_sum) {
-    int filter_zero_point = int(table[record + PARAMETER_FILTER_ZERO_POINT]);
-    return add(
-        widened(int(table[record + PARAMETER_BIAS])),
-        product(int(table[record + PARAMETER_INPUT_ZERO_POINT]), int(push.taps) * filter_zero_point - filter_sum));
+// Zero points as signed bytes. UINT8 data are taken as INT8 by flipping the top bit, which subtracts 128, from data and
+// zero point alike; x - zx does not change, and one signed kernel serves all eight mixes of types. An absent one is 0.
+int input_zero_point(uint channel) {
+    uint element = push.input_zero_point_start + channel * INPUT_ZERO_POINT_STRIDE;
+    uint flip = flip_of(0);
+    return (PRESENT & 1) != 0 ? signed_byte(input_zero_point_words[element >> 2], element, flip) : -int(flip);
 }
 
-// y of one output in integers alone.
-uint exact_byte(int products, int input_sum, uint record, int filter_sum) {
-    Wide accumulator = add(exact_constant(record, filter_sum), widened(products));
-    accumulator = add(accumulator, product(-int(table[record + PARAMETER_FILTER_ZERO_POINT]), input_sum));
-    int exponent = int(table[record + PARAMETER_EXPONENT]);
-    int value = scaled(accumulator, table[record + PARAMETER_MANTISSA], exponent >> 1, (exponent & 1) != 0);
-    return clamped_byte(value + int(table[record + PARAMETER_OUTPUT_ZERO_POINT]));
+int filter_zero_point(uint channel) {
+    uint element = push.filter_zero_point_start + channel * FILTER_ZERO_POINT_STRIDE;
+    uint flip = flip_of(1);
+    return (PRESENT & 2) != 0 ? signed_byte(filter_zero_point_words[element >> 2], element, flip) : -int(flip);
+}
+
+int output_zero_point(uint channel) {
+    uint element = push.output_zero_point_start + channel * OUTPUT_ZERO_POINT_STRIDE;
+    uint flip = flip_of(2);
+    return (PRESENT & 4) != 0 ? signed_byte(output_zero_point_words[element >> 2], element, flip) + int(flip) : 0;
+}
+
+// What the last step adds to the products of an output channel; channels are counted from the first of the first group.
+Wide exact_constant(uint channel, int filter_sum) {
+    int bias = (PRESENT & 8) != 0 ? biases[push.bias_start + channel * BIAS_STRIDE] : 0;
+    return add(
+        widened(bias), product(input_zero_point(channel), int(push.taps) * filter_zero_point(channel) - filter_sum));
 }
 
 // The matrix path is for devices that promise to round float32 to nearest even, which this kernel asks for: then
@@ -182,16 +221,28 @@ const int LARGEST_EXPONENT = 127;
 const int SMALLEST_EXPONENT = -126;
 const uint LARGEST_TAP_COUNT = 32767;  // x'(w' - zw) is at most 128 * 255, so that many sum up to less than 2^30
 
-float multiplier_of(uint record) {
-    uint mantissa = table[record + PARAMETER_MANTISSA];
-    int packed_exponent = int(table[record + PARAMETER_EXPONENT]);
-    int exponent = packed_exponent >> 1;
-    if (mantissa == 0 || exponent < SMALLEST_EXPONENT)
+float multiplier_of(uint channel) {
+    Binary32 m = multiplier(
+        input_scales[push.input_scale_start + channel * INPUT_SCALE_STRIDE],
+        filter_scales[push.filter_scale_start + channel * FILTER_SCALE_STRIDE],
+        output_scales[push.output_scale_start + channel * OUTPUT_SCALE_STRIDE]);
+    if (m.mantissa == 0 || m.exponent < SMALLEST_EXPONENT)
         return 0.0;
-    uint bits = uint(exponent + 127) << 23 | ((mantissa >> 8) & 0x7FFFFF);
-    if (exponent > LARGEST_EXPONENT)
+    uint bits = uint(m.exponent + 127) << 23 | ((m.mantissa >> 8) & 0x7FFFFF);
+    if (m.exponent > LARGEST_EXPONENT)
         bits = 0x7F7FFFFF;
-    return uintBitsToFloat(bits | uint(packed_exponent & 1) << 31);
+    return uintBitsToFloat(bits | (m.negative ? 1u << 31 : 0));
+}
+
+// y of one output in integers alone.
+uint exact_byte(int products, int input_sum, uint channel, int filter_sum, float multiplier) {
+    Wide accumulator = add(exact_constant(channel, filter_sum), widened(products));
+    accumulator = add(accumulator, product(-filter_zero_point(channel), input_sum));
+    uint bits = floatBitsToUint(multiplier);
+    int exponent = int(bits >> 23 & 0xFF) - 127;
+    uint mantissa = bits << 1 == 0 ? 0 : ((bits & 0x7FFFFF) | 0x800000) << 8;
+    int value = scaled(accumulator, mantissa, exponent, int(bits) < 0) + output_zero_point(channel);
+    return uint(OUTPUT_UNSIGNED != 0 ? clamp(value, 0, 255) : clamp(value, -128, 127));
 }
 
 // Whether sums of a channel with this constant fit 32 bits.

@@ -1,7 +1,6 @@
 // The multiplier of QUANTIZED_LINEAR_CONVOLUTION, m = f32(f32(sx * sw) / sy), from the bits of the three scales.
 //
-// Divisions run bit by bit: 32 steps a channel are nothing beside the sums that follow, and exact on every device, with
-// denormals, infinities and signs.
+// In integers, which are exact on every device, with denormals, infinities and signs.
 
 const uint ZERO = 0, FINITE = 1, INFINITE = 2, NOT_A_NUMBER = 3;
 
@@ -50,14 +49,16 @@ Binary32 divide(Binary32 a, Binary32 b) {
         rest <<= 1;
         --exponent;
     }
-    uint quotient = 0;
-    for (uint i = 0; i < 32; ++i) {
-        quotient <<= 1;
-        if (rest >= divisor) {
-            rest -= divisor;
-            quotient |= 1;
-        }
-        rest <<= 1;
+    // Now 1 <= rest / divisor < 2, and both have 24 bits: 8 more bits of the quotient at a time fit a word.
+    uint quotient = 1;
+    rest -= divisor;
+    for (uint bits = 31; bits != 0;) {
+        uint taken = min(bits, 8u);
+        rest <<= taken;
+        uint digits = rest / divisor;
+        quotient = quotient << taken | digits;
+        rest -= digits * divisor;
+        bits -= taken;
     }
     return rounded_to_binary32(quotient, rest != 0, exponent, a.negative != b.negative);
 }

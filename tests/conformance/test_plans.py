@@ -10,7 +10,14 @@ from click.testing import CliRunner
 from dmlvk import DataType, Slice1Desc, TensorDesc
 from dmlvk.command_line import main
 from dmlvk.conformance.case import Case
-from dmlvk.conformance.plans import CAPABILITY_FEATURES, capabilities, check_plans, missed_path, violations
+from dmlvk.conformance.plans import (
+    CAPABILITY_FEATURES,
+    CAPABILITY_PROPERTIES,
+    capabilities,
+    check_plans,
+    missed_path,
+    violations,
+)
 from dmlvk.conformance.recorded import NAMES, load
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning import Access, Plan, plan
@@ -103,7 +110,7 @@ def test_the_best_path() -> None:
 def test_the_capabilities_of_every_kernel_are_known(kernel: str) -> None:
     assert spirv(kernel)
     assert 1 in capabilities(kernel)
-    assert capabilities(kernel) <= CAPABILITY_FEATURES.keys()
+    assert capabilities(kernel) <= CAPABILITY_FEATURES.keys() | CAPABILITY_PROPERTIES.keys()
 
 
 def test_a_case_that_no_device_can_plan_is_a_problem() -> None:

@@ -324,7 +324,6 @@ def special_case(
     return arrays, {**PLAIN, **attributes, "group_count": groups}
 
 
-@pytest.mark.parametrize("is_gpu", [False, True])
 @pytest.mark.parametrize(
     ("channels", "multiplier", "is_last", "gap", "attributes"),
     [
@@ -337,7 +336,6 @@ def special_case(
 def test_depthwise_by_words(
     device: dmlvk.Device,
     gpu_device: dmlvk.Device,
-    is_gpu: bool,
     channels: int,
     multiplier: int,
     is_last: bool,
@@ -345,7 +343,8 @@ def test_depthwise_by_words(
     attributes: dict[str, Any],
 ) -> None:
     """Channels or columns in words, with rests of words, rows that begin anywhere, and borders on all sides."""
-    for seed, x_type in enumerate(("u8", "s8"), channels + is_gpu):
+    # As planned for a CPU, and for a GPU, which is given larger batches of rows.
+    for seed, x_type, planned_for in ((channels, "u8", device), (channels + 1, "s8", gpu_device)):
         arrays, others = special_case(seed, x_type, channels, channels, channels * multiplier, (19, 13), **attributes)
         desc = describe(arrays, np.int8, others)
         sizes, output_sizes = desc.input_tensor.sizes, desc.output_tensor.sizes
@@ -356,7 +355,7 @@ def test_depthwise_by_words(
             input_tensor=TensorDesc(desc.input_tensor.data_type, sizes, strides),
             output_tensor=TensorDesc(DataType.INT8, output_sizes, last(output_sizes) if is_last else None),
         )
-        run(gpu_device if is_gpu else device, desc, arrays, dmlvk.reference.run(desc, **arrays), DEPTHWISE, seed)
+        run(planned_for, desc, arrays, dmlvk.reference.run(desc, **arrays), DEPTHWISE, seed)
 
 
 @pytest.mark.parametrize(

@@ -33,12 +33,12 @@ def main() -> int:
             found = verdict(mutant, arguments.device, Path(folder))
         if found.caught_by is not None:
             text = f"caught by {found.caught_by.name} ({found.caught_by.reason})"
-        elif found.passed:
+        elif found.was_run:
             survivors += 1
             text = f"SURVIVED {found.passed} cases"
         else:
             idle += 1
-            text = f"not run: the device has none of its {found.not_supported} cases' kernel paths"
+            text = "not run: plans for this device do not have the kernel"
         print(f"{mutant.name:72s} {text}", flush=True)
     print(f"{len(chosen) - survivors - idle} caught, {survivors} survived, {idle} not run")
     return 1 if survivors or not chosen else 0

@@ -182,6 +182,30 @@ MUTANTS = (
         ),
         ("qlinearconv:cut", "qlinearconv:groups"),
     ),
+    Mutant(
+        "depthwise: padding holds 0",
+        "include/quantized_depthwise.glsl",
+        (("    uint border = (uint(input_zero_point) & 0xFF) * 0x01010101;", "    uint border = 0;"),),
+        ("qlinearconv:depthwise", "qlinearconv:types"),
+        "depthwise",
+    ),
+    Mutant(
+        "depthwise: halves are rounded up, where float32 rounds to nearest even",
+        "include/quantized_float32.glsl",
+        (("rounded = value + 12582912.0;", "rounded = floor(value + 0.5) + 12582912.0;"),),
+        ("qlinearconv:tie",),
+        "depthwise",
+    ),
+    Mutant(
+        "depthwise: halves are rounded up, as if the estimate were certain",
+        "include/quantized_estimate.glsl",
+        (
+            ("    float rounded = roundEven(value);", "    float rounded = floor(value + 0.5);"),
+            ("    distance_to_integer = max(distance_to_integer, abs(value - rounded));\n", ""),
+        ),
+        ("qlinearconv:tie",),
+        "depthwise",
+    ),
 )
 
 # What only devices with matrices of bytes run.
@@ -223,5 +247,24 @@ MATRIX_MUTANTS = (
         (("[e] -= zero_points[e] * of_pixels[e];", "[e] -= 0 * of_pixels[e];"),),
         ("qlinearconv:zero_point",),
         "matrix",
+    ),
+    Mutant(
+        "first layer: padding holds 0",
+        f"{PREFIX}_first_layer.comp",
+        (
+            (
+                "        border |= (table[push.table_start + PARAMETER_INPUT_ZERO_POINT] & 0xFF) << (8 * c);",
+                "        border |= 0;",
+            ),
+        ),
+        ("qlinearconv:first_layer", "qlinearconv:types"),
+        "first_layer",
+    ),
+    Mutant(
+        "first layer: a missing barrier after the input is staged",
+        f"{PREFIX}_first_layer.comp",
+        (("STRIDE_W, border);\n        barrier();\n", "STRIDE_W, border);\n"),),
+        ("qlinearconv:first_layer", "qlinearconv:types"),
+        "first_layer",
     ),
 )

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "begin == end is filled",
-        "diagonal_matrix1.comp",
+        "include/diagonal_matrix1.glsl",
         (
             (
                 "return (t - BAND_BEGIN < BAND_LENGTH) != FILL_OUTSIDE;",
@@ -18,13 +18,13 @@ MUTANTS = (
     ),
     Mutant(
         "begin > end fills the band itself",
-        "diagonal_matrix1.comp",
+        "include/diagonal_matrix1.glsl",
         (("return (t - BAND_BEGIN < BAND_LENGTH) != FILL_OUTSIDE;", "return t - BAND_BEGIN < BAND_LENGTH;"),),
         ("diagonal_matrix1:ends", "diagonal_matrix1:page"),
     ),
     Mutant(
         "without an input the value everywhere",
-        "diagonal_matrix1.comp",
+        "include/diagonal_matrix1.glsl",
         (
             (
                 "return HAS_INPUT ? load_element_word(cursor.source, part) : 0;",
@@ -35,31 +35,31 @@ MUTANTS = (
     ),
     Mutant(
         "the low word of a 64-bit value twice",
-        "diagonal_matrix1.comp",
+        "include/diagonal_matrix1.glsl",
         (("return part == 0 ? VALUE_LOW : VALUE_HIGH;", "return VALUE_LOW;"),),
         ("diagonal_matrix1:value", "diagonal_matrix1:bits"),
     ),
     Mutant(
         "the low 32 bits of an index alone",
-        "one_hot.comp",
+        "include/one_hot.glsl",
         (("return high == 0 && low < DEPTH ? low : NOWHERE;", "return low < DEPTH ? low : NOWHERE;"),),
         ("one_hot:index",),
     ),
     Mutant(
         "unsigned indices read as signed",
-        "one_hot.comp",
+        "include/one_hot.glsl",
         (("    if (INDEX_IS_SIGNED && int(high) < 0) {", "    if (int(high) < 0) {"),),
         ("one_hot:index",),
     ),
     Mutant(
         "an index past the depth starts again from 0",
-        "one_hot.comp",
+        "include/one_hot.glsl",
         (("return high == 0 && low < DEPTH ? low : NOWHERE;", "return high == 0 ? low % DEPTH : NOWHERE;"),),
         ("one_hot:index",),
     ),
     Mutant(
         "a negative index counts from the end until it is in range",
-        "one_hot.comp",
+        "include/one_hot.glsl",
         (
             (
                 "return high == 0 && low < DEPTH ? low : NOWHERE;",

@@ -17,7 +17,7 @@ from dmlvk.conformance.names import matches
 from dmlvk.conformance.profiles import DEVICE
 from dmlvk.conformance.results import Result, Status
 from dmlvk.runtime import compiled_operator
-from tools.compile_kernels import KERNELS, TARGET, find_compiler, kernel_sources, source_files
+from tools.compile_kernels import KERNELS, SPIRV, TARGET, find_compiler, kernel_sources, source_files
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Mutant:
 
 
 def compile_mutant(mutant: Mutant, folder: Path) -> Mapping[str, bytes]:
-    """SPIR-V of every kernel that the broken file is part of, by stem. `folder` receives a copy of the sources."""
+    """SPIR-V of every kernel that the edit changes, by stem. `folder` receives a copy of the sources."""
     sources = folder / "kernels"
     shutil.copytree(KERNELS, sources)
     broken = sources / mutant.file
@@ -95,20 +95,26 @@ def compile_mutant(mutant: Mutant, folder: Path) -> Mapping[str, bytes]:
         finished = subprocess.run(command, capture_output=True, text=True)
         if finished.returncode != 0:
             raise ValueError(f"mutant {mutant.name!r} does not compile:\n{finished.stdout}{finished.stderr}")
-        compiled[stem] = output.read_bytes()
+        module = output.read_bytes()
+        if module != (SPIRV / output.name).read_bytes():
+            compiled[stem] = module
     return compiled
 
 
 @contextmanager
-def broken_kernels(compiled: Mapping[str, bytes]) -> Iterator[None]:
-    """Operators that are compiled inside use these kernels in place of the package's."""
+def broken_kernels(compiled: Mapping[str, bytes]) -> Iterator[set[str]]:
+    """Operators that are compiled inside use these kernels in place of the package's; gives those that were used."""
     right = compiled_operator.spirv
+    used: set[str] = set()
 
     def spirv(kernel: str) -> bytes:
-        return compiled.get(kernel) or right(kernel)
+        if kernel not in compiled:
+            return right(kernel)
+        used.add(kernel)
+        return compiled[kernel]
 
     with mock.patch.object(compiled_operator, "spirv", spirv):
-        yield
+        yield used
 
 
 @dataclass(frozen=True)
@@ -119,31 +125,31 @@ class Verdict:
     ----------
     caught_by : Result, optional
         The first result that is not right; None where all are.
-    passed, not_supported : int
-        How many cases ran without noticing, and how many could not run.
+    passed : int
+        How many cases ran without noticing.
+    was_run : bool
+        Whether any of them took the broken kernel: not all devices have all kernel paths.
     """
 
     caught_by: Result | None
     passed: int
-    not_supported: int
+    was_run: bool
 
 
 def verdict(mutant: Mutant, device: str, folder: Path, repeat: int = 2) -> Verdict:
     """Run the cases that are there to catch a mutant, until one does."""
-    passed = not_supported = 0
+    passed = 0
     compiled = compile_mutant(mutant, folder)
     # Pipelines are kept by a kernel's name: each mutant has devices of its own.
     devices = Devices(device)
     try:
-        with broken_kernels(compiled):
+        with broken_kernels(compiled) as used:
             for case in mutant.selected(all_cases(default_only=True)):
                 result = execute(case, devices, DEVICE, repeat)
                 if result.status is Status.PASS:
                     passed += 1
-                elif result.status is Status.NOT_SUPPORTED:
-                    not_supported += 1
-                else:
-                    return Verdict(result, passed, not_supported)
+                elif result.status is not Status.NOT_SUPPORTED:
+                    return Verdict(result, passed, True)
+            return Verdict(None, passed, bool(used))
     finally:
         devices.close()
-    return Verdict(None, passed, not_supported)

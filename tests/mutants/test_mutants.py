@@ -8,7 +8,7 @@ import pytest
 
 import dmlvk
 from tests.mutants.__main__ import MUTANTS
-from tests.mutants.mutant import Mutant, broken_kernels, compile_mutant, verdict
+from tests.mutants.mutant import Mutant, compile_mutant, verdict
 
 # One of each operator, one that only guard bytes show.
 SAMPLE = (
@@ -45,13 +45,20 @@ def test_an_edit_that_no_longer_fits_is_told() -> None:
         mutant.broken_source()
 
 
-def test_right_kernels_are_not_caught(device: dmlvk.Device, tmp_path: Path) -> None:
-    """The way that mutants run itself finds nothing."""
+NEVER = "void main() {\n    if (push.block_count == 0xFFFFFFFFu)\n        return;\n"
+
+
+def test_a_kernel_that_means_the_same_is_not_caught(device: dmlvk.Device, tmp_path: Path) -> None:
+    """The way that mutants run finds nothing by itself."""
     mutant = Mutant(
-        "a comment more", "one_hot.comp", (("void main() {", "void main() { // as it was"),), ("one_hot:page",)
+        "a branch that is never taken", "include/one_hot.glsl", (("void main() {\n", NEVER),), ("one_hot:page",)
     )
-    compiled = compile_mutant(mutant, tmp_path / "once")
-    assert compiled.keys() == {"one_hot"}
-    with broken_kernels({}):
-        found = verdict(mutant, device.name, tmp_path / "twice")
-    assert found.caught_by is None and found.passed == 4
+    assert "one_hot" in compile_mutant(mutant, tmp_path / "once")
+    found = verdict(mutant, device.name, tmp_path / "twice")
+    assert (found.caught_by, found.passed, found.was_run) == (None, 4, True)
+
+
+def test_a_kernel_that_is_not_taken_is_told(device: dmlvk.Device, tmp_path: Path) -> None:
+    mutant = Mutant("tiles elsewhere", "slice1_tiles.comp", (("void main() {\n", NEVER),), ("one_hot:page",))
+    found = verdict(mutant, device.name, tmp_path)
+    assert (found.caught_by, found.passed, found.was_run) == (None, 4, False)

@@ -255,8 +255,9 @@ def test_channels_last_are_read_in_place() -> None:
     ("tile", "reason"),
     [
         ("128x128", "a tile is named like"),
-        ("128x128x64:48x32", "its subgroups do not divide it"),
-        ("128x128x48:64x64", "matrices of 32 bytes of K do not divide its step"),
+        ("128x128x64:48x32", "its sizes are not powers of two"),
+        ("128x128x64:64x256", "its subgroups do not divide it"),
+        ("128x128x16:64x64", "matrices of 32 bytes of K do not divide its step"),
         ("128x128x64:64x32", "1 x 4 matrices of 16 x 16 do not divide its subgroups"),
         ("256x256x64:64x64", "81920|bytes of shared memory are more than 49152"),
         ("1024x1024x64:32x64", "invocations are more than 1024"),
@@ -296,12 +297,22 @@ def planes(
         (planes(8, 64, 64, 7), False),  # planes of 49 bytes
         (planes(8, 60, 64, 28), False),  # not whole vectors of channels
         (planes(8, 64, 64, 28, strides=[64 * 30 * 28, 30 * 28, 30, 1]), False),  # gaps between rows
+        (planes(1, 16, 1, 3000), False),  # more tiles than a grid has: a plane would be cut inside a word
     ],
 )
 def test_planes_are_read_in_place(desc: QuantizedLinearConvolutionDesc, in_place: bool) -> None:
     """NCHW inputs of filters with one tap, where four pixels are always a word."""
     found = plan(desc, profiles.load("nvidia-h200"), path="matrix")
     assert (found.stages[-1][0].windows[0].tensor == "input_tensor") == in_place
+
+
+def test_planes_in_place_are_never_cut_apart() -> None:
+    """Four pixels make a word: on a device so slow that a dispatch is a part of a plane, the input is turned first."""
+    profile = profiles.load("lavapipe-26.2")
+    for channels in (64, 16_000):
+        found = plan(planes(1, channels, 6, 2), profile, path="matrix")
+        products = [dispatch for dispatch in found.dispatches if dispatch.subgroup_size]
+        assert len(products) == 1 or products[0].windows[0].tensor == SCRATCH
 
 
 def test_matrices_want_their_rounding_mode() -> None:
