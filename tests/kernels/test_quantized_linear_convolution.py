@@ -224,7 +224,10 @@ def test_products_near_32_bits_on_every_path(device: dmlvk.Device) -> None:
         try:
             device.plan(desc, path)
         except ValueError as error:
-            assert "taps" in str(error) and DIRECT in str(error)
+            if path in ("depthwise", "first_layer"):  # meant for few channels
+                assert "33024 input channels" in str(error) or "33024 channels" in str(error)
+            else:
+                assert "taps" in str(error) and DIRECT in str(error)
         else:
             run(device, desc, arrays, expected, path)
 
