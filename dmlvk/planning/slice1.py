@@ -62,7 +62,7 @@ def plan_slice1(desc: Slice1Desc, profile: DeviceProfile, offsets: Mapping[str, 
         across = _across(piece)
         if path == TILES and across is not None:
             return _tiles(piece, across)
-        return PieceArguments(specialization=(_row_step(piece),))
+        return PieceArguments(specialization=(_row_step(piece) & 0xFFFFFFFF,))
 
     return plan_data_movement("slice1", nest, profile, arguments, offsets=offsets, path=path)
 
