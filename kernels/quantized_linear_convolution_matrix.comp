@@ -19,12 +19,9 @@
 // of an NCHW input are turned 4 x 4 bytes at a time on the way. Channel tiles run fastest, so that workgroups that share
 // pixels run at the same time.
 //
-// The multipliers, biases and zero points of the tile's channels are worked out here rather than by a dispatch before:
-// on layers that take 40 us, waiting for one more dispatch costs more than some hundred integer operations a channel.
-//
-// Sums begin with what the bias and the zero points add to a channel. sum(x') is added up in a second pass over the
-// input, and only where a filter zero point of the tile is not 0: the registers it would take slow the product down. A
-// tile with a channel whose sums may not fit 32 bits takes all its last steps in integers. How matrices lie in
+// Sums begin with what the bias and the zero points add to a channel. sum(x') is added up in shared memory while the input
+// is stored there, and only where a filter zero point of the tile is not 0: in registers it would take the place of a
+// third workgroup (NVIDIA: more than 168 of them, a fifth more time). A tile with a channel whose sums may not fit 32 bits takes all its last steps in integers. How matrices lie in
 // registers is nobody's business but the driver's: only elements with the same index are combined.
 //
 // Preconditions: filter panels TILE_CHANNELS wide; INVOCATIONS invocations in whole subgroups of LANES; the tile sizes
@@ -49,24 +46,17 @@
 
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 32);  // RoundingModeRTE 32
 
+#define PACK_CHANNELS (STORE_CHANNELS != 0)
 #include "quantized_matrix.glsl"
 #include "byte_matrices.glsl"
 
 const uint TAPS = RUN_VECTORS / RUN;
 const bool FEW_TAPS = CHECK_BORDER != 0 && TAPS <= 32;
 
-#define SUMS coopmat<int, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
-#define FLOATS coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
+// Both halves of both operands, and afterwards the strips of all subgroups.
+shared uvec4 tile[2 * HALF_TILE > STRIPS ? 2 * HALF_TILE : STRIPS];
 
-// The same for all invocations of a workgroup, or of a subgroup, and for all its tiles.
-uint border;
-uint group_start;
-uint group_channel;  // the group's first; channels are counted from it
-uint first_channel;  // the tile's
-uint panel;
-uint filter_sums;
-uint subgroup_pixel;
-uint subgroup_channel;
+#include "quantized_matrix_workgroup.glsl"
 
 // What an invocation fetches.
 uint own_vector;
@@ -76,15 +66,6 @@ uint inside_taps[INPUT_FETCHES];  // a bit for each tap that falls inside of the
 uint source_rows[INPUT_FETCHES];
 uint source_columns[INPUT_FETCHES];
 uvec4 next_input[INPUT_FETCHES];
-
-void put(uint place, uint vector, uvec4 value) {
-    if (SLICES == 1) {
-        tile[place + vector] = value;
-    } else {
-        tile[place + 2 * vector] = uvec4(value.xy, 0, 0);
-        tile[place + 2 * vector + 1] = uvec4(value.zw, 0, 0);
-    }
-}
 
 // Which four pixels of the tile, and which vector of the step, an invocation fetches from planes at its f-th turn.
 uint plane_quad(uint f) {
@@ -192,33 +173,32 @@ void fetch_input(uint step) {
 
 // What lies in a strip: lines of bytes, a pixel's channels or a channel's pixels.
 void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place) {
-    const uint SIZE = STORE_UNIT == 16 ? 16 : 4;
+    // Single bytes are stored by neighbouring invocations side by side, in few sectors of memory.
+    const uint SIZE = STORE_UNIT;
     const uint UNITS = 16 * STRIP_VECTORS / SIZE;
+    const uint STORES = (STRIP_LINES * UNITS + LANES - 1) / LANES;
+    const uint TOGETHER = STORES < 4 ? STORES : 4;
     subgroupBarrier();
-    [[dont_unroll]] for (uint i = gl_SubgroupInvocationID; i < STRIP_LINES * UNITS; i += LANES) {
+    // Counted by constants: what NVIDIA's compiler makes of a loop that begins at the invocation's number is three times
+    // as slow, and of more stores at a time too many registers.
+    [[dont_unroll]] for (uint first = 0; first < STORES; first += TOGETHER)
+    [[unroll]] for (uint n = 0; n < TOGETHER; ++n) {
+        uint i = gl_SubgroupInvocationID + (first + n) * LANES;
+        if (STRIP_LINES * UNITS % LANES != 0 && i >= STRIP_LINES * UNITS)
+            break;
         uint line = i / UNITS;
         uint start = (i - line * UNITS) * SIZE;
         uint pixel = STORE_CHANNELS != 0 ? line_place + line : byte_place + start;
         uint channel = first_channel + (STORE_CHANNELS != 0 ? byte_place + start : line_place + line);
         uint vector = strip + line * STRIP_ROW + start / 16;
-        if (STORE_UNIT != 1) {
-            if (first_pixel + pixel >= push.pixels || channel < push.first_channel || channel >= push.channels)
-                continue;
+        if (first_pixel + pixel < push.pixels && channel >= push.first_channel && channel < push.channels) {
             uint address = destinations[pixel] + channel * OUTPUT_STRIDE_C;
             if (STORE_UNIT == 16)
                 output_vectors[address / 16] = tile[vector];
-            else
+            else if (STORE_UNIT == 4)
                 output_words[address / 4] = tile[vector][start / 4 % 4];
-            continue;
-        }
-        uint word = tile[vector][start / 4 % 4];
-        [[unroll]] for (uint j = 0; j < 4; ++j) {
-            if (first_pixel + pixel < push.pixels && channel >= push.first_channel && channel < push.channels)
-                output_bytes[destinations[pixel] + channel * OUTPUT_STRIDE_C] = uint8_t(word >> (8 * j));
-            if (STORE_CHANNELS != 0)
-                ++channel;
             else
-                ++pixel;
+                output_bytes[address] = uint8_t(tile[vector][start / 4 % 4] >> (8 * (start % 4)));
         }
     }
     subgroupBarrier();
@@ -277,27 +257,16 @@ void make_tile(uint first_pixel) {
                 put(half_tile + position_of_fetch(f) * ROW, vector_of_fetch(f), next_input[f]);
             [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
                 put(half_tile + (TILE_PIXELS + own_row + f * STEPPED_ROWS) * ROW, own_vector, next_filter[f]);
+            if (FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0) {
+                [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
+                    atomicAdd(input_sums[position_of_fetch(f)], sum_of_bytes(next_input[f]));
+            }
         }
-        barrier();
-    }
-
-    if (FILTER_ZERO_POINT != 0 && has_filter_zero_point != 0) {
-        int own_sums[INPUT_FETCHES];
-        [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
-            own_sums[f] = 0;
-        [[dont_unroll]] for (uint step = 0; step < STEPS; ++step) {
-            fetch_input(step);
-            [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
-                [[unroll]] for (uint i = 0; i < 4; ++i)
-                    own_sums[f] += dotPacked4x8EXT(int(next_input[f][i]), int(ONES));
-        }
-        [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
-            atomicAdd(input_sums[position_of_fetch(f)], own_sums[f]);
         barrier();
     }
 
     uint strip = gl_SubgroupID * STRIP;
-    if (needs_integers != 0) {
+    if (needs_integers.x != 0) {
         [[dont_unroll]] for (uint n = 0; n < MATRIX_ROWS * MATRIX_COLUMNS; ++n) {
             // Matrices cannot be indexed at run time.
             SUMS chosen = sums[0];
@@ -323,7 +292,7 @@ void make_tile(uint first_pixel) {
         return;
     }
 
-    if (FILTER_ZERO_POINT != 0 && has_filter_zero_point != 0) {
+    if (FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0) {
         [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
             SUMS zero_points;
             coopMatLoad(zero_points, filter_zero_points, subgroup_channel + j * MATRIX_N, 0,
@@ -342,87 +311,63 @@ void make_tile(uint first_pixel) {
     bool whole = STORE_MATRICES != 0 && first_pixel + TILE_PIXELS <= push.pixels
         && first_channel >= push.first_channel && first_channel + TILE_CHANNELS <= push.channels;
     if (STORE_CHANNELS != 0) {
-        [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i) {
-            [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; j += 4) {
-                SUMS words = SUMS(0);
-                [[unroll]] for (uint q = 0; q < 4; ++q) {
-                    FLOATS factors;
-                    coopMatLoad(factors, multipliers, subgroup_channel + (j + q) * MATRIX_N, 0,
-                        gl_CooperativeMatrixLayoutRowMajor);
+        [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; j += 4) {
+            FLOATS factors[4];
+            [[unroll]] for (uint q = 0; q < 4; ++q)
+                coopMatLoad(factors[q], multipliers, subgroup_channel + (j + q) * MATRIX_N, 0,
+                    gl_CooperativeMatrixLayoutRowMajor);
+            uint channel = subgroup_channel + j * MATRIX_N;
+            [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i) {
+                SUMS words = SUMS(int(range.first));
+                [[unroll]] for (uint q = 0; q < 4; ++q)
                     [[unroll]] for (uint e = 0; e < words.length(); ++e)
-                        words[e] |=
-                            int(rounded_byte(sums[i * MATRIX_COLUMNS + j + q][e], factors[e], range) << (8 * q));
-                }
-                uint channel = first_channel + subgroup_channel + j * MATRIX_N;
-                if (whole)
-                    coopMatStore(words, output_words, (destinations[subgroup_pixel + i * MATRIX_M] + channel) / 4,
+                        words[e] +=
+                            int(rounded_bits(sums[i * MATRIX_COLUMNS + j + q][e], factors[q][e], range) << (8 * q));
+                if (OUTPUT_FLIP != 0)
+                    [[unroll]] for (uint e = 0; e < words.length(); ++e)
+                        words[e] ^= OUTPUT_FLIP;
+                uint pixel = subgroup_pixel + i * MATRIX_M;
+                if (whole) {
+                    coopMatStore(words, output_words, (destinations[pixel] + first_channel + channel) / 4,
                         OUTPUT_STRIDE_W / 4, gl_CooperativeMatrixLayoutRowMajor);
-                else
-                    coopMatStore(words, tile, strip + j / 4 * (MATRIX_N / 4), STRIP_ROW,
-                        gl_CooperativeMatrixLayoutRowMajor);
+                } else {
+                    coopMatStore(words, tile, strip, STRIP_ROW, gl_CooperativeMatrixLayoutRowMajor);
+                    store_strip(strip, first_pixel, pixel, channel);
+                }
             }
-            if (!whole)
-                store_strip(strip, first_pixel, subgroup_pixel + i * MATRIX_M, subgroup_channel);
         }
     } else {
         [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
             FLOATS factors;
             coopMatLoad(factors, multipliers, subgroup_channel + j * MATRIX_N, 0, gl_CooperativeMatrixLayoutRowMajor);
+            uint channel = subgroup_channel + j * MATRIX_N;
             [[unroll]] for (uint i = 0; i < MATRIX_ROWS; i += 4) {
-                SUMS words = SUMS(0);
-                [[unroll]] for (uint q = 0; q < 4; ++q) {
+                SUMS words = SUMS(int(range.first));
+                [[unroll]] for (uint q = 0; q < 4; ++q)
                     [[unroll]] for (uint e = 0; e < words.length(); ++e)
-                        words[e] |=
-                            int(rounded_byte(sums[(i + q) * MATRIX_COLUMNS + j][e], factors[e], range) << (8 * q));
-                }
-                if (whole)
+                        words[e] +=
+                            int(rounded_bits(sums[(i + q) * MATRIX_COLUMNS + j][e], factors[e], range) << (8 * q));
+                if (OUTPUT_FLIP != 0)
+                    [[unroll]] for (uint e = 0; e < words.length(); ++e)
+                        words[e] ^= OUTPUT_FLIP;
+                uint pixel = subgroup_pixel + i * MATRIX_M;
+                if (whole) {
                     coopMatStore(words, output_words,
-                        (destinations[subgroup_pixel + i * MATRIX_M]
-                            + (first_channel + subgroup_channel + j * MATRIX_N) * OUTPUT_STRIDE_C) / 4,
-                        OUTPUT_STRIDE_C / 4, gl_CooperativeMatrixLayoutColumnMajor);
-                else
-                    coopMatStore(words, tile, strip + i / 4 * (MATRIX_M / 4), STRIP_ROW,
+                        (destinations[pixel] + (first_channel + channel) * OUTPUT_STRIDE_C) / 4, OUTPUT_STRIDE_C / 4,
                         gl_CooperativeMatrixLayoutColumnMajor);
+                } else {
+                    coopMatStore(words, tile, strip, STRIP_ROW, gl_CooperativeMatrixLayoutColumnMajor);
+                    store_strip(strip, first_pixel, channel, pixel);
+                }
             }
-            if (!whole)
-                store_strip(strip, first_pixel, subgroup_channel + j * MATRIX_N, subgroup_pixel);
         }
     }
 }
 
 void main() {
-    uint invocation = gl_LocalInvocationID.x;
-    uint group = gl_WorkGroupID.z;
-    panel = push.filter_start + (group * push.panels_of_group + gl_WorkGroupID.x) * push.panel_stride;
-    filter_sums = 4 * (panel + STEPS * STEP * TILE_CHANNELS);
-    first_channel = gl_WorkGroupID.x * TILE_CHANNELS;
-    group_channel = group * push.channels_of_group;
-    group_start = push.input_start + group * INPUT_STRIDE_GROUP;
-    subgroup_pixel = gl_SubgroupID % (TILE_PIXELS / SUBGROUP_PIXELS) * SUBGROUP_PIXELS;
-    subgroup_channel = gl_SubgroupID / (TILE_PIXELS / SUBGROUP_PIXELS) * SUBGROUP_CHANNELS;
-    own_vector = invocation % STEP;
-    own_row = invocation / STEP;
-    border = CHECK_BORDER != 0 ? (input_zero_point(group_channel) & 0xFF) * ONES : 0;
-
-    if (invocation == 0) {
-        has_filter_zero_point = 0;
-        needs_integers = 0;
-    }
-    barrier();
-    for (uint i = invocation; i < TILE_CHANNELS; i += INVOCATIONS) {
-        uint channel = min(first_channel + channel_place(i), push.channels - 1);
-        Wide constant =
-            exact_constant(group_channel + channel, int(filter_words[filter_sums + channel - first_channel]));
-        multipliers[i] = multiplier_of(group_channel + channel);
-        constants[i] = int(constant.low);
-        if (!is_narrow(constant))
-            atomicOr(needs_integers, 1);
-        if (FILTER_ZERO_POINT != 0) {
-            filter_zero_points[i] = filter_zero_point(group_channel + channel);
-            if (filter_zero_points[i] != 0)
-                atomicOr(has_filter_zero_point, 1);
-        }
-    }
+    begin_workgroup();
+    own_vector = gl_LocalInvocationID.x % STEP;
+    own_row = gl_LocalInvocationID.x / STEP;
 
     uint first_pixel = gl_WorkGroupID.y * (TURNS * TILE_PIXELS);
     // Without the loop there are fewer registers to keep, which can be one workgroup more on each multiprocessor.

@@ -48,7 +48,9 @@ void main() {
     uint channel = workgroup * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
     if (channel >= push.count)
         return;
-    uint element[SOURCES];
+    // One longer than the push constants' arrays: glslang gives an array of the same type their stride in memory too, which
+    // an array in registers must not have (VUID-StandaloneSpirv-None-10684).
+    uint element[SOURCES + 1];
     [[unroll]] for (uint i = 0; i < SOURCES; ++i)
         element[i] = push.start[i] + channel * push.stride[i];
     Binary32 m = multiplier(input_scale[element[0]], filter_scale[element[1]], output_scale[element[2]]);

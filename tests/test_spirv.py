@@ -42,6 +42,16 @@ FEATURE_KERNELS = {
         DOT_PRODUCT_INPUT_4X8_BIT_PACKED,
         DOT_PRODUCT,
     },
+    "_convolution_halo": {
+        INT8,
+        STORAGE_BUFFER_8_BIT,
+        VULKAN_MEMORY_MODEL,
+        COOPERATIVE_MATRIX,
+        GROUP_NON_UNIFORM,
+        ROUNDING_MODE_RTE,
+        DOT_PRODUCT_INPUT_4X8_BIT_PACKED,
+        DOT_PRODUCT,
+    },
     "_convolution_first_layer": {
         INT8,
         VULKAN_MEMORY_MODEL,

@@ -136,7 +136,7 @@ def missed_path(made: Plan, desc: OperatorDesc, profile: DeviceProfile) -> str |
         best = _best_product(profile) if _is_worthwhile_product(desc) else None
     elif isinstance(desc, Slice1Desc) and profile.device_type is not DeviceType.CPU and _is_transpose(desc):
         best = "tiles"
-    if best is None or best == made.path:
+    if best is None or best == made.path or (best, made.path) == ("matrix", "halo"):
         return None
     try:
         plan(desc, profile, path=best)

@@ -29,6 +29,7 @@ from dmlvk.planning.plan import (
 from dmlvk.planning.quantized_linear_convolution import DIRECT, plan_quantized_linear_convolution
 from dmlvk.planning.quantized_linear_convolution_depthwise import DEPTHWISE
 from dmlvk.planning.quantized_linear_convolution_first_layer import FIRST_LAYER
+from dmlvk.planning.quantized_linear_convolution_halo import HALO
 from dmlvk.planning.quantized_linear_convolution_matrix import MATRIX
 from dmlvk.planning.quantized_linear_convolution_product import PATHS as PRODUCT_PATHS
 from dmlvk.planning.slice1 import PATHS as SLICE1_PATHS
@@ -53,7 +54,7 @@ KERNEL_PATHS: Mapping[type[OperatorDesc], tuple[str, ...]] = MappingProxyType(
     {
         DiagonalMatrix1Desc: (BLOCKS,),
         OneHotDesc: (BLOCKS,),
-        QuantizedLinearConvolutionDesc: (DEPTHWISE, FIRST_LAYER, MATRIX, *PRODUCT_PATHS, DIRECT),
+        QuantizedLinearConvolutionDesc: (DEPTHWISE, FIRST_LAYER, HALO, MATRIX, *PRODUCT_PATHS, DIRECT),
         Slice1Desc: SLICE1_PATHS,
     }
 )

@@ -8,6 +8,9 @@ depthwise
     channel.
 first_layer
     On matrix units, straight from an input of at most four channels.
+halo
+    The product on matrix units for filters of several taps at stride 1, whose tiles keep the input under them in shared
+    memory. Inputs are read as they lie (NHWC) or turned to NHWC first.
 matrix
     The product on matrix units (VK_KHR_cooperative_matrix). Inputs with whole vectors of channels are read as they lie
     (NHWC, and NCHW under filters of one tap) or turned to NHWC first; others are packed.
@@ -43,6 +46,13 @@ from dmlvk.planning.quantized_linear_convolution_first_layer import (
     FirstLayer,
     first_layer_tile,
     prefers_first_layer,
+)
+from dmlvk.planning.quantized_linear_convolution_halo import (
+    HALO,
+    HaloOrder,
+    HaloShape,
+    halo_shape,
+    prefers_halo,
 )
 from dmlvk.planning.quantized_linear_convolution_matrix import (
     MATRIX,
@@ -117,7 +127,7 @@ def plan_quantized_linear_convolution(
     desc : QuantizedLinearConvolutionDesc
     profile : DeviceProfile
     path : str, optional
-        "depthwise", "first_layer", "matrix", "dot4", "integer", "float" or "direct"; None chooses.
+        "depthwise", "first_layer", "halo", "matrix", "dot4", "integer", "float" or "direct"; None chooses.
         "matrix:128x128x64:64x32" is the matrix path with a tile of 128 pixels and output channels by 64 bytes of K, in
         subgroups of 64 pixels and 32 channels.
     offsets : mapping of str to int, optional
@@ -130,7 +140,7 @@ def plan_quantized_linear_convolution(
     """
     paths = convolution_paths(profile)
     name, _, tile = (path or "").partition(":")
-    if path is not None and (name not in paths or (tile and name != MATRIX)):
+    if path is not None and (name not in paths or (tile and name not in (MATRIX, HALO))):
         names = ", ".join(repr(name) for name in paths)
         raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION has no kernel path {path!r} on {profile.name}; it has {names}")
     for special, preferred in ((DEPTHWISE, prefers_depthwise(profile)), (FIRST_LAYER, prefers_first_layer(profile))):
@@ -143,15 +153,25 @@ def plan_quantized_linear_convolution(
             raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {path!r} here: {found}")
     geometry = folded_geometry(desc.geometry)
     if path is None:
-        path = _choose(paths, profile, geometry)
-        name = path
+        path = name = _choose(paths, profile, geometry)
+        if path == MATRIX and prefers_halo(profile, geometry):
+            found = _plan_halo(desc, profile, offsets, geometry)
+            if isinstance(found, Plan):
+                return found
     if name == DIRECT:
         return _plan_direct(desc, profile, offsets)
+    if name == HALO:
+        found = _plan_halo(desc, profile, offsets, geometry, tile)
+        if isinstance(found, Plan):
+            return found
+        raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {path!r} here: {found}")
     shape = _shape(name, profile, geometry, tile)
     obstacle = _obstacle_to_packing(geometry, profile, shape)
     if obstacle is not None:
         raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {path!r} here, only {DIRECT!r}: {obstacle}")
-    return _plan_product(desc, profile, offsets, geometry, path, shape)
+    found = _plan_product(desc, profile, offsets, geometry, path, shape)
+    assert isinstance(found, Plan), "only a halo needs its input in place"
+    return found
 
 
 def convolution_paths(profile: DeviceProfile) -> tuple[str, ...]:
@@ -161,14 +181,14 @@ def convolution_paths(profile: DeviceProfile) -> tuple[str, ...]:
         return (DEPTHWISE, *others, DIRECT)
     # A CPU's "matrix units" are loops.
     if profile.device_type is DeviceType.CPU:
-        return (DEPTHWISE, FIRST_LAYER, *others, MATRIX, DIRECT)
-    return (DEPTHWISE, FIRST_LAYER, MATRIX, *others, DIRECT)
+        return (DEPTHWISE, FIRST_LAYER, HALO, *others, MATRIX, DIRECT)
+    return (DEPTHWISE, FIRST_LAYER, HALO, MATRIX, *others, DIRECT)
 
 
 def _choose(paths: tuple[str, ...], profile: DeviceProfile, geometry: ConvolutionGeometry) -> str:
     """One of the paths that take any convolution, as long as it is not too large."""
     for path in paths:
-        if path in (DEPTHWISE, FIRST_LAYER, DIRECT):
+        if path in (DEPTHWISE, FIRST_LAYER, HALO, DIRECT):
             continue
         shape = _shape(path, profile, geometry)
         if path == MATRIX and _is_wasteful(geometry, shape):
@@ -231,6 +251,8 @@ def _obstacle_to_packing(geometry: ConvolutionGeometry, profile: DeviceProfile, 
 
 def _packing(geometry: ConvolutionGeometry, shape: Shape) -> tuple[int, FilterPacking]:
     """Words of a pixel in the packed input, and how the filter is packed."""
+    if isinstance(shape, HaloShape):
+        return shape.runs(geometry).quads, shape.filter_packing(geometry)
     if isinstance(shape, MatrixShape):
         return Runs.of(geometry).quads, matrix_filter_packing(geometry, shape)
     return Words.of(geometry).quads, FilterPacking.of(geometry, shape.channels_last)
@@ -400,6 +422,23 @@ def _plan_first_layer(
     return _finish(FIRST_LAYER, builder, initialization_stages, [*stages, tuple(prepare), tuple(dispatches)])
 
 
+def _plan_halo(
+    desc: QuantizedLinearConvolutionDesc,
+    profile: DeviceProfile,
+    offsets: Mapping[str, int],
+    geometry: ConvolutionGeometry,
+    tile: str = "",
+) -> Plan | str:
+    """A plan, or why there is none."""
+    shape = halo_shape(profile, geometry, tile)
+    if isinstance(shape, str):
+        return shape
+    obstacle = _obstacle_to_packing(geometry, profile, shape)
+    if obstacle is not None:
+        return obstacle
+    return _plan_product(desc, profile, offsets, geometry, f"{HALO}:{tile}" if tile else HALO, shape)
+
+
 def _plan_product(
     desc: QuantizedLinearConvolutionDesc,
     profile: DeviceProfile,
@@ -407,7 +446,8 @@ def _plan_product(
     geometry: ConvolutionGeometry,
     path: str,
     shape: Shape,
-) -> Plan:
+) -> Plan | str:
+    """A plan, or why a shape that needs its input in place has none."""
     builder = Builder(profile, offsets)
     initialization: list[Dispatch] = []
     views = _views(desc, geometry, builder, initialization, ("input_tensor",))
@@ -454,28 +494,24 @@ def _plan_product(
         if table is not None:
             return product_dispatches(PackedOrder(*common, table))
         unsigned = (_unsigned(desc, "input_tensor"), _unsigned(desc, "filter_tensor"))
-        return product_dispatches(MatrixOrder(*common, fetch, parameters, source, *unsigned))
+        order = HaloOrder if isinstance(shape, HaloShape) else MatrixOrder
+        return product_dispatches(order(*common, fetch, parameters, source, *unsigned))
 
     if isinstance(shape, MatrixShape):
         source = views["input_tensor"]
         fetch = fetch_in_place(builder, geometry, shape, source, views["output_tensor"])
         if fetch is None:
-            # All of the input, also what a filter of one tap steps over: reading parts of a plane would be no faster.
-            whole, plain = geometry, source
-            if source.tensor == "input_tensor":
-                whole = desc.geometry
-                plain = replace(source, strides=whole.input_strides)
-            copied = channels_last(builder, whole, plain, _part_limit(builder, builder.scratch.size))
+            copied = channels_last(builder, geometry, source, _part_limit(builder, builder.scratch.size))
             if copied is not None:
-                copy, copying = copied
-                steps = [max(1, a) // max(1, b) for a, b in zip(source.strides, plain.strides, strict=True)]
-                source = replace(copy, strides=tuple(a * b for a, b in zip(copy.strides, steps, strict=True)))
+                source, copying = copied
                 prepare.append(copying)
                 fetch = VECTORS
         if fetch is not None:
             stages.append(tuple(prepare))
             stages.append(tuple(product(whole_input(geometry, source), fetch, source)))
             return _finish(path, builder, initialization_stages, stages)
+    if isinstance(shape, HaloShape):
+        return "the input's channels do not lie side by side, and it is too large for a copy in which they do"
 
     parts = packed_parts(geometry, quads, _part_limit(builder, builder.scratch.size), shape.channels_last)
     room = max(part.size for part in parts) + PART_END

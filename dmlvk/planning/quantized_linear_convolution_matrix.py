@@ -32,8 +32,8 @@ LARGEST_SHARED_MEMORY = 48 << 10
 # Rows of shared memory are so many vectors longer than what they hold.
 ROW_PADDING = 1
 
-# Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. Tiles so large are slower on layers
-# that they do not fill several times, but for outputs in whole words of four pixels.
+# Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. Large tiles, of which a
+# multiprocessor has room for two and not three, are slower on layers that they do not fill several times.
 ENOUGH_TILES = 192
 ENOUGH_LARGE_TILES = 1024
 LARGE_TILE = 128 * 128
@@ -228,19 +228,18 @@ def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Convolu
     pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
     narrowest = min(tile.channels for tile in tiles)
     fitting = [tile for tile in tiles if tile.channels < 2 * channels or tile.channels == narrowest]
-    few_are_enough = not in_words and geometry.output_size[0] * geometry.output_size[1] % 4 == 0
     for tile in fitting:
         is_small = tile.pixels * tile.channels < LARGE_TILE
-        enough = ENOUGH_TILES if is_small or few_are_enough else ENOUGH_LARGE_TILES
+        enough = ENOUGH_TILES if is_small else ENOUGH_LARGE_TILES
         if geometry.group_count * -(-channels // tile.channels) * -(-pixels // tile.pixels) >= enough:
             return tile
     return min(fitting, key=lambda tile: tile.pixels * tile.channels)
 
 
-def obstacle_to_tile(
+def obstacle_to_sizes(
     profile: DeviceProfile, matrix: CooperativeMatrix, lanes: int, tile: Tile, channels: bool
 ) -> str | None:
-    """Why the kernel cannot have this tile; None where it can. With `channels` for words of four channels."""
+    """Why a tile's sizes do not go together; None where they do. With `channels` for words of four channels."""
     invocations = tile.subgroups() * lanes
     limits = profile.limits
     largest = min(limits.max_compute_work_group_invocations, limits.max_compute_work_group_size[0])
@@ -252,14 +251,24 @@ def obstacle_to_tile(
     rows, columns = (1, PACKED_MATRICES) if channels else (PACKED_MATRICES, 1)
     if tile.subgroup_pixels % (rows * matrix.m) or tile.subgroup_channels % (columns * matrix.n):
         return f"{rows} x {columns} matrices of {matrix.m} x {matrix.n} do not divide its subgroups"
-    if tile.step % max(matrix.k, 16):
+    if tile.step % max(matrix.k, VECTOR_SIZE):
         return f"matrices of {matrix.k} bytes of K do not divide its step"
     if not 1 <= invocations <= largest:
         return f"{invocations} invocations are more than {largest}"
-    step = tile.step // VECTOR_SIZE
+    return None
+
+
+def obstacle_to_tile(
+    profile: DeviceProfile, matrix: CooperativeMatrix, lanes: int, tile: Tile, channels: bool
+) -> str | None:
+    """Why the kernel cannot have this tile; None where it can. With `channels` for words of four channels."""
+    obstacle = obstacle_to_sizes(profile, matrix, lanes, tile, channels)
+    if obstacle is not None:
+        return obstacle
+    invocations, step = tile.subgroups() * lanes, tile.step // VECTOR_SIZE
     if invocations % step or tile.pixels * step % invocations or tile.channels * step % invocations:
         return f"{invocations} invocations do not fetch both operands evenly"
-    limit = min(limits.max_compute_shared_memory_size, LARGEST_SHARED_MEMORY)
+    limit = min(profile.limits.max_compute_shared_memory_size, LARGEST_SHARED_MEMORY)
     size = shared_memory(matrix, tile, channels)
     if size > limit:
         return f"{size} bytes of shared memory are more than {limit}"
@@ -270,9 +279,9 @@ def shared_memory(matrix: CooperativeMatrix, tile: Tile, channels: bool) -> int:
     """Bytes of shared memory that the kernel declares, as kernels/include/quantized_matrix.glsl has it."""
     row = tile.step // VECTOR_SIZE * max(1, VECTOR_SIZE // matrix.k) + ROW_PADDING
     operands = 2 * (tile.pixels + tile.channels) * row
-    lines, length = (matrix.m, tile.subgroup_channels) if channels else (matrix.n, tile.subgroup_pixels)
-    strip = max(lines * (length // VECTOR_SIZE + 1), matrix.m * matrix.n // 4)
-    return VECTOR_SIZE * max(operands, tile.subgroups() * strip) + 8 * tile.pixels + 12 * tile.channels + 16
+    lines, words = (matrix.m, matrix.n) if channels else (matrix.n, matrix.m)
+    strip = max(lines * (words // 4 + 1), matrix.m * matrix.n // 4)
+    return VECTOR_SIZE * max(operands, tile.subgroups() * strip) + 8 * tile.pixels + 12 * tile.channels + 32
 
 
 def matrix_filter_packing(geometry: ConvolutionGeometry, shape: MatrixShape) -> FilterPacking:

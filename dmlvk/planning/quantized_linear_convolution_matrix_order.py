@@ -134,6 +134,14 @@ class MatrixOrder(Order):
             return 1
         return max(1, min(LARGEST_TURNS, math.prod(super().grid(box)) // ENOUGH_WORKGROUPS))
 
+    def runs(self) -> Runs:
+        """How K lies in memory."""
+        return Runs.of(self.geometry)
+
+    def more_constants(self, box: tuple[Range, ...]) -> tuple[int, ...]:
+        """Specialization constants that only this kernel has."""
+        return ()
+
     def grid(self, box: tuple[Range, ...]) -> tuple[int, int, int]:
         channels, pixels, groups = super().grid(box)
         return channels, -(-pixels // self.turns(box)), groups
@@ -141,7 +149,7 @@ class MatrixOrder(Order):
     def dispatch(self, box: tuple[Range, ...]) -> Dispatch:
         geometry, part, packed_filter, shape = self.geometry, self.part, self.packed_filter, self.shape
         assert isinstance(shape, MatrixShape)
-        tile, runs = shape.tile, Runs.of(geometry)
+        tile, runs = shape.tile, self.runs()
         channels, written = self.channels(box), self.written(box)
         extents = [high - low for low, high in box]
         first_row, first_column = (
@@ -188,7 +196,7 @@ class MatrixOrder(Order):
         if extents[GROUP] > 1:
             first_stored, end_stored = 0, geometry.output_channels_per_group
         dispatch.push_constants[10:] = [
-            extents[IMAGE] * extents[ROW] * extents[COLUMN],
+            self.pixels(box),
             geometry.tap_count,
             first_stored,
             end_stored,
@@ -216,6 +224,7 @@ class MatrixOrder(Order):
             *geometry.input_size,
             self.turns(box),
             int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
+            *self.more_constants(box),
         ]
         operations = self.operations(box)
         moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.tap_count)

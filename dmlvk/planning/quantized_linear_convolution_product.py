@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -192,21 +193,20 @@ class Order(ABC):
             pixels *= box[dimension][1] - box[dimension][0]
         return 2 * pixels * (high - low) * self.geometry.tap_count
 
+    def pixels(self, box: tuple[Range, ...]) -> int:
+        """What the kernel counts along its grid."""
+        return math.prod(box[dimension][1] - box[dimension][0] for dimension in (IMAGE, ROW, COLUMN))
+
     def seconds(self, box: tuple[Range, ...]) -> float:
         """An estimate by what is done, unused channels of panels and unused pixels of tiles included."""
-        pixels = 1
-        for dimension in (IMAGE, ROW, COLUMN):
-            pixels *= box[dimension][1] - box[dimension][0]
+        pixels = self.pixels(box)
         if self.shape.tiled:
             pixels = -(-pixels // self.shape.pixels) * self.shape.pixels
         panels = -(-(box[PANEL][1] - box[PANEL][0]) // self.shape.panels) * self.shape.panels
         return self.shape.seconds((box[GROUP][1] - box[GROUP][0]) * pixels * panels, self.packed_filter.words)
 
     def grid(self, box: tuple[Range, ...]) -> tuple[int, int, int]:
-        pixels = 1
-        for dimension in (IMAGE, ROW, COLUMN):
-            pixels *= box[dimension][1] - box[dimension][0]
-        pixel_groups = -(-pixels // self.shape.pixels)
+        pixel_groups = -(-self.pixels(box) // self.shape.pixels)
         channel_groups = -(-(box[PANEL][1] - box[PANEL][0]) // self.shape.panels)
         groups = box[GROUP][1] - box[GROUP][0]
         if self.shape.tiled:

@@ -15,6 +15,7 @@
 // The last step packs four bytes into a word inside of the matrices' own registers: elements with the same place in four
 // matrices are neighbours in the output. So four matrices side by side take the pixels (or, for NHWC outputs, the
 // channels) 4 i + 0, 4 i + 1, 4 i + 2 and 4 i + 3. "Position" counts rows of the tile in that order, see `position_of`.
+// A kernel says by PACK_CHANNELS whether the four are channels.
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint OUTPUT_UNSIGNED = 0;
@@ -133,17 +134,15 @@ const uint HALF_TILE = (TILE_PIXELS + TILE_CHANNELS) * ROW;
 const uint MATRIX_ROWS = SUBGROUP_PIXELS / MATRIX_M;
 const uint MATRIX_COLUMNS = SUBGROUP_CHANNELS / MATRIX_N;
 
-// The last step takes words out of the matrices a strip at a time: one row of matrices, or one column.
+// The last step takes words out of the matrices a strip at a time: lines of four matrices' channels, or pixels.
 const uint STRIP_LINES = STORE_CHANNELS != 0 ? MATRIX_M : MATRIX_N;
-const uint STRIP_VECTORS = (STORE_CHANNELS != 0 ? SUBGROUP_CHANNELS : SUBGROUP_PIXELS) / 16;
+const uint STRIP_VECTORS = (STORE_CHANNELS != 0 ? MATRIX_N : MATRIX_M) / 4;
 const uint STRIP_ROW = STRIP_VECTORS + 1;
 // The way of integers takes one matrix of sums at a time.
 const uint STRIP_SUMS = MATRIX_M * MATRIX_N / 4;
 const uint STRIP = STRIP_LINES * STRIP_ROW > STRIP_SUMS ? STRIP_LINES * STRIP_ROW : STRIP_SUMS;
 const uint STRIPS = INVOCATIONS / LANES * STRIP;
 
-// Both halves of both operands, and afterwards the strips of all subgroups.
-shared uvec4 tile[2 * HALF_TILE > STRIPS ? 2 * HALF_TILE : STRIPS];
 // By place in the tile:
 shared uint destinations[TILE_PIXELS];
 // By position, which is how matrices see them:
@@ -151,8 +150,10 @@ shared int input_sums[TILE_PIXELS];
 shared float multipliers[TILE_CHANNELS];
 shared int constants[TILE_CHANNELS];
 shared int filter_zero_points[TILE_CHANNELS];
-shared uint has_filter_zero_point;
-shared uint needs_integers;
+// Whole vectors, so that whatever order these have, each begins at a multiple of 16 bytes: NVIDIA's matrix loads read
+// something else where an array does not.
+shared uvec4 has_filter_zero_point;
+shared uvec4 needs_integers;
 
 const uint ONES = 0x01010101;
 
@@ -180,11 +181,11 @@ uint position_of(uint place, uint size) {
 }
 
 uint pixel_place(uint position) {
-    return STORE_CHANNELS != 0 ? position : place_at(position, MATRIX_M);
+    return PACK_CHANNELS ? position : place_at(position, MATRIX_M);
 }
 
 uint channel_place(uint position) {
-    return STORE_CHANNELS != 0 ? place_at(position, MATRIX_N) : position;
+    return PACK_CHANNELS ? place_at(position, MATRIX_N) : position;
 }
 
 // Zero points as signed bytes. UINT8 data are taken as INT8 by flipping the top bit, which subtracts 128, from data and
@@ -251,21 +252,30 @@ bool is_narrow(Wide constant) {
         && abs(int(constant.low) >> 1) < 1 << 29;
 }
 
-// The output's range less its zero point.
+// The output's range less its zero point, and what makes bytes of four sums of bits.
 struct Range {
     float low;
     float high;
-    uint zero_point;
+    uint first;
 };
 
+// Adding 1.5 * 2^23 leaves the nearest integer, even ones at ties, in the lowest bits of a float32.
+const float TO_INTEGER = 12582912.0;
+const uint TO_INTEGER_BITS = 0x4B400000;
+
 Range range_of(int output_zero_point) {
-    int low = OUTPUT_UNSIGNED != 0 ? 0 : -128;
-    return Range(float(low - output_zero_point), float(low + 255 - output_zero_point), uint(output_zero_point));
+    int low = (OUTPUT_UNSIGNED != 0 ? 0 : -128) - output_zero_point;
+    return Range(float(low), float(low + 255), -(TO_INTEGER_BITS + uint(low)) * ONES);
 }
 
-// y in the lowest eight bits. Adding 1.5 * 2^23 leaves the nearest integer, even ones at ties, in the lowest bits.
-uint rounded_byte(int accumulator, float multiplier, Range range) {
+// The integer nearest to an accumulator times its multiplier, cut to the range, as the low bits of a float32. Four of
+// them, each eight bits further up, and `range.first` add up to a word of four bytes from 0 on: no byte carries into
+// the next, since all are from 0 to 255, and what stands above them adds up to a constant.
+uint rounded_bits(int accumulator, float multiplier, Range range) {
     precise float value = clamp(float(accumulator) * multiplier, range.low, range.high);
-    precise float rounded = value + 12582912.0;
-    return (floatBitsToUint(rounded) + range.zero_point) & 0xFF;
+    precise float rounded = value + TO_INTEGER;
+    return floatBitsToUint(rounded);
 }
+
+// Bytes from 0 on as bytes of the output's type.
+const int OUTPUT_FLIP = OUTPUT_UNSIGNED != 0 ? 0 : int(0x80808080);
