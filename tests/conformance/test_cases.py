@@ -85,7 +85,12 @@ RULES = {
     "convolution, per-channel views": ("qlinearconv:views",),
     "convolution, cross-correlation with strides and dilations": ("qlinearconv:geometry",),
     "convolution, padding is the zero point": ("qlinearconv:border", "qlinearconv:geometry"),
-    "convolution, groups": ("qlinearconv:groups", "qlinearconv:depthwise", "qlinearconv:first_layer"),
+    "convolution, groups": (
+        "qlinearconv:groups",
+        "qlinearconv:depthwise",
+        "qlinearconv:first_layer",
+        "qlinearconv:halo",
+    ),
     "convolution, zero points at the ends": ("qlinearconv:zero_point",),
     "convolution, the sum is exact": ("qlinearconv:sum", "qlinearconv:bias", "qlinearconv:cancellation"),
     "convolution, the order of the multiplier's operations": ("qlinearconv:order",),

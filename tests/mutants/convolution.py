@@ -267,4 +267,42 @@ MATRIX_MUTANTS = (
         ("qlinearconv:first_layer", "qlinearconv:types"),
         "first_layer",
     ),
+    Mutant(
+        "halo: rows share no border",
+        f"{PREFIX}_halo.comp",
+        (
+            (
+                "    if (position >= push.pixels || push.first_row + place.row >= ROW_LIMIT",
+                "    if (position >= push.pixels || push.first_row + place.row > ROW_LIMIT",
+            ),
+        ),
+        ("qlinearconv:halo",),
+        "halo",
+    ),
+    Mutant(
+        "halo: what lies between rows is stored",
+        f"{PREFIX}_halo.comp",
+        (("place.row < ROWS && place.column < COLUMNS", "place.row < ROWS"),),
+        ("qlinearconv:halo",),
+        "halo",
+    ),
+    Mutant(
+        "halo: the sums of an input leave its last tap out",
+        f"{PREFIX}_halo.comp",
+        (("tap_row < TAPS / RUNS_W; ++tap_row)", "tap_row + 1 < TAPS / RUNS_W; ++tap_row)"),),
+        ("qlinearconv:halo",),
+        "halo",
+    ),
+    Mutant(
+        "halo: the next block of channels is stored over the one in use",
+        f"{PREFIX}_halo.comp",
+        (
+            (
+                "put((INPUT_BUFFERS == 1 ? 0 : (block & 1) * INPUT_BUFFER)",
+                "put((INPUT_BUFFERS == 1 ? 0 : 0 * INPUT_BUFFER)",
+            ),
+        ),
+        ("qlinearconv:halo",),
+        "halo",
+    ),
 )

@@ -83,7 +83,8 @@ SHAPES: Mapping[str, Shape] = {
 
 # Kernel paths for convolutions of one kind, which is also how the names of their shapes begin.
 PATHS_OF_A_KIND = ("depthwise", "first_layer")
-PATHS = KERNEL_PATHS[QuantizedLinearConvolutionDesc]
+# The path for halos has a group of its own: it begins and ends like "matrix", and what it takes need not be small.
+PATHS = tuple(path for path in KERNEL_PATHS[QuantizedLinearConvolutionDesc] if path != "halo")
 GENERAL_PATHS = tuple(path for path in PATHS if path not in PATHS_OF_A_KIND)
 
 
