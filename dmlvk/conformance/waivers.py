@@ -5,7 +5,7 @@ A waiver file is TOML:
     [[waiver]]
     driver = "llvmpipe"              # part of the driver's name, in any case
     versions = ">=22.3,<23"          # of the driver's version number; all where it is absent
-    cases = ["slice1:*;type=u8;*"]   # patterns, as on the command line
+    cases = ["slice1:*:type=uint8;*"]   # patterns, as on the command line
     reason = "wrong result of a 16-bit shift, reported to Mesa"
     expires = 2027-06-30
 """
