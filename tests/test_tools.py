@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from dmlvk.command_line.terminal import INTERRUPTED
 from dmlvk.conformance.results import Result, Run, Status
-from tools import mesa, windows
-from tools.conformance import Outcome, differences
+from tools import conformance, mesa, windows
+from tools.conformance import Outcome, check_arguments, differences
+from tools.debian import SetupError
 
 ROOT = Path(__file__).parent.parent
 
@@ -56,6 +58,37 @@ def test_what_differs_is_named(second: Outcome, manifest: dict[str, str], found:
 
 def test_a_run_of_nothing_is_no_success() -> None:
     assert differences([], MANIFEST) == ["no case passed anywhere"]
+
+
+def test_arguments_that_choose_nothing_are_told_before_anything_is_fetched() -> None:
+    check_arguments(["slice1:page", "--sample", "1"])
+    with pytest.raises(SetupError, match=r"^no case is named 'slice7'"):
+        check_arguments(["slice7"])
+    with pytest.raises(SetupError, match=r"^No such option"):
+        check_arguments(["--bogus"])
+
+
+def test_after_an_interruption_no_other_driver_is_begun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drivers = [conformance.Driver(name, "0") for name in ("first", "second", "third")]
+    begun = []
+
+    def run(number: int, driver: conformance.Driver, arguments: list[str]) -> Outcome:
+        begun.append(driver.name)
+        status = INTERRUPTED if driver.name == "second" else 0
+        return outcome(driver.name, passed("a:x=1", "11"), exit_status=status)
+
+    monkeypatch.setattr(conformance, "find_and_fetch", lambda: (drivers, []))
+    monkeypatch.setattr(conformance, "check_arguments", lambda arguments: None)
+    monkeypatch.setattr(conformance, "run", run)
+    with pytest.raises(SystemExit) as ended:
+        conformance.main()
+    assert ended.value.code == INTERRUPTED
+    assert begun == ["first", "second"]
+    printed = capsys.readouterr().out
+    assert "second" in printed
+    assert "Interrupted; 1 drivers were not begun" in printed
 
 
 @pytest.mark.parametrize(

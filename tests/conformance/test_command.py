@@ -46,6 +46,10 @@ def test_a_run_with_everything(tmp_path: Path) -> None:
     waivers.write_text(
         f'[[waiver]]\ndriver = "{DEVICE_NAMES[0]}"\ncases = ["{WRONG}", "slice1:good:type=u8;number=0"]\n'
         'reason = "on purpose"\nexpires = 9999-12-31\n'
+        f'[[waiver]]\ndriver = "{DEVICE_NAMES[0]}"\ncases = ["slice1:good:type=f16;*"]\n'
+        'reason = "long mended"\nexpires = 9999-12-31\n'
+        f'[[waiver]]\ndriver = "{DEVICE_NAMES[0]}"\ncases = ["drill:build:it=confused"]\n'
+        'reason = "not so"\nexpires = 9999-12-31\n'
     )
     files = {name: tmp_path / f"out.{name}" for name in ("json", "junit", "html", "record-digests", "export")}
     finished = conformance(
@@ -56,7 +60,9 @@ def test_a_run_with_everything(tmp_path: Path) -> None:
     )
     assert finished.exit_code == 0, finished.output
     assert f"Waived {WRONG}: on purpose" in finished.output
-    assert "the waiver can go: slice1:good:type=u8;number=0" in finished.output
+    assert "Passes although it is waived: slice1:good:type=u8;number=0 (on purpose)" in finished.output
+    assert "it can go: drill:build:it=confused (not so)" not in finished.output, "none of its cases ran"
+    assert "it can go: slice1:good:type=f16;* (long mended)" in finished.output
     results = read_results(files["json"]).results
     assert {profile for profile, _ in results} == {"device", "minimum"}
     assert len(results) == 8
