@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 import dmlvk
+from tests.mutants import __main__ as command_line
 from tests.mutants.__main__ import MUTANTS
-from tests.mutants.mutant import Mutant, compile_mutant, verdict
+from tests.mutants.mutant import Mutant, Verdict, compile_mutant, verdict
 
 # One of each operator, one that only guard bytes show.
 SAMPLE = (
@@ -33,6 +35,27 @@ def test_a_broken_kernel_is_caught(device: dmlvk.Device, tmp_path: Path, name: s
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_mutant_s_edit_fits_the_kernel(mutant: Mutant) -> None:
     assert mutant.broken_source()
+
+
+@pytest.mark.parametrize(
+    ("options", "elsewhere", "status"),
+    [([], None, 0), (["--must-run"], None, 1), (["--fetch"], 0, 0), (["--fetch"], 1, 1)],
+)
+def test_what_the_device_does_not_run_has_to_run_elsewhere(
+    options: list[str], elsewhere: int | None, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def run_elsewhere(names: list[str]) -> int:
+        asked.append(names)
+        assert elsewhere is not None
+        return elsewhere
+
+    monkeypatch.setattr(command_line, "verdict", lambda *arguments: Verdict(None, 3, False))
+    monkeypatch.setattr(command_line, "run_elsewhere", run_elsewhere)
+    monkeypatch.setattr(sys, "argv", ["tests.mutants", *options, SAMPLE[0], SAMPLE[1]])
+    assert command_line.main() == status
+    assert asked == ([] if elsewhere is None else [list(SAMPLE[:2])])
 
 
 def test_there_are_twenty_mutants_and_more_with_names_of_their_own() -> None:
