@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,11 @@ from dmlvk.conformance.results import Result, Run, Status
 from tools import conformance, mesa, windows
 from tools.conformance import Outcome, check_arguments, differences
 from tools.debian import SetupError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).parent.parent
 
@@ -121,3 +127,11 @@ def test_what_is_excluded_under_wine_is_there() -> None:
         assert (ROOT / folder).is_dir()
         assert f"| `{folder}` |" in described
     assert set(re.findall(r"`(test_\w+)`", described)) == {name.split("::")[1] for name in windows.EXCLUDED}
+
+
+def test_the_windows_python_has_what_the_tests_require() -> None:
+    """By name: what of them only Linux needs, or another version, is said here and there."""
+    content = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = {re.split("[<>=]", name)[0] for name in content["project"]["optional-dependencies"]["test"]}
+    there = {re.split("[<>=]", name)[0] for name in windows.REQUIREMENTS}
+    assert wanted - there == {"ruff", "mypy", "pytest-xdist"}
