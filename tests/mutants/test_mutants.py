@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import dmlvk
+from dmlvk.conformance.results import Result, Status
 from tests.mutants import __main__ as command_line
 from tests.mutants.__main__ import MUTANTS
 from tests.mutants.mutant import Mutant, Verdict, compile_mutant, verdict
@@ -38,24 +40,36 @@ def test_a_mutant_s_edit_fits_the_kernel(mutant: Mutant) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "elsewhere", "status"),
-    [([], None, 0), (["--must-run"], None, 1), (["--fetch"], 0, 0), (["--fetch"], 1, 1)],
+    ("options", "runs_on", "status"),
+    [
+        ([], "nothing", 0),
+        (["--must-run"], "nothing", 1),
+        (["--must-run"], "llvmpipe", 0),
+        (["--fetch"], "SwiftShader", 0),
+        (["--fetch"], "newest Mesa", 0),
+        (["--fetch"], "nothing", 1),
+    ],
 )
-def test_what_the_device_does_not_run_has_to_run_elsewhere(
-    options: list[str], elsewhere: int | None, status: int, monkeypatch: pytest.MonkeyPatch
+def test_what_a_device_does_not_run_has_to_run_elsewhere(
+    options: list[str], runs_on: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[list[str]] = []
+    fetched: list[list[str]] = []
+
+    def judged(mutant: Mutant, device: str, folder: Path) -> Verdict:
+        caught = Result("a:x=1", "device", Status.FAIL)
+        return Verdict(caught, 0, True) if runs_on == device else Verdict(None, 3, False)
 
     def run_elsewhere(names: list[str]) -> int:
-        asked.append(names)
-        assert elsewhere is not None
-        return elsewhere
+        fetched.append(names)
+        return 0 if runs_on == "newest Mesa" else 1
 
-    monkeypatch.setattr(command_line, "verdict", lambda *arguments: Verdict(None, 3, False))
+    monkeypatch.setattr(command_line, "verdict", judged)
     monkeypatch.setattr(command_line, "run_elsewhere", run_elsewhere)
+    monkeypatch.setattr(dmlvk, "devices", lambda: [SimpleNamespace(name="SwiftShader Device")])
     monkeypatch.setattr(sys, "argv", ["tests.mutants", *options, SAMPLE[0], SAMPLE[1]])
     assert command_line.main() == status
-    assert asked == ([] if elsewhere is None else [list(SAMPLE[:2])])
+    is_fetched = "--fetch" in options and runs_on != "SwiftShader"
+    assert fetched == ([list(SAMPLE[:2])] if is_fetched else [])
 
 
 def test_there_are_twenty_mutants_and_more_with_names_of_their_own() -> None:
