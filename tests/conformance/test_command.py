@@ -195,8 +195,9 @@ def test_a_report_for_which_there_is_no_room_leaves_the_others(tmp_path: Path, m
     finished = conformance("slice1:good:type=u8;*", WRONG, *arguments)
     assert finished.exit_code == 1
     errors = [line for line in finished.output.splitlines() if line.startswith("Error: ")]
-    assert [str(files["junit"]) in errors[0], str(files["export"]) in errors[1]] == [True, True], errors
     assert len(errors) == 2
+    for name, error in zip(("junit", "export"), errors, strict=True):
+        assert files[name].name in error  # of the whole path, backslashes are shown as two
     assert "Traceback" not in finished.output
     assert files["html"].read_text(encoding="utf-8").rstrip().endswith("</html>")
     assert len(json.loads(files["record-digests"].read_text())) == 6
