@@ -373,7 +373,7 @@ class Queue:
         limit = WAIT_SLICE
         if timeout is not None:
             deadline = time.monotonic() + timeout
-            limit = min(limit, max(0, int(timeout * 1e9)))
+            limit = int(min(limit, max(0, timeout * 1e9)))  # in this order: the time may be infinite
         if self._watch_seconds and self._watch(waiter, value, timeout):
             return
         waiter.value[0] = value
@@ -388,7 +388,7 @@ class Queue:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise WaitTimeoutError(f"the work was not done within {timeout} s; wait again for it to go on")
-                limit = min(WAIT_SLICE, int(left * 1e9))
+                limit = int(min(WAIT_SLICE, left * 1e9))
 
     def _watch(self, waiter: Waiter, value: int, timeout: float | None) -> bool:
         """Look at the timeline for a moment; whether it came to the value."""
