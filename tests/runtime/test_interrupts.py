@@ -167,6 +167,18 @@ class InterruptAfterCall:
         self._after_calls = {names[i + 1][0] for i, (_, name) in enumerate(names) if name.startswith("CALL")}
         self.has_struck = False
 
+    def run(self, function: Callable[[], object]) -> None:
+        """Call a function until it is through or the interrupt strikes."""
+        before = sys.gettrace()
+        # Python 3.12 knows no events of opcodes where no frame had asked for them when the trace function was set.
+        sys._getframe().f_trace_opcodes = True
+        sys.settrace(self)
+        try:
+            with suppress(KeyboardInterrupt):
+                function()
+        finally:
+            sys.settrace(before)
+
     def __call__(self, frame: FrameType, event: str, _: object) -> Any:
         if frame.f_code is not self._code:
             return None
@@ -191,13 +203,7 @@ def test_an_interrupt_after_each_call_inside_a_submission(device: dmlvk.Device, 
             if comes_again:
                 sequence.submit()
             interrupt = InterruptAfterCall(Queue.submit.__code__, number)
-            before = sys.gettrace()
-            sys.settrace(interrupt)
-            try:
-                with suppress(KeyboardInterrupt):
-                    sequence.submit()
-            finally:
-                sys.settrace(before)
+            interrupt.run(sequence.submit)
             assert is_free(own)
             if number % 2:
                 sequence.submit()
