@@ -52,7 +52,7 @@ test-thorough: .venv/test.stamp
 
 test-mutants: .venv/test.stamp
 	@$(PYTHON) -m tools.test_drivers
-	$(VENV_PYTHON) -m tests.mutants --device llvmpipe
+	$(VENV_PYTHON) -m tests.mutants --device llvmpipe --fetch
 
 test-windows: .venv/test.stamp
 	@$(VENV_PYTHON) -m tools.windows $(if $(PYTEST_ARGUMENTS),-- $(PYTEST_ARGUMENTS))

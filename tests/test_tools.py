@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
+from dmlvk.command_line.terminal import INTERRUPTED
 from dmlvk.conformance.results import Result, Run, Status
-from tools import mesa, windows
-from tools.conformance import Outcome, differences
+from tools import conformance, mesa, windows
+from tools.conformance import Outcome, check_arguments, differences
+from tools.debian import SetupError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).parent.parent
 
@@ -58,6 +66,37 @@ def test_a_run_of_nothing_is_no_success() -> None:
     assert differences([], MANIFEST) == ["no case passed anywhere"]
 
 
+def test_arguments_that_choose_nothing_are_told_before_anything_is_fetched() -> None:
+    check_arguments(["slice1:page", "--sample", "1"])
+    with pytest.raises(SetupError, match=r"^no case is named 'slice7'"):
+        check_arguments(["slice7"])
+    with pytest.raises(SetupError, match=r"^No such option"):
+        check_arguments(["--bogus"])
+
+
+def test_after_an_interruption_no_other_driver_is_begun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drivers = [conformance.Driver(name, "0") for name in ("first", "second", "third")]
+    begun = []
+
+    def run(number: int, driver: conformance.Driver, arguments: list[str]) -> Outcome:
+        begun.append(driver.name)
+        status = INTERRUPTED if driver.name == "second" else 0
+        return outcome(driver.name, passed("a:x=1", "11"), exit_status=status)
+
+    monkeypatch.setattr(conformance, "find_and_fetch", lambda: (drivers, []))
+    monkeypatch.setattr(conformance, "check_arguments", lambda arguments: None)
+    monkeypatch.setattr(conformance, "run", run)
+    with pytest.raises(SystemExit) as ended:
+        conformance.main()
+    assert ended.value.code == INTERRUPTED
+    assert begun == ["first", "second"]
+    printed = capsys.readouterr().out
+    assert "second" in printed
+    assert "Interrupted; 1 drivers were not begun" in printed
+
+
 @pytest.mark.parametrize(
     ("path", "kept"),
     [
@@ -88,3 +127,11 @@ def test_what_is_excluded_under_wine_is_there() -> None:
         assert (ROOT / folder).is_dir()
         assert f"| `{folder}` |" in described
     assert set(re.findall(r"`(test_\w+)`", described)) == {name.split("::")[1] for name in windows.EXCLUDED}
+
+
+def test_the_windows_python_has_what_the_tests_require() -> None:
+    """By name: what of them only Linux needs, or another version, is said here and there."""
+    content = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = {re.split("[<>=]", name)[0] for name in content["project"]["optional-dependencies"]["test"]}
+    there = {re.split("[<>=]", name)[0] for name in windows.REQUIREMENTS}
+    assert wanted - there == {"ruff", "mypy", "pytest-xdist"}

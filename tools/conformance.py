@@ -24,12 +24,14 @@ from rich.table import Table
 # Also run as a plain script: then the checkout is not on the path yet.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from dmlvk.command_line.terminal import INTERRUPTED
 from dmlvk.conformance.digests import recorded_digests
 from dmlvk.conformance.results import Run, Status, read_results
 from tools import mesa, test_drivers
 from tools.debian import ROOT, SetupError
 
 REPORTS = ROOT / "build" / "conformance"
+SUMMARY_SECONDS = 30.0  # for a command that was interrupted
 EXAMPLES = 5  # cases that are named where more are meant
 
 # Asked in another process: the Vulkan loader reads its variables once.
@@ -129,7 +131,15 @@ def run(number: int, driver: Driver, arguments: list[str]) -> Outcome:
     reports = ["--json", str(results), "--html", str(results.with_suffix(".html"))]
     command = [driver.python, "-m", "dmlvk", "conformance", "--device", driver.selector, *reports, *arguments]
     start = time.monotonic()
-    status = subprocess.run(command, cwd=ROOT, env={**os.environ, **driver.variables}).returncode
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, **driver.variables}) as process:
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:  # of a terminal it goes to the command as well, which ends with a summary
+            try:
+                process.wait(SUMMARY_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.terminate()
+            status = INTERRUPTED
     found = read_results(results) if results.exists() else Run()
     return Outcome(driver.name, found, time.monotonic() - start, status)
 
@@ -176,14 +186,32 @@ def table(outcomes: list[Outcome]) -> Table:
     return shown
 
 
+def check_arguments(arguments: list[str]) -> None:
+    """Whether the arguments choose any case: known before drivers are fetched, and told once."""
+    command = [sys.executable, "-m", "dmlvk", "conformance", "--list", *arguments]
+    finished = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if finished.returncode != 0:
+        raise SetupError(finished.stderr.strip().removeprefix("Error: "))
+
+
 def main() -> None:
+    check_arguments(sys.argv[1:])
     drivers, missing = find_and_fetch()
     print("Drivers:", *(driver.name for driver in drivers), sep="\n  ")
     for line in missing:
         print(f"Missing: {line}")
-    outcomes = [run(number, driver, sys.argv[1:]) for number, driver in enumerate(drivers, 1)]
+    outcomes = []
+    for number, driver in enumerate(drivers, 1):
+        outcomes.append(run(number, driver, sys.argv[1:]))
+        if outcomes[-1].exit_status == INTERRUPTED:
+            break
     print()
     (Console() if sys.stdout.isatty() else Console(width=200)).print(table(outcomes))
+    if outcomes and outcomes[-1].exit_status == INTERRUPTED:
+        print(
+            f"Interrupted; {len(drivers) - len(outcomes)} drivers were not begun. Reports: {REPORTS.relative_to(ROOT)}"
+        )
+        sys.exit(INTERRUPTED)
     problems = [*(f"missing: {line}" for line in missing), *differences(outcomes, recorded_digests())]
     for line in problems:
         print(line)

@@ -40,6 +40,7 @@ PIP_TARGET = ["--platform", "win_amd64", "--python-version", "3.12", "--implemen
 REQUIREMENTS = [
     "numpy==2.0.2",  # later ones call ucrtbase's complex functions, which Wine 8 lacks
     "colorama",  # click's and pytest's requirement on Windows alone, which pip judges by the machine that it runs on
+    "matplotlib>=3.7",
     "pillow>=10.1",
     "pytest>=8.0",
     "hypothesis>=6.100",

@@ -8,10 +8,11 @@ from dmlvk.command_line.bench import bench
 from dmlvk.command_line.conformance import conformance
 from dmlvk.command_line.demo import demo
 from dmlvk.command_line.devices import devices
+from dmlvk.command_line.terminal import Commands
 from dmlvk.command_line.tune import tune
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="dmlvk")
 def main() -> None:
     """DirectML operators as Vulkan compute kernels."""

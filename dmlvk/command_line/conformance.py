@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
+from rich.console import Console
 
-from dmlvk.command_line.terminal import clear_errors, console
+from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, one_line
 from dmlvk.conformance import recorded
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
@@ -31,16 +32,15 @@ from dmlvk.conformance.results import (
     naming,
     read_results,
 )
-from dmlvk.conformance.runner import Item, Runner
+from dmlvk.conformance.runner import CLOSING, Item, Runner
 from dmlvk.conformance.waivers import Waiver, WaiverReport, apply_waivers, read_waivers
 from dmlvk.conformance.worker import Configuration
+from dmlvk.errors import DeviceError
 from dmlvk.planning import KERNEL_PATHS
-
-INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
 
 OUTPUT_FILE = click.Path(dir_okay=False, path_type=Path)
 OUTPUT_FOLDER = click.Path(file_okay=False, path_type=Path)
-INPUT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+INPUT_FILE = click.Path(path_type=Path)  # that it cannot be read is told by who reads it, in one line
 PATHS = sorted({path for paths in KERNEL_PATHS.values() for path in paths})
 
 
@@ -139,7 +139,7 @@ class Request:
 def conformance(**options: object) -> None:
     """Run the conformance suite on a device.
 
-    PATTERNS choose cases by name: "slice1", "slice1:*:type=u8;path=tiles;*", "qlinearconv:zero_point:*"; several are
+    PATTERNS choose cases by name: "slice1", "slice1:*:type=uint8;path=tiles;*", "qlinearconv:zero_point:*"; several are
     added up. Ends with status 0 when nothing came out but Pass, NotSupported and what is waived.
     """
     request = Request(**options)  # type: ignore[arg-type]
@@ -157,59 +157,111 @@ def run_request(request: Request) -> int:
     items = request.items()
     waivers = read_waivers(request.waivers) if request.waivers is not None else []
     digests = recorded_digests(request.compare)
-    run = Run() if request.resume is None else read_results(request.resume)
-    resumed = run.environment
-    json = request.json or request.resume
+    run = _resumed(request)
+    resumed, run.environment = run.environment, None
     passed = {key for key, result in run.results.items() if result.status is Status.PASS}
     items = [item for item in items if item not in passed]
-    configuration = Configuration(request.device, request.cases, request.path, request.repeat)
-    _check_folders(json, request.junit, request.html, request.record_digests)
+    _check_outputs(request)
     terminal = console()
     interrupted = False
-    disk_error: OSError | None = None
-    with (
-        Runner(configuration, timeout=request.timeout, jobs=request.jobs, validate=request.validate) as runner,
-        ResultsWriter(json) as writer,
-    ):
-        run.environment = _environment(runner, request, resumed)
-        writer.write(run.environment)
-        try:
+    errors: list[Exception] = []
+    try:
+        _run_items(run, resumed, items, request, digests, terminal)
+    except KeyboardInterrupt:
+        interrupted = True
+    except (OSError, DeviceError) as stopped:  # a full disk: what there is until now is reported all the same
+        errors.append(stopped)
+    if run.environment is not None:
+        errors += _report(run, waivers, request, terminal)
+    if interrupted:
+        json = request.json or request.resume
+        hint = f"; go on with --resume {json}" if json is not None and run.environment is not None else ""
+        click.echo(f"Interrupted{hint}")
+    for error in errors:
+        click.echo(f"Error: {one_line(error)}", err=True)
+    return INTERRUPTED if interrupted else 1 if errors or not run.succeeded else 0
+
+
+def _resumed(request: Request) -> Run:
+    """What an earlier run left. That its device could not be closed is no case, and may go better this time."""
+    if request.resume is None:
+        return Run()
+    run = read_results(request.resume)
+    run.results = {key: result for key, result in run.results.items() if result.name != CLOSING}
+    return run
+
+
+def _run_items(
+    run: Run,
+    resumed: Environment | None,
+    items: list[Item],
+    request: Request,
+    digests: Mapping[str, str],
+    terminal: Console,
+) -> None:
+    """Run cases and add what comes of them, to the file of results as well, one by one."""
+    configuration = Configuration(request.device, request.cases, request.path, request.repeat)
+    with Runner(configuration, timeout=request.timeout, jobs=request.jobs, validate=request.validate) as runner:
+        environment = _environment(runner, request)
+        _check_identity(request, resumed, environment)
+        with ResultsWriter(request.json or request.resume) as writer:
+            writer.write(environment)
+            run.environment = environment
+            if not _is_same_file(request.json or request.resume, request.resume):
+                # So that the new file can be resumed in turn without the old one.
+                for result in run.results.values():
+                    writer.write(result)
             results = (compared(result, digests) for result in runner.run(items))
             for result in with_progress(terminal, results, len(items)):
                 run.add(result)
                 writer.write(result)
-        except KeyboardInterrupt:
-            interrupted = True
-        except OSError as error:  # a full disk: what there is until now is reported all the same
-            disk_error = error
+
+
+def _report(run: Run, waivers: list[Waiver], request: Request, terminal: Console) -> list[OSError]:
+    """Write all reports that can be written; gives the errors of the others."""
     waiver_report = _waive(run, waivers)
-    print_summary(terminal, run, waiver_report)
-    if disk_error is not None:
-        raise disk_error
-    if request.junit is not None:
-        with naming(request.junit):
-            write_junit(request.junit, run)
-    if request.html is not None:
-        with naming(request.html):
-            write_html(request.html, run, waiver_report)
-    if request.record_digests is not None:
-        with naming(request.record_digests):
-            write_digests(request.record_digests, run.results.values())
-    if request.export is not None:
-        for line in _export(run, request, request.export):
-            terminal.print(line, markup=False, emoji=False, soft_wrap=True)
-    if interrupted:
-        hint = f"; go on with --resume {json}" if json is not None else ""
-        terminal.print(f"Interrupted{hint}", markup=False)
-        return INTERRUPTED
-    return 0 if run.succeeded else 1
+    errors = []
+
+    def attempt(path: Path | None, write: Callable[[], None]) -> None:
+        try:
+            with naming(path):
+                write()
+        except OSError as error:
+            errors.append(error)
+
+    attempt(None, lambda: print_summary(terminal, run, waiver_report))
+    if (junit := request.junit) is not None:
+        attempt(junit, lambda: write_junit(junit, run))
+    if (html := request.html) is not None:
+        attempt(html, lambda: write_html(html, run, waiver_report))
+    if (record := request.record_digests) is not None:
+        attempt(record, lambda: write_digests(record, run.results.values()))
+    if (export := request.export) is not None:
+        attempt(export, lambda: _print_lines(terminal, _export(run, request, export)))
+    return errors
 
 
-def _check_folders(*paths: Path | None) -> None:
+def _print_lines(terminal: Console, lines: Iterator[str]) -> None:
+    for line in lines:
+        terminal.print(line, markup=False, emoji=False, soft_wrap=True)
+
+
+def _check_outputs(request: Request) -> None:
     """Before anything runs: whether there is a folder for each report."""
-    for path in paths:
+    for path in (request.json or request.resume, request.junit, request.html, request.record_digests):
         if path is not None and not path.parent.is_dir():
             raise SelectionError(f"{path} cannot be written: there is no folder {path.parent}")
+        if path is not None and path.is_dir():
+            raise SelectionError(f"{path} cannot be written: it is a folder")
+    if request.export is None:
+        if request.export_all:
+            raise SelectionError("--export-all says what to export; --export FOLDER, which says where to, is missing")
+        return
+    for folder in (request.export, *request.export.parents):
+        if folder.exists():
+            if not folder.is_dir():
+                raise SelectionError(f"{request.export} cannot be written: {folder} is no folder")
+            break
 
 
 def check_recorded_devices(request: Request) -> int:
@@ -221,15 +273,37 @@ def check_recorded_devices(request: Request) -> int:
     return 1 if any(check.problems for check in checks) else 0
 
 
-def _environment(runner: Runner, request: Request, resumed: Environment | None) -> Environment:
-    environment = runner.open()
+def _environment(runner: Runner, request: Request) -> Environment:
+    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    return replace(
+        runner.open(),
+        path=request.path or "",
+        validated=request.validate,
+        date=date,
+        command=shlex.join(["dmlvk", *sys.argv[1:]]),
+    )
+
+
+def _check_identity(request: Request, resumed: Environment | None, environment: Environment) -> None:
+    """Whether results that there are already may stand beside those of this run."""
     if resumed is not None and resumed.identity != environment.identity:
         raise ResultsError(
-            f"{request.resume} is of {resumed.device} with {resumed.driver}, or of other kernels: it cannot be resumed "
-            f"on {environment.device} with {environment.driver}"
+            f"{request.resume} cannot be resumed here: {resumed.difference(environment)}; "
+            "without --resume all cases run"
         )
-    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    return replace(environment, date=date, command=shlex.join(["dmlvk", *sys.argv[1:]]))
+    if request.json is None or not request.json.is_file() or _is_same_file(request.json, request.resume):
+        return
+    earlier = read_results(request.json).environment
+    if earlier is not None and earlier.identity != environment.identity:
+        raise ResultsError(
+            f"{request.json} holds another run's results: {earlier.difference(environment)}; name another file"
+        )
+
+
+def _is_same_file(one: Path | None, other: Path | None) -> bool:
+    return one == other or (
+        one is not None and other is not None and one.exists() and other.exists() and one.samefile(other)
+    )
 
 
 def _waive(run: Run, waivers: list[Waiver]) -> WaiverReport:
@@ -247,6 +321,8 @@ def _export(run: Run, request: Request, folder: Path) -> Iterator[str]:
     results = [result for result in run.results.values() if result.status is not Status.NOT_SUPPORTED]
     finder = CaseFinder(case_source(request.cases))
     for result in results if request.export_all else run.failures:
+        if result.name == CLOSING:
+            continue
         try:
             case = finder.find(result.name)
             forced = replace(case, path=case.path or request.path)

@@ -14,6 +14,8 @@ from rich.console import Console
 from dmlvk.conformance.errors import ConformanceError
 from dmlvk.errors import BindingError, DescriptorError, DeviceError
 
+INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
+
 
 def clear_errors(command: Callable[..., None]) -> Callable[..., None]:
     """End with one line and status 1 where something that the user can change is wrong; a traceback is for bugs."""
@@ -23,9 +25,36 @@ def clear_errors(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*arguments, **options)
         except (BindingError, ConformanceError, DescriptorError, DeviceError, OSError) as error:
-            raise click.ClickException(" ".join(str(error).split())) from error
+            raise click.ClickException(one_line(error)) from error
 
     return guarded
+
+
+def one_line(error: Exception) -> str:
+    """An error's message in one line."""
+    return " ".join(str(error).split())
+
+
+class WrongCommandLine(click.ClickException):
+    """A click.UsageError as one line."""
+
+    exit_code = click.UsageError.exit_code
+
+
+class Commands(click.Group):
+    """Ends in one line where click takes more, for a wrong command line, or says "Aborted!", after Ctrl-C."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that is named."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("Interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+        except click.UsageError as error:
+            command = (error.ctx or ctx).command_path
+            text = " ".join(error.format_message().split())
+            raise WrongCommandLine(f"{text.rstrip('.')}; {command} --help tells more") from error
 
 
 def console() -> Console:

@@ -10,6 +10,7 @@ replay.py            runs all that and compares: needs Python, NumPy and the `vu
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -34,9 +35,13 @@ LONGEST_FOLDER_NAME = 100
 
 
 def folder_name(result: Result) -> str:
-    """A name for a case's folder on any file system."""
+    """A name for a case's folder on any file system; where it is cut short, a hash tells it from others so cut."""
     name = result.name if result.profile == "device" else f"{result.profile}.{result.name}"
-    return re.sub(r"[^A-Za-z0-9.=,_-]+", "_", name)[:LONGEST_FOLDER_NAME]
+    folder = re.sub(r"[^A-Za-z0-9.=,_-]+", "_", name)
+    if len(folder) <= LONGEST_FOLDER_NAME:
+        return folder
+    mark = "." + hashlib.sha256(name.encode()).hexdigest()[:8]
+    return folder[: LONGEST_FOLDER_NAME - len(mark)] + mark
 
 
 def export_case(case: Case, result: Result, environment: Environment, parent: Path) -> Path:

@@ -19,6 +19,9 @@ CaseSource: TypeAlias = Callable[[bool], Iterator[Case]]
 
 OUR_CASES = "dmlvk.conformance.cases:all_cases"
 
+# Values of a parameter that are named where a pattern asks for another.
+MOST_VALUES = 12
+
 
 class SelectionError(ConformanceError):
     """What was asked for does not choose any case; the message says what would."""
@@ -44,7 +47,7 @@ def matches(pattern: str, case: Case) -> bool:
     """Whether a pattern names a case.
 
     A pattern is a name with the wildcards * and ?, or the name of a group, which stands for all that is in it. Where it
-    ends in parameters and ";*", such as "slice1:*:type=u8;path=tiles;*", these may stand in any order and between
+    ends in parameters and ";*", such as "slice1:*:type=uint8;path=tiles;*", these may stand in any order and between
     others.
     """
     if pattern == case.name or fnmatchcase(case.name, pattern) or fnmatchcase(case.name, f"{pattern}:*"):
@@ -151,7 +154,30 @@ def _draw(seed: int, name: str) -> bytes:
 
 
 def _nothing_named(pattern: str, cases: list[Case]) -> str:
+    wrong = _wrong_parameter(pattern, cases)
+    if wrong:
+        return f"no case is named {pattern!r}: {wrong}"
     groups = dict.fromkeys(":".join(case.groups[: depth + 1]) for case in cases for depth in range(len(case.groups)))
     known = [*groups, *(case.name for case in cases[:20_000])]
     close = get_close_matches(pattern.rstrip(":*"), known, 3, 0.5) or list(groups)[:8]
     return f"no case is named {pattern!r}; there are {', '.join(close) or 'none'}"
+
+
+def _wrong_parameter(pattern: str, cases: list[Case]) -> str:
+    """Which parameter of a pattern no case of its groups has, or not with that value; else nothing."""
+    groups, _, last = pattern.rpartition(":")
+    known: dict[str, dict[str, None]] = {}
+    for case in cases:
+        if fnmatchcase(":".join(case.groups), groups or "*"):
+            for name, value in case.parameters.items():
+                known.setdefault(name, {})[value] = None
+    for pair in last.removesuffix(";*").split(";"):
+        name, sign, value = pair.partition("=")
+        if not known or not sign:
+            continue
+        if name not in known:
+            return f"{name!r} is no parameter there; these are: {', '.join(known)}"
+        if not any(fnmatchcase(there, value) for there in known[name]):
+            values = list(known[name])
+            return f"{name} is there {', '.join(values[:MOST_VALUES])}" + (", ..." if len(values) > MOST_VALUES else "")
+    return ""

@@ -109,6 +109,10 @@ class Environment:
         Versions, and the operating system.
     kernels : mapping of str to str
         SHA-256 of each kernel's SPIR-V.
+    path : str
+        The kernel path of cases that leave it to the planner; empty where it was left to the planner.
+    validated : bool
+        Whether the validation layer watched.
     date : str
         ISO 8601, UTC.
     command : str
@@ -125,13 +129,29 @@ class Environment:
     numpy: str
     system: str
     kernels: Mapping[str, str]
+    path: str = ""
+    validated: bool = False
     date: str = ""
     command: str = ""
 
     @property
     def identity(self) -> tuple[object, ...]:
         """What has to be equal for results of one run to stand for another's."""
-        return self.device, self.driver, self.driver_version, tuple(sorted(self.kernels.items()))
+        return self.device, self.driver, self.driver_version, dict(self.kernels), self.path, self.validated
+
+    def difference(self, other: Environment) -> str:
+        """The first thing that makes results of one run unfit to stand for the other's; empty where there is none."""
+        mine, theirs = (f"{run.device} with {run.driver} ({run.driver_version})" for run in (self, other))
+        if mine != theirs:
+            return f"they are of {mine}, and this is {theirs}"
+        if self.kernels != other.kernels:
+            return "they are of other kernels"
+        if self.path != other.path:
+            wanted = (f"path {run.path}" if run.path else "the planner's paths" for run in (self, other))
+            return "they are of {}, and these are of {}".format(*wanted)
+        if self.validated != other.validated:
+            return f"they are of a run {'with' if self.validated else 'without'} --validate, and this is not"
+        return ""
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -195,7 +215,8 @@ def read_results(path: Path) -> Run:
                 if record["kind"] == "environment":
                     environment = Environment.from_json(record)
                     if run.environment is not None and environment.identity != run.environment.identity:
-                        raise ResultsError(f"{path}, line {number}: runs of different devices or kernels in one file")
+                        difference = run.environment.difference(environment)
+                        raise ResultsError(f"{path}, line {number}: runs that differ in one file: {difference}")
                     run.environment = environment
                 else:
                     run.add(Result.from_json(record))

@@ -36,6 +36,8 @@ QUIT_SECONDS = 20.0
 # Workers that may die one after the other without having run a case.
 FRUITLESS_STARTS = 3
 MOST_WORKERS = 4
+# Stands where a case's name stands in the result that says that a device could not be closed.
+CLOSING = "device:close"
 # A message of a worker's standard error is shown from here to its end.
 ERROR_TAIL = 2000
 
@@ -332,4 +334,4 @@ class Runner:
             worker = self._workers.pop()
             text = worker.quit()
             if text:
-                yield Result("device:close", "device", Status.DEVICE_LOST, "crash:close", text)
+                yield Result(CLOSING, "device", Status.DEVICE_LOST, "crash:close", text)

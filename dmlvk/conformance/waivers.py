@@ -5,7 +5,7 @@ A waiver file is TOML:
     [[waiver]]
     driver = "llvmpipe"              # part of the driver's name, in any case
     versions = ">=22.3,<23"          # of the driver's version number; all where it is absent
-    cases = ["slice1:*;type=u8;*"]   # patterns, as on the command line
+    cases = ["slice1:*:type=uint8;*"]   # patterns, as on the command line
     reason = "wrong result of a 16-bit shift, reported to Mesa"
     expires = 2027-06-30
 """
@@ -158,14 +158,17 @@ class WaiverReport:
     ----------
     waived : tuple of Result
         Failures that are waived, with the reason.
-    unneeded : tuple of Result
-        Waived cases that pass: the waiver can go.
+    passing : tuple of Result
+        Waived cases that pass.
+    unneeded : tuple of Waiver
+        Waivers of which that holds for all cases that ran: they can go.
     expired : tuple of Waiver
         Waivers about this driver that no longer hold and whose cases still fail.
     """
 
     waived: tuple[Result, ...] = ()
-    unneeded: tuple[Result, ...] = ()
+    passing: tuple[Result, ...] = ()
+    unneeded: tuple[Waiver, ...] = ()
     expired: tuple[Waiver, ...] = ()
 
 
@@ -173,7 +176,8 @@ def apply_waivers(
     waivers: Sequence[Waiver], environment: Environment, results: Iterable[Result], today: datetime.date
 ) -> WaiverReport:
     """Hold a run's results against the waivers about its driver."""
-    waived, unneeded, expired = [], [], []
+    waived, passing, expired = [], [], []
+    unneeded: dict[Waiver, bool] = {}
     applying = [waiver for waiver in waivers if waiver.applies_to(environment)]
     for result in results if applying else ():
         for waiver in applying:
@@ -181,10 +185,17 @@ def apply_waivers(
                 continue
             if result.status is Status.PASS:
                 if waiver.expires >= today:
-                    unneeded.append(replace(result, waiver=waiver.reason))
+                    passing.append(replace(result, waiver=waiver.reason))
+                    unneeded.setdefault(waiver, True)
             elif not result.is_good:
+                unneeded[waiver] = False
                 if waiver.expires >= today:
                     waived.append(replace(result, waiver=waiver.reason))
                     break
                 expired.append(waiver)
-    return WaiverReport(tuple(waived), tuple(unneeded), tuple(dict.fromkeys(expired)))
+    return WaiverReport(
+        tuple(waived),
+        tuple(passing),
+        tuple(waiver for waiver, can_go in unneeded.items() if can_go),
+        tuple(dict.fromkeys(expired)),
+    )

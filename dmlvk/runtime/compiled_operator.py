@@ -67,7 +67,6 @@ class CompiledOperator:
         self._outputs = tuple(name for name in desc.output_fields if name in fields)
         self._owned: dict[str, MemoryRange] | None = None
         self._vulkan = device.vulkan
-        self._lock = device.vulkan.lock
         self._queue = device.vulkan.queue
         self._calls = Calls()
         self._call_scratch: ref[Allocation] | None = None
@@ -121,8 +120,7 @@ class CompiledOperator:
         if self.device.timestamps:
             return self.device.submit((call.binding,))
         queue = self._queue
-        with self._lock:
-            value = queue.submit(call.batch, call)
+        value = queue.submit(call.batch, call)
         submission = Submission()
         submission._queue = queue
         submission._value = value

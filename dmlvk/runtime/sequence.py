@@ -20,10 +20,24 @@ class Sequence:
     The contents of its tensors may change between replays (`Tensor.write`); their memory stays the same.
     """
 
+    # As the queue's: submitting it is to touch little memory.
+    __slots__ = (
+        "__weakref__",
+        "_batch",
+        "_batches",
+        "_bindings",
+        "_last",
+        "_queries",
+        "_queue",
+        "_timing",
+        "_timing_lock",
+        "_vulkan",
+        "device",
+    )
+
     def __init__(self, device: Device, bindings: tuple[Binding, ...], timestamps: bool) -> None:
         self.device = device
         self._vulkan = device.vulkan
-        self._lock = device.vulkan.lock
         self._queue = device.vulkan.queue
         self._bindings = bindings
         self._queries: TimestampQueries | None = None
@@ -35,10 +49,9 @@ class Sequence:
             if timestamps:
                 self._queries = TimestampQueries(self._vulkan, dispatch_count(bindings) + 1)
             self._batches = CommandWriter(self._vulkan, SIMULTANEOUS_USE, self._queries).write(bindings)
-        # All but the last, which `submit` sends without a loop: most sequences are one command buffer.
-        self._first_batches = self._batches[:-1]
-        self._last_batch = self._batches[-1]
-        self._is_measured = timestamps or device.debug_level > 0
+        # Most sequences are one command buffer, with nothing to be done besides.
+        is_measured = timestamps or device.debug_level > 0
+        self._batch = self._batches[0] if len(self._batches) == 1 and not is_measured else None
 
     def __repr__(self) -> str:
         return f"<dmlvk.Sequence of {len(self._bindings)} bindings on {self.device.name}>"
@@ -53,19 +66,17 @@ class Sequence:
         DeviceError
             The device is closed or lost.
         """
-        if self._is_measured:
-            return self._submit_measured()
+        batch = self._batch
+        if batch is None:
+            return self._submit_batches()
         queue = self._queue
-        with self._lock:
-            for batch in self._first_batches:
-                queue.submit(batch, self)
-            value = queue.submit(self._last_batch, self)
+        value = queue.submit(batch, self)
         submission = Submission()
         submission._queue = queue
         submission._value = value
         return submission
 
-    def _submit_measured(self) -> Submission:
+    def _submit_batches(self) -> Submission:
         vulkan = self._vulkan
         with self._timing_lock:
             vulkan.require_open()

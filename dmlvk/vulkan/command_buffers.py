@@ -83,9 +83,21 @@ class Batch:
         The memory that it reads or writes, and of that, what it writes.
     is_registered : bool
         Whether that memory knows the run; else each submission is to be marked in it.
+    is_kept : bool
+        Whether the queue keeps it alive for a submission, and sees by its run when a later one of it is done.
     """
 
-    __slots__ = ("_array", "_command_buffer", "_pool", "information", "is_registered", "run", "uses", "writes")
+    __slots__ = (
+        "_array",
+        "_command_buffer",
+        "_pool",
+        "information",
+        "is_kept",
+        "is_registered",
+        "run",
+        "uses",
+        "writes",
+    )
 
     def __init__(
         self,
@@ -103,6 +115,7 @@ class Batch:
         self.uses = uses
         self.writes = writes
         self.is_registered = registered
+        self.is_kept = False
         self.run = Run()
         self._array = vk.ffi.new("VkCommandBuffer[1]", [command_buffer])
         self.information = submit_information(timeline, semaphore, self._array)

@@ -198,7 +198,7 @@ class VulkanDevice:
     def _refuse_submissions(self) -> None:
         self.is_usable = False
         for queue in self._queues():
-            queue.is_unusual = True
+            queue.obstruct()
 
     def close(self) -> None:
         """Wait for what is in flight, then destroy everything. Closing again does nothing.

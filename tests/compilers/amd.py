@@ -14,11 +14,12 @@ The driver is the one that `python -m tools.test_drivers --radv` finds or fetche
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import click
@@ -44,18 +45,30 @@ class Instruction:
         How the instruction's name begins.
     generations : tuple of str
         GPUs that have it.
+    extension : str
+        What a driver offers where kernels can use it; empty for all drivers.
+    generations_of_later_drivers : tuple of str
+        GPUs for which not every RADV offers the extension that there is.
     """
 
     kernels: tuple[str, ...]
     mnemonic: str
     generations: tuple[str, ...]
+    extension: str = ""
+    generations_of_later_drivers: tuple[str, ...] = ()
 
 
 INSTRUCTIONS = (
-    Instruction(("quantized_linear_convolution_matrix",), "v_wmma_", ("navi31", "gfx1201")),
+    Instruction(
+        ("quantized_linear_convolution_matrix",),
+        "v_wmma_",
+        ("navi31", "gfx1201"),
+        "VK_KHR_cooperative_matrix",
+        ("gfx1201",),  # RADV 25.0 has matrices on RDNA 3 only
+    ),
     Instruction(
         ("quantized_linear_convolution_registers_dot4", "quantized_linear_convolution_tile_dot4"),
-        "v_dot4_",
+        "v_dot4",  # RDNA 2 adds to a register of the factors' with v_dot4c_
         ("navi21", "navi31", "gfx1201"),
     ),
 )
@@ -115,19 +128,39 @@ def rows(generation: str, found: Iterable[Shader]) -> list[Row]:
     return [Row(generation, kernel, tuple(variants)) for kernel, variants in sorted(by_kernel.items())]
 
 
-def missing(found: Iterable[Row], generations: Iterable[str]) -> Iterator[str]:
-    """Instructions for which a generation compiled no kernel at all, so that a check of nothing does not pass."""
+def missing(found: Iterable[Row], offered: Mapping[str, Collection[str]]) -> Iterator[str]:
+    """Instructions for which a generation compiled no kernel at all, so that a check of nothing does not pass.
+
+    `offered` holds, for each generation that was compiled for, the extensions that the driver offers.
+    """
     compiled = {(row.generation, row.kernel) for row in found}
-    for generation in generations:
+    for generation, extensions in offered.items():
         for instruction in INSTRUCTIONS:
-            if generation in instruction.generations and not any(
-                (generation, kernel) in compiled for kernel in instruction.kernels
-            ):
+            if generation not in instruction.generations or _is_left_out(instruction, generation, extensions):
+                continue
+            if not any((generation, kernel) in compiled for kernel in instruction.kernels):
                 yield f"{generation}: no kernel was compiled that should hold {instruction.mnemonic}"
 
 
-def compile_generation(generation: str, kernels: tuple[str, ...], path: str | None) -> list[Shader]:
-    """All kernels for one generation, in a process of its own: the driver reads its variables once."""
+def left_out(offered: Mapping[str, Collection[str]]) -> Iterator[str]:
+    """Instructions that no kernel was looked for in, as the driver is too old for them."""
+    for generation, extensions in offered.items():
+        for instruction in INSTRUCTIONS:
+            if _is_left_out(instruction, generation, extensions):
+                yield f"{generation}: this RADV offers no {instruction.extension}, so that no kernel can hold " + (
+                    instruction.mnemonic
+                )
+
+
+def _is_left_out(instruction: Instruction, generation: str, extensions: Collection[str]) -> bool:
+    return generation in instruction.generations_of_later_drivers and instruction.extension not in extensions
+
+
+def compile_generation(generation: str, kernels: tuple[str, ...], path: str | None) -> tuple[list[Shader], list[str]]:
+    """All kernels for one generation, and the driver's extensions for it.
+
+    In a process of its own: the driver reads its variables once.
+    """
     driver = str(get_radv())
     with tempfile.TemporaryDirectory() as cache:
         environment = {
@@ -146,7 +179,7 @@ def compile_generation(generation: str, kernels: tuple[str, ...], path: str | No
     if finished.returncode != 0:
         said = messages.rpartition(MARK)[2] if MARK in messages else messages
         raise SystemExit(f"{generation}: the driver failed in its last kernel:\n{said[-4000:]}")
-    return list(shaders(messages))
+    return list(shaders(messages)), json.loads(finished.stdout)
 
 
 @click.command(help=__doc__)
@@ -163,10 +196,12 @@ def main(generations: tuple[str, ...], kernels: tuple[str, ...], path: str | Non
     columns = ("generation", "kernel", "variants", "instructions", "VGPRs", "spilled", "scratch bytes", "accelerated")
     table = Table(*columns, title="Kernels compiled for AMD by RADV; the most of any variant")
     found: list[Row] = []
+    offered: dict[str, list[str]] = {}
     generations = generations or GENERATIONS
     for generation in generations:
         with console.status(f"compiling for {generation}"):
-            of_generation = rows(generation, compile_generation(generation, kernels, path))
+            compiled, offered[generation] = compile_generation(generation, kernels, path)
+            of_generation = rows(generation, compiled)
         found += of_generation
         for row in of_generation:
             accelerated = "" if row.accelerated is None else f"{row.accelerated} of {len(row.variants)}"
@@ -182,7 +217,9 @@ def main(generations: tuple[str, ...], kernels: tuple[str, ...], path: str | Non
     if not found:
         faults.append("no kernel was compiled: none of these names is in a plan")
     if not kernels and path is None:
-        faults += missing(found, generations)
+        faults += missing(found, offered)
+        for line in left_out(offered):
+            console.print(line, soft_wrap=True, highlight=False)
     for fault in faults:
         console.print(fault, soft_wrap=True, highlight=False)
     sys.exit(1 if faults else 0)

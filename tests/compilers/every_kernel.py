@@ -2,10 +2,12 @@
 
 The descriptors are those that planning is tested with, and SLICE1, DIAGONAL_MATRIX1 and ONE_HOT in each element size.
 Every kernel path that the planner has for the device is planned; each kernel is built once for each set of constants.
+Standard output is the driver's extensions as JSON, standard error what the driver says of the kernels.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -106,6 +108,7 @@ def main(kernels: tuple[str, ...], path: str | None) -> None:
         # Unbuffered, so that it comes before what the driver says.
         os.write(sys.stderr.fileno(), f"{MARK}{dispatch.kernel} {dispatch.specialization}\n".encode())
         device.pipelines.get(dispatch.kernel, spirv(dispatch.kernel), *key[1:])
+    os.write(sys.stdout.fileno(), json.dumps(sorted(device.profile.extensions)).encode())
     # The device is not closed: that would wait for a queue.
     os._exit(0)
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 MARK = "=== dmlvk kernel: "
 
 _STATISTIC = re.compile(r"^\s*(?:\*\*\*\s*)?([A-Za-z ]+?):\s+(\d+)\b", re.MULTILINE)
-_INSTRUCTION = re.compile(r"^\s+([a-z][a-z0-9]*_[a-z0-9_]+)\s", re.MULTILINE)
+# As LLVM writes it, "\tv_dot4_i32_iu8 v8, ...", and as RADV does where its LLVM does not know the GPU, in another form:
+# "\t v1: (precise)%358:v[8] = v_dot4_i32_iu8 ...".
+_INSTRUCTION = re.compile(r"^\s+(?:l?[sv]\d+b?: [^\n]*? = )?([a-z][a-z0-9]*_[a-z0-9_]+)\s", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.compilers.amd import INSTRUCTIONS, missing, rows
+from tests.compilers.amd import INSTRUCTIONS, left_out, missing, rows
 from tests.compilers.radv_messages import MARK, shaders
 
 MATRIX = "quantized_linear_convolution_matrix"
+DOT4 = "quantized_linear_convolution_tile_dot4"
+MATRICES = ["VK_KHR_cooperative_matrix"]
 
 
 def messages(
@@ -58,12 +60,39 @@ def test_a_kernel_without_its_instruction_is_a_fault(instruction: object) -> Non
         for generation in instruction.generations:
             said = messages(kernel, "v_mad_u32_u24 v0, v1, v2, v3", "s_endpgm")
             assert instruction.mnemonic in faults(generation, said)[0]
-            assert faults(generation, messages(kernel, f"{instruction.mnemonic}i32_i8 v0, v1, v2")) == []
+            assert faults(generation, messages(kernel, f"{instruction.mnemonic}_i32_i8 v0, v1, v2")) == []
         assert faults("polaris10", messages(kernel, "s_endpgm")) == []
+
+
+@pytest.mark.parametrize("generation", ["navi21", "navi31", "gfx1201"])
+def test_packed_dot_products_in_all_their_forms(generation: str) -> None:
+    for line in ("v_dot4_i32_iu8 v8, v0, v1, v8", "v_dot4c_i32_i8_e32 v3, v4, v5"):
+        assert faults(generation, messages(DOT4, line)) == []
+
+
+def test_machine_code_that_llvm_does_not_know_is_read() -> None:
+    """Of a GPU that is newer than the driver's LLVM, RADV prints its own form of it."""
+    said = messages(
+        DOT4,
+        "s2: %0:s[0-1],  s1: %10080:scc = s_lshl_b32 %1:s[0], 7",
+        "v1: (precise)%358:v[8] = v_dot4_i32_iu8 %353:v[14]*[-1,1], %357:s[15]*[-1,1], %304:v[8]",
+        "v2b: %7:v[1][0:16] = v_min_u16 %6:v[1][0:16], 3",
+        "s_delay_alu valu_dep_1",
+    )
+    (shader,) = shaders(said)
+    assert shader.mnemonics == {"s_lshl_b32", "v_dot4_i32_iu8", "v_min_u16", "s_delay_alu"}
+    assert faults("gfx1201", said) == []
 
 
 def test_nothing_compiled_is_no_pass() -> None:
     found = rows("navi31", shaders(messages(MATRIX, "v_wmma_i32_16x16x16_iu8 v[0:7], v[8:11], v[12:15], v[0:7]")))
-    assert [fault for fault in missing(found, ["navi31"]) if "v_wmma" in fault] == []
-    assert ["v_dot4" in fault for fault in missing(found, ["navi31"])] == [True]
-    assert any("v_wmma" in fault for fault in missing([], ["navi31"]))
+    assert [fault for fault in missing(found, {"navi31": []}) if "v_wmma" in fault] == []
+    assert ["v_dot4" in fault for fault in missing(found, {"navi31": []})] == [True]
+    for generation, extensions in (("navi31", []), ("navi31", MATRICES), ("gfx1201", MATRICES)):
+        assert any("v_wmma" in fault for fault in missing([], {generation: extensions}))
+        assert list(left_out({generation: extensions})) == []
+
+
+def test_a_driver_that_is_too_old_for_a_gpu_s_matrices_is_named() -> None:
+    assert not any("v_wmma" in fault for fault in missing([], {"gfx1201": []}))
+    assert [line.partition(":")[0] for line in left_out({"navi31": [], "gfx1201": []})] == ["gfx1201"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,13 +14,19 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dmlvk.command_line import main
+from dmlvk.command_line.terminal import INTERRUPTED
 from dmlvk.conformance.names import select
-from dmlvk.conformance.results import ResultsWriter, read_results
+from dmlvk.conformance.results import Environment, ResultsWriter, Status, read_results
+from dmlvk.conformance.results import Result as ConformanceResult
+from dmlvk.conformance.runner import CLOSING, Runner
+from dmlvk.errors import DeviceError
 from tests.conformance.drill_cases import all_cases
 from tests.conftest import DEVICE_NAMES
 
 DRILLS = "tests.conformance.drill_cases:all_cases"
 WRONG = "drill:build:it=wrong"
+# The module: its package has the command of that name.
+COMMAND = importlib.import_module("dmlvk.command_line.conformance")
 
 
 def conformance(*arguments: str, cases: str = DRILLS) -> Result:
@@ -38,6 +46,10 @@ def test_a_run_with_everything(tmp_path: Path) -> None:
     waivers.write_text(
         f'[[waiver]]\ndriver = "{DEVICE_NAMES[0]}"\ncases = ["{WRONG}", "slice1:good:type=u8;number=0"]\n'
         'reason = "on purpose"\nexpires = 9999-12-31\n'
+        f'[[waiver]]\ndriver = "{DEVICE_NAMES[0]}"\ncases = ["slice1:good:type=f16;*"]\n'
+        'reason = "long mended"\nexpires = 9999-12-31\n'
+        f'[[waiver]]\ndriver = "{DEVICE_NAMES[0]}"\ncases = ["drill:build:it=confused"]\n'
+        'reason = "not so"\nexpires = 9999-12-31\n'
     )
     files = {name: tmp_path / f"out.{name}" for name in ("json", "junit", "html", "record-digests", "export")}
     finished = conformance(
@@ -48,7 +60,9 @@ def test_a_run_with_everything(tmp_path: Path) -> None:
     )
     assert finished.exit_code == 0, finished.output
     assert f"Waived {WRONG}: on purpose" in finished.output
-    assert "the waiver can go: slice1:good:type=u8;number=0" in finished.output
+    assert "Passes although it is waived: slice1:good:type=u8;number=0 (on purpose)" in finished.output
+    assert "it can go: drill:build:it=confused (not so)" not in finished.output, "none of its cases ran"
+    assert "it can go: slice1:good:type=f16;* (long mended)" in finished.output
     results = read_results(files["json"]).results
     assert {profile for profile, _ in results} == {"device", "minimum"}
     assert len(results) == 8
@@ -91,6 +105,43 @@ def test_a_request_that_makes_no_sense_is_one_clear_line(arguments: list[str], m
     assert len(finished.output.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--bogus"], "No such option '--bogus'"),
+        (["--sample", "0"], "'--sample'"),
+        (["--path", "nothing"], "'blocks'"),
+        (["--profile", "nothing"], "'minimum'"),
+        (["--waivers", "absent.toml"], "absent.toml"),
+        (["--waivers", "."], "'.'"),
+        (["--resume", "absent.jsonl"], "absent.jsonl"),
+        (["--compare", "absent.json"], "absent.json"),
+        (["--json", "."], "directory"),
+        (["--export", "file"], "is a file"),
+        (["--export", "file/below"], "file is no folder"),
+        (["--export-all"], "--export FOLDER"),
+    ],
+)
+def test_a_wrong_option_is_one_clear_line(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    monkeypatch.setattr(Runner, "open", None)  # nothing is to be opened for it
+    finished = conformance("slice1:good:number=0;*", *arguments)
+    assert finished.exit_code in (1, 2)
+    assert finished.output.startswith("Error: ")
+    assert message in finished.output
+    assert len(finished.output.strip().splitlines()) == 1
+
+
+def test_no_such_command_is_one_clear_line() -> None:
+    finished = CliRunner().invoke(main, ["conform"])
+    assert finished.exit_code == 2
+    assert finished.output.startswith("Error: No such command 'conform'")
+    assert len(finished.output.strip().splitlines()) == 1
+
+
 @pytest.mark.parametrize("option", ["--waivers", "--resume", "--compare"])
 def test_a_file_that_cannot_be_understood_is_one_clear_line(option: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
@@ -130,6 +181,122 @@ def test_a_full_disk_ends_the_run_and_keeps_what_there_is(tmp_path: Path, monkey
     assert "No space left on device" in finished.output.splitlines()[-1]
     assert "Traceback" not in finished.output
     assert len(read_results(path).results) == 2
+
+
+def full_disk(*arguments: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_report_for_which_there_is_no_room_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {name: tmp_path / f"out.{name}" for name in ("junit", "html", "record-digests", "export")}
+    for function in ("write_junit", "export_case"):
+        monkeypatch.setattr(COMMAND, function, full_disk)
+    arguments = [argument for name, path in files.items() for argument in (f"--{name}", str(path))]
+    finished = conformance("slice1:good:type=u8;*", WRONG, *arguments)
+    assert finished.exit_code == 1
+    errors = [line for line in finished.output.splitlines() if line.startswith("Error: ")]
+    assert len(errors) == 2
+    for name, error in zip(("junit", "export"), errors, strict=True):
+        assert files[name].name in error  # of the whole path, backslashes are shown as two
+    assert "Traceback" not in finished.output
+    assert files["html"].read_text(encoding="utf-8").rstrip().endswith("</html>")
+    assert len(json.loads(files["record-digests"].read_text())) == 6
+
+
+def test_a_terminal_that_takes_no_more_leaves_the_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as standard output that is a file on a full disk."""
+    monkeypatch.setattr(COMMAND, "print_summary", full_disk)
+    finished = conformance("slice1:good:type=u8;*", "--junit", str(tmp_path / "junit"))
+    assert finished.exit_code == 1
+    assert finished.output.strip() == "Error: [Errno 28] No space left on device"
+    assert ElementTree.parse(tmp_path / "junit").getroot().get("tests") == "6"
+
+
+def test_a_device_that_is_gone_for_good_leaves_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a crash of the driver no worker opens it again: reports tell what ran until then."""
+    original = Runner._start
+
+    def start(self: Runner) -> None:
+        if self.environment is not None:
+            raise DeviceError("the device could not be opened: it fell off the bus")
+        original(self)
+
+    monkeypatch.setattr(Runner, "_start", start)
+    path = tmp_path / "junit"
+    finished = conformance(
+        "slice1:good:number=0;*", "drill:support:it=die", "slice1:good:number=1;*", "--junit", str(path)
+    )
+    assert finished.exit_code == 1
+    assert finished.output.splitlines()[-1] == "Error: the device could not be opened: it fell off the bus"
+    suites = ElementTree.parse(path).getroot()
+    assert suites.get("errors") == "1"
+    assert suites.get("tests") == "3"
+
+
+@pytest.mark.parametrize("moment", ["select", "Runner"])
+def test_ctrl_c_before_the_first_case(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While cases are listed, and while the device is opened."""
+
+    def interrupted(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(COMMAND, moment, interrupted)
+    finished = conformance("slice1:good:number=0;*")
+    assert finished.exit_code == INTERRUPTED
+    assert finished.output == "Interrupted\n"
+
+
+def test_a_resumed_run_in_a_new_file_is_whole(tmp_path: Path) -> None:
+    """So that it can be resumed in turn."""
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    assert conformance("slice1:good:number=0;*", "--json", str(first)).exit_code == 0
+    before = first.read_bytes()
+    assert conformance("slice1:good:type=u8;*", "--resume", str(first), "--json", str(second)).exit_code == 0
+    assert first.read_bytes() == before
+    assert len(read_results(second).results) == 3 + 5
+
+
+def test_a_device_that_did_not_close_is_not_held_against_the_resumed_run(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    assert conformance("slice1:good:number=0;*", "--json", str(path)).exit_code == 0
+    with ResultsWriter(path) as writer:
+        writer.write(ConformanceResult(CLOSING, "device", Status.DEVICE_LOST, "crash:close", "it hung"))
+    assert not read_results(path).succeeded
+    finished = conformance("slice1:good:number=0;*", "--resume", str(path))
+    assert finished.exit_code == 0, finished.output
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "message"),
+    [
+        (["--path", "blocks"], ["--path", "tiles"], "they are of path blocks, and these are of path tiles"),
+        ([], ["--path", "tiles"], "they are of the planner's paths, and these are of path tiles"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--resume", "--json"])
+def test_results_of_other_paths_are_neither_resumed_nor_added_to(
+    first: list[str], then: list[str], message: str, option: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "results.jsonl"
+    assert conformance("slice1:good:number=0;*", "--json", str(path), *first).exit_code == 0
+    before = path.read_bytes()
+    finished = conformance("slice1:good:number=0;*", option, str(path), *then)
+    assert finished.exit_code == 1
+    assert finished.output.startswith(f"Error: {path} ")
+    assert message in finished.output
+    assert len(finished.output.strip().splitlines()) == 1
+    assert path.read_bytes() == before
+
+
+def test_results_without_validation_do_not_stand_for_those_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    assert conformance("slice1:good:number=0;*", "--json", str(path)).exit_code == 0
+    environment = read_results(path).environment
+    assert environment is not None
+    watched = replace(environment, validated=True)
+    assert environment.identity != watched.identity
+    assert "without --validate" in environment.difference(watched)
+    assert Environment.from_json(watched.to_json()) == watched
 
 
 def test_python_m_dmlvk_is_the_same_command() -> None:

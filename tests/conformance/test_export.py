@@ -16,6 +16,7 @@ import pytest
 
 import dmlvk
 from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.cases import all_cases
 from dmlvk.conformance.execution import Devices, execute
 from dmlvk.conformance.export import export_case, folder_name
 from dmlvk.conformance.results import Result, Status
@@ -106,3 +107,10 @@ def test_folder_names_fit_any_file_system() -> None:
     name = folder_name(result)
     assert len(name) <= 100
     assert set(name).isdisjoint(':;"<>|?* /\\')
+
+
+@pytest.mark.parametrize("profile", ["device", "no-subgroup-size-control"])
+def test_no_two_cases_share_a_folder(profile: str) -> None:
+    """Nor do two whose names differ in upper and lower case alone, which some file systems take for one."""
+    names = [folder_name(Result(case.name, profile, Status.FAIL)).lower() for case in all_cases(default_only=True)]
+    assert len(set(names)) == len(names)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from dmlvk.command_line.conformance import conformance
+from dmlvk.conformance import waivers
 from dmlvk.conformance.case import Case
+from dmlvk.conformance.cases import all_cases
 from dmlvk.conformance.names import SelectionError, case_source, matches, parse_shard, select
 from tests.conformance.drill_cases import good_cases, workload
 
@@ -58,6 +65,32 @@ def test_several_patterns_add_up_without_repetition() -> None:
 def test_a_pattern_that_names_nothing_says_what_there_is() -> None:
     with pytest.raises(SelectionError, match=r"'slice2:good'; there are .*slice1:good"):
         select(good_cases, ["slice2:good"])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("slice1:*:type=u9;*", "type is there u8, f16, s64$"),
+        ("slice1:*:typ=u8;*", "'typ' is no parameter there; these are: type, number$"),
+        ("slice1:good:type=u8;number=77", r"number is there 0, 1, .*, \.\.\.$"),
+    ],
+)
+def test_a_pattern_with_a_wrong_parameter_says_what_there_is(pattern: str, message: str) -> None:
+    def many(default_only: bool) -> Iterator[Case]:
+        yield from good_cases(default_only)
+        yield from (case(f"slice1:good:type=u8;number={number}") for number in range(20, 30))
+
+    with pytest.raises(SelectionError, match=message):
+        select(many, [pattern])
+
+
+def test_patterns_in_the_documentation_name_cases() -> None:
+    texts = [(Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8"), waivers.__doc__ or ""]
+    patterns = [p for text in texts for p in re.findall(r'(?:dmlvk conformance |cases = \[)"([^"]+)"', text)]
+    patterns += re.findall('"(slice1[^"]*)"', f"{conformance.help} {matches.__doc__}")
+    assert len(patterns) >= 6
+    for pattern in patterns:
+        assert select(all_cases, [pattern]), pattern
 
 
 def test_a_sample_depends_on_the_seed_alone() -> None:

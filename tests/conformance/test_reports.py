@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,7 +15,7 @@ from dmlvk.conformance.digests import compared, recorded_digests, write_digests
 from dmlvk.conformance.reports.html import matrices, write_html
 from dmlvk.conformance.reports.junit import write_junit
 from dmlvk.conformance.results import Environment, Result, ResultsError, ResultsWriter, Run, Status, read_results
-from dmlvk.conformance.waivers import WaiverReport
+from dmlvk.conformance.waivers import Waiver, WaiverReport
 
 ENVIRONMENT = Environment(
     device="A <device> & more",
@@ -141,7 +143,9 @@ class Page(HTMLParser):
 
 def test_html_needs_nothing_beside_itself(tmp_path: Path, run: Run) -> None:
     path = tmp_path / "report.html"
-    write_html(path, run, WaiverReport(waived=(RESULTS[3],)))
+    waiver = Waiver("a driver", "", ("slice1:mended:*",), "was wrong", datetime.date(2030, 1, 1))
+    passing = replace(RESULTS[0], name="slice1:mended:x=1")
+    write_html(path, run, WaiverReport(waived=(RESULTS[3],), passing=(passing,), unneeded=(waiver,)))
     source = path.read_text(encoding="utf-8")
     page = Page()
     page.feed(source)
@@ -161,6 +165,8 @@ def test_html_needs_nothing_beside_itself(tmp_path: Path, run: Run) -> None:
         "1 < 2",
         "path:tiles",
         "known",
+        "slice1:mended:x=1 passes although it is waived",
+        "slice1:mended:* nothing of it failed: it can go",
     ):
         assert shown in text, shown
     assert "There are failures." in text

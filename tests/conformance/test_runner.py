@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dmlvk.command_line import main
-from dmlvk.command_line.conformance import INTERRUPTED
+from dmlvk.command_line.terminal import INTERRUPTED
 from dmlvk.conformance.results import ResultsWriter, Run, Status, read_results
 from dmlvk.conformance.runner import Runner
 from dmlvk.conformance.worker import Configuration

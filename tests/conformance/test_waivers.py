@@ -62,7 +62,17 @@ def test_a_waived_case_that_passes_is_reported(tmp_path: Path) -> None:
     passed = replace(FAILED, status=Status.PASS, reason="")
     report = apply_waivers(read(tmp_path, GOOD), ENVIRONMENT, [passed], TODAY)
     assert report.waived == ()
-    assert [result.name for result in report.unneeded] == [FAILED.name]
+    assert [result.name for result in report.passing] == [FAILED.name]
+    assert [waiver.reason for waiver in report.unneeded] == ["a shift that is wrong"]
+
+
+@pytest.mark.parametrize("failing_first", [True, False])
+def test_a_waiver_that_some_of_its_cases_need_cannot_go(tmp_path: Path, failing_first: bool) -> None:
+    passed = replace(FAILED, name="one_hot:axis:it=1", status=Status.PASS, reason="")
+    results = [FAILED, passed] if failing_first else [passed, FAILED]
+    report = apply_waivers(read(tmp_path, GOOD), ENVIRONMENT, results, TODAY)
+    assert [result.name for result in report.passing] == [passed.name]
+    assert report.unneeded == ()
 
 
 def test_a_waiver_holds_on_its_last_day_and_not_after(tmp_path: Path) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import dmlvk
+from dmlvk.conformance.results import Result, Status
+from tests.mutants import __main__ as command_line
 from tests.mutants.__main__ import MUTANTS
-from tests.mutants.mutant import Mutant, compile_mutant, verdict
+from tests.mutants.mutant import Mutant, Verdict, compile_mutant, verdict
 
 # One of each operator, one that only guard bytes show.
 SAMPLE = (
@@ -33,6 +37,39 @@ def test_a_broken_kernel_is_caught(device: dmlvk.Device, tmp_path: Path, name: s
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_mutant_s_edit_fits_the_kernel(mutant: Mutant) -> None:
     assert mutant.broken_source()
+
+
+@pytest.mark.parametrize(
+    ("options", "runs_on", "status"),
+    [
+        ([], "nothing", 0),
+        (["--must-run"], "nothing", 1),
+        (["--must-run"], "llvmpipe", 0),
+        (["--fetch"], "SwiftShader", 0),
+        (["--fetch"], "newest Mesa", 0),
+        (["--fetch"], "nothing", 1),
+    ],
+)
+def test_what_a_device_does_not_run_has_to_run_elsewhere(
+    options: list[str], runs_on: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[list[str]] = []
+
+    def judged(mutant: Mutant, device: str, folder: Path) -> Verdict:
+        caught = Result("a:x=1", "device", Status.FAIL)
+        return Verdict(caught, 0, True) if runs_on == device else Verdict(None, 3, False)
+
+    def run_elsewhere(names: list[str]) -> int:
+        fetched.append(names)
+        return 0 if runs_on == "newest Mesa" else 1
+
+    monkeypatch.setattr(command_line, "verdict", judged)
+    monkeypatch.setattr(command_line, "run_elsewhere", run_elsewhere)
+    monkeypatch.setattr(dmlvk, "devices", lambda: [SimpleNamespace(name="SwiftShader Device")])
+    monkeypatch.setattr(sys, "argv", ["tests.mutants", *options, SAMPLE[0], SAMPLE[1]])
+    assert command_line.main() == status
+    is_fetched = "--fetch" in options and runs_on != "SwiftShader"
+    assert fetched == ([list(SAMPLE[:2])] if is_fetched else [])
 
 
 def test_there_are_twenty_mutants_and_more_with_names_of_their_own() -> None:

@@ -24,7 +24,8 @@ def keep_busy(own: dmlvk.Device, seconds: float = 0.4) -> tuple[dmlvk.Submission
     bindings = [reverse.bind(input_tensor=a, output_tensor=b), reverse.bind(input_tensor=b, output_tensor=a)]
     own.submit(bindings).wait()
     count, elapsed = 1, 0.0
-    while elapsed < 0.01:  # so much of it that what a submission costs besides does not count
+    # So much of it that what a submission costs besides does not count, and that an idle GPU has raised its clock.
+    while elapsed < 0.04:
         count *= 4
         start = time.monotonic()
         own.submit(bindings * count).wait()

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import dis
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from types import CodeType, FrameType
+from typing import Any
 
 import numpy as np
 import pytest
 
 import dmlvk
 from dmlvk.vulkan.library import vk
+from dmlvk.vulkan.queue import Queue
 from tests.vulkan.variants import copy_desc, open_variant
 
 DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, (64,))
@@ -104,5 +111,108 @@ def test_an_interrupt_inside_a_submission(
         bindings.clear()
         uses.clear()
         sequence = use = None  # type: ignore[assignment]
+        own.wait()
+        assert own.memory_used == 0
+
+
+def test_an_interrupt_while_another_thread_submits(device: dmlvk.Device) -> None:
+    with open_variant(device, "direct") as own:
+        copy = own.compile(copy_desc(DESC))
+        source, target = own.tensor(VALUES), own.tensor(DESC)
+        sequence = own.sequence([copy.bind(input_tensor=source, output_tensor=target)])
+        taken = threading.Event()
+
+        def hold() -> None:
+            with own.vulkan.lock:
+                taken.set()
+                time.sleep(0.3)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        taken.wait()
+        # As in INTERRUPT above.
+        how: tuple[Any, tuple[int, ...]] = (os.kill, (os.getpid(), signal.SIGINT))
+        threading.Timer(0.1, *((signal.raise_signal, (signal.SIGINT,)) if os.name == "nt" else how)).start()
+        with pytest.raises(KeyboardInterrupt):
+            sequence.submit()
+            time.sleep(0.3)
+        holder.join()
+        assert is_free(own)
+        sequence.submit()
+        np.testing.assert_array_equal(target.numpy(), VALUES)
+
+
+def is_free(own: dmlvk.Device) -> bool:
+    """Whether another thread can take the device's lock."""
+    taken: list[bool] = []
+
+    def take() -> None:
+        taken.append(own.vulkan.lock.acquire(timeout=5))
+        if taken[0]:
+            own.vulkan.lock.release()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    return taken[0]
+
+
+class InterruptAfterCall:
+    """Raises KeyboardInterrupt in a function after the n-th call that it makes: there Python looks for signals."""
+
+    def __init__(self, code: CodeType, number: int) -> None:
+        self._code = code
+        self._left = number
+        names = [(each.offset, each.opname) for each in dis.get_instructions(code) if each.opname != "CACHE"]
+        self._after_calls = {names[i + 1][0] for i, (_, name) in enumerate(names) if name.startswith("CALL")}
+        self.has_struck = False
+
+    def run(self, function: Callable[[], object]) -> None:
+        """Call a function until it is through or the interrupt strikes."""
+        before = sys.gettrace()
+        # Python 3.12 knows no events of opcodes where no frame had asked for them when the trace function was set.
+        sys._getframe().f_trace_opcodes = True
+        sys.settrace(self)
+        try:
+            with suppress(KeyboardInterrupt):
+                function()
+        finally:
+            sys.settrace(before)
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code is not self._code:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and frame.f_lasti in self._after_calls and not self.has_struck:
+            self._left -= 1
+            if self._left < 0:
+                self.has_struck = True
+                raise KeyboardInterrupt
+        return self
+
+
+@pytest.mark.parametrize("comes_again", [False, True], ids=["first run", "run again"])
+def test_an_interrupt_after_each_call_inside_a_submission(device: dmlvk.Device, comes_again: bool) -> None:
+    """The lock is given back, what may be running is kept, and what comes later runs."""
+    with open_variant(device, "direct") as own:
+        copy = own.compile(copy_desc(DESC))
+        struck = 0
+        for number in range(100):
+            source, target = own.tensor(VALUES + number), own.tensor(DESC)
+            sequence = own.sequence([copy.bind(input_tensor=source, output_tensor=target)])
+            if comes_again:
+                sequence.submit()
+            interrupt = InterruptAfterCall(Queue.submit.__code__, number)
+            interrupt.run(sequence.submit)
+            assert is_free(own)
+            if number % 2:
+                sequence.submit()
+                np.testing.assert_array_equal(target.numpy(), VALUES + number)
+            del sequence, source, target
+            struck += interrupt.has_struck
+            if not interrupt.has_struck:
+                break
+        # Taking the lock, the driver's call, putting among what is in flight, giving the lock back.
+        assert struck >= (3 if comes_again else 4)
         own.wait()
         assert own.memory_used == 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,6 +69,7 @@ def test_a_repeated_call_binds_and_records_nothing(device: dmlvk.Device, shim: S
     copy = device.compile(copy_desc(DESC))
     source, target = device.tensor(VALUES), device.tensor(DESC)
     copy(input_tensor=source, output_tensor=target).wait()
+    assert device.vulkan.queue.look() == 0  # which a submission does now and then: not one of these
     before = (len(shim.calls), dict(shim.allocated))
     for _ in range(5):
         copy(input_tensor=source, output_tensor=target)
@@ -79,6 +82,7 @@ def test_a_list_that_comes_again_is_not_recorded_again(device: dmlvk.Device, shi
     a, b, c = device.tensor(VALUES), device.tensor(DESC), device.tensor(DESC)
     bindings = [copy.bind(input_tensor=a, output_tensor=b), copy.bind(input_tensor=b, output_tensor=c)]
     device.submit(bindings).wait()
+    assert device.vulkan.queue.look() == 0  # as above
     before = len(shim.calls)
     device.submit(bindings)
     device.submit(list(bindings))
@@ -224,19 +228,63 @@ def test_waiting_lets_go_of_what_the_work_used(device: dmlvk.Device) -> None:
     assert memory() is None
 
 
+def test_a_replay_keeps_what_it_uses_when_one_before_it_is_done(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_variant(device, "direct") as own:
+        copy = own.compile(copy_desc(DESC))
+        source, target = own.tensor(VALUES), own.tensor(DESC)
+        sequence = own.sequence([copy.bind(input_tensor=source, output_tensor=target)])
+        memory = weakref.ref(source.memory())
+        done, other, running = sequence.submit(), own.submit([]), sequence.submit()
+        source.free()
+        del sequence
+        queue = own.vulkan.queue
+        for value in (done._value, other._value):
+
+            def report(device: object, semaphore: object, counter: Any, value: int = value) -> int:
+                counter[0] = value
+                return 0
+
+            monkeypatch.setattr(vk, "vkGetSemaphoreCounterValue", report)
+            assert queue.look() == 0
+            assert memory() is not None
+        monkeypatch.undo()
+        running.wait()
+        assert memory() is None
+        np.testing.assert_array_equal(target.numpy(), VALUES)
+
+
 def test_a_submission_that_failed_is_not_waited_for(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_variant(device, "direct") as own:
         copy = own.compile(copy_desc(DESC))
         source, target = own.tensor(VALUES), own.tensor(-VALUES)
         binding = copy.bind(input_tensor=source, output_tensor=target)
-        for use in (
+        sequence = own.sequence([binding])
+        uses: list[Callable[[], object]] = [
             lambda: own.submit([binding]),
             lambda: own.submit([binding] * 2),
             lambda: copy(input_tensor=source, output_tensor=target),
-        ):
+            sequence.submit,
+        ]
+        for use in uses:
             with monkeypatch.context() as patch:
                 patch.setattr(vk, "vkQueueSubmit", lambda *arguments: -2)
                 with pytest.raises(dmlvk.DeviceError, match="VK_ERROR_OUT_OF_DEVICE_MEMORY"):
                     use()
             np.testing.assert_array_equal(target.numpy(), -VALUES)
             source.write(VALUES)
+        # Nor does it keep anything: its value is never reached when nothing comes after it.
+        for use in uses:
+            use()
+            with monkeypatch.context() as patch:
+                patch.setattr(vk, "vkQueueSubmit", lambda *arguments: -2)
+                with pytest.raises(dmlvk.DeviceError, match="VK_ERROR_OUT_OF_DEVICE_MEMORY"):
+                    use()
+            np.testing.assert_array_equal(target.numpy(), VALUES)
+        uses.clear()
+        sequence = binding = use = None  # type: ignore[assignment]
+        source.free()
+        target.free()
+        own.wait()
+        assert own.memory_used == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -262,6 +263,10 @@ class TestWaiting:
         running.wait(timeout=60)
         assert running.done
         running.wait(0)
+
+    def test_may_have_no_end(self, running: dmlvk.Submission) -> None:
+        running.wait(math.inf)
+        assert running.done
 
     def test_that_is_interrupted_leaves_the_device_usable(
         self, device: dmlvk.Device, running: dmlvk.Submission, monkeypatch: pytest.MonkeyPatch

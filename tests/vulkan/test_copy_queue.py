@@ -58,6 +58,36 @@ def test_compute_waits_once_for_a_large_write_and_a_write_for_what_uses_its_memo
         np.testing.assert_array_equal(target.numpy(), VALUES)
 
 
+@pytest.mark.parametrize("failure", ["refused", "interrupted before the driver", "interrupted after the driver"])
+def test_compute_still_waits_after_a_submission_that_failed(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    with open_variant(device, "staged-copy-queue") as own:
+        copy = own.compile(copy_desc(DESC))
+        source, target = own.tensor(DESC), own.tensor(DESC)
+        binding = copy.bind(input_tensor=source, output_tensor=target)
+        source.write(VALUES)
+        submit = vk.vkQueueSubmit
+
+        def failing(*arguments: Any) -> int:
+            if failure == "refused":
+                return -2
+            if "after" in failure:
+                submit(*arguments)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(vk, "vkQueueSubmit", failing)
+            with pytest.raises(dmlvk.DeviceError if failure == "refused" else KeyboardInterrupt):
+                own.submit([binding])
+        submissions = Submissions(own, monkeypatch)
+        own.submit([binding])
+        own.submit([binding])
+        settled = [] if failure == "refused" else [("compute", None)]
+        assert submissions.seen == [*settled, ("compute", ("copy", 1)), ("compute", None)]
+        np.testing.assert_array_equal(target.numpy(), VALUES)
+
+
 def test_a_small_read_goes_beside_work_that_does_not_write_it(
     device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

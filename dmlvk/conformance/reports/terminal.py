@@ -24,6 +24,8 @@ COLOURS = {
 }
 # Reasons of NotSupported that are listed one by one; the rest is in the JSON lines.
 REASON_COUNT = 12
+# Waived cases that pass and are listed one by one; the page of HTML has all.
+PASSING_COUNT = 12
 
 
 def _progress(console: Console) -> Progress:
@@ -123,8 +125,13 @@ def print_summary(console: Console, run: Run, waivers: WaiverReport) -> None:
         console.print(f"NotSupported {reason}: {count}", markup=False, highlight=False, emoji=False)
     for result in waivers.waived:
         console.print(f"Waived {result.name}: {result.waiver}", markup=False, highlight=False, emoji=False)
-    for result in waivers.unneeded:
-        text = f"Passes although it is waived, so that the waiver can go: {result.name} ({result.waiver})"
+    for result in waivers.passing[:PASSING_COUNT]:
+        text = f"Passes although it is waived: {result.name} ({result.waiver})"
+        console.print(text, markup=False, highlight=False, emoji=False)
+    if len(waivers.passing) > PASSING_COUNT:
+        console.print(f"... and {len(waivers.passing) - PASSING_COUNT} more waived cases pass", highlight=False)
+    for waiver in waivers.unneeded:
+        text = f"Nothing that this waiver names failed, so that it can go: {', '.join(waiver.cases)} ({waiver.reason})"
         console.print(text, markup=False, highlight=False, emoji=False)
     for waiver in waivers.expired:
         text = f"Waiver of {waiver.expires} has expired: {', '.join(waiver.cases)} ({waiver.reason})"
