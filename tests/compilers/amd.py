@@ -60,7 +60,7 @@ class Instruction:
 
 INSTRUCTIONS = (
     Instruction(
-        ("quantized_linear_convolution_matrix",),
+        ("quantized_linear_convolution_matrix", "quantized_linear_convolution_halo"),
         "v_wmma_",
         ("navi31", "gfx1201"),
         "VK_KHR_cooperative_matrix",
