@@ -17,6 +17,9 @@ REMEDY = "run `make kernels` and commit dmlvk/spirv"
 
 OP_CAPABILITY = 17
 OP_ENTRY_POINT = 15
+OP_TYPE_INT, OP_TYPE_FLOAT, OP_TYPE_POINTER = 21, 22, 32
+OP_VARIABLE = 59
+WORKGROUP = 4  # a storage class
 SHADER = 1
 INT64 = 11
 
@@ -125,6 +128,25 @@ def test_kernel_needs_no_optional_feature(stem: str) -> None:
             allowed |= capabilities
     module = instructions((SPIRV / f"{stem}.spv").read_bytes())
     assert {operands[0] for opcode, operands in module if opcode == OP_CAPABILITY} <= allowed
+
+
+@pytest.mark.parametrize("stem", SOURCES)
+def test_shared_memory_of_matrix_kernels_is_in_whole_vectors(stem: str) -> None:
+    """Arrays that matrices are loaded from must begin at multiples of 16 bytes: NVIDIA's loads read something else."""
+    module = instructions((SPIRV / f"{stem}.spv").read_bytes())
+    if (OP_CAPABILITY, (COOPERATIVE_MATRIX,)) not in module:
+        return
+    scalars = {operands[0] for opcode, operands in module if opcode in (OP_TYPE_INT, OP_TYPE_FLOAT)}
+    to_scalars = {
+        operands[0]
+        for opcode, operands in module
+        if opcode == OP_TYPE_POINTER and operands[1] == WORKGROUP and operands[2] in scalars
+    }
+    assert not [
+        operands
+        for opcode, operands in module
+        if opcode == OP_VARIABLE and operands[2] == WORKGROUP and operands[0] in to_scalars
+    ]
 
 
 @pytest.mark.parametrize("stem", SOURCES)
