@@ -213,7 +213,7 @@ MATRIX_MUTANTS = (
     Mutant(
         "matrices: a missing barrier between the steps of a tile",
         f"{PREFIX}_matrix.comp",
-        (("        barrier();\n    }\n\n    if (FILTER_ZERO_POINT", "    }\n\n    if (FILTER_ZERO_POINT"),),
+        (("        barrier();\n    }\n\n    uint strip", "    }\n\n    uint strip"),),
         ("qlinearconv:types", "qlinearconv:channels"),
         "matrix",
     ),
@@ -227,7 +227,7 @@ MATRIX_MUTANTS = (
     Mutant(
         "matrices: halves are rounded up",
         "include/quantized_matrix.glsl",
-        (("rounded = value + 12582912.0;", "rounded = floor(value + 0.5) + 12582912.0;"),),
+        (("rounded = value + TO_INTEGER;", "rounded = floor(value + 0.5) + 12582912.0;"),),
         ("qlinearconv:tie",),
         "matrix",
     ),
@@ -268,7 +268,7 @@ MATRIX_MUTANTS = (
         "first_layer",
     ),
     Mutant(
-        "halo: rows share no border",
+        "halo: a row past the last one is taken for input",
         f"{PREFIX}_halo.comp",
         (
             (
