@@ -8,6 +8,7 @@ The suite runs on lavapipe and SwiftShader. To run it on other devices, name par
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 
@@ -20,6 +21,9 @@ from tools import test_drivers
 os.environ.setdefault("DMLVK_VALIDATE", "1")
 if "DMLVK_TEST_DEVICES" not in os.environ:
     os.environ.update(test_drivers.environment())
+# A shell makes the programs that it begins in the background ignore Ctrl-C, which tests of interrupts send themselves.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 _cache = tempfile.TemporaryDirectory(prefix="dmlvk-tests-")
 os.environ["DMLVK_CACHE_DIR"] = _cache.name
 
