@@ -33,8 +33,8 @@
 //
 // Preconditions: strides of 1; TAPS of at least 2; runs (channels of a group) of whole steps; INVOCATIONS invocations in
 // whole subgroups of LANES, which fetch the filter evenly; subgroups have a multiple of four matrices of channels;
-// push.pixels counts positions. The device rounds to nearest even (shaderRoundingModeRTEFloat32). Grid: x channels, y tiles of
-// positions, z groups. No invocation leaves before the last barrier.
+// push.pixels counts positions. The device rounds to nearest even (shaderRoundingModeRTEFloat32). Grid: x channels, y
+// tiles of positions, z groups. No invocation leaves before the last barrier.
 //
 // Compiler bugs avoided: as in quantized_linear_convolution_matrix.comp.
 

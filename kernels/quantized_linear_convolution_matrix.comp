@@ -21,8 +21,9 @@
 //
 // Sums begin with what the bias and the zero points add to a channel. sum(x') is added up in shared memory while the input
 // is stored there, and only where a filter zero point of the tile is not 0: in registers it would take the place of a
-// third workgroup (NVIDIA: more than 168 of them, a fifth more time). A tile with a channel whose sums may not fit 32 bits takes all its last steps in integers. How matrices lie in
-// registers is nobody's business but the driver's: only elements with the same index are combined.
+// third workgroup (NVIDIA: more than 168 of them, a fifth more time). A tile with a channel whose sums may not fit 32 bits
+// takes all its last steps in integers. How matrices lie in registers is nobody's business but the driver's: only elements
+// with the same index are combined.
 //
 // Preconditions: filter panels TILE_CHANNELS wide; INVOCATIONS invocations in whole subgroups of LANES; the tile sizes
 // divide by the subgroups' and these by the matrices'; along the output's words a subgroup has a multiple of four

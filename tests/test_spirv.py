@@ -29,41 +29,25 @@ INT8, VULKAN_MEMORY_MODEL, COOPERATIVE_MATRIX = 39, 5345, 6022
 ROUNDING_MODE_RTE = 4467
 STORAGE_BUFFER_8_BIT = 4448
 
+ON_MATRIX_UNITS = {
+    INT8,
+    VULKAN_MEMORY_MODEL,
+    COOPERATIVE_MATRIX,
+    GROUP_NON_UNIFORM,
+    ROUNDING_MODE_RTE,
+    DOT_PRODUCT_INPUT_4X8_BIT_PACKED,
+    DOT_PRODUCT,
+}
+
 # Capabilities beyond Shader that a kernel may ask for, by the end of its stem: kernels that a plan takes only on
 # devices with the feature. A kernel that is not named here runs on every Vulkan 1.2 device.
 FEATURE_KERNELS = {
     "_dot4": {DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT},
     "benchmark_dot_product": {DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT},
     "benchmark_matrix": {INT8, VULKAN_MEMORY_MODEL, COOPERATIVE_MATRIX, GROUP_NON_UNIFORM},
-    "_convolution_matrix": {
-        INT8,
-        STORAGE_BUFFER_8_BIT,
-        VULKAN_MEMORY_MODEL,
-        COOPERATIVE_MATRIX,
-        GROUP_NON_UNIFORM,
-        ROUNDING_MODE_RTE,
-        DOT_PRODUCT_INPUT_4X8_BIT_PACKED,
-        DOT_PRODUCT,
-    },
-    "_convolution_halo": {
-        INT8,
-        STORAGE_BUFFER_8_BIT,
-        VULKAN_MEMORY_MODEL,
-        COOPERATIVE_MATRIX,
-        GROUP_NON_UNIFORM,
-        ROUNDING_MODE_RTE,
-        DOT_PRODUCT_INPUT_4X8_BIT_PACKED,
-        DOT_PRODUCT,
-    },
-    "_convolution_first_layer": {
-        INT8,
-        VULKAN_MEMORY_MODEL,
-        COOPERATIVE_MATRIX,
-        GROUP_NON_UNIFORM,
-        ROUNDING_MODE_RTE,
-        DOT_PRODUCT_INPUT_4X8_BIT_PACKED,
-        DOT_PRODUCT,
-    },
+    "_convolution_matrix": {*ON_MATRIX_UNITS, STORAGE_BUFFER_8_BIT},
+    "_convolution_halo": {*ON_MATRIX_UNITS, STORAGE_BUFFER_8_BIT},
+    "_convolution_first_layer": ON_MATRIX_UNITS,
     "_depthwise_dot4": {ROUNDING_MODE_RTE},
     "_registers_float": {INT64, GROUP_NON_UNIFORM, GROUP_NON_UNIFORM_SHUFFLE},
 }

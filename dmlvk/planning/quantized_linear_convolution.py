@@ -59,7 +59,6 @@ from dmlvk.planning.quantized_linear_convolution_memory import Builder
 from dmlvk.planning.quantized_linear_convolution_packing import (
     Words,
     folded_geometry,
-    pack_filter,
 )
 from dmlvk.planning.quantized_linear_convolution_parameters import (
     parameter_dispatches,
@@ -71,13 +70,13 @@ from dmlvk.planning.quantized_linear_convolution_product import (
     product_shape,
 )
 from dmlvk.planning.quantized_linear_convolution_stages import (
+    filter_stages,
     finished_plan,
     is_unsigned,
     obstacle_to_packing,
     plan_product,
     tensor_views,
 )
-from dmlvk.tensor_desc import TensorFlags
 
 NO_OFFSETS: Mapping[str, int] = MappingProxyType({})
 
@@ -261,27 +260,17 @@ def _plan_first_layer(
     views = tensor_views(desc, geometry, builder, initialization, ("input_tensor",))
     parameters = parameter_views(desc, builder, initialization)
     table, prepare = parameter_dispatches(desc, builder, parameters)
-    filter_is_owned = bool(desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
-    packed_filter, before, packing = pack_filter(
+    packed_filter, initialization_stages, stages, prepare = filter_stages(
+        desc,
         builder,
         geometry,
         views["filter_tensor"],
-        is_unsigned(desc, "filter_tensor"),
         tile.channels,
         tile.packing(geometry),
-        builder.persistent if filter_is_owned else builder.scratch,
+        initialization,
+        table,
+        prepare,
     )
-    initialization_stages: list[list[Dispatch]] = [initialization, []]
-    stages: list[tuple[Dispatch, ...]] = []
-    if table is not None and table.tensor == PERSISTENT:
-        initialization_stages[1] += prepare
-        prepare = []
-    if filter_is_owned:
-        initialization_stages[0] += before
-        initialization_stages[1] += packing
-    else:
-        stages.append(tuple(before))
-        prepare += packing
     dispatches = FirstLayer(
         builder,
         geometry,

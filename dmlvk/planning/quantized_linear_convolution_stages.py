@@ -160,6 +160,45 @@ def finished_plan(
     )
 
 
+def filter_stages(
+    desc: QuantizedLinearConvolutionDesc,
+    builder: Builder,
+    geometry: ConvolutionGeometry,
+    source: View,
+    width: int,
+    packing: FilterPacking,
+    initialization: list[Dispatch],
+    table: View | None,
+    prepare: list[Dispatch],
+) -> tuple[PackedFilter, list[list[Dispatch]], list[tuple[Dispatch, ...]], list[Dispatch]]:
+    """The packed filter, the stages up to it, of the initialization and of the operator, and how its next stage begins.
+
+    What is OWNED_BY_DML is packed once, and so is a `table` of parameters in persistent memory, which `prepare` makes.
+    """
+    filter_is_owned = bool(desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
+    packed, before, dispatches = pack_filter(
+        builder,
+        geometry,
+        source,
+        is_unsigned(desc, "filter_tensor"),
+        width,
+        packing,
+        builder.persistent if filter_is_owned else builder.scratch,
+    )
+    initialization_stages = [initialization, []]
+    stages: list[tuple[Dispatch, ...]] = []
+    if table is not None and table.tensor == PERSISTENT:
+        initialization_stages[1] += prepare
+        prepare = []
+    if filter_is_owned:
+        initialization_stages[0] += before
+        initialization_stages[1] += dispatches
+    else:
+        stages.append(tuple(before))
+        prepare = [*prepare, *dispatches]
+    return packed, initialization_stages, stages, prepare
+
+
 def plan_product(
     desc: QuantizedLinearConvolutionDesc,
     profile: DeviceProfile,
@@ -180,27 +219,9 @@ def plan_product(
         table, prepare = parameter_dispatches(desc, builder, parameters)
     quads, filter_packing = _packing(geometry, shape)
 
-    filter_is_owned = bool(desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
-    packed_filter, before, packing = pack_filter(
-        builder,
-        geometry,
-        views["filter_tensor"],
-        is_unsigned(desc, "filter_tensor"),
-        shape.panel,
-        filter_packing,
-        builder.persistent if filter_is_owned else builder.scratch,
+    packed_filter, initialization_stages, stages, prepare = filter_stages(
+        desc, builder, geometry, views["filter_tensor"], shape.panel, filter_packing, initialization, table, prepare
     )
-    initialization_stages: list[list[Dispatch]] = [initialization, []]
-    stages: list[tuple[Dispatch, ...]] = []
-    if table is not None and table.tensor == PERSISTENT:
-        initialization_stages[1] += prepare
-        prepare = []
-    if filter_is_owned:
-        initialization_stages[0] += before
-        initialization_stages[1] += packing
-    else:
-        stages.append(tuple(before))
-        prepare += packing
 
     def product(part: PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:
         common = (
