@@ -12,10 +12,12 @@
 // their border, and so do images.
 //
 //     for each block of STEP vectors of channels, for each tap ("step"):
-//         each invocation fetches its share of the filter STEPS_AHEAD steps ahead, and of the next block's input
+//         at the last tap each invocation fetches its share of the next block's input
 //         each subgroup, for each K of a matrix:
 //             loads a column of input matrices, moved by the tap, and a row of filter matrices, multiplies all pairs
-//         store what was fetched to the other halves of shared memory; one barrier
+//         store the filter of the next step, fetched a step before, to the other half of its shared memory; fetch that of
+//         the one after it; one barrier
+//         at the last tap, when all have loaded what they need: store the input that was fetched; one more barrier
 //     four matrices of sums, of interleaved channels, into one of words; a strip of these goes through shared memory to
 //     whoever writes vectors of channels, or a byte for each plane
 //
@@ -23,16 +25,15 @@
 // between rows keeps eight of them in different banks. The last step packs channels, never pixels: neighbouring positions
 // need not be neighbours in the output.
 //
-// What limits it: see bench/NOTES.md. Against the other kernel it moves half as much from the second-level cache, which
-// is what that one waits for; it wins where one panel holds all channels, and where tiles are so few that a multiprocessor
-// has two of them.
+// What limits it: see bench/NOTES.md. Against the other kernel it moves half as much from the second-level cache; it wins
+// where one panel holds all channels, and where tiles are so few that a multiprocessor has one or two of them.
 //
 // Sums begin with what the bias and the zero points add to a channel. sum(x') is added up by position while the input is
 // staged, and only where a filter zero point of the tile is not 0; an output adds up its taps' positions. A tile with a
 // channel whose sums may not fit 32 bits takes all its last steps in integers.
 //
-// Preconditions: strides of 1; TAPS of at least 2; runs (channels of a group) of whole steps; INVOCATIONS invocations in
-// whole subgroups of LANES, which fetch the filter evenly; subgroups have a multiple of four matrices of channels;
+// Preconditions: strides of 1; TAPS of at least 2; runs (channels of a group) of whole steps; steps of an even number of a
+// matrix' K; INVOCATIONS invocations in whole subgroups of LANES, which fetch the filter evenly; subgroups have a multiple of four matrices of channels;
 // push.pixels counts positions. The device rounds to nearest even (shaderRoundingModeRTEFloat32). Grid: x channels, y
 // tiles of positions, z groups. No invocation leaves before the last barrier.
 //
@@ -54,24 +55,19 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 #define PACK_CHANNELS true
 #include "quantized_matrix.glsl"
 
-// Steps of the filter that are on their way from memory while one is multiplied.
-layout(constant_id = 52) const uint STEPS_AHEAD = 1;
-layout(constant_id = 53) const uint PITCH = 1;  // positions from one row of outputs to the one below
-layout(constant_id = 54) const uint PLANE = 1;  // positions of an image
+layout(constant_id = 52) const uint PITCH = 1;  // positions from one row of outputs to the one below
+layout(constant_id = 53) const uint PLANE = 1;  // positions of an image
 
 const uint TAPS = RUN_VECTORS / RUN;
 const uint BLOCKS = RUN / STEP;  // of input channels
 const uint HALO = (TAPS / RUNS_W - 1) * DILATION_H * PITCH + (RUNS_W - 1) * DILATION_W;
 const uint STAGED = TILE_PIXELS + HALO;
-const uint INPUT_BUFFER = STAGED * ROW;
-const uint INPUT_BUFFERS = BLOCKS > 1 ? 2 : 1;
+const uint FILTERS = STAGED * ROW;  // where they begin
 const uint FILTER_BUFFER = TILE_CHANNELS * ROW;
-const uint FILTERS = INPUT_BUFFERS * INPUT_BUFFER;  // where they begin
 const uint OPERANDS = FILTERS + 2 * FILTER_BUFFER;
-const uint STAGED_FETCHES = (STAGED * STEP + INVOCATIONS - 1) / INVOCATIONS;
-// Of the next block's input, fetched in each step of a block.
-const uint PIECES = (STAGED_FETCHES + TAPS - 1) / TAPS;
-const uint FETCHES = TILE_CHANNELS * STEP / INVOCATIONS;
+const uint STAGED_FETCHES = ((STAGED + 7) / 8 * 8 * STEP + INVOCATIONS - 1) / INVOCATIONS;
+// Of a block's input, on their way while the block before is multiplied; the others follow when that is done.
+const uint FETCHES_AHEAD = STAGED_FETCHES < 8 ? STAGED_FETCHES : 8;
 
 // Words of four channels by pixel.
 const uint BLOCK_ROWS = STORE_CHANNELS != 0 || MATRIX_ROWS < 2 ? 1 : 2;
@@ -90,9 +86,10 @@ const uint NOWHERE = 0xFFFFFFFF;
 
 uint first_position;  // the tile's
 
-// What an invocation fetches.
-uvec4 next_filter[STEPS_AHEAD * FETCHES];
-uvec4 next_input[PIECES];
+// What an invocation fetches, as it lies in memory: nothing is done with it before it is stored, see
+// include/quantized_matrix_steps.glsl.
+uvec4 next_filter[FILTER_FETCHES];
+uvec4 next_input[FETCHES_AHEAD];
 
 struct Place {
     uint image;
@@ -110,21 +107,87 @@ Place place_of(uint position) {
 uvec4 input_at(uint staged, uint vector) {
     uint position = first_position + staged;
     Place place = place_of(position);
+    // What becomes 0, and the border, when it is stored.
     if (RUN_WORDS != 4 * RUN && 4 * vector >= RUN_WORDS)
-        return uvec4(0);
-    if (position >= push.pixels || push.first_row + place.row >= ROW_LIMIT
-        || push.first_column + place.column >= COLUMN_LIMIT)
-        return uvec4(border);
-    return input_vectors[group_start + place.image * INPUT_STRIDE_N + place.row * INPUT_STRIDE_H
-        + place.column * INPUT_STRIDE_W + vector] ^ FLIP;
+        return uvec4(FLIP);
+    uvec4 value = uvec4(border ^ FLIP);
+    if (position < push.pixels && push.first_row + place.row < ROW_LIMIT
+        && push.first_column + place.column < COLUMN_LIMIT)
+        value = input_vectors[group_start + place.image * INPUT_STRIDE_N + place.row * INPUT_STRIDE_H
+            + place.column * INPUT_STRIDE_W + vector];
+    return value;
 }
 
-void stage(uint block, uint index, uvec4 value) {
-    uint staged = index / STEP;
-    put((INPUT_BUFFERS == 1 ? 0 : (block & 1) * INPUT_BUFFER) + staged * ROW, index % STEP, value);
-    if (FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0)
+uint index_of_fetch(uint f) {
+    return gl_LocalInvocationID.x + f * INVOCATIONS;
+}
+
+void fetch_input(uint block) {
+    [[unroll]] for (uint f = 0; f < FETCHES_AHEAD; ++f) {
+        uint staged = stored_row(index_of_fetch(f) / STEP);
+        if (staged < STAGED)
+            next_input[f] = input_at(staged, block * STEP + index_of_fetch(f) % STEP);
+    }
+}
+
+void stage(uint f, uvec4 fetched, bool counts) {
+    uint staged = stored_row(index_of_fetch(f) / STEP);
+    if (staged >= STAGED)
+        return;
+    uvec4 value = fetched ^ FLIP;
+    put(staged * ROW, index_of_fetch(f) % STEP, value);
+    if (counts)
         atomicAdd(position_sums[staged], sum_of_bytes(value));
 }
+
+void put_input(uint block) {
+    bool counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
+    [[unroll]] for (uint f = 0; f < FETCHES_AHEAD; ++f)
+        stage(f, next_input[f], counts);
+    [[dont_unroll]] for (uint first = FETCHES_AHEAD; first < STAGED_FETCHES; first += 4) {
+        uvec4 fetched[4];
+        [[unroll]] for (uint f = 0; f < 4; ++f) {
+            uint staged = stored_row(index_of_fetch(first + f) / STEP);
+            if (staged < STAGED)
+                fetched[f] = input_at(staged, block * STEP + index_of_fetch(first + f) % STEP);
+        }
+        [[unroll]] for (uint f = 0; f < 4; ++f)
+            stage(first + f, fetched[f], counts);
+    }
+}
+
+void fetch_filter(uint step) {
+    uint block = step / TAPS;
+    uint source = panel + ((step - block * TAPS) * BLOCKS + block) * TILE_CHANNELS * STEP;
+    [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
+        next_filter[f] = filter_vectors[source + index_of_fetch(f)];
+}
+
+void put_filter(uint step) {
+    uint filters = FILTERS + (step & 1) * FILTER_BUFFER;
+    [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
+        put(filters + stored_row(index_of_fetch(f) / STEP) * ROW, index_of_fetch(f) % STEP, next_filter[f]);
+}
+
+// Stores the filter of the next step, which was fetched a step before, and fetches that of the one after it; at the end
+// of K the last one again, which nobody multiplies.
+void move_filter(uint step) {
+    put_filter(step + 1);
+    fetch_filter(min(step + 2, STEPS - 1));
+}
+
+uint pixels_at(uint step) {
+    uint tap = step % TAPS;
+    uint tap_row = tap / RUNS_W;
+    uint shift = tap_row * DILATION_H * PITCH + (tap - tap_row * RUNS_W) * DILATION_W;
+    return (subgroup_pixel + shift) * ROW;
+}
+
+uint channels_at(uint step) {
+    return FILTERS + (step & 1) * FILTER_BUFFER + subgroup_channel * ROW;
+}
+
+#include "quantized_matrix_steps.glsl"
 
 // What lies in a strip: lines of bytes, a pixel's channels.
 void store_strip(uint strip, uint line_place, uint byte_place) {
@@ -154,75 +217,10 @@ void store_strip(uint strip, uint line_place, uint byte_place) {
     subgroupBarrier();
 }
 
-void fetch_filter(uint step, uint set) {
-    uint block = step / TAPS;
-    uint source = panel + ((step - block * TAPS) * BLOCKS + block) * TILE_CHANNELS * STEP;
-    [[unroll]] for (uint f = 0; f < FETCHES; ++f) {
-        uint index = gl_LocalInvocationID.x + f * INVOCATIONS;
-        next_filter[set * FETCHES + f] = filter_vectors[source + channel_place(index / STEP) * STEP + index % STEP];
-    }
-}
-
-void put_filter(uint step, uint set) {
-    [[unroll]] for (uint f = 0; f < FETCHES; ++f) {
-        uint index = gl_LocalInvocationID.x + f * INVOCATIONS;
-        put(FILTERS + (step & 1) * FILTER_BUFFER + index / STEP * ROW, index % STEP, next_filter[set * FETCHES + f]);
-    }
-}
-
-void fetch_input(uint block, uint tap) {
-    [[unroll]] for (uint f = 0; f < PIECES; ++f) {
-        uint index = gl_LocalInvocationID.x + (tap * PIECES + f) * INVOCATIONS;
-        if (index < STAGED * STEP)
-            next_input[f] = input_at(index / STEP, block * STEP + index % STEP);
-    }
-}
-
-void put_input(uint block, uint tap) {
-    [[unroll]] for (uint f = 0; f < PIECES; ++f) {
-        uint index = gl_LocalInvocationID.x + (tap * PIECES + f) * INVOCATIONS;
-        if (index < STAGED * STEP)
-            stage(block, index, next_input[f]);
-    }
-}
-
-// A macro, because NVIDIA's compiler leaves the fetched vectors in memory where their set is not a plain number.
-#define MULTIPLY_STEP(number, set)                                                                                     \
-    {                                                                                                                  \
-        uint block = (number) / TAPS;                                                                                  \
-        uint tap = (number) - block * TAPS;                                                                            \
-        if (block + 1 < BLOCKS)                                                                                        \
-            fetch_input(block + 1, tap);                                                                               \
-        if ((number) + STEPS_AHEAD < STEPS)                                                                            \
-            fetch_filter((number) + STEPS_AHEAD, set);                                                                 \
-        if (set == 0 || (number) < STEPS) {                                                                            \
-            uint filters = FILTERS + ((number) & 1) * FILTER_BUFFER + subgroup_channel * ROW;                          \
-            uint tap_row = tap / RUNS_W;                                                                               \
-            uint shift = tap_row * DILATION_H * PITCH + (tap - tap_row * RUNS_W) * DILATION_W;                         \
-            uint inputs = (INPUT_BUFFERS == 1 ? 0 : (block & 1) * INPUT_BUFFER) + (subgroup_pixel + shift) * ROW;      \
-            [[unroll]] for (uint k = 0; k < STEP_SLICES; ++k) {                                                        \
-                coopmat<int8_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA> pixels[MATRIX_ROWS];              \
-                [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)                                                      \
-                    coopMatLoad(pixels[i], tile, inputs + i * MATRIX_M * ROW + k * SLICE_VECTORS, ROW,                 \
-                        gl_CooperativeMatrixLayoutRowMajor);                                                           \
-                [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {                                                 \
-                    coopmat<int8_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB> channels;                     \
-                    coopMatLoad(channels, tile, filters + j * MATRIX_N * ROW + k * SLICE_VECTORS, ROW,                 \
-                        gl_CooperativeMatrixLayoutColumnMajor);                                                        \
-                    [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)                                                  \
-                        sums[i * MATRIX_COLUMNS + j] =                                                                 \
-                            coopMatMulAdd(pixels[i], channels, sums[i * MATRIX_COLUMNS + j]);                          \
-                }                                                                                                      \
-            }                                                                                                          \
-        }                                                                                                              \
-        if (block + 1 < BLOCKS)                                                                                        \
-            put_input(block + 1, tap);                                                                                 \
-        if ((number) + 1 < STEPS)                                                                                      \
-            put_filter((number) + 1, (set + 1) % STEPS_AHEAD);                                                         \
-        barrier();                                                                                                     \
-    }
-
 void make_tile() {
+    fetch_filter(0);
+    fetch_input(0);
+    begin_channels();
     for (uint i = gl_LocalInvocationID.x; i < TILE_PIXELS; i += INVOCATIONS) {
         uint position = first_position + i;
         Place place = place_of(position);
@@ -236,24 +234,9 @@ void make_tile() {
             position_sums[i] = 0;
         barrier();
     }
-    fetch_filter(0, 0);
-    if (STEPS_AHEAD == 2 && STEPS > 1)
-        fetch_filter(1, 1);
-    for (uint f = 0; f < STAGED_FETCHES; f += 4) {
-        uvec4 fetched[4];
-        [[unroll]] for (uint i = 0; i < 4; ++i) {
-            uint index = gl_LocalInvocationID.x + (f + i) * INVOCATIONS;
-            fetched[i] = uvec4(0);
-            if (index < STAGED * STEP)
-                fetched[i] = input_at(index / STEP, index % STEP);
-        }
-        [[unroll]] for (uint i = 0; i < 4; ++i) {
-            uint index = gl_LocalInvocationID.x + (f + i) * INVOCATIONS;
-            if (index < STAGED * STEP)
-                stage(0, index, fetched[i]);
-        }
-    }
-    put_filter(0, 0);
+    put_filter(0);
+    put_input(0);
+    fetch_filter(1);
     barrier();
 
     SUMS sums[MATRIX_ROWS * MATRIX_COLUMNS];
@@ -263,11 +246,24 @@ void make_tile() {
         [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)
             sums[i * MATRIX_COLUMNS + j] = constant;
     }
-    [[dont_unroll]] for (uint step = 0; step < STEPS; step += STEPS_AHEAD) {
-        MULTIPLY_STEP(step, 0)
-        if (STEPS_AHEAD == 2) {
-            MULTIPLY_STEP(step + 1, 1)
+    BEGIN_STEPS
+    uint step = 0;
+    [[dont_unroll]] for (uint block = 0; block < BLOCKS; ++block) {
+        [[dont_unroll]] for (uint tap = 0; tap + 1 < TAPS; ++tap, ++step) {
+            MULTIPLY_STEP(step, )
+            move_filter(step);
+            BEGIN_NEXT_STEP(step)
         }
+        if (BLOCKS > 1)
+            fetch_input(min(block + 1, BLOCKS - 1));
+        MULTIPLY_STEP(step, )
+        move_filter(step);
+        if (block + 1 < BLOCKS) {
+            barrier();
+            put_input(block + 1);
+        }
+        BEGIN_NEXT_STEP(step)
+        ++step;
     }
 
     if (FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0) {
@@ -347,9 +343,6 @@ void make_tile() {
 
 void main() {
     begin_workgroup();
-    if (FILTER_ZERO_POINT != 0)
-        barrier();
-
     first_position = gl_WorkGroupID.y * TILE_PIXELS;
     make_tile();
 }

@@ -5,10 +5,11 @@
 // Maths and memory: include/quantized_matrix.glsl.
 //
 //     for each step of K:
-//         each invocation fetches its share of the next step of both operands into registers
+//         store the next step of both operands, fetched a step before, to the other half of shared memory; fetch the one
+//         after it into registers
 //         each subgroup, for each K of a matrix:
 //             loads a column of input matrices and a row of filter matrices from shared memory, multiplies all pairs
-//         store the fetched vectors to the other half of shared memory; one barrier
+//         one barrier, before the last of these products
 //     four matrices of sums at a time into one of words, which is stored as it is; or, at the output's ends and where its
 //     strides do not allow that, a strip of them goes through shared memory to whoever writes vectors, words or bytes
 //
@@ -25,7 +26,7 @@
 // takes all its last steps in integers. How matrices lie in registers is nobody's business but the driver's: only elements
 // with the same index are combined.
 //
-// Preconditions: filter panels TILE_CHANNELS wide; INVOCATIONS invocations in whole subgroups of LANES; the tile sizes
+// Preconditions: filter panels TILE_CHANNELS wide; steps of an even number of a matrix' K; INVOCATIONS invocations in whole subgroups of LANES; the tile sizes
 // divide by the subgroups' and these by the matrices'; along the output's words a subgroup has a multiple of four
 // matrices. PLANES: one tap, no border, planes of whole words that all tiles see whole. The device rounds to nearest even
 // (shaderRoundingModeRTEFloat32). Grid: x channels, y TURNS tiles of pixels, z groups. No invocation leaves before the
@@ -51,6 +52,8 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 #include "quantized_matrix.glsl"
 #include "byte_matrices.glsl"
 
+const uint STEPPED_ROWS = INVOCATIONS / STEP;
+const uint INPUT_FETCHES = TILE_PIXELS / STEPPED_ROWS;
 const uint TAPS = RUN_VECTORS / RUN;
 const bool FEW_TAPS = CHECK_BORDER != 0 && TAPS <= 32;
 
@@ -61,12 +64,14 @@ shared uvec4 tile[2 * HALF_TILE > STRIPS ? 2 * HALF_TILE : STRIPS];
 
 // What an invocation fetches.
 uint own_vector;
-uint own_row;
+uint own_index;
 uint sources[INPUT_FETCHES];
 uint inside_taps[INPUT_FETCHES];  // a bit for each tap that falls inside of the input, while there are so few
 uint source_rows[INPUT_FETCHES];
 uint source_columns[INPUT_FETCHES];
+// As it lies in memory: nothing is done with it before it is stored, see include/quantized_matrix_steps.glsl.
 uvec4 next_input[INPUT_FETCHES];
+uvec4 next_filter[FILTER_FETCHES];
 
 // Which four pixels of the tile, and which vector of the step, an invocation fetches from planes at its f-th turn.
 uint plane_quad(uint f) {
@@ -77,16 +82,9 @@ uint plane_vector(uint f) {
     return (gl_LocalInvocationID.x + f * INVOCATIONS) / (TILE_PIXELS / 4);
 }
 
-// The position and the vector of the step of what next_input holds.
-uint position_of_fetch(uint f) {
-    if (FETCH != PLANES)
-        return own_row + f * STEPPED_ROWS;
-    uint place = 4 * plane_quad(f / 4) + f % 4;
-    return STORE_CHANNELS != 0 ? place : position_of(place, MATRIX_M);
-}
-
-uint vector_of_fetch(uint f) {
-    return FETCH != PLANES ? own_vector : plane_vector(f / 4);
+// The row of both operands that it stores at its f-th turn, but for planes.
+uint row_of_fetch(uint f) {
+    return stored_row(own_index + f * STEPPED_ROWS);
 }
 
 bool is_inside(uint f, uint tap_row, uint tap_column) {
@@ -104,8 +102,7 @@ void locate(uint first_pixel) {
         return;
     }
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
-        uint place = pixel_place(own_row + f * STEPPED_ROWS);
-        Pixel pixel = pixel_at(min(first_pixel + place, push.pixels - 1));
+        Pixel pixel = pixel_at(min(first_pixel + pixel_place(row_of_fetch(f)), push.pixels - 1));
         sources[f] = group_start + pixel.image * INPUT_STRIDE_N + pixel.row * INPUT_STRIDE_H
             + pixel.column * INPUT_STRIDE_W;
         source_rows[f] = push.first_row + pixel.row * STRIDE_H;
@@ -118,29 +115,24 @@ void locate(uint first_pixel) {
     }
 }
 
-void fetch_input(uint step) {
-    const bool WHOLE = RUN_VECTORS % STEP == 0;
-    if (FETCH == PLANES) {
-        [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
-            uint source = sources[f] + 16 * STEP * step * CHANNEL_STRIDE;
-            uvec4 pixels[4];
+// What becomes 0 when it is stored.
+const uvec4 NOTHING = uvec4(FLIP);
+const bool WHOLE_STEPS = RUN_VECTORS % STEP == 0;
+
+void fetch_planes(uint step) {
+    [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
+        uint source = sources[f] + 16 * STEP * step * CHANNEL_STRIDE;
+        [[unroll]] for (uint i = 0; i < 4; ++i)
+            next_input[4 * f + i] = NOTHING;
+        if (WHOLE_STEPS || step * STEP + plane_vector(f) < RUN_VECTORS) {
             [[unroll]] for (uint i = 0; i < 4; ++i)
-                pixels[i] = uvec4(0);
-            if (WHOLE || step * STEP + plane_vector(f) < RUN_VECTORS) {
-                [[unroll]] for (uint i = 0; i < 4; ++i) {
-                    uvec4 words;
-                    [[unroll]] for (uint j = 0; j < 4; ++j)
-                        words[j] = input_words[source + (4 * i + j) * CHANNEL_STRIDE];
-                    words = turned(words) ^ FLIP;
-                    [[unroll]] for (uint j = 0; j < 4; ++j)
-                        pixels[j][i] = words[j];
-                }
-            }
-            [[unroll]] for (uint i = 0; i < 4; ++i)
-                next_input[4 * f + i] = pixels[i];
+                [[unroll]] for (uint j = 0; j < 4; ++j)
+                    next_input[4 * f + i][j] = input_words[source + (4 * i + j) * CHANNEL_STRIDE];
         }
-        return;
     }
+}
+
+void fetch_runs(uint step) {
     uint vector = step * STEP + own_vector;
     uint run = vector / RUN;
     uint tap_row = run / RUNS_W;
@@ -148,29 +140,91 @@ void fetch_input(uint step) {
     uint in_run = vector - run * RUN;
     uint offset = tap_row * TAP_STRIDE_H + tap_column * TAP_STRIDE_W + in_run * (FETCH == VECTORS ? 1 : 4);
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
-        bool inside = WHOLE || vector < RUN_VECTORS;
-        next_input[f] = uvec4(0);
+        bool inside = WHOLE_STEPS || vector < RUN_VECTORS;
+        next_input[f] = NOTHING;
         if (CHECK_BORDER != 0) {
             if (inside)
-                next_input[f] = uvec4(border);
+                next_input[f] = uvec4(border ^ FLIP);
             inside = inside
                 && (FEW_TAPS ? (inside_taps[f] >> run & 1) != 0 : is_inside(f, tap_row, tap_column));
         }
         if (inside) {
             uint source = sources[f] + offset;
-            if (FETCH == VECTORS) {
-                next_input[f] = input_vectors[source] ^ FLIP;
-            } else {
+            if (FETCH == VECTORS)
+                next_input[f] = input_vectors[source];
+            else
                 next_input[f] = uvec4(input_words[source], input_words[source + 1], input_words[source + 2],
                     input_words[source + 3]);
-                // What follows a run in memory meets zeros of the filter, but it must not count in sum(x').
-                if (RUN_WORDS % 4 != 0)
-                    next_input[f] = mix(uvec4(0), next_input[f],
-                        lessThan(4 * in_run + uvec4(0, 1, 2, 3), uvec4(RUN_WORDS)));
-            }
         }
     }
 }
+
+void fetch_step(uint step) {
+    if (FETCH == PLANES)
+        fetch_planes(step);
+    else
+        fetch_runs(step);
+    uint source = panel + step * STEP * TILE_CHANNELS + gl_LocalInvocationID.x;
+    [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
+        next_filter[f] = filter_vectors[source + f * INVOCATIONS];
+}
+
+// Planes become vectors of channels.
+void turn_planes() {
+    [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
+        uvec4 pixels[4];
+        [[unroll]] for (uint i = 0; i < 4; ++i) {
+            uvec4 words = turned(next_input[4 * f + i]);
+            [[unroll]] for (uint j = 0; j < 4; ++j)
+                pixels[j][i] = words[j];
+        }
+        [[unroll]] for (uint i = 0; i < 4; ++i)
+            next_input[4 * f + i] = pixels[i];
+    }
+}
+
+// The position and the vector of the step of what next_input holds.
+uint position_of_fetch(uint f) {
+    if (FETCH != PLANES)
+        return row_of_fetch(f);
+    uint place = 4 * plane_quad(f / 4) + f % 4;
+    return STORE_CHANNELS != 0 ? place : position_of(place, MATRIX_M);
+}
+
+uint vector_of_fetch(uint f) {
+    return FETCH != PLANES ? own_vector : plane_vector(f / 4);
+}
+
+void put_step(uint step) {
+    bool counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
+    uint half_tile = (step & 1) * HALF_TILE;
+    if (FETCH == PLANES)
+        turn_planes();
+    [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
+        next_input[f] ^= FLIP;
+        // What follows a run in memory meets zeros of the filter, but it must not count in sum(x').
+        if (FETCH == WORDS && RUN_WORDS % 4 != 0)
+            next_input[f] = mix(uvec4(0), next_input[f],
+                lessThan(4 * ((step * STEP + own_vector) % RUN) + uvec4(0, 1, 2, 3), uvec4(RUN_WORDS)));
+        put(half_tile + position_of_fetch(f) * ROW, vector_of_fetch(f), next_input[f]);
+    }
+    [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
+        put(half_tile + (TILE_PIXELS + row_of_fetch(f)) * ROW, own_vector, next_filter[f]);
+    if (counts) {
+        [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
+            atomicAdd(input_sums[position_of_fetch(f)], sum_of_bytes(next_input[f]));
+    }
+}
+
+uint pixels_at(uint step) {
+    return (step & 1) * HALF_TILE + subgroup_pixel * ROW;
+}
+
+uint channels_at(uint step) {
+    return (step & 1) * HALF_TILE + (TILE_PIXELS + subgroup_channel) * ROW;
+}
+
+#include "quantized_matrix_steps.glsl"
 
 // What lies in a strip: lines of bytes, a pixel's channels or a channel's pixels.
 void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place) {
@@ -205,8 +259,11 @@ void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place)
     subgroupBarrier();
 }
 
-void make_tile(uint first_pixel) {
+void make_tile(uint first_pixel, bool is_first) {
     locate(first_pixel);
+    fetch_step(0);
+    if (is_first)
+        begin_channels();
     for (uint i = gl_LocalInvocationID.x; i < TILE_PIXELS; i += INVOCATIONS) {
         Pixel pixel = pixel_at(min(first_pixel + i, push.pixels - 1));
         destinations[i] = push.output_start + group_channel * OUTPUT_STRIDE_C
@@ -222,48 +279,21 @@ void make_tile(uint first_pixel) {
         [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)
             sums[i * MATRIX_COLUMNS + j] = constant;
     }
-    uvec4 next_filter[FILTER_FETCHES];
-    // All sizes are powers of two, so the place of a sum of positions is the sum of their places.
-    uint filter_source = panel + channel_place(own_row) * STEP + own_vector;
-
-    [[dont_unroll]] for (uint step = 0; step <= STEPS; ++step) {
-        if (step < STEPS) {
-            fetch_input(step);
-            [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
-                next_filter[f] = filter_vectors[
-                    filter_source + step * STEP * TILE_CHANNELS + channel_place(f * STEPPED_ROWS) * STEP];
-        }
-        if (step > 0) {
-            uint half_tile = ((step - 1) & 1) * HALF_TILE;
-            [[unroll]] for (uint k = 0; k < STEP_SLICES; ++k) {
-                coopmat<int8_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA> pixels[MATRIX_ROWS];
-                [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)
-                    coopMatLoad(pixels[i], tile,
-                        half_tile + (subgroup_pixel + i * MATRIX_M) * ROW + k * SLICE_VECTORS, ROW,
-                        gl_CooperativeMatrixLayoutRowMajor);
-                [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
-                    coopmat<int8_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB> channels;
-                    coopMatLoad(channels, tile,
-                        half_tile + (TILE_PIXELS + subgroup_channel + j * MATRIX_N) * ROW + k * SLICE_VECTORS, ROW,
-                        gl_CooperativeMatrixLayoutColumnMajor);
-                    [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)
-                        sums[i * MATRIX_COLUMNS + j] =
-                            coopMatMulAdd(pixels[i], channels, sums[i * MATRIX_COLUMNS + j]);
-                }
-            }
-        }
-        if (step < STEPS) {
-            uint half_tile = (step & 1) * HALF_TILE;
-            [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
-                put(half_tile + position_of_fetch(f) * ROW, vector_of_fetch(f), next_input[f]);
-            [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
-                put(half_tile + (TILE_PIXELS + own_row + f * STEPPED_ROWS) * ROW, own_vector, next_filter[f]);
-            if (FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0) {
-                [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
-                    atomicAdd(input_sums[position_of_fetch(f)], sum_of_bytes(next_input[f]));
-            }
-        }
-        barrier();
+    put_step(0);
+    if (STEPS > 1)
+        fetch_step(1);
+    barrier();
+    BEGIN_STEPS
+    uint step = 0;
+    [[dont_unroll]] for (; step + 2 < STEPS; ++step) {
+        put_step(step + 1);
+        fetch_step(step + 2);
+        MULTIPLY_STEP(step, BEGIN_NEXT_STEP(step))
+    }
+    [[dont_unroll]] for (; step < STEPS; ++step) {
+        if (step + 1 < STEPS)
+            put_step(step + 1);
+        MULTIPLY_STEP(step, BEGIN_NEXT_STEP(step))
     }
 
     uint strip = gl_SubgroupID * STRIP;
@@ -368,19 +398,19 @@ void make_tile(uint first_pixel) {
 void main() {
     begin_workgroup();
     own_vector = gl_LocalInvocationID.x % STEP;
-    own_row = gl_LocalInvocationID.x / STEP;
+    own_index = gl_LocalInvocationID.x / STEP;
 
     uint first_pixel = gl_WorkGroupID.y * (TURNS * TILE_PIXELS);
     // Without the loop there are fewer registers to keep, which can be one workgroup more on each multiprocessor.
     if (TURNS == 1) {
-        make_tile(first_pixel);
+        make_tile(first_pixel, true);
         return;
     }
     [[dont_unroll]] for (uint turn = 0; turn < TURNS && first_pixel < push.pixels; ++turn) {
         // Strips and destinations of the tile before are still being read.
         if (turn > 0)
             barrier();
-        make_tile(first_pixel);
+        make_tile(first_pixel, turn == 0);
         first_pixel += TILE_PIXELS;
     }
 }

@@ -9,6 +9,10 @@
 // channels of one group as words[step][channel of the panel][STEP_WORDS], then one more row: the sum of each channel's
 // bytes, which the zero points need. UINT8 is taken as INT8 by flipping the top bit.
 //
+// With IN_ORDER, channels of a step lie as include/quantized_matrix.glsl stores them to shared memory, so that neighbouring
+// invocations read neighbouring vectors: row i is for the position `stored_row(i)`, and where four matrices of
+// INTERLEAVED channels lie interleaved, that is not yet the channel.
+//
 // Loops: one workgroup an output channel; its invocations take every gl_WorkGroupSize-th word, four byte loads each,
 // and add up their sums in shared memory.
 //
@@ -24,6 +28,8 @@ layout(constant_id = 5) const uint STEP_WORDS = 16;
 layout(constant_id = 6) const uint RUN_WORDS = 4;  // with what fills the last vector
 layout(constant_id = 7) const uint RUNS_W = 1;
 layout(constant_id = 8) const uint QUADS = 1;
+layout(constant_id = 9) const uint IN_ORDER = 0;
+layout(constant_id = 10) const uint INTERLEAVED = 0;  // 0 where they do not
 
 layout(set = 0, binding = 0) readonly buffer Filter { uint filter_words[]; };
 layout(set = 0, binding = 1) buffer Packed { uint packed_words[]; };
@@ -44,6 +50,19 @@ layout(push_constant) uniform PushConstants {
 
 shared int sums[gl_WorkGroupSize.x];
 
+// The row of a channel of a panel.
+uint row_of(uint channel) {
+    if (IN_ORDER == 0)
+        return channel;
+    uint position = channel;
+    if (INTERLEAVED != 0) {
+        uint in_block = channel % (4 * INTERLEAVED);
+        position = channel - in_block + in_block % 4 * INTERLEAVED + in_block / 4;
+    }
+    // stored_row turned back
+    return (position & ~7u) | (position & 3) << 1 | (position >> 2 & 1);
+}
+
 void main() {
     uint channel = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
     // The whole workgroup leaves, or none of it.
@@ -58,6 +77,7 @@ void main() {
     uint base = push.packed_start + panel * (push.words + 1) * WIDTH;
     uint channel_of_panel = channel_of_group % WIDTH;
 
+    uint row = row_of(channel_of_panel);
     int sum = 0;
     for (uint k = gl_LocalInvocationID.x; k < push.words; k += gl_WorkGroupSize.x) {
         uint run = k / RUN_WORDS;
@@ -76,7 +96,7 @@ void main() {
                 sum += bitfieldExtract(int(value), 0, 8);
             }
         }
-        packed_words[base + (k / STEP_WORDS * WIDTH + channel_of_panel) * STEP_WORDS + k % STEP_WORDS] = word;
+        packed_words[base + (k / STEP_WORDS * WIDTH + row) * STEP_WORDS + k % STEP_WORDS] = word;
     }
     sums[gl_LocalInvocationID.x] = sum;
     barrier();

@@ -29,30 +29,18 @@ from dmlvk.planning.quantized_linear_convolution_product import COLUMN, IMAGE, R
 HALO = "halo"
 KERNEL = "quantized_linear_convolution_halo"
 
-FORCED_TILE = re.compile(r"(\d+)x(\d+)x(\d+):(\d+)x(\d+)(?:\+(\d+))?")
-
-# Steps of the filter that are fetched ahead: more of them take registers and bring nothing.
-STEPS_AHEAD = 2
-LARGEST_STEPS_AHEAD = 2
+FORCED_TILE = re.compile(r"(\d+)x(\d+)x(\d+):(\d+)x(\d+)")
 
 # The kernel without a halo fetches the input again for each tap, but has wider tiles in as many registers. It loses
 # where it has only so few workgroups that each multiprocessor of a large GPU gets one or two, and where its tiles are
-# no wider than these.
+# no wider than these, unless the output wants words of pixels, which it alone has.
 FEW_WORKGROUPS = 256
 NARROW_TILE = 64
 
 
 @dataclass(frozen=True)
 class HaloShape(MatrixShape):
-    """A tile with its halo on a device's matrices.
-
-    Attributes
-    ----------
-    steps_ahead : int
-        Steps of the filter that are on their way from memory while one is multiplied.
-    """
-
-    steps_ahead: int
+    """A tile with its halo on a device's matrices."""
 
     def runs(self, geometry: ConvolutionGeometry) -> Runs:
         """A run a tap, in whole steps."""
@@ -66,7 +54,8 @@ class HaloShape(MatrixShape):
         """The filter in whole steps for each tap."""
         runs = self.runs(geometry)
         words = 4 * runs.vectors
-        constants = (self.tile.step // 4, words, runs.of_row, words)
+        # The kernel packs channels, whatever the output's layout.
+        constants = (self.tile.step // 4, words, runs.of_row, words, 1, self.matrix.n)
         return FilterPacking("quantized_linear_convolution_matrix_pack_filter", 4 * runs.total, constants)
 
 
@@ -122,8 +111,7 @@ def halo_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: st
     Parameters
     ----------
     forced : str, optional
-        A tile by name: "128x64x64:32x64+2" is 128 positions and 64 channels by 64 bytes of K, in subgroups of 32 x 64,
-        with the filter fetched two steps ahead.
+        A tile by name: "128x64x64:32x64" is 128 positions and 64 channels by 64 bytes of K, in subgroups of 32 x 64.
 
     Raises
     ------
@@ -136,16 +124,13 @@ def halo_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: st
     obstacle = obstacle_to_halo(geometry)
     if obstacle is not None:
         return obstacle
-    lanes, ahead = profile.min_subgroup_size, STEPS_AHEAD
+    lanes = profile.min_subgroup_size
     if forced:
         match = FORCED_TILE.fullmatch(forced)
         if match is None:
-            raise PathError(f"a tile is named like '128x64x64:32x64+2', not {forced!r}")
-        *sizes, named_ahead = match.groups()
-        tile, ahead = Tile(*map(int, sizes)), int(named_ahead or STEPS_AHEAD)
+            raise PathError(f"a tile is named like '128x64x64:32x64', not {forced!r}")
+        tile = Tile(*map(int, match.groups()))
         obstacle = obstacle_to_tile(profile, matrix, lanes, tile, geometry)
-        if not 1 <= ahead <= LARGEST_STEPS_AHEAD:
-            obstacle = f"{ahead} steps ahead are not 1 to {LARGEST_STEPS_AHEAD}"
         if obstacle is not None:
             raise PathError(f"tile {forced!r} is not possible on {profile.name}: {obstacle}")
     else:
@@ -159,7 +144,7 @@ def halo_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: st
         tile = fitting[0]
     speed = {DeviceType.DISCRETE_GPU: 8e12, DeviceType.CPU: 2e8}.get(profile.device_type, 200e9)
     invocations = tile.subgroups() * lanes
-    return HaloShape(KERNEL, invocations, tile.channels, 1, tile.pixels, True, True, speed, matrix, lanes, tile, ahead)
+    return HaloShape(KERNEL, invocations, tile.channels, 1, tile.pixels, True, True, speed, matrix, lanes, tile)
 
 
 def prefers_halo(profile: DeviceProfile, geometry: ConvolutionGeometry) -> bool:
@@ -170,17 +155,18 @@ def prefers_halo(profile: DeviceProfile, geometry: ConvolutionGeometry) -> bool:
     pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
     channels = geometry.output_channels_per_group
     workgroups = geometry.group_count * -(-channels // other.tile.channels) * -(-pixels // other.tile.pixels)
-    return other.tile.channels <= NARROW_TILE >= channels or workgroups < FEW_WORKGROUPS
+    is_narrow = other.tile.channels <= NARROW_TILE >= channels and packs_channels(geometry)
+    return is_narrow or workgroups < FEW_WORKGROUPS
 
 
 def tiles_for(profile: DeviceProfile, matrix: CooperativeMatrix) -> list[Tile]:
     """The tiles that suit a device, the best first: subgroups of as few channels as make whole words."""
     channels = PACKED_MATRICES * matrix.n
-    step = max(matrix.k, 64)
+    step = max(2 * matrix.k, 64)
     if profile.device_type is DeviceType.CPU:
-        return [Tile(2 * matrix.m, channels, max(matrix.k, 32), matrix.m, channels)]
+        return [Tile(2 * matrix.m, channels, max(2 * matrix.k, 32), matrix.m, channels)]
     rows = 2 * matrix.m if profile.min_subgroup_size >= 32 else matrix.m
-    return [Tile(count * rows, channels, size, rows, channels) for count in (4, 2, 1) for size in (step, step // 2)]
+    return [Tile(count * rows, channels, step, rows, channels) for count in (4, 2, 1)]
 
 
 def obstacle_to_tile(
@@ -206,8 +192,7 @@ def shared_memory(matrix: CooperativeMatrix, tile: Tile, geometry: ConvolutionGe
     # Rows of a part that is cut out of an image share no border.
     down, across = ((geometry.filter_size[k] - 1) * geometry.dilations[k] for k in range(2))
     staged = tile.pixels + down * (geometry.output_size[1] + across) + across
-    buffers = 2 if geometry.input_channels_per_group > tile.step else 1
-    operands = (buffers * staged + 2 * tile.channels) * row
+    operands = (staged + 2 * tile.channels) * row
     rows = 1 if packs_channels(geometry) or tile.subgroup_pixels < 2 * matrix.m else 2
     strip = max(rows * matrix.m * (matrix.n // 4 + 1), matrix.m * matrix.n // 4)
     arrays = VECTOR_SIZE * -(-staged // 4) + 8 * tile.pixels + 12 * tile.channels
@@ -229,9 +214,8 @@ class HaloOrder(MatrixOrder):
         return self.shape.runs(self.geometry)
 
     def more_constants(self, box: tuple[Range, ...]) -> tuple[int, ...]:
-        assert isinstance(self.shape, HaloShape)
         positions = self._positions(box)
-        return self.shape.steps_ahead, positions.pitch, positions.plane
+        return positions.pitch, positions.plane
 
     def _positions(self, box: tuple[Range, ...]) -> Positions:
         return Positions.of(self.geometry, (box[ROW][1] - box[ROW][0], box[COLUMN][1] - box[COLUMN][0]))

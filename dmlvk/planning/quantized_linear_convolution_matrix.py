@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
@@ -155,10 +155,15 @@ def packs_channels(geometry: ConvolutionGeometry) -> bool:
     return geometry.output_strides[1] == 1 and geometry.output_channels > 1
 
 
-def tiles_for(profile: DeviceProfile, channels: bool) -> list[Tile]:
+def tiles_for(profile: DeviceProfile, matrix: CooperativeMatrix, channels: bool) -> list[Tile]:
     """The tiles that suit a device, the largest first; with `channels` for words of four channels."""
     if profile.device_type is DeviceType.CPU:
-        return [Tile(32, 32, 32, 16, 32) if channels else Tile(32, 32, 32, 32, 16)]
+        step = max(32, 2 * matrix.k)
+        return [Tile(32, 32, step, 16, 32) if channels else Tile(32, 32, step, 32, 16)]
+    return [replace(tile, step=max(tile.step, 2 * matrix.k)) for tile in _gpu_tiles(profile, channels)]
+
+
+def _gpu_tiles(profile: DeviceProfile, channels: bool) -> list[Tile]:
     if profile.min_subgroup_size >= 32:
         # 64 sums an invocation: no GPU spills, and a subgroup loads 96 rows for 64 x 32 products. 128 sums are for
         # those with 255 registers.
@@ -184,7 +189,7 @@ def tiles_for(profile: DeviceProfile, channels: bool) -> list[Tile]:
 def _possible_tiles(profile: DeviceProfile, matrix: CooperativeMatrix, channels: bool) -> list[Tile]:
     """Those that its workgroups and shared memory have room for: none on a device as small as Vulkan allows."""
     lanes = profile.min_subgroup_size
-    tiles = tiles_for(profile, channels)
+    tiles = tiles_for(profile, matrix, channels)
     return [tile for tile in tiles if obstacle_to_tile(profile, matrix, lanes, tile, channels) is None]
 
 
@@ -251,8 +256,8 @@ def obstacle_to_sizes(
     rows, columns = (1, PACKED_MATRICES) if channels else (PACKED_MATRICES, 1)
     if tile.subgroup_pixels % (rows * matrix.m) or tile.subgroup_channels % (columns * matrix.n):
         return f"{rows} x {columns} matrices of {matrix.m} x {matrix.n} do not divide its subgroups"
-    if tile.step % max(matrix.k, VECTOR_SIZE):
-        return f"matrices of {matrix.k} bytes of K do not divide its step"
+    if tile.step % max(2 * matrix.k, VECTOR_SIZE):
+        return f"its step is not an even number of matrices of {matrix.k} bytes of K"
     if not 1 <= invocations <= largest:
         return f"{invocations} invocations are more than {largest}"
     return None
@@ -288,5 +293,10 @@ def matrix_filter_packing(geometry: ConvolutionGeometry, shape: MatrixShape) -> 
     """How the filter is packed: in whole steps of K."""
     runs, step = Runs.of(geometry), shape.tile.step // 4
     words = -(-4 * runs.total // step) * step
-    constants = (step, 4 * runs.vectors, runs.of_row, runs.quads)
+    constants = (step, 4 * runs.vectors, runs.of_row, runs.quads, *stored_order(geometry, shape))
     return FilterPacking("quantized_linear_convolution_matrix_pack_filter", words, constants)
+
+
+def stored_order(geometry: ConvolutionGeometry, shape: MatrixShape) -> tuple[int, int]:
+    """Specialization constants of the packing: channels in the order in which the product stores them."""
+    return 1, shape.matrix.n if packs_channels(geometry) else 0

@@ -8,7 +8,8 @@
 //
 //     input    [image][group][row][column][vector]   packed, or the tensor itself where it lies like that (NHWC);
 //              or [image][channel][row][column]      the tensor itself, for filters of a single tap (NCHW, 1x1)
-//     filter   [panel][step][channel of the panel][vector of the step], then each channel's sum of bytes
+//     filter   [panel][step][channel of the panel][vector of the step], channels in the order in which they are stored to
+//              shared memory (`stored_row`), then each channel's sum of bytes
 //
 // The planner gives the shape of the device's matrices (M x N x K), its subgroup size, and the tiles.
 //
@@ -121,9 +122,7 @@ layout(push_constant) uniform PushConstants {
 #include "quantized_multiplier.glsl"
 
 const uint INVOCATIONS = TILE_PIXELS / SUBGROUP_PIXELS * (TILE_CHANNELS / SUBGROUP_CHANNELS) * LANES;
-const uint STEPPED_ROWS = INVOCATIONS / STEP;
-const uint INPUT_FETCHES = TILE_PIXELS / STEPPED_ROWS;
-const uint FILTER_FETCHES = TILE_CHANNELS / STEPPED_ROWS;
+const uint FILTER_FETCHES = TILE_CHANNELS * STEP / INVOCATIONS;
 const uint STEPS = (RUN_VECTORS + STEP - 1) / STEP;
 // A matrix row of 8 bytes would lie inside of a vector, where no load can begin: it gets a vector of its own.
 const uint SLICES = MATRIX_K < 16 ? 16 / MATRIX_K : 1;
@@ -178,6 +177,13 @@ uint place_at(uint position, uint size) {
 uint position_of(uint place, uint size) {
     uint in_block = place % (4 * size);
     return place - in_block + in_block % 4 * size + in_block / 4;
+}
+
+// The row of shared memory that the index-th invocations of STEP side by side store. Eight invocations store 128 bytes at
+// once, two rows of a step of 64: those of rows four apart lie in different banks, those of neighbours overlap by the
+// padding between them.
+uint stored_row(uint index) {
+    return (index & ~7u) | (index & 1) << 2 | (index >> 1 & 3);
 }
 
 uint pixel_place(uint position) {

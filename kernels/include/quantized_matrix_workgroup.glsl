@@ -14,11 +14,7 @@ uint filter_sums;
 uint subgroup_pixel;
 uint subgroup_channel;
 
-// The multipliers, biases and zero points of the tile's channels are worked out here rather than by a dispatch before:
-// on layers that take 40 us, waiting for one more dispatch costs more than some hundred integer operations a channel.
-// A barrier has to follow before anyone reads them.
 void begin_workgroup() {
-    uint invocation = gl_LocalInvocationID.x;
     uint group = gl_WorkGroupID.z;
     panel = push.filter_start + (group * push.panels_of_group + gl_WorkGroupID.x) * push.panel_stride;
     filter_sums = 4 * (panel + STEPS * STEP * TILE_CHANNELS);
@@ -28,7 +24,13 @@ void begin_workgroup() {
     subgroup_pixel = gl_SubgroupID % (TILE_PIXELS / SUBGROUP_PIXELS) * SUBGROUP_PIXELS;
     subgroup_channel = gl_SubgroupID / (TILE_PIXELS / SUBGROUP_PIXELS) * SUBGROUP_CHANNELS;
     border = CHECK_BORDER != 0 ? (input_zero_point(group_channel) & 0xFF) * ONES : 0;
+}
 
+// The multipliers, biases and zero points of the tile's channels are worked out here rather than by a dispatch before:
+// on layers that take 40 us, waiting for one more dispatch costs more than some hundred integer operations a channel.
+// The first operands are on their way meanwhile. A barrier has to follow before anyone reads what this writes.
+void begin_channels() {
+    uint invocation = gl_LocalInvocationID.x;
     if (invocation == 0) {
         has_filter_zero_point.x = 0;
         needs_integers.x = 0;

@@ -212,16 +212,23 @@ MUTANTS = (
 MATRIX_MUTANTS = (
     Mutant(
         "matrices: a missing barrier between the steps of a tile",
-        f"{PREFIX}_matrix.comp",
-        (("        barrier();\n    }\n\n    uint strip", "    }\n\n    uint strip"),),
+        "include/quantized_matrix_steps.glsl",
+        (("barrier();", "         ;"),),
         ("qlinearconv:types", "qlinearconv:channels"),
         "matrix",
     ),
     Mutant(
         "matrices: the border of an input in place holds 0",
         f"{PREFIX}_matrix.comp",
-        (("                next_input[f] = uvec4(border);", "                next_input[f] = uvec4(0);"),),
+        (("                next_input[f] = uvec4(border ^ FLIP);", "                next_input[f] = uvec4(FLIP);"),),
         ("qlinearconv:channels", "qlinearconv:layout"),
+        "matrix",
+    ),
+    Mutant(
+        "matrices: what is fetched is stored in another order than the filter is packed in",
+        "include/quantized_matrix.glsl",
+        (("    return (index & ~7u) | (index & 1) << 2 | (index >> 1 & 3);", "    return index;"),),
+        ("qlinearconv:types", "qlinearconv:channels"),
         "matrix",
     ),
     Mutant(
@@ -272,8 +279,8 @@ MATRIX_MUTANTS = (
         f"{PREFIX}_halo.comp",
         (
             (
-                "    if (position >= push.pixels || push.first_row + place.row >= ROW_LIMIT",
-                "    if (position >= push.pixels || push.first_row + place.row > ROW_LIMIT",
+                "    if (position < push.pixels && push.first_row + place.row < ROW_LIMIT",
+                "    if (position < push.pixels && push.first_row + place.row <= ROW_LIMIT",
             ),
         ),
         ("qlinearconv:halo",),
@@ -296,12 +303,7 @@ MATRIX_MUTANTS = (
     Mutant(
         "halo: the next block of channels is stored over the one in use",
         f"{PREFIX}_halo.comp",
-        (
-            (
-                "put((INPUT_BUFFERS == 1 ? 0 : (block & 1) * INPUT_BUFFER)",
-                "put((INPUT_BUFFERS == 1 ? 0 : 0 * INPUT_BUFFER)",
-            ),
-        ),
+        (("            barrier();\n            put_input", "            put_input"),),
         ("qlinearconv:halo",),
         "halo",
     ),

@@ -260,12 +260,12 @@ def test_halos_wherever_a_device_has_matrices(name: str, device: str) -> None:
     assert products
     for dispatch in products:
         m, n, k, lanes, pixels, channels, own_pixels, own_channels, step, run = dispatch.specialization[6:16]
-        runs_w, padding, vectors, pitch = (dispatch.specialization[i] for i in (17, 23, 24, 53))
+        runs_w, padding, vectors, pitch = (dispatch.specialization[i] for i in (17, 23, 24, 52))
         dilations = dispatch.specialization[20:22]
         halo = (vectors // run // runs_w - 1) * dilations[0] * pitch + (runs_w - 1) * dilations[1]
-        rows = (2 if run > step else 1) * (pixels + halo) + 2 * channels
+        rows = pixels + halo + 2 * channels
         assert 16 * rows * (step * max(1, 16 // k) + padding) <= 48 << 10
-        assert run % step == 0 and own_pixels % m == own_channels % (4 * n) == 0
+        assert run % step == 0 and 16 * step % (2 * k) == 0 and own_pixels % m == own_channels % (4 * n) == 0
         assert dispatch.specialization[0] == lanes * (pixels // own_pixels) * (channels // own_channels)
 
 
@@ -274,7 +274,7 @@ def test_halos_wherever_a_device_has_matrices(name: str, device: str) -> None:
     [
         (64, 512, 7, "halo"),  # few workgroups
         (1, 128, 28, "halo"),
-        (64, 64, 56, "halo"),  # no more channels than a tile has
+        (64, 64, 56, "matrix"),  # words of pixels
         (64, 256, 14, "matrix"),
         (64, 512, 28, "matrix"),
     ],
@@ -282,6 +282,13 @@ def test_halos_wherever_a_device_has_matrices(name: str, device: str) -> None:
 def test_halos_where_they_are_faster(batch: int, channels: int, size: int, path: str) -> None:
     desc = convolution(batch, channels, (size, size), channels, (3, 3), padding=(1, 1))
     assert plan(desc, profiles.load("nvidia-h200")).path == path
+
+
+def test_halos_where_a_tile_has_no_more_channels() -> None:
+    desc = convolution(64, 64, (56, 56), 64, (3, 3), padding=(1, 1))
+    nhwc = [64 * 56 * 56, 1, 64 * 56, 64]
+    output = TensorDesc(desc.output_tensor.data_type, desc.output_tensor.sizes, nhwc)
+    assert plan(replace(desc, output_tensor=output), profiles.load("nvidia-h200")).path == "halo"
 
 
 @pytest.mark.parametrize(
@@ -320,7 +327,7 @@ def test_channels_last_are_read_in_place() -> None:
         ("128x128", "a tile is named like"),
         ("128x128x64:48x32", "its sizes are not powers of two"),
         ("128x128x64:64x256", "its subgroups do not divide it"),
-        ("128x128x16:64x64", "matrices of 32 bytes of K do not divide its step"),
+        ("128x128x32:64x64", "its step is not an even number of matrices of 32 bytes of K"),
         ("128x128x64:64x32", "1 x 4 matrices of 16 x 16 do not divide its subgroups"),
         ("256x256x64:64x64", "81920|bytes of shared memory are more than 49152"),
         ("1024x1024x64:32x64", "invocations are more than 1024"),
@@ -328,7 +335,7 @@ def test_channels_last_are_read_in_place() -> None:
 )
 def test_a_tile_that_the_kernel_cannot_have_is_refused(tile: str, reason: str) -> None:
     profile = profiles.load("nvidia-h200")
-    assert plan(DESCRIPTORS["NHWC"], profile, path="matrix:128x128x32:64x64").dispatches[-1].groups[1] == 43
+    assert plan(DESCRIPTORS["NHWC"], profile, path="matrix:128x128x64:64x64").dispatches[-1].groups[1] == 43
     with pytest.raises(ValueError, match=reason):
         plan(DESCRIPTORS["NHWC"], profile, path=f"matrix:{tile}")
 
