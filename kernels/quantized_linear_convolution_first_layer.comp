@@ -157,42 +157,63 @@ uint channel_at(uint position) {
     return position - in_block + 4 * (in_block % MATRIX_N) + in_block / MATRIX_N;
 }
 
-// The four bytes of a pixel.
-uint pixel_at(uint plane, uint row, uint column, uint border) {
-    if (row >= push.row_limit || column >= push.column_limit)
-        return border;
-    uint address = plane + row * push.input_stride_h + column * push.input_stride_w;
-    uint bytes = 0;
-    [[unroll]] for (uint c = 0; c < INPUT_CHANNELS; ++c) {
-        bytes |= (((input_words[address >> 2] >> (8 * (address & 3))) & 0xFF) ^ FLIP) << (8 * c);
-        address += push.input_stride_c;
-    }
-    return bytes;
+// Pairs of pixels that are staged for a row of the input: where copies are whole pairs apart, a pair belongs to all.
+const uint PAIRS = STRIDE_W % 2 == 0 ? COPY + (PHASES - 1) * STRIDE_W / 2 : PHASES * COPY;
+// So many of an invocation are on their way at a time.
+const uint TOGETHER = 4;
+
+uint column_of_pair(uint pair) {
+    return STRIDE_W % 2 == 0 ? 2 * pair : pair / COPY * STRIDE_W + 2 * (pair % COPY);
 }
 
+void stage_pair(uint row, uint pair, uvec2 pixels) {
+    if (STRIDE_W % 2 != 0) {
+        staged[row * PAIRS + pair] = pixels;
+        return;
+    }
+    [[unroll]] for (uint q = 0; q < PHASES; ++q) {
+        uint place = pair - q * STRIDE_W / 2;
+        if (place < COPY)
+            staged[(row * PHASES + q) * COPY + place] = pixels;
+    }
+}
+
+// All that is on its way is asked for before anything is done with what comes first.
 void stage_input(uint plane, uint first_row, uint first_column, uint border) {
-    if (STRIDE_W % 2 == 0) {
-        // Copies are whole pairs apart: a pair belongs to all of them.
-        const uint PAIRS = COPY + (PHASES - 1) * STRIDE_W / 2;
-        for (uint i = gl_LocalInvocationID.x; i < STAGED_ROWS * PAIRS; i += SUBGROUPS * LANES) {
-            uint row = i / PAIRS;
-            uint pair = i - row * PAIRS;
-            uint column = first_column + 2 * pair;
-            uvec2 pixels = uvec2(pixel_at(plane, first_row + row, column, border),
-                pixel_at(plane, first_row + row, column + 1, border));
-            [[unroll]] for (uint q = 0; q < PHASES; ++q) {
-                uint place = pair - q * STRIDE_W / 2;
-                if (place < COPY)
-                    staged[(row * PHASES + q) * COPY + place] = pixels;
+    [[dont_unroll]] for (uint first = 0; first < STAGED_ROWS * PAIRS; first += TOGETHER * SUBGROUPS * LANES) {
+        uint words[TOGETHER * 2 * INPUT_CHANNELS];
+        [[unroll]] for (uint n = 0; n < TOGETHER; ++n) {
+            uint i = first + n * SUBGROUPS * LANES + gl_LocalInvocationID.x;
+            uint row = first_row + i / PAIRS;
+            [[unroll]] for (uint p = 0; p < 2; ++p) {
+                uint column = first_column + column_of_pair(i % PAIRS) + p;
+                uint address = plane + row * push.input_stride_h + column * push.input_stride_w;
+                bool inside = i < STAGED_ROWS * PAIRS && row < push.row_limit && column < push.column_limit;
+                [[unroll]] for (uint c = 0; c < INPUT_CHANNELS; ++c) {
+                    uint place = (2 * n + p) * INPUT_CHANNELS + c;
+                    words[place] = 0;
+                    if (inside)
+                        words[place] = input_words[(address + c * push.input_stride_c) >> 2];
+                }
             }
         }
-    } else {
-        for (uint i = gl_LocalInvocationID.x; i < STAGED_ROWS * PHASES * COPY; i += SUBGROUPS * LANES) {
-            uint line = i / COPY;
-            uint row = line / PHASES;
-            uint column = first_column + (line - row * PHASES) * STRIDE_W + 2 * (i - line * COPY);
-            staged[i] = uvec2(pixel_at(plane, first_row + row, column, border),
-                pixel_at(plane, first_row + row, column + 1, border));
+        [[unroll]] for (uint n = 0; n < TOGETHER; ++n) {
+            uint i = first + n * SUBGROUPS * LANES + gl_LocalInvocationID.x;
+            uint row = first_row + i / PAIRS;
+            uvec2 pixels;
+            [[unroll]] for (uint p = 0; p < 2; ++p) {
+                uint column = first_column + column_of_pair(i % PAIRS) + p;
+                uint address = plane + row * push.input_stride_h + column * push.input_stride_w;
+                uint bytes = 0;
+                [[unroll]] for (uint c = 0; c < INPUT_CHANNELS; ++c) {
+                    uint word = words[(2 * n + p) * INPUT_CHANNELS + c];
+                    uint shift = 8 * ((address + c * push.input_stride_c) & 3);
+                    bytes |= ((word >> shift & 0xFF) ^ FLIP) << (8 * c);
+                }
+                pixels[p] = row < push.row_limit && column < push.column_limit ? bytes : border;
+            }
+            if (i < STAGED_ROWS * PAIRS)
+                stage_pair(i / PAIRS, i % PAIRS, pixels);
         }
     }
 }

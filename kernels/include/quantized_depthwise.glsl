@@ -197,24 +197,31 @@ uint bytes_at(uint address, uint mask) {
     return low >> shift | high << (32 - shift);
 }
 
-// The words of a batch of input rows. Masks: of a word's bytes, or whether a column is inside.
-void fetch(uint row, uint address, uint masks[FETCHED], uint border, out uint words[FETCHED_ROWS]) {
+// The words of a batch of input rows as they lie in memory: what is done with a fetched word at once is waited for at
+// once. Masks: of a word's bytes, or whether a column is inside.
+void fetch(uint row, uint row_limit, uint address, uint masks[FETCHED], uint border, out uint words[FETCHED_ROWS]) {
     [[unroll]] for (uint s = 0; s < BATCH * STRIDE_H; ++s) {
-        bool inside = row + s < push.row_limit;
+        bool inside = row + s < row_limit;
         [[unroll]] for (uint n = 0; n < FETCHED; ++n) {
-            uint word = border;
+            uint word = border ^ INPUT_FLIP;
             if (inside && masks[n] != 0) {
                 if (CHANNELS_LAST != 0)
-                    word = input_words[(address + n * push.input_stride_w) >> 2] ^ INPUT_FLIP;
+                    word = input_words[(address + n * push.input_stride_w) >> 2];
                 else if (ALIGNED != 0)
-                    word = ((input_words[(address >> 2) + n] ^ INPUT_FLIP) & masks[n]) | (border & ~masks[n]);
+                    word = input_words[(address >> 2) + n];
                 else
-                    word = ((bytes_at(address + 4 * n, masks[n]) ^ INPUT_FLIP) & masks[n]) | (border & ~masks[n]);
+                    word = bytes_at(address + 4 * n, masks[n]);
             }
             words[s * FETCHED + n] = word;
         }
         address += push.input_stride_h;
     }
+}
+
+// A fetched word as signed bytes, with the border where it lies outside.
+uint finished(uint word, uint mask, uint border) {
+    word ^= INPUT_FLIP;
+    return CHANNELS_LAST != 0 ? word : (word & mask) | (border & ~mask);
 }
 
 #ifdef DOT4
@@ -361,15 +368,16 @@ void main() {
         [[unroll]] for (uint i = 0; i < LIVE * OUTPUTS; ++i)
             sums[i] = int(parameters[i % OUTPUTS / COLUMNS].y);
         uint next[FETCHED_ROWS];
-        fetch(top, source, masks, border, next);
         uint tile_end = min(ROWS, push.rows - row) + LIVE - 1;
+        // Rows past the tile's are not fetched, but that is not a branch around the fetch.
+        uint row_limit = min(push.row_limit, top + tile_end * STRIDE_H);
+        fetch(top, row_limit, source, masks, border, next);
         [[dont_unroll]] for (uint first = 0; first < tile_end; first += BATCH) {
             uint words[FETCHED_ROWS];
             [[unroll]] for (uint n = 0; n < FETCHED_ROWS; ++n)
-                words[n] = next[n];
-            if (first + BATCH < tile_end)
-                fetch(top + (first + BATCH) * STRIDE_H, source + (first + BATCH) * STRIDE_H * push.input_stride_h,
-                    masks, border, next);
+                words[n] = finished(next[n], masks[n % FETCHED], border);
+            fetch(top + (first + BATCH) * STRIDE_H, row_limit,
+                source + (first + BATCH) * STRIDE_H * push.input_stride_h, masks, border, next);
             [[unroll]] for (uint u = 0; u < BATCH; ++u) {
                 uint newest = first + u;
                 uint prepared[PREPARED_ROWS];
