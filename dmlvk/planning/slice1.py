@@ -20,8 +20,11 @@ from dmlvk.planning.plan import Plan
 TILES = "tiles"
 PATHS = (BLOCKS, TILES)
 
-# Elements of a tile along the output and across it, by bytes an element: 4 to 8 KiB of shared memory.
+# Elements of a tile along the output and across it, by bytes an element: 4 to 8 KiB of shared memory; or up to
+# 20 KiB where a device has more than the 16 that Vulkan asks for.
 TILE_SHAPES = {1: (64, 64), 2: (64, 64), 4: (64, 32), 8: (64, 16)}
+LARGE_TILE_SHAPES = {1: (128, 128), 2: (128, 64), 4: (64, 32), 8: (64, 16)}
+ENOUGH_SHARED_MEMORY = 32 << 10
 
 # Rows shorter than a memory sector are not worth a tile.
 SECTOR_SIZE = 32
@@ -61,7 +64,7 @@ def plan_slice1(desc: Slice1Desc, profile: DeviceProfile, offsets: Mapping[str, 
     def arguments(piece: LoopNest) -> PieceArguments:
         across = _across(piece)
         if path == TILES and across is not None:
-            return _tiles(piece, across)
+            return _tiles(piece, across, profile)
         return PieceArguments(specialization=(_row_step(piece) & 0xFFFFFFFF,))
 
     return plan_data_movement("slice1", nest, profile, arguments, offsets=offsets, path=path)
@@ -88,11 +91,12 @@ def _across(nest: LoopNest) -> int | None:
     return None
 
 
-def _tiles(piece: LoopNest, across: int) -> PieceArguments:
+def _tiles(piece: LoopNest, across: int, profile: DeviceProfile) -> PieceArguments:
     element_size = piece.operands[0].element_size
     elements_per_block = BLOCK_SIZE // element_size
     row, column = piece.dimensions[-1], piece.dimensions[across]
-    rows, columns = TILE_SHAPES[element_size]
+    has_enough = profile.limits.max_compute_shared_memory_size >= ENOUGH_SHARED_MEMORY
+    rows, columns = (LARGE_TILE_SHAPES if has_enough else TILE_SHAPES)[element_size]
     while columns // 2 >= max(column.size, elements_per_block):
         rows, columns = 2 * rows, columns // 2
     # Windows begin at whole blocks, so that the rows' places in them are those in the tensor.
