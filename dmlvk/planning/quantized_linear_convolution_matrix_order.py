@@ -37,7 +37,7 @@ WORDS, VECTORS, PLANES = range(3)
 # many workgroups are left.
 FEW_STEPS = 4
 LARGEST_TURNS = 8
-ENOUGH_WORKGROUPS = 192
+ENOUGH_WORKGROUPS = 768
 
 
 def fetch_in_place(
