@@ -66,8 +66,9 @@ const uint FILTERS = STAGED * ROW;  // where they begin
 const uint FILTER_BUFFER = TILE_CHANNELS * ROW;
 const uint OPERANDS = FILTERS + 2 * FILTER_BUFFER;
 const uint STAGED_FETCHES = ((STAGED + 7) / 8 * 8 * STEP + INVOCATIONS - 1) / INVOCATIONS;
-// Of a block's input, on their way while the block before is multiplied; the others follow when that is done.
-const uint FETCHES_AHEAD = STAGED_FETCHES < 8 ? STAGED_FETCHES : 8;
+// Of a block's input, on their way while the block before is multiplied; the others follow when that is done. Eight of them
+// make RADV spill scalar registers.
+const uint FETCHES_AHEAD = STAGED_FETCHES < 6 ? STAGED_FETCHES : 6;
 
 // Words of four channels by pixel.
 const uint BLOCK_ROWS = STORE_CHANNELS != 0 || MATRIX_ROWS < 2 ? 1 : 2;
