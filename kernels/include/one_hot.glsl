@@ -25,6 +25,7 @@
 #include "gather.glsl"
 
 layout(set = 0, binding = 1) readonly buffer Indices { uint index_words[]; };
+layout(set = 0, binding = 1) readonly buffer IndexVectors { uvec4 index_vectors[]; };
 layout(set = 0, binding = 2) readonly buffer OffValue { uint off_value_words[]; };
 layout(set = 0, binding = 3) readonly buffer OnValue { uint on_value_words[]; };
 
@@ -40,16 +41,21 @@ layout(constant_id = 9) const uint AXIS_CHUNK = 1;  // IN_CHUNKS: coordinates al
 
 const uint NOWHERE = 0xFFFFFFFFu;  // no coordinate: sizes are at most 2^32 - 1
 
-// The coordinate along the axis that an index stands for, or NOWHERE.
-uint hot_coordinate(uint index) {
-    uint low = index_words[index * INDEX_WORDS];
-    uint high = INDEX_WORDS == 2 ? index_words[index * 2 + 1] : (INDEX_IS_SIGNED && int(low) < 0 ? 0xFFFFFFFFu : 0);
+// The coordinate along the axis that an index stands for, from its words, or NOWHERE. The second word counts where an
+// index has one.
+uint hot_coordinate(uint low, uint second) {
+    uint high = INDEX_WORDS == 2 ? second : (INDEX_IS_SIGNED && int(low) < 0 ? 0xFFFFFFFFu : 0);
     if (INDEX_IS_SIGNED && int(high) < 0) {
         uint carry;
         low = uaddCarry(low, DEPTH, carry);
         high += carry;
     }
     return high == 0 && low < DEPTH ? low : NOWHERE;
+}
+
+uint hot_coordinate(uint index) {
+    return hot_coordinate(
+        index_words[index * INDEX_WORDS], INDEX_WORDS == 2 ? index_words[index * INDEX_WORDS + INDEX_WORDS - 1] : 0);
 }
 
 uint axis_coordinate(Cursor cursor) {
@@ -73,6 +79,24 @@ uint element_word(Cursor cursor, uint part) {
 }
 
 #ifdef IN_CHUNKS
+const uint OWN_WORDS = ELEMENTS_PER_BLOCK * INDEX_WORDS;
+
+// The indices of a block's elements, all asked for before anything is done with the first; in vectors where they lie side by
+// side: word by word, each load of a subgroup touches as many lines of memory as it has invocations.
+void load_indices(uint index, out uint words[OWN_WORDS]) {
+    uint first = index * INDEX_WORDS;
+    if (OWN_WORDS % 4 == 0 && push.source_strides[0] == 1 && first % 4 == 0) {
+        [[unroll]] for (uint i = 0; i < OWN_WORDS / 4; ++i) {
+            uvec4 vector = index_vectors[first / 4 + i];
+            [[unroll]] for (uint j = 0; j < 4; ++j)
+                words[min(4 * i + j, OWN_WORDS - 1)] = vector[j];
+        }
+    } else {
+        [[unroll]] for (uint i = 0; i < OWN_WORDS; ++i)
+            words[i] = index_words[first + i / INDEX_WORDS * push.source_strides[0] * INDEX_WORDS + i % INDEX_WORDS];
+    }
+}
+
 void write_blocks(Block block, uvec4 off_block) {
     // The loops' outermost dimension counts the chunks.
     uint chunk = RANK == 0 ? 0 : block.cursor.coordinates[RANK - 1];
@@ -82,18 +106,16 @@ void write_blocks(Block block, uvec4 off_block) {
     // Elements smaller than a word: the distance, with the element's highest bit set.
     const uint HIGHEST_BITS = ELEMENT_SIZE == 1 ? 0x80808080u : ELEMENT_SIZE == 2 ? 0x80008000u : 0;
     uvec4 distances = uvec4(HIGHEST_BITS);
-    uint index = block.cursor.source;
-    [[unroll]] for (uint word = 0; word < 4; ++word) {
+    uint indices[OWN_WORDS];
+    load_indices(block.cursor.source, indices);
+    [[unroll]] for (uint i = 0; i < ELEMENTS_PER_BLOCK; ++i) {
+        uint distance = hot_coordinate(indices[i * INDEX_WORDS], indices[i * INDEX_WORDS + INDEX_WORDS - 1]) - begin;
         if (ELEMENT_SIZE >= 4) {
-            if (word % WORDS_PER_ELEMENT == 0) {
-                distances[word] = hot_coordinate(index) - begin;
-                index += push.source_strides[0];
-            } else {
-                distances[word] = distances[word - 1];
-            }
+            [[unroll]] for (uint part = 0; part < WORDS_PER_ELEMENT; ++part)
+                distances[min(i * WORDS_PER_ELEMENT + part, 3)] = distance;
         } else {
-            [[unroll]] for (uint slot = 0; slot < ELEMENTS_PER_WORD; ++slot, index += push.source_strides[0])
-                distances[word] |= min(hot_coordinate(index) - begin, ELEMENT_MASK >> 1) << (slot * ELEMENT_BITS);
+            distances[i / ELEMENTS_PER_WORD] |=
+                min(distance, ELEMENT_MASK >> 1) << (i % ELEMENTS_PER_WORD * ELEMENT_BITS);
         }
     }
     uvec4 on_block = repeat_element(value_word(true, 0), value_word(true, WORDS_PER_ELEMENT - 1));
