@@ -33,8 +33,8 @@
 // channel whose sums may not fit 32 bits takes all its last steps in integers.
 //
 // Preconditions: strides of 1; TAPS of at least 2; runs (channels of a group) of whole steps; steps of an even number of a
-// matrix' K; INVOCATIONS invocations in whole subgroups of LANES, which fetch the filter evenly; subgroups have a multiple of four matrices of channels;
-// push.pixels counts positions. The device rounds to nearest even (shaderRoundingModeRTEFloat32). Grid: x channels, y
+// matrix' K; INVOCATIONS invocations in whole subgroups of LANES, which fetch the filter evenly; subgroups have a multiple
+// of four matrices of channels; push.pixels counts positions. The device rounds to nearest even (shaderRoundingModeRTEFloat32). Grid: x channels, y
 // tiles of positions, z groups. No invocation leaves before the last barrier.
 //
 // Compiler bugs avoided: as in quantized_linear_convolution_matrix.comp.
@@ -66,8 +66,8 @@ const uint FILTERS = STAGED * ROW;  // where they begin
 const uint FILTER_BUFFER = TILE_CHANNELS * ROW;
 const uint OPERANDS = FILTERS + 2 * FILTER_BUFFER;
 const uint STAGED_FETCHES = ((STAGED + 7) / 8 * 8 * STEP + INVOCATIONS - 1) / INVOCATIONS;
-// Of a block's input, on their way while the block before is multiplied; the others follow when that is done. Eight of them
-// make RADV spill scalar registers.
+// Of a block's input, on their way while the block before is multiplied; the others follow when that is done. Eight of
+// them make RADV spill scalar registers.
 const uint FETCHES_AHEAD = STAGED_FETCHES < 6 ? STAGED_FETCHES : 6;
 
 // Words of four channels by pixel.
@@ -259,11 +259,11 @@ void make_tile() {
             fetch_input(min(block + 1, BLOCKS - 1));
         MULTIPLY_STEP(step, )
         move_filter(step);
+        barrier();
         if (block + 1 < BLOCKS) {
-            barrier();
             put_input(block + 1);
+            BEGIN_NEXT_STEP(step)
         }
-        BEGIN_NEXT_STEP(step)
         ++step;
     }
 

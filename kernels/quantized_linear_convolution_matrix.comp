@@ -293,7 +293,7 @@ void make_tile(uint first_pixel, bool is_first) {
     [[dont_unroll]] for (; step < STEPS; ++step) {
         if (step + 1 < STEPS)
             put_step(step + 1);
-        MULTIPLY_STEP(step, BEGIN_NEXT_STEP(step))
+        MULTIPLY_STEP(step, if (step + 1 < STEPS) BEGIN_NEXT_STEP(step) else barrier())
     }
 
     uint strip = gl_SubgroupID * STRIP;

@@ -51,7 +51,7 @@
         MULTIPLY_SLICE(odd_pixels, odd_channels)                                                                       \
     }
 
-// After the last step something is loaded that nobody multiplies.
+// Once the next step is in shared memory; after the last one a barrier is enough.
 #define BEGIN_NEXT_STEP(step)                                                                                          \
     {                                                                                                                  \
         barrier();                                                                                                     \

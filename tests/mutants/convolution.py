@@ -303,7 +303,7 @@ MATRIX_MUTANTS = (
     Mutant(
         "halo: the next block of channels is stored over the one in use",
         f"{PREFIX}_halo.comp",
-        (("            barrier();\n            put_input", "            put_input"),),
+        (("        barrier();\n        if (block + 1", "        if (block + 1"),),
         ("qlinearconv:halo",),
         "halo",
     ),
