@@ -57,6 +57,9 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 
 layout(constant_id = 52) const uint PITCH = 1;  // positions from one row of outputs to the one below
 layout(constant_id = 53) const uint PLANE = 1;  // positions of an image
+// Vectors of a block's input that an invocation has on their way while the block before is multiplied; the others follow
+// when that is done.
+layout(constant_id = 54) const uint MOST_AHEAD = 4;
 
 const uint TAPS = RUN_VECTORS / RUN;
 const uint BLOCKS = RUN / STEP;  // of input channels
@@ -66,9 +69,7 @@ const uint FILTERS = STAGED * ROW;  // where they begin
 const uint FILTER_BUFFER = TILE_CHANNELS * ROW;
 const uint OPERANDS = FILTERS + 2 * FILTER_BUFFER;
 const uint STAGED_FETCHES = ((STAGED + 7) / 8 * 8 * STEP + INVOCATIONS - 1) / INVOCATIONS;
-// Of a block's input, on their way while the block before is multiplied; the others follow when that is done. Eight of
-// them make RADV spill scalar registers.
-const uint FETCHES_AHEAD = STAGED_FETCHES < 6 ? STAGED_FETCHES : 6;
+const uint FETCHES_AHEAD = STAGED_FETCHES < MOST_AHEAD ? STAGED_FETCHES : MOST_AHEAD;
 
 // Words of four channels by pixel.
 const uint BLOCK_ROWS = STORE_CHANNELS != 0 || MATRIX_ROWS < 2 ? 1 : 2;

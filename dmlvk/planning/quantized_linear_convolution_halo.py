@@ -24,12 +24,16 @@ from dmlvk.planning.quantized_linear_convolution_matrix import (
 from dmlvk.planning.quantized_linear_convolution_matrix_order import MatrixOrder
 from dmlvk.planning.quantized_linear_convolution_memory import Range
 from dmlvk.planning.quantized_linear_convolution_packing import FilterPacking
-from dmlvk.planning.quantized_linear_convolution_product import COLUMN, IMAGE, ROW
+from dmlvk.planning.quantized_linear_convolution_product import COLUMN, IMAGE, NVIDIA, ROW
 
 HALO = "halo"
 KERNEL = "quantized_linear_convolution_halo"
 
 FORCED_TILE = re.compile(r"(\d+)x(\d+)x(\d+):(\d+)x(\d+)")
+
+# Of what an invocation fetches of the next block's input: five make RADV spill registers on RDNA 3.
+FETCHES_AHEAD = 4
+NVIDIA_FETCHES_AHEAD = 6
 
 # The kernel without a halo fetches the input again for each tap, but has wider tiles in as many registers. It loses
 # where it has only so few workgroups that each multiprocessor of a large GPU gets one or two, and where its tiles are
@@ -40,7 +44,15 @@ NARROW_TILE = 64
 
 @dataclass(frozen=True)
 class HaloShape(MatrixShape):
-    """A tile with its halo on a device's matrices."""
+    """A tile with its halo on a device's matrices.
+
+    Attributes
+    ----------
+    fetches_ahead : int
+        Vectors of the input that wait in an invocation's registers for their turn, at most.
+    """
+
+    fetches_ahead: int
 
     def runs(self, geometry: ConvolutionGeometry) -> Runs:
         """A run a tap, in whole steps."""
@@ -144,7 +156,8 @@ def halo_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: st
         tile = fitting[0]
     speed = {DeviceType.DISCRETE_GPU: 8e12, DeviceType.CPU: 2e8}.get(profile.device_type, 200e9)
     invocations = tile.subgroups() * lanes
-    return HaloShape(KERNEL, invocations, tile.channels, 1, tile.pixels, True, True, speed, matrix, lanes, tile)
+    ahead = NVIDIA_FETCHES_AHEAD if profile.vendor_id == NVIDIA else FETCHES_AHEAD
+    return HaloShape(KERNEL, invocations, tile.channels, 1, tile.pixels, True, True, speed, matrix, lanes, tile, ahead)
 
 
 def prefers_halo(profile: DeviceProfile, geometry: ConvolutionGeometry) -> bool:
@@ -214,8 +227,9 @@ class HaloOrder(MatrixOrder):
         return self.shape.runs(self.geometry)
 
     def more_constants(self, box: tuple[Range, ...]) -> tuple[int, ...]:
+        assert isinstance(self.shape, HaloShape)
         positions = self._positions(box)
-        return positions.pitch, positions.plane
+        return positions.pitch, positions.plane, self.shape.fetches_ahead
 
     def _positions(self, box: tuple[Range, ...]) -> Positions:
         return Positions.of(self.geometry, (box[ROW][1] - box[ROW][0], box[COLUMN][1] - box[COLUMN][0]))
