@@ -293,10 +293,7 @@ def matrix_filter_packing(geometry: ConvolutionGeometry, shape: MatrixShape) -> 
     """How the filter is packed: in whole steps of K."""
     runs, step = Runs.of(geometry), shape.tile.step // 4
     words = -(-4 * runs.total // step) * step
-    constants = (step, 4 * runs.vectors, runs.of_row, runs.quads, *stored_order(geometry, shape))
+    # Channels in the order in which the product stores them.
+    interleaved = shape.matrix.n if packs_channels(geometry) else 0
+    constants = (step, 4 * runs.vectors, runs.of_row, runs.quads, 1, interleaved)
     return FilterPacking("quantized_linear_convolution_matrix_pack_filter", words, constants)
-
-
-def stored_order(geometry: ConvolutionGeometry, shape: MatrixShape) -> tuple[int, int]:
-    """Specialization constants of the packing: channels in the order in which the product stores them."""
-    return 1, shape.matrix.n if packs_channels(geometry) else 0

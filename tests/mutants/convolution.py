@@ -126,7 +126,7 @@ MUTANTS = (
         "more products in a float than it holds exactly",
         f"{PREFIX}_registers_float.comp",
         (("const uint BLOCK = 256;", "const uint BLOCK = 25600;"),),
-        ("qlinearconv:cancellation",),
+        ("qlinearconv:whole_planes",),
         "float",
     ),
     Mutant(
@@ -230,6 +230,25 @@ MATRIX_MUTANTS = (
         (("    return (index & ~7u) | (index & 1) << 2 | (index >> 1 & 3);", "    return index;"),),
         ("qlinearconv:types", "qlinearconv:channels"),
         "matrix",
+    ),
+    Mutant(
+        "matrices: planes are not turned over",
+        f"{PREFIX}_matrix.comp",
+        (("uvec4 words = turned(next_input[4 * f + i]);", "uvec4 words = next_input[4 * f + i];"),),
+        ("qlinearconv:whole_planes",),
+        "matrix",
+    ),
+    Mutant(
+        "halo: what does not wait in registers is not fetched for later blocks",
+        f"{PREFIX}_halo.comp",
+        (
+            (
+                "        [[unroll]] for (uint f = 0; f < 4; ++f)\n            stage(",
+                "        if (block == 0) [[unroll]] for (uint f = 0; f < 4; ++f)\n            stage(",
+            ),
+        ),
+        ("qlinearconv:halo",),
+        "halo",
     ),
     Mutant(
         "matrices: halves are rounded up",

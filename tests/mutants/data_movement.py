@@ -172,4 +172,22 @@ MUTANTS = (
         (("    barrier();\n", ""),),
         ("slice1:transpose",),
     ),
+    Mutant(
+        "16-bit elements of a tile that are not turned over",
+        "slice1_tiles.comp",
+        (("rows.xy = uvec2((rows.x & 0xFFFF) | rows.y << 16, rows.x >> 16 | (rows.y & 0xFFFF0000));", ";"),),
+        ("slice1:transpose_whole_blocks",),
+    ),
+    Mutant(
+        "bytes of a tile that are not turned over",
+        "slice1_tiles.comp",
+        (("rows = turned(rows);", ";"),),
+        ("slice1:transpose_whole_blocks",),
+    ),
+    Mutant(
+        "a block's first indices for all of its elements",
+        "include/one_hot.glsl",
+        (("index_vectors[first / 4 + i]", "index_vectors[first / 4]"),),
+        ("one_hot",),
+    ),
 )

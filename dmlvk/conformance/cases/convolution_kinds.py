@@ -38,6 +38,12 @@ def first_layer(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, layouts=layouts, offsets={"input_tensor": 16, "output_tensor": 48})
 
 
+def whole_planes(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Filters of one tap over planes of whole words, which a kernel may turn over as it reads them."""
+    shape = Shape(p.batch, p.channels, p.size, p.filters, (1, 1))
+    return convolution(numbers, p, shape, layouts={"output_tensor": p.output})
+
+
 def halo(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Filters of several taps at stride 1 over whole vectors of channels; the border differs from side to side.
 
@@ -113,6 +119,19 @@ GROUPS = (
             "input": ("packed", "channels_last", "rows"),
             "output": ("packed", "channels_last"),
             "path": (PLANNERS_CHOICE, "first_layer"),
+        },
+    ),
+    Group(
+        "qlinearconv:whole_planes",
+        whole_planes,
+        {
+            **TYPE_PARAMETERS,
+            "batch": (1, 3),
+            "channels": (16, 48, 144),
+            "filters": (1, 40, 70),
+            "size": {f"{a}x{b}": (a, b) for a, b in ((4, 5), (6, 6), (7, 12))},
+            "output": ("packed", "channels_last"),
+            "path": (PLANNERS_CHOICE, "matrix"),
         },
     ),
     Group(

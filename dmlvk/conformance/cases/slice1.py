@@ -296,6 +296,20 @@ GROUPS = (
             "path": PATHS,
         },
     ),
+    # Nothing ragged on either side, which kernels have ways of their own for.
+    Group(
+        "slice1:transpose_whole_blocks",
+        transpose,
+        {
+            "type": TYPES_BY_SIZE,
+            "shape": {f"{a}x{b}": (a, b) for a, b in ((64, 64), (160, 32), (560, 48))},
+            "shift": (0,),
+            "gap": (0,),
+            "step": (1, -1),
+            "path": ("tiles",),
+        },
+        default="all",
+    ),
     Group("slice1:long", long, {"step": (-1,), "device": GPU}),
     Group(
         "slice1:large",
