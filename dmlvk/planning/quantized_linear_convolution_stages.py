@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -133,10 +134,8 @@ def tensor_views(
     for name in copied:
         if not desc.tensors[name].flags & TensorFlags.OWNED_BY_DML:
             continue
-        count = 1
-        for size in sizes[name]:
-            count *= size
-        view = dense(builder.persistent.name, builder.persistent.allocate(count), 1, sizes[name])
+        start = builder.persistent.allocate(math.prod(sizes[name]))
+        view = dense(builder.persistent.name, start, 1, sizes[name])
         initialization.extend(copies(builder, views[name], view, sizes[name]))
         views[name] = view
     return views
