@@ -76,15 +76,20 @@ layout(constant_id = 21) const uint UNROLLED_ROWS = 7;      // of taps; divides 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 1) readonly buffer Filter { uint filter_words[]; };
 layout(set = 0, binding = 1) readonly buffer FilterPairs { uvec2 filter_pairs[]; };
-layout(set = 0, binding = 2) readonly buffer Table { uint table[]; };
-layout(set = 0, binding = 3) buffer Output { uint output_words[]; };
-layout(set = 0, binding = 3) buffer OutputVectors { uvec4 output_vectors[]; };
+layout(set = 0, binding = 2) buffer Output { uint output_words[]; };
+layout(set = 0, binding = 2) buffer OutputVectors { uvec4 output_vectors[]; };
 
 layout(push_constant) uniform PushConstants {
     uint input_start;   // bytes, of the first image's first pixel
     uint filter_start;  // pairs of words
-    uint table_start;   // words
     uint output_start;  // bytes
+    uint input_scale_start;  // elements, like those that follow, at the first panel's first channel
+    uint filter_scale_start;
+    uint output_scale_start;
+    uint input_zero_point_start;
+    uint filter_zero_point_start;
+    uint output_zero_point_start;
+    uint bias_start;
     uint panels;
     uint channels;      // output channels, from the first panel's first on
     uint rows;
@@ -106,9 +111,11 @@ layout(push_constant) uniform PushConstants {
 } push;
 
 #include "quantized_arithmetic.glsl"
-#include "quantized_parameters.glsl"
-#include "quantized_store.glsl"
+#define FIRST_PARAMETER_CONSTANT 23
+#define FIRST_PARAMETER_BINDING 3
+#include "quantized_parameter_sources.glsl"
 #include "quantized_float32.glsl"
+#include "quantized_store.glsl"
 
 const uint PHASES = STRIDE_W % 4 == 0 ? 1 : STRIDE_W % 2 == 0 ? 2 : 4;
 const uint UNIT = 4 * MATRIX_M;                                                // outputs side by side
@@ -264,7 +271,7 @@ void main() {
     uint plane = push.input_start + image * push.input_stride_n;
     uint border = 0;
     [[unroll]] for (uint c = 0; c < INPUT_CHANNELS; ++c)
-        border |= (table[push.table_start + PARAMETER_INPUT_ZERO_POINT] & 0xFF) << (8 * c);
+        border |= (uint(input_zero_point(0)) & 0xFF) << (8 * c);
 
     for (uint i = invocation; i < FILTER_HEIGHT * TILE_CHANNELS * ROW; i += SUBGROUPS * LANES) {
         uint line = i / ROW;
@@ -280,23 +287,21 @@ void main() {
     barrier();
     for (uint i = invocation; i < TILE_CHANNELS; i += SUBGROUPS * LANES) {
         uint channel = min(first_channel + channel_at(i), push.channels - 1);
-        uint record = push.table_start + channel * PARAMETER_WORDS;
-        int filter_zero_point = int(table[record + PARAMETER_FILTER_ZERO_POINT]);
+        int filter_zero = filter_zero_point(channel);
         int filter_sum = int(filter_words[filter_sums + channel - first_channel]);
         Wide constant = add(
-            widened(int(table[record + PARAMETER_BIAS])),
-            product(int(table[record + PARAMETER_INPUT_ZERO_POINT]), int(TAPS) * filter_zero_point - filter_sum));
-        multipliers[i] = multiplier_of(record);
+            widened(bias_of(channel)), product(input_zero_point(channel), int(TAPS) * filter_zero - filter_sum));
+        multipliers[i] = multiplier_of(channel);
         constants[i] = int(constant.low);
         constants_high[i] = constant.high;
-        filter_zero_points[i] = filter_zero_point;
+        filter_zero_points[i] = filter_zero;
         if (!is_narrow(constant, TAPS))
             atomicOr(needs_integers.x, 1);
-        if (FILTER_ZERO_POINT != 0 && filter_zero_point != 0)
+        if (FILTER_ZERO_POINT != 0 && filter_zero != 0)
             atomicOr(has_filter_zero_point.x, 1);
     }
 
-    Range range = range_of(int(table[push.table_start + PARAMETER_OUTPUT_ZERO_POINT]));
+    Range range = range_of(output_zero_point(0));
     uint strip = gl_SubgroupID * STRIP;
     uint sums_start = gl_SubgroupID * UNIT;
 
@@ -304,8 +309,9 @@ void main() {
         uint first_row = (gl_WorkGroupID.y * push.tiles + t) * TILE_ROWS;
         if (first_row >= push.rows)
             break;
-        // Nobody reads the tile before any more.
-        barrier();
+        // Nobody reads the tile before any more. Before the first one, those with no channel to prepare go ahead.
+        if (t > 0)
+            barrier();
         stage_input(plane, push.first_row + first_row * STRIDE_H, push.first_column + first_column * STRIDE_W, border);
         barrier();
 
@@ -391,22 +397,25 @@ void main() {
                                     widened(sum - constants[position]));
                                 store_byte(
                                     destination + pixel * push.output_stride_w + channel * push.output_stride_c,
-                                    exact_byte(accumulator,
-                                        push.table_start + (first_channel + channel) * PARAMETER_WORDS));
+                                    exact_byte(accumulator, multipliers[position],
+                                        output_zero_point(first_channel + channel)));
                             }
                         }
                     }
                 } else if (STORE_CHANNELS != 0) {
                     [[unroll]] for (uint q = 0; q < PASS_PIXELS; ++q) {
-                        SUMS words = SUMS(0);
+                        SUMS words = SUMS(int(range.first));
                         [[unroll]] for (uint j = 0; j < 4; ++j) {
                             FLOATS factors;
                             coopMatLoad(factors, multipliers, (first_j + j) * MATRIX_N, 0,
                                 gl_CooperativeMatrixLayoutRowMajor);
                             [[unroll]] for (uint e = 0; e < words.length(); ++e)
-                                words[e] |=
-                                    int(rounded_byte(sums[q * PASS_CHANNELS + j][e], factors[e], range) << (8 * j));
+                                words[e] +=
+                                    int(rounded_bits(sums[q * PASS_CHANNELS + j][e], factors[e], range) << (8 * j));
                         }
+                        if (OUTPUT_FLIP != 0)
+                            [[unroll]] for (uint e = 0; e < words.length(); ++e)
+                                words[e] ^= OUTPUT_FLIP;
                         subgroupBarrier();
                         coopMatStore(words, strips, strip, STRIP_ROW, gl_CooperativeMatrixLayoutRowMajor);
                         subgroupBarrier();
@@ -428,11 +437,14 @@ void main() {
                         FLOATS factors;
                         coopMatLoad(factors, multipliers, (first_j + j) * MATRIX_N, 0,
                             gl_CooperativeMatrixLayoutRowMajor);
-                        SUMS words = SUMS(0);
+                        SUMS words = SUMS(int(range.first));
                         [[unroll]] for (uint q = 0; q < 4; ++q)
                             [[unroll]] for (uint e = 0; e < words.length(); ++e)
-                                words[e] |=
-                                    int(rounded_byte(sums[q * PASS_CHANNELS + j][e], factors[e], range) << (8 * q));
+                                words[e] +=
+                                    int(rounded_bits(sums[q * PASS_CHANNELS + j][e], factors[e], range) << (8 * q));
+                        if (OUTPUT_FLIP != 0)
+                            [[unroll]] for (uint e = 0; e < words.length(); ++e)
+                                words[e] ^= OUTPUT_FLIP;
                         subgroupBarrier();
                         coopMatStore(words, strips, strip, STRIP_ROW, gl_CooperativeMatrixLayoutColumnMajor);
                         subgroupBarrier();

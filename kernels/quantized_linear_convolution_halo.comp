@@ -126,9 +126,8 @@ uint index_of_fetch(uint f) {
 
 void fetch_input(uint block) {
     [[unroll]] for (uint f = 0; f < FETCHES_AHEAD; ++f) {
-        uint staged = stored_row(index_of_fetch(f) / STEP);
-        if (staged < STAGED)
-            next_input[f] = input_at(staged, block * STEP + index_of_fetch(f) % STEP);
+        uint staged = min(stored_row(index_of_fetch(f) / STEP), STAGED - 1);
+        next_input[f] = input_at(staged, block * STEP + index_of_fetch(f) % STEP);
     }
 }
 

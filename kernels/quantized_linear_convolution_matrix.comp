@@ -169,17 +169,20 @@ void fetch_step(uint step) {
         next_filter[f] = filter_vectors[source + f * INVOCATIONS];
 }
 
-// Planes become vectors of channels.
-void turn_planes() {
+// What next_input holds, planes as vectors of channels. next_input itself stays as it is: where it changes under a
+// condition, both versions of it take registers.
+void arrange_input(out uvec4 vectors[INPUT_FETCHES]) {
+    if (FETCH != PLANES) {
+        [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
+            vectors[f] = next_input[f];
+        return;
+    }
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
-        uvec4 pixels[4];
         [[unroll]] for (uint i = 0; i < 4; ++i) {
             uvec4 words = turned(next_input[4 * f + i]);
             [[unroll]] for (uint j = 0; j < 4; ++j)
-                pixels[j][i] = words[j];
+                vectors[4 * f + j][i] = words[j];
         }
-        [[unroll]] for (uint i = 0; i < 4; ++i)
-            next_input[4 * f + i] = pixels[i];
     }
 }
 
@@ -198,21 +201,21 @@ uint vector_of_fetch(uint f) {
 void put_step(uint step) {
     bool counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
     uint half_tile = (step & 1) * HALF_TILE;
-    if (FETCH == PLANES)
-        turn_planes();
+    uvec4 vectors[INPUT_FETCHES];
+    arrange_input(vectors);
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
-        next_input[f] ^= FLIP;
+        vectors[f] ^= FLIP;
         // What follows a run in memory meets zeros of the filter, but it must not count in sum(x').
         if (FETCH == WORDS && RUN_WORDS % 4 != 0)
-            next_input[f] = mix(uvec4(0), next_input[f],
+            vectors[f] = mix(uvec4(0), vectors[f],
                 lessThan(4 * ((step * STEP + own_vector) % RUN) + uvec4(0, 1, 2, 3), uvec4(RUN_WORDS)));
-        put(half_tile + position_of_fetch(f) * ROW, vector_of_fetch(f), next_input[f]);
+        put(half_tile + position_of_fetch(f) * ROW, vector_of_fetch(f), vectors[f]);
     }
     [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
         put(half_tile + (TILE_PIXELS + row_of_fetch(f)) * ROW, own_vector, next_filter[f]);
     if (counts) {
         [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
-            atomicAdd(input_sums[position_of_fetch(f)], sum_of_bytes(next_input[f]));
+            atomicAdd(input_sums[position_of_fetch(f)], sum_of_bytes(vectors[f]));
     }
 }
 
@@ -290,11 +293,12 @@ void make_tile(uint first_pixel, bool is_first) {
         fetch_step(step + 2);
         MULTIPLY_STEP(step, BEGIN_NEXT_STEP(step))
     }
-    [[dont_unroll]] for (; step < STEPS; ++step) {
-        if (step + 1 < STEPS)
-            put_step(step + 1);
-        MULTIPLY_STEP(step, if (step + 1 < STEPS) BEGIN_NEXT_STEP(step) else barrier())
+    if (STEPS > 1) {
+        put_step(step + 1);
+        MULTIPLY_STEP(step, BEGIN_NEXT_STEP(step))
+        ++step;
     }
+    MULTIPLY_STEP(step, barrier())
 
     uint strip = gl_SubgroupID * STRIP;
     if (needs_integers.x != 0) {

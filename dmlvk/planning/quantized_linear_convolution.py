@@ -34,6 +34,7 @@ from dmlvk.planning.plan import PERSISTENT, Dispatch, PathError, Plan
 from dmlvk.planning.quantized_linear_convolution_depthwise import (
     DEPTHWISE,
     Depthwise,
+    multiplies_packed,
     obstacle_to_depthwise,
     prefers_depthwise,
 )
@@ -55,12 +56,14 @@ from dmlvk.planning.quantized_linear_convolution_matrix import (
     matrix_of,
     matrix_shape,
 )
-from dmlvk.planning.quantized_linear_convolution_memory import Builder
+from dmlvk.planning.quantized_linear_convolution_memory import Builder, View
 from dmlvk.planning.quantized_linear_convolution_packing import (
     Words,
     folded_geometry,
 )
 from dmlvk.planning.quantized_linear_convolution_parameters import (
+    Sources,
+    gathered_parameters,
     parameter_dispatches,
     parameter_views,
 )
@@ -227,23 +230,24 @@ def _plan_depthwise(
         return obstacle
     views = tensor_views(desc, geometry, builder, initialization, ("input_tensor", "filter_tensor"))
     parameters = parameter_views(desc, builder, initialization)
-    table, prepare = parameter_dispatches(desc, builder, parameters)
+    table: View | None = None
+    if multiplies_packed(profile):
+        parameters, prepare = gathered_parameters(desc, builder, parameters)
+    else:
+        table, prepare = parameter_dispatches(desc, builder, parameters)
     depthwise = Depthwise(
         builder,
         geometry,
         views["input_tensor"],
         views["filter_tensor"],
-        table,
         views["output_tensor"],
-        is_unsigned(desc, "input_tensor"),
-        is_unsigned(desc, "filter_tensor"),
-        is_unsigned(desc, "output_tensor"),
-        "filter_zero_point_tensor" in parameters or is_unsigned(desc, "filter_tensor"),
+        Sources.of(desc, parameters),
+        table,
     )
     dispatches = depthwise.dispatches()
     if isinstance(dispatches, str):
         return dispatches
-    if table.tensor == PERSISTENT:
+    if table is not None and table.tensor == PERSISTENT:
         return finished_plan(DEPTHWISE, builder, [initialization, prepare], [tuple(dispatches)])
     return finished_plan(DEPTHWISE, builder, [initialization], [tuple(prepare), tuple(dispatches)])
 
@@ -258,8 +262,7 @@ def _plan_first_layer(
         return tile
     initialization: list[Dispatch] = []
     views = tensor_views(desc, geometry, builder, initialization, ("input_tensor",))
-    parameters = parameter_views(desc, builder, initialization)
-    table, prepare = parameter_dispatches(desc, builder, parameters)
+    parameters, prepare = gathered_parameters(desc, builder, parameter_views(desc, builder, initialization))
     packed_filter, initialization_stages, stages, prepare = filter_stages(
         desc,
         builder,
@@ -268,7 +271,7 @@ def _plan_first_layer(
         tile.channels,
         tile.packing(geometry),
         initialization,
-        table,
+        None,
         prepare,
     )
     dispatches = FirstLayer(
@@ -277,11 +280,8 @@ def _plan_first_layer(
         tile,
         views["input_tensor"],
         packed_filter,
-        table,
         views["output_tensor"],
-        is_unsigned(desc, "input_tensor"),
-        is_unsigned(desc, "output_tensor"),
-        "filter_zero_point_tensor" in parameters or is_unsigned(desc, "filter_tensor"),
+        Sources.of(desc, parameters),
     ).dispatches()
     if isinstance(dispatches, str):
         return dispatches

@@ -21,7 +21,7 @@ from dmlvk.planning.quantized_linear_convolution_memory import (
     reach,
 )
 from dmlvk.planning.quantized_linear_convolution_packing import UNSIGNED_FLIP
-from dmlvk.planning.quantized_linear_convolution_parameters import table_bounds
+from dmlvk.planning.quantized_linear_convolution_parameters import BUFFER_COUNT, Sources, table_bounds
 
 DEPTHWISE = "depthwise"
 KERNEL = "quantized_linear_convolution_depthwise"
@@ -31,11 +31,11 @@ LARGEST_TAP_COUNT = 49
 LARGEST_REACH = 16
 LARGEST_STRIDE = 4
 
-# Sums that an invocation holds at a time.
-LARGEST_SUM_COUNT = 48
+# Sums that an invocation holds at a time; with fewer registers a GPU has room for more invocations.
+LARGEST_SUM_COUNT = {DeviceType.CPU: 48}
 
 # Taller tiles see less of the input twice, and are fewer: too few where that leaves a GPU idle.
-TALLEST_TILE = 16
+TALLEST_TILE = 28
 ENOUGH_INVOCATIONS = 1 << 16
 
 # Output rows' worth of input that is fetched at a time: rows of words of channels take more registers.
@@ -106,6 +106,15 @@ def obstacle_to_depthwise(geometry: ConvolutionGeometry) -> str | None:
     return None
 
 
+def multiplies_packed(profile: DeviceProfile) -> bool:
+    """Whether taps are multiplied four at a time, with float32 last steps and parameters that the kernel works out."""
+    return (
+        profile.has_integer_dot_product
+        and ROUNDING in profile.properties
+        and profile.limits.max_per_stage_descriptor_storage_buffers >= BUFFER_COUNT
+    )
+
+
 def prefers_depthwise(profile: DeviceProfile) -> bool:
     """Whether the kernel is the best choice for any convolution that it can have.
 
@@ -140,18 +149,22 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Depthwise:
-    """A depthwise convolution to be cut into dispatches."""
+    """A depthwise convolution to be cut into dispatches.
+
+    Attributes
+    ----------
+    parameters : Sources
+    table : View, optional
+        The records made of them, where the device multiplies without packed dot products.
+    """
 
     builder: Builder
     geometry: ConvolutionGeometry
     input: View
     filter: View
-    table: View
     output: View
-    input_unsigned: bool
-    filter_unsigned: bool
-    output_unsigned: bool
-    filter_zero_point: bool
+    parameters: Sources
+    table: View | None
 
     @property
     def words(self) -> Words:
@@ -220,7 +233,7 @@ class Depthwise:
             return cuttable(reach(self.output, box))
         if not fits(self.filter.tensor, self.filter.bounds(self._taps(box))):
             return cuttable([0, 1, 0, 0])
-        if not fits(self.table.tensor, table_bounds(self.table, box[CHANNEL])):
+        if self.table is not None and not fits(self.table.tensor, table_bounds(self.table, box[CHANNEL])):
             return cuttable([0, 1, 0, 0])
         if max(self._grid(box)[:2]) > GUARANTEED_WORKGROUP_COUNT or self._seconds(box) > DISPATCH_SECONDS:
             # Outermost dimensions first.
@@ -254,8 +267,7 @@ class Depthwise:
         # Rows of outputs that see one row of the input.
         live = -(-extent // geometry.strides[0])
         last = self.words.channels_last
-        width = 2 if last and live * 16 > LARGEST_SUM_COUNT else 4
-        width = 2 if last and live * 16 > LARGEST_SUM_COUNT else 4
+        width = 2 if last and live * 16 > LARGEST_SUM_COUNT.get(kind, 32) else 4
         # Least rows of the input, the one time that each tile prepares itself counted as two.
         height = min(
             range(1, TALLEST_TILE + 1),
@@ -267,7 +279,7 @@ class Depthwise:
             height = -(-height // 2)
         available = images * -(-rows // height) * -(-columns // width)
         size = self.builder.workgroup_size
-        weights = geometry.filter_size[0] * geometry.filter_size[1] * (2 if self._packed else 1)
+        weights = geometry.filter_size[0] * geometry.filter_size[1] * (2 if self.table is None else 1)
         room = LARGEST_SHARED_MEMORY // (4 * (weights + 4) * (4 if last else 1)) - 1
         if last:
             widest = min(64, size, room)
@@ -280,12 +292,6 @@ class Depthwise:
         enough = ENOUGH_WORKGROUPS.get(kind, 2048)
         tiles = max(1, min(workgroups // enough, LARGEST_TILE_COUNT.get(kind, 8)))
         return Tiling(height, width, tiles, block, items)
-
-    @property
-    def _packed(self) -> bool:
-        """Whether taps are multiplied four at a time, and the last step is in float32."""
-        profile = self.builder.profile
-        return profile.has_integer_dot_product and ROUNDING in profile.properties
 
     def _grid(self, box: Box) -> tuple[int, int, int]:
         tiling = self._tiling(box)
@@ -303,7 +309,9 @@ class Depthwise:
     def _dispatch(self, box: Box) -> Dispatch:
         geometry, tiling, words = self.geometry, self._tiling(box), self.words
         images, channels, rows, columns = (high - low for low, high in box)
-        dispatch = DispatchBuilder(f"{KERNEL}_{'dot4' if self._packed else 'integer'}", 28)
+        dispatch = (
+            DispatchBuilder(f"{KERNEL}_dot4", 28) if self.table is None else DispatchBuilder(f"{KERNEL}_integer", 22)
+        )
         of_group = geometry.output_channels_per_group
         first_row, first_column = (box[ROW + k][0] * geometry.strides[k] - geometry.start_padding[k] for k in range(2))
         shift = first_column % 4 if words.aligned and not words.channels_last else 0
@@ -316,11 +324,14 @@ class Depthwise:
         dispatch.window(source.tensor, bounds, source.address(corner), 1, 0, Access.READ)
         filter_bounds = self.filter.bounds(self._taps(box))
         dispatch.window(self.filter.tensor, filter_bounds, filter_bounds[0], 1, 1, Access.READ)
-        records = table_bounds(self.table, box[CHANNEL])
-        dispatch.window(self.table.tensor, records, records[0], 4, 2, Access.READ)
         written = self.output.bounds(box)
-        dispatch.window(self.output.tensor, written, written[0], 1, 3, Access.WRITE)
-        dispatch.push_constants[4:] = [
+        dispatch.window(self.output.tensor, written, written[0], 1, 2, Access.WRITE)
+        if self.table is None:
+            self.parameters.bind(dispatch, box[CHANNEL])
+        else:
+            records = table_bounds(self.table, box[CHANNEL])
+            dispatch.window(self.table.tensor, records, records[0], 4, 3, Access.READ)
+        dispatch.push_constants[len(dispatch.windows) :] = [
             images,
             channels,
             rows,
@@ -329,20 +340,16 @@ class Depthwise:
             -(-columns // tiling.columns),
             tiling.tiles,
             box[CHANNEL][0] % of_group,
-            of_group,
             first_row,
             first_column - shift,
-            *geometry.input_size,
             *source.strides,
-            self.filter.strides[0],
-            *self.filter.strides[2:],
             *self.output.strides,
         ]
         specialization = (
             tiling.block * tiling.items,
-            UNSIGNED_FLIP * 0x01010101 if self.input_unsigned else 0,
-            UNSIGNED_FLIP if self.filter_unsigned else 0,
-            int(self.output_unsigned),
+            UNSIGNED_FLIP * 0x01010101 if self.parameters.input_unsigned else 0,
+            UNSIGNED_FLIP if self.parameters.filter_unsigned else 0,
+            int(self.parameters.output_unsigned),
             int(words.channels_last),
             *geometry.filter_size,
             *geometry.strides,
@@ -353,9 +360,14 @@ class Depthwise:
             shift,
             int(words.aligned),
             int(writes_runs(self.output, box, CHANNEL if words.channels_last else COLUMN, 4)),
-            int(self.filter_zero_point),
+            int(self.parameters.has_filter_zero_point),
             # Compilers for CPUs take long over unrolled loops.
             1 if self.builder.profile.device_type is DeviceType.CPU else BATCH[words.channels_last],
+            of_group,
+            *geometry.input_size,
+            self.filter.strides[0],
+            *self.filter.strides[2:],
+            *(self.parameters.constants if self.table is None else ()),
         )
         outputs = images * channels * rows * columns
         return dispatch.finish(

@@ -22,7 +22,7 @@ from dmlvk.planning.quantized_linear_convolution_memory import (
     reach,
 )
 from dmlvk.planning.quantized_linear_convolution_packing import UNSIGNED_FLIP, FilterPacking, PackedFilter
-from dmlvk.planning.quantized_linear_convolution_parameters import table_bounds
+from dmlvk.planning.quantized_linear_convolution_parameters import Sources
 
 FIRST_LAYER = "first_layer"
 KERNEL = "quantized_linear_convolution_first_layer"
@@ -172,11 +172,8 @@ class FirstLayer:
     tile: Tile
     input: View
     filter: PackedFilter
-    table: View
     output: View
-    input_unsigned: bool
-    output_unsigned: bool
-    filter_zero_point: bool
+    parameters: Sources
 
     def dispatches(self) -> list[Dispatch] | str:
         """All dispatches, in any order; or why there are none."""
@@ -232,8 +229,6 @@ class FirstLayer:
             return cuttable(reach(self.output, box))
         if not fits(self.filter.tensor, self.filter.bounds(self._panels(box))):
             return cuttable([0, 1, 0, 0])
-        if not fits(self.table.tensor, table_bounds(self.table, box[CHANNEL])):
-            return cuttable([0, 1, 0, 0])
         if max(self._grid(box)) > GUARANTEED_WORKGROUP_COUNT or self._seconds(box) > DISPATCH_SECONDS:
             # Outermost dimensions first.
             return cuttable([8, 4, 2, 1])
@@ -284,7 +279,7 @@ class FirstLayer:
     def _dispatch(self, box: Box) -> Dispatch:
         geometry, tile = self.geometry, self.tile
         images, channels, rows, columns = (high - low for low, high in box)
-        dispatch = DispatchBuilder(KERNEL, 22)
+        dispatch = DispatchBuilder(KERNEL, 28)
         first_row, first_column = (box[ROW + k][0] * geometry.strides[k] - geometry.start_padding[k] for k in range(2))
         seen = self._seen(box)
         bounds = self.input.bounds(seen) if seen else (self.input.start, self.input.start + 1)
@@ -294,11 +289,10 @@ class FirstLayer:
         panels = self._panels(box)
         filter_bounds = self.filter.bounds(panels)
         dispatch.window(self.filter.tensor, filter_bounds, filter_bounds[0], 8, 1, Access.READ)
-        records = table_bounds(self.table, box[CHANNEL])
-        dispatch.window(self.table.tensor, records, records[0], 4, 2, Access.READ)
         written = self.output.bounds(box)
-        dispatch.window(self.output.tensor, written, written[0], 1, 3, Access.WRITE)
-        dispatch.push_constants[4:] = [
+        dispatch.window(self.output.tensor, written, written[0], 1, 2, Access.WRITE)
+        self.parameters.bind(dispatch, box[CHANNEL])
+        dispatch.push_constants[len(dispatch.windows) :] = [
             panels[1] - panels[0],
             channels,
             rows,
@@ -316,9 +310,9 @@ class FirstLayer:
         inner = CHANNEL if store_channels else COLUMN
         specialization = (
             SUBGROUPS * tile.lanes,
-            int(self.output_unsigned),
+            int(self.parameters.output_unsigned),
             int(store_channels),
-            UNSIGNED_FLIP if self.input_unsigned else 0,
+            UNSIGNED_FLIP if self.parameters.input_unsigned else 0,
             tile.matrix.m,
             tile.matrix.n,
             tile.matrix.k,
@@ -332,11 +326,12 @@ class FirstLayer:
             geometry.input_channels,
             *geometry.filter_size,
             *geometry.strides,
-            int(self.filter_zero_point),
+            int(self.parameters.has_filter_zero_point),
             next((size for size in (16, 4) if writes_runs(self.output, box, inner, size)), 1),
             # Compilers for CPUs take long over unrolled loops.
             1 if self.builder.profile.device_type is DeviceType.CPU else geometry.filter_size[0],
             tile.pass_channels,
+            *self.parameters.constants,
         )
         outputs = images * channels * rows * columns
         return dispatch.finish(

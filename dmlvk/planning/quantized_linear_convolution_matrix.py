@@ -9,6 +9,7 @@ from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution_packing import FilterPacking, Words
+from dmlvk.planning.quantized_linear_convolution_parameters import BUFFER_COUNT
 from dmlvk.planning.quantized_linear_convolution_product import (
     NVIDIA,
     Shape,
@@ -23,9 +24,6 @@ ROUNDING = "shaderRoundingModeRTEFloat32"
 
 VECTOR_SIZE = 16
 
-# Storage buffers of the kernel: input, filter, output and seven tensors of parameters.
-BUFFER_COUNT = 10
-
 # More loses an NVIDIA device where it should fail, whatever the limit says.
 LARGEST_SHARED_MEMORY = 48 << 10
 
@@ -37,6 +35,12 @@ ROW_PADDING = 1
 ENOUGH_TILES = 192
 ENOUGH_LARGE_TILES = 1024
 LARGE_TILE = 128 * 128
+# What large tiles save is bytes of each step. Where there are only so few steps, what comes after them counts for more,
+# and the workgroups that a multiprocessor has room for.
+FEW_STEPS = 2
+
+# Pixels that are fetched together where the input is read in planes.
+PLANE_PIXELS = 4
 
 # Four matrices lie side by side where bytes are put together to words.
 PACKED_MATRICES = 4
@@ -58,6 +62,11 @@ class Tile:
     def subgroups(self) -> int:
         return self.pixels // self.subgroup_pixels * (self.channels // self.subgroup_channels)
 
+    def fetches_planes(self, lanes: int) -> bool:
+        """Whether an invocation fetches whole groups of four pixels in each step, as planes have to be."""
+        fetches = self.pixels * (self.step // VECTOR_SIZE) // (self.subgroups() * lanes)
+        return fetches % PLANE_PIXELS == 0
+
 
 @dataclass(frozen=True)
 class MatrixShape(Shape):
@@ -74,11 +83,6 @@ class MatrixShape(Shape):
     matrix: CooperativeMatrix
     lanes: int
     tile: Tile
-
-    @property
-    def input_fetches(self) -> int:
-        """Vectors of the input that an invocation fetches in each step."""
-        return self.tile.pixels * (self.tile.step // VECTOR_SIZE) // self.local_size
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,16 @@ def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
         and all(_possible_tiles(profile, entry, channels) for channels in (False, True))
     ]
     return max(usable, key=lambda entry: (entry.m * entry.n * entry.k, entry.k), default=None)
+
+
+def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
+    """Whether an output pixel sees the input pixel at its own place only."""
+    return (
+        geometry.filter_size == (1, 1)
+        and geometry.strides == (1, 1)
+        and not any(geometry.start_padding)
+        and geometry.input_size == geometry.output_size
+    )
 
 
 def packs_channels(geometry: ConvolutionGeometry) -> bool:
@@ -233,6 +247,12 @@ def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Convolu
     pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
     narrowest = min(tile.channels for tile in tiles)
     fitting = [tile for tile in tiles if tile.channels < 2 * channels or tile.channels == narrowest]
+    size = Runs.of(geometry).total * VECTOR_SIZE
+    smaller = [tile for tile in fitting if size > FEW_STEPS * tile.step or tile.pixels * tile.channels < LARGE_TILE]
+    if len(smaller) < len(fitting):
+        in_planes = has_whole_planes(geometry) and geometry.input_strides[1] > 1
+        lanes = profile.min_subgroup_size
+        fitting = [tile for tile in smaller if tile.fetches_planes(lanes) or not in_planes] or smaller or fitting
     for tile in fitting:
         is_small = tile.pixels * tile.channels < LARGE_TILE
         enough = ENOUGH_TILES if is_small else ENOUGH_LARGE_TILES

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
@@ -16,6 +15,7 @@ from dmlvk.planning.quantized_linear_convolution_matrix import (
     MatrixShape,
     Runs,
     Tile,
+    has_whole_planes,
     matrix_filter_packing,
     packs_channels,
 )
@@ -27,7 +27,7 @@ from dmlvk.planning.quantized_linear_convolution_memory import (
     View,
 )
 from dmlvk.planning.quantized_linear_convolution_packing import PackedInput
-from dmlvk.planning.quantized_linear_convolution_parameters import BIAS, PARAMETER_FIELDS, ZERO_POINTS
+from dmlvk.planning.quantized_linear_convolution_parameters import Sources
 from dmlvk.planning.quantized_linear_convolution_product import COLUMN, GROUP, IMAGE, PANEL, ROW, Order
 
 # Ways to read the input, as kernels/include/quantized_matrix.glsl has them.
@@ -59,7 +59,7 @@ def fetch_in_place(
         and has_whole_planes(geometry)
         and geometry.input_size[0] * geometry.input_size[1] % 4 == 0
         and source.strides[2:] == (geometry.input_size[1], 1)
-        and shape.input_fetches % 4 == 0
+        and shape.tile.fetches_planes(shape.lanes)
         and builder.fits(output.tensor, output.bounds(written))
         and _planes_stay_whole(geometry, shape)
     ):
@@ -72,16 +72,6 @@ def _planes_stay_whole(geometry: ConvolutionGeometry, shape: MatrixShape) -> boo
     tiles = -(-geometry.output_size[0] * geometry.output_size[1] // shape.pixels)
     words = matrix_filter_packing(geometry, shape).words
     return tiles <= GUARANTEED_WORKGROUP_COUNT and shape.seconds(tiles * shape.pixels, words) <= DISPATCH_SECONDS
-
-
-def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
-    """Whether an output pixel sees the input pixel at its own place only."""
-    return (
-        geometry.filter_size == (1, 1)
-        and geometry.strides == (1, 1)
-        and not any(geometry.start_padding)
-        and geometry.input_size == geometry.output_size
-    )
 
 
 def whole_input(geometry: ConvolutionGeometry, source: View) -> PackedInput:
@@ -107,19 +97,15 @@ class MatrixOrder(Order):
     ----------
     fetch : int
         How the input is read: WORDS, VECTORS or PLANES.
-    parameters : mapping of str to View
-        Scales, zero points and bias, by field.
+    parameters : Sources
+        Scales, zero points and bias.
     source : View, optional
         The input where it is read in place.
-    input_unsigned, filter_unsigned : bool
-        Whether these tensors are UINT8.
     """
 
-    fetch: int = VECTORS
-    parameters: Mapping[str, View] = field(default_factory=dict)
+    fetch: int
+    parameters: Sources
     source: View | None = None
-    input_unsigned: bool = False
-    filter_unsigned: bool = False
 
     def parameters_fit(self, box: tuple[Range, ...]) -> bool:
         return True  # they were gathered where they did not
@@ -184,14 +170,7 @@ class MatrixOrder(Order):
         dispatch.window(packed_filter.tensor, panels, panels[0], VECTOR_SIZE, 1, Access.READ)
         output_address = self.output.address((box[IMAGE][0], channels[0], box[ROW][0], box[COLUMN][0]))
         dispatch.window(self.output.tensor, self.output.bounds(written), output_address, 1, 2, Access.WRITE)
-        for word, name in enumerate(PARAMETER_FIELDS, 3):
-            view = self.parameters.get(name)
-            if view is None:
-                # Nothing to read: some memory has to be bound all the same.
-                dispatch.window(packed_filter.tensor, panels, panels[0], VECTOR_SIZE, word, Access.READ)
-            else:
-                address = view.address([channels[0]])
-                dispatch.window(view.tensor, view.bounds([channels]), address, view.element_size, word, Access.READ)
+        self.parameters.bind(dispatch, channels)
         first_stored, end_stored = (channel - channels[0] for channel in self.stored(box))
         if extents[GROUP] > 1:
             first_stored, end_stored = 0, geometry.output_channels_per_group
@@ -210,7 +189,7 @@ class MatrixOrder(Order):
         constants = [
             *self._constants(shape, tile, runs),
             unit_stored,
-            *self._parameter_constants(),
+            *self.parameters.constants,
             extents[ROW],
             extents[COLUMN],
             strides[0],
@@ -254,7 +233,7 @@ class MatrixOrder(Order):
             shape.local_size,
             int(self.output_unsigned),
             int(packs_channels(geometry)),
-            0x80808080 if in_place and self.input_unsigned else 0,
+            0x80808080 if in_place and self.parameters.input_unsigned else 0,
             int(in_place and beside),
             self.fetch,
             shape.matrix.m,
@@ -271,17 +250,10 @@ class MatrixOrder(Order):
             runs.of_row,
             *geometry.strides,
             *geometry.dilations,
-            int("filter_zero_point_tensor" in self.parameters or self.filter_unsigned),
+            int(self.parameters.has_filter_zero_point),
             ROW_PADDING,
             runs.total,
         )
-
-    def _parameter_constants(self) -> tuple[int, ...]:
-        """Strides of the parameters, which of them there are, and which types are UINT8."""
-        strides = [self.parameters[name].strides[0] if name in self.parameters else 0 for name in PARAMETER_FIELDS]
-        present = sum(1 << bit for bit, name in enumerate(ZERO_POINTS + BIAS) if name in self.parameters)
-        unsigned = (self.input_unsigned, self.filter_unsigned, self.output_unsigned)
-        return (*strides, present, sum(1 << bit for bit, each in enumerate(unsigned) if each))
 
     def _store_unit(self, box: tuple[Range, ...], stored: Range) -> int:
         """Bytes that the output's memory is written by: 16 or 4 where a tile's neighbours always make up whole ones."""

@@ -1,8 +1,12 @@
-"""The record of each output channel: multiplier, zero points and bias, from up to seven tensors."""
+"""The parameters of each output channel, multiplier, zero points and bias, from up to seven tensors.
+
+Some kernels work them out themselves from these `Sources`, others read a table of records that is made before.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
@@ -16,6 +20,9 @@ from dmlvk.planning.quantized_linear_convolution_memory import (
     dense,
 )
 from dmlvk.tensor_desc import TensorFlags
+
+# Storage buffers of a kernel that reads all sources itself, with its input, filter and output.
+BUFFER_COUNT = 10
 
 # As kernels/include/quantized_parameters.glsl has it.
 RECORD_SIZE = 32
@@ -53,6 +60,59 @@ def parameter_views(
     return views
 
 
+@dataclass(frozen=True)
+class Sources:
+    """The tensors of parameters, and what a kernel has to be told of them.
+
+    Attributes
+    ----------
+    views : mapping of str to View
+        By field; absent tensors have none. A view has one dimension, the output channel.
+    input_unsigned, filter_unsigned, output_unsigned : bool
+        Which of the data tensors are UINT8.
+    """
+
+    views: Mapping[str, View]
+    input_unsigned: bool
+    filter_unsigned: bool
+    output_unsigned: bool
+
+    @classmethod
+    def of(cls, desc: QuantizedLinearConvolutionDesc, views: Mapping[str, View]) -> Sources:
+        data = (desc.input_tensor, desc.filter_tensor, desc.output_tensor)
+        return cls(views, *(tensor.data_type is DataType.UINT8 for tensor in data))
+
+    @property
+    def has_filter_zero_point(self) -> bool:
+        """Whether one may be other than 0, with the filter's bytes as signed ones."""
+        return "filter_zero_point_tensor" in self.views or self.filter_unsigned
+
+    @property
+    def kinds(self) -> tuple[int, int]:
+        """Bits for the zero points and the bias that there are, and for the UINT8 tensors."""
+        unsigned = (self.input_unsigned, self.filter_unsigned, self.output_unsigned)
+        present = sum(1 << bit for bit, name in enumerate(ZERO_POINTS + BIAS) if name in self.views)
+        return present, sum(1 << bit for bit, each in enumerate(unsigned) if each)
+
+    @property
+    def constants(self) -> tuple[int, ...]:
+        """The specialization constants of kernels/include/quantized_parameter_sources.glsl."""
+        strides = (self.views[name].strides[0] if name in self.views else 0 for name in PARAMETER_FIELDS)
+        return (*strides, *self.kinds)
+
+    def bind(self, dispatch: DispatchBuilder, channels: Range) -> None:
+        """Bind all seven, after the input, the filter and the output, and tell the kernel where `channels` begin."""
+        filter_window = dispatch.windows[1]
+        for word, name in enumerate(PARAMETER_FIELDS, len(dispatch.windows)):
+            view = self.views.get(name)
+            if view is None:
+                # Nothing to read: some memory has to be bound all the same.
+                dispatch.windows.append(replace(filter_window, base_word=word))
+            else:
+                address = view.address([channels[0]])
+                dispatch.window(view.tensor, view.bounds([channels]), address, view.element_size, word, Access.READ)
+
+
 def parameter_dispatches(
     desc: QuantizedLinearConvolutionDesc, builder: Builder, views: Mapping[str, View]
 ) -> tuple[View, list[Dispatch]]:
@@ -65,14 +125,8 @@ def parameter_dispatches(
     once = all(view.tensor == builder.persistent.name for view in views.values())
     arena = builder.persistent if once else builder.scratch
     table = View(arena.name, arena.allocate(channels * RECORD_SIZE), 4, (RECORD_SIZE // 4,))
-    unsigned = sum(
-        1 << bit
-        for bit, tensor in enumerate((desc.input_tensor, desc.filter_tensor, desc.output_tensor))
-        if tensor.data_type is DataType.UINT8
-    )
-    present = sum(1 << bit for bit, name in enumerate(ZERO_POINTS + BIAS) if name in views)
     dispatches: list[Dispatch] = []
-    common = (builder.workgroup_size, present, unsigned)
+    common = (builder.workgroup_size, *Sources.of(desc, views).kinds)
     spare = views["input_scale_tensor"]  # is always there
     if builder.profile.limits.max_per_stage_descriptor_storage_buffers > len(PARAMETER_FIELDS):
         sources = [views.get(name) for name in PARAMETER_FIELDS]

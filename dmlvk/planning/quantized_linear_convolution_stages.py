@@ -40,6 +40,7 @@ from dmlvk.planning.quantized_linear_convolution_packing import (
 )
 from dmlvk.planning.quantized_linear_convolution_parameters import (
     RECORD_SIZE,
+    Sources,
     gathered_parameters,
     parameter_dispatches,
     parameter_views,
@@ -234,9 +235,8 @@ def plan_product(
         )
         if table is not None:
             return product_dispatches(PackedOrder(*common, table))
-        unsigned = (is_unsigned(desc, "input_tensor"), is_unsigned(desc, "filter_tensor"))
         order = HaloOrder if isinstance(shape, HaloShape) else MatrixOrder
-        return product_dispatches(order(*common, fetch, parameters, source, *unsigned))
+        return product_dispatches(order(*common, fetch, Sources.of(desc, parameters), source))
 
     if isinstance(shape, MatrixShape):
         source = views["input_tensor"]

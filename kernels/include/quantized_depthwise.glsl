@@ -24,7 +24,9 @@
 // another, which is 0 throughout where zw is 0. A dilated filter is a wider one with zeros. Otherwise: bytes are taken out of the
 // words once a row, and each tap is a 32-bit multiplication.
 //
-// Preconditions: 32-bit words only, four storage buffers. Channels-last inputs begin at a word at every position, and
+// DOT4 works the last step's parameters out itself; otherwise they come as records.
+//
+// Preconditions: 32-bit words only; DOT4 ten storage buffers, otherwise four. Channels-last inputs begin at a word at every position, and
 // have one output channel an input channel. gl_WorkGroupSize.x is a multiple of BLOCK. Grid: x tiles, y channels. No
 // invocation leaves before the barrier.
 
@@ -47,17 +49,32 @@ layout(constant_id = 15) const uint ALIGNED = 1;
 layout(constant_id = 16) const uint WHOLE_WORDS = 1; // the output is words, whole ones, of four such neighbours
 layout(constant_id = 17) const uint FILTER_ZERO_POINT = 1;  // 0 where it is known to be 0
 layout(constant_id = 18) const uint BATCH = 2;              // output rows' worth of input rows fetched at a time
+layout(constant_id = 19) const uint CHANNELS_OF_GROUP = 1;  // output channels that see the same input channel
+layout(constant_id = 20) const uint ROW_LIMIT = 1;          // rows and columns of the input
+layout(constant_id = 21) const uint COLUMN_LIMIT = 1;
+layout(constant_id = 22) const uint FILTER_STRIDE_M = 1;    // bytes
+layout(constant_id = 23) const uint FILTER_STRIDE_H = 1;
+layout(constant_id = 24) const uint FILTER_STRIDE_W = 1;
 
 layout(set = 0, binding = 0) restrict readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 1) restrict readonly buffer Filter { uint filter_words[]; };
-layout(set = 0, binding = 2) restrict readonly buffer Table { uint table[]; };
-layout(set = 0, binding = 3) restrict buffer Output { uint output_words[]; };
+layout(set = 0, binding = 2) restrict buffer Output { uint output_words[]; };
 
 layout(push_constant) uniform PushConstants {
     uint input_start;   // bytes
     uint filter_start;  // bytes
-    uint table_start;   // words
     uint output_start;  // bytes
+#ifdef DOT4
+    uint input_scale_start;  // elements, like those that follow, at the first channel
+    uint filter_scale_start;
+    uint output_scale_start;
+    uint input_zero_point_start;
+    uint filter_zero_point_start;
+    uint output_zero_point_start;
+    uint bias_start;
+#else
+    uint table_start;  // words
+#endif
     uint images;
     uint channels;      // output channels
     uint rows;
@@ -65,19 +82,13 @@ layout(push_constant) uniform PushConstants {
     uint tile_rows;     // tiles below each other
     uint tile_columns;
     uint tiles;         // of an invocation
-    uint first_of_group;     // the first channel's place in its group
-    uint channels_of_group;  // output channels that see the same input channel
+    uint first_of_group;  // the first channel's place in its group
     uint first_row;     // the input row under the first output's first tap; may be negative
     uint first_column;  // likewise, of the word that holds it
-    uint row_limit;
-    uint column_limit;
     uint input_stride_n;
     uint input_stride_c;
     uint input_stride_h;
     uint input_stride_w;
-    uint filter_stride_m;
-    uint filter_stride_h;
-    uint filter_stride_w;
     uint output_stride_n;
     uint output_stride_c;
     uint output_stride_h;
@@ -85,11 +96,15 @@ layout(push_constant) uniform PushConstants {
 } push;
 
 #include "quantized_arithmetic.glsl"
-#include "quantized_parameters.glsl"
 #include "quantized_store.glsl"
 #ifdef DOT4
+#define FIRST_PARAMETER_CONSTANT 25
+#define FIRST_PARAMETER_BINDING 3
+#include "quantized_parameter_sources.glsl"
 #include "quantized_float32.glsl"
 #else
+layout(set = 0, binding = 3) restrict readonly buffer Table { uint table[]; };
+#include "quantized_parameter_records.glsl"
 #include "quantized_estimate.glsl"
 #endif
 
@@ -127,9 +142,8 @@ int filter_byte(uint address) {
 
 // Weights and parameters of channel `channel` as number i of the workgroup's.
 void prepare(uint i, uint channel) {
-    uint record = push.table_start + channel * PARAMETER_WORDS;
-    int filter_zero_point = FILTER_ZERO_POINT != 0 ? int(table[record + PARAMETER_FILTER_ZERO_POINT]) : 0;
-    uint plane = push.filter_start + channel * push.filter_stride_m;
+    int filter_zero = FILTER_ZERO_POINT != 0 ? filter_zero_point(channel) : 0;
+    uint plane = push.filter_start + channel * FILTER_STRIDE_M;
     int sum = 0;
     for (uint k = 0; k < TAP_ROWS; ++k) {
         for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
@@ -139,8 +153,8 @@ void prepare(uint i, uint channel) {
             for (uint b = 0; b < 4; ++b) {
                 uint offset = 4 * chunk + b;
                 if (offset < REACH && offset % DILATION_W == 0) {
-                    uint address = plane + k * push.filter_stride_h + offset / DILATION_W * push.filter_stride_w;
-                    int weight = filter_byte(address) - filter_zero_point;
+                    uint address = plane + k * FILTER_STRIDE_H + offset / DILATION_W * FILTER_STRIDE_W;
+                    int weight = filter_byte(address) - filter_zero;
                     int low = clamp(weight, -128, 127);
                     first |= (uint(low) & 0xFF) << (8 * b);
                     second |= (uint(low - weight) & 0xFF) << (8 * b);
@@ -154,28 +168,26 @@ void prepare(uint i, uint channel) {
                     atomicOr(has_second, 1);
             }
 #else
-            int weight = filter_byte(plane + k * push.filter_stride_h + chunk * push.filter_stride_w)
-                - filter_zero_point;
+            int weight = filter_byte(plane + k * FILTER_STRIDE_H + chunk * FILTER_STRIDE_W)
+                - filter_zero;
             shared_weights[place] = uint(weight);
             sum += weight;
 #endif
         }
     }
-    Wide constant = add(
-        widened(int(table[record + PARAMETER_BIAS])),
-        product(int(table[record + PARAMETER_INPUT_ZERO_POINT]), -sum));
+    Wide constant = add(widened(bias_of(channel)), product(input_zero_point(channel), -sum));
 #ifdef DOT4
-    shared_parameters[i] = uvec4(floatBitsToUint(multiplier_of(record)), constant.low, constant.high,
+    shared_parameters[i] = uvec4(floatBitsToUint(multiplier_of(channel)), constant.low, constant.high,
         is_narrow(constant, TAP_ROWS * TAP_COLUMNS) ? 0 : 1);
 #else
-    shared_parameters[i] = estimate_parameters(record, constant, TAP_ROWS * TAP_COLUMNS);
+    shared_parameters[i] = estimate_parameters(channel, constant, TAP_ROWS * TAP_COLUMNS);
 #endif
 }
 
 // Which bytes of a word of columns lie inside the input, from the word's first column on.
 uint inside_mask(uint column) {
     int low = clamp(-int(column), 0, 4);
-    int high = clamp(int(push.column_limit) - int(column), 0, 4);
+    int high = clamp(int(COLUMN_LIMIT) - int(column), 0, 4);
     uint below_high = high == 4 ? 0xFFFFFFFF : (1u << (8 * high)) - 1;
     uint below_low = low == 4 ? 0xFFFFFFFF : (1u << (8 * low)) - 1;
     return below_high & ~below_low;
@@ -279,30 +291,34 @@ void arrange(uint words[FETCHED_ROWS], uint fetched, uint s, inout uint prepared
 
 // One output in integers, from the input's and the filter's bytes.
 void store_exactly(uint channel, uint image, uint row, uint column, uvec4 parameters) {
-    uint record = push.table_start + channel * PARAMETER_WORDS;
-    int filter_zero_point = int(table[record + PARAMETER_FILTER_ZERO_POINT]);
-    int input_zero_point = int(table[record + PARAMETER_INPUT_ZERO_POINT]);
+    int filter_zero = filter_zero_point(channel);
+    int input_zero = input_zero_point(channel);
     uint top = push.first_row + row * STRIDE_H;
     uint left = push.first_column + SHIFT + column * STRIDE_W;
     uint source = push.input_start + image * push.input_stride_n
-        + (push.first_of_group + channel) / push.channels_of_group * push.input_stride_c
+        + (push.first_of_group + channel) / CHANNELS_OF_GROUP * push.input_stride_c
         + row * STRIDE_H * push.input_stride_h + (SHIFT + column * STRIDE_W) * push.input_stride_w;
-    uint weight = push.filter_start + channel * push.filter_stride_m;
+    uint weight = push.filter_start + channel * FILTER_STRIDE_M;
     int sum = int(parameters.y);
     for (uint k = 0; k < TAP_ROWS; ++k) {
         for (uint s = 0; s < TAP_COLUMNS; ++s) {
-            int value = input_zero_point;
-            if (top + k * DILATION_H < push.row_limit && left + s * DILATION_W < push.column_limit) {
+            int value = input_zero;
+            if (top + k * DILATION_H < ROW_LIMIT && left + s * DILATION_W < COLUMN_LIMIT) {
                 uint address = source + k * DILATION_H * push.input_stride_h + s * DILATION_W * push.input_stride_w;
                 value = bitfieldExtract(int((input_words[address >> 2] ^ INPUT_FLIP) >> (8 * (address & 3))), 0, 8);
             }
             sum += value
-                * (filter_byte(weight + k * push.filter_stride_h + s * push.filter_stride_w) - filter_zero_point);
+                * (filter_byte(weight + k * FILTER_STRIDE_H + s * FILTER_STRIDE_W) - filter_zero);
         }
     }
+    Wide accumulator = add(Wide(parameters.y, parameters.z), widened(sum - int(parameters.y)));
+#ifdef DOT4
+    uint value = exact_byte(accumulator, uintBitsToFloat(parameters.x), output_zero_point(channel));
+#else
+    uint value = exact_byte(accumulator, channel);
+#endif
     store_byte(push.output_start + image * push.output_stride_n + channel * push.output_stride_c
-        + row * push.output_stride_h + column * push.output_stride_w, exact_byte(
-            add(Wide(parameters.y, parameters.z), widened(sum - int(parameters.y))), record));
+        + row * push.output_stride_h + column * push.output_stride_w, value);
 }
 
 void main() {
@@ -324,9 +340,8 @@ void main() {
     uint channel = first_channel + unit * CHANNELS;
     if (channel >= push.channels)
         return;
-    int input_zero_point = int(table[push.table_start + PARAMETER_INPUT_ZERO_POINT]);
-    uint border = (uint(input_zero_point) & 0xFF) * 0x01010101;
-    Range range = range_of(int(table[push.table_start + PARAMETER_OUTPUT_ZERO_POINT]));
+    uint border = (uint(input_zero_point(0)) & 0xFF) * 0x01010101;
+    Range range = range_of(output_zero_point(0));
     uint weights[CHANNELS * WEIGHTS];
     uvec4 parameters[CHANNELS];
     uint exact = 0;
@@ -337,7 +352,7 @@ void main() {
             weights[c * WEIGHTS + i] = shared_weights[i * BLOCK_CHANNELS + unit * CHANNELS + c];
     }
     uint plane = push.input_start
-        + (CHANNELS_LAST != 0 ? channel : (push.first_of_group + channel) / push.channels_of_group)
+        + (CHANNELS_LAST != 0 ? channel : (push.first_of_group + channel) / CHANNELS_OF_GROUP)
             * push.input_stride_c;
 
 #ifdef DOT4
@@ -361,7 +376,7 @@ void main() {
             + row * push.output_stride_h + column * push.output_stride_w;
         uint masks[FETCHED];
         [[unroll]] for (uint n = 0; n < FETCHED; ++n)
-            masks[n] = CHANNELS_LAST != 0 ? (left + n < push.column_limit ? 1 : 0) : inside_mask(left + 4 * n);
+            masks[n] = CHANNELS_LAST != 0 ? (left + n < COLUMN_LIMIT ? 1 : 0) : inside_mask(left + 4 * n);
 
         // sums[0] belong to the output row that begins to see the input, the others to the ones above it.
         int sums[LIVE * OUTPUTS];
@@ -370,7 +385,7 @@ void main() {
         uint next[FETCHED_ROWS];
         uint tile_end = min(ROWS, push.rows - row) + LIVE - 1;
         // Rows past the tile's are not fetched, but that is not a branch around the fetch.
-        uint row_limit = min(push.row_limit, top + tile_end * STRIDE_H);
+        uint row_limit = min(ROW_LIMIT, top + tile_end * STRIDE_H);
         fetch(top, row_limit, source, masks, border, next);
         [[dont_unroll]] for (uint first = 0; first < tile_end; first += BATCH) {
             uint words[FETCHED_ROWS];
@@ -437,8 +452,10 @@ void main() {
                     // One bit a word; channels that the estimate cannot have set them all.
                     uint uncertain = exact;
                     [[unroll]] for (uint w = 0; w < OUTPUT_WORDS; ++w) {
+#ifdef DOT4
+                        uint bytes = range.first;
+#else
                         uint bytes = 0;
-#ifndef DOT4
                         float distance_to_integer = 0.0;
 #endif
                         [[unroll]] for (uint b = 0; b < 4; ++b) {
@@ -447,12 +464,14 @@ void main() {
                             int sum = sums[(LIVE - 1) * OUTPUTS + c * COLUMNS + j];
                             float multiplier = uintBitsToFloat(parameters[c].x);
 #ifdef DOT4
-                            bytes |= rounded_byte(sum, multiplier, range) << (8 * b);
+                            bytes += rounded_bits(sum, multiplier, range) << (8 * b);
 #else
                             bytes |= estimate(sum, multiplier, range, distance_to_integer) << (8 * b);
 #endif
                         }
-#ifndef DOT4
+#ifdef DOT4
+                        bytes ^= OUTPUT_FLIP;
+#else
                         if (distance_to_integer > CERTAIN)
                             uncertain |= 1u << w;
 #endif

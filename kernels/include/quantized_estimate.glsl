@@ -6,8 +6,8 @@
 // more away from the middle between two integers says y for certain, on every device. One in 16,000 is not, and is done
 // again with integers. Channels whose sums may have more bits, or whose multiplier is not of ordinary size, always take
 // the integers.
-
-#include "quantized_exact.glsl"
+//
+// To be included after quantized_parameter_records.glsl.
 
 const float CERTAIN = 0.5 - 1.0 / 32768.0;
 const int LARGEST_EXPONENT = 90;
@@ -16,17 +16,15 @@ const int LARGEST_PRODUCT = 128 * 255;  // of x' and w - zw
 
 // What the last step needs of an output channel: the multiplier as a float's bits, the constant part of the sum (64
 // bits, low word first), and 1 where the estimate must not be used. The rest of the sum is that of `taps` products.
-uvec4 estimate_parameters(uint record, Wide constant, uint taps) {
-    uint mantissa = table[record + PARAMETER_MANTISSA];
-    int packed_exponent = int(table[record + PARAMETER_EXPONENT]);
-    int exponent = packed_exponent >> 1;
+uvec4 estimate_parameters(uint channel, Wide constant, uint taps) {
+    Binary32 m = exact_multiplier_of(channel);
     int room = LARGEST_SUM - int(taps) * LARGEST_PRODUCT;
     int low = int(constant.low);
     bool small = constant.high == uint(low >> 31) && low <= room && low >= -room;
-    bool ordinary = mantissa == 0 || abs(exponent) <= LARGEST_EXPONENT;
+    bool ordinary = m.mantissa == 0 || abs(m.exponent) <= LARGEST_EXPONENT;
     uint bits = 0;
-    if (mantissa != 0 && ordinary)
-        bits = uint(exponent + 127) << 23 | ((mantissa >> 8) & 0x7FFFFF) | uint(packed_exponent & 1) << 31;
+    if (m.mantissa != 0 && ordinary)
+        bits = uint(m.exponent + 127) << 23 | ((m.mantissa >> 8) & 0x7FFFFF) | (m.negative ? 1u << 31 : 0);
     return uvec4(bits, constant.low, constant.high, small && ordinary ? 0 : 1);
 }
 
@@ -49,4 +47,10 @@ uint estimate(int accumulator, float multiplier, Range range, inout float distan
     float rounded = roundEven(value);
     distance_to_integer = max(distance_to_integer, abs(value - rounded));
     return floatBitsToUint(rounded + range.to_byte) & 0xFF;
+}
+
+// y of a whole sum in integers alone.
+uint exact_byte(Wide accumulator, uint channel) {
+    Binary32 m = exact_multiplier_of(channel);
+    return clamped_byte(scaled(accumulator, m.mantissa, m.exponent, m.negative) + output_zero_point(channel));
 }

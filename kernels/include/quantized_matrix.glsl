@@ -49,19 +49,9 @@ layout(constant_id = 23) const uint PADDING = 1;            // vectors between r
 layout(constant_id = 24) const uint RUN_VECTORS = 4;        // vectors of K, those that fill the last step left out
 // So many neighbouring channels (pixels) of the output are always whole 16-byte vectors or words of its memory, or bytes.
 layout(constant_id = 25) const uint STORE_UNIT = 1;
-// Elements from one output channel to the next, 0 where all have the same: input, filter and output scale, their zero
-// points, bias.
-layout(constant_id = 26) const uint INPUT_SCALE_STRIDE = 0;
-layout(constant_id = 27) const uint FILTER_SCALE_STRIDE = 1;
-layout(constant_id = 28) const uint OUTPUT_SCALE_STRIDE = 0;
-layout(constant_id = 29) const uint INPUT_ZERO_POINT_STRIDE = 0;
-layout(constant_id = 30) const uint FILTER_ZERO_POINT_STRIDE = 0;
-layout(constant_id = 31) const uint OUTPUT_ZERO_POINT_STRIDE = 0;
-layout(constant_id = 32) const uint BIAS_STRIDE = 1;
-layout(constant_id = 33) const uint PRESENT = 0;         // bits 0 to 2: which zero points there are; bit 3: a bias
-layout(constant_id = 34) const uint UNSIGNED_TYPES = 0;  // bits 0 to 2: input, filter, output are UINT8
 
 // What the addresses of the loops are made of is known to the compiler: it saves a sixth of the time.
+// (26 to 34: quantized_parameter_sources.glsl.)
 layout(constant_id = 35) const uint ROWS = 1;  // output pixels of this dispatch
 layout(constant_id = 36) const uint COLUMNS = 1;
 layout(constant_id = 37) const uint INPUT_STRIDE_N = 1;  // in units of push.input_start, from one image to the next
@@ -88,13 +78,7 @@ layout(set = 0, binding = 1) readonly buffer FilterVectors { uvec4 filter_vector
 layout(set = 0, binding = 2) buffer Output { uint output_words[]; };
 layout(set = 0, binding = 2) buffer OutputBytes { uint8_t output_bytes[]; };
 layout(set = 0, binding = 2) buffer OutputVectors { uvec4 output_vectors[]; };
-layout(set = 0, binding = 3) readonly buffer InputScale { uint input_scales[]; };
-layout(set = 0, binding = 4) readonly buffer FilterScale { uint filter_scales[]; };
-layout(set = 0, binding = 5) readonly buffer OutputScale { uint output_scales[]; };
-layout(set = 0, binding = 6) readonly buffer InputZeroPoint { uint input_zero_point_words[]; };
-layout(set = 0, binding = 7) readonly buffer FilterZeroPoint { uint filter_zero_point_words[]; };
-layout(set = 0, binding = 8) readonly buffer OutputZeroPoint { uint output_zero_point_words[]; };
-layout(set = 0, binding = 9) readonly buffer Bias { int biases[]; };
+// 3 to 9: quantized_parameter_sources.glsl.
 
 layout(push_constant) uniform PushConstants {
     uint input_start;   // vectors, or words where FETCH is not VECTORS
@@ -119,7 +103,10 @@ layout(push_constant) uniform PushConstants {
 } push;
 
 #include "quantized_arithmetic.glsl"
-#include "quantized_multiplier.glsl"
+#define FIRST_PARAMETER_CONSTANT 26
+#define FIRST_PARAMETER_BINDING 3
+#include "quantized_parameter_sources.glsl"
+#include "quantized_float32.glsl"
 
 const uint INVOCATIONS = TILE_PIXELS / SUBGROUP_PIXELS * (TILE_CHANNELS / SUBGROUP_CHANNELS) * LANES;
 const uint FILTER_FETCHES = TILE_CHANNELS * STEP / INVOCATIONS;
@@ -153,8 +140,6 @@ shared int filter_zero_points[TILE_CHANNELS];
 // something else where an array does not.
 shared uvec4 has_filter_zero_point;
 shared uvec4 needs_integers;
-
-const uint ONES = 0x01010101;
 
 struct Pixel {
     uint image;
@@ -194,94 +179,15 @@ uint channel_place(uint position) {
     return PACK_CHANNELS ? place_at(position, MATRIX_N) : position;
 }
 
-// Zero points as signed bytes. UINT8 data are taken as INT8 by flipping the top bit, which subtracts 128, from data and
-// zero point alike; x - zx does not change, and one signed kernel serves all eight mixes of types. An absent one is 0.
-int input_zero_point(uint channel) {
-    uint element = push.input_zero_point_start + channel * INPUT_ZERO_POINT_STRIDE;
-    uint flip = flip_of(0);
-    return (PRESENT & 1) != 0 ? signed_byte(input_zero_point_words[element >> 2], element, flip) : -int(flip);
-}
-
-int filter_zero_point(uint channel) {
-    uint element = push.filter_zero_point_start + channel * FILTER_ZERO_POINT_STRIDE;
-    uint flip = flip_of(1);
-    return (PRESENT & 2) != 0 ? signed_byte(filter_zero_point_words[element >> 2], element, flip) : -int(flip);
-}
-
-int output_zero_point(uint channel) {
-    uint element = push.output_zero_point_start + channel * OUTPUT_ZERO_POINT_STRIDE;
-    uint flip = flip_of(2);
-    return (PRESENT & 4) != 0 ? signed_byte(output_zero_point_words[element >> 2], element, flip) + int(flip) : 0;
-}
-
 // What the last step adds to the products of an output channel; channels are counted from the first of the first group.
 Wide exact_constant(uint channel, int filter_sum) {
-    int bias = (PRESENT & 8) != 0 ? biases[push.bias_start + channel * BIAS_STRIDE] : 0;
-    return add(
-        widened(bias), product(input_zero_point(channel), int(push.taps) * filter_zero_point(channel) - filter_sum));
-}
-
-// The matrix path is for devices that promise to round float32 to nearest even, which this kernel asks for: then
-// f32(f32(acc) m) is one conversion and one product, as long as acc fits 32 bits and m is a normal number. A smaller m
-// makes every output 0, and an infinite one saturates all but 0 like the largest finite number.
-const int LARGEST_EXPONENT = 127;
-const int SMALLEST_EXPONENT = -126;
-const uint LARGEST_TAP_COUNT = 32767;  // x'(w' - zw) is at most 128 * 255, so that many sum up to less than 2^30
-
-float multiplier_of(uint channel) {
-    Binary32 m = multiplier(
-        input_scales[push.input_scale_start + channel * INPUT_SCALE_STRIDE],
-        filter_scales[push.filter_scale_start + channel * FILTER_SCALE_STRIDE],
-        output_scales[push.output_scale_start + channel * OUTPUT_SCALE_STRIDE]);
-    if (m.mantissa == 0 || m.exponent < SMALLEST_EXPONENT)
-        return 0.0;
-    uint bits = uint(m.exponent + 127) << 23 | ((m.mantissa >> 8) & 0x7FFFFF);
-    if (m.exponent > LARGEST_EXPONENT)
-        bits = 0x7F7FFFFF;
-    return uintBitsToFloat(bits | (m.negative ? 1u << 31 : 0));
+    return add(widened(bias_of(channel)),
+        product(input_zero_point(channel), int(push.taps) * filter_zero_point(channel) - filter_sum));
 }
 
 // y of one output in integers alone.
 uint exact_byte(int products, int input_sum, uint channel, int filter_sum, float multiplier) {
     Wide accumulator = add(exact_constant(channel, filter_sum), widened(products));
     accumulator = add(accumulator, product(-filter_zero_point(channel), input_sum));
-    uint bits = floatBitsToUint(multiplier);
-    int exponent = int(bits >> 23 & 0xFF) - 127;
-    uint mantissa = bits << 1 == 0 ? 0 : ((bits & 0x7FFFFF) | 0x800000) << 8;
-    int value = scaled(accumulator, mantissa, exponent, int(bits) < 0) + output_zero_point(channel);
-    return uint(OUTPUT_UNSIGNED != 0 ? clamp(value, 0, 255) : clamp(value, -128, 127));
+    return exact_byte(accumulator, multiplier, output_zero_point(channel));
 }
-
-// Whether sums of a channel with this constant fit 32 bits.
-bool is_narrow(Wide constant) {
-    return push.taps <= LARGEST_TAP_COUNT && constant.high == uint(int(constant.low) >> 31)
-        && abs(int(constant.low) >> 1) < 1 << 29;
-}
-
-// The output's range less its zero point, and what makes bytes of four sums of bits.
-struct Range {
-    float low;
-    float high;
-    uint first;
-};
-
-// Adding 1.5 * 2^23 leaves the nearest integer, even ones at ties, in the lowest bits of a float32.
-const float TO_INTEGER = 12582912.0;
-const uint TO_INTEGER_BITS = 0x4B400000;
-
-Range range_of(int output_zero_point) {
-    int low = (OUTPUT_UNSIGNED != 0 ? 0 : -128) - output_zero_point;
-    return Range(float(low), float(low + 255), -(TO_INTEGER_BITS + uint(low)) * ONES);
-}
-
-// The integer nearest to an accumulator times its multiplier, cut to the range, as the low bits of a float32. Four of
-// them, each eight bits further up, and `range.first` add up to a word of four bytes from 0 on: no byte carries into
-// the next, since all are from 0 to 255, and what stands above them adds up to a constant.
-uint rounded_bits(int accumulator, float multiplier, Range range) {
-    precise float value = clamp(float(accumulator) * multiplier, range.low, range.high);
-    precise float rounded = value + TO_INTEGER;
-    return floatBitsToUint(rounded);
-}
-
-// Bytes from 0 on as bytes of the output's type.
-const int OUTPUT_FLIP = OUTPUT_UNSIGNED != 0 ? 0 : int(0x80808080);

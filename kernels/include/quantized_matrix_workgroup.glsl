@@ -42,7 +42,7 @@ void begin_channels() {
             exact_constant(group_channel + channel, int(filter_words[filter_sums + channel - first_channel]));
         multipliers[i] = multiplier_of(group_channel + channel);
         constants[i] = int(constant.low);
-        if (!is_narrow(constant))
+        if (!is_narrow(constant, push.taps))
             atomicOr(needs_integers.x, 1);
         if (FILTER_ZERO_POINT != 0) {
             filter_zero_points[i] = filter_zero_point(group_channel + channel);
