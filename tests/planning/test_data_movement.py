@@ -183,7 +183,7 @@ def test_blocks_are_taken_by_rows_where_these_are_long_and_many(
 
 @pytest.mark.parametrize(
     ("count", "axis", "kernel"),
-    [(160, 0, "one_hot_in_chunks"), (161, 0, "one_hot_by_rows"), (160, 1, "one_hot_by_rows"), (16, 0, "one_hot")],
+    [(160, 0, "one_hot_in_chunks_ahead"), (161, 0, "one_hot_by_rows"), (160, 1, "one_hot_by_rows"), (16, 0, "one_hot")],
 )
 def test_one_hot_goes_along_the_indices_in_chunks(count: int, axis: int, kernel: str) -> None:
     """Where rows of the output are whole blocks; 200 is not a multiple of the chunk."""

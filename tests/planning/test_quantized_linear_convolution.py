@@ -376,6 +376,34 @@ def test_planes_are_read_in_place(desc: QuantizedLinearConvolutionDesc, in_place
     assert (found.stages[-1][0].windows[0].tensor == "input_tensor") == in_place
 
 
+def channels_innermost(tensor: TensorDesc) -> TensorDesc:
+    """The same in NHWC."""
+    _, channels, height, width = tensor.sizes
+    return replace(tensor, strides=(height * width * channels, 1, width * channels, channels))
+
+
+@pytest.mark.parametrize(
+    ("channels", "channels_last", "tile"),
+    [
+        (64, True, (64, 128)),
+        (64, False, (128, 64)),  # planes are fetched four pixels at a time, which the other tile does not
+        (128, True, (64, 128)),
+        (192, True, (128, 128)),
+    ],
+)
+def test_large_tiles_where_there_are_steps_enough(channels: int, channels_last: bool, tile: tuple[int, int]) -> None:
+    desc = planes(64, channels, 256, 56)
+    if channels_last:
+        desc = replace(
+            desc,
+            input_tensor=channels_innermost(desc.input_tensor),
+            output_tensor=channels_innermost(desc.output_tensor),
+        )
+    (product,) = plan(desc, profiles.load("nvidia-h200")).stages[-1]
+    assert product.specialization[10:12] == tile
+    assert product.windows[0].tensor == "input_tensor"
+
+
 def test_planes_in_place_are_never_cut_apart() -> None:
     """Four pixels make a word: on a device so slow that a dispatch is a part of a plane, the input is turned first."""
     profile = profiles.load("lavapipe-26.2")
@@ -515,6 +543,12 @@ def test_parameters_take_one_dispatch_or_none() -> None:
         assert count(plan(given, floor, path=path).stages) == 3
         found = plan(owned, profile, path=path)
         assert (count(found.initialization), count(found.stages)) == (1, 0)
+
+    depthwise = DESCRIPTORS["depthwise"]
+    for device, dispatches, kernel in ((profile, 0, "dot4"), (floor, 3, "integer")):
+        found = plan(depthwise, device, path="depthwise")
+        assert count(found.stages) == dispatches
+        assert found.dispatches[-1].kernel == f"quantized_linear_convolution_depthwise_{kernel}"
 
 
 @pytest.mark.parametrize("path", [None, "direct"])
