@@ -239,9 +239,9 @@ def _plan_depthwise(
         builder,
         geometry,
         views["input_tensor"],
-        views["filter_tensor"],
         views["output_tensor"],
         Sources.of(desc, parameters),
+        views["filter_tensor"],
         table,
     )
     dispatches = depthwise.dispatches()
@@ -277,11 +277,11 @@ def _plan_first_layer(
     dispatches = FirstLayer(
         builder,
         geometry,
-        tile,
         views["input_tensor"],
-        packed_filter,
         views["output_tensor"],
         Sources.of(desc, parameters),
+        packed_filter,
+        tile,
     ).dispatches()
     if isinstance(dispatches, str):
         return dispatches

@@ -9,19 +9,24 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.plan import Access, Dispatch
+from dmlvk.planning.quantized_linear_convolution_boxes import (
+    CHANNEL,
+    COLUMN,
+    IMAGE,
+    Box,
+    BoxOrder,
+    writes_runs,
+)
 from dmlvk.planning.quantized_linear_convolution_memory import (
     DISPATCH_SECONDS,
     LLVMPIPE,
-    Builder,
     DispatchBuilder,
     Range,
     View,
-    halves,
-    largest,
     reach,
 )
 from dmlvk.planning.quantized_linear_convolution_packing import UNSIGNED_FLIP
-from dmlvk.planning.quantized_linear_convolution_parameters import BUFFER_COUNT, Sources, table_bounds
+from dmlvk.planning.quantized_linear_convolution_parameters import BUFFER_COUNT, table_bounds
 
 DEPTHWISE = "depthwise"
 KERNEL = "quantized_linear_convolution_depthwise"
@@ -57,10 +62,6 @@ SLOWEST_RATE = {
     DeviceType.VIRTUAL_GPU: 4e9,
     DeviceType.OTHER: 200e6,
 }
-
-# Outputs: image, channel, row, column.
-IMAGE, CHANNEL, ROW, COLUMN = range(4)
-Box = tuple[Range, ...]
 
 
 @dataclass(frozen=True)
@@ -148,22 +149,17 @@ class Tiling:
 
 
 @dataclass(frozen=True)
-class Depthwise:
+class Depthwise(BoxOrder):
     """A depthwise convolution to be cut into dispatches.
 
     Attributes
     ----------
-    parameters : Sources
+    filter : View
     table : View, optional
-        The records made of them, where the device multiplies without packed dot products.
+        The records made of the parameters, where the device multiplies without packed dot products.
     """
 
-    builder: Builder
-    geometry: ConvolutionGeometry
-    input: View
     filter: View
-    output: View
-    parameters: Sources
     table: View | None
 
     @property
@@ -173,92 +169,37 @@ class Depthwise:
         return found
 
     def dispatches(self) -> list[Dispatch] | str:
-        """All dispatches, in any order; or why there are none."""
-        geometry = self.geometry
-        if Words.of(geometry, self.input) is None:
+        if Words.of(self.geometry, self.input) is None:
             return f"strides {self.input.strides} leave no four neighbours in a word"
-        pending: list[Box] = [
-            (
-                (0, geometry.batch),
-                (0, geometry.output_channels),
-                (0, geometry.output_size[0]),
-                (0, geometry.output_size[1]),
-            )
-        ]
-        found: list[Dispatch] = []
-        while pending:
-            box = pending.pop()
-            contributions = self._excess(box)
-            if contributions is None:
-                found.append(self._dispatch(box))
-                continue
-            cut = largest(contributions)
-            if cut is None:
-                return "no window shows all that a word of outputs needs"
-            pending.extend(self._halves(box, cut))
-        return found
+        return super().dispatches()
 
-    def _step(self, dimension: int) -> int:
-        """Boxes are cut at multiples of this: at whole words of the input."""
+    def step(self, dimension: int) -> int:
+        """Whole words of the input."""
         if dimension == CHANNEL and self.words.channels_last:
             return 4
         if dimension == COLUMN and not self.words.channels_last:
             return 4
         return 1
 
-    def _halves(self, box: Box, dimension: int) -> list[Box]:
-        step = self._step(dimension)
-        low, high = box[dimension]
-        scaled = (*box[:dimension], (low // step, -(-high // step)), *box[dimension + 1 :])
-        parts = []
-        for part in halves(scaled, dimension):
-            first, last = part[dimension]
-            parts.append((*part[:dimension], (first * step, min(last * step, high)), *part[dimension + 1 :]))
-        return parts
-
-    def _excess(self, box: Box) -> list[int] | None:
-        """How much each dimension has to do with a box being too large for a dispatch; None where it is not."""
-        fits = self.builder.fits
-        extents = [-(-(high - low) // self._step(dimension)) - 1 for dimension, (low, high) in enumerate(box)]
-
-        def cuttable(contributions: list[int]) -> list[int]:
-            return [size if extent > 0 else 0 for size, extent in zip(contributions, extents, strict=True)]
-
-        seen = self._seen(box)
-        if seen is not None and not fits(self.input.tensor, self.input.bounds(seen)):
-            scale = (1, 1, *self.geometry.strides)
-            strides = self.input.strides
-            return cuttable([extents[k] * self._step(k) * scale[k] * strides[k] for k in range(4)])
+    def excess(self, box: Box) -> list[int] | None:
+        fits, input_bounds = self.builder.fits, self.input_bounds(box)
+        if not fits(self.input.tensor, input_bounds):
+            scale, strides, extents = (1, 1, *self.geometry.strides), self.input.strides, self.extents(box)
+            return self.cuttable(box, [extents[k] * self.step(k) * scale[k] * strides[k] for k in range(4)])
         if not fits(self.output.tensor, self.output.bounds(box)):
-            return cuttable(reach(self.output, box))
+            return self.cuttable(box, reach(self.output, box))
         if not fits(self.filter.tensor, self.filter.bounds(self._taps(box))):
-            return cuttable([0, 1, 0, 0])
+            return self.cuttable(box, [0, 1, 0, 0])
         if self.table is not None and not fits(self.table.tensor, table_bounds(self.table, box[CHANNEL])):
-            return cuttable([0, 1, 0, 0])
+            return self.cuttable(box, [0, 1, 0, 0])
         if max(self._grid(box)[:2]) > GUARANTEED_WORKGROUP_COUNT or self._seconds(box) > DISPATCH_SECONDS:
             # Outermost dimensions first.
-            return cuttable([8, 4, 2, 1])
+            return self.cuttable(box, [8, 4, 2, 1])
         return None
 
     def _taps(self, box: Box) -> tuple[Range, ...]:
         height, width = self.geometry.filter_size
         return box[CHANNEL], (0, 1), (0, height), (0, width)
-
-    def _seen(self, box: Box) -> tuple[Range, ...] | None:
-        """The box of the input under a box of outputs; None where it is all border."""
-        geometry = self.geometry
-        of_group = geometry.output_channels_per_group
-        spatial: list[Range] = []
-        for k in range(2):
-            first, end = box[ROW + k]
-            low = max(first * geometry.strides[k] - geometry.start_padding[k], 0)
-            last = (end - 1) * geometry.strides[k] + (geometry.filter_size[k] - 1) * geometry.dilations[k]
-            high = min(last - geometry.start_padding[k] + 1, geometry.input_size[k])
-            if low >= high:
-                return None
-            spatial.append((low, high))
-        channels = (box[CHANNEL][0] // of_group, (box[CHANNEL][1] - 1) // of_group + 1)
-        return box[IMAGE], channels, spatial[0], spatial[1]
 
     def _tiling(self, box: Box) -> Tiling:
         geometry, kind = self.geometry, self.builder.profile.device_type
@@ -302,21 +243,20 @@ class Depthwise:
 
     def _seconds(self, box: Box) -> float:
         # The last step of an output costs about as much as ten taps.
-        images, channels, rows, columns = (-(-(high - low) // self._step(k)) for k, (low, high) in enumerate(box))
+        images, channels, rows, columns = (-(-(high - low) // self.step(k)) for k, (low, high) in enumerate(box))
         work = 4 * images * channels * rows * columns * (self.geometry.tap_count + 10)
         return work / SLOWEST_RATE[self.builder.profile.device_type]
 
-    def _dispatch(self, box: Box) -> Dispatch:
+    def dispatch(self, box: Box) -> Dispatch:
         geometry, tiling, words = self.geometry, self._tiling(box), self.words
         images, channels, rows, columns = (high - low for low, high in box)
         dispatch = (
             DispatchBuilder(f"{KERNEL}_dot4", 28) if self.table is None else DispatchBuilder(f"{KERNEL}_integer", 22)
         )
         of_group = geometry.output_channels_per_group
-        first_row, first_column = (box[ROW + k][0] * geometry.strides[k] - geometry.start_padding[k] for k in range(2))
+        first_row, first_column = self.first_tap(box)
         shift = first_column % 4 if words.aligned and not words.channels_last else 0
-        seen = self._seen(box)
-        bounds = self.input.bounds(seen) if seen else (self.input.start, self.input.start + 1)
+        bounds = self.input_bounds(box)
         corner = (box[IMAGE][0], box[CHANNEL][0] // of_group, first_row, first_column - shift)
         source = self.input
         if geometry.input_size[1] == 1:
@@ -377,11 +317,3 @@ class Depthwise:
             bytes_moved=sum(end - begin for begin, end in (bounds, filter_bounds, written)),
             operations=2 * outputs * geometry.tap_count,
         )
-
-
-def writes_runs(output: View, box: Box, dimension: int, size: int) -> bool:
-    """Whether a box of outputs is whole runs of `size` neighbours along a dimension, each at a multiple of `size`."""
-    strides = [0 if high - low == 1 else step for (low, high), step in zip(box, output.strides, strict=True)]
-    low, high = box[dimension]
-    first = output.address([low for low, _ in box])
-    return strides.pop(dimension) == 1 and not any(number % size for number in (*strides, first, high - low))

@@ -9,20 +9,23 @@ from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.plan import Access, Dispatch
-from dmlvk.planning.quantized_linear_convolution_depthwise import CHANNEL, COLUMN, IMAGE, ROW, Box, writes_runs
+from dmlvk.planning.quantized_linear_convolution_boxes import (
+    CHANNEL,
+    COLUMN,
+    IMAGE,
+    ROW,
+    Box,
+    BoxOrder,
+    writes_runs,
+)
 from dmlvk.planning.quantized_linear_convolution_matrix import LARGEST_SHARED_MEMORY, matrix_of
 from dmlvk.planning.quantized_linear_convolution_memory import (
     DISPATCH_SECONDS,
-    Builder,
     DispatchBuilder,
     Range,
-    View,
-    halves,
-    largest,
     reach,
 )
 from dmlvk.planning.quantized_linear_convolution_packing import UNSIGNED_FLIP, FilterPacking, PackedFilter
-from dmlvk.planning.quantized_linear_convolution_parameters import Sources
 
 FIRST_LAYER = "first_layer"
 KERNEL = "quantized_linear_convolution_first_layer"
@@ -164,92 +167,33 @@ def prefers_first_layer(profile: DeviceProfile) -> bool:
 
 
 @dataclass(frozen=True)
-class FirstLayer:
+class FirstLayer(BoxOrder):
     """A first layer to be cut into dispatches."""
 
-    builder: Builder
-    geometry: ConvolutionGeometry
-    tile: Tile
-    input: View
     filter: PackedFilter
-    output: View
-    parameters: Sources
+    tile: Tile
 
-    def dispatches(self) -> list[Dispatch] | str:
-        """All dispatches, in any order; or why there are none."""
-        geometry = self.geometry
-        pending: list[Box] = [
-            (
-                (0, geometry.batch),
-                (0, geometry.output_channels),
-                (0, geometry.output_size[0]),
-                (0, geometry.output_size[1]),
-            )
-        ]
-        found: list[Dispatch] = []
-        while pending:
-            box = pending.pop()
-            contributions = self._excess(box)
-            if contributions is None:
-                found.append(self._dispatch(box))
-                continue
-            cut = largest(contributions)
-            if cut is None:
-                return "no window shows all that a tile of outputs needs"
-            pending.extend(self._halves(box, cut))
-        return found
-
-    def _step(self, dimension: int) -> int:
-        """Boxes are cut at whole panels, and at whole vectors of columns."""
+    def step(self, dimension: int) -> int:
+        """Whole panels, and whole vectors of columns."""
         return {CHANNEL: self.tile.channels, COLUMN: 16}.get(dimension, 1)
 
-    def _halves(self, box: Box, dimension: int) -> list[Box]:
-        step = self._step(dimension)
-        low, high = box[dimension]
-        scaled = (*box[:dimension], (low // step, -(-high // step)), *box[dimension + 1 :])
-        parts = []
-        for part in halves(scaled, dimension):
-            first, last = part[dimension]
-            parts.append((*part[:dimension], (first * step, min(last * step, high)), *part[dimension + 1 :]))
-        return parts
-
-    def _excess(self, box: Box) -> list[int] | None:
-        """How much each dimension has to do with a box being too large for a dispatch; None where it is not."""
-        fits = self.builder.fits
-        extents = [-(-(high - low) // self._step(dimension)) - 1 for dimension, (low, high) in enumerate(box)]
-
-        def cuttable(contributions: list[int]) -> list[int]:
-            return [size if extent > 0 else 0 for size, extent in zip(contributions, extents, strict=True)]
-
-        seen = self._seen(box)
-        if seen is not None and not fits(self.input.tensor, self.input.bounds(seen)):
-            strides, scale = self.input.strides, self.geometry.strides
-            return cuttable([extents[0] * strides[0], 0, *(extents[2 + k] * scale[k] * strides[2 + k] for k in (0, 1))])
+    def excess(self, box: Box) -> list[int] | None:
+        fits, input_bounds = self.builder.fits, self.input_bounds(box)
+        if not fits(self.input.tensor, input_bounds):
+            scale, strides, extents = self.geometry.strides, self.input.strides, self.extents(box)
+            spatial = (extents[2 + k] * scale[k] * strides[2 + k] for k in (0, 1))
+            return self.cuttable(box, [extents[0] * strides[0], 0, *spatial])
         if not fits(self.output.tensor, self.output.bounds(box)):
-            return cuttable(reach(self.output, box))
+            return self.cuttable(box, reach(self.output, box))
         if not fits(self.filter.tensor, self.filter.bounds(self._panels(box))):
-            return cuttable([0, 1, 0, 0])
+            return self.cuttable(box, [0, 1, 0, 0])
         if max(self._grid(box)) > GUARANTEED_WORKGROUP_COUNT or self._seconds(box) > DISPATCH_SECONDS:
             # Outermost dimensions first.
-            return cuttable([8, 4, 2, 1])
+            return self.cuttable(box, [8, 4, 2, 1])
         return None
 
     def _panels(self, box: Box) -> Range:
         return box[CHANNEL][0] // self.tile.channels, -(-box[CHANNEL][1] // self.tile.channels)
-
-    def _seen(self, box: Box) -> tuple[Range, ...] | None:
-        """The box of the input under a box of outputs; None where it is all border."""
-        geometry = self.geometry
-        spatial: list[Range] = []
-        for k in range(2):
-            first, end = box[ROW + k]
-            low = max(first * geometry.strides[k] - geometry.start_padding[k], 0)
-            last = (end - 1) * geometry.strides[k] + geometry.filter_size[k] - 1 - geometry.start_padding[k]
-            high = min(last + 1, geometry.input_size[k])
-            if low >= high:
-                return None
-            spatial.append((low, high))
-        return box[IMAGE], (0, geometry.input_channels), spatial[0], spatial[1]
 
     def _grid(self, box: Box) -> tuple[int, int, int]:
         rows, columns = (high - low for low, high in box[ROW:])
@@ -269,20 +213,19 @@ class FirstLayer:
         return max(1, min(workgroups // ENOUGH_WORKGROUPS, LARGEST_TILE_COUNT))
 
     def _seconds(self, box: Box) -> float:
-        images, channels, rows, columns = (-(-(high - low) // self._step(k)) for k, (low, high) in enumerate(box))
+        images, channels, rows, columns = (-(-(high - low) // self.step(k)) for k, (low, high) in enumerate(box))
         outputs = 4 * images * channels * self.tile.channels * rows * columns
         # The last step and the store of an output cost about as much as some tens of words.
         words = self.geometry.filter_size[0] * self.tile.row_bytes(self.geometry) // 4
         kind = self.builder.profile.device_type
         return outputs * 8 * (words + 30) / SLOWEST_RATE.get(kind, 200e9)
 
-    def _dispatch(self, box: Box) -> Dispatch:
+    def dispatch(self, box: Box) -> Dispatch:
         geometry, tile = self.geometry, self.tile
         images, channels, rows, columns = (high - low for low, high in box)
         dispatch = DispatchBuilder(KERNEL, 28)
-        first_row, first_column = (box[ROW + k][0] * geometry.strides[k] - geometry.start_padding[k] for k in range(2))
-        seen = self._seen(box)
-        bounds = self.input.bounds(seen) if seen else (self.input.start, self.input.start + 1)
+        first_row, first_column = self.first_tap(box)
+        bounds = self.input_bounds(box)
         # Rows and columns are counted from the input's own first ones, which may lie before the window.
         address = self.input.address((box[IMAGE][0], 0, 0, 0))
         dispatch.window(self.input.tensor, bounds, address, 1, 0, Access.READ)
