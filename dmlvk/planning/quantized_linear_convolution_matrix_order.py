@@ -9,6 +9,7 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution_matrix import (
+    LARGE_TILE,
     PACKED_MATRICES,
     ROW_PADDING,
     VECTOR_SIZE,
@@ -33,11 +34,11 @@ from dmlvk.planning.quantized_linear_convolution_product import COLUMN, GROUP, I
 # Ways to read the input, as kernels/include/quantized_matrix.glsl has them.
 WORDS, VECTORS, PLANES = range(3)
 
-# A workgroup works out its channels' parameters once for several tiles where a tile takes few steps of K, as long as so
-# many workgroups are left.
-FEW_STEPS = 4
+# A workgroup works out its channels' parameters once for several tiles, as far as that leaves no part of a large GPU
+# without work: so many workgroups of small tiles run at a time on an H200, three on each multiprocessor. Large tiles,
+# which take longer, lose by it.
 LARGEST_TURNS = 8
-ENOUGH_WORKGROUPS = 768
+WORKGROUPS_AT_A_TIME = 396
 
 
 def fetch_in_place(
@@ -116,9 +117,14 @@ class MatrixOrder(Order):
         assert isinstance(shape, MatrixShape)
         if shape.tile.turns:
             return shape.tile.turns
-        if -(-Runs.of(self.geometry).total * VECTOR_SIZE // shape.tile.step) > FEW_STEPS:
+        if shape.tile.pixels * shape.tile.channels >= LARGE_TILE:
             return 1
-        return max(1, min(LARGEST_TURNS, math.prod(super().grid(box)) // ENOUGH_WORKGROUPS))
+        channels, pixels, groups = super().grid(box)
+
+        def tiles_in_turn(turns: int) -> int:
+            return -(-channels * -(-pixels // turns) * groups // WORKGROUPS_AT_A_TIME) * turns
+
+        return min(range(LARGEST_TURNS, 0, -1), key=tiles_in_turn)
 
     def runs(self) -> Runs:
         """How K lies in memory."""
