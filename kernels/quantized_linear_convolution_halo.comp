@@ -26,7 +26,7 @@
 // need not be neighbours in the output.
 //
 // What limits it: see bench/NOTES.md. Against the other kernel it moves half as much from the second-level cache; it wins
-// where one panel holds all channels, and where tiles are so few that a multiprocessor has one or two of them.
+// where tiles are so few that a multiprocessor has one or two of them.
 //
 // Sums begin with what the bias and the zero points add to a channel. sum(x') is added up by position while the input is
 // staged, and only where a filter zero point of the tile is not 0; an output adds up its taps' positions. A tile with a

@@ -35,11 +35,9 @@ FORCED_TILE = re.compile(r"(\d+)x(\d+)x(\d+):(\d+)x(\d+)")
 FETCHES_AHEAD = 4
 NVIDIA_FETCHES_AHEAD = 6
 
-# The kernel without a halo fetches the input again for each tap, but has wider tiles in as many registers. It loses
-# where it has only so few workgroups that each multiprocessor of a large GPU gets one or two, and where its tiles are
-# no wider than these, unless the output wants words of pixels, which it alone has.
+# The kernel without a halo fetches the input again for each tap, but has wider tiles in as many registers, several in
+# turn. It loses where it has only so few workgroups that each multiprocessor of a large GPU gets one or two.
 FEW_WORKGROUPS = 256
-NARROW_TILE = 64
 
 
 @dataclass(frozen=True)
@@ -168,8 +166,7 @@ def prefers_halo(profile: DeviceProfile, geometry: ConvolutionGeometry) -> bool:
     pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
     channels = geometry.output_channels_per_group
     workgroups = geometry.group_count * -(-channels // other.tile.channels) * -(-pixels // other.tile.pixels)
-    is_narrow = other.tile.channels <= NARROW_TILE >= channels and packs_channels(geometry)
-    return is_narrow or workgroups < FEW_WORKGROUPS
+    return workgroups < FEW_WORKGROUPS
 
 
 def tiles_for(profile: DeviceProfile, matrix: CooperativeMatrix) -> list[Tile]:

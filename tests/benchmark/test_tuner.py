@@ -185,7 +185,8 @@ def test_the_winner_is_right_and_faster_by_more_than_noise() -> None:
 def test_tiles_of_matrix_units_are_candidates_where_there_are_such_units() -> None:
     layer = descriptor(Layer(256, 14, 256, 3), 64, "nhwc", DataType.UINT8, True)
     found = list(candidates(layer, load("nvidia-h200")))
-    assert sum(path.startswith("matrix:") for path in found) > 8
+    for path in ("matrix", "halo"):
+        assert sum(each.startswith(f"{path}:") for each in found) > 8
     assert "dot4" in found
     plans = [planning.plan(layer, load("nvidia-h200"), path=path) for path in found]
     assert len({repr(plan) for plan in plans}) == len(plans), "no two are the same"

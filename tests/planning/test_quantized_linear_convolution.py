@@ -274,7 +274,7 @@ def test_halos_wherever_a_device_has_matrices(name: str, device: str) -> None:
     [
         (64, 512, 7, "halo"),  # few workgroups
         (1, 128, 28, "halo"),
-        (64, 64, 56, "matrix"),  # words of pixels
+        (64, 64, 56, "matrix"),
         (64, 256, 14, "matrix"),
         (64, 512, 28, "matrix"),
     ],
@@ -282,13 +282,6 @@ def test_halos_wherever_a_device_has_matrices(name: str, device: str) -> None:
 def test_halos_where_they_are_faster(batch: int, channels: int, size: int, path: str) -> None:
     desc = convolution(batch, channels, (size, size), channels, (3, 3), padding=(1, 1))
     assert plan(desc, profiles.load("nvidia-h200")).path == path
-
-
-def test_halos_where_a_tile_has_no_more_channels() -> None:
-    desc = convolution(64, 64, (56, 56), 64, (3, 3), padding=(1, 1))
-    nhwc = [64 * 56 * 56, 1, 64 * 56, 64]
-    output = TensorDesc(desc.output_tensor.data_type, desc.output_tensor.sizes, nhwc)
-    assert plan(replace(desc, output_tensor=output), profiles.load("nvidia-h200")).path == "halo"
 
 
 @pytest.mark.parametrize(
@@ -402,6 +395,24 @@ def test_large_tiles_where_there_are_steps_enough(channels: int, channels_last: 
     (product,) = plan(desc, profiles.load("nvidia-h200")).stages[-1]
     assert product.specialization[10:12] == tile
     assert product.windows[0].tensor == "input_tensor"
+
+
+@pytest.mark.parametrize(
+    ("batch", "channels", "size", "turns"),
+    [
+        (64, 256, 14, 1),  # as many workgroups as a large GPU has room for
+        (64, 128, 28, 2),
+        (64, 64, 56, 4),
+        (36, 64, 56, 3),  # 2 turns would be 441 workgroups: a second round for the last few
+        (64, 512, 28, 1),  # large tiles
+    ],
+)
+def test_tiles_take_turns_while_a_gpu_stays_busy(batch: int, channels: int, size: int, turns: int) -> None:
+    desc = convolution(batch, channels, (size, size), channels, (3, 3), padding=(1, 1))
+    (product,) = plan(desc, profiles.load("nvidia-h200")).stages[-1]
+    assert product.specialization[50] == turns
+    pixels = batch * size * size // product.specialization[10]
+    assert product.groups == (max(1, channels // product.specialization[11]), -(-pixels // turns), 1)
 
 
 def test_planes_in_place_are_never_cut_apart() -> None:
