@@ -31,8 +31,8 @@ KERNEL = "quantized_linear_convolution_halo"
 
 FORCED_TILE = re.compile(r"(\d+)x(\d+)x(\d+):(\d+)x(\d+)")
 
-# Of what an invocation fetches of the next block's input: five make RADV spill registers on RDNA 3.
-FETCHES_AHEAD = 4
+# Of what an invocation fetches of the next block's input: three make RADV spill registers on RDNA 3.
+FETCHES_AHEAD = 2
 NVIDIA_FETCHES_AHEAD = 6
 
 # The kernel without a halo fetches the input again for each tap, but has wider tiles in as many registers, several in

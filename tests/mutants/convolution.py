@@ -37,6 +37,15 @@ MUTANTS = (
         ("qlinearconv:scale",),
     ),
     Mutant(
+        "an estimate of a quotient that is off by three is put right by one",
+        "include/quantized_multiplier.glsl",
+        (
+            ("* 8388608.0);", "* 8388608.0) - 3;"),
+            ("    while (left >= int(divisor)) {", "    if (left >= int(divisor)) {"),
+        ),
+        ("qlinearconv:scale", "qlinearconv:rounding"),
+    ),
+    Mutant(
         "a sum wraps at 32 bits where the bias is added, in the packed products",
         "include/quantized_product.glsl",
         (
@@ -126,7 +135,7 @@ MUTANTS = (
         "more products in a float than it holds exactly",
         f"{PREFIX}_registers_float.comp",
         (("const uint BLOCK = 256;", "const uint BLOCK = 25600;"),),
-        ("qlinearconv:whole_planes",),
+        ("qlinearconv:cancellation",),
         "float",
     ),
     Mutant(
@@ -185,14 +194,14 @@ MUTANTS = (
     Mutant(
         "depthwise: padding holds 0",
         "include/quantized_depthwise.glsl",
-        (("    uint border = (uint(input_zero_point) & 0xFF) * 0x01010101;", "    uint border = 0;"),),
+        (("    uint border = (uint(input_zero_point(0)) & 0xFF) * 0x01010101;", "    uint border = 0;"),),
         ("qlinearconv:depthwise", "qlinearconv:types"),
         "depthwise",
     ),
     Mutant(
         "depthwise: halves are rounded up, where float32 rounds to nearest even",
         "include/quantized_float32.glsl",
-        (("rounded = value + 12582912.0;", "rounded = floor(value + 0.5) + 12582912.0;"),),
+        (("rounded = value + TO_INTEGER;", "rounded = floor(value + 0.5) + TO_INTEGER;"),),
         ("qlinearconv:tie",),
         "depthwise",
     ),
@@ -252,16 +261,16 @@ MATRIX_MUTANTS = (
     ),
     Mutant(
         "matrices: halves are rounded up",
-        "include/quantized_matrix.glsl",
-        (("rounded = value + TO_INTEGER;", "rounded = floor(value + 0.5) + 12582912.0;"),),
+        "include/quantized_float32.glsl",
+        (("rounded = value + TO_INTEGER;", "rounded = floor(value + 0.5) + TO_INTEGER;"),),
         ("qlinearconv:tie",),
         "matrix",
     ),
     Mutant(
         "matrices: sums outside of 32 bits wrap",
-        "include/quantized_matrix.glsl",
+        "include/quantized_float32.glsl",
         (
-            ("    return push.taps <= LARGEST_TAP_COUNT &&", "    return push.taps == 0 ||"),
+            ("    return taps <= LARGEST_TAP_COUNT &&", "    return taps == 0 ||"),
             ("< 1 << 29;", "< 1 << 29 || true;"),
         ),
         ("qlinearconv:bias", "qlinearconv:sum"),
@@ -279,7 +288,7 @@ MATRIX_MUTANTS = (
         f"{PREFIX}_first_layer.comp",
         (
             (
-                "        border |= (table[push.table_start + PARAMETER_INPUT_ZERO_POINT] & 0xFF) << (8 * c);",
+                "        border |= (uint(input_zero_point(0)) & 0xFF) << (8 * c);",
                 "        border |= 0;",
             ),
         ),
