@@ -252,7 +252,7 @@ def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Convolu
     if len(smaller) < len(fitting):
         in_planes = has_whole_planes(geometry) and geometry.input_strides[1] > 1
         lanes = profile.min_subgroup_size
-        fitting = [tile for tile in smaller if tile.fetches_planes(lanes) or not in_planes] or smaller or fitting
+        fitting = [tile for tile in smaller if tile.fetches_planes(lanes) or not in_planes]
     for tile in fitting:
         is_small = tile.pixels * tile.channels < LARGE_TILE
         enough = ENOUGH_TILES if is_small else ENOUGH_LARGE_TILES
