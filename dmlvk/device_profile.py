@@ -28,6 +28,13 @@ class DeviceType(IntEnum):
     CPU = 4
 
 
+class DriverId(IntEnum):
+    """VkDriverId, those whose ways plans or pipelines have to know."""
+
+    GOOGLE_SWIFTSHADER = 10
+    MESA_LLVMPIPE = 13
+
+
 @dataclass(frozen=True)
 class Limits:
     """The members of VkPhysicalDeviceLimits (and of its extensions) that kernels have to keep to."""

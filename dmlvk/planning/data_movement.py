@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dmlvk.device_profile import DeviceProfile
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.planning.grid import SLOWEST_BYTES_PER_SECOND, folded, workgroup_size
 from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Role, WindowLimits, pieces
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, SCRATCH, Access, Dispatch, Plan, Window
@@ -32,6 +32,11 @@ BLOCKS = "blocks"
 LEAST_BLOCKS_OF_A_ROW = 2
 ROWS_PER_GROUP = 64
 LEAST_ROWS_OF_A_RUN = 16
+
+# In the order of memory, blocks inside a row have a way of their own where rows are at least this many blocks long. A
+# CPU driver goes every way for each group of lanes: there they have to be many.
+LONG_ROW = 1
+CPU_LONG_ROW = 4
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,7 @@ class _Order:
     """In which order invocations take the blocks: what find_block in loop_nest.glsl goes by."""
 
     by_rows: bool
-    edges_per_row: int
+    edges_or_long: int  # EDGES_PER_ROW where by rows, otherwise ROWS_ARE_LONG
     blocks_per_invocation: int
     grouping: int
     block_count: int
@@ -102,7 +107,7 @@ class _Order:
 
     @property
     def specialization(self) -> tuple[int, ...]:
-        return self.edges_per_row, self.blocks_per_invocation
+        return self.edges_or_long, self.blocks_per_invocation
 
 
 def plan_data_movement(
@@ -192,7 +197,7 @@ def _dispatch(
         )
 
     loops = piece if arguments.dimensions is None else replace(piece, dimensions=arguments.dimensions)
-    order = _order(loops, starts[0], arguments.blocks_per_invocation)
+    order = _order(loops, profile, starts[0], arguments.blocks_per_invocation)
     if arguments.dimensions is not None:
         order = replace(order, grouping=arguments.grouping)
     size = workgroup_size(profile)
@@ -253,16 +258,19 @@ def has_whole_blocks(nest: LoopNest, output_start: int) -> bool:
     return all(distance % (BLOCK_SIZE // nest.operands[0].element_size) == 0 for distance in distances)
 
 
-def _order(nest: LoopNest, output_start: int, blocks_per_invocation: int) -> _Order:
+def _order(nest: LoopNest, profile: DeviceProfile, output_start: int, blocks_per_invocation: int) -> _Order:
     elements_per_block = BLOCK_SIZE // nest.operands[0].element_size
     rank = len(nest.dimensions)
+    is_cpu = profile.device_type is DeviceType.CPU
     if nest.run_rank and (blocks_of_row := nest.dimensions[-1].size // elements_per_block) >= LEAST_BLOCKS_OF_A_ROW:
         row_count = nest.element_count // nest.dimensions[-1].size
         places = -(-blocks_of_row // blocks_per_invocation)
         if has_whole_blocks(nest, output_start):
             return _Order(True, 0, blocks_per_invocation, 0, row_count * places, (places,))
         edges = 1 if nest.run_rank == rank else 2
-        if edges == 2 or row_count >= LEAST_ROWS_OF_A_RUN:
+        # That a group of lanes has blocks of one kind is no gain on a CPU, several blocks an invocation are.
+        is_gain = not is_cpu or blocks_per_invocation > 1
+        if is_gain and (edges == 2 or row_count >= LEAST_ROWS_OF_A_RUN):
             # The end of a single run counts as the begin of one row more.
             row_count += edges == 1
             groups = -(-row_count // ROWS_PER_GROUP)
@@ -277,7 +285,9 @@ def _order(nest: LoopNest, output_start: int, blocks_per_invocation: int) -> _Or
         lead = 0  # a single element never lies across two blocks
     blocks_per_run = -(-(lead + nest.run_length) // elements_per_block)
     block_count = blocks_per_run * (nest.element_count // nest.run_length)
-    return _Order(False, 0, 1, blocks_per_run, block_count, (blocks_per_run,))
+    long = (CPU_LONG_ROW if is_cpu else LONG_ROW) * elements_per_block
+    is_long = (nest.dimensions[-1].size if nest.run_rank else 1) >= long
+    return _Order(False, int(is_long), 1, blocks_per_run, block_count, (blocks_per_run,))
 
 
 def quick_division(divisor: int) -> tuple[int, int]:

@@ -26,9 +26,6 @@ LEAST_NEIGHBOURS = 4
 # Where the output runs along the indices: coordinates along the axis that an invocation writes a block for.
 AXIS_CHUNK = 64
 
-# VK_DRIVER_ID_GOOGLE_SWIFTSHADER need not ask for all indices before it looks at the first, and pays for keeping them.
-SWIFTSHADER = 10
-
 
 def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str, int]) -> Plan:
     """Plan a ONE_HOT."""
@@ -52,7 +49,6 @@ def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str,
         FixedWindow("values_tensor", desc.on_value_offset, element_size, argument=1),
     )
     depth = output.sizes[desc.axis]
-    kernel_in_chunks = "one_hot_in_chunks" if profile.driver_id == SWIFTSHADER else "one_hot_in_chunks_ahead"
 
     def arguments(piece: LoopNest) -> PieceArguments:
         axis_start, _ = piece.extent(Role.AXIS)
@@ -67,7 +63,7 @@ def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str,
                 1 if chunks is None else chunks.size,
             ),
             arguments=(0, 0, axis_start, depth),
-            kernel=None if chunks is None else kernel_in_chunks,
+            kernel=None if chunks is None else "one_hot_in_chunks",
             blocks_per_invocation=max(1, min(BLOCKS_PER_INVOCATION, row // LEAST_NEIGHBOURS)) if is_innermost else 1,
             dimensions=None if chunks is None else chunks.dimensions,
             grouping=piece.extent(Role.AXIS)[1],
@@ -86,7 +82,7 @@ class _Chunks:
 
 
 def _chunks(piece: LoopNest) -> _Chunks | None:
-    """The loops of one_hot_in_chunks*.comp, or None where rows along the indices are not whole blocks."""
+    """The loops of one_hot_in_chunks.comp, or None where rows along the indices are not whole blocks."""
     index = piece.dimension_with(Role.AXIS)
     if index is None or index == len(piece.dimensions) - 1 or not has_whole_blocks(piece, piece.operands[0].start):
         return None

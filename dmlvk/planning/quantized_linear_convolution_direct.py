@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dmlvk.device_profile import DeviceType
+from dmlvk.device_profile import DeviceType, DriverId
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.plan import SCRATCH, Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution_memory import (
     BLOCK_SIZE,
     DISPATCH_SECONDS,
-    LLVMPIPE,
     Builder,
     DispatchBuilder,
     Range,
@@ -251,7 +250,8 @@ class Direct:
         """Whether an invocation's nested loops run more often than the driver lets them."""
         channels, rows, columns = (high - low for low, high in taps)
         iterations = channels * (1 + rows * (1 + columns))
-        return self.builder.profile.driver_id == LLVMPIPE and iterations > LLVMPIPE_LARGEST_ITERATION_COUNT
+        is_llvmpipe = self.builder.profile.driver_id == DriverId.MESA_LLVMPIPE
+        return is_llvmpipe and iterations > LLVMPIPE_LARGEST_ITERATION_COUNT
 
     def _table_window(self, dispatch: DispatchBuilder, box: OutputBox, word: int) -> None:
         records = table_bounds(self.table, box[1])

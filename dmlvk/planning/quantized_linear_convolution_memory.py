@@ -9,8 +9,6 @@ from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceProfile, Device
 from dmlvk.planning.grid import folded, workgroup_size
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, PERSISTENT, SCRATCH, Access, Dispatch, Window
 
-LLVMPIPE = 13  # VK_DRIVER_ID_MESA_LLVMPIPE
-
 BLOCK_SIZE = 16
 # Byte addresses and word indices inside a window are 32-bit numbers in the kernels.
 LARGEST_WINDOW = 1 << 31

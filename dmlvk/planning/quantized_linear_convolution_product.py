@@ -6,13 +6,12 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.device_profile import DeviceProfile, DeviceType, DriverId
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution_memory import (
     DISPATCH_SECONDS,
-    LLVMPIPE,
     Builder,
     DispatchBuilder,
     Range,
@@ -74,7 +73,8 @@ def available_paths(profile: DeviceProfile) -> tuple[str, ...]:
     if profile.has_integer_dot_product:
         paths.insert(0, "dot4")
     # The float kernel is made for lavapipe, which has shuffles; it needs 8 lanes to hand values around.
-    if profile.driver_id == LLVMPIPE and profile.min_subgroup_size >= 8 and "shaderInt64" in profile.features:
+    is_llvmpipe = profile.driver_id == DriverId.MESA_LLVMPIPE
+    if is_llvmpipe and profile.min_subgroup_size >= 8 and "shaderInt64" in profile.features:
         paths.insert(0, "float")
     return tuple(paths)
 

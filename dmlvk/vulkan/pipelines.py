@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dmlvk.device_profile import DriverId
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.library import VK_SUCCESS, check, failure, vk
 from dmlvk.vulkan.pipeline_cache import PipelineCache
+from dmlvk.vulkan.specialization import specialized
 
 if TYPE_CHECKING:
     from dmlvk.vulkan.device import VulkanDevice
@@ -30,7 +32,8 @@ class Pipelines:
     def __init__(self, device: VulkanDevice) -> None:
         self._device = device
         self._lock = threading.Lock()
-        self._modules: dict[str, Any] = {}
+        self._modules: dict[tuple[str, tuple[int, ...]], Any] = {}
+        self._specializes = device.profile.driver_id == DriverId.GOOGLE_SWIFTSHADER
         self._layouts: dict[tuple[int, int], Any] = {}
         self._pipelines: dict[tuple[str, tuple[int, ...], int, int, int], Pipeline] = {}
         self.cache = PipelineCache(device)
@@ -83,11 +86,14 @@ class Pipelines:
                     self._pipelines[key] = pipeline
         return pipeline
 
-    def _module(self, kernel: str, code: bytes) -> Any:
-        module = self._modules.get(kernel)
+    def _module(self, kernel: str, code: bytes, specialization: tuple[int, ...]) -> Any:
+        """The kernel's module, with these specialization constants made plain ones."""
+        module = self._modules.get((kernel, specialization))
         if module is None:
             if len(code) % 4 or int.from_bytes(code[:4], "little") != SPIRV_MAGIC:
                 raise DeviceError(f"kernel {kernel}: {len(code)} bytes that are not SPIR-V")
+            if specialization:
+                code = specialized(code, specialization)
             ffi = vk.ffi
             words = ffi.new("uint32_t[]", len(code) // 4)
             ffi.memmove(words, code, len(code))
@@ -100,7 +106,7 @@ class Pipelines:
             #     VkAllocationCallbacks* pAllocator, VkShaderModule* pShaderModule)
             result = vk.vkCreateShaderModule(self._device.handle, information, ffi.NULL, handle)
             check(result, f"vkCreateShaderModule({kernel})")
-            module = self._modules[kernel] = handle[0]
+            module = self._modules[kernel, specialization] = handle[0]
         return module
 
     def _layout(self, buffer_count: int, push_size: int) -> Any:
@@ -125,10 +131,12 @@ class Pipelines:
 
     def _build(self, kernel: str, code: bytes, specialization: tuple[int, ...], layout: Any, subgroup_size: int) -> Any:
         ffi = vk.ffi
-        count = len(specialization)
+        done, todo = (specialization, ()) if self._specializes else ((), specialization)
+        module = self._module(kernel, code, done)
+        count = len(todo)
         entries = ffi.new("VkSpecializationMapEntry[]", [(i, 4 * i, 4) for i in range(count)])
         # Values may be given signed or unsigned: 32 bits either way.
-        data = ffi.new("uint32_t[]", [value & 0xFFFFFFFF for value in specialization])
+        data = ffi.new("uint32_t[]", [value & 0xFFFFFFFF for value in todo])
         constants = ffi.new("VkSpecializationInfo*")
         constants.mapEntryCount = count
         constants.pMapEntries = entries
@@ -139,7 +147,7 @@ class Pipelines:
         information.sType = vk.VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO
         information.stage.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO
         information.stage.stage = COMPUTE_SHADER_STAGE
-        information.stage.module = self._module(kernel, code)
+        information.stage.module = module
         information.stage.pName = entry_point
         information.stage.pSpecializationInfo = constants if count else ffi.NULL
         information.layout = layout

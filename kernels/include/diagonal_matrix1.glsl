@@ -91,6 +91,5 @@ void main() {
     Block block;
     if (!find_block(block_index(), block))
         return;
-    bool is_plain = is_whole(block) && is_in_one_row(block);
-    store_block(block, is_plain ? row_block(block.cursor) : gather(block));
+    store_block(block, is_inside_row(block) ? row_block(block.cursor) : gather(block));
 }

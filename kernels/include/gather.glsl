@@ -5,28 +5,15 @@ uint element_word(Cursor cursor, uint part);
 
 uvec4 gather(Block block) {
     uvec4 value = uvec4(0);
-    uint element = block.start;
-    for (uint word = 0; word < 4; ++word) {
-        uint bits = 0;
-        if (ELEMENT_SIZE >= 4) {
-            uint part = word % WORDS_PER_ELEMENT;
-            if (element >= block.first && element < block.last) {
-                bits = element_word(block.cursor, part);
-                if (part + 1 == WORDS_PER_ELEMENT)
-                    advance(block.cursor, 1);
-            }
-            if (part + 1 == WORDS_PER_ELEMENT)
-                ++element;
-        } else {
-            for (uint slot = 0; slot < ELEMENTS_PER_WORD; ++slot, ++element) {
-                if (element >= block.first && element < block.last) {
-                    bits |= element_word(block.cursor, 0) << (slot * ELEMENT_BITS);
-                    advance(block.cursor, 1);
-                }
-            }
+    for (uint element = block.first; element < block.last; ++element) {
+        uint slot = element - block.start;
+        [[unroll]] for (uint part = 0; part < WORDS_PER_ELEMENT; ++part) {
+            uint bits = element_word(block.cursor, part) << (slot % ELEMENTS_PER_WORD * ELEMENT_BITS & 31);
+            // Not value[word] = bits: an index known only at run time sends the vector to memory on some compilers.
+            uint word = slot / ELEMENTS_PER_WORD * WORDS_PER_ELEMENT + part;
+            value |= mix(uvec4(0), uvec4(bits), equal(uvec4(0, 1, 2, 3), uvec4(word)));
         }
-        // Not value[word] = bits: an index known only at run time sends the vector to memory on some compilers.
-        value = mix(value, uvec4(bits), equal(uvec4(0, 1, 2, 3), uvec4(word)));
+        advance(block.cursor, 1);
     }
     return value;
 }

@@ -38,9 +38,16 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ELEMENT_SIZE = 4;  // bytes: 1, 2, 4, 8 or 16
 layout(constant_id = 2) const uint RANK = 1;          // dimensions in use, 0 to 8
 layout(constant_id = 3) const uint RUN_RANK = 1;      // how many of the innermost ones are packed in the output
-// Of BY_ROWS, for which rows are at least a block long: 0 where rows begin and end with blocks; 1 where all rows make one
-// run, which has a begin for each row and one end; otherwise 2, a begin and an end.
+#ifdef BY_ROWS
+// 0 where rows begin and end with blocks; 1 where all rows make one run, which has a begin for each row and one end;
+// otherwise 2, a begin and an end.
 layout(constant_id = 4) const uint EDGES_PER_ROW = 0;
+const bool ROWS_ARE_LONG = true;
+const bool HAS_ONLY_BLOCKS_IN_ROWS = EDGES_PER_ROW == 0;
+#else
+layout(constant_id = 4) const bool ROWS_ARE_LONG = true;  // enough for blocks inside a row to be worth their own way
+const bool HAS_ONLY_BLOCKS_IN_ROWS = false;
+#endif
 layout(constant_id = 5) const uint BLOCKS_PER_INVOCATION = 1;  // of BY_ROWS: blocks of one row, evenly apart
 
 // 128 bytes, which every Vulkan device has.
@@ -283,7 +290,7 @@ void advance(inout Cursor cursor, uint count) {
 }
 
 bool is_whole(Block block) {
-    return block.last - block.first == ELEMENTS_PER_BLOCK;
+    return HAS_ONLY_BLOCKS_IN_ROWS || block.last - block.first == ELEMENTS_PER_BLOCK;
 }
 
 // Elements from the cursor to the end of its row, the innermost dimension; a run of no dimensions is one element.
@@ -293,7 +300,13 @@ uint rest_of_row(Cursor cursor) {
 
 // Whether all of the block's elements lie along the innermost dimension, so that no coordinate carries.
 bool is_in_one_row(Block block) {
-    return block.last - block.first <= rest_of_row(block.cursor);
+    return HAS_ONLY_BLOCKS_IN_ROWS || block.last - block.first <= rest_of_row(block.cursor);
+}
+
+// Whether the block is whole and inside one row. Where all blocks are, or none, this is a constant: some CPU drivers go
+// every way that there is, with a mask for each.
+bool is_inside_row(Block block) {
+    return ROWS_ARE_LONG && is_whole(block) && is_in_one_row(block);
 }
 
 uint innermost_source_stride() {

@@ -10,8 +10,8 @@
 //     of one row after it has loaded the row's index.
 //   - Where the output runs along the indices (IN_CHUNKS), an invocation loads a block's indices, keeps how far
 //     each one's hot coordinate lies from the chunk's first, and then writes a block for each of AXIS_CHUNK coordinates
-//     along the axis. Bytes and 16-bit elements are compared four or two at a time. With LOADS_AHEAD all these indices
-//     are asked for before anything is done with the first; SwiftShader, which need not wait, is 10% slower with it.
+//     along the axis. Bytes and 16-bit elements are compared four or two at a time. All these indices are asked for before
+//     anything is done with the first.
 //   - In other layouts, and across rows, each element loads its own.
 //
 // Layout. Dimensions are sorted by output stride; source strides are those of the indices, 0 along the axis. OnValue and
@@ -79,7 +79,7 @@ uint element_word(Cursor cursor, uint part) {
     return value_word(hot_coordinate(cursor.source) == axis_coordinate(cursor), part);
 }
 
-#ifdef LOADS_AHEAD
+#ifdef IN_CHUNKS
 const uint OWN_WORDS = ELEMENTS_PER_BLOCK * INDEX_WORDS;
 
 // The indices of a block's elements, in vectors where they lie side by side: word by word, each load of a subgroup touches
@@ -97,9 +97,7 @@ void load_indices(uint index, out uint words[OWN_WORDS]) {
             words[i] = index_words[first + i / INDEX_WORDS * push.source_strides[0] * INDEX_WORDS + i % INDEX_WORDS];
     }
 }
-#endif
 
-#ifdef IN_CHUNKS
 void write_blocks(Block block, uvec4 off_block) {
     // The loops' outermost dimension counts the chunks.
     uint chunk = RANK == 0 ? 0 : block.cursor.coordinates[RANK - 1];
@@ -109,16 +107,10 @@ void write_blocks(Block block, uvec4 off_block) {
     // Elements smaller than a word: the distance, with the element's highest bit set.
     const uint HIGHEST_BITS = ELEMENT_SIZE == 1 ? 0x80808080u : ELEMENT_SIZE == 2 ? 0x80008000u : 0;
     uvec4 distances = uvec4(HIGHEST_BITS);
-#ifdef LOADS_AHEAD
     uint indices[OWN_WORDS];
     load_indices(block.cursor.source, indices);
-#endif
     [[unroll]] for (uint i = 0; i < ELEMENTS_PER_BLOCK; ++i) {
-#ifdef LOADS_AHEAD
         uint hot = hot_coordinate(indices[i * INDEX_WORDS], indices[i * INDEX_WORDS + INDEX_WORDS - 1]);
-#else
-        uint hot = hot_coordinate(block.cursor.source + i * push.source_strides[0]);
-#endif
         uint distance = hot - begin;
         if (ELEMENT_SIZE >= 4) {
             [[unroll]] for (uint part = 0; part < WORDS_PER_ELEMENT; ++part)

@@ -35,9 +35,8 @@ void main() {
     Block block;
     if (!find_block(block_index(), block))
         return;
-    bool is_plain = is_whole(block) && is_in_one_row(block);
     uvec4 value;
-    if (!is_plain) {
+    if (!is_inside_row(block)) {
         value = DISTANCE == 1 ? load_rows(block, IS_BACKWARDS) : gather(block);
     } else if (DISTANCE == 0) {
         value = load_strided(block.cursor.source, innermost_source_stride());

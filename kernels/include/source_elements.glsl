@@ -93,10 +93,13 @@ uvec4 reverse_elements(uvec4 value) {
 }
 
 // A block whose source runs forwards (stride 1) or backwards (stride -1) along each row, put together row by row.
+//
+// The loop asks before each round, not behind it: where the round computes the result, SwiftShader gives it to lanes that
+// have left the loop as the last round of the others computes it, with zeros in place of what they no longer load.
 uvec4 load_rows(Block block, bool backwards) {
     uvec4 value = uvec4(0);
     uint element = block.first;
-    do {
+    while (element < block.last) {
         uint count = min(block.last - element, rest_of_row(block.cursor));
         uint slot = element - block.start;
         // Backwards: read forwards into the mirrored slots, then turn them round.
@@ -108,8 +111,7 @@ uvec4 load_rows(Block block, bool backwards) {
         uvec4 mask = bytes_from(slot * ELEMENT_SIZE);
         value = (value & ~mask) | (part & mask);
         element += count;
-        if (element < block.last)
-            advance(block.cursor, count);
-    } while (element < block.last);
+        advance(block.cursor, count);
+    }
     return value;
 }

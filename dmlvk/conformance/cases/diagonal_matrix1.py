@@ -94,6 +94,13 @@ def shape(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(numbers, desc, p)
 
 
+def small_matrices(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Many matrices whose rows are about a block long: neighbouring blocks hold parts of one, two, or many rows."""
+    value = random_value(numbers, p.type)
+    desc = describe(p.type, (23, p.rows, p.columns), p.band, value, source=p.input, output="packed")
+    return workload(numbers, desc, p)
+
+
 def bits(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Value keeps its bits: NaN payloads, -0.0, denormals."""
     return _filled_with(numbers, p, SPECIAL_BITS[p.type][p.number])
@@ -208,6 +215,18 @@ GROUPS = (
             "type": TYPES_BY_SIZE,
             "input": (ABSENT, "packed", "broadcast"),
             "device": GPU_AND_OWN,
+        },
+    ),
+    Group(
+        "diagonal_matrix1:small_matrices",
+        small_matrices,
+        {
+            "type": TYPES_BY_SIZE,
+            "rows": (2, 5, 9),
+            "columns": (1, 2, 3, 5, 9, 15, 17, 33),
+            "band": {name: BANDS[name] for name in ("identity", "upper", "kept_diagonal")},
+            "input": (ABSENT, "packed"),
+            "device": DEVICES,
         },
     ),
     Group(

@@ -97,6 +97,13 @@ def window(numbers: np.random.Generator, p: Parameters) -> Workload:
     return random_workload(numbers, desc, p)
 
 
+def short_rows(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Many rows of about a block: neighbouring blocks hold parts of one, two, or many rows."""
+    count = 1 + (p.row - 1) * abs(p.step)
+    desc = describe(lay_out(p.type, (57, count + 2)), (0, 1), (57, count), (1, p.step))
+    return random_workload(numbers, desc, p)
+
+
 def smaller_output(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Fewer elements than the window gives; a negative stride starts at the window's end all the same."""
     most = maximum_copied_elements((7, 29), (p.step, p.step))
@@ -229,6 +236,17 @@ GROUPS = (
         "slice1:window",
         window,
         {"type": TYPES_BY_SIZE, "shift": range(17), "step": (1, -1, 2, -3), "device": GPU_AND_OWN, "path": PATHS},
+    ),
+    Group(
+        "slice1:short_rows",
+        short_rows,
+        {
+            "type": TYPES_BY_SIZE,
+            "row": (1, 2, 3, 5, 7, 9, 15, 17, 33),
+            "step": (1, -1, 2, 3),
+            "device": DEVICES,
+            "path": PATHS,
+        },
     ),
     Group(
         "slice1:smaller_output",

@@ -1,0 +1,289 @@
+"""Two checkouts of this project on one device: is anything slower than it was?
+
+    git worktree add ../before v0.1
+    python -m bench.checkouts ../before . [--device NAME] [--case "SLICE1*"] [--rounds 15] [--json FILE]
+
+Each checkout runs in a process of its own. For each case the two take turns, call by call, so that whatever else the
+machine does falls on both. What counts is processor time, all threads of a process together: on a CPU driver that is
+the time of the kernel. Times are the least of the rounds; ratios are the median of the ratios of neighbouring calls.
+The results of the two are compared byte for byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import dmlvk
+from dmlvk import DataType, DiagonalMatrix1Desc, OneHotDesc, QuantizedLinearConvolutionDesc, Slice1Desc, TensorDesc
+
+INT32_MIN = -(1 << 31)
+NUMPY_TYPES = {
+    DataType.UINT8: np.uint8,
+    DataType.INT8: np.int8,
+    DataType.INT32: np.int32,
+    DataType.FLOAT32: np.float32,
+}
+
+# Images, input channels, height, width, output channels, filter size, stride, groups.
+CONVOLUTIONS = {
+    "64 channels, 56x56": (1, 64, 56, 56, 64, 3, 1, 1),
+    "256 to 64 channels, 56x56, 1x1": (1, 256, 56, 56, 64, 1, 1, 1),
+    "3 to 64 channels, 112x112, 7x7": (1, 3, 112, 112, 64, 7, 2, 1),
+    "512 channels, 7x7": (1, 512, 7, 7, 512, 3, 1, 1),
+    "128 channels in 32 groups, 28x28": (1, 128, 28, 28, 128, 3, 1, 32),
+    "144 channels depthwise, 56x56": (1, 144, 56, 56, 144, 3, 1, 144),
+}
+
+
+def slices(data_type: DataType) -> Iterator[tuple[str, Slice1Desc]]:
+    """Windows, steps and layouts of a tensor of 1 MiB."""
+    height, width = 1024, 1024 // data_type.size_in_bytes
+    whole, flat = TensorDesc(data_type, [height, width]), [0, 0]
+
+    def desc(
+        output: list[int], offsets: list[int], window: list[int], steps: list[int], source: TensorDesc
+    ) -> Slice1Desc:
+        return Slice1Desc(
+            input_tensor=source,
+            output_tensor=TensorDesc(data_type, output),
+            input_window_offsets=offsets,
+            input_window_sizes=window,
+            input_window_strides=steps,
+        )
+
+    sizes = [height, width]
+    window = [height - 2, width - 8]
+    yield "copy", desc(sizes, flat, sizes, [1, 1], whole)
+    yield "window", desc(window, [1, 3], window, [1, 1], whole)
+    yield "step 2, rows", desc([height // 2, width], flat, sizes, [2, 1], whole)
+    yield "step 2, innermost", desc([height, width // 2], flat, sizes, [1, 2], whole)
+    yield "step 3, innermost", desc([height, -(-width // 3)], flat, sizes, [1, 3], whole)
+    yield "reversed innermost", desc(sizes, flat, sizes, [1, -1], whole)
+    yield "transposed", desc(sizes[::-1], flat, sizes[::-1], [1, 1], TensorDesc(data_type, sizes[::-1], [1, width]))
+    narrow = [height * width // 64, 9]
+    yield "rows of 9", desc(narrow, [0, 1], narrow, [1, 1], TensorDesc(data_type, [narrow[0], 11]))
+    steps = TensorDesc(data_type, [narrow[0], 25])
+    yield "rows of 9, step 3, innermost", desc(narrow, flat, [narrow[0], 25], [1, 3], steps)
+
+
+def diagonals(data_type: DataType) -> Iterator[tuple[str, DiagonalMatrix1Desc]]:
+    """Bands of one matrix, or of many small ones."""
+    matrix, batch = TensorDesc(data_type, [1024, 1024]), TensorDesc(data_type, [4096, 9, 9])
+    for name, begin, end, source, output in [
+        ("upper triangle", INT32_MIN, 0, matrix, matrix),
+        ("all but a band", 3, -3, matrix, matrix),
+        ("identity", 0, 1, None, matrix),
+        ("upper triangles of 9x9", INT32_MIN, 0, batch, batch),
+    ]:
+        yield (
+            name,
+            DiagonalMatrix1Desc(
+                input_tensor=source,
+                output_tensor=output,
+                value=7,
+                diagonal_fill_begin=begin,
+                diagonal_fill_end=end,
+            ),
+        )
+
+
+def one_hots(data_type: DataType) -> Iterator[tuple[str, OneHotDesc]]:
+    """4,096 indices in 256 classes, or 255, whose rows do not end with blocks."""
+    for name, axis, indices, output in [
+        ("last axis", 1, [4096, 1], [4096, 256]),
+        ("last axis of 255", 1, [4096, 1], [4096, 255]),
+        ("first axis", 0, [1, 4096], [256, 4096]),
+    ]:
+        yield (
+            name,
+            OneHotDesc(
+                indices_tensor=TensorDesc(DataType.INT32, indices),
+                values_tensor=TensorDesc(data_type, [1, 2]),
+                output_tensor=TensorDesc(data_type, output),
+                axis=axis,
+            ),
+        )
+
+
+def convolution(shape: tuple[int, ...], channels_last: bool) -> QuantizedLinearConvolutionDesc:
+    """UINT8 activations and outputs, INT8 filters, a scale for each channel, a bias."""
+    images, inputs, height, width, outputs, size, stride, groups = shape
+    padding = (size - 1) // 2
+    out_height, out_width = ((extent + 2 * padding - size) // stride + 1 for extent in (height, width))
+
+    def activations(channels: int, rows: int, columns: int) -> TensorDesc:
+        strides = [rows * columns * channels, 1, columns * channels, channels] if channels_last else None
+        return TensorDesc(DataType.UINT8, [images, channels, rows, columns], strides)
+
+    one, per_channel = [1, 1, 1, 1], [1, outputs, 1, 1]
+    return QuantizedLinearConvolutionDesc(
+        input_tensor=activations(inputs, height, width),
+        input_scale_tensor=TensorDesc(DataType.FLOAT32, one),
+        input_zero_point_tensor=TensorDesc(DataType.UINT8, one),
+        filter_tensor=TensorDesc(DataType.INT8, [outputs, inputs // groups, size, size]),
+        filter_scale_tensor=TensorDesc(DataType.FLOAT32, per_channel),
+        filter_zero_point_tensor=TensorDesc(DataType.INT8, one),
+        bias_tensor=TensorDesc(DataType.INT32, per_channel),
+        output_scale_tensor=TensorDesc(DataType.FLOAT32, one),
+        output_zero_point_tensor=TensorDesc(DataType.UINT8, one),
+        output_tensor=activations(outputs, out_height, out_width),
+        strides=[stride, stride],
+        dilations=[1, 1],
+        start_padding=[padding, padding],
+        end_padding=[padding, padding],
+        group_count=groups,
+    )
+
+
+def cases() -> dict[str, Any]:
+    """Descriptors by name."""
+    found: dict[str, Any] = {}
+    for data_type in (DataType.UINT8, DataType.FLOAT32):
+        for operator, make in (("SLICE1", slices), ("DIAGONAL_MATRIX1", diagonals), ("ONE_HOT", one_hots)):
+            found |= {f"{operator} {name}, {data_type.name}": desc for name, desc in make(data_type)}
+    for name, shape in CONVOLUTIONS.items():
+        for layout in ("NHWC", "NCHW"):
+            found[f"QUANTIZED_LINEAR_CONVOLUTION {name}, {layout}"] = convolution(shape, layout == "NHWC")
+    return found
+
+
+def content(field: str, tensor: TensorDesc, generator: np.random.Generator) -> np.ndarray:
+    """Random data that a field may have; scales that use the whole range of the output."""
+    numpy_type = NUMPY_TYPES[tensor.data_type]
+    if "scale" in field:
+        return np.full(tensor.sizes, 0.3 if field == "output_scale_tensor" else 0.01, numpy_type)
+    low, high = {np.int8: (-128, 128), np.uint8: (0, 256), np.int32: (-99, 300)}.get(numpy_type, (0, 1000))  # type: ignore[call-overload]
+    return np.asarray(generator.integers(low, high, tensor.sizes), numpy_type)
+
+
+def work(device_name: str | None) -> None:
+    """Be one of the two: of each line read, "prepare" or "run" a case, and answer with a digest or with seconds."""
+    descriptors = cases()
+    call: Callable[[], Any] = int
+    with dmlvk.Device(device_name) as device:
+        print(device.name, flush=True)
+        for line in sys.stdin:
+            verb, name = line.rstrip("\n").split(" ", 1)
+            if verb == "run":
+                begin = time.process_time()
+                call()
+                print(time.process_time() - begin, flush=True)
+                continue
+            desc = descriptors[name]
+            generator = np.random.default_rng(len(name))
+            tensors = {field: device.tensor(tensor) for field, tensor in desc.tensors.items()}
+            for field, tensor in tensors.items():
+                if field not in desc.output_fields:
+                    tensor.write(content(field, desc.tensors[field], generator))
+            operator = device.compile(desc)
+
+            def call(operator: Any = operator, tensors: dict[str, Any] = tensors) -> None:
+                operator(**tensors).wait()
+
+            call()
+            print(hashlib.sha256(tensors["output_tensor"].numpy().tobytes()).hexdigest(), flush=True)
+
+
+class Checkout:
+    """A process with the dmlvk of a checkout."""
+
+    def __init__(self, folder: Path, device_name: str | None) -> None:
+        if not (folder / "dmlvk" / "__init__.py").is_file():
+            raise click.ClickException(f"{folder} is no checkout of this project: it has no dmlvk/__init__.py")
+        command = [sys.executable, str(Path(__file__).resolve()), "--work"]
+        command += [] if device_name is None else ["--device", device_name]
+        environment = {**os.environ, "PYTHONPATH": str(folder.resolve())}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=folder
+        )
+        self.device = self._answer()
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise click.ClickException(f"a checkout ended with status {self._process.wait()}; its error stands above")
+        return line.rstrip("\n")
+
+    def ask(self, verb: str, name: str) -> str:
+        """The answer to "prepare" or "run"."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{verb} {name}\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
+@click.command()
+@click.argument("before", type=click.Path(path_type=Path, exists=True, file_okay=False), required=False)
+@click.argument("after", type=click.Path(path_type=Path, exists=True, file_okay=False), required=False)
+@click.option("--device", help="Part of a device's name; else the best.")
+@click.option("--case", "pattern", default="*", show_default=True, help="Which cases, with *, ? and [].")
+@click.option("--rounds", default=15, show_default=True, type=click.IntRange(min=1))
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures here.")
+@click.option("--work", "is_worker", is_flag=True, hidden=True)
+def main(
+    before: Path | None,
+    after: Path | None,
+    device: str | None,
+    pattern: str,
+    rounds: int,
+    json_path: Path | None,
+    is_worker: bool,
+) -> None:
+    """Compare the checkouts BEFORE and AFTER, call by call."""
+    if is_worker:
+        work(device)
+        return
+    if before is None or after is None:
+        raise click.UsageError("name two checkouts, as in: python -m bench.checkouts ../before .")
+    names = [name for name in cases() if fnmatch(name, pattern)]
+    if not names:
+        raise click.UsageError(f"no case is called {pattern!r}; there are {', '.join(cases())}")
+    pair = Checkout(before, device), Checkout(after, device)
+    figures: list[dict[str, Any]] = []
+    for name in track(names, "cases", console=Console(stderr=True)):
+        digests = [checkout.ask("prepare", name) for checkout in pair]
+        seconds = [[float(checkout.ask("run", name)) for checkout in pair] for _ in range(rounds)]
+        least = [min(times) for times in zip(*seconds, strict=True)]
+        ratio = statistics.median(after / before for before, after in seconds)
+        equal = digests[0] == digests[1]
+        figures.append({"case": name, "before": least[0], "after": least[1], "ratio": ratio, "equal": equal})
+    for checkout in pair:
+        checkout.close()
+    table = Table(title=f"{pair[0].device}, processor milliseconds, the least of {rounds} calls")
+    for column in ("case", "before", "after", "after / before", "results"):
+        table.add_column(column, justify="left" if column in ("case", "results") else "right")
+    for figure in figures:
+        times = [f"{figure[side] * 1e3:.2f}" for side in ("before", "after")]
+        table.add_row(figure["case"], *times, f"{figure['ratio']:.2f}", "equal" if figure["equal"] else "DIFFERENT")
+    Console().print(table)
+    if json_path is not None:
+        json_path.write_text(
+            json.dumps({"device": pair[0].device, "cases": figures}, indent=1) + "\n", encoding="utf-8"
+        )
+    if not all(figure["equal"] for figure in figures):
+        raise click.exceptions.Exit(1)
+
+
+if __name__ == "__main__":
+    main()
