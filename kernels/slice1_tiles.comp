@@ -26,10 +26,10 @@
 #include "source_elements.glsl"
 #include "byte_matrices.glsl"
 
-layout(constant_id = 6) const uint ACROSS = 1;         // the dimension along which the source is consecutive
-layout(constant_id = 7) const uint TILE_ROWS = 32;     // elements along dimension 0, a multiple of ELEMENTS_PER_BLOCK
-layout(constant_id = 8) const uint TILE_COLUMNS = 32;  // elements across, likewise
-layout(constant_id = 9) const uint EXTRA_ROWS = 0;     // 0 where all rows of the output begin alike in their blocks
+layout(constant_id = 7) const uint ACROSS = 1;         // the dimension along which the source is consecutive
+layout(constant_id = 8) const uint TILE_ROWS = 32;     // elements along dimension 0, a multiple of ELEMENTS_PER_BLOCK
+layout(constant_id = 9) const uint TILE_COLUMNS = 32;  // elements across, likewise
+layout(constant_id = 10) const uint EXTRA_ROWS = 0;     // 0 where all rows of the output begin alike in their blocks
 
 #define TILES_ALONG push.arguments[0]   // tiles along dimension 0
 #define TILES_ACROSS push.arguments[1]

@@ -227,6 +227,7 @@ def _dispatch(
             len(dimensions),
             loops.run_rank,
             *order.specialization,
+            int(profile.device_type is DeviceType.CPU),  # GATHERS_IN_LOOP
             *arguments.specialization,
         ),
         # Negative strides become two's complement.

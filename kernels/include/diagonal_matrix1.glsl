@@ -19,11 +19,11 @@
 #include "source_elements.glsl"
 #include "gather.glsl"
 
-layout(constant_id = 6) const uint X_DIMENSION = NO_DIMENSION;
-layout(constant_id = 7) const uint Y_DIMENSION = NO_DIMENSION;
-layout(constant_id = 8) const bool FILL_OUTSIDE = false;  // Begin > End: all but the band
-layout(constant_id = 9) const bool HAS_INPUT = true;
-layout(constant_id = 10) const bool IS_CONSECUTIVE = true;  // along rows, in the source
+layout(constant_id = 7) const uint X_DIMENSION = NO_DIMENSION;
+layout(constant_id = 8) const uint Y_DIMENSION = NO_DIMENSION;
+layout(constant_id = 9) const bool FILL_OUTSIDE = false;  // Begin > End: all but the band
+layout(constant_id = 10) const bool HAS_INPUT = true;
+layout(constant_id = 11) const bool IS_CONSECUTIVE = true;  // along rows, in the source
 
 #define BAND_BEGIN push.arguments[0]
 #define BAND_LENGTH push.arguments[1]

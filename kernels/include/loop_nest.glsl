@@ -49,6 +49,7 @@ layout(constant_id = 4) const bool ROWS_ARE_LONG = true;  // enough for blocks i
 const bool HAS_ONLY_BLOCKS_IN_ROWS = false;
 #endif
 layout(constant_id = 5) const uint BLOCKS_PER_INVOCATION = 1;  // of BY_ROWS: blocks of one row, evenly apart
+layout(constant_id = 6) const bool GATHERS_IN_LOOP = false;  // of gather.glsl
 
 // 128 bytes, which every Vulkan device has.
 layout(push_constant) uniform PushConstants {

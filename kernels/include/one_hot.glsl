@@ -30,10 +30,10 @@ layout(set = 0, binding = 1) readonly buffer IndexVectors { uvec4 index_vectors[
 layout(set = 0, binding = 2) readonly buffer OffValue { uint off_value_words[]; };
 layout(set = 0, binding = 3) readonly buffer OnValue { uint on_value_words[]; };
 
-layout(constant_id = 6) const uint AXIS_DIMENSION = NO_DIMENSION;
-layout(constant_id = 7) const uint INDEX_WORDS = 1;  // 32-bit words an index: 1 or 2
-layout(constant_id = 8) const bool INDEX_IS_SIGNED = false;
-layout(constant_id = 9) const uint AXIS_CHUNK = 1;  // IN_CHUNKS: coordinates along the axis an invocation
+layout(constant_id = 7) const uint AXIS_DIMENSION = NO_DIMENSION;
+layout(constant_id = 8) const uint INDEX_WORDS = 1;  // 32-bit words an index: 1 or 2
+layout(constant_id = 9) const bool INDEX_IS_SIGNED = false;
+layout(constant_id = 10) const uint AXIS_CHUNK = 1;  // IN_CHUNKS: coordinates along the axis an invocation
 
 #define OFF_VALUE_START push.arguments[0]
 #define ON_VALUE_START push.arguments[1]

@@ -26,7 +26,7 @@ uint element_word(Cursor cursor, uint part) {
 
 // The step from one element of a row to the next in the source, where it is 1 or 2, forwards or backwards; 0: any other.
 // A constant, since a CPU driver goes every way that there is, under a mask.
-layout(constant_id = 6) const int ROW_STEP = 0;
+layout(constant_id = 7) const int ROW_STEP = 0;
 
 const bool IS_BACKWARDS = ROW_STEP < 0;
 const uint DISTANCE = ROW_STEP < 0 ? -ROW_STEP : ROW_STEP;
