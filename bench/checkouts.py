@@ -104,17 +104,19 @@ def diagonals(data_type: DataType) -> Iterator[tuple[str, DiagonalMatrix1Desc]]:
 
 
 def one_hots(data_type: DataType) -> Iterator[tuple[str, OneHotDesc]]:
-    """4,096 indices in 256 classes, or 255, whose rows do not end with blocks."""
+    """Some thousand indices in 256 classes; and where rows do not begin and end with blocks."""
     for name, axis, indices, output in [
         ("last axis", 1, [4096, 1], [4096, 256]),
         ("last axis of 255", 1, [4096, 1], [4096, 255]),
         ("first axis", 0, [1, 4096], [256, 4096]),
+        ("first axis, 4095 indices", 0, [1, 4095], [256, 4095]),
+        ("middle axis, rows of 9", 1, [455, 1, 9], [455, 256, 9]),
     ]:
         yield (
             name,
             OneHotDesc(
                 indices_tensor=TensorDesc(DataType.INT32, indices),
-                values_tensor=TensorDesc(data_type, [1, 2]),
+                values_tensor=TensorDesc(data_type, [*(1 for _ in output[1:]), 2]),
                 output_tensor=TensorDesc(data_type, output),
                 axis=axis,
             ),

@@ -4,7 +4,7 @@
 //
 // Loops: one invocation writes one 16-byte block of the output, in the order of memory; a block may lie across rows.
 // Why apart: one module for each order of blocks, since some drivers take long to compile what they then leave out.
-// Maths in full, layout and preconditions: include/one_hot.glsl; the order of blocks: include/loop_nest.glsl.
+// Maths in full, layout and preconditions: include/one_hot.glsl; blocks and their order: one_hot_blocks.glsl, loop_nest.glsl.
 
 #extension GL_GOOGLE_include_directive : require
-#include "one_hot.glsl"
+#include "one_hot_blocks.glsl"

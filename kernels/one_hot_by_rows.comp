@@ -4,8 +4,8 @@
 //
 // Loops: one invocation writes several 16-byte blocks of one row after it has loaded the row's index.
 // Why apart: one module for each order of blocks, since some drivers take long to compile what they then leave out.
-// Maths in full, layout and preconditions: include/one_hot.glsl; the order of blocks: include/loop_nest.glsl.
+// Maths in full, layout and preconditions: include/one_hot.glsl; blocks and their order: one_hot_blocks.glsl, loop_nest.glsl.
 
 #extension GL_GOOGLE_include_directive : require
 #define BY_ROWS
-#include "one_hot.glsl"
+#include "one_hot_blocks.glsl"

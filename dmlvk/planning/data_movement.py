@@ -72,14 +72,16 @@ class PieceArguments:
     kernel : str, optional
         Another kernel for this piece than the operator's ordinary one.
     group_count : int, optional
-        Workgroups, for a kernel that has a unit of work of its own in place of 16-byte blocks.
+        Workgroups, for a kernel whose workgroups have a unit of work of their own in place of 16-byte blocks.
+    invocation_count : int, optional
+        Invocations, for a kernel whose invocations have one.
     divisors : tuple of int
         Of such a kernel: the first and the second further divisor.
     blocks_per_invocation : int
         How many blocks of a row each invocation of the kernel can write.
     dimensions : tuple of Dimension, optional
-        The loops that invocations are counted by, where the kernel itself makes some of the piece's. Rows of these
-        begin and end with blocks.
+        The loops that invocations are counted by, where the kernel itself makes some of the piece's. Where they are
+        counted by blocks, rows of these begin and end with blocks.
     grouping : int
         The push constant of that name, free for kernels with such loops.
     """
@@ -88,6 +90,7 @@ class PieceArguments:
     arguments: tuple[int, ...] = ()
     kernel: str | None = None
     group_count: int | None = None
+    invocation_count: int | None = None
     divisors: tuple[int, ...] = ()
     blocks_per_invocation: int = 1
     dimensions: tuple[Dimension, ...] | None = None
@@ -208,6 +211,9 @@ def _dispatch(
     if arguments.group_count is not None:
         group_count = arguments.group_count
         order = replace(order, grouping=0, block_count=group_count, divisors=arguments.divisors)
+    elif arguments.invocation_count is not None:
+        group_count = -(-arguments.invocation_count // size)
+        order = replace(order, block_count=arguments.invocation_count, divisors=arguments.divisors)
     push_constants = [starts[0], starts[1] if len(starts) > 1 else 0, order.grouping, order.block_count, *values]
     tables = [_padded([dimension.size for dimension in dimensions]), *map(_padded, strides)]
     if len(strides) == 1:

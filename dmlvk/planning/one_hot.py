@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,8 +24,9 @@ from dmlvk.planning.plan import Plan
 BLOCKS_PER_INVOCATION = 4
 LEAST_NEIGHBOURS = 4
 
-# Where the output runs along the indices: coordinates along the axis that an invocation writes a block for.
+# Where the output runs along the indices: coordinates along the axis that an invocation writes a block or a word for.
 AXIS_CHUNK = 64
+WORD_SIZE = 4
 
 
 def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str, int]) -> Plan:
@@ -51,22 +53,30 @@ def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str,
     depth = output.sizes[desc.axis]
 
     def arguments(piece: LoopNest) -> PieceArguments:
-        axis_start, _ = piece.extent(Role.AXIS)
+        axis_start, axis_size = piece.extent(Role.AXIS)
+        specialization = (
+            dimension_constant(piece, Role.AXIS),
+            indices.data_type.size_in_bytes // 4,
+            int(desc.indices_are_signed),
+        )
+        values = (0, 0, axis_start, depth)
         chunks = _chunks(piece)
+        if chunks is not None:
+            return PieceArguments(
+                specialization=(*specialization, chunks.size),
+                arguments=values,
+                kernel="one_hot_by_words" if chunks.words_of_row else "one_hot_in_chunks",
+                invocation_count=chunks.words_of_row * chunks.row_count or None,
+                divisors=(chunks.words_of_row,),
+                dimensions=chunks.dimensions,
+                grouping=axis_size,
+            )
         row = piece.dimensions[-1].size * element_size // BLOCK_SIZE if piece.dimensions else 0
         is_innermost = bool(piece.dimensions) and piece.dimensions[-1].role is Role.AXIS
         return PieceArguments(
-            specialization=(
-                dimension_constant(piece, Role.AXIS),
-                indices.data_type.size_in_bytes // 4,
-                int(desc.indices_are_signed),
-                1 if chunks is None else chunks.size,
-            ),
-            arguments=(0, 0, axis_start, depth),
-            kernel=None if chunks is None else "one_hot_in_chunks",
+            specialization=specialization,
+            arguments=values,
             blocks_per_invocation=max(1, min(BLOCKS_PER_INVOCATION, row // LEAST_NEIGHBOURS)) if is_innermost else 1,
-            dimensions=None if chunks is None else chunks.dimensions,
-            grouping=piece.extent(Role.AXIS)[1],
         )
 
     nest = simplified(LoopNest(dimensions, operands))
@@ -75,20 +85,44 @@ def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str,
 
 @dataclass(frozen=True)
 class _Chunks:
-    """Loops of which the outermost counts chunks of the axis, and how many coordinates along it a chunk has."""
+    """How an output that runs along the indices is written chunk by chunk of the axis.
+
+    Attributes
+    ----------
+    dimensions : tuple of Dimension
+        Loops of which the outermost counts chunks.
+    size : int
+        Coordinates along the axis that a chunk has.
+    words_of_row : int
+        Invocations of a row where it is written in words; 0 where in 16-byte blocks.
+    """
 
     dimensions: tuple[Dimension, ...]
     size: int
+    words_of_row: int
+
+    @property
+    def row_count(self) -> int:
+        """Rows of all chunks."""
+        return math.prod(dimension.size for dimension in self.dimensions[:-1])
 
 
 def _chunks(piece: LoopNest) -> _Chunks | None:
-    """The loops of one_hot_in_chunks.comp, or None where rows along the indices are not whole blocks."""
+    """The chunks of a piece, or None where the output does not run along the indices, or in rows too short for it.
+
+    Rows of words or larger elements that are not whole blocks are as fast element by element.
+    """
     index = piece.dimension_with(Role.AXIS)
-    if index is None or index == len(piece.dimensions) - 1 or not has_whole_blocks(piece, piece.operands[0].start):
+    if index is None or index == len(piece.dimensions) - 1 or piece.run_rank == 0:
         return None
-    if piece.dimensions[-1].size * piece.operands[0].element_size < LEAST_BLOCKS_OF_A_ROW * BLOCK_SIZE:
-        return None
+    row, element_size = piece.dimensions[-1].size, piece.operands[0].element_size
+    words_of_row = 0
+    if row * element_size < LEAST_BLOCKS_OF_A_ROW * BLOCK_SIZE or not has_whole_blocks(piece, piece.operands[0].start):
+        if element_size >= WORD_SIZE or row * element_size < WORD_SIZE:
+            return None
+        words_of_row = -(-row * element_size // WORD_SIZE)
     axis = piece.dimensions[index]
     size = min(axis.size, AXIS_CHUNK)
     chunk = Dimension(-(-axis.size // size), tuple(size * stride for stride in axis.strides), Role.AXIS)
-    return _Chunks((chunk, *piece.dimensions[:index], *piece.dimensions[index + 1 :]), size)
+    dimensions = (chunk, *piece.dimensions[:index], *piece.dimensions[index + 1 :])
+    return _Chunks(dimensions, size, words_of_row)

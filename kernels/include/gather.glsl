@@ -23,10 +23,3 @@ uvec4 gather(Block block) {
     }
     return value;
 }
-
-// A block of equal elements, from the element's words.
-uvec4 repeat_element(uint low, uint high) {
-    if (ELEMENT_SIZE == 8)
-        return uvec4(low, high, low, high);
-    return uvec4(low * (ELEMENT_SIZE == 1 ? 0x01010101u : ELEMENT_SIZE == 2 ? 0x00010001u : 1u));
-}

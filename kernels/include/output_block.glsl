@@ -5,9 +5,21 @@
 layout(set = 0, binding = OUTPUT_BINDING) buffer OutputWords { uint output_words[]; };
 layout(set = 0, binding = OUTPUT_BINDING) buffer OutputVectors { uvec4 output_vectors[]; };
 
-// Writes the elements first <= element < last and no other byte. A word that the run covers only in part may be shared with
-// another run, another dispatch or a gap that has to keep its value: its bytes are replaced by two atomics, each of which
-// leaves the other bytes alone, whatever others do to the word in between.
+// A block of equal elements, from the element's words.
+uvec4 repeat_element(uint low, uint high) {
+    if (ELEMENT_SIZE == 8)
+        return uvec4(low, high, low, high);
+    return uvec4(low * (ELEMENT_SIZE == 1 ? 0x01010101u : ELEMENT_SIZE == 2 ? 0x00010001u : 1u));
+}
+
+// Replaces the bits of a word that a mask has. The others may be another run's, another dispatch's or a gap's that has to
+// keep its value: two atomics leave them alone, whatever others do to the word in between.
+void store_bits(uint word, uint mask, uint bits) {
+    atomicAnd(output_words[word], ~mask);
+    atomicOr(output_words[word], bits & mask);
+}
+
+// Writes the elements first <= element < last and no other byte.
 void store_block(Block block, uvec4 value) {
     if (is_whole(block)) {
         output_vectors[block.start / ELEMENTS_PER_BLOCK] = value;
@@ -22,9 +34,7 @@ void store_block(Block block, uvec4 value) {
         if (begin == 0 && end == 4) {
             output_words[word_index + word] = value[word];
         } else if (ELEMENT_SIZE < 4 && begin < end) {
-            uint mask = ((1u << (8 * (end - begin))) - 1) << (8 * begin);
-            atomicAnd(output_words[word_index + word], ~mask);
-            atomicOr(output_words[word_index + word], value[word] & mask);
+            store_bits(word_index + word, ((1u << (8 * (end - begin))) - 1) << (8 * begin), value[word]);
         }
     }
 }

@@ -117,6 +117,7 @@ def test_each_group_belongs_to_a_rule() -> None:
     named = {":".join(case.groups) for case in DEFAULT if any(matches(pattern, case) for pattern in patterns)}
     sizes_around_what_kernels_are_made_of = {
         "slice1:short_rows",
+        "one_hot:rows",
         "diagonal_matrix1:small_matrices",
         "slice1:transpose_whole_blocks",
         "qlinearconv:channels",

@@ -201,15 +201,24 @@ def test_blocks_inside_rows_have_a_way_of_their_own_where_rows_are_long(
 
 
 @pytest.mark.parametrize(
-    ("count", "axis", "kernel"),
-    [(160, 0, "one_hot_in_chunks"), (161, 0, "one_hot_by_rows"), (160, 1, "one_hot_by_rows"), (16, 0, "one_hot")],
+    ("data_type", "count", "axis", "kernel"),
+    [
+        (DataType.UINT8, 160, 0, "one_hot_in_chunks"),
+        (DataType.UINT8, 161, 0, "one_hot_by_words"),
+        (DataType.UINT16, 161, 0, "one_hot_by_words"),
+        (DataType.FLOAT32, 161, 0, "one_hot_by_rows"),
+        (DataType.UINT8, 16, 0, "one_hot_by_words"),
+        (DataType.UINT8, 4, 0, "one_hot_by_words"),
+        (DataType.UINT8, 3, 0, "one_hot"),
+        (DataType.UINT8, 160, 1, "one_hot_by_rows"),
+    ],
 )
-def test_one_hot_goes_along_the_indices_in_chunks(count: int, axis: int, kernel: str) -> None:
-    """Where rows of the output are whole blocks; 200 is not a multiple of the chunk."""
+def test_one_hot_goes_along_the_indices_in_chunks(data_type: DataType, count: int, axis: int, kernel: str) -> None:
+    """In blocks where rows of the output are whole ones, else in words; 200 is not a multiple of the chunk."""
     desc = OneHotDesc(
         indices_tensor=TensorDesc(DataType.INT32, [1, count] if axis == 0 else [count, 1]),
-        values_tensor=TensorDesc(DataType.UINT8, [1, 2]),
-        output_tensor=TensorDesc(DataType.UINT8, [200, count] if axis == 0 else [count, 200]),
+        values_tensor=TensorDesc(data_type, [1, 2]),
+        output_tensor=TensorDesc(data_type, [200, count] if axis == 0 else [count, 200]),
         axis=axis,
     )
     assert {dispatch.kernel for dispatch in plan(desc, profiles.load("nvidia-h200")).dispatches} == {kernel}

@@ -161,6 +161,11 @@ def depth(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(numbers, describe(p.index, p.type, sizes, axis), p)
 
 
+def rows(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Outputs that run along the indices, in rows that begin anywhere in a word or a block."""
+    return workload(numbers, describe(p.index, p.type, (3, 70, p.row), 1, output=p.output), p)
+
+
 def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Tensors anywhere in their buffers, and a tail."""
     minimum = lay_out(p.type, (9, 41), p.output).minimum_size_in_bytes
@@ -268,6 +273,17 @@ GROUPS = (
             "index": INDEX_TYPES,
             "depth": (1, 2, 3, 15, 16, 17, 255, 4099, 65_537),
             "axis": ("innermost", "other"),
+            "device": GPU_AND_OWN,
+        },
+    ),
+    Group(
+        "one_hot:rows",
+        rows,
+        {
+            "type": TYPES_BY_SIZE,
+            "index": INDEX_TYPES,
+            "row": (1, 2, 3, 4, 5, 7, 9, 16, 31, 33, 49, 161),
+            "output": ("packed", "rows"),
             "device": GPU_AND_OWN,
         },
     ),
