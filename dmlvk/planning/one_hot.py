@@ -94,7 +94,7 @@ class _Chunks:
     size : int
         Coordinates along the axis that a chunk has.
     words_of_row : int
-        Invocations of a row where it is written in words; 0 where in 16-byte blocks.
+        Invocations of a row where it is written in words, or larger elements; 0 where in 16-byte blocks.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -108,19 +108,16 @@ class _Chunks:
 
 
 def _chunks(piece: LoopNest) -> _Chunks | None:
-    """The chunks of a piece, or None where the output does not run along the indices, or in rows too short for it.
-
-    Rows of words or larger elements that are not whole blocks are as fast element by element.
-    """
+    """The chunks of a piece, or None where the output does not run along the indices, or in rows too short for it."""
     index = piece.dimension_with(Role.AXIS)
     if index is None or index == len(piece.dimensions) - 1 or piece.run_rank == 0:
         return None
     row, element_size = piece.dimensions[-1].size, piece.operands[0].element_size
     words_of_row = 0
     if row * element_size < LEAST_BLOCKS_OF_A_ROW * BLOCK_SIZE or not has_whole_blocks(piece, piece.operands[0].start):
-        if element_size >= WORD_SIZE or row * element_size < WORD_SIZE:
+        if row * element_size < WORD_SIZE:
             return None
-        words_of_row = -(-row * element_size // WORD_SIZE)
+        words_of_row = -(-row * element_size // max(element_size, WORD_SIZE))
     axis = piece.dimensions[index]
     size = min(axis.size, AXIS_CHUNK)
     chunk = Dimension(-(-axis.size // size), tuple(size * stride for stride in axis.strides), Role.AXIS)

@@ -206,7 +206,7 @@ def test_blocks_inside_rows_have_a_way_of_their_own_where_rows_are_long(
         (DataType.UINT8, 160, 0, "one_hot_in_chunks"),
         (DataType.UINT8, 161, 0, "one_hot_by_words"),
         (DataType.UINT16, 161, 0, "one_hot_by_words"),
-        (DataType.FLOAT32, 161, 0, "one_hot_by_rows"),
+        (DataType.FLOAT32, 161, 0, "one_hot_by_words"),
         (DataType.UINT8, 16, 0, "one_hot_by_words"),
         (DataType.UINT8, 4, 0, "one_hot_by_words"),
         (DataType.UINT8, 3, 0, "one_hot"),
