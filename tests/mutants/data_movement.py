@@ -79,10 +79,8 @@ MUTANTS = (
         "include/output_block.glsl",
         (
             (
-                "            atomicAnd(output_words[word_index + word], ~mask);\n"
-                "            atomicOr(output_words[word_index + word], value[word] & mask);\n",
-                "            uint old = output_words[word_index + word];\n"
-                "            output_words[word_index + word] = (old & ~mask) | (value[word] & mask);\n",
+                "    atomicAnd(output_words[word], ~mask);\n    atomicOr(output_words[word], bits & mask);\n",
+                "    uint old = output_words[word];\n    output_words[word] = (old & ~mask) | (bits & mask);\n",
             ),
         ),
         ("slice1:layout", "diagonal_matrix1:layout"),
@@ -186,8 +184,32 @@ MUTANTS = (
     ),
     Mutant(
         "a block's first indices for all of its elements",
-        "include/one_hot.glsl",
+        "one_hot_in_chunks.comp",
         (("index_vectors[first / 4 + i]", "index_vectors[first / 4]"),),
         ("one_hot",),
+    ),
+    Mutant(
+        "rows of bytes that all begin with a word",
+        "one_hot_by_words.comp",
+        (("uint lead = -row_start % ELEMENTS_PER_WORD;", "uint lead = 0;"),),
+        ("one_hot:rows",),
+    ),
+    Mutant(
+        "no elements before a row's first whole word",
+        "one_hot_by_words.comp",
+        (("if (place == 0 && lead != 0)", "if (place == 0 && lead == ELEMENTS_PER_WORD)"),),
+        ("one_hot:rows",),
+    ),
+    Mutant(
+        "a row's last word written whole",
+        "one_hot_by_words.comp",
+        (("if (left >= int(ELEMENTS_PER_WORD))", "if (left > 0)"),),
+        ("one_hot:rows",),
+    ),
+    Mutant(
+        "blocks across short rows gathered as if they were inside one",
+        "include/loop_nest.glsl",
+        (("return ROWS_ARE_LONG && is_whole(block) && is_in_one_row(block);", "return is_whole(block);"),),
+        ("slice1:short_rows", "diagonal_matrix1:small_matrices"),
     ),
 )

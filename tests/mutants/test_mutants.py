@@ -88,7 +88,7 @@ NEVER = "void main() {\n    if (push.block_count == 0xFFFFFFFFu)\n        return
 def test_a_kernel_that_means_the_same_is_not_caught(device: dmlvk.Device, tmp_path: Path) -> None:
     """The way that mutants run finds nothing by itself."""
     mutant = Mutant(
-        "a branch that is never taken", "include/one_hot.glsl", (("void main() {\n", NEVER),), ("one_hot:page",)
+        "a branch that is never taken", "include/one_hot_blocks.glsl", (("void main() {\n", NEVER),), ("one_hot:page",)
     )
     assert "one_hot" in compile_mutant(mutant, tmp_path / "once")
     found = verdict(mutant, device.name, tmp_path / "twice")
