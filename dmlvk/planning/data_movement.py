@@ -83,7 +83,7 @@ class PieceArguments:
         The loops that invocations are counted by, where the kernel itself makes some of the piece's. Where they are
         counted by blocks, rows of these begin and end with blocks.
     grouping : int
-        The push constant of that name, free for kernels with such loops.
+        The push constant of that name, free for kernels with such loops, and those that count work of their own.
     """
 
     specialization: tuple[int, ...] = ()
@@ -200,20 +200,21 @@ def _dispatch(
         )
 
     loops = piece if arguments.dimensions is None else replace(piece, dimensions=arguments.dimensions)
-    order = _order(loops, profile, starts[0], arguments.blocks_per_invocation)
-    if arguments.dimensions is not None:
-        order = replace(order, grouping=arguments.grouping)
     size = workgroup_size(profile)
+    if arguments.group_count is not None:
+        order = _Order(False, 1, 1, arguments.grouping, arguments.group_count, arguments.divisors)
+        group_count = arguments.group_count
+    else:
+        if arguments.invocation_count is not None:
+            order = _Order(False, 1, 1, arguments.grouping, arguments.invocation_count, arguments.divisors)
+        else:
+            order = _order(loops, profile, starts[0], arguments.blocks_per_invocation)
+            if arguments.dimensions is not None:
+                order = replace(order, grouping=arguments.grouping)
+        group_count = -(-order.block_count // size)
     # Kernels count dimensions from the innermost.
     dimensions = loops.dimensions[::-1]
     strides = [[dimension.strides[index] for dimension in dimensions] for index in range(len(piece.operands))]
-    group_count = -(-order.block_count // size)
-    if arguments.group_count is not None:
-        group_count = arguments.group_count
-        order = replace(order, grouping=0, block_count=group_count, divisors=arguments.divisors)
-    elif arguments.invocation_count is not None:
-        group_count = -(-arguments.invocation_count // size)
-        order = replace(order, block_count=arguments.invocation_count, divisors=arguments.divisors)
     push_constants = [starts[0], starts[1] if len(starts) > 1 else 0, order.grouping, order.block_count, *values]
     tables = [_padded([dimension.size for dimension in dimensions]), *map(_padded, strides)]
     if len(strides) == 1:
