@@ -1,0 +1,63 @@
+"""`python -m bench.checkouts`: two checkouts, call by call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import dmlvk
+from bench.checkouts import cases, main
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_checkout_beside_itself(device: dmlvk.Device, tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    arguments = [str(ROOT), str(ROOT), "--device", device.name, "--case", "SLICE1 rows of 9, UINT8", "--rounds", "2"]
+    result = CliRunner().invoke(main, [*arguments, "--json", str(path)])
+    assert result.exit_code == 0, result.output
+    record = json.loads(path.read_text(encoding="utf-8"))
+    assert record["device"] == device.name
+    (case,) = record["cases"]
+    assert case["case"] == "SLICE1 rows of 9, UINT8"
+    assert case["equal"]
+    assert min(case["before"], case["after"], case["ratio"]) > 0
+
+
+def test_a_checkout_with_other_results_is_told(device: dmlvk.Device, tmp_path: Path) -> None:
+    """One whose tensors come out as zeros."""
+    other = tmp_path / "dmlvk"
+    other.mkdir()
+    (other / "__init__.py").write_text(
+        f"import sys\ndel sys.modules['dmlvk']\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "import dmlvk, numpy\ndmlvk.Tensor.numpy = lambda tensor: numpy.zeros(tensor.desc.sizes)\n",
+        encoding="utf-8",
+    )
+    arguments = [str(ROOT), str(tmp_path), "--device", device.name, "--case", "SLICE1 copy, UINT8", "--rounds", "1"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 1
+    assert "DIFFERENT" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["."], "name two checkouts"),
+        ([".", str(ROOT / "kernels")], "has no dmlvk/__init__.py"),
+        ([".", ".", "--case", "nothing"], "no case is called 'nothing'"),
+        ([".", ".", "--device", "no such"], "ended with status 1"),
+    ],
+)
+def test_what_is_wrong_is_told(arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code in (1, 2)
+    assert words in result.output
+
+
+def test_each_operator_has_cases() -> None:
+    operators = {desc.operator_name for desc in cases().values()}
+    assert operators == {"SLICE1", "DIAGONAL_MATRIX1", "ONE_HOT", "QUANTIZED_LINEAR_CONVOLUTION"}
