@@ -21,45 +21,46 @@ TYPE_BOOL, TYPE_UINT, TYPE_INT, TYPE_PAIR, A, B, TRUTH, UNTRUTH, RESULT = range(
 HEADER = (0x07230203, 0x00010500, 0, 100, 0)
 
 
-def u(*values: int) -> list[Any]:
+def unsigned(*values: int) -> list[Any]:
     return [np.array(value & 0xFFFFFFFF, np.uint32) for value in values]
 
 
-def s(*values: int) -> list[Any]:
+def signed(*values: int) -> list[Any]:
     return [np.array(value & 0xFFFFFFFF, np.uint32).view(np.int32) for value in values]
 
 
-def wide(a: int, b: int) -> tuple[int, int]:
-    return int(s(a)[0]), int(s(b)[0])
+def signed_numbers(a: int, b: int) -> tuple[int, int]:
+    """For NumPy's types that hold the result of INT32_MIN / -1 as well."""
+    return int(signed(a)[0]), int(signed(b)[0])
 
 
 # NumPy's word on each operation, of two words. None: undefined.
 TRUTHS: dict[int, Callable[[int, int], Any]] = {
-    126: lambda a, _: np.negative(*s(a)),
-    128: lambda a, b: np.add(*u(a, b)),
-    130: lambda a, b: np.subtract(*u(a, b)),
-    132: lambda a, b: np.multiply(*u(a, b)),
-    134: lambda a, b: np.floor_divide(*u(a, b)) if b else None,
-    135: lambda a, b: np.trunc(np.divide(*np.array(wide(a, b), np.float64))) if b else None,
-    137: lambda a, b: np.remainder(*u(a, b)) if b else None,
-    139: lambda a, b: np.remainder(*np.array(wide(a, b), np.int64)) if b else None,
-    170: lambda a, b: np.equal(*u(a, b)),
-    171: lambda a, b: np.not_equal(*u(a, b)),
-    172: lambda a, b: np.greater(*u(a, b)),
-    173: lambda a, b: np.greater(*s(a, b)),
-    174: lambda a, b: np.greater_equal(*u(a, b)),
-    175: lambda a, b: np.greater_equal(*s(a, b)),
-    176: lambda a, b: np.less(*u(a, b)),
-    177: lambda a, b: np.less(*s(a, b)),
-    178: lambda a, b: np.less_equal(*u(a, b)),
-    179: lambda a, b: np.less_equal(*s(a, b)),
-    194: lambda a, b: np.right_shift(*u(a, b)) if b < 32 else None,
-    195: lambda a, b: np.right_shift(*s(a, b)) if b < 32 else None,
-    196: lambda a, b: np.left_shift(*u(a, b)) if b < 32 else None,
-    197: lambda a, b: np.bitwise_or(*u(a, b)),
-    198: lambda a, b: np.bitwise_xor(*u(a, b)),
-    199: lambda a, b: np.bitwise_and(*u(a, b)),
-    200: lambda a, _: np.invert(*u(a)),
+    126: lambda a, _: np.negative(*signed(a)),
+    128: lambda a, b: np.add(*unsigned(a, b)),
+    130: lambda a, b: np.subtract(*unsigned(a, b)),
+    132: lambda a, b: np.multiply(*unsigned(a, b)),
+    134: lambda a, b: np.floor_divide(*unsigned(a, b)) if b else None,
+    135: lambda a, b: np.trunc(np.divide(*np.array(signed_numbers(a, b), np.float64))) if b else None,
+    137: lambda a, b: np.remainder(*unsigned(a, b)) if b else None,
+    139: lambda a, b: np.remainder(*np.array(signed_numbers(a, b), np.int64)) if b else None,
+    170: lambda a, b: np.equal(*unsigned(a, b)),
+    171: lambda a, b: np.not_equal(*unsigned(a, b)),
+    172: lambda a, b: np.greater(*unsigned(a, b)),
+    173: lambda a, b: np.greater(*signed(a, b)),
+    174: lambda a, b: np.greater_equal(*unsigned(a, b)),
+    175: lambda a, b: np.greater_equal(*signed(a, b)),
+    176: lambda a, b: np.less(*unsigned(a, b)),
+    177: lambda a, b: np.less(*signed(a, b)),
+    178: lambda a, b: np.less_equal(*unsigned(a, b)),
+    179: lambda a, b: np.less_equal(*signed(a, b)),
+    194: lambda a, b: np.right_shift(*unsigned(a, b)) if b < 32 else None,
+    195: lambda a, b: np.right_shift(*signed(a, b)) if b < 32 else None,
+    196: lambda a, b: np.left_shift(*unsigned(a, b)) if b < 32 else None,
+    197: lambda a, b: np.bitwise_or(*unsigned(a, b)),
+    198: lambda a, b: np.bitwise_xor(*unsigned(a, b)),
+    199: lambda a, b: np.bitwise_and(*unsigned(a, b)),
+    200: lambda a, _: np.invert(*unsigned(a)),
 }
 LOGICAL_TRUTHS: dict[int, Callable[[bool, bool], bool]] = {
     164: lambda a, b: a is b,
