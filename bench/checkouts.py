@@ -79,6 +79,8 @@ def slices(data_type: DataType) -> Iterator[tuple[str, Slice1Desc]]:
     yield "transposed", desc(sizes[::-1], flat, sizes[::-1], [1, 1], TensorDesc(data_type, sizes[::-1], [1, width]))
     narrow = [height * width // 64, 9]
     yield "rows of 9", desc(narrow, [0, 1], narrow, [1, 1], TensorDesc(data_type, [narrow[0], 11]))
+    pixels = [height // 4, width // 4, 3]
+    yield "mirrored pixels of 3 channels", desc(pixels, [0, 0, 0], pixels, [1, -1, 1], TensorDesc(data_type, pixels))
     steps = TensorDesc(data_type, [narrow[0], 25])
     yield "rows of 9, step 3, innermost", desc(narrow, flat, [narrow[0], 25], [1, 3], steps)
 
