@@ -206,7 +206,7 @@ def work(device_name: str | None) -> None:
 
 
 class Checkout:
-    """A process with the dmlvk of a checkout."""
+    """A process with the dmlvk of a checkout, to be used in a `with`."""
 
     def __init__(self, folder: Path, device_name: str | None) -> None:
         if not (folder / "dmlvk" / "__init__.py").is_file():
@@ -233,9 +233,11 @@ class Checkout:
         self._process.stdin.flush()
         return self._answer()
 
-    def close(self) -> None:
-        """End the process."""
-        self._process.communicate()
+    def __enter__(self) -> Checkout:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()  # ends its input, and so the process
 
 
 @click.command()
@@ -267,18 +269,16 @@ def main(
     names = [name for name in cases() if fnmatch(name, pattern)]
     if not names:
         raise click.UsageError(f"no case is called {pattern!r}; there are {', '.join(cases())}")
-    pair = Checkout(before, device), Checkout(after, device)
     figures: list[dict[str, Any]] = []
-    for name in track(names, "cases", console=Console(stderr=True)):
-        digests = [checkout.ask("prepare", name) for checkout in pair]
-        seconds = [[float(checkout.ask("run", name)) for checkout in pair] for _ in range(rounds)]
-        least = [min(times) for times in zip(*seconds, strict=True)]
-        ratio = statistics.median(after / before for before, after in seconds)
-        equal = digests[0] == digests[1]
-        figures.append({"case": name, "before": least[0], "after": least[1], "ratio": ratio, "equal": equal})
-    for checkout in pair:
-        checkout.close()
-    table = Table(title=f"{pair[0].device}, processor milliseconds, the least of {rounds} calls")
+    with Checkout(before, device) as old, Checkout(after, device) as new:
+        for name in track(names, "cases", console=Console(stderr=True)):
+            digests = [checkout.ask("prepare", name) for checkout in (old, new)]
+            seconds = [[float(checkout.ask("run", name)) for checkout in (old, new)] for _ in range(rounds)]
+            least = [min(times) for times in zip(*seconds, strict=True)]
+            ratio = statistics.median(later / earlier for earlier, later in seconds)
+            equal = digests[0] == digests[1]
+            figures.append({"case": name, "before": least[0], "after": least[1], "ratio": ratio, "equal": equal})
+    table = Table(title=f"{old.device}, processor milliseconds, the least of {rounds} calls")
     for column in ("case", "before", "after", "after / before", "results"):
         table.add_column(column, justify="left" if column in ("case", "results") else "right")
     for figure in figures:
@@ -286,9 +286,7 @@ def main(
         table.add_row(figure["case"], *times, f"{figure['ratio']:.2f}", "equal" if figure["equal"] else "DIFFERENT")
     Console().print(table)
     if json_path is not None:
-        json_path.write_text(
-            json.dumps({"device": pair[0].device, "cases": figures}, indent=1) + "\n", encoding="utf-8"
-        )
+        json_path.write_text(json.dumps({"device": old.device, "cases": figures}, indent=1) + "\n", encoding="utf-8")
     if not all(figure["equal"] for figure in figures):
         raise click.exceptions.Exit(1)
 

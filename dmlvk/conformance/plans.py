@@ -15,6 +15,7 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import OperatorDesc, QuantizedLinearConvolutionDesc, Slice1Desc
 from dmlvk.planning import MAXIMUM_SUBMISSION_SECONDS, PERSISTENT, SCRATCH, Access, Dispatch, PathError, Plan, plan
 from dmlvk.runtime.compiled_operator import spirv
+from dmlvk.vulkan.specialization import declarations
 
 # The feature that each SPIR-V capability needs; None where every device of Vulkan 1.2 has it.
 CAPABILITY_FEATURES: dict[int, str | None] = {
@@ -37,7 +38,6 @@ CAPABILITY_FEATURES: dict[int, str | None] = {
 # The property that stands for each capability that no feature does.
 CAPABILITY_PROPERTIES = {4467: "shaderRoundingModeRTEFloat32"}
 OP_CAPABILITY = 17
-HEADER_WORDS = 5
 
 # A convolution of at least so much work is worth a device's best path: channels of a group in and out, pixels out.
 WORTHWHILE_CHANNELS = 32
@@ -51,12 +51,7 @@ def capabilities(kernel: str) -> frozenset[int]:
     """The SPIR-V capabilities that a kernel declares."""
     code = spirv(kernel)
     words = struct.unpack(f"<{len(code) // 4}I", code)
-    found = []
-    position = HEADER_WORDS
-    while words[position] & 0xFFFF == OP_CAPABILITY:  # they stand before everything else
-        found.append(words[position + 1])
-        position += words[position] >> 16
-    return frozenset(found)
+    return frozenset(operands[0] for opcode, operands in declarations(words) if opcode == OP_CAPABILITY)
 
 
 def violations(made: Plan, desc: OperatorDesc, profile: DeviceProfile) -> Iterator[str]:

@@ -66,7 +66,7 @@ class PieceArguments:
     Attributes
     ----------
     specialization : tuple of int
-        The kernel's own specialization constants, from 6 on.
+        The kernel's own specialization constants, from 7 on.
     arguments : tuple of int
         Up to four push constants of its own.
     kernel : str, optional

@@ -107,7 +107,7 @@ def specialized(code: bytes, values: Sequence[int]) -> bytes:
         plain.extend((3 + len(literals) << 16 | opcode, type_id, result, *literals))
 
     position = HEADER_WORDS
-    for opcode, operands in _declarations(words):
+    for opcode, operands in declarations(words):
         start, position = position, position + 1 + len(operands)
         if opcode == OP_DECORATE and operands[1] == DECORATION_SPEC_ID:
             numbers[operands[0]] = operands[2]
@@ -136,7 +136,7 @@ def specialized(code: bytes, values: Sequence[int]) -> bytes:
     return struct.pack(f"<{len(plain)}I", *plain)
 
 
-def _declarations(words: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
+def declarations(words: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Opcode and operands of each instruction before the first function: all constants.
 
     Ends where a module is broken: that is the driver's to say.

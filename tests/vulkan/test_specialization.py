@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+import dmlvk
+from dmlvk import DataType, Slice1Desc, TensorDesc
 from dmlvk.runtime.compiled_operator import spirv
+from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.specialization import OPERATIONS, specialized
+from tests.test_spirv import instructions
 from tools.compile_kernels import kernel_sources
 
 KERNELS = sorted(kernel_sources())
@@ -100,7 +104,7 @@ def module(*instructions: tuple[int, ...]) -> bytes:
 def constants(code: bytes) -> dict[int, Any]:
     """Plain constants by result."""
     found: dict[int, Any] = {}
-    for opcode, operands in declarations(code):
+    for opcode, operands in instructions(code):
         if opcode in (41, 42):
             found[operands[1]] = opcode == 41
         elif opcode == 43:
@@ -108,15 +112,6 @@ def constants(code: bytes) -> dict[int, Any]:
         elif opcode == 44:
             found[operands[1]] = operands[2:]
     return found
-
-
-def declarations(code: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
-    words = struct.unpack(f"<{len(code) // 4}I", code)
-    position = 5
-    while position < len(words) and words[position] & 0xFFFF != 54:
-        length = words[position] >> 16
-        yield words[position] & 0xFFFF, words[position + 1 : position + length]
-        position += length
 
 
 def test_numpy_has_a_word_on_each_operation() -> None:
@@ -191,12 +186,36 @@ def test_what_is_not_known_is_told(operands: tuple[int, ...]) -> None:
 def test_kernels_keep_no_specialization_constant(kernel: str) -> None:
     """And their code, and all else, stays as it was."""
     code = spirv(kernel)
-    before = [opcode for opcode, _ in declarations(code)]
-    spec_ids = [operands for opcode, operands in declarations(code) if opcode == OP_DECORATE and operands[1] == SPEC_ID]
+    before = [opcode for opcode, _ in instructions(code)]
+    spec_ids = [operands for opcode, operands in instructions(code) if opcode == OP_DECORATE and operands[1] == SPEC_ID]
     after = specialized(code, (64, 1, 2, 2))
-    opcodes = [opcode for opcode, _ in declarations(after)]
+    opcodes = [opcode for opcode, _ in instructions(after)]
     assert spec_ids
     assert set(range(48, 53)) & set(before)
     assert not set(range(48, 53)) & set(opcodes)
     assert len(opcodes) == len(before) - len(spec_ids)
     assert specialized(after, ()) == after
+
+
+def test_swiftshader_alone_is_handed_plain_constants(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules: list[bytes] = []
+    create = vk.vkCreateShaderModule
+
+    def kept(handle: Any, information: Any, *rest: Any) -> Any:
+        modules.append(bytes(vk.ffi.buffer(information.pCode, information.codeSize)))
+        return create(handle, information, *rest)
+
+    monkeypatch.setattr(vk, "vkCreateShaderModule", kept)
+    tensor = TensorDesc(DataType.UINT8, [40, 64])
+    desc = Slice1Desc(
+        input_tensor=tensor,
+        output_tensor=tensor,
+        input_window_offsets=[0, 0],
+        input_window_sizes=[40, 64],
+        input_window_strides=[1, -1],
+    )
+    with dmlvk.Device(device.name) as fresh:
+        fresh.compile(desc)
+    (module,) = modules
+    has_specialization_constants = any(opcode in range(48, 53) for opcode, _ in instructions(module))
+    assert has_specialization_constants == ("SwiftShader" not in device.name)
