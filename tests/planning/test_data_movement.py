@@ -221,7 +221,8 @@ def test_one_hot_goes_along_the_indices_in_chunks(data_type: DataType, count: in
         output_tensor=TensorDesc(data_type, [200, count] if axis == 0 else [count, 200]),
         axis=axis,
     )
-    assert {dispatch.kernel for dispatch in plan(desc, profiles.load("nvidia-h200")).dispatches} == {kernel}
+    for device in ("nvidia-h200", "lavapipe-22.3"):
+        assert {dispatch.kernel for dispatch in plan(desc, profiles.load(device)).dispatches} == {kernel}
 
 
 @given(st.integers(2, (1 << 32) - 1) | st.integers(2, 5000), st.integers(0, (1 << 31) - 1), st.integers(-1, 1))

@@ -97,7 +97,7 @@ def module(*instructions: tuple[int, ...]) -> bytes:
     for added in instructions:
         words += added
     words += instruction(54, 1, 2, 3, 4)  # OpFunction: what comes behind it is left as it is
-    words += [0xDEADBEEF, 50, 52]
+    words += instruction(50, TYPE_UINT, 99, 5)
     return struct.pack(f"<{len(words)}I", *words)
 
 
@@ -166,7 +166,7 @@ def test_composites_and_what_is_made_of_their_parts() -> None:
 
 
 def test_what_lies_behind_the_declarations_stays() -> None:
-    assert specialized(module(), (1, 2)).endswith(module()[-4 * 8 :])
+    assert specialized(module(), (1, 2)).endswith(module()[-4 * 9 :])
 
 
 @pytest.mark.parametrize(
