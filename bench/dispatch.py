@@ -2,8 +2,8 @@
 
     python -m bench.dispatch [--device NAME] [--rounds 60] [--json FILE] [--parts] [--startup]
 
-Each figure is a median of many rounds, and of each round the raw loop comes right before or after, so that whatever
-else the machine does falls on both. The kernel is SLICE1 of 64 elements: there is next to nothing to compute.
+Each figure is a median of many rounds, and the raw loop's rounds come between, so that whatever else the machine does
+falls on both. The kernel is SLICE1 of 64 elements: there is next to nothing to compute.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -30,6 +30,7 @@ from dmlvk.device_profile import DeviceType
 from dmlvk.runtime.binding import Binding
 
 CALLS = 100  # in a row before somebody waits
+ROUNDS_A_TURN = 6
 VALUES = np.arange(64, dtype=np.int32)
 DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, VALUES.shape)
 
@@ -64,6 +65,43 @@ def side_by_side(steps: dict[str, Step], calls: int, rounds: int, finish: Step) 
     return {name: statistics.median(each) for name, each in seconds.items()}
 
 
+class Contender(NamedTuple):
+    """What issues work, and how whoever uses it waits for that work."""
+
+    issue: Step
+    wait: Step
+
+
+class Issued(NamedTuple):
+    """Median seconds of a call that issues work: in the first round of a turn, and in those after it."""
+
+    first: float
+    later: float
+
+
+def in_turns(contenders: dict[str, Contender], calls: int, turns: int) -> dict[str, Issued]:
+    """What issuing costs each contender, who has several rounds in a row, as a program that does nothing else.
+
+    A round is `calls` in a row, and then the wait for them by the contender's own means, which is not timed: a driver
+    may keep something for each value of a timeline until somebody asks for it. The first round of a turn finds another
+    contender's code in the processor's caches.
+    """
+    first: dict[str, list[float]] = {name: [] for name in contenders}
+    later: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(turns + 1):
+        for name in list(contenders)[:: 1 if turn % 2 else -1]:
+            issue, wait = contenders[name]
+            for number in range(ROUNDS_A_TURN):
+                start = perf_counter()
+                for _ in range(calls):
+                    issue()
+                elapsed = perf_counter() - start
+                wait()
+                if turn:  # the one before warms up
+                    (later if number else first)[name].append(elapsed / calls)
+    return {name: Issued(statistics.median(first[name]), statistics.median(later[name])) for name in contenders}
+
+
 class Bench:
     """One device with its tensors, and the rows of the table."""
 
@@ -76,7 +114,7 @@ class Bench:
         self.forth = self.operator.bind(input_tensor=self.a, output_tensor=self.b)
         self.back = self.operator.bind(input_tensor=self.b, output_tensor=self.a)
         self.is_cpu = device.profile.device_type == DeviceType.CPU
-        self.torch = torch_step()
+        self.torch = torch_contender()
         warm_up(device, self.forth)
 
     def row(
@@ -90,30 +128,35 @@ class Bench:
         if not np.array_equal(tensor.numpy(), expected):
             raise SystemExit(f"{name}: the result is wrong")
 
+    def _raw_contenders(self, raw: RawCommandBuffer) -> dict[str, Contender]:
+        """Plain raw submissions, and those that signal a timeline.
+
+        On a GPU they do not sleep in the driver, for NVIDIA's may be slow for all the process afterwards.
+        """
+        plain, timeline = (raw.wait_idle, raw.wait_timeline) if self.is_cpu else (raw.poll_idle, raw.poll_timeline)
+        return {"raw": Contender(raw.submit, plain), "signal": Contender(raw.signal_timeline, timeline)}
+
     def issue(self) -> None:
         raw = RawCommandBuffer(self.device, [self.forth])
-        steps: dict[str, Step] = {
-            "raw": raw.submit,
-            "signal": raw.signal_timeline,
-            "call": self._call,
-            "binding": self._submit_one,
+        contenders = {
+            **self._raw_contenders(raw),
+            "call": Contender(self._call, self.device.wait),
+            "binding": Contender(self._submit_one, self.device.wait),
         }
-        found = side_by_side(steps, CALLS, self.rounds, raw.wait_idle)
+        found = in_turns(contenders, CALLS, self.rounds // 5)
         self.check(self.b, VALUES[::-1], "call")
-        self.row("vkQueueSubmit, raw", found["raw"])
-        self.row("  the same with a timeline semaphore to signal", found["signal"], found["raw"])
-        self.row("operator(...), not waited for", found["call"], found["raw"], 6.0 if self.is_cpu else None)
-        self.row("device.submit([binding])", found["binding"], found["raw"])
+        raw_seconds = found["raw"].later
+        self.row("vkQueueSubmit, raw", raw_seconds)
+        self.row("  the same with a timeline semaphore to signal", found["signal"].later, raw_seconds)
+        self.row("operator(...), not waited for", found["call"].later, raw_seconds, 6.0 if self.is_cpu else None)
+        self.row("device.submit([binding])", found["binding"].later, raw_seconds)
         raw.close()
         if self.torch is not None:
-            issue, synchronize = self.torch
-
-            def finish() -> None:
-                self.device.wait()
-                synchronize()
-
-            found = side_by_side({"call": self._call, "torch": issue}, CALLS, self.rounds, finish)
-            self.row("operator(...) beside torch's eager elementwise operation", found["call"], found["torch"], 1.0)
+            # Many in a row: a GPU takes 100 us to go from one API's work to the other's.
+            contenders = {"call": Contender(self._call, self.device.wait), "torch": self.torch}
+            found = in_turns(contenders, CALLS, self.rounds // 5)
+            self.row("operator(...) beside torch's eager elementwise operation", found["call"].later,
+                     found["torch"].later, 1.0)  # fmt: skip
 
     def _call(self) -> None:
         self.operator(input_tensor=self.a, output_tensor=self.b)
@@ -147,20 +190,23 @@ class Bench:
     def sequence(self) -> None:
         bindings = [self.forth, self.back] * (CALLS // 2)
         raw, sequence = RawCommandBuffer(self.device, bindings), self.device.sequence(bindings)
-        steps: dict[str, Step] = {"raw": raw.submit, "signal": raw.signal_timeline, "dmlvk": sequence.submit}
+        contenders = {**self._raw_contenders(raw), "dmlvk": Contender(sequence.submit, self.device.wait)}
         # The first call after a wait wakes the driver's thread and finds cold caches, which costs more than the rest.
-        times = {1: 3 * self.rounds, 10: self.rounds, CALLS: max(5, self.rounds // 6)}
-        issued = {calls: side_by_side(steps, calls, rounds, raw.wait_idle) for calls, rounds in times.items()}
-        steps = {"raw": raw.submit_and_wait, "dmlvk": lambda: sequence.submit().wait()}
+        times = {1: self.rounds // 2, 10: self.rounds // 3, CALLS: max(2, self.rounds // 20)}
+        issued = {calls: in_turns(contenders, calls, turns) for calls, turns in times.items()}
+        steps: dict[str, Step] = {"raw": raw.submit_and_wait, "dmlvk": lambda: sequence.submit().wait()}
         waited = side_by_side(steps, 1, 3 * self.rounds, lambda: None)
         self.check(self.a, VALUES, "sequence")
         self.row(f"{CALLS} dependent dispatches in one command buffer, raw submit and fence", waited["raw"])
         self.row("sequence.submit().wait()", waited["dmlvk"], waited["raw"], 1.05)
         for calls, found in issued.items():
             in_a_row = "once" if calls == 1 else f"{calls} in a row"
-            self.row(f"vkQueueSubmit of it, raw, {in_a_row}", found["raw"])
-            self.row("sequence.submit(), not waited for", found["dmlvk"], found["raw"], 1.5 if calls == 10 else None)
-            self.row("  the same beside a raw one that signals a timeline", found["dmlvk"], found["signal"])
+            own, plain, signalling = found["dmlvk"], found["raw"], found["signal"]
+            self.row(f"vkQueueSubmit of it, raw, {in_a_row}", plain.later)
+            self.row("sequence.submit(), not waited for", own.later, plain.later, 1.5 if calls == 10 else None)
+            self.row("  the same beside a raw one that signals a timeline", own.later, signalling.later)
+            if calls == 10:
+                self.row("  both in the first round of a turn", own.first, plain.first)
         raw.close()
 
     def lists(self) -> None:
@@ -225,7 +271,7 @@ class Bench:
         self.row("tensor created and dropped", found["tensor"], limit=10e-6)
 
 
-def torch_step() -> tuple[Step, Step] | None:
+def torch_contender() -> Contender | None:
     """torch's eager addition on CUDA and its synchronize, or None where there is no torch with CUDA."""
     try:
         import torch
@@ -234,7 +280,7 @@ def torch_step() -> tuple[Step, Step] | None:
     if not torch.cuda.is_available():
         return None
     x, y, out = (torch.arange(64, dtype=torch.int32, device="cuda") for _ in range(3))
-    return lambda: torch.add(x, y, out=out), torch.cuda.synchronize
+    return Contender(lambda: torch.add(x, y, out=out), torch.cuda.synchronize)
 
 
 def parts(bench: Bench) -> dict[str, float]:
@@ -279,7 +325,12 @@ def parts(bench: Bench) -> dict[str, float]:
         "operator(...) whole": lambda: operator(input_tensor=a, output_tensor=b),
     }
     counter = vk.ffi.new("uint64_t*")
-    found = side_by_side(steps, CALLS, bench.rounds, device.wait)
+
+    def finish() -> None:
+        raw.wait_idle()
+        device.wait()
+
+    found = side_by_side(steps, CALLS, bench.rounds, finish)
     raw.close()
     return found
 
@@ -307,7 +358,7 @@ def main(selector: str | None, rounds: int, json_path: Path | None, wants_parts:
         console = Console(width=140)
     with dmlvk.Device(selector) as device:
         bench = Bench(device, rounds)
-        for measure in (bench.issue, bench.call_and_wait, bench.sequence, bench.lists, bench.objects):
+        for measure in (bench.issue, bench.sequence, bench.lists, bench.objects, bench.call_and_wait):
             measure()
         table = Table("what", "median us", "raw us", "ratio", "mark", title=driver_text(device))
         for row in bench.rows:

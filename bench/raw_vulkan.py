@@ -78,6 +78,13 @@ class RawCommandBuffer:
         self._signalling_information.pNext = self._timeline
         self._signalling_information.signalSemaphoreCount = 1
         self._signalling_information.pSignalSemaphores = self._semaphore
+        self._wait_value = ffi.new("uint64_t[1]")
+        self._wait_information = ffi.new("VkSemaphoreWaitInfo*")
+        self._wait_information.sType = lib.VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO
+        self._wait_information.semaphoreCount = 1
+        self._wait_information.pSemaphores = self._semaphore
+        self._wait_information.pValues = self._wait_value
+        self._counter = ffi.new("uint64_t*")
 
     @staticmethod
     def _must(result: int) -> None:
@@ -122,6 +129,30 @@ class RawCommandBuffer:
         self._signal[0] = self._value
         fence = self._null if fence is None else fence
         self._lib.vkQueueSubmit(self._queue, 1, self._signalling_information, fence)
+
+    def wait_timeline(self) -> None:
+        """vkWaitSemaphores for the latest value of the timeline."""
+        self._wait_value[0] = self._value
+        self._lib.vkWaitSemaphores(self._device, self._wait_information, FOREVER)
+
+    def poll_timeline(self) -> None:
+        """vkGetSemaphoreCounterValue until the timeline's latest value is there."""
+        lib, device, semaphore, counter, value = self._lib, self._device, self._semaphore[0], self._counter, self._value
+        lib.vkGetSemaphoreCounterValue(device, semaphore, counter)
+        while counter[0] < value:
+            lib.vkGetSemaphoreCounterValue(device, semaphore, counter)
+
+    def poll_fence(self) -> None:
+        """vkGetFenceStatus until the fence is signalled, and vkResetFences."""
+        lib, device, fence = self._lib, self._device, self._fence[0]
+        while lib.vkGetFenceStatus(device, fence):
+            pass
+        lib.vkResetFences(device, 1, self._fence)
+
+    def poll_idle(self) -> None:
+        """An empty vkQueueSubmit with a fence, and vkGetFenceStatus until it is signalled."""
+        self._lib.vkQueueSubmit(self._queue, 0, self._null, self._fence[0])
+        self.poll_fence()
 
     def submit_and_wait(self) -> None:
         """vkQueueSubmit with a fence, the wait for it, and its reset."""

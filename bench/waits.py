@@ -14,7 +14,6 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 import click
 import numpy as np
@@ -30,42 +29,10 @@ VALUES = np.arange(64, dtype=np.int32)
 class Waits(RawCommandBuffer):
     """A command buffer and the ways to wait for it."""
 
-    def __init__(self, device: dmlvk.Device, bindings: list[Any]) -> None:
-        super().__init__(device, bindings)
-        from vulkan._vulkan import ffi
-
-        lib = self._lib
-        self._wait_values = ffi.new("uint64_t[1]")
-        self._wait = ffi.new("VkSemaphoreWaitInfo*")
-        self._wait.sType = lib.VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO
-        self._wait.semaphoreCount = 1
-        self._wait.pSemaphores = self._semaphore
-        self._wait.pValues = self._wait_values
-        self._counter = ffi.new("uint64_t*")
-
-    def wait_semaphores(self) -> None:
-        """vkWaitSemaphores."""
-        self._wait_values[0] = self._value
-        self._lib.vkWaitSemaphores(self._device, self._wait, FOREVER)
-
-    def poll_counter(self) -> None:
-        """vkGetSemaphoreCounterValue until it is there."""
-        lib, device, semaphore, counter, value = self._lib, self._device, self._semaphore[0], self._counter, self._value
-        lib.vkGetSemaphoreCounterValue(device, semaphore, counter)
-        while counter[0] < value:
-            lib.vkGetSemaphoreCounterValue(device, semaphore, counter)
-
     def wait_fence(self) -> None:
         """vkWaitForFences and vkResetFences."""
         self._lib.vkWaitForFences(self._device, 1, self._fence, 1, FOREVER)
         self._lib.vkResetFences(self._device, 1, self._fence)
-
-    def poll_fence(self) -> None:
-        """vkGetFenceStatus until it is signalled, and vkResetFences."""
-        lib, device, fence = self._lib, self._device, self._fence[0]
-        while lib.vkGetFenceStatus(device, fence):
-            pass
-        lib.vkResetFences(device, 1, self._fence)
 
     def submit_fence(self) -> None:
         """vkQueueSubmit with the fence."""
@@ -84,8 +51,8 @@ class Waits(RawCommandBuffer):
         return {
             "fence, vkWaitForFences": (self.submit_fence, self.wait_fence),
             "fence, vkGetFenceStatus polled": (self.submit_fence, self.poll_fence),
-            "timeline, vkWaitSemaphores": (self.signal_timeline, self.wait_semaphores),
-            "timeline, vkGetSemaphoreCounterValue polled": (self.signal_timeline, self.poll_counter),
+            "timeline, vkWaitSemaphores": (self.signal_timeline, self.wait_timeline),
+            "timeline, vkGetSemaphoreCounterValue polled": (self.signal_timeline, self.poll_timeline),
             "timeline and fence, vkWaitForFences": (both, self.wait_fence),
             "timeline and fence, vkGetFenceStatus polled": (both, self.poll_fence),
             "timeline, then an empty submission with a fence, vkWaitForFences": (self.signal_timeline, late_fence),

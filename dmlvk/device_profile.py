@@ -29,8 +29,9 @@ class DeviceType(IntEnum):
 
 
 class DriverId(IntEnum):
-    """VkDriverId, those whose ways plans or pipelines have to know."""
+    """VkDriverId, those whose ways plans, pipelines or waits have to know."""
 
+    NVIDIA_PROPRIETARY = 4
     GOOGLE_SWIFTSHADER = 10
     MESA_LLVMPIPE = 13
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from dmlvk.device_profile import DeviceType
+from dmlvk.device_profile import DeviceType, DriverId
 from dmlvk.vulkan.access import Access, mark
 from dmlvk.vulkan.command_buffers import Batch, CommandBuffers, submit_information
 from dmlvk.vulkan.library import VK_ERROR_DEVICE_LOST, VK_SUCCESS, VK_TIMEOUT, WaitTimeoutError, check, failure, vk
@@ -21,6 +21,9 @@ WAIT_SLICE = 50_000_000  # nanoseconds
 # How long a wait looks again and again before it sleeps. A GPU is done with a small dispatch in 10 us, and waking a
 # thread takes 20 to 40 more. A CPU driver wants the core that looking would take.
 WATCH_SECONDS = 100e-6
+# Where no thread may sleep in the driver, it sleeps by itself and looks again, after a part of the time waited so far.
+NAP_SHARE = 1 / 32
+LONGEST_NAP = 1e-3  # seconds
 # Submissions after which the queue looks what is done, so that what they keep alive does not pile up unseen.
 POLL_INTERVAL = 64
 # What stands before the next submission where it is not one in doubt.
@@ -80,6 +83,7 @@ class Queue:
         "_required_at",
         "_semaphore",
         "_signal_value",
+        "_sleeps_in_driver",
         "_timeline",
         "_waiters",
         "_waiting_parts",
@@ -132,6 +136,10 @@ class Queue:
         self._waiters: deque[Waiter] = deque()
         self._null_fence = ffi.NULL
         self._watch_seconds = 0.0 if device.profile.device_type == DeviceType.CPU else WATCH_SECONDS
+        # NVIDIA's driver (580.159 on Linux): after a thread has slept in vkWaitSemaphores, vkWaitForFences or
+        # vkQueueWaitIdle, each submission of the process that signals a timeline may take 23 us in place of 3, and the
+        # GPU as long, for a moment or for good. vkd3d-proton went around its timelines too, in pull request 2952.
+        self._sleeps_in_driver = device.profile.driver_id != DriverId.NVIDIA_PROPRIETARY
 
     @property
     def latest(self) -> int:
@@ -370,13 +378,15 @@ class Queue:
         self._release_completed()
 
     def _wait(self, waiter: Waiter, value: int, timeout: float | None) -> None:
-        limit = WAIT_SLICE
+        start = time.perf_counter()
+        limit = WAIT_SLICE if self._sleeps_in_driver else 0
         if timeout is not None:
             deadline = time.monotonic() + timeout
             limit = int(min(limit, max(0, timeout * 1e9)))  # in this order: the time may be infinite
         if self._watch_seconds and self._watch(waiter, value, timeout):
             return
         waiter.value[0] = value
+        left = LONGEST_NAP
         while True:
             # VkResult vkWaitSemaphores(VkDevice device, const VkSemaphoreWaitInfo* pWaitInfo, uint64_t timeout)
             result = vk.vkWaitSemaphores(self._device.handle, waiter.information, limit)
@@ -388,7 +398,9 @@ class Queue:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise WaitTimeoutError(f"the work was not done within {timeout} s; wait again for it to go on")
-                limit = int(min(WAIT_SLICE, left * 1e9))
+                limit = int(min(limit, left * 1e9))
+            if not self._sleeps_in_driver:
+                time.sleep(min(left, LONGEST_NAP, NAP_SHARE * (time.perf_counter() - start)))
 
     def _watch(self, waiter: Waiter, value: int, timeout: float | None) -> bool:
         """Look at the timeline for a moment; whether it came to the value."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import signal
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -342,6 +344,82 @@ class TestWatching:
             submission.wait()
         with pytest.raises(dmlvk.DeviceError, match="was lost"):
             own.tensor(VALUES)
+
+
+class TestNapping:
+    """A wait that sleeps by itself and looks again, as with a driver in which no thread may sleep."""
+
+    @pytest.fixture
+    def own(self, device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[dmlvk.Device]:
+        with open_variant(device, "direct") as opened:
+            monkeypatch.setattr(opened.vulkan.queue, "_sleeps_in_driver", False)
+            yield opened
+
+    @pytest.fixture
+    def limits(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        """The timeouts given to vkWaitSemaphores."""
+        seen: list[int] = []
+        wait = vk.vkWaitSemaphores
+
+        def note(device: object, information: object, timeout: int) -> object:
+            seen.append(timeout)
+            return wait(device, information, timeout)
+
+        monkeypatch.setattr(vk, "vkWaitSemaphores", note)
+        return seen
+
+    @pytest.mark.parametrize("timeout", [None, 60.0, math.inf])
+    def test_never_sleeps_in_the_driver(self, own: dmlvk.Device, limits: list[int], timeout: float | None) -> None:
+        submission, _ = keep_busy(own, 0.1)
+        submission.wait(timeout)
+        assert submission.done
+        assert len(limits) > 1
+        assert set(limits) == {0}
+
+    def test_ends_with_its_time_and_can_be_repeated(self, own: dmlvk.Device, limits: list[int]) -> None:
+        submission, _ = keep_busy(own, 0.1)
+        for timeout in (0, 1e-6, 1e-3):
+            with pytest.raises(TimeoutError):
+                submission.wait(timeout)
+        submission.wait()
+        assert submission.done
+        assert set(limits) == {0}
+
+    def test_takes_longer_naps_the_longer_it_lasts(self, own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+        naps: list[float] = []
+        sleep = time.sleep
+
+        def nap(seconds: float) -> None:
+            naps.append(seconds)
+            sleep(seconds)
+
+        submission, _ = keep_busy(own, 0.2)
+        monkeypatch.setattr(time, "sleep", nap)
+        submission.wait()
+        assert naps[0] < 1e-3
+        assert naps == sorted(naps)
+        assert max(naps) == 1e-3
+
+    def test_can_be_interrupted(self, own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+        submission, _ = keep_busy(own, 0.1)
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "sleep", lambda seconds: signal.raise_signal(signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):
+                submission.wait()
+        submission.wait()
+        assert submission.done
+
+    def test_sees_that_the_device_is_lost(self, own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+        submission, _ = keep_busy(own)
+        monkeypatch.setattr(vk, "vkWaitSemaphores", lambda *arguments: -4)
+        with pytest.raises(dmlvk.DeviceError, match="VK_ERROR_DEVICE_LOST"):
+            submission.wait()
+
+    def test_is_for_nvidia_s_driver(self, device: dmlvk.Device) -> None:
+        for driver_id, sleeps in ((4, False), (device.profile.driver_id, True)):  # VK_DRIVER_ID_NVIDIA_PROPRIETARY
+            profile = replace(device.profile, driver_id=driver_id)
+            with open_variant(device, "direct", profile=profile) as opened:
+                assert opened.vulkan.queue._sleeps_in_driver is sleeps
 
 
 def test_dropping_everything_while_it_runs_is_safe(device: dmlvk.Device) -> None:
