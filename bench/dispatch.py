@@ -89,8 +89,7 @@ def in_turns(contenders: dict[str, Contender], calls: int, turns: int) -> dict[s
     first: dict[str, list[float]] = {name: [] for name in contenders}
     later: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(turns + 1):
-        for name in list(contenders)[:: 1 if turn % 2 else -1]:
-            issue, wait = contenders[name]
+        for name, (issue, wait) in contenders.items():
             for number in range(ROUNDS_A_TURN):
                 start = perf_counter()
                 for _ in range(calls):
@@ -319,7 +318,7 @@ def parts(bench: Bench) -> dict[str, float]:
         "a Submission": dmlvk.Submission,
         "vkQueueSubmit, raw, no semaphore": raw.submit,
         "vkGetSemaphoreCounterValue": lambda: vk.vkGetSemaphoreCounterValue(
-            vulkan.handle, queue._semaphore[0], counter
+            vulkan.handle, queue.timeline.semaphore[0], counter
         ),
         "Queue.submit with lock, bookkeeping and timeline": queue_submit,
         "operator(...) whole": lambda: operator(input_tensor=a, output_tensor=b),

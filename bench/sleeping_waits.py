@@ -3,10 +3,10 @@
     python -m bench.sleeping_waits [--device NAME] [--processes 4] [--rounds 3000] [--json FILE]
 
 A process calls an operator 100 times in a row and waits for the last, again and again. In half of the processes the
-wait sleeps in the driver, in vkWaitSemaphores; in the others it looks at the timeline, sleeps by itself and looks again.
-NVIDIA's driver may come into a state, once a thread has slept in it, in which a submission that signals a timeline takes
-some 23 us in place of 3. A round counts as slow when its calls took more than twice as long as the quickest tenth of all
-processes' rounds.
+wait sleeps in the driver, in vkWaitSemaphores; in the others it looks at the timeline, sleeps by itself and looks
+again. NVIDIA's driver may come into a state, once a thread has slept in it, in which a submission that signals a
+timeline takes some 23 us in place of 3. A round counts as slow when its calls took more than twice as long as the
+quickest tenth of all processes' rounds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def seconds_of_calls(selector: str | None, sleeps_in_driver: bool, rounds: int) 
         operator = device.compile(reverse_desc())
         source, target = device.tensor(VALUES), device.tensor(reverse_desc().output_tensor)
         warm_up(device, operator.bind(input_tensor=source, output_tensor=target))
-        device.vulkan.queue._sleeps_in_driver = sleeps_in_driver
+        device.vulkan.queue.timeline.sleeps_in_driver = sleeps_in_driver
         seconds = []
         for _ in range(rounds):
             start = perf_counter()

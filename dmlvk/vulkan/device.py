@@ -12,7 +12,7 @@ from dmlvk.errors import DeviceError
 from dmlvk.vulkan.command_buffers import Secondary
 from dmlvk.vulkan.descriptors import DescriptorSets
 from dmlvk.vulkan.instance import open_devices
-from dmlvk.vulkan.library import check, vk
+from dmlvk.vulkan.library import VK_ERROR_DEVICE_LOST, check, failure, vk
 from dmlvk.vulkan.memory import MemoryPool
 from dmlvk.vulkan.physical_device import PhysicalDevice, feature_structures
 from dmlvk.vulkan.pipelines import Pipelines
@@ -190,10 +190,12 @@ class VulkanDevice:
         if self.is_lost:
             raise DeviceError(f"{self.profile.name}: this Device was lost; close it and open a new one")
 
-    def mark_lost(self) -> None:
-        """The driver said that the device is lost."""
-        self.is_lost = True
-        self._refuse_submissions()
+    def failure(self, result: int, call: str) -> DeviceError:
+        """The exception for what a call returned; when that is VK_ERROR_DEVICE_LOST, the device is lost from now on."""
+        if result == VK_ERROR_DEVICE_LOST:
+            self.is_lost = True
+            self._refuse_submissions()
+        return failure(result, call)
 
     def _refuse_submissions(self) -> None:
         self.is_usable = False

@@ -3,56 +3,22 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from dmlvk.device_profile import DeviceType, DriverId
 from dmlvk.vulkan.access import Access, mark
 from dmlvk.vulkan.command_buffers import Batch, CommandBuffers, submit_information
-from dmlvk.vulkan.library import VK_ERROR_DEVICE_LOST, VK_SUCCESS, VK_TIMEOUT, WaitTimeoutError, check, failure, vk
+from dmlvk.vulkan.library import VK_SUCCESS, vk
+from dmlvk.vulkan.timeline import Timeline
 
 if TYPE_CHECKING:
     from dmlvk.vulkan.device import VulkanDevice
 
-# The longest time in a driver's wait: Python runs signal handlers (Ctrl-C) only between calls.
-WAIT_SLICE = 50_000_000  # nanoseconds
-# How long a wait looks again and again before it sleeps. A GPU is done with a small dispatch in 10 us, and waking a
-# thread takes 20 to 40 more. A CPU driver wants the core that looking would take.
-WATCH_SECONDS = 100e-6
-# Where no thread may sleep in the driver, it sleeps by itself and looks again, after a part of the time waited so far.
-NAP_SHARE = 1 / 32
-LONGEST_NAP = 1e-3  # seconds
 # Submissions after which the queue looks what is done, so that what they keep alive does not pile up unseen.
 POLL_INTERVAL = 64
 # What stands before the next submission where it is not one in doubt.
 OBSTACLE = object()
-
-
-class Waiter:
-    """What one wait for a timeline needs.
-
-    Attributes
-    ----------
-    information : VkSemaphoreWaitInfo*
-    counter : uint64_t*
-        The value waited for, or the one that was found.
-    value : memoryview
-        The same, for reading and setting it in half the time.
-    """
-
-    __slots__ = ("counter", "information", "value")
-
-    def __init__(self, semaphore: Any) -> None:
-        ffi = vk.ffi
-        self.counter = ffi.new("uint64_t*")
-        self.value = memoryview(ffi.buffer(self.counter)).cast("Q")
-        self.information = ffi.new("VkSemaphoreWaitInfo*")
-        self.information.sType = vk.VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO
-        self.information.semaphoreCount = 1
-        self.information.pSemaphores = semaphore
-        self.information.pValues = self.counter
 
 
 class Queue:
@@ -60,6 +26,8 @@ class Queue:
 
     Attributes
     ----------
+    timeline : Timeline
+        What the submissions signal.
     submitted : int
         Timeline value of the latest submission.
     completed : int
@@ -81,16 +49,13 @@ class Queue:
         "_release_lock",
         "_required",
         "_required_at",
-        "_semaphore",
+        "_signal",
         "_signal_value",
-        "_sleeps_in_driver",
-        "_timeline",
-        "_waiters",
         "_waiting_parts",
-        "_watch_seconds",
         "command_buffers",
         "completed",
         "submitted",
+        "timeline",
     )
 
     def __init__(self, device: VulkanDevice, family: int, index: int = 0) -> None:
@@ -120,7 +85,7 @@ class Queue:
         self._handle = handle[0]
         self.command_buffers = CommandBuffers(device, family)
         try:
-            self._semaphore = self._create_timeline()
+            self.timeline = Timeline(device)
         except BaseException:
             self.command_buffers.close()
             raise
@@ -128,18 +93,12 @@ class Queue:
         signal_value = ffi.new("uint64_t[1]")
         # A view of it, through which it is set in half the time.
         self._signal_value = memoryview(ffi.buffer(signal_value)).cast("Q")
-        self._timeline = ffi.new("VkTimelineSemaphoreSubmitInfo*")
-        self._timeline.sType = vk.VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO
-        self._timeline.signalSemaphoreValueCount = 1
-        self._timeline.pSignalSemaphoreValues = signal_value
-        self._nothing = submit_information(self._timeline, self._semaphore, None)
-        self._waiters: deque[Waiter] = deque()
+        self._signal = ffi.new("VkTimelineSemaphoreSubmitInfo*")
+        self._signal.sType = vk.VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO
+        self._signal.signalSemaphoreValueCount = 1
+        self._signal.pSignalSemaphoreValues = signal_value
+        self._nothing = submit_information(self._signal, self.timeline.semaphore, None)
         self._null_fence = ffi.NULL
-        self._watch_seconds = 0.0 if device.profile.device_type == DeviceType.CPU else WATCH_SECONDS
-        # NVIDIA's driver (580.159 on Linux): after a thread has slept in vkWaitSemaphores, vkWaitForFences or
-        # vkQueueWaitIdle, each submission of the process that signals a timeline may take 23 us in place of 3, and the
-        # GPU as long, for a moment or for good. vkd3d-proton went around its timelines too, in pull request 2952.
-        self._sleeps_in_driver = device.profile.driver_id != DriverId.NVIDIA_PROPRIETARY
 
     @property
     def latest(self) -> int:
@@ -154,20 +113,6 @@ class Queue:
         """Let the next submission look: the device is closed or lost, or another queue has to be waited for."""
         if self._obstacle is None:
             self._obstacle = OBSTACLE
-
-    def _create_timeline(self) -> Any:
-        ffi = vk.ffi
-        kind = ffi.new("VkSemaphoreTypeCreateInfo*")
-        kind.sType = vk.VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO
-        kind.semaphoreType = vk.VK_SEMAPHORE_TYPE_TIMELINE
-        information = ffi.new("VkSemaphoreCreateInfo*")
-        information.sType = vk.VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO
-        information.pNext = kind
-        semaphore = ffi.new("VkSemaphore[1]")
-        # VkResult vkCreateSemaphore(VkDevice device, const VkSemaphoreCreateInfo* pCreateInfo, const
-        #     VkAllocationCallbacks* pAllocator, VkSemaphore* pSemaphore)
-        check(vk.vkCreateSemaphore(self._device.handle, information, ffi.NULL, semaphore), "vkCreateSemaphore")
-        return semaphore
 
     def batch(
         self, command_buffer: Any, uses: Collection[Access], writes: Collection[Access], *, registered: bool = True
@@ -186,8 +131,8 @@ class Queue:
         return Batch(
             self.command_buffers,
             command_buffer,
-            self._timeline,
-            self._semaphore,
+            self._signal,
+            self.timeline.semaphore,
             uses,
             writes,
             registered=registered,
@@ -227,7 +172,7 @@ class Queue:
             if result:  # not VK_SUCCESS
                 batch.run.last = self.submitted  # or sooner
                 self._obstacle = OBSTACLE
-                raise self._failed(result, "vkQueueSubmit")
+                raise self._device.failure(result, "vkQueueSubmit")
             if not batch.is_kept:  # else it is among what is in flight, and stays there until its latest run is done
                 self._in_flight.append((value, batch, keep))
                 batch.is_kept = True
@@ -259,7 +204,7 @@ class Queue:
         self._signal_value[0] = value
         result = vk.vkQueueSubmit(self._handle, 1, self._nothing, self._null_fence)
         if result != VK_SUCCESS:
-            raise self._failed(result, "vkQueueSubmit")
+            raise self._device.failure(result, "vkQueueSubmit")
         self._passed_by[self.submitted + 1] = value
         if self._required_at == self.submitted:
             self._required_at = value
@@ -269,7 +214,7 @@ class Queue:
     def require(self, other: Queue, value: int) -> None:
         """Make the next submission wait until another queue's timeline reaches a value. With the device's lock held."""
         if self._required is None or self._required_at != self.submitted or value > self._required[1]:
-            self._required = (other._semaphore, value)
+            self._required = (other.timeline.semaphore, value)
             self._required_at = self.submitted
             self.obstruct()
 
@@ -280,15 +225,15 @@ class Queue:
         semaphore, value = self._required
         values = ffi.new("uint64_t[1]", [value])
         stages = ffi.new("VkPipelineStageFlags[1]", [0x10000])  # VK_PIPELINE_STAGE_ALL_COMMANDS_BIT
-        timeline = ffi.new("VkTimelineSemaphoreSubmitInfo*", self._timeline[0])
-        timeline.waitSemaphoreValueCount = 1
-        timeline.pWaitSemaphoreValues = values
+        signal = ffi.new("VkTimelineSemaphoreSubmitInfo*", self._signal[0])
+        signal.waitSemaphoreValueCount = 1
+        signal.pWaitSemaphoreValues = values
         waiting = ffi.new("VkSubmitInfo*", information[0])
-        waiting.pNext = timeline
+        waiting.pNext = signal
         waiting.waitSemaphoreCount = 1
         waiting.pWaitSemaphores = semaphore
         waiting.pWaitDstStageMask = stages
-        self._waiting_parts = (values, stages, timeline)
+        self._waiting_parts = (values, stages, signal)
         return waiting
 
     def has_reached(self, value: int) -> bool:
@@ -303,7 +248,7 @@ class Queue:
         """Look how far the device is, and let go of what is done. Called with the device's lock held."""
         result = self.look()
         if result != VK_SUCCESS:
-            raise self._failed(result, "vkGetSemaphoreCounterValue")
+            raise self._device.failure(result, "vkGetSemaphoreCounterValue")
         return self.completed
 
     def look(self) -> int:
@@ -311,12 +256,10 @@ class Queue:
         if self._device.is_closed:
             return VK_SUCCESS
         self._poll_at = self.submitted + POLL_INTERVAL
-        counter = vk.ffi.new("uint64_t*")
-        # VkResult vkGetSemaphoreCounterValue(VkDevice device, VkSemaphore semaphore, uint64_t* pValue)
-        result: int = vk.vkGetSemaphoreCounterValue(self._device.handle, self._semaphore[0], counter)
+        result, value = self.timeline.look()
         if result == VK_SUCCESS:
             # A lost device may report any value.
-            self.completed = max(self.completed, min(counter[0], self.submitted))
+            self.completed = max(self.completed, min(value, self.submitted))
             self._release_completed()
         return result
 
@@ -360,63 +303,19 @@ class Queue:
                 value = min(value, self.submitted)
         if self._passed_by:
             value = self._passed_by.get(value, value)
-        try:
-            waiter = self._waiters.popleft()
-        except IndexError:  # there are as many as there were threads waiting at a time
-            waiter = Waiter(self._semaphore)
-        guests = device.guests
+        timeline, guests = self.timeline, device.guests
+        waiter = timeline.take_waiter()
         try:
             guests.add(waiter)
             if not device.is_usable:
                 device.require_open()
-            self._wait(waiter, value, timeout)
+            timeline.wait(waiter, value, timeout, self.submitted)
         finally:
             guests.discard(waiter)
-            self._waiters.append(waiter)
+            timeline.give_back(waiter)
         if value > self.completed:
             self.completed = value
         self._release_completed()
-
-    def _wait(self, waiter: Waiter, value: int, timeout: float | None) -> None:
-        start = time.perf_counter()
-        limit = WAIT_SLICE if self._sleeps_in_driver else 0
-        if timeout is not None:
-            deadline = time.monotonic() + timeout
-            limit = int(min(limit, max(0, timeout * 1e9)))  # in this order: the time may be infinite
-        if self._watch_seconds and self._watch(waiter, value, timeout):
-            return
-        waiter.value[0] = value
-        left = LONGEST_NAP
-        while True:
-            # VkResult vkWaitSemaphores(VkDevice device, const VkSemaphoreWaitInfo* pWaitInfo, uint64_t timeout)
-            result = vk.vkWaitSemaphores(self._device.handle, waiter.information, limit)
-            if result == VK_SUCCESS:
-                return
-            if result != VK_TIMEOUT:
-                raise self._failed(result, "vkWaitSemaphores")
-            if timeout is not None:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise WaitTimeoutError(f"the work was not done within {timeout} s; wait again for it to go on")
-                limit = int(min(limit, left * 1e9))
-            if not self._sleeps_in_driver:
-                time.sleep(min(left, LONGEST_NAP, NAP_SHARE * (time.perf_counter() - start)))
-
-    def _watch(self, waiter: Waiter, value: int, timeout: float | None) -> bool:
-        """Look at the timeline for a moment; whether it came to the value."""
-        device, semaphore, counter = self._device.handle, self._semaphore[0], waiter.counter
-        # Not time.monotonic(): before Python 3.13 its steps on Windows are 16 ms, far more than what is measured here.
-        end = time.perf_counter() + (self._watch_seconds if timeout is None else min(self._watch_seconds, timeout))
-        while True:
-            result = vk.vkGetSemaphoreCounterValue(device, semaphore, counter)
-            if result != VK_SUCCESS:
-                raise self._failed(result, "vkGetSemaphoreCounterValue")
-            reached = waiter.value[0]
-            if reached >= value:
-                # A lost device may report any value; the wait that follows then says that it is lost.
-                return reached <= self.submitted
-            if time.perf_counter() >= end:
-                return False
 
     def wait_idle(self) -> None:
         """Wait for everything submitted so far."""
@@ -433,7 +332,7 @@ class Queue:
             if self._is_in_doubt:
                 self._settle()
             if self.submitted > self.completed:
-                self._wait(Waiter(self._semaphore), self.submitted, None)
+                self.timeline.wait(self.timeline.take_waiter(), self.submitted, None, self.submitted)
 
     def drop(self) -> None:
         """Nothing runs any more: let go of everything."""
@@ -441,13 +340,7 @@ class Queue:
         self._in_flight.clear()
         self._obstacle = OBSTACLE
 
-    def _failed(self, result: int, call: str) -> Exception:
-        if result == VK_ERROR_DEVICE_LOST:
-            self._device.mark_lost()
-        return failure(result, call)
-
     def close(self) -> None:
         """Destroy semaphore and command buffers; nothing may be in flight."""
         self.command_buffers.close()
-        # void vkDestroySemaphore(VkDevice device, VkSemaphore semaphore, const VkAllocationCallbacks* pAllocator)
-        vk.vkDestroySemaphore(self._device.handle, self._semaphore[0], vk.ffi.NULL)
+        self.timeline.close()

@@ -298,7 +298,7 @@ class TestWatching:
     @pytest.fixture
     def own(self, device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[dmlvk.Device]:
         with open_variant(device, "direct") as opened:
-            monkeypatch.setattr(opened.vulkan.queue, "_watch_seconds", 60.0)
+            monkeypatch.setattr(opened.vulkan.queue.timeline, "watch_seconds", 60.0)
             yield opened
             monkeypatch.undo()
 
@@ -320,7 +320,7 @@ class TestWatching:
         assert submission.done
 
     def test_sleeps_after_a_moment(self, own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(own.vulkan.queue, "_watch_seconds", 1e-6)
+        monkeypatch.setattr(own.vulkan.queue.timeline, "watch_seconds", 1e-6)
         submission, _ = keep_busy(own, 0.1)
         counter = Counter(monkeypatch, "vkWaitSemaphores")
         submission.wait()
@@ -352,7 +352,7 @@ class TestNapping:
     @pytest.fixture
     def own(self, device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[dmlvk.Device]:
         with open_variant(device, "direct") as opened:
-            monkeypatch.setattr(opened.vulkan.queue, "_sleeps_in_driver", False)
+            monkeypatch.setattr(opened.vulkan.queue.timeline, "sleeps_in_driver", False)
             yield opened
 
     @pytest.fixture
@@ -419,7 +419,7 @@ class TestNapping:
         for driver_id, sleeps in ((4, False), (device.profile.driver_id, True)):  # VK_DRIVER_ID_NVIDIA_PROPRIETARY
             profile = replace(device.profile, driver_id=driver_id)
             with open_variant(device, "direct", profile=profile) as opened:
-                assert opened.vulkan.queue._sleeps_in_driver is sleeps
+                assert opened.vulkan.queue.timeline.sleeps_in_driver is sleeps
 
 
 def test_dropping_everything_while_it_runs_is_safe(device: dmlvk.Device) -> None:

@@ -27,7 +27,7 @@ class Submissions:
         monkeypatch.setattr(vk, "vkQueueSubmit", self)
 
     def _name(self, semaphore: Any) -> str:
-        return "compute" if semaphore == self._vulkan.queue._semaphore[0] else "copy"
+        return "compute" if semaphore == self._vulkan.queue.timeline.semaphore[0] else "copy"
 
     def __call__(self, queue: Any, count: int, information: Any, fence: Any) -> Any:
         waits = None

@@ -1,0 +1,64 @@
+"""How `bench.dispatch` and `bench.sleeping_waits` take times: with a clock that the test turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import takewhile
+
+import pytest
+
+from bench import dispatch
+from bench.dispatch import ROUNDS_A_TURN, Contender, in_turns
+from bench.sleeping_waits import longest_run
+
+
+class Clock:
+    """Stands still but for what contenders do."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.done: list[str] = []
+        monkeypatch.setattr(dispatch, "perf_counter", lambda: self.now)
+
+    def step(self, name: str, seconds: Callable[[], float]) -> Callable[[], None]:
+        """Something that takes time, and is noted."""
+
+        def take() -> None:
+            self.done.append(name)
+            self.now += seconds()
+
+        return take
+
+    def contender(self, name: str, first: float, later: float) -> Contender:
+        """Its calls take longer until it has waited once since another did anything; its waits take an hour."""
+
+        def seconds() -> float:
+            own = list(takewhile(lambda done: done.startswith(name), reversed(self.done)))
+            return later if f"{name} wait" in own else first
+
+        return Contender(self.step(name, seconds), self.step(f"{name} wait", lambda: 3600.0))
+
+
+def test_in_turns_tells_a_turn_s_first_round_from_the_others_and_does_not_time_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch)
+    found = in_turns({"a": clock.contender("a", 5.0, 1.0), "b": clock.contender("b", 7.0, 2.0)}, 2, 3)
+    assert found["a"].later == pytest.approx(1.0)
+    assert found["b"].later == pytest.approx(2.0)
+    assert found["a"].first == pytest.approx(5.0)
+    assert found["b"].first == pytest.approx(7.0)
+
+
+def test_in_turns_lets_each_wait_by_its_own_means_after_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    in_turns({"a": clock.contender("a", 1.0, 1.0), "b": clock.contender("b", 1.0, 1.0)}, 3, 2)
+    turn = {name: [*[name] * 3, f"{name} wait"] * ROUNDS_A_TURN for name in "ab"}
+    assert clock.done == (turn["a"] + turn["b"]) * 3  # one of the turns warms up
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"), [("", 0), ("....", 0), ("x", 1), ("xx.xxx", 3), ("xxx.xx.", 3), (".x.x", 1)]
+)
+def test_longest_run(rounds: str, expected: int) -> None:
+    assert longest_run([each == "x" for each in rounds]) == expected
