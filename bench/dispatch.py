@@ -72,22 +72,14 @@ class Contender(NamedTuple):
     wait: Step
 
 
-class Issued(NamedTuple):
-    """Median seconds of a call that issues work: in the first round of a turn, and in those after it."""
+def in_turns(contenders: dict[str, Contender], calls: int, turns: int) -> dict[str, float]:
+    """Median seconds of a call that issues work, of each contender in a state of its own.
 
-    first: float
-    later: float
-
-
-def in_turns(contenders: dict[str, Contender], calls: int, turns: int) -> dict[str, Issued]:
-    """What issuing costs each contender, who has several rounds in a row, as a program that does nothing else.
-
-    A round is `calls` in a row, and then the wait for them by the contender's own means, which is not timed: a driver
-    may keep something for each value of a timeline until somebody asks for it. The first round of a turn finds another
-    contender's code in the processor's caches.
+    A round is `calls` in a row, and then the wait for them by the contender's own means, which is not timed. Each has
+    several rounds in a row, of which the first is not counted. For what the calls cost depends on the wait before: a
+    driver may keep something for each value of a timeline until somebody asks for it, and its thread may sleep or not.
     """
-    first: dict[str, list[float]] = {name: [] for name in contenders}
-    later: dict[str, list[float]] = {name: [] for name in contenders}
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(turns + 1):
         for name, (issue, wait) in contenders.items():
             for number in range(ROUNDS_A_TURN):
@@ -96,9 +88,9 @@ def in_turns(contenders: dict[str, Contender], calls: int, turns: int) -> dict[s
                     issue()
                 elapsed = perf_counter() - start
                 wait()
-                if turn:  # the one before warms up
-                    (later if number else first)[name].append(elapsed / calls)
-    return {name: Issued(statistics.median(first[name]), statistics.median(later[name])) for name in contenders}
+                if turn and number:  # the first turn warms up
+                    seconds[name].append(elapsed / calls)
+    return {name: statistics.median(each) for name, each in seconds.items()}
 
 
 class Bench:
@@ -144,18 +136,16 @@ class Bench:
         }
         found = in_turns(contenders, CALLS, self.rounds // 5)
         self.check(self.b, VALUES[::-1], "call")
-        raw_seconds = found["raw"].later
-        self.row("vkQueueSubmit, raw", raw_seconds)
-        self.row("  the same with a timeline semaphore to signal", found["signal"].later, raw_seconds)
-        self.row("operator(...), not waited for", found["call"].later, raw_seconds, 6.0 if self.is_cpu else None)
-        self.row("device.submit([binding])", found["binding"].later, raw_seconds)
+        self.row("vkQueueSubmit, raw", found["raw"])
+        self.row("  the same with a timeline semaphore to signal", found["signal"], found["raw"])
+        self.row("operator(...), not waited for", found["call"], found["raw"], 6.0 if self.is_cpu else None)
+        self.row("device.submit([binding])", found["binding"], found["raw"])
         raw.close()
         if self.torch is not None:
             # Many in a row: a GPU takes 100 us to go from one API's work to the other's.
             contenders = {"call": Contender(self._call, self.device.wait), "torch": self.torch}
             found = in_turns(contenders, CALLS, self.rounds // 5)
-            self.row("operator(...) beside torch's eager elementwise operation", found["call"].later,
-                     found["torch"].later, 1.0)  # fmt: skip
+            self.row("operator(...) beside torch's eager elementwise operation", found["call"], found["torch"], 1.0)
 
     def _call(self) -> None:
         self.operator(input_tensor=self.a, output_tensor=self.b)
@@ -200,12 +190,9 @@ class Bench:
         self.row("sequence.submit().wait()", waited["dmlvk"], waited["raw"], 1.05)
         for calls, found in issued.items():
             in_a_row = "once" if calls == 1 else f"{calls} in a row"
-            own, plain, signalling = found["dmlvk"], found["raw"], found["signal"]
-            self.row(f"vkQueueSubmit of it, raw, {in_a_row}", plain.later)
-            self.row("sequence.submit(), not waited for", own.later, plain.later, 1.5 if calls == 10 else None)
-            self.row("  the same beside a raw one that signals a timeline", own.later, signalling.later)
-            if calls == 10:
-                self.row("  both in the first round of a turn", own.first, plain.first)
+            self.row(f"vkQueueSubmit of it, raw, {in_a_row}", found["raw"])
+            self.row("sequence.submit(), not waited for", found["dmlvk"], found["raw"], 1.5 if calls == 10 else None)
+            self.row("  the same beside a raw one that signals a timeline", found["dmlvk"], found["signal"])
         raw.close()
 
     def lists(self) -> None:

@@ -62,9 +62,10 @@ class Timeline:
     def __init__(self, device: VulkanDevice) -> None:
         self._device = device
         self.watch_seconds = 0.0 if device.profile.device_type == DeviceType.CPU else WATCH_SECONDS
-        # NVIDIA's driver (580.159 on Linux): after a thread has slept in vkWaitSemaphores, vkWaitForFences or
-        # vkQueueWaitIdle, each submission of the process that signals a timeline may take 23 us in place of 3, and the
-        # GPU as long, for a moment or for good. vkd3d-proton went around its timelines too, in pull request 2952.
+        # NVIDIA's driver (580.159 on Linux): in half of the processes whose threads slept in vkWaitSemaphores,
+        # vkWaitForFences or vkQueueWaitIdle, submissions that signal a timeline came to take 23 us in place of 3, for a
+        # moment or to the end (bench/NOTES.md, python -m bench.sleeping_waits). vkd3d-proton went around that driver's
+        # timelines too, in pull request 2952.
         self.sleeps_in_driver = device.profile.driver_id != DriverId.NVIDIA_PROPRIETARY
         self._waiters: deque[Waiter] = deque()
         ffi = vk.ffi
