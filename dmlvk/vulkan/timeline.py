@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ from dmlvk.vulkan.library import VK_SUCCESS, VK_TIMEOUT, WaitTimeoutError, check
 
 if TYPE_CHECKING:
     from dmlvk.vulkan.device import VulkanDevice
+
+ON_WINDOWS = sys.platform == "win32"
 
 # The longest time in a driver's wait: Python runs signal handlers (Ctrl-C) only between calls.
 WAIT_SLICE = 50_000_000  # nanoseconds
@@ -65,8 +68,8 @@ class Timeline:
         # NVIDIA's driver (580.159 on Linux): in half of the processes whose threads slept in vkWaitSemaphores,
         # vkWaitForFences or vkQueueWaitIdle, submissions that signal a timeline came to take 23 us in place of 3, for a
         # moment or to the end (bench/NOTES.md, python -m bench.sleeping_waits). vkd3d-proton went around that driver's
-        # timelines too, in pull request 2952.
-        self.sleeps_in_driver = device.profile.driver_id != DriverId.NVIDIA_PROPRIETARY
+        # timelines too, in pull request 2952. Windows was not measured; before Python 3.11 a nap takes 16 ms there.
+        self.sleeps_in_driver = ON_WINDOWS or device.profile.driver_id != DriverId.NVIDIA_PROPRIETARY
         self._waiters: deque[Waiter] = deque()
         ffi = vk.ffi
         kind = ffi.new("VkSemaphoreTypeCreateInfo*")
@@ -109,7 +112,7 @@ class Timeline:
         timeout : float or None
             Seconds; None for no limit.
         latest : int
-            The highest value that it may have reached.
+            The latest submission's. Where the device reports more it may be lost, and the driver is asked again.
 
         Raises
         ------
@@ -153,8 +156,7 @@ class Timeline:
                 raise self._device.failure(result, "vkGetSemaphoreCounterValue")
             reached = waiter.value[0]
             if reached >= value:
-                # A lost device may report any value; the wait that follows then says that it is lost.
-                return reached <= latest
+                return reached <= latest  # else the wait that follows says whether the device is lost
             if time.perf_counter() >= end:
                 return False
 

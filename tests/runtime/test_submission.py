@@ -415,11 +415,18 @@ class TestNapping:
         with pytest.raises(dmlvk.DeviceError, match="VK_ERROR_DEVICE_LOST"):
             submission.wait()
 
-    def test_is_for_nvidia_s_driver(self, device: dmlvk.Device) -> None:
-        for driver_id, sleeps in ((4, False), (device.profile.driver_id, True)):  # VK_DRIVER_ID_NVIDIA_PROPRIETARY
-            profile = replace(device.profile, driver_id=driver_id)
-            with open_variant(device, "direct", profile=profile) as opened:
-                assert opened.vulkan.queue.timeline.sleeps_in_driver is sleeps
+    @pytest.mark.parametrize(
+        ("driver_id", "on_windows", "sleeps"),
+        [(4, False, False), (4, True, True), (13, False, True)],  # 4 is VK_DRIVER_ID_NVIDIA_PROPRIETARY
+        ids=["NVIDIA's on Linux", "NVIDIA's on Windows", "another"],
+    )
+    def test_is_for_nvidia_s_driver_on_linux(
+        self, device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, driver_id: int, on_windows: bool, sleeps: bool
+    ) -> None:
+        profile = replace(device.profile, driver_id=driver_id)
+        monkeypatch.setattr("dmlvk.vulkan.timeline.ON_WINDOWS", on_windows)
+        with open_variant(device, "direct", profile=profile) as opened:
+            assert opened.vulkan.queue.timeline.sleeps_in_driver is sleeps
 
 
 def test_dropping_everything_while_it_runs_is_safe(device: dmlvk.Device) -> None:
