@@ -152,7 +152,11 @@ def test_a_device_reads_as_it_was_recorded(device: dmlvk.Device) -> None:
 def test_device_info_describes_the_device(device: dmlvk.Device) -> None:
     (info,) = [info for info in dmlvk.devices() if info.name == device.name]
     assert info.profile == device.profile
-    assert info.type is DeviceType.CPU
-    assert info.vendor in ("Mesa", "Google")
+    # On another device, which DMLVK_TEST_DEVICES may name, it is not known here.
+    known = {"llvmpipe": (DeviceType.CPU, "Mesa"), "SwiftShader": (DeviceType.CPU, "Google")}
+    for name, type_and_vendor in known.items():
+        if name in info.name:
+            assert (info.type, info.vendor) == type_and_vendor
+    assert info.vendor
     assert info.memory_size >= 1 << 28
     assert info.driver
