@@ -64,14 +64,19 @@ def longest_run(is_slow: list[bool]) -> int:
 @click.option("--only", type=click.Choice(list(WAYS)), default=None, hidden=True)
 def main(selector: str | None, processes: int, rounds: int, json_path: Path | None, only: str | None) -> None:
     if only is not None:
-        print(json.dumps(seconds_of_calls(selector, WAYS[only], rounds)))
+        try:
+            print(json.dumps(seconds_of_calls(selector, WAYS[only], rounds)))
+        except dmlvk.DeviceError as error:
+            raise click.ClickException(str(error)) from error
         return
     console = Console()
     command = [sys.executable, "-m", "bench.sleeping_waits", "--rounds", str(rounds)]
     command += [] if selector is None else ["--device", selector]
     found: list[tuple[str, list[float]]] = []
     for way in track(list(WAYS) * processes, console=console, transient=True):
-        done = subprocess.run([*command, "--only", way], stdout=subprocess.PIPE, text=True, check=True)
+        done = subprocess.run([*command, "--only", way], stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode:  # it has said why
+            raise SystemExit(done.returncode)
         driver, seconds = json.loads(done.stdout)
         found.append((way, seconds))
     quickest = statistics.quantiles([each for _, seconds in found for each in seconds], n=10)[0]
