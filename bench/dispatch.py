@@ -134,7 +134,7 @@ class Bench:
             "call": Contender(self._call, self.device.wait),
             "binding": Contender(self._submit_one, self.device.wait),
         }
-        found = in_turns(contenders, CALLS, self.rounds // 5)
+        found = in_turns(contenders, CALLS, max(1, self.rounds // 5))
         self.check(self.b, VALUES[::-1], "call")
         self.row("vkQueueSubmit, raw", found["raw"])
         self.row("  the same with a timeline semaphore to signal", found["signal"], found["raw"])
@@ -144,7 +144,7 @@ class Bench:
         if self.torch is not None:
             # Many in a row: a GPU takes 100 us to go from one API's work to the other's.
             contenders = {"call": Contender(self._call, self.device.wait), "torch": self.torch}
-            found = in_turns(contenders, CALLS, self.rounds // 5)
+            found = in_turns(contenders, CALLS, max(1, self.rounds // 5))
             self.row("operator(...) beside torch's eager elementwise operation", found["call"], found["torch"], 1.0)
 
     def _call(self) -> None:
@@ -181,7 +181,7 @@ class Bench:
         raw, sequence = RawCommandBuffer(self.device, bindings), self.device.sequence(bindings)
         contenders = {**self._raw_contenders(raw), "dmlvk": Contender(sequence.submit, self.device.wait)}
         # The first call after a wait wakes the driver's thread and finds cold caches, which costs more than the rest.
-        times = {1: self.rounds // 2, 10: self.rounds // 3, CALLS: max(2, self.rounds // 20)}
+        times = {1: max(1, self.rounds // 2), 10: max(1, self.rounds // 3), CALLS: max(2, self.rounds // 20)}
         issued = {calls: in_turns(contenders, calls, turns) for calls, turns in times.items()}
         steps: dict[str, Step] = {"raw": raw.submit_and_wait, "dmlvk": lambda: sequence.submit().wait()}
         waited = side_by_side(steps, 1, 3 * self.rounds, lambda: None)

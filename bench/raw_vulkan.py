@@ -1,6 +1,7 @@
 """The loops that calls are measured against: the driver's own functions through raw cffi, every structure built before.
 
-Nothing of dmlvk runs inside them. Only handles come from it: the device, the queue and what a binding has prepared.
+Nothing of dmlvk runs inside them. Only what they are given comes from it: the device, a timeline semaphore with the
+structure for waiting for it, and what a binding has prepared.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import dmlvk
 from dmlvk.device_profile import DeviceType
 from dmlvk.runtime.binding import Binding
 from dmlvk.vulkan.library import vk
+from dmlvk.vulkan.timeline import Timeline
 
 FOREVER = 2**64 - 1
 
@@ -56,35 +58,22 @@ class RawCommandBuffer:
         self._submit_information.sType = lib.VK_STRUCTURE_TYPE_SUBMIT_INFO
         self._submit_information.commandBufferCount = 1
         self._submit_information.pCommandBuffers = self._command_buffer
-        self._create_timeline(ffi)
+        self._timeline = Timeline(device.vulkan)
+        self._prepare_timeline(ffi)
 
-    def _create_timeline(self, ffi: Any) -> None:
+    def _prepare_timeline(self, ffi: Any) -> None:
         lib = self._lib
-        kind = ffi.new("VkSemaphoreTypeCreateInfo*")
-        kind.sType = lib.VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO
-        kind.semaphoreType = lib.VK_SEMAPHORE_TYPE_TIMELINE
-        information = ffi.new("VkSemaphoreCreateInfo*")
-        information.sType = lib.VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO
-        information.pNext = kind
-        self._semaphore = ffi.new("VkSemaphore[1]")
-        self._must(lib.vkCreateSemaphore(self._device, information, ffi.NULL, self._semaphore))
         self._value = 0
         self._signal = ffi.new("uint64_t[1]")
-        self._timeline = ffi.new("VkTimelineSemaphoreSubmitInfo*")
-        self._timeline.sType = lib.VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO
-        self._timeline.signalSemaphoreValueCount = 1
-        self._timeline.pSignalSemaphoreValues = self._signal
+        self._signal_information = ffi.new("VkTimelineSemaphoreSubmitInfo*")
+        self._signal_information.sType = lib.VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO
+        self._signal_information.signalSemaphoreValueCount = 1
+        self._signal_information.pSignalSemaphoreValues = self._signal
         self._signalling_information = ffi.new("VkSubmitInfo*", self._submit_information[0])
-        self._signalling_information.pNext = self._timeline
+        self._signalling_information.pNext = self._signal_information
         self._signalling_information.signalSemaphoreCount = 1
-        self._signalling_information.pSignalSemaphores = self._semaphore
-        self._wait_value = ffi.new("uint64_t[1]")
-        self._wait_information = ffi.new("VkSemaphoreWaitInfo*")
-        self._wait_information.sType = lib.VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO
-        self._wait_information.semaphoreCount = 1
-        self._wait_information.pSemaphores = self._semaphore
-        self._wait_information.pValues = self._wait_value
-        self._counter = ffi.new("uint64_t*")
+        self._signalling_information.pSignalSemaphores = self._timeline.semaphore
+        self._waiter = self._timeline.take_waiter()
 
     @staticmethod
     def _must(result: int) -> None:
@@ -132,12 +121,13 @@ class RawCommandBuffer:
 
     def wait_timeline(self) -> None:
         """vkWaitSemaphores for the latest value of the timeline."""
-        self._wait_value[0] = self._value
-        self._lib.vkWaitSemaphores(self._device, self._wait_information, FOREVER)
+        self._waiter.counter[0] = self._value
+        self._lib.vkWaitSemaphores(self._device, self._waiter.information, FOREVER)
 
     def poll_timeline(self) -> None:
         """vkGetSemaphoreCounterValue until the timeline's latest value is there."""
-        lib, device, semaphore, counter, value = self._lib, self._device, self._semaphore[0], self._counter, self._value
+        lib, device, semaphore, value = self._lib, self._device, self._timeline.semaphore[0], self._value
+        counter = self._waiter.counter
         lib.vkGetSemaphoreCounterValue(device, semaphore, counter)
         while counter[0] < value:
             lib.vkGetSemaphoreCounterValue(device, semaphore, counter)
@@ -169,7 +159,7 @@ class RawCommandBuffer:
         """Destroy what was made."""
         self.wait_idle()
         self._lib.vkDestroyFence(self._device, self._fence[0], self._null)
-        self._lib.vkDestroySemaphore(self._device, self._semaphore[0], self._null)
+        self._timeline.close()
         self._lib.vkDestroyCommandPool(self._device, self._pool[0], self._null)
 
 

@@ -35,10 +35,12 @@ WAYS = {"in the driver": True, "by itself": False}
 def seconds_of_calls(selector: str | None, sleeps_in_driver: bool, rounds: int) -> tuple[str, list[float]]:
     """Device and driver, and of each round the seconds that a call took."""
     with dmlvk.Device(selector) as device:
+        for queue in (device.vulkan.queue, device.vulkan.copy_queue):
+            if queue is not None:
+                queue.timeline.sleeps_in_driver = sleeps_in_driver
         operator = device.compile(reverse_desc())
         source, target = device.tensor(VALUES), device.tensor(reverse_desc().output_tensor)
         warm_up(device, operator.bind(input_tensor=source, output_tensor=target))
-        device.vulkan.queue.timeline.sleeps_in_driver = sleeps_in_driver
         seconds = []
         for _ in range(rounds):
             start = perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections import deque
@@ -121,29 +122,26 @@ class Timeline:
         DeviceError
             The device was lost, or the driver fails.
         """
-        start = time.perf_counter()
-        limit = WAIT_SLICE if self.sleeps_in_driver else 0
-        if timeout is not None:
-            deadline = time.monotonic() + timeout
-            limit = int(min(limit, max(0, timeout * 1e9)))  # in this order: the time may be infinite
+        start = time.monotonic()
+        deadline = math.inf if timeout is None else start + timeout
         if self.watch_seconds and self._watch(waiter, value, timeout, latest):
             return
         waiter.value[0] = value
-        left = LONGEST_NAP
+        longest = WAIT_SLICE if self.sleeps_in_driver else 0
+        now = start
         while True:
+            limit = int(min(longest, max(0, (deadline - now) * 1e9)))  # in this order: the time may be infinite
             # VkResult vkWaitSemaphores(VkDevice device, const VkSemaphoreWaitInfo* pWaitInfo, uint64_t timeout)
             result = vk.vkWaitSemaphores(self._device.handle, waiter.information, limit)
             if result == VK_SUCCESS:
                 return
             if result != VK_TIMEOUT:
                 raise self._device.failure(result, "vkWaitSemaphores")
-            if timeout is not None:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise WaitTimeoutError(f"the work was not done within {timeout} s; wait again for it to go on")
-                limit = int(min(limit, left * 1e9))
+            now = time.monotonic()
+            if now >= deadline:
+                raise WaitTimeoutError(f"the work was not done within {timeout} s; wait again for it to go on")
             if not self.sleeps_in_driver:
-                time.sleep(min(left, LONGEST_NAP, NAP_SHARE * (time.perf_counter() - start)))
+                time.sleep(min(LONGEST_NAP, NAP_SHARE * (now - start)))
 
     def _watch(self, waiter: Waiter, value: int, timeout: float | None, latest: int) -> bool:
         """Look at the timeline for a moment; whether it came to the value."""

@@ -270,6 +270,23 @@ class TestWaiting:
         running.wait(math.inf)
         assert running.done
 
+    def test_sleeps_in_the_driver_for_a_slice_and_no_longer_than_its_time(
+        self, device: dmlvk.Device, running: dmlvk.Submission, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        limits: list[int] = []
+
+        def note(device: object, information: object, timeout: int) -> int:
+            limits.append(timeout)
+            return VK_TIMEOUT
+
+        monkeypatch.setattr(device.vulkan.queue.timeline, "sleeps_in_driver", True)
+        monkeypatch.setattr(vk, "vkWaitSemaphores", note)
+        with pytest.raises(TimeoutError):
+            running.wait(0.06)
+        assert limits[0] == 50_000_000
+        assert 0 < limits[-1] < 20_000_000
+        assert limits == sorted(limits, reverse=True)
+
     def test_that_is_interrupted_leaves_the_device_usable(
         self, device: dmlvk.Device, running: dmlvk.Submission, monkeypatch: pytest.MonkeyPatch
     ) -> None:
