@@ -287,7 +287,7 @@ def parts(bench: Bench) -> dict[str, float]:
         return (*tensors, *map(id, tensors.values()))
 
     def lock() -> None:
-        with vulkan.lock:
+        with vulkan.monitor.lock:
             pass
 
     def nothing() -> None: ...

@@ -159,7 +159,6 @@ class RawCommandBuffer:
         """Destroy what was made."""
         self.wait_idle()
         self._lib.vkDestroyFence(self._device, self._fence[0], self._null)
-        self._timeline.close()
         self._lib.vkDestroyCommandPool(self._device, self._pool[0], self._null)
 
 

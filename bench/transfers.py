@@ -49,22 +49,18 @@ def bus_steps(device: dmlvk.Device, tensor: dmlvk.Tensor, size: int) -> dict[str
     staging = vulkan.transfers.ring().block
     batches: dict[str, Any] = {}
     for name in ("bus, write", "bus, read"):
-        with vulkan.lock:
-            recorder = Recorder(queue.command_buffers.acquire(), 4)
-            recorder.after_earlier_submissions(copies_only=copies_only)
-            for segment, start, length in tensor.memory().pieces(tensor.offset, size):
-                for begin in range(0, length, PIECE_SIZE):
-                    part = min(PIECE_SIZE, length - begin)
-                    here, there = (segment.block.buffer, segment.offset + start + begin), (staging.buffer, 0)
-                    source, target = (there, here) if name.endswith("write") else (here, there)
-                    recorder.copy(*source, *target, part)
-            recorder.end()
-            batches[name] = queue.batch(recorder.command_buffer, (), ())
+        recorder = Recorder(vulkan.monitor.run(queue.command_buffers.acquire), 4)
+        recorder.after_earlier_submissions(copies_only=copies_only)
+        for segment, start, length in tensor.memory().pieces(tensor.offset, size):
+            for begin in range(0, length, PIECE_SIZE):
+                part = min(PIECE_SIZE, length - begin)
+                here, there = (segment.block.buffer, segment.offset + start + begin), (staging.buffer, 0)
+                source, target = (there, here) if name.endswith("write") else (here, there)
+                recorder.copy(*source, *target, part)
+        batches[name] = queue.batch([recorder.end()], (), ())
 
     def run(batch: Any) -> None:
-        with vulkan.lock:
-            value = queue.submit(batch, batch)
-        queue.wait(value)
+        queue.wait(queue.submit(batch, batch))
 
     return {name: lambda batch=batch: run(batch) for name, batch in batches.items()}  # type: ignore[misc]
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dmlvk.errors import BindingError
 from dmlvk.planning.plan import Access, Dispatch, Plan, Window
+from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import TensorDesc
-from dmlvk.vulkan.command_buffers import Batch, Secondary
+from dmlvk.vulkan.command_buffers import Batch, CommandBuffer
 from dmlvk.vulkan.descriptors import BufferRange
 from dmlvk.vulkan.memory import Allocation
 from dmlvk.vulkan.recording import PreparedDispatch
@@ -34,7 +35,7 @@ class MemoryRange(NamedTuple):
         return self.memory is other.memory and self.start < other.end and other.start < self.end
 
 
-class Binding:
+class Binding(NotCopied):
     """An operator bound to tensors. Made by `CompiledOperator.bind`; holds its tensors' memory.
 
     Attributes
@@ -55,11 +56,13 @@ class Binding:
         The ids of the allocations that are read, written, either.
     uses, written : frozenset of Access
         Where the host looks for the work that uses memory, and for the work that writes it.
-    batches : tuple of Batch, optional
+    batch : Batch, optional
         The binding alone, recorded for a call of the operator.
-    secondary : Secondary, optional
+    secondary : CommandBuffer, optional
         Its dispatches, recorded for being one of a list.
     """
+
+    in_place_of_a_copy = "bind the tensors once more (operator.bind)"
 
     def __init__(
         self,
@@ -73,11 +76,9 @@ class Binding:
         self.operator_name = operator.desc.operator_name
         self.plan = plan
         self.serial = next(_serials)
-        self._sets: list[tuple[int, object]] = []
         self._vulkan = operator.device.vulkan
-        self._descriptors = self._vulkan.descriptors
-        self.batches: tuple[Batch, ...] = ()
-        self.secondary: Secondary | None = None
+        self.batch: Batch | None = None
+        self.secondary: CommandBuffer | None = None
         written = {
             window.tensor
             for stage in stages
@@ -117,11 +118,12 @@ class Binding:
             word = push_constants[window.base_word] + distance // window.base_unit
             push_constants[window.base_word] = word & 0xFFFFFFFF
             ranges.append(buffer_range)
-        pipeline = operator.pipeline(dispatch)
-        descriptor_set = self._descriptors.take(ranges)
-        self._sets.append((len(ranges), descriptor_set))
         return PreparedDispatch(
-            dispatch.kernel, pipeline.handle, pipeline.layout, descriptor_set, tuple(push_constants), dispatch.groups
+            dispatch.kernel,
+            operator.pipeline(dispatch),
+            self._vulkan.descriptors.take(ranges),
+            tuple(push_constants),
+            dispatch.groups,
         )
 
     def _place(self, dispatch: Dispatch, window: Window, place: MemoryRange) -> tuple[BufferRange, int]:
@@ -136,11 +138,6 @@ class Binding:
         if size + distance > profile.limits.max_storage_buffer_range:
             raise AssertionError(f"{dispatch.kernel}: the window {window} is larger than a storage buffer may be")
         return BufferRange(segment.block.buffer, address - distance, size + distance), distance
-
-    def __del__(self) -> None:
-        # Nothing in flight uses the sets: a submission keeps its bindings alive.
-        for buffers, descriptor_set in getattr(self, "_sets", ()):
-            self._descriptors.recycle(buffers, descriptor_set)
 
 
 def check_tensors(

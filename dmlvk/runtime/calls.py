@@ -37,7 +37,8 @@ class Call:
         self._tensors = tuple(ref(tensor) for tensor in tensors.values())
         self.tensors: dict[str, Tensor] | None = {name: proxy(tensor) for name, tensor in tensors.items()}
         self.binding = binding
-        (self.batch,) = binding.batches
+        assert binding.batch is not None, "a call is remembered once it is recorded"
+        self.batch = binding.batch
 
     def forget(self) -> None:
         """Let go of it: a tensor of it was dropped or freed, or there are too many."""
@@ -70,22 +71,31 @@ class Calls(dict[tuple[object, ...], Call]):
     def find(self, tensors: Mapping[str, Tensor]) -> Call | None:
         """The call with these tensors, which becomes the last."""
         call = self.get((*tensors, *map(id, tensors.values())))
-        if call is not None:
-            self.last = call
-            if call.tensors is None:  # forgotten by another thread, just now
-                self.last = None
+        if call is None:
+            return None
+        try:
+            is_same = call.tensors == tensors
+        except ReferenceError:  # an exception kept a tensor that has gone from being forgotten
+            is_same = False
+        if not is_same:  # or forgotten by another thread, just now
+            call.forget()
+            return None
+        self.last = call
+        if call.tensors is None:  # forgotten by another thread, just now
+            self.last = None
         return call
 
     def add(self, tensors: Mapping[str, Tensor], binding: Binding) -> None:
-        """Remember a call whose binding is recorded as one batch. Called with the device's lock held."""
+        """Remember a call whose binding is recorded. Called with the device's monitor entered."""
         while len(self) >= MAXIMUM_CALLS:
             for oldest in list(self.values())[:1]:
                 oldest.forget()
         call = Call(self, (*tensors, *map(id, tensors.values())), tensors, binding)
-        self[call._key] = call
+        # The tensors first: a call that is found is one that goes with its tensors.
         for tensor in tensors.values():
             if tensor.calls is None:
                 tensor.calls = WeakSet()
             tensor.calls.add(call)
+        self[call._key] = call
         if any(tensor.is_freed for tensor in tensors.values()):  # by another thread, just now
             call.forget()

@@ -13,6 +13,7 @@ from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import PERSISTENT, SCRATCH, Dispatch, Plan
 from dmlvk.runtime.binding import Binding, MemoryRange, check_aliasing, check_tensors
 from dmlvk.runtime.calls import Calls
+from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.recording import CommandWriter, record_secondary
 from dmlvk.runtime.submission import Submission, submission_of
 from dmlvk.runtime.tensor import Tensor
@@ -42,7 +43,11 @@ def spirv(kernel: str) -> bytes:
     return content
 
 
-class CompiledOperator:
+# Plans that an operator keeps for tensors that cross a segment's end in different places.
+PLANS_KEPT = 64
+
+
+class CompiledOperator(NotCopied):
     """An operator ready to run. Made by `Device.compile`.
 
     Attributes
@@ -52,6 +57,8 @@ class CompiledOperator:
     plan : Plan
         What it dispatches for tensors with memory of their own.
     """
+
+    in_place_of_a_copy = "compile its descriptor (operator.desc, which can be pickled) where it is needed"
 
     def __init__(self, device: Device, desc: OperatorDesc, plan: Plan, path: str | None = None) -> None:
         self.device = device
@@ -70,6 +77,8 @@ class CompiledOperator:
         self._queue = device.vulkan.queue
         self._calls = Calls()
         self._call_scratch: ref[Allocation] | None = None
+        # Of the dispatches of its plans, which it keeps: an id means a dispatch for as long as that is there.
+        self._pipelines: dict[int, Pipeline] = {}
         # The kernels are built now, so that what the driver refuses is known and a call does not wait for its compiler.
         for stage in (*plan.initialization, *plan.stages):
             for dispatch in stage:
@@ -84,15 +93,18 @@ class CompiledOperator:
         return bool(self._owned_fields or self.plan.persistent_size)
 
     def pipeline(self, dispatch: Dispatch) -> Pipeline:
-        """The pipeline of a dispatch, built at most once a device."""
-        return self.device.vulkan.pipelines.get(
-            dispatch.kernel,
-            spirv(dispatch.kernel),
-            dispatch.specialization,
-            len(dispatch.windows),
-            4 * len(dispatch.push_constants),
-            dispatch.subgroup_size,
-        )
+        """The pipeline of a dispatch of one of its plans; operators of one device share it."""
+        pipeline = self._pipelines.get(id(dispatch))
+        if pipeline is None:
+            pipeline = self._pipelines[id(dispatch)] = self._vulkan.pipelines.get(
+                dispatch.kernel,
+                spirv(dispatch.kernel),
+                dispatch.specialization,
+                len(dispatch.windows),
+                4 * len(dispatch.push_constants),
+                dispatch.subgroup_size,
+            )
+        return pipeline
 
     def __call__(self, **tensors: Tensor) -> Submission:
         """Run once, after everything submitted before; does not wait.
@@ -133,13 +145,15 @@ class CompiledOperator:
         device = self.device
         if device.debug_level:
             return device.submit((binding,))
-        vulkan = device.vulkan
-        with vulkan.lock:
-            vulkan.require_open()
-            binding.batches = CommandWriter(vulkan, SIMULTANEOUS_USE).write((binding,))
-            if len(binding.batches) == 1:
-                calls.add(tensors, binding)
-            return device.submit((binding,))
+        return self._vulkan.monitor.run(self._record_and_submit, calls, tensors, binding)
+
+    def _record_and_submit(self, calls: Calls, tensors: dict[str, Tensor], binding: Binding) -> Submission:
+        queue = self._queue
+        binding.batch = batch = CommandWriter(self._vulkan, SIMULTANEOUS_USE).write((binding,))
+        calls.add(tensors, binding)
+        if self.device.timestamps:
+            return self.device.submit_inside((binding,))
+        return submission_of(queue, queue.submit_inside(batch, (batch, binding)))
 
     def bind(self, **tensors: Tensor) -> Binding:
         """Check tensors and prepare everything to run on them, any number of times.
@@ -185,22 +199,22 @@ class CompiledOperator:
         checked = check_tensors(self.desc.operator_name, self._owned_fields, tensors, self.device)
         vulkan = self.device.vulkan
         owned: dict[str, MemoryRange] = {}
-        with vulkan.lock:
-            value = vulkan.queue.submitted
-            for name, tensor in checked.items():
-                size = self._owned_fields[name].total_size_in_bytes
-                copy = vulkan.memory.allocate(size)
-                value = vulkan.transfers.copy(tensor.memory(), tensor.offset, copy, 0, size)
-                owned[name] = MemoryRange(copy, 0, size)
-            if self.plan.persistent_size:
-                owned[PERSISTENT] = self._new_memory(self.plan.persistent_size)
-            self._owned = owned
-            self._calls = Calls()
-            if not self.plan.initialization:
-                return submission_of(vulkan.queue, value)
+        submission = submission_of(vulkan.queue, vulkan.queue.submitted)
+        for name, tensor in checked.items():
+            size = self._owned_fields[name].total_size_in_bytes
+            copy = vulkan.memory.allocate(size)
+            value = vulkan.transfers.copy(tensor.memory(), tensor.offset, copy, 0, size)
+            submission = submission_of(vulkan.queue, value)
+            owned[name] = MemoryRange(copy, 0, size)
+        if self.plan.persistent_size:
+            owned[PERSISTENT] = self._new_memory(self.plan.persistent_size)
+        if self.plan.initialization:
             memory = dict(owned)
             self._add_scratch(self.plan, memory)
-            return self.device.submit((Binding(self, self.plan, self.plan.initialization, memory),))
+            submission = self.device.submit((Binding(self, self.plan, self.plan.initialization, memory),))
+        # At the end and at once, when all that fills the new memory is submitted: until then calls use the old one.
+        self._owned, self._calls = owned, Calls()
+        return submission
 
     def _memory(self, tensors: Mapping[str, Tensor]) -> dict[str, MemoryRange]:
         return {
@@ -235,6 +249,9 @@ class CompiledOperator:
         plan = self._plans.get(offsets)
         if plan is None:
             plan = self.device.plan(self.desc, self._path, dict(offsets))
+            if len(self._plans) >= PLANS_KEPT:
+                self._plans = {(): self.plan}
+                self._pipelines = {}
             self._plans[offsets] = plan
         return plan
 

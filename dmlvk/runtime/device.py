@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from dmlvk.runtime import debug
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.choices import Choices, record_descriptor
 from dmlvk.runtime.compiled_operator import CompiledOperator
+from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.recording import CommandWriter, dispatch_count
 from dmlvk.runtime.sequence import Sequence
 from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
@@ -27,6 +27,7 @@ from dmlvk.runtime.tensor import Buffer, Tensor, desc_of_array
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.command_buffers import Batch
 from dmlvk.vulkan.device import VulkanDevice
+from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.physical_device import choose
 from dmlvk.vulkan.recording import ONE_TIME_SUBMIT, SIMULTANEOUS_USE
 
@@ -35,8 +36,11 @@ OPERATOR_CACHE_SIZE = 1024
 # Lists of bindings whose command buffers a device keeps for lists that come again.
 LIST_CACHE_SIZE = 64
 
+# What equal compilations have in common: the descriptor, and the path that was asked for.
+OperatorKey: TypeAlias = tuple[OperatorDesc, "str | None"]
 
-class Device:
+
+class Device(NotCopied):
     """A Vulkan device with one queue, on which all work runs in the order in which it was submitted.
 
     Parameters
@@ -66,8 +70,13 @@ class Device:
     Notes
     -----
     A device and all that belongs to it may be used from several threads. It is closed by `close`, at the end of a
-    `with` block, and when the process ends.
+    `with` block, and when the process ends. An exception out of a signal handler (Ctrl-C) may strike anywhere: what
+    the call has done is then whole or not done at all, but for a large `Tensor.write`, which may have written a part.
+    A signal handler or finalizer that calls into the device in the middle of another call of the same thread may get
+    a DeviceError. A device that was opened before a fork belongs to the parent; a child opens its own.
     """
+
+    in_place_of_a_copy = "open the device once more (dmlvk.Device(selector)) where it is needed"
 
     def __init__(
         self,
@@ -80,14 +89,14 @@ class Device:
     ) -> None:
         self.debug_level = debug.debug_level()
         self.vulkan = VulkanDevice(
-            choose(selector), profile=profile, force_staging=force_staging, force_copy_queue=force_copy_queue
+            choose(selector), self, profile=profile, force_staging=force_staging, force_copy_queue=force_copy_queue
         )
         self.timestamps = timestamps
         # What was measured on the device as it is says nothing of another profile.
         self._choices = Choices(self.vulkan.profile) if profile is None else None
-        self._lists: OrderedDict[tuple[int, ...], tuple[Batch, ...]] = OrderedDict()
-        self._operators: OrderedDict[tuple[OperatorDesc, str | None], CompiledOperator] = OrderedDict()
-        self._operators_lock = threading.Lock()
+        self._lists: OrderedDict[tuple[int, ...], Batch] = OrderedDict()
+        self._operators: OrderedDict[OperatorKey, CompiledOperator] = OrderedDict()
+        self._operators_monitor = Monitor(self.vulkan)
 
     def __repr__(self) -> str:
         return f"<dmlvk.Device {self.name}{', closed' if self.vulkan.is_closed else ''}>"
@@ -184,21 +193,25 @@ class Device:
             forced = os.environ.get("DMLVK_KERNEL")
             path = planning.preferred_path(desc, forced) if forced else None
         key = (desc, path)
-        with self._operators_lock:
-            operator = self._operators.get(key)
-            if operator is not None:
-                self._operators.move_to_end(key)
-                return operator
-        # Without the lock: a driver may take seconds over a kernel, and other threads need not wait for it.
+        known = self._operators_monitor.run(self._known_operator, key)
+        if known is not None:
+            return known
+        # Not in the monitor: a driver may take seconds over a kernel, and other threads need not wait for it.
         record_descriptor(desc)
         operator = CompiledOperator(self, desc, *self._chosen_plan(desc, path))
-        with self._operators_lock:
-            # Tensors that are OWNED_BY_DML make an operator a thing of its own: two users initialise it differently.
-            if operator.has_state:
-                return operator
-            operator = self._operators.setdefault(key, operator)
-            if len(self._operators) > OPERATOR_CACHE_SIZE:
-                self._operators.popitem(last=False)
+        # Tensors that are OWNED_BY_DML make an operator a thing of its own: two users initialise it differently.
+        return operator if operator.has_state else self._operators_monitor.run(self._remember_operator, key, operator)
+
+    def _known_operator(self, key: OperatorKey) -> CompiledOperator | None:
+        operator = self._operators.get(key)
+        if operator is not None:
+            self._operators.move_to_end(key)
+        return operator
+
+    def _remember_operator(self, key: OperatorKey, operator: CompiledOperator) -> CompiledOperator:
+        operator = self._operators.setdefault(key, operator)
+        if len(self._operators) > OPERATOR_CACHE_SIZE:
+            self._operators.popitem(last=False)
         return operator
 
     def _chosen_plan(self, desc: OperatorDesc, path: str | None) -> tuple[Plan, str | None]:
@@ -227,54 +240,58 @@ class Device:
         listed = tuple(bindings)
         if self.timestamps or self.debug_level:
             return self._submit_measured(self._checked(listed))
-        vulkan = self.vulkan
-        queue = vulkan.queue
-        with vulkan.lock:
-            try:
-                if len(listed) == 1:
-                    batches = listed[0].batches if listed[0].device is self else ()
-                else:
-                    batches = self._lists.get(tuple([binding.serial for binding in listed]), ())
-            except AttributeError:  # not a Binding
-                batches = ()
-            if not batches:
-                vulkan.require_open()
-                batches = self._batches(self._checked(listed))
-            for batch in batches:
-                value = queue.submit(batch, (batch, listed))
-        return submission_of(queue, value)
+        batch = self._recorded(listed)
+        if batch is None:
+            return self.vulkan.monitor.run(self.submit_inside, self._checked(listed))
+        return submission_of(self.vulkan.queue, self.vulkan.queue.submit(batch, (batch, listed)))
 
-    def _batches(self, bindings: tuple[Binding, ...]) -> tuple[Batch, ...]:
-        """A list as command buffers, remembered for the next time. Called with the device's lock held."""
+    def submit_inside(self, listed: tuple[Binding, ...]) -> Submission:
+        """As `submit`, with the device's monitor entered, and bindings that are checked."""
+        if self.timestamps or self.debug_level:
+            return self._submit_measured_inside(listed)
+        batch = self._recorded(listed) or self._record(listed)
+        return submission_of(self.vulkan.queue, self.vulkan.queue.submit_inside(batch, (batch, listed)))
+
+    def _recorded(self, listed: tuple[Binding, ...]) -> Batch | None:
+        """The batch of a list of this device's that was submitted before, if it is remembered."""
+        try:
+            if len(listed) == 1:
+                return listed[0].batch if listed[0].device is self else None
+            return self._lists.get(tuple([binding.serial for binding in listed]))
+        except AttributeError:  # not a Binding
+            return None
+
+    def _record(self, bindings: tuple[Binding, ...]) -> Batch:
+        """A list as command buffers, remembered for the next time. Called with the device's monitor entered."""
+        writer = CommandWriter(self.vulkan, SIMULTANEOUS_USE)
         if len(bindings) == 1:
             (binding,) = bindings
-            if not binding.batches:
-                binding.batches = CommandWriter(self.vulkan, SIMULTANEOUS_USE).write(bindings)
-            return binding.batches
-        writer = CommandWriter(self.vulkan, SIMULTANEOUS_USE)
+            binding.batch = batch = writer.write(bindings)
+            return batch
         if any(binding.total_seconds > MAXIMUM_SUBMISSION_SECONDS for binding in bindings):
-            batches = writer.write(bindings)  # they are split inside a binding
+            batch = writer.write(bindings)  # they are split inside a binding
         else:
-            batches = writer.compose(bindings)
+            batch = writer.compose(bindings)
         # By the bindings' numbers: they do not keep the bindings, nor their memory, and are never used again.
-        self._lists[tuple(binding.serial for binding in bindings)] = batches
+        self._lists[tuple(binding.serial for binding in bindings)] = batch
         if len(self._lists) > LIST_CACHE_SIZE:
             self._lists.popitem(last=False)
-        return batches
+        return batch
 
     def _submit_measured(self, bindings: tuple[Binding, ...]) -> Submission:
-        vulkan = self.vulkan
-        with vulkan.lock:
-            vulkan.require_open()
-            queries = None
-            if self.timestamps or vulkan.family.timestamp_valid_bits:
-                queries = TimestampQueries(vulkan, dispatch_count(bindings) + 1)
-            for batch in CommandWriter(vulkan, ONE_TIME_SUBMIT, queries).write(bindings):
-                value = vulkan.queue.submit(batch, (batch, bindings, queries))
-            submission = submission_of(vulkan.queue, value, None if queries is None else Timing(queries))
+        submission = self.vulkan.monitor.run(self._submit_measured_inside, bindings)
         if self.debug_level:
             self.report(bindings, submission)
         return submission
+
+    def _submit_measured_inside(self, bindings: tuple[Binding, ...]) -> Submission:
+        vulkan = self.vulkan
+        queries = None
+        if self.timestamps or vulkan.family.timestamp_valid_bits:
+            queries = TimestampQueries(vulkan, dispatch_count(bindings) + 1)
+        batch = CommandWriter(vulkan, ONE_TIME_SUBMIT, queries).write(bindings)
+        value = vulkan.queue.submit_inside(batch, (batch, bindings, queries))
+        return submission_of(vulkan.queue, value, None if queries is None else Timing(queries))
 
     def report(self, bindings: tuple[Binding, ...], submission: Submission) -> None:
         """Wait for a submission and print what $DMLVK_DEBUG asks for."""
@@ -312,8 +329,7 @@ class Device:
     def close(self) -> None:
         """Wait for all work, then give back all memory; its tensors cannot be used any more. May be repeated."""
         self.vulkan.close()
-        with self._operators_lock:
-            self._operators.clear()
+        self._operators.clear()
         self._lists.clear()
 
     def __del__(self) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS
 from dmlvk.runtime.submission import TimestampQueries
 from dmlvk.vulkan.access import Access
-from dmlvk.vulkan.command_buffers import SECONDARY, Batch, Secondary
+from dmlvk.vulkan.command_buffers import SECONDARY, Batch, CommandBuffer
 from dmlvk.vulkan.recording import SIMULTANEOUS_USE, Recorder
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Hazards:
 class CommandWriter:
     """Records bindings into as many command buffers as keep each one's running time below the watchdogs' patience.
 
-    Used with the device's lock held.
+    Used with the device's monitor entered.
 
     Parameters
     ----------
@@ -139,23 +139,18 @@ class CommandWriter:
         self._seconds = 0.0
         self._query = 0
         self._hazards = Hazards()
-        self._uses: set[Access] = set()
-        self._writes: set[Access] = set()
-        self._batches: list[Batch] = []
+        self._command_buffers: list[CommandBuffer] = []
 
-    def write(self, bindings: Iterable[Binding]) -> tuple[Batch, ...]:
+    def write(self, bindings: tuple[Binding, ...]) -> Batch:
         """Record every dispatch of the bindings."""
-        try:
-            for binding in bindings:
-                self._write(binding)
-            if self._recorder is None and not self._batches:
-                self._start()  # an empty list is a submission too
-            if self._recorder is not None:
-                self._finish(frozenset(self._uses), frozenset(self._writes))
-            return tuple(self._batches)
-        except BaseException:
-            self._abandon()
-            raise
+        for binding in bindings:
+            self._write(binding)
+        if self._recorder is None and not self._command_buffers:
+            self._start()  # an empty list is a submission too
+        self._finish()
+        uses: frozenset[Access] = frozenset().union(*[binding.uses for binding in bindings])
+        writes: frozenset[Access] = frozenset().union(*[binding.written for binding in bindings])
+        return self._vulkan.queue.batch(self._command_buffers, uses, writes)
 
     def _write(self, binding: Binding) -> None:
         needs_barrier = self._hazards.barrier_before(binding)
@@ -168,47 +163,40 @@ class CommandWriter:
             for prepared, estimate in zip(stage, seconds, strict=True):
                 recorder = self._recorder_for(estimate, binding)
                 recorder.dispatch(prepared)
-                self._uses |= binding.uses
-                self._writes |= binding.written
                 if self._queries is not None:
                     self._query += 1
                     recorder.timestamp(self._queries.pool.handle, self._query)
 
-    def compose(self, bindings: Iterable[Binding]) -> tuple[Batch, ...]:
+    def compose(self, bindings: tuple[Binding, ...]) -> Batch:
         """Call the bindings' own secondary command buffers: far cheaper for the host than recording each dispatch."""
-        barrier = barrier_secondary(self._vulkan).command_buffer
+        barrier = barrier_secondary(self._vulkan).handle
         barrier_before = self._hazards.barrier_before
         secondaries: list[Any] = []
-        part: list[Binding] = []
         seconds = 0.0
-        try:
-            for binding in bindings:
-                seconds += binding.total_seconds
-                if seconds > MAXIMUM_SUBMISSION_SECONDS and part:
-                    self._compose(secondaries, part)
-                    secondaries, part, seconds = [], [], binding.total_seconds
-                if barrier_before(binding) and part:
-                    secondaries.append(barrier)
-                secondaries.append((binding.secondary or record_secondary(self._vulkan, binding)).command_buffer)
-                part.append(binding)
-            self._compose(secondaries, part)
-            return tuple(self._batches)
-        except BaseException:
-            self._abandon()
-            raise
+        for binding in bindings:
+            seconds += binding.total_seconds
+            if seconds > MAXIMUM_SUBMISSION_SECONDS and secondaries:
+                self._compose(secondaries)
+                secondaries, seconds = [], binding.total_seconds
+            if barrier_before(binding) and secondaries:
+                secondaries.append(barrier)
+            secondaries.append((binding.secondary or record_secondary_inside(self._vulkan, binding)).handle)
+        self._compose(secondaries)
+        uses = tuple(chain.from_iterable([binding.uses for binding in bindings]))
+        writes = tuple(chain.from_iterable([binding.written for binding in bindings]))
+        return self._vulkan.queue.batch(self._command_buffers, uses, writes, registered=False)
 
-    def _compose(self, secondaries: list[Any], part: list[Binding]) -> None:
+    def _compose(self, secondaries: list[Any]) -> None:
         self._start()
         assert self._recorder is not None
         if secondaries:
             self._recorder.execute(secondaries)
-        uses, writes = chain.from_iterable([b.uses for b in part]), chain.from_iterable([b.written for b in part])
-        self._finish(tuple(uses), tuple(writes), registered=False)
+        self._finish()
 
     def _recorder_for(self, estimate: float, binding: Binding) -> Recorder:
         """Where a dispatch of so many seconds goes: a new command buffer when it makes this one too long."""
         if self._recorder is not None and self._seconds and self._seconds + estimate > MAXIMUM_SUBMISSION_SECONDS:
-            self._finish(frozenset(self._uses), frozenset(self._writes))
+            self._finish()
             self._hazards.barrier_before(binding)
         if self._recorder is None:
             self._start()
@@ -217,37 +205,30 @@ class CommandWriter:
         return self._recorder
 
     def _start(self) -> None:
-        command_buffer = self._pool.acquire()
-        try:
-            self._recorder = Recorder(command_buffer, self._flags)
-        except BaseException:
-            self._pool.abandon(command_buffer)
-            raise
+        self._recorder = Recorder(self._pool.acquire(), self._flags)
         self._recorder.after_earlier_submissions()
         if self._queries is not None and self._query == 0:
             self._recorder.reset_timestamps(self._queries.pool.handle, self._queries.count)
             self._recorder.timestamp(self._queries.pool.handle, 0)
 
-    def _finish(self, uses: Collection[Access], writes: Collection[Access], *, registered: bool = True) -> None:
-        assert self._recorder is not None
+    def _finish(self) -> None:
+        if self._recorder is None:
+            return
         if self._vulkan.memory.is_direct:
             self._recorder.before_host_reads()
-        command_buffer = self._recorder.end()
-        self._batches.append(self._vulkan.queue.batch(command_buffer, uses, writes, registered=registered))
+        self._command_buffers.append(self._recorder.end())
         self._recorder = None
         self._seconds = 0.0
-        self._uses.clear()
-        self._writes.clear()
         self._hazards.clear()  # a command buffer starts with a barrier
 
-    def _abandon(self) -> None:
-        if self._recorder is not None:
-            self._pool.abandon(self._recorder.command_buffer)
-            self._recorder = None
 
-
-def record_secondary(vulkan: VulkanDevice, binding: Binding) -> Secondary:
+def record_secondary(vulkan: VulkanDevice, binding: Binding) -> None:
     """Record a binding's dispatches for being called from any number of command buffers; it keeps them."""
+    vulkan.monitor.run(record_secondary_inside, vulkan, binding)
+
+
+def record_secondary_inside(vulkan: VulkanDevice, binding: Binding) -> CommandBuffer:
+    """As `record_secondary`, with the device's monitor entered; returns them."""
 
     def write(recorder: Recorder) -> None:
         for number, stage in enumerate(binding.stages):
@@ -256,31 +237,22 @@ def record_secondary(vulkan: VulkanDevice, binding: Binding) -> Secondary:
             for prepared in stage:
                 recorder.dispatch(prepared)
 
-    with vulkan.lock:
-        vulkan.require_open()
-        if binding.secondary is None:
-            binding.secondary = _secondary(vulkan, write)
-        return binding.secondary
+    if binding.secondary is None:
+        binding.secondary = _secondary(vulkan, write)
+    return binding.secondary
 
 
-def barrier_secondary(vulkan: VulkanDevice) -> Secondary:
+def barrier_secondary(vulkan: VulkanDevice) -> CommandBuffer:
     """The device's secondary command buffer that is a barrier between dispatches."""
     if vulkan.barrier is None:
         vulkan.barrier = _secondary(vulkan, Recorder.between_dispatches)
     return vulkan.barrier
 
 
-def _secondary(vulkan: VulkanDevice, write: Callable[[Recorder], None]) -> Secondary:
-    pool = vulkan.queue.command_buffers
-    command_buffer = pool.acquire(SECONDARY)
-    try:
-        recorder = Recorder(command_buffer, SIMULTANEOUS_USE, secondary=True)
-        write(recorder)
-        recorder.end()
-    except BaseException:
-        pool.abandon(command_buffer)
-        raise
-    return Secondary(pool, command_buffer)
+def _secondary(vulkan: VulkanDevice, write: Callable[[Recorder], None]) -> CommandBuffer:
+    recorder = Recorder(vulkan.queue.command_buffers.acquire(SECONDARY), SIMULTANEOUS_USE, secondary=True)
+    write(recorder)
+    return recorder.end()
 
 
 def dispatch_count(bindings: Iterable[Binding]) -> int:

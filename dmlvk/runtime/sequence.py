@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 from dmlvk.runtime.binding import Binding
+from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.recording import CommandWriter, dispatch_count
 from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
+from dmlvk.vulkan.command_buffers import Batch
+from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.recording import SIMULTANEOUS_USE
 
 if TYPE_CHECKING:
     from dmlvk.runtime.device import Device
 
 
-class Sequence:
+class Sequence(NotCopied):
     """Bindings recorded once and replayed with `submit`. Made by `Device.sequence`.
 
     The contents of its tensors may change between replays (`Tensor.write`); their memory stays the same.
@@ -24,16 +26,18 @@ class Sequence:
     __slots__ = (
         "__weakref__",
         "_batch",
-        "_batches",
         "_bindings",
+        "_is_measured",
         "_last",
+        "_monitor",
         "_queries",
         "_queue",
         "_timing",
-        "_timing_lock",
         "_vulkan",
         "device",
     )
+
+    in_place_of_a_copy = "record its bindings once more (device.sequence)"
 
     def __init__(self, device: Device, bindings: tuple[Binding, ...], timestamps: bool) -> None:
         self.device = device
@@ -43,15 +47,14 @@ class Sequence:
         self._queries: TimestampQueries | None = None
         self._timing: Timing | None = None
         self._last = 0
-        self._timing_lock = threading.Lock()
-        with self._vulkan.lock:
-            self._vulkan.require_open()
-            if timestamps:
-                self._queries = TimestampQueries(self._vulkan, dispatch_count(bindings) + 1)
-            self._batches = CommandWriter(self._vulkan, SIMULTANEOUS_USE, self._queries).write(bindings)
-        # Most sequences are one command buffer, with nothing to be done besides.
-        is_measured = timestamps or device.debug_level > 0
-        self._batch = self._batches[0] if len(self._batches) == 1 and not is_measured else None
+        self._monitor = Monitor(self._vulkan)
+        self._is_measured = timestamps or device.debug_level > 0
+        self._batch: Batch = self._vulkan.monitor.run(self._record, timestamps)
+
+    def _record(self, timestamps: bool) -> Batch:
+        if timestamps:
+            self._queries = TimestampQueries(self._vulkan, dispatch_count(self._bindings) + 1)
+        return CommandWriter(self._vulkan, SIMULTANEOUS_USE, self._queries).write(self._bindings)
 
     def __repr__(self) -> str:
         return f"<dmlvk.Sequence of {len(self._bindings)} bindings on {self.device.name}>"
@@ -66,29 +69,27 @@ class Sequence:
         DeviceError
             The device is closed or lost.
         """
-        batch = self._batch
-        if batch is None:
-            return self._submit_batches()
+        if self._is_measured:
+            return self._submit_measured()
         queue = self._queue
-        value = queue.submit(batch, self)
+        value = queue.submit(self._batch, self)
         submission = Submission()
         submission._queue = queue
         submission._value = value
         return submission
 
-    def _submit_batches(self) -> Submission:
-        vulkan = self._vulkan
-        with self._timing_lock:
-            vulkan.require_open()
-            if self._timing is not None:
-                vulkan.queue.wait(self._last)
-                self._timing.times()
-            if self._queries is not None:
-                self._timing = Timing(self._queries)
-            with vulkan.lock:
-                for batch in self._batches:
-                    self._last = vulkan.queue.submit(batch, self)
-            submission = submission_of(vulkan.queue, self._last, self._timing)
+    def _submit_measured(self) -> Submission:
+        submission = self._monitor.run(self._submit_after_the_last)
         if self.device.debug_level:
             self.device.report(self._bindings, submission)
         return submission
+
+    def _submit_after_the_last(self) -> Submission:
+        queue = self._queue
+        if self._timing is not None:
+            queue.wait(self._last)
+            self._timing.times()
+        # The new one before the run that overwrites the old one's timestamps.
+        self._timing = None if self._queries is None else Timing(self._queries)
+        self._last = queue.submit(self._batch, self)
+        return submission_of(queue, self._last, self._timing)

@@ -12,16 +12,15 @@ if TYPE_CHECKING:
 
 
 class TimestampQueries:
-    """Room for the timestamps of one recording: one before its first dispatch and one after each."""
+    """Room for the timestamps of one recording: one before its first dispatch and one after each.
+
+    Made with the device's monitor entered.
+    """
 
     def __init__(self, vulkan: VulkanDevice, count: int) -> None:
         self.vulkan = vulkan
         self.count = count
         self.pool: QueryPool = vulkan.query_pools.take(count)
-
-    def __del__(self) -> None:
-        if hasattr(self, "pool"):
-            self.vulkan.query_pools.recycle(self.pool)
 
 
 class Timing:
@@ -33,12 +32,10 @@ class Timing:
 
     def times(self) -> tuple[float, ...]:
         """Seconds of each dispatch; the run must be done."""
-        queries = self._queries
-        with queries.vulkan.lock:
-            if self._times is None:
-                queries.vulkan.require_open()
-                self._times = tuple(queries.vulkan.query_pools.read(queries.pool, queries.count))
-            return self._times
+        if self._times is None:
+            vulkan = self._queries.vulkan
+            self._times = vulkan.visits.during(vulkan.query_pools.read, self._queries.pool, self._queries.count)
+        return self._times
 
 
 class Submission:

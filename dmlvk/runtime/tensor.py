@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from dmlvk.data_type import DataType
 from dmlvk.errors import BindingError
+from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.elements import Array, Bytes, element_view, write_elements
 from dmlvk.tensor_desc import TensorDesc
-from dmlvk.vulkan.guest import Guest
 from dmlvk.vulkan.memory import Allocation
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TENSOR_ALIGNMENT = 16
 
 
-class Buffer:
+class Buffer(NotCopied):
     """Memory of one's own on a device, for tensors that are to be neighbours. Made by `Device.buffer`.
 
     Attributes
@@ -31,6 +31,8 @@ class Buffer:
     device : Device
     size_in_bytes : int
     """
+
+    in_place_of_a_copy = "copy the contents of its tensors (Tensor.read_bytes, Tensor.write_bytes)"
 
     def __init__(self, device: Device, size_in_bytes: int, memory: Allocation) -> None:
         self.device = device
@@ -80,7 +82,7 @@ class Buffer:
         self._memory = None
 
 
-class Tensor:
+class Tensor(NotCopied):
     """A tensor in a device's memory. Made by `Device.tensor` and `Buffer.tensor`.
 
     Attributes
@@ -94,6 +96,8 @@ class Tensor:
     """
 
     __slots__ = ("__weakref__", "_memory", "calls", "desc", "device", "offset")
+
+    in_place_of_a_copy = "copy the contents (device.tensor(tensor.numpy())), or send tensor.numpy()"
 
     def __init__(self, device: Device, desc: TensorDesc, memory: Allocation, offset: int = 0) -> None:
         self.calls: WeakSet[Call] | None = None
@@ -127,8 +131,9 @@ class Tensor:
 
     def free(self) -> None:
         """Let go of the memory now; it is given back when no other tensor, binding or running work uses it any more."""
-        self._memory = None
         self._forget_calls()
+        self._memory = None
+        self._forget_calls()  # those that another thread has made meanwhile
 
     def __del__(self) -> None:
         if getattr(self, "calls", None) is not None:
@@ -149,19 +154,20 @@ class Tensor:
         numpy.ndarray
             Of the tensor's sizes and data type.
         """
-        vulkan = self.device.vulkan
-        desc = self.desc
-        with Guest(vulkan):
-            memory = self.memory()
-            view = vulkan.transfers.mapped(memory, self.offset, desc.total_size_in_bytes)
-            if view is not None:
-                vulkan.transfers.wait_for_writes(memory)
-                return element_view(desc, view).copy(order="C")
-            if desc.is_packed:
-                result = np.empty(desc.sizes, desc.data_type.numpy_dtype)
-                vulkan.transfers.read(memory, self.offset, result.reshape(-1).view(np.uint8))
-                return result
-            return element_view(desc, self._read(memory)).copy(order="C")
+        return self.device.vulkan.visits.during(self._numpy)
+
+    def _numpy(self) -> Array:
+        transfers, desc = self.device.vulkan.transfers, self.desc
+        memory = self.memory()
+        view = transfers.mapped(memory, self.offset, desc.total_size_in_bytes)
+        if view is not None:
+            transfers.wait_for_writes(memory)
+            return element_view(desc, view).copy(order="C")
+        if desc.is_packed:
+            result = np.empty(desc.sizes, desc.data_type.numpy_dtype)
+            transfers.read(memory, self.offset, result.reshape(-1).view(np.uint8))
+            return result
+        return element_view(desc, self._read(memory)).copy(order="C")
 
     def write(self, array: npt.ArrayLike) -> None:
         """Write every element, whatever the strides; bytes between the elements keep their value.
@@ -188,20 +194,22 @@ class Tensor:
         expected = desc.data_type.numpy_dtype
         if elements.dtype.newbyteorder("=") != expected:
             raise BindingError(f"an array of {elements.dtype} cannot be written to a tensor of {expected}; use astype")
-        vulkan = self.device.vulkan
-        with Guest(vulkan):
-            memory = self.memory()
-            view = vulkan.transfers.mapped(memory, self.offset, desc.total_size_in_bytes)
-            if view is not None:
-                vulkan.transfers.wait_for_uses(memory)
-                write_elements(desc, view, elements)
-            elif desc.is_packed:
-                packed = np.ascontiguousarray(elements, dtype=expected)
-                vulkan.transfers.write(memory, self.offset, packed.reshape(-1).view(np.uint8))
-            else:
-                content = self._read(memory)
-                write_elements(desc, content, elements)
-                vulkan.transfers.write(memory, self.offset, content)
+        self.device.vulkan.visits.during(self._write, elements)
+
+    def _write(self, elements: Array) -> None:
+        transfers, desc = self.device.vulkan.transfers, self.desc
+        memory = self.memory()
+        view = transfers.mapped(memory, self.offset, desc.total_size_in_bytes)
+        if view is not None:
+            transfers.wait_for_uses(memory)
+            write_elements(desc, view, elements)
+        elif desc.is_packed:
+            packed = np.ascontiguousarray(elements, dtype=desc.data_type.numpy_dtype)
+            transfers.write(memory, self.offset, packed.reshape(-1).view(np.uint8))
+        else:
+            content = self._read(memory)
+            write_elements(desc, content, elements)
+            transfers.write(memory, self.offset, content)
 
     def read_bytes(self) -> bytes:
         """The whole memory, `desc.total_size_in_bytes` bytes with gaps and padding, after waiting for its writes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dmlvk.vulkan.access import Access, Run, register
@@ -17,66 +17,84 @@ PRIMARY = 0
 SECONDARY = 1
 
 
+class CommandBuffer:
+    """A VkCommandBuffer. It has one owner, who holds this object; when the object goes, the pool takes it back.
+
+    Attributes
+    ----------
+    handle : VkCommandBuffer
+    is_recorded : bool
+        Whether recording it has ended, so that it can be begun anew.
+    """
+
+    __slots__ = ("_level", "_pool", "handle", "is_recorded")
+
+    def __init__(self, pool: CommandBuffers, handle: Any, level: int) -> None:
+        self._pool = pool
+        self._level = level
+        self.handle = handle
+        self.is_recorded = False
+
+    def __del__(self) -> None:
+        self._pool.take_back(self.handle, self._level, self.is_recorded)
+
+
 class CommandBuffers:
-    """The command buffers of one queue family. Called with the device's lock held, but for `recycle`."""
+    """The command buffers of one queue family. Called with the device's monitor entered, but for `take_back`."""
 
     def __init__(self, device: VulkanDevice, family: int) -> None:
-        ffi = vk.ffi
         self._device = device
         self._free: tuple[deque[Any], deque[Any]] = (deque(), deque())
-        information = ffi.new("VkCommandPoolCreateInfo*")
+        self._unfinished: deque[Any] = deque()
+        information = vk.ffi.new("VkCommandPoolCreateInfo*")
         information.sType = vk.VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO
         information.flags = 2  # VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT
         information.queueFamilyIndex = family
-        self._pool = ffi.new("VkCommandPool*")
-        # VkResult vkCreateCommandPool(VkDevice device, const VkCommandPoolCreateInfo* pCreateInfo, const
-        #     VkAllocationCallbacks* pAllocator, VkCommandPool* pCommandPool)
-        check(vk.vkCreateCommandPool(device.handle, information, ffi.NULL, self._pool), "vkCreateCommandPool")
+        self._pool = device.handles.create("CommandPool", information)
 
-    def acquire(self, level: int = PRIMARY) -> Any:
+    def acquire(self, level: int = PRIMARY) -> CommandBuffer:
         """A command buffer ready for vkBeginCommandBuffer."""
+        while self._unfinished:
+            self._discard(self._unfinished.popleft())
         free = self._free[level]
         if free:
-            return free.popleft()
+            return CommandBuffer(self, free.popleft(), level)
         ffi = vk.ffi
         information = ffi.new("VkCommandBufferAllocateInfo*")
         information.sType = vk.VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO
-        information.commandPool = self._pool[0]
+        information.commandPool = self._pool.value
         information.level = level
         information.commandBufferCount = 1
         array = ffi.new("VkCommandBuffer[1]")
         # VkResult vkAllocateCommandBuffers(VkDevice device, const VkCommandBufferAllocateInfo* pAllocateInfo,
         #     VkCommandBuffer* pCommandBuffers)
         check(vk.vkAllocateCommandBuffers(self._device.handle, information, array), "vkAllocateCommandBuffers")
-        return array[0]
+        return CommandBuffer(self, array[0], level)
 
-    def recycle(self, command_buffer: Any, level: int = PRIMARY) -> None:
-        """Take back a recorded command buffer that is not in flight. Needs no lock: finalizers call it."""
-        self._free[level].append(command_buffer)
+    def take_back(self, handle: Any, level: int, is_recorded: bool) -> None:
+        """Take back a command buffer that is not in flight. Changes nothing but a deque: finalizers call it."""
+        (self._free[level] if is_recorded else self._unfinished).append(handle)
 
-    def abandon(self, command_buffer: Any) -> None:
-        """Free a command buffer whose recording failed; unlike resetting it, this cannot fail."""
-        array = vk.ffi.new("VkCommandBuffer[1]", [command_buffer])
+    def _discard(self, handle: Any) -> None:
+        """Free a command buffer whose recording did not end; unlike resetting it, this cannot fail."""
+        array = vk.ffi.new("VkCommandBuffer[1]", [handle])
         # void vkFreeCommandBuffers(VkDevice device, VkCommandPool commandPool, uint32_t commandBufferCount, const
         #     VkCommandBuffer* pCommandBuffers)
-        vk.vkFreeCommandBuffers(self._device.handle, self._pool[0], 1, array)
-
-    def close(self) -> None:
-        """Free all command buffers; nothing may be in flight."""
-        # void vkDestroyCommandPool(VkDevice device, VkCommandPool commandPool, const VkAllocationCallbacks*
-        #     pAllocator)
-        vk.vkDestroyCommandPool(self._device.handle, self._pool[0], vk.ffi.NULL)
+        vk.vkFreeCommandBuffers(self._device.handle, self._pool.value, 1, array)
 
 
 class Batch:
-    """A recorded command buffer that can be submitted again and again, with the VkSubmitInfo for it.
+    """Recorded command buffers that can be submitted again and again, with a VkSubmitInfo for each.
 
-    Whoever submits it keeps it alive until it is done. The command buffer of a dropped one is used for something else.
+    One call of vkQueueSubmit takes them all, or none: work that is cut for the watchdogs' sake is whole to its user.
+    Whoever submits it keeps it alive until it is done.
 
     Attributes
     ----------
-    information : VkSubmitInfo*
-        Signals the queue's timeline.
+    information : VkSubmitInfo[]
+        Each signals the queue's timeline.
+    count : int
+        How many there are, and values of the timeline that a submission takes.
     run : Run
         Its latest submission.
     uses, writes : collection of Access
@@ -88,9 +106,10 @@ class Batch:
     """
 
     __slots__ = (
-        "_array",
-        "_command_buffer",
-        "_pool",
+        "_arrays",
+        "_command_buffers",
+        "_values",
+        "count",
         "information",
         "is_kept",
         "is_registered",
@@ -101,8 +120,7 @@ class Batch:
 
     def __init__(
         self,
-        pool: CommandBuffers,
-        command_buffer: Any,
+        command_buffers: Sequence[CommandBuffer],
         timeline: Any,
         semaphore: Any,
         uses: Collection[Access],
@@ -110,43 +128,44 @@ class Batch:
         *,
         registered: bool,
     ) -> None:
-        self._pool = pool
-        self._command_buffer = command_buffer
+        ffi = vk.ffi
+        self.run = Run()
         self.uses = uses
         self.writes = writes
         self.is_registered = registered
         self.is_kept = False
-        self.run = Run()
-        self._array = vk.ffi.new("VkCommandBuffer[1]", [command_buffer])
-        self.information = submit_information(timeline, semaphore, self._array)
+        self._command_buffers = tuple(command_buffers)
+        self.count = len(self._command_buffers)
+        self._arrays = [ffi.new("VkCommandBuffer[1]", [each.handle]) for each in self._command_buffers]
+        self._values: list[Any] = []
+        if self.count > 1:  # else the queue's own structure will do
+            timelines = [ffi.new("VkTimelineSemaphoreSubmitInfo*", timeline[0]) for _ in self._arrays]
+            self._values = [ffi.new("uint64_t[1]") for _ in self._arrays]
+            for structure, value in zip(timelines, self._values, strict=True):
+                structure.pSignalSemaphoreValues = value
+            self._arrays += timelines
+        else:
+            timelines = [timeline]
+        self.information = ffi.new("VkSubmitInfo[]", self.count)
+        for each, structure, array in zip(self.information, timelines, self._arrays, strict=False):
+            fill_submit_information(each, structure, semaphore, array)
         if registered:
             register(self.run, uses, writes)
 
+    def number(self, last: int) -> None:
+        """Where there are several command buffers: set the values that they signal, up to the last one's."""
+        for value, signalled in zip(self._values, range(last - self.count + 1, last + 1), strict=True):
+            value[0] = signalled
+
     def __del__(self) -> None:
         run = getattr(self, "run", None)
-        if run is not None:
-            if self.is_registered:
-                for access in self.uses:
-                    access.discard(run)
-            self._pool.recycle(self._command_buffer)
+        if run is not None and self.is_registered:
+            for access in self.uses:
+                access.discard(run)
 
 
-class Secondary:
-    """A recorded secondary command buffer, used again for something else when it is dropped."""
-
-    __slots__ = ("_pool", "command_buffer")
-
-    def __init__(self, pool: CommandBuffers, command_buffer: Any) -> None:
-        self._pool = pool
-        self.command_buffer = command_buffer
-
-    def __del__(self) -> None:
-        self._pool.recycle(self.command_buffer, SECONDARY)
-
-
-def submit_information(timeline: Any, semaphore: Any, command_buffers: Any) -> Any:
-    """A VkSubmitInfo of one command buffer, or none, that signals a semaphore; its arguments have to be kept alive."""
-    information = vk.ffi.new("VkSubmitInfo*")
+def fill_submit_information(information: Any, timeline: Any, semaphore: Any, command_buffers: Any) -> None:
+    """Make a VkSubmitInfo of one command buffer, or none, that signals a semaphore; keep its arguments alive."""
     information.sType = vk.VK_STRUCTURE_TYPE_SUBMIT_INFO
     information.pNext = timeline
     if command_buffers is not None:
@@ -154,4 +173,3 @@ def submit_information(timeline: Any, semaphore: Any, command_buffers: Any) -> A
         information.pCommandBuffers = command_buffers
     information.signalSemaphoreCount = 1
     information.pSignalSemaphores = semaphore
-    return information

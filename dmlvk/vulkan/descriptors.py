@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import check, vk
+from dmlvk.vulkan.monitor import Monitor
 
 if TYPE_CHECKING:
     from dmlvk.vulkan.device import VulkanDevice
@@ -25,21 +26,38 @@ class BufferRange(NamedTuple):
     size: int
 
 
+class DescriptorSet:
+    """A VkDescriptorSet. It has one owner, who holds this object; when the object goes, it is used for something else.
+
+    Attributes
+    ----------
+    handle : VkDescriptorSet
+    """
+
+    __slots__ = ("_free", "handle")
+
+    def __init__(self, free: deque[Any], handle: Any) -> None:
+        self._free = free
+        self.handle = handle
+
+    def __del__(self) -> None:
+        # Nothing in flight uses it: a submission keeps what it was made of alive.
+        self._free.append(self.handle)
+
+
 class DescriptorSets:
     """Makes descriptor sets of n storage buffers at bindings 0 to n - 1, for compute shaders."""
 
     def __init__(self, device: VulkanDevice) -> None:
         self._device = device
-        self._lock = threading.Lock()
-        self._layouts: dict[int, Any] = {}
-        self._pools: list[Any] = []
+        self.monitor = Monitor(device)
+        self._layouts: dict[int, Handle] = {}
         self._pool_sizes: dict[int, int] = {}
         self._free: dict[int, deque[Any]] = {}
 
     def layout(self, count: int) -> Any:
         """The VkDescriptorSetLayout of `count` storage buffers."""
-        with self._lock:
-            return self._layout(count)
+        return self.monitor.run(self._layout, count)
 
     def _layout(self, count: int) -> Any:
         layout = self._layouts.get(count)
@@ -55,17 +73,12 @@ class DescriptorSets:
             information.sType = vk.VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO
             information.bindingCount = count
             information.pBindings = bindings
-            handle = ffi.new("VkDescriptorSetLayout*")
-            # VkResult vkCreateDescriptorSetLayout(VkDevice device, const VkDescriptorSetLayoutCreateInfo*
-            #     pCreateInfo, const VkAllocationCallbacks* pAllocator, VkDescriptorSetLayout* pSetLayout)
-            result = vk.vkCreateDescriptorSetLayout(self._device.handle, information, ffi.NULL, handle)
-            check(result, "vkCreateDescriptorSetLayout")
-            layout = self._layouts[count] = handle[0]
-            self._free[count] = deque()
-        return layout
+            layout = self._device.handles.create("DescriptorSetLayout", information)
+            self._layouts[count] = layout
+        return layout.value
 
-    def take(self, ranges: list[BufferRange]) -> Any:
-        """A VkDescriptorSet that holds the given buffers."""
+    def take(self, ranges: list[BufferRange]) -> DescriptorSet:
+        """A descriptor set that holds the given buffers."""
         count = len(ranges)
         ffi = vk.ffi
         buffers = ffi.new("VkDescriptorBufferInfo[]", ranges)
@@ -75,23 +88,20 @@ class DescriptorSets:
         writes.descriptorCount = count
         writes.descriptorType = STORAGE_BUFFER
         writes.pBufferInfo = buffers
-        with self._lock:
-            self._device.require_open()
-            layout = self._layout(count)
-            free = self._free[count]
-            if not free:
-                free.extend(self._new_sets(layout, count))
-            descriptor_set = writes.dstSet = free.popleft()
-            # void vkUpdateDescriptorSets(VkDevice device, uint32_t descriptorWriteCount, const VkWriteDescriptorSet*
-            #     pDescriptorWrites, uint32_t descriptorCopyCount, const VkCopyDescriptorSet* pDescriptorCopies)
-            vk.vkUpdateDescriptorSets(self._device.handle, 1, writes, 0, ffi.NULL)
-        return descriptor_set
+        return self.monitor.run(self._take, count, writes)
 
-    def recycle(self, count: int, descriptor_set: Any) -> None:
-        """Take back a set of `count` buffers that nothing in flight uses. Needs no lock: finalizers call it."""
-        self._free[count].append(descriptor_set)
+    def _take(self, count: int, writes: Any) -> DescriptorSet:
+        free = self._free.setdefault(count, deque())
+        if not free:
+            free.extend(self._new_sets(count))
+        taken = DescriptorSet(free, free.popleft())
+        writes.dstSet = taken.handle
+        # void vkUpdateDescriptorSets(VkDevice device, uint32_t descriptorWriteCount, const VkWriteDescriptorSet*
+        #     pDescriptorWrites, uint32_t descriptorCopyCount, const VkCopyDescriptorSet* pDescriptorCopies)
+        vk.vkUpdateDescriptorSets(self._device.handle, 1, writes, 0, vk.ffi.NULL)
+        return taken
 
-    def _new_sets(self, layout: Any, count: int) -> list[Any]:
+    def _new_sets(self, count: int) -> list[Any]:
         ffi = vk.ffi
         # Pools double, so that a program with few bindings makes a small one and one with many makes few.
         sets = self._pool_sizes.get(count, FIRST_POOL_SETS)
@@ -102,40 +112,18 @@ class DescriptorSets:
         information.maxSets = sets
         information.poolSizeCount = 1
         information.pPoolSizes = size
-        pool = ffi.new("VkDescriptorPool*")
-        # VkResult vkCreateDescriptorPool(VkDevice device, const VkDescriptorPoolCreateInfo* pCreateInfo, const
-        #     VkAllocationCallbacks* pAllocator, VkDescriptorPool* pDescriptorPool)
-        check(vk.vkCreateDescriptorPool(self._device.handle, information, ffi.NULL, pool), "vkCreateDescriptorPool")
-        layouts = ffi.new("VkDescriptorSetLayout[]", [layout] * sets)
+        pool = self._device.handles.create("DescriptorPool", information)
+        layouts = ffi.new("VkDescriptorSetLayout[]", [self._layout(count)] * sets)
         allocation = ffi.new("VkDescriptorSetAllocateInfo*")
         allocation.sType = vk.VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO
-        allocation.descriptorPool = pool[0]
+        allocation.descriptorPool = pool.value
         allocation.descriptorSetCount = sets
         allocation.pSetLayouts = layouts
         array = ffi.new("VkDescriptorSet[]", sets)
         # VkResult vkAllocateDescriptorSets(VkDevice device, const VkDescriptorSetAllocateInfo* pAllocateInfo,
         #     VkDescriptorSet* pDescriptorSets)
-        try:
-            check(vk.vkAllocateDescriptorSets(self._device.handle, allocation, array), "vkAllocateDescriptorSets")
-        except BaseException:
-            vk.vkDestroyDescriptorPool(self._device.handle, pool[0], ffi.NULL)
-            raise
-        self._pools.append(pool[0])
+        result = vk.vkAllocateDescriptorSets(self._device.handle, allocation, array)
+        if result:  # not VK_SUCCESS
+            pool.destroy()
+        check(result, "vkAllocateDescriptorSets")
         return list(array)
-
-    def close(self) -> None:
-        """Destroy all sets and layouts; nothing may be in flight."""
-        with self._lock:
-            self._destroy()
-
-    def _destroy(self) -> None:
-        for pool in self._pools:
-            # void vkDestroyDescriptorPool(VkDevice device, VkDescriptorPool descriptorPool, const
-            #     VkAllocationCallbacks* pAllocator)
-            vk.vkDestroyDescriptorPool(self._device.handle, pool, vk.ffi.NULL)
-        for layout in self._layouts.values():
-            # void vkDestroyDescriptorSetLayout(VkDevice device, VkDescriptorSetLayout descriptorSetLayout, const
-            #     VkAllocationCallbacks* pAllocator)
-            vk.vkDestroyDescriptorSetLayout(self._device.handle, layout, vk.ffi.NULL)
-        self._pools.clear()
-        self._layouts.clear()

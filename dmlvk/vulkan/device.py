@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from contextlib import ExitStack
 from typing import Any
+from weakref import ref
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import DeviceError
-from dmlvk.vulkan.command_buffers import Secondary
+from dmlvk.vulkan.command_buffers import CommandBuffer
 from dmlvk.vulkan.descriptors import DescriptorSets
-from dmlvk.vulkan.instance import open_devices
-from dmlvk.vulkan.library import VK_ERROR_DEVICE_LOST, check, failure, vk
+from dmlvk.vulkan.handles import Handles, destroy_in
+from dmlvk.vulkan.instance import close_ownerless, open_devices
+from dmlvk.vulkan.library import VK_ERROR_DEVICE_LOST, VK_SUCCESS, failure, vk
 from dmlvk.vulkan.memory import MemoryPool
+from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.physical_device import PhysicalDevice, feature_structures
 from dmlvk.vulkan.pipelines import Pipelines
 from dmlvk.vulkan.queue import Queue
 from dmlvk.vulkan.timestamps import QueryPools
 from dmlvk.vulkan.transfers import Transfers
+from dmlvk.vulkan.visits import Visits
 
 # What kernels use where it is there. All else stays off, so that no kernel comes to need it unseen.
 FEATURES = (
@@ -40,7 +41,6 @@ EXTENSIONS = (
     "VK_KHR_portability_subset",  # must be enabled where it is listed
     "VK_EXT_memory_budget",
 )
-CLOSE_POLL_SECONDS = 0.001
 # In core since Vulkan 1.3.
 EXTENSIONS_BEFORE_1_3 = ("VK_KHR_shader_integer_dot_product", "VK_EXT_subgroup_size_control", "VK_KHR_maintenance4")
 
@@ -51,6 +51,8 @@ class VulkanDevice:
     Parameters
     ----------
     physical : PhysicalDevice
+    owner : object
+        When it is gone, nobody uses the device any more.
     profile : DeviceProfile, optional
         What to believe of the device in place of what it says; for tests of tighter limits.
     force_staging : bool
@@ -60,21 +62,30 @@ class VulkanDevice:
 
     Attributes
     ----------
-    lock : RLock
-        Held while a command buffer is recorded and submitted.
-    guests : set
-        One object for each wait or access to mapped memory under way, which closing waits for.
+    monitor : Monitor
+        Entered while command buffers are recorded and submitted.
+    visits : Visits
+        Waits and uses of mapped memory under way, which closing waits for.
+    handles : Handles
+        Every Vulkan object of the device.
     families : list of int
         The queue families that work on the device's buffers.
-    barrier : Secondary, optional
+    barrier : CommandBuffer, optional
         A barrier between dispatches, recorded once, for command buffers that are put together of others.
     is_usable : bool
-        Neither closed nor lost.
+        Neither closed nor lost nor inherited.
     """
+
+    # So that what an exception left half made can be closed.
+    is_closed = False
+    is_lost = False
+    is_usable = False
+    _is_destroyed = False
 
     def __init__(
         self,
         physical: PhysicalDevice,
+        owner: object,
         *,
         profile: DeviceProfile | None = None,
         force_staging: bool = False,
@@ -82,12 +93,12 @@ class VulkanDevice:
     ) -> None:
         self.physical = physical
         self.profile = physical.profile if profile is None else profile
-        self.lock = threading.RLock()
-        self._close_lock = threading.RLock()
-        self.guests: set[object] = set()
-        self.is_closed = False
-        self.is_lost = False
-        self.is_usable = True
+        self._array: Any = vk.ffi.new("VkDevice[1]")
+        self.handle: Any = vk.ffi.NULL
+        self.handles = Handles(self)
+        self.monitor = Monitor(self)
+        self.visits = Visits(self)
+        self._closing = Monitor()
         self.family = physical.compute_family
         self._copy_family, self._copy_index = self._choose_copy_queue(force_copy_queue)
         self.families = [self.family.index]
@@ -96,9 +107,12 @@ class VulkanDevice:
         self.features = frozenset(FEATURES) & physical.profile.features & self.profile.features
         self.extensions = self._extensions()
         self.copy_queue: Queue | None = None
-        self.barrier: Secondary | None = None
-        self.handle = self._create()
+        self.barrier: CommandBuffer | None = None
+        close_ownerless()
+        # From here on: whatever an exception interrupts, what was made is destroyed when its owner is gone.
+        open_devices[self] = ref(owner)
         try:
+            self._create()
             self.queue = Queue(self, self.family.index)
             if self._copy_family is not None:
                 self.copy_queue = Queue(self, self._copy_family, self._copy_index)
@@ -107,10 +121,10 @@ class VulkanDevice:
             self.descriptors = DescriptorSets(self)
             self.pipelines = Pipelines(self)
             self.query_pools = QueryPools(self)
+            self.is_usable = True
         except BaseException:
-            self._destroy()
+            self.close()
             raise
-        open_devices.add(self)
 
     def _choose_copy_queue(self, force: bool) -> tuple[int | None, int]:
         """Family and index of a queue beside the compute queue: the copy engines' where there are such."""
@@ -129,7 +143,7 @@ class VulkanDevice:
             wanted += EXTENSIONS_BEFORE_1_3
         return [name for name in wanted if name in available]
 
-    def _create(self) -> Any:
+    def _create(self) -> None:
         ffi = vk.ffi
         priorities = ffi.new("float[2]", [1.0, 1.0])
         queues = ffi.new("VkDeviceQueueCreateInfo[]", len(self.families))
@@ -163,11 +177,13 @@ class VulkanDevice:
         information.pQueueCreateInfos = queues
         information.enabledExtensionCount = len(names)
         information.ppEnabledExtensionNames = name_array
-        handle = ffi.new("VkDevice*")
         # VkResult vkCreateDevice(VkPhysicalDevice physicalDevice, const VkDeviceCreateInfo* pCreateInfo, const
         #     VkAllocationCallbacks* pAllocator, VkDevice* pDevice)
-        check(vk.vkCreateDevice(self.physical.handle, information, ffi.NULL, handle), "vkCreateDevice")
-        return handle[0]
+        result = vk.vkCreateDevice(self.physical.handle, information, ffi.NULL, self._array)
+        if result != VK_SUCCESS:
+            self._array[0] = ffi.NULL
+            raise failure(result, "vkCreateDevice")
+        self.handle = self._array[0]
 
     def memory_budget(self, heap: int) -> tuple[int, int] | None:
         """(budget, usage) of a heap in bytes as the driver estimates them, or None without VK_EXT_memory_budget."""
@@ -184,7 +200,12 @@ class VulkanDevice:
         return budget.heapBudget[heap], budget.heapUsage[heap]
 
     def require_open(self) -> None:
-        """Raise a DeviceError when the device is closed or lost."""
+        """Raise a DeviceError when the device is closed or lost, or was opened before a fork."""
+        if self.handles.is_inherited:
+            raise DeviceError(
+                f"{self.profile.name}: this Device was opened before a fork; open one in the child, or use spawn "
+                '(multiprocessing.get_context("spawn"))'
+            )
         if self.is_closed:
             raise DeviceError(f"{self.profile.name}: this Device is closed; open a new one")
         if self.is_lost:
@@ -205,55 +226,80 @@ class VulkanDevice:
     def close(self) -> None:
         """Wait for what is in flight, then destroy everything. Closing again does nothing.
 
-        An interrupt (Ctrl-C) while it waits leaves the device open.
+        An interrupt (Ctrl-C) while it waits leaves the device open; later, the next call goes on with it.
+
+        Raises
+        ------
+        DeviceError
+            The work in flight failed; the device is closed all the same. Or this is a signal handler or finalizer in
+            the middle of another call of this device; the device stays open.
         """
-        with self._close_lock:
-            with self.lock:
-                if self.is_closed:
-                    return
-                self.is_closed = True
-                self._refuse_submissions()
-            error: DeviceError | None = None
+        if not self._is_destroyed and not self.handles.is_inherited:
+            self._closing.run(self._close)
+
+    def _close(self) -> None:
+        if self._is_destroyed:
+            return
+        was_usable = self.is_usable
+        self.is_closed = True
+        self._refuse_submissions()
+        error: DeviceError | None = None
+        try:
+            # Whoever is in the middle of something comes to an end; who comes after sees that the device is closed.
+            for monitor in self._monitors():
+                monitor.pass_through()
+            self.visits.wait_for_end()
             try:
-                while self.guests:
-                    time.sleep(CLOSE_POLL_SECONDS)
-                try:
-                    for queue in self._queues():
-                        queue.drain()
-                except DeviceError as failed:
-                    error = failed
-                if self.is_lost or error is not None:
-                    # The driver lets go of what a lost device had under way, in finite time whatever it returns.
-                    # VkResult vkDeviceWaitIdle(VkDevice device)
-                    vk.vkDeviceWaitIdle(self.handle)
-            except BaseException:
-                self.is_closed = False
-                self.is_usable = not self.is_lost
-                raise
-            open_devices.discard(self)
-            with self.lock:  # whoever is recording comes to an end; who comes after looks whether it is open
                 for queue in self._queues():
-                    queue.drop()
-                self._destroy()
-            if error is not None:
-                raise error
+                    queue.drain()
+            except DeviceError as failed:
+                error = failed
+            if self.is_lost or error is not None:
+                # The driver lets go of what a lost device had under way, in finite time whatever it returns.
+                # VkResult vkDeviceWaitIdle(VkDevice device)
+                vk.vkDeviceWaitIdle(self.handle)
+        except BaseException:
+            self.is_closed = False
+            self.is_usable = was_usable and not self.is_lost
+            raise
+        self._destroy()
+        if error is not None:
+            raise error
+
+    def _monitors(self) -> list[Monitor]:
+        parts = (getattr(self, name, None) for name in ("transfers", "memory", "descriptors", "pipelines"))
+        return [self.monitor, *(part.monitor for part in parts if part is not None)]
 
     def _queues(self) -> list[Queue]:
-        return [self.queue] if self.copy_queue is None else [self.queue, self.copy_queue]
+        queues = (getattr(self, name, None) for name in ("queue", "copy_queue"))
+        return [queue for queue in queues if queue is not None]
 
     def wait_idle(self) -> None:
         """Wait for everything submitted so far."""
         for queue in self._queues():
             queue.wait_idle()
 
-    def _destroy(self) -> None:
-        with ExitStack() as stack:  # backwards, and each even when another fails
-            stack.callback(self._destroy_handle)
-            for name in ("queue", "copy_queue", "memory", "descriptors", "pipelines", "query_pools"):
-                part = getattr(self, name, None)
-                if part is not None:
-                    stack.callback(part.close)
+    def disown(self) -> None:
+        """In a forked child: the device is the parent's. Nothing is done with it, and nothing waits for its threads."""
+        self.handles.is_inherited = True
+        self._refuse_submissions()
+        for monitor in (*self._monitors(), self._closing):
+            monitor.renew()
+        for queue in self._queues():
+            queue.disown()
 
-    def _destroy_handle(self) -> None:
-        # void vkDestroyDevice(VkDevice device, const VkAllocationCallbacks* pAllocator)
-        vk.vkDestroyDevice(self.handle, vk.ffi.NULL)
+    def _destroy(self) -> None:
+        """Destroy everything; nothing is in flight. May be repeated where an exception ended it."""
+        for queue in self._queues():
+            queue.drop()
+        try:
+            if hasattr(self, "pipelines"):
+                self.pipelines.close()
+            if hasattr(self, "memory"):
+                self.memory.close()
+        finally:
+            self.handles.destroy_all()
+            # void vkDestroyDevice(VkDevice device, const VkAllocationCallbacks* pAllocator)
+            destroy_in(self._array, vk.vkDestroyDevice)
+            self._is_destroyed = True
+            open_devices.pop(self, None)

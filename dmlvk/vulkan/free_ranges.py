@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Holder = TypeVar("Holder")
 
 
-class FreeRanges:
+class FreeRanges(Generic[Holder]):
     """The free ranges of `size` bytes.
 
     Best fit keeps large ranges whole, and joining neighbours at once keeps the number of ranges at most one more than
     the number of live allocations. Every step is a dictionary look-up or a bisection.
+
+    The ranges that are taken, each with its holder, are the truth; all else follows from them, and `repair` makes it
+    anew after an exception inside of `take` or `give`.
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.free = size
-        self._size_at = {0: size}
-        self._start_before = {size: 0}
-        self._by_size = [(size, 0)]
+        self._taken: dict[int, tuple[int, Holder]] = {}  # by start
+        self._set_free([(0, size)])
+
+    def _set_free(self, ranges: list[tuple[int, int]]) -> None:
+        self._size_at = dict(ranges)
+        self._start_before = {start + size: start for start, size in ranges}
+        self._by_size = sorted((size, start) for start, size in ranges)
+
+    @property
+    def free(self) -> int:
+        """Bytes that are free."""
+        return self.size - sum(size for size, _ in self._taken.values())
 
     @property
     def largest(self) -> int:
@@ -27,23 +42,28 @@ class FreeRanges:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is taken."""
-        return self.free == self.size
+        return not self._taken
 
-    def take(self, size: int) -> int | None:
-        """The start of `size` bytes, now taken, or None when no free range is large enough."""
+    def take(self, size: int, holder: Holder) -> int | None:
+        """The start of `size` bytes, now the holder's, or None when no free range is large enough."""
         position = bisect_left(self._by_size, (size, -1))
         if position == len(self._by_size):
             return None
-        available, start = self._by_size.pop(position)
+        available, start = self._by_size[position]
+        self._taken[start] = (size, holder)
+        del self._by_size[position]
         del self._size_at[start], self._start_before[start + available]
         if available > size:
             self._add(start + size, available - size)
-        self.free -= size
         return start
 
-    def give(self, start: int, size: int) -> None:
-        """Make a taken range free again."""
-        self.free += size
+    def give(self, start: int, holder: Holder) -> None:
+        """Make a range free again. Nothing happens where the holder has none that starts there: it was given before."""
+        taken = self._taken.get(start)
+        if taken is None or taken[1] is not holder:
+            return
+        size = taken[0]
+        del self._taken[start]
         before = self._start_before.get(start)
         if before is not None:
             before_size = self._remove(before)
@@ -51,6 +71,19 @@ class FreeRanges:
         if start + size in self._size_at:
             size += self._remove(start + size)
         self._add(start, size)
+
+    def repair(self, is_held: Callable[[Holder], bool]) -> None:
+        """Free what nobody holds any more, and make everything anew that follows from what is taken."""
+        self._taken = {start: taken for start, taken in sorted(self._taken.items()) if is_held(taken[1])}
+        ranges = []
+        end = 0
+        for start, (size, _) in self._taken.items():
+            if start > end:
+                ranges.append((end, start - end))
+            end = start + size
+        if end < self.size:
+            ranges.append((end, self.size - end))
+        self._set_free(ranges)
 
     def _add(self, start: int, size: int) -> None:
         self._size_at[start] = size

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import atexit
-import threading
-import weakref
+import os
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from dmlvk.errors import DeviceError
-from dmlvk.vulkan.library import INSTALL_HINT, check, raise_messages, vk
+from dmlvk.vulkan.handles import destroy_in
+from dmlvk.vulkan.host_threads import forget_threads
+from dmlvk.vulkan.library import INSTALL_HINT, VK_SUCCESS, check, raise_messages, vk
+from dmlvk.vulkan.monitor import Monitor
+
+if TYPE_CHECKING:
+    from dmlvk.vulkan.device import VulkanDevice
 
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
 API_VERSION = 1 << 22 | 3 << 12  # VK_API_VERSION_1_3: the highest whose structures dmlvk reads
 MINIMUM_API_VERSION = (1, 2, 0)
 
 
-_lock = threading.Lock()
+_monitor = Monitor()
 _instance: Instance | None = None
-# Devices that are open: they are closed before the instance when the process ends.
-open_devices: weakref.WeakSet[Any] = weakref.WeakSet()
+# Devices that are not destroyed, each with its owner: they are closed before the instance when the process ends.
+open_devices: dict[VulkanDevice, ref[object]] = {}
 
 
 def instance() -> Instance:
@@ -30,12 +36,26 @@ def instance() -> Instance:
     DeviceError
         No loader or no driver; with what to install.
     """
+    if _instance is None or not _instance.is_open:
+        _monitor.run(_open)
+    assert _instance is not None
+    return _instance
+
+
+def _open() -> None:
     global _instance
-    with _lock:
-        if _instance is None:
-            _instance = Instance()
-            atexit.register(_close_all)
-        return _instance
+    if _instance is None:
+        _instance = Instance()  # known before there is anything to be lost
+        atexit.register(_close_all)
+    if not _instance.is_open:
+        _instance.open()
+
+
+def close_ownerless() -> None:
+    """Close the devices whose owner is gone: an exception came between opening them and noting them there."""
+    for device, owner in list(open_devices.items()):
+        if owner() is None:
+            device.close()
 
 
 def _close_all() -> None:
@@ -47,6 +67,21 @@ def _close_all() -> None:
             _instance = None
         for device in list(open_devices):
             stack.callback(device.close)
+
+
+def _after_fork_in_child() -> None:
+    """Leave what the parent has open alone. The drivers' threads are not here, so nothing of it works in a child."""
+    global _instance
+    for device in list(open_devices):
+        device.disown()
+    open_devices.clear()
+    _instance = None
+    _monitor.renew()
+    forget_threads()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def version_tuple(version: int) -> tuple[int, int, int]:
@@ -64,9 +99,26 @@ def names(function: Any, call: str, structure: str, member: str, *arguments: Any
 
 
 class Instance:
-    """A VkInstance and, when validating, its debug messenger."""
+    """A VkInstance and, when validating, its debug messenger.
+
+    Attributes
+    ----------
+    is_open : bool
+    """
 
     def __init__(self) -> None:
+        self.is_open = False
+        self._messenger: Any = None
+        self._array: Any = vk.ffi.new("VkInstance[1]")
+
+    @property
+    def handle(self) -> Any:
+        """The VkInstance."""
+        return self._array[0]
+
+    def open(self) -> None:
+        """Make it; once more where an exception ended an earlier try."""
+        self.close()
         ffi = vk.ffi
         layers: list[str] = []
         # VkResult vkEnumerateInstanceExtensionProperties(const char* pLayerName, uint32_t* pPropertyCount,
@@ -119,23 +171,23 @@ class Instance:
                 features, self._enabled = synchronization_validation()
                 features.pNext = messenger_information
                 information.pNext = features
-        handle = ffi.new("VkInstance*")
         # VkResult vkCreateInstance(const VkInstanceCreateInfo* pCreateInfo, const VkAllocationCallbacks* pAllocator,
         #     VkInstance* pInstance)
-        result = vk.vkCreateInstance(information, ffi.NULL, handle)
+        result = vk.vkCreateInstance(information, ffi.NULL, self._array)
+        if result != VK_SUCCESS:
+            self._array[0] = ffi.NULL
         if result == vk.VK_ERROR_INCOMPATIBLE_DRIVER:
             raise DeviceError(f"the Vulkan loader found no driver. {INSTALL_HINT}")
         check(result, "vkCreateInstance")
-        self.handle = handle[0]
-        self._messenger: Any = None
         if vk.validates:
             # VkResult vkCreateDebugUtilsMessengerEXT(VkInstance instance, const VkDebugUtilsMessengerCreateInfoEXT*
             #     pCreateInfo, const VkAllocationCallbacks* pAllocator, VkDebugUtilsMessengerEXT* pMessenger)
             create = vk.instance_function(self.handle, "vkCreateDebugUtilsMessengerEXT")
-            messenger = ffi.new("VkDebugUtilsMessengerEXT*")
-            check(create(self.handle, messenger_information, ffi.NULL, messenger), "vkCreateDebugUtilsMessengerEXT")
-            self._messenger = messenger[0]
+            self._messenger = ffi.new("VkDebugUtilsMessengerEXT[1]")
+            result = create(self.handle, messenger_information, ffi.NULL, self._messenger)
+            check(result, "vkCreateDebugUtilsMessengerEXT")
             raise_messages()
+        self.is_open = True
 
     def physical_devices(self) -> list[Any]:
         """The VkPhysicalDevice handles, in the loader's order."""
@@ -149,11 +201,12 @@ class Instance:
         return [array[i] for i in range(count[0])]
 
     def close(self) -> None:
-        """Destroy the instance; every device must have been closed."""
+        """Destroy the instance; every device must have been closed. Nothing happens where there is none."""
+        self.is_open = False
         if self._messenger is not None:
             # void vkDestroyDebugUtilsMessengerEXT(VkInstance instance, VkDebugUtilsMessengerEXT messenger, const
             #     VkAllocationCallbacks* pAllocator)
             destroy = vk.instance_function(self.handle, "vkDestroyDebugUtilsMessengerEXT")
-            destroy(self.handle, self._messenger, vk.ffi.NULL)
+            destroy_in(self._messenger, destroy, self.handle)
         # void vkDestroyInstance(VkInstance instance, const VkAllocationCallbacks* pAllocator)
-        vk.vkDestroyInstance(self.handle, vk.ffi.NULL)
+        destroy_in(self._array, vk.vkDestroyInstance)

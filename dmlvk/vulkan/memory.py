@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,9 @@ import numpy.typing as npt
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceType
 from dmlvk.vulkan.access import Access
 from dmlvk.vulkan.free_ranges import FreeRanges
+from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import OutOfMemoryError, check, vk
+from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.physical_device import MemoryType, PhysicalDevice
 
 if TYPE_CHECKING:
@@ -43,57 +45,77 @@ def size_text(size: int) -> str:
 
 
 class MappedBuffer:
-    """One VkBuffer on one VkDeviceMemory, persistently mapped where the memory type is host-visible."""
+    """One VkBuffer on one VkDeviceMemory, persistently mapped where the memory type is host-visible.
 
-    __slots__ = ("buffer", "mapped", "memory", "memory_type", "ranges", "size")
+    It is made in two steps, so that whoever keeps a list of them can note it before there is anything to be lost.
 
-    def __init__(self, device: VulkanDevice, size: int, memory_type: MemoryType) -> None:
-        ffi = vk.ffi
+    Attributes
+    ----------
+    ranges : FreeRanges
+        Who has which bytes of it.
+    is_shared : bool
+        Whether several tensors may lie in it, and it is kept for the next ones when it is empty.
+    is_staging : bool
+        Whether it is no tensor's memory.
+    buffer : VkBuffer
+    mapped : ndarray of uint8, optional
+        The host's view.
+    """
+
+    __slots__ = ("_buffer", "_memory", "buffer", "is_shared", "is_staging", "mapped", "memory_type", "ranges", "size")
+
+    def __init__(self, size: int, memory_type: MemoryType, *, is_shared: bool, is_staging: bool) -> None:
         self.size = size
         self.memory_type = memory_type
-        self.ranges: FreeRanges | None = None
+        self.is_shared = is_shared
+        self.is_staging = is_staging
+        self.ranges: FreeRanges[Lease] = FreeRanges(size)
         self.mapped: Bytes | None = None
-        self.memory: Any = None
-        self.buffer = create_buffer(device, size)
-        try:
-            requirements = ffi.new("VkMemoryRequirements*")
-            # void vkGetBufferMemoryRequirements(VkDevice device, VkBuffer buffer, VkMemoryRequirements*
-            #     pMemoryRequirements)
-            vk.vkGetBufferMemoryRequirements(device.handle, self.buffer, requirements)
-            information = ffi.new("VkMemoryAllocateInfo*")
-            information.sType = vk.VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO
-            information.allocationSize = requirements.size
-            information.memoryTypeIndex = memory_type.index
-            memory = ffi.new("VkDeviceMemory*")
-            # VkResult vkAllocateMemory(VkDevice device, const VkMemoryAllocateInfo* pAllocateInfo, const
-            #     VkAllocationCallbacks* pAllocator, VkDeviceMemory* pMemory)
-            check(vk.vkAllocateMemory(device.handle, information, ffi.NULL, memory), "vkAllocateMemory")
-            self.memory = memory[0]
-            # VkResult vkBindBufferMemory(VkDevice device, VkBuffer buffer, VkDeviceMemory memory, VkDeviceSize
-            #     memoryOffset)
-            check(vk.vkBindBufferMemory(device.handle, self.buffer, self.memory, 0), "vkBindBufferMemory")
-            if memory_type.flags & HOST_VISIBLE:
-                address = ffi.new("void**")
-                # VkResult vkMapMemory(VkDevice device, VkDeviceMemory memory, VkDeviceSize offset, VkDeviceSize size,
-                #     VkMemoryMapFlags flags, void** ppData)
-                check(vk.vkMapMemory(device.handle, self.memory, 0, size, 0, address), "vkMapMemory")
-                self.mapped = np.frombuffer(ffi.buffer(address[0], size), np.uint8)
-        except BaseException:
-            self.destroy(device)
-            raise
+        self.buffer: Any = None
+        self._buffer: Handle | None = None
+        self._memory: Handle | None = None
 
-    def destroy(self, device: VulkanDevice) -> None:
-        """Give buffer and memory back to the driver; freeing memory also unmaps it."""
+    def create(self, device: VulkanDevice) -> None:
+        """Ask the driver for buffer and memory.
+
+        Raises
+        ------
+        OutOfMemoryError, DeviceError
+        """
+        ffi = vk.ffi
+        self._buffer = create_buffer(device, self.size)
+        self.buffer = self._buffer.value
+        requirements = ffi.new("VkMemoryRequirements*")
+        # void vkGetBufferMemoryRequirements(VkDevice device, VkBuffer buffer, VkMemoryRequirements*
+        #     pMemoryRequirements)
+        vk.vkGetBufferMemoryRequirements(device.handle, self.buffer, requirements)
+        information = ffi.new("VkMemoryAllocateInfo*")
+        information.sType = vk.VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO
+        information.allocationSize = requirements.size
+        information.memoryTypeIndex = self.memory_type.index
+        self._memory = memory = device.handles.new("DeviceMemory")
+        # VkResult vkAllocateMemory(VkDevice device, const VkMemoryAllocateInfo* pAllocateInfo, const
+        #     VkAllocationCallbacks* pAllocator, VkDeviceMemory* pMemory)
+        check(vk.vkAllocateMemory(device.handle, information, ffi.NULL, memory.array), "vkAllocateMemory")
+        # VkResult vkBindBufferMemory(VkDevice device, VkBuffer buffer, VkDeviceMemory memory, VkDeviceSize
+        #     memoryOffset)
+        check(vk.vkBindBufferMemory(device.handle, self.buffer, memory.value, 0), "vkBindBufferMemory")
+        if self.memory_type.flags & HOST_VISIBLE:
+            address = ffi.new("void**")
+            # VkResult vkMapMemory(VkDevice device, VkDeviceMemory memory, VkDeviceSize offset, VkDeviceSize size,
+            #     VkMemoryMapFlags flags, void** ppData)
+            check(vk.vkMapMemory(device.handle, memory.value, 0, self.size, 0, address), "vkMapMemory")
+            self.mapped = np.frombuffer(ffi.buffer(address[0], self.size), np.uint8)
+
+    def destroy(self) -> None:
+        """Give buffer and memory back to the driver; freeing memory also unmaps it. May be repeated."""
         self.mapped = None
-        # void vkDestroyBuffer(VkDevice device, VkBuffer buffer, const VkAllocationCallbacks* pAllocator)
-        vk.vkDestroyBuffer(device.handle, self.buffer, vk.ffi.NULL)
-        if self.memory is not None:
-            # void vkFreeMemory(VkDevice device, VkDeviceMemory memory, const VkAllocationCallbacks* pAllocator)
-            vk.vkFreeMemory(device.handle, self.memory, vk.ffi.NULL)
-            self.memory = None
+        for handle in (self._buffer, self._memory):
+            if handle is not None:
+                handle.destroy()
 
 
-def create_buffer(device: VulkanDevice, size: int) -> Any:
+def create_buffer(device: VulkanDevice, size: int) -> Handle:
     """A VkBuffer that kernels and copies can use, on all of the device's queues, without memory yet."""
     information = vk.ffi.new("VkBufferCreateInfo*")
     information.sType = vk.VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO
@@ -105,11 +127,7 @@ def create_buffer(device: VulkanDevice, size: int) -> Any:
         information.sharingMode = vk.VK_SHARING_MODE_CONCURRENT
         information.queueFamilyIndexCount = len(device.families)
         information.pQueueFamilyIndices = families
-    buffer = vk.ffi.new("VkBuffer*")
-    # VkResult vkCreateBuffer(VkDevice device, const VkBufferCreateInfo* pCreateInfo, const VkAllocationCallbacks*
-    #     pAllocator, VkBuffer* pBuffer)
-    check(vk.vkCreateBuffer(device.handle, information, vk.ffi.NULL, buffer), "vkCreateBuffer")
-    return buffer[0]
+    return device.handles.create("Buffer", information)
 
 
 class Segment(NamedTuple):
@@ -129,18 +147,21 @@ class Allocation:
         Bytes asked for.
     segments : tuple of Segment
         Where they lie: byte b is in segment b // segment_size.
+    lease : weak reference to this
+        What the pool knows it by: memory whose lease is dead is nobody's.
     access : Access
         The work that uses it.
     """
 
-    __slots__ = ("__weakref__", "access", "pool", "segment_size", "segments", "size")
+    __slots__ = ("__weakref__", "access", "lease", "pool", "segment_size", "segments", "size")
 
-    def __init__(self, pool: MemoryPool, size: int, segments: tuple[Segment, ...], segment_size: int) -> None:
+    def __init__(self, pool: MemoryPool, size: int, segment_size: int) -> None:
         self.pool = pool
         self.size = size
-        self.segments = segments
+        self.segments: tuple[Segment, ...] = ()
         self.segment_size = segment_size
         self.access = Access()
+        self.lease = ref(self)
 
     def pieces(self, offset: int, size: int) -> list[tuple[Segment, int, int]]:
         """The parts of bytes [offset, offset + size): each a segment, the start in that segment, and the length."""
@@ -155,11 +176,17 @@ class Allocation:
         return found
 
     def __del__(self) -> None:
-        self.pool.release(self.segments)
+        self.pool.release(self.segments, self.lease)
+
+
+Lease = ref[Allocation]
 
 
 class MemoryPool:
     """All device memory of one device.
+
+    Who has which memory is told by the leases in the blocks' ranges. All else here follows from them and is made anew
+    by `_repair` when an exception ended a change.
 
     Dropped allocations are queued and not freed on the spot: a drop can happen anywhere, in the midst of an allocation
     too when the garbage collector runs, so it must not wait for a lock.
@@ -168,13 +195,10 @@ class MemoryPool:
     def __init__(self, device: VulkanDevice, *, force_staging: bool) -> None:
         self._device = device
         self._physical: PhysicalDevice = device.physical
-        self._lock = threading.Lock()
-        self._dropped: deque[tuple[Segment, ...]] = deque()
-        self._buffers: set[MappedBuffer] = set()  # all of them: shared blocks, single segments, staging
-        self._blocks: list[MappedBuffer] = []
-        self._empty_blocks = 0
-        self._closed = False
-        self._used = 0
+        self.monitor = Monitor(device, self._repair)
+        self._dropped: deque[tuple[tuple[Segment, ...], Lease]] = deque()
+        self._buffers: dict[int, MappedBuffer] = {}  # all of them: shared blocks, single segments, staging
+        self._blocks: list[MappedBuffer] = []  # the shared ones
         self._segment_size = device.profile.segment_size
         self.heap_used = [0] * len(device.physical.memory_heaps)
         self.allowed_types = self._allowed_types()
@@ -187,8 +211,8 @@ class MemoryPool:
     def _allowed_types(self) -> list[MemoryType]:
         probe = create_buffer(self._device, LARGEST_OFFSET_ALIGNMENT)
         requirements = vk.ffi.new("VkMemoryRequirements*")
-        vk.vkGetBufferMemoryRequirements(self._device.handle, probe, requirements)
-        vk.vkDestroyBuffer(self._device.handle, probe, vk.ffi.NULL)
+        vk.vkGetBufferMemoryRequirements(self._device.handle, probe.value, requirements)
+        probe.destroy()
         return [kind for kind in self._physical.memory_types if requirements.memoryTypeBits >> kind.index & 1]
 
     def _choose_type(self, force_staging: bool) -> MemoryType:
@@ -215,10 +239,15 @@ class MemoryPool:
             visible, key=lambda kind: (bool(kind.flags & HOST_CACHED), not kind.flags & DEVICE_LOCAL, -kind.index)
         )
 
-    def create_staging(self, size: int) -> MappedBuffer:
-        """Host-visible memory that the pool keeps until it is closed."""
-        with self._lock:
-            return self.create(size, self.staging_type())
+    def allocate_staging(self, size: int) -> Allocation:
+        """Host-visible memory in one segment of its own, for exchanging data with the device."""
+        allocation = Allocation(self, size, size)
+        self.monitor.run(self._take_staging, allocation)
+        return allocation
+
+    def _take_staging(self, allocation: Allocation) -> None:
+        block = self._create(allocation.size, self.staging_type(), is_staging=True)
+        self._take_part(allocation, block, allocation.size)
 
     def allocate(self, size: int) -> Allocation:
         """Memory for `size` bytes, its contents undefined.
@@ -228,84 +257,78 @@ class MemoryPool:
         DeviceError
             It does not fit; with how much was asked and how much there is.
         """
-        segment_size = self._segment_size
+        # It is there before its memory, so that there is no memory without someone to give it back.
+        allocation = Allocation(self, size, self._segment_size)
         padded = -(-size // LARGEST_OFFSET_ALIGNMENT) * LARGEST_OFFSET_ALIGNMENT
-        with self._lock:
-            if self._closed:
-                self._device.require_open()
-            if self._dropped:
-                self._drain()
-            segments = self._take_from_block(padded)
-        if segments is None:
-            segments = self._allocate_anew(size, padded, segment_size)
-        return Allocation(self, size, segments, segment_size)
+        if not self.monitor.run(self._take_from_block, allocation, padded):
+            self._allocate_anew(allocation, padded)
+        return allocation
 
-    def _allocate_anew(self, size: int, padded: int, segment_size: int) -> tuple[Segment, ...]:
+    def _allocate_anew(self, allocation: Allocation, padded: int) -> None:
         # Work that is done may still hold memory that was dropped long ago.
-        with self._device.lock:
-            self._device.queue.look()
-        with self._lock:
-            self._device.require_open()
-            self._drain()
-            try:
-                return self._take(size, padded, segment_size)
-            except OutOfMemoryError:
-                pass
+        self._device.queue.look()
+        try:
+            return self.monitor.run(self._take, allocation, padded)
+        except OutOfMemoryError:
+            pass
         # So may work in flight, until it is done.
         self._device.queue.wait_idle()
-        with self._lock:
-            self._device.require_open()
-            self._drain()
-            self._trim(0)
-            return self._take(size, padded, segment_size)
+        self.monitor.run(self._drain, 0)
+        self.monitor.run(self._take, allocation, padded)
 
-    def _take_from_block(self, padded: int) -> tuple[Segment, ...] | None:
-        """A part of a block that there is already, counted as used."""
+    def _take_from_block(self, allocation: Allocation, padded: int) -> bool:
+        """Whether there is room in a block that there is already; the allocation has it then."""
+        if self._dropped:
+            self._drain()
         if padded <= self.block_size // 2:
             for block in reversed(self._blocks):
-                ranges = block.ranges
-                if ranges is not None:
-                    was_empty = ranges.is_empty
-                    start = ranges.take(padded)
-                    if start is not None:
-                        self._empty_blocks -= was_empty
-                        self._used += padded
-                        return (Segment(block, start, padded),)
-        return None
+                if self._take_part(allocation, block, padded):
+                    return True
+        return False
 
-    def _take(self, size: int, padded: int, segment_size: int) -> tuple[Segment, ...]:
-        """Memory from a block, or of its own, counted as used."""
-        segments = self._take_from_block(padded)
-        if segments is None:
-            segments = self._new_segments(size, padded, segment_size)
-            self._used += padded
-        return segments
+    def _take_part(self, allocation: Allocation, block: MappedBuffer, padded: int) -> bool:
+        start = block.ranges.take(padded, allocation.lease)
+        if start is None:
+            return False
+        allocation.segments = (*allocation.segments, Segment(block, start, padded))
+        return True
 
-    def _new_segments(self, size: int, padded: int, segment_size: int) -> tuple[Segment, ...]:
+    def _take(self, allocation: Allocation, padded: int) -> None:
+        """Memory from a block, or of its own."""
+        if self._take_from_block(allocation, padded):
+            return
         if padded <= self.block_size // 2:
             try:
-                block = self.create(self.block_size, self.memory_type)
+                block = self._create(self.block_size, self.memory_type, is_shared=True)
             except OutOfMemoryError:
                 # A whole block does not fit any more; this one allocation may.
-                return (Segment(self.create(padded, self.memory_type, size), 0, padded),)
-            block.ranges = FreeRanges(self.block_size)
-            block.ranges.take(padded)
-            self._blocks.append(block)
-            return (Segment(block, 0, padded),)
-        self._check_heap(padded, self.memory_type, size)  # for all segments together, before the first is allocated
-        segments: list[Segment] = []
+                self._take_own(allocation, padded)
+            else:
+                self._blocks.append(block)
+                self._take_part(allocation, block, padded)
+            return
+        self._check_heap(padded, self.memory_type, allocation.size)  # for all segments, before the first is allocated
         try:
-            for start in range(0, padded, segment_size):
-                length = min(segment_size, padded - start)
-                segments.append(Segment(self.create(length, self.memory_type, size), 0, length))
-        except BaseException:
-            for segment in segments:
-                self.destroy(segment.block)
+            for start in range(0, padded, allocation.segment_size):
+                self._take_own(allocation, min(allocation.segment_size, padded - start))
+        except OutOfMemoryError:
+            segments, allocation.segments = allocation.segments, ()
+            self._give(segments, allocation.lease)
             raise
-        return tuple(segments)
 
-    def create(self, size: int, memory_type: MemoryType, asked: int | None = None) -> MappedBuffer:
-        """A buffer with memory of its own; `asked` is what a message says was wanted. Called with the lock held."""
+    def _take_own(self, allocation: Allocation, padded: int) -> None:
+        self._take_part(allocation, self._create(padded, self.memory_type, allocation.size), padded)
+
+    def _create(
+        self,
+        size: int,
+        memory_type: MemoryType,
+        asked: int | None = None,
+        *,
+        is_shared: bool = False,
+        is_staging: bool = False,
+    ) -> MappedBuffer:
+        """A buffer with memory of its own; `asked` is the number of bytes that a message names."""
         asked = size if asked is None else asked
         self._check_heap(size, memory_type, asked)
         limit = self._device.profile.limits.max_memory_allocation_count
@@ -313,19 +336,21 @@ class MemoryPool:
             raise OutOfMemoryError(
                 f"{size_text(asked)} asked, and all {limit} memory objects that the device allows are in use"
             )
-        try:
-            block = MappedBuffer(self._device, size, memory_type)
-        except OutOfMemoryError as error:
-            raise self._out_of_memory(asked, memory_type, f"; {error}") from error
-        self._buffers.add(block)
+        block = MappedBuffer(size, memory_type, is_shared=is_shared, is_staging=is_staging)
+        self._buffers[id(block)] = block
         self.heap_used[memory_type.heap] += size
+        try:
+            block.create(self._device)
+        except OutOfMemoryError as error:
+            self._destroy(block)
+            raise self._out_of_memory(asked, memory_type, f"; {error}") from error
         return block
 
-    def destroy(self, block: MappedBuffer) -> None:
-        """Give a buffer that `create` made back to the driver."""
-        block.destroy(self._device)
-        self._buffers.discard(block)
-        self.heap_used[block.memory_type.heap] -= block.size
+    def _destroy(self, block: MappedBuffer) -> None:
+        """Give a buffer back to the driver."""
+        block.destroy()
+        if self._buffers.pop(id(block), None) is not None:
+            self.heap_used[block.memory_type.heap] -= block.size
 
     def _check_heap(self, size: int, memory_type: MemoryType, asked: int) -> None:
         # CPU drivers accept any size and hand out pages as they are touched, until the system kills the process.
@@ -345,49 +370,53 @@ class MemoryPool:
             message += f", and the driver says that {size_text(max(0, budget[0] - budget[1]))} are free"
         return OutOfMemoryError(message + reason)
 
-    def release(self, segments: tuple[Segment, ...]) -> None:
+    def release(self, segments: tuple[Segment, ...], lease: Lease) -> None:
         """Queue the memory of a dropped allocation, and free it at once when nobody is allocating."""
-        self._dropped.append(segments)
-        if self._lock.acquire(blocking=False):
-            try:
-                self._drain()
-            finally:
-                self._lock.release()
+        self._dropped.append((segments, lease))
+        # Whoever is allocating, or what repairs it, finds it in the queue.
+        monitor = self.monitor
+        if monitor.is_whole and not monitor.is_entered and self._device.is_usable:
+            monitor.run(self._drain)
 
-    def _drain(self) -> None:
-        while self._dropped:
-            segments = self._dropped.popleft()
-            if self._closed:
-                continue
-            for block, offset, size in segments:
-                self._used -= size
-                if block.ranges is None:
-                    self.destroy(block)
-                else:
-                    block.ranges.give(offset, size)
-                    if block.ranges.is_empty:
-                        self._empty_blocks += 1
-                        self._trim(1)
-
-    def _trim(self, keep: int) -> None:
-        """Destroy empty blocks but `keep` of them.
+    def _drain(self, keep: int = 1) -> None:
+        """Free what was dropped, and destroy empty blocks but `keep` of them.
 
         One is kept, so that a program that uses little memory does not ask the driver for it each time.
         """
-        while self._empty_blocks > keep:
-            block = next(block for block in self._blocks if block.ranges is not None and block.ranges.is_empty)
+        while self._dropped:
+            self._give(*self._dropped[0])
+            self._dropped.popleft()
+        empty = [block for block in self._blocks if block.ranges.is_empty]
+        for block in empty[keep:]:
             self._blocks.remove(block)
-            self.destroy(block)
-            self._empty_blocks -= 1
+            self._destroy(block)
+
+    def _give(self, segments: tuple[Segment, ...], lease: Lease) -> None:
+        for block, offset, _ in segments:
+            block.ranges.give(offset, lease)
+            if block.ranges.is_empty and not block.is_shared:
+                self._destroy(block)
+
+    def _repair(self) -> None:
+        """Take the memory of dead leases back, and make anew what follows from those that live."""
+        for block in list(self._buffers.values()):
+            block.ranges.repair(lambda lease: lease() is not None)
+            if block.ranges.is_empty:
+                self._destroy(block)  # it may be half made
+        self._blocks = [block for block in self._buffers.values() if block.is_shared]
+        self.heap_used = [0] * len(self.heap_used)
+        for block in self._buffers.values():
+            self.heap_used[block.memory_type.heap] += block.size
 
     @property
     def used(self) -> int:
         """Bytes that live allocations hold, and work in flight."""
-        with self._device.lock:
-            self._device.queue.look()
-        with self._lock:
-            self._drain()
-            return self._used
+        self._device.queue.look()
+        return self.monitor.run(self._used_now)
+
+    def _used_now(self) -> int:
+        self._drain()
+        return sum(block.size - block.ranges.free for block in self._buffers.values() if not block.is_staging)
 
     @property
     def buffer_count(self) -> int:
@@ -395,10 +424,9 @@ class MemoryPool:
         return len(self._buffers)
 
     def close(self) -> None:
-        """Free everything, live allocations too; nothing may be in flight."""
-        with self._lock:
-            self._drain()
-            self._closed = True
-            for block in list(self._buffers):
-                self.destroy(block)
-            self._blocks.clear()
+        """Drop everything; nothing may be in flight. The objects themselves are destroyed with the device."""
+        self._dropped.clear()
+        for block in list(self._buffers.values()):
+            block.mapped = None
+        self._buffers.clear()
+        self._blocks.clear()

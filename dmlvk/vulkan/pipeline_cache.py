@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmlvk.errors import DeviceError
-from dmlvk.vulkan.library import VK_SUCCESS, ValidationError, check, vk
+from dmlvk.vulkan.handles import Handle
+from dmlvk.vulkan.library import VK_SUCCESS, ValidationError, vk
 
 if TYPE_CHECKING:
     from dmlvk.vulkan.device import VulkanDevice
@@ -57,23 +58,26 @@ class PipelineCache:
         self.path = cache_folder() / f"pipelines-{stem}-{self._uuid.hex()}.bin"
         self.added = 0
         self.loaded = self._read_file()
-        self.handle = self._create(self.loaded)
+        self._owner = self._create(self.loaded)
 
-    def _create(self, data: bytes) -> Any:
+    @property
+    def handle(self) -> Any:
+        """The VkPipelineCache."""
+        return self._owner.value
+
+    def _create(self, data: bytes) -> Handle:
         ffi = vk.ffi
         initial = ffi.from_buffer(data)
         information = ffi.new("VkPipelineCacheCreateInfo*")
         information.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO
         information.initialDataSize = len(data)
         information.pInitialData = initial
-        handle = ffi.new("VkPipelineCache*")
-        # VkResult vkCreatePipelineCache(VkDevice device, const VkPipelineCacheCreateInfo* pCreateInfo, const
-        #     VkAllocationCallbacks* pAllocator, VkPipelineCache* pPipelineCache)
-        result = vk.vkCreatePipelineCache(self._device.handle, information, ffi.NULL, handle)
-        if result != VK_SUCCESS and data:
+        try:
+            return self._device.handles.create("PipelineCache", information)
+        except DeviceError:
+            if not data:
+                raise
             return self._create(b"")
-        check(result, "vkCreatePipelineCache")
-        return handle[0]
 
     def _read_file(self) -> bytes:
         """The driver's data from the file, or nothing when the file is not there, not ours, or not whole."""
@@ -129,13 +133,11 @@ class PipelineCache:
         """Add what another process has written since this one read the file."""
         if not other or other == self.loaded:
             return
-        sources = vk.ffi.new("VkPipelineCache[1]", [self._create(other)])
+        source = self._create(other)
         # VkResult vkMergePipelineCaches(VkDevice device, VkPipelineCache dstCache, uint32_t srcCacheCount, const
         #     VkPipelineCache* pSrcCaches)
-        vk.vkMergePipelineCaches(self._device.handle, self.handle, 1, sources)
-        # void vkDestroyPipelineCache(VkDevice device, VkPipelineCache pipelineCache, const VkAllocationCallbacks*
-        #     pAllocator)
-        vk.vkDestroyPipelineCache(self._device.handle, sources[0], vk.ffi.NULL)
+        vk.vkMergePipelineCaches(self._device.handle, self.handle, 1, source.array)
+        source.destroy()
 
     def _write_file(self, data: bytes) -> None:
         import tempfile
@@ -151,10 +153,3 @@ class PipelineCache:
         except BaseException:
             os.unlink(temporary)
             raise
-
-    def close(self) -> None:
-        """Save, and destroy the VkPipelineCache."""
-        try:
-            self.save()
-        finally:
-            vk.vkDestroyPipelineCache(self._device.handle, self.handle, vk.ffi.NULL)

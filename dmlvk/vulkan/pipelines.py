@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
 
 from dmlvk.device_profile import DriverId
 from dmlvk.errors import DeviceError
-from dmlvk.vulkan.library import VK_SUCCESS, check, failure, vk
+from dmlvk.vulkan.handles import Handle
+from dmlvk.vulkan.library import VK_SUCCESS, failure, vk
+from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.pipeline_cache import PipelineCache
 from dmlvk.vulkan.specialization import specialized
 
@@ -17,13 +19,30 @@ if TYPE_CHECKING:
 COMPUTE_SHADER_STAGE = 0x20  # VK_SHADER_STAGE_COMPUTE_BIT
 REQUIRE_FULL_SUBGROUPS = 0x2  # VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT
 SPIRV_MAGIC = 0x07230203
+# Pipelines that a device keeps for operators that come again. Those of operators and bindings that are still there
+# live on beyond that.
+PIPELINES_KEPT = 1024
 
 
-class Pipeline(NamedTuple):
-    """A VkPipeline and the VkPipelineLayout that its sets and push constants go by."""
+class Pipeline:
+    """A VkPipeline, destroyed when the last operator, binding or submission lets go of it.
 
-    handle: Any
-    layout: Any
+    Attributes
+    ----------
+    handle : VkPipeline
+    layout : VkPipelineLayout
+        What its sets and push constants go by.
+    """
+
+    __slots__ = ("_owner", "handle", "layout")
+
+    def __init__(self, owner: Handle, layout: Any) -> None:
+        self._owner = owner
+        self.handle = owner.value
+        self.layout = layout
+
+    def __del__(self) -> None:
+        self._owner.destroy()
 
 
 class Pipelines:
@@ -31,16 +50,17 @@ class Pipelines:
 
     def __init__(self, device: VulkanDevice) -> None:
         self._device = device
-        self._lock = threading.Lock()
-        self._modules: dict[tuple[str, tuple[int, ...]], Any] = {}
+        self.monitor = Monitor(device)
+        self._modules: dict[str, Handle] = {}
         self._specializes = device.profile.driver_id == DriverId.GOOGLE_SWIFTSHADER
-        self._layouts: dict[tuple[int, int], Any] = {}
-        self._pipelines: dict[tuple[str, tuple[int, ...], int, int, int], Pipeline] = {}
+        self._layouts: dict[tuple[int, int], Handle] = {}
+        # The least recently used first.
+        self._pipelines: OrderedDict[tuple[str, tuple[int, ...], int, int, int], Pipeline] = OrderedDict()
         self.cache = PipelineCache(device)
 
     @property
     def count(self) -> int:
-        """Pipelines built so far."""
+        """Pipelines that are kept for operators that come again."""
         return len(self._pipelines)
 
     def get(
@@ -74,21 +94,31 @@ class Pipelines:
         DeviceError
             The driver refuses the kernel.
         """
+        return self.monitor.run(self._get, kernel, code, specialization, buffer_count, push_size, subgroup_size)
+
+    def _get(
+        self,
+        kernel: str,
+        code: bytes,
+        specialization: tuple[int, ...],
+        buffer_count: int,
+        push_size: int,
+        subgroup_size: int,
+    ) -> Pipeline:
         key = (kernel, specialization, buffer_count, push_size, subgroup_size)
         pipeline = self._pipelines.get(key)
         if pipeline is None:
-            with self._lock:
-                self._device.require_open()
-                pipeline = self._pipelines.get(key)
-                if pipeline is None:
-                    layout = self._layout(buffer_count, push_size)
-                    pipeline = Pipeline(self._build(kernel, code, specialization, layout, subgroup_size), layout)
-                    self._pipelines[key] = pipeline
+            layout = self._layout(buffer_count, push_size)
+            pipeline = self._pipelines[key] = self._build(kernel, code, specialization, layout, subgroup_size)
+            if len(self._pipelines) > PIPELINES_KEPT:
+                self._pipelines.popitem(last=False)
+        else:
+            self._pipelines.move_to_end(key)
         return pipeline
 
-    def _module(self, kernel: str, code: bytes, specialization: tuple[int, ...]) -> Any:
-        """The kernel's module, with these specialization constants made plain ones."""
-        module = self._modules.get((kernel, specialization))
+    def _module(self, kernel: str, code: bytes, specialization: tuple[int, ...]) -> Handle:
+        """The kernel's module; given specialization constants, a module of their own, with these made plain ones."""
+        module = None if specialization else self._modules.get(kernel)
         if module is None:
             if len(code) % 4 or int.from_bytes(code[:4], "little") != SPIRV_MAGIC:
                 raise DeviceError(f"kernel {kernel}: {len(code)} bytes that are not SPIR-V")
@@ -101,12 +131,9 @@ class Pipelines:
             information.sType = vk.VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO
             information.codeSize = len(code)
             information.pCode = words
-            handle = ffi.new("VkShaderModule*")
-            # VkResult vkCreateShaderModule(VkDevice device, const VkShaderModuleCreateInfo* pCreateInfo, const
-            #     VkAllocationCallbacks* pAllocator, VkShaderModule* pShaderModule)
-            result = vk.vkCreateShaderModule(self._device.handle, information, ffi.NULL, handle)
-            check(result, f"vkCreateShaderModule({kernel})")
-            module = self._modules[kernel, specialization] = handle[0]
+            module = self._device.handles.create("ShaderModule", information)
+            if not specialization:
+                self._modules[kernel] = module
         return module
 
     def _layout(self, buffer_count: int, push_size: int) -> Any:
@@ -121,15 +148,13 @@ class Pipelines:
             information.pSetLayouts = sets
             information.pushConstantRangeCount = 1 if push_size else 0
             information.pPushConstantRanges = constants
-            handle = ffi.new("VkPipelineLayout*")
-            # VkResult vkCreatePipelineLayout(VkDevice device, const VkPipelineLayoutCreateInfo* pCreateInfo, const
-            #     VkAllocationCallbacks* pAllocator, VkPipelineLayout* pPipelineLayout)
-            result = vk.vkCreatePipelineLayout(self._device.handle, information, ffi.NULL, handle)
-            check(result, "vkCreatePipelineLayout")
-            layout = self._layouts[buffer_count, push_size] = handle[0]
-        return layout
+            layout = self._device.handles.create("PipelineLayout", information)
+            self._layouts[buffer_count, push_size] = layout
+        return layout.value
 
-    def _build(self, kernel: str, code: bytes, specialization: tuple[int, ...], layout: Any, subgroup_size: int) -> Any:
+    def _build(
+        self, kernel: str, code: bytes, specialization: tuple[int, ...], layout: Any, subgroup_size: int
+    ) -> Pipeline:
         ffi = vk.ffi
         done, todo = (specialization, ()) if self._specializes else ((), specialization)
         module = self._module(kernel, code, done)
@@ -147,7 +172,7 @@ class Pipelines:
         information.sType = vk.VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO
         information.stage.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO
         information.stage.stage = COMPUTE_SHADER_STAGE
-        information.stage.module = module
+        information.stage.module = module.value
         information.stage.pName = entry_point
         information.stage.pSpecializationInfo = constants if count else ffi.NULL
         information.layout = layout
@@ -161,34 +186,24 @@ class Pipelines:
                 required_size.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO
                 required_size.requiredSubgroupSize = subgroup_size
                 information.stage.pNext = required_size
-        handle = ffi.new("VkPipeline*")
+        pipeline = self._device.handles.new("Pipeline")
         # VkResult vkCreateComputePipelines(VkDevice device, VkPipelineCache pipelineCache, uint32_t createInfoCount,
         #     const VkComputePipelineCreateInfo* pCreateInfos, const VkAllocationCallbacks* pAllocator, VkPipeline*
         #     pPipelines)
-        result = vk.vkCreateComputePipelines(self._device.handle, self.cache.handle, 1, information, ffi.NULL, handle)
+        result = vk.vkCreateComputePipelines(
+            self._device.handle, self.cache.handle, 1, information, ffi.NULL, pipeline.array
+        )
+        if done:
+            module.destroy()  # of this pipeline alone
         if result != VK_SUCCESS:
+            pipeline.array[0] = ffi.NULL  # where the driver wrote what is none
+            pipeline.destroy()
             error = failure(result, "vkCreateComputePipelines")
             raise type(error)(f"kernel {kernel} with specialization constants {specialization}: {error}")
         self.cache.added += 1
-        return handle[0]
+        return Pipeline(pipeline, layout)
 
     def close(self) -> None:
-        """Save the cache, then destroy everything; nothing may be in flight."""
-        with self._lock:
-            device = self._device.handle
-            self.cache.close()
-            for pipeline in self._pipelines.values():
-                # void vkDestroyPipeline(VkDevice device, VkPipeline pipeline, const VkAllocationCallbacks*
-                #     pAllocator)
-                vk.vkDestroyPipeline(device, pipeline.handle, vk.ffi.NULL)
-            for layout in self._layouts.values():
-                # void vkDestroyPipelineLayout(VkDevice device, VkPipelineLayout pipelineLayout, const
-                #     VkAllocationCallbacks* pAllocator)
-                vk.vkDestroyPipelineLayout(device, layout, vk.ffi.NULL)
-            for module in self._modules.values():
-                # void vkDestroyShaderModule(VkDevice device, VkShaderModule shaderModule, const
-                #     VkAllocationCallbacks* pAllocator)
-                vk.vkDestroyShaderModule(device, module, vk.ffi.NULL)
-            self._pipelines.clear()
-            self._layouts.clear()
-            self._modules.clear()
+        """Save the cache, and let go of the pipelines; nothing may be in flight."""
+        self.cache.save()
+        self._pipelines.clear()

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from dmlvk.vulkan.command_buffers import CommandBuffer
 from dmlvk.vulkan.library import check, vk
+
+if TYPE_CHECKING:
+    from dmlvk.vulkan.descriptors import DescriptorSet
+    from dmlvk.vulkan.pipelines import Pipeline
 
 # VkPipelineStageFlagBits
 COMPUTE_STAGE = 0x800
@@ -33,37 +38,39 @@ class PreparedDispatch:
         What it is, for people: the kernel's name.
     """
 
-    __slots__ = ("groups", "label", "layout", "pipeline", "push_constants", "push_size", "sets")
+    __slots__ = ("_owners", "groups", "label", "layout", "pipeline", "push_constants", "push_size", "sets")
 
     def __init__(
         self,
         label: str,
-        pipeline: Any,
-        layout: Any,
-        descriptor_set: Any,
+        pipeline: Pipeline,
+        descriptor_set: DescriptorSet,
         push_constants: tuple[int, ...],
         groups: tuple[int, int, int],
     ) -> None:
         self.label = label
-        self.pipeline = pipeline
-        self.layout = layout
-        self.sets = vk.ffi.new("VkDescriptorSet[1]", [descriptor_set])
+        self._owners = (pipeline, descriptor_set)
+        self.pipeline = pipeline.handle
+        self.layout = pipeline.layout
+        self.sets = vk.ffi.new("VkDescriptorSet[1]", [descriptor_set.handle])
         self.push_constants = vk.ffi.new("uint32_t[]", push_constants) if push_constants else None
         self.push_size = 4 * len(push_constants)
         self.groups = groups
 
 
 class Recorder:
-    """Records into one command buffer. Used with the device's lock held."""
+    """Records into one command buffer. Used with the device's monitor entered."""
 
-    __slots__ = ("command_buffer",)
+    __slots__ = ("_owner", "command_buffer")
 
     # Structures that never change, built at first use.
     _begin_information: ClassVar[dict[tuple[int, bool], Any]] = {}
     _barriers: ClassVar[dict[tuple[int, int], Any]] = {}
 
-    def __init__(self, command_buffer: Any, flags: int = ONE_TIME_SUBMIT, *, secondary: bool = False) -> None:
-        self.command_buffer = command_buffer
+    def __init__(self, owner: CommandBuffer, flags: int = ONE_TIME_SUBMIT, *, secondary: bool = False) -> None:
+        self._owner = owner
+        self.command_buffer = command_buffer = owner.handle
+        owner.is_recorded = False
         begin = self._begin_information.get((flags, secondary))
         if begin is None:
             information = vk.ffi.new("VkCommandBufferBeginInfo*")
@@ -159,8 +166,9 @@ class Recorder:
         #     queryPool, uint32_t query)
         vk.vkCmdWriteTimestamp(self.command_buffer, BOTTOM_OF_PIPE, pool, query)
 
-    def end(self) -> Any:
+    def end(self) -> CommandBuffer:
         """Finish; the command buffer can be submitted."""
         # VkResult vkEndCommandBuffer(VkCommandBuffer commandBuffer)
         check(vk.vkEndCommandBuffer(self.command_buffer), "vkEndCommandBuffer")
-        return self.command_buffer
+        self._owner.is_recorded = True
+        return self._owner

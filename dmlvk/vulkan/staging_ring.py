@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from collections import deque
+from threading import get_ident
 from typing import TYPE_CHECKING
 
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT
-from dmlvk.vulkan.memory import Bytes, MappedBuffer
+from dmlvk.vulkan.memory import Bytes
+from dmlvk.vulkan.monitor import Monitor, reentered
 from dmlvk.vulkan.queue import Queue
+from dmlvk.vulkan.visits import Visit
 
 if TYPE_CHECKING:
     from dmlvk.vulkan.device import VulkanDevice
@@ -17,6 +20,7 @@ RING_SIZE = 64 << 20
 # Small enough for several threads to have two of them each, so that the device works on one while the host copies
 # another; large enough for what a piece costs besides to be little.
 PIECE_SIZE = RING_SIZE // 16
+POLL_SECONDS = 50e-6
 
 
 class Piece:
@@ -24,28 +28,40 @@ class Piece:
 
     Attributes
     ----------
+    visit : Visit
+        Its taker has it as long as the lock of this is held, by `with` in one line: no exception leaves it taken.
     offset : int
         Bytes from the start of the ring's buffer.
     view : ndarray of uint8
         The host's view of it.
+    queue : Queue
+        Where its taker submits the copy.
+    until : int, optional
+        The queue's value at which the device is done with it. Where an exception kept the taker from saying so, the
+        latest that there is then.
     """
 
-    __slots__ = ("end", "offset", "until", "view")
+    __slots__ = ("end", "offset", "queue", "until", "view", "visit")
 
     offset: int
     view: Bytes
     end: int
 
-    def __init__(self) -> None:
-        self.until: tuple[Queue, int] | None = None  # None while its taker has it
+    def __init__(self, queue: Queue) -> None:
+        self.visit = Visit()
+        self.visit.thread = get_ident()
+        self.queue = queue
+        self.until: int | None = None
 
 
 class StagingRing:
-    """A ring of staging memory. A piece is free again when its taker gave it back and the device is done with it."""
+    """A ring of staging memory. A piece is free again when its taker is through and the device is done with it."""
 
     def __init__(self, device: VulkanDevice) -> None:
-        self.block: MappedBuffer = device.memory.create_staging(RING_SIZE)
-        self._changed = threading.Condition()
+        self._memory = device.memory.allocate_staging(RING_SIZE)
+        (segment,) = self._memory.segments
+        self.block = segment.block
+        self._monitor = Monitor(device, self._repair)
         self._head = 0  # positions count up for ever; the place in the ring is the position modulo its size
         self._tail = 0
         self._taken: deque[Piece] = deque()
@@ -53,26 +69,29 @@ class StagingRing:
     def take(self, piece: Piece, size: int) -> None:
         """Find room for a piece of at most PIECE_SIZE bytes, waiting for other threads and earlier copies if need be.
 
-        The taker makes the piece, so that it can give it back wherever in here an interrupt comes. Who holds a piece
-        must not wait for another: all who do might wait for each other.
+        Called with the piece's visit entered. Who holds a piece must not wait for another: all who do might wait for
+        each other.
         """
-        while True:
-            with self._changed:
-                if self._take(piece, size):
-                    return
-                until = self._taken[0].until
-                if until is None:
-                    self._changed.wait()
-            if until is not None:
-                queue, value = until
-                queue.wait(value)
+        while not self._monitor.run(self._take, piece, size):
+            first = self._taken[0]
+            if first.visit.lock.locked():
+                if first.visit.thread == get_ident():  # this is a handler that interrupted it
+                    raise reentered()
+                time.sleep(POLL_SECONDS)
+            elif first.until is not None:
+                first.queue.wait(first.until)
 
     def _take(self, piece: Piece, size: int) -> bool:
         while self._taken:
-            until = self._taken[0].until
-            if until is None or until[1] > until[0].completed:
+            first = self._taken[0]
+            if first.visit.lock.locked():
                 break
-            self._tail = self._taken.popleft().end
+            if first.until is None:
+                first.until = first.queue.latest
+            if first.until > first.queue.completed:
+                break
+            self._tail = first.end
+            self._taken.popleft()
         head = -(-self._head // LARGEST_OFFSET_ALIGNMENT) * LARGEST_OFFSET_ALIGNMENT
         if head % RING_SIZE + size > RING_SIZE:
             head += RING_SIZE - head % RING_SIZE
@@ -84,12 +103,10 @@ class StagingRing:
         piece.end = head + size
         assert self.block.mapped is not None, "staging memory is mapped for as long as it lives"
         piece.view = self.block.mapped[offset : offset + size]
-        self._head = head + size
         self._taken.append(piece)
+        self._head = head + size
         return True
 
-    def give_back(self, piece: Piece, queue: Queue, value: int) -> None:
-        """The taker is done with a piece, and the device will be when the queue's timeline reaches the value."""
-        with self._changed:
-            piece.until = (queue, value)
-            self._changed.notify_all()
+    def _repair(self) -> None:
+        if self._taken:
+            self._head = max(self._head, self._taken[-1].end)

@@ -9,7 +9,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from dmlvk.device_profile import DeviceType, DriverId
-from dmlvk.vulkan.library import VK_SUCCESS, VK_TIMEOUT, WaitTimeoutError, check, vk
+from dmlvk.vulkan.library import VK_SUCCESS, VK_TIMEOUT, WaitTimeoutError, vk
+from dmlvk.vulkan.visits import Visit
 
 if TYPE_CHECKING:
     from dmlvk.vulkan.device import VulkanDevice
@@ -36,11 +37,14 @@ class Waiter:
         The value waited for, or the one that was found.
     value : memoryview
         The same, for reading and setting it in half the time.
+    visit : Visit
+        Entered during the wait.
     """
 
-    __slots__ = ("counter", "information", "value")
+    __slots__ = ("counter", "information", "value", "visit")
 
-    def __init__(self, semaphore: Any) -> None:
+    def __init__(self, semaphore: Any, visit: Visit) -> None:
+        self.visit = visit
         ffi = vk.ffi
         self.counter = ffi.new("uint64_t*")
         self.value = memoryview(ffi.buffer(self.counter)).cast("Q")
@@ -79,10 +83,8 @@ class Timeline:
         information = ffi.new("VkSemaphoreCreateInfo*")
         information.sType = vk.VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO
         information.pNext = kind
-        self.semaphore = ffi.new("VkSemaphore[1]")
-        # VkResult vkCreateSemaphore(VkDevice device, const VkSemaphoreCreateInfo* pCreateInfo, const
-        #     VkAllocationCallbacks* pAllocator, VkSemaphore* pSemaphore)
-        check(vk.vkCreateSemaphore(device.handle, information, ffi.NULL, self.semaphore), "vkCreateSemaphore")
+        self._handle = device.handles.create("Semaphore", information)
+        self.semaphore = self._handle.array
 
     def look(self) -> tuple[int, int]:
         """The VkResult of looking at the timeline, and the value it has reached."""
@@ -96,7 +98,9 @@ class Timeline:
         try:
             return self._waiters.popleft()
         except IndexError:  # there are as many as there were threads waiting at a time
-            return Waiter(self.semaphore)
+            waiter = Waiter(self.semaphore, Visit())
+            self._device.visits.register(waiter.visit)
+            return waiter
 
     def give_back(self, waiter: Waiter) -> None:
         """Take back a Waiter."""
@@ -157,8 +161,3 @@ class Timeline:
                 return reached <= latest  # else the wait that follows says whether the device is lost
             if time.perf_counter() >= end:
                 return False
-
-    def close(self) -> None:
-        """Destroy the semaphore; nothing may be in flight."""
-        # void vkDestroySemaphore(VkDevice device, VkSemaphore semaphore, const VkAllocationCallbacks* pAllocator)
-        vk.vkDestroySemaphore(self._device.handle, self.semaphore[0], vk.ffi.NULL)

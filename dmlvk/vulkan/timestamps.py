@@ -17,13 +17,22 @@ RESULT_WAIT = 2  # VK_QUERY_RESULT_WAIT_BIT
 
 
 class QueryPool:
-    """A VkQueryPool of `capacity` timestamps."""
+    """A VkQueryPool of `capacity` timestamps. Its owner holds this object; when it goes, the pool is used again.
 
-    __slots__ = ("capacity", "handle")
+    Attributes
+    ----------
+    handle : VkQueryPool
+    """
 
-    def __init__(self, handle: Any, capacity: int) -> None:
-        self.handle = handle
+    __slots__ = ("_free", "capacity", "handle")
+
+    def __init__(self, free: dict[int, deque[Any]], capacity: int, handle: Any) -> None:
+        self._free = free
         self.capacity = capacity
+        self.handle = handle
+
+    def __del__(self) -> None:
+        self._free.setdefault(self.capacity, deque()).append(self.handle)
 
 
 class QueryPools:
@@ -31,11 +40,10 @@ class QueryPools:
 
     def __init__(self, device: VulkanDevice) -> None:
         self._device = device
-        self._pools: list[QueryPool] = []
-        self._free: deque[QueryPool] = deque()
+        self._free: dict[int, deque[Any]] = {}  # by capacity
 
     def take(self, count: int) -> QueryPool:
-        """A pool of at least `count` timestamps. Called with the device's lock held.
+        """A pool of at least `count` timestamps. Called with the device's monitor entered.
 
         Raises
         ------
@@ -44,29 +52,17 @@ class QueryPools:
         """
         if not self._device.family.timestamp_valid_bits:
             raise DeviceError(f"{self._device.profile.name}: its compute queue cannot write timestamps; ask for none")
-        for _ in range(len(self._free)):
-            pool = self._free.popleft()
-            if pool.capacity >= count:
-                return pool
-            self._free.append(pool)
         capacity = max(SMALLEST_POOL, 1 << (count - 1).bit_length())
+        free = self._free.get(capacity)
+        if free:
+            return QueryPool(self._free, capacity, free.popleft())
         information = vk.ffi.new("VkQueryPoolCreateInfo*")
         information.sType = vk.VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO
         information.queryType = vk.VK_QUERY_TYPE_TIMESTAMP
         information.queryCount = capacity
-        handle = vk.ffi.new("VkQueryPool*")
-        # VkResult vkCreateQueryPool(VkDevice device, const VkQueryPoolCreateInfo* pCreateInfo, const
-        #     VkAllocationCallbacks* pAllocator, VkQueryPool* pQueryPool)
-        check(vk.vkCreateQueryPool(self._device.handle, information, vk.ffi.NULL, handle), "vkCreateQueryPool")
-        pool = QueryPool(handle[0], capacity)
-        self._pools.append(pool)
-        return pool
+        return QueryPool(self._free, capacity, self._device.handles.create("QueryPool", information).value)
 
-    def recycle(self, pool: QueryPool) -> None:
-        """Take back a pool that nothing in flight uses. Needs no lock, so that finalizers may call it."""
-        self._free.append(pool)
-
-    def read(self, pool: QueryPool, count: int) -> list[float]:
+    def read(self, pool: QueryPool, count: int) -> tuple[float, ...]:
         """Seconds between consecutive timestamps of the first `count`; the submission must be done."""
         values = vk.ffi.new("uint64_t[]", count)
         # VkResult vkGetQueryPoolResults(VkDevice device, VkQueryPool queryPool, uint32_t firstQuery, uint32_t
@@ -78,12 +74,4 @@ class QueryPools:
         # The counter has so many bits and starts again from 0.
         mask = (1 << self._device.family.timestamp_valid_bits) - 1
         tick = self._device.physical.profile.limits.timestamp_period * 1e-9
-        return [((values[i + 1] - values[i]) & mask) * tick for i in range(count - 1)]
-
-    def close(self) -> None:
-        """Destroy all pools; nothing may be in flight."""
-        for pool in self._pools:
-            # void vkDestroyQueryPool(VkDevice device, VkQueryPool queryPool, const VkAllocationCallbacks* pAllocator)
-            vk.vkDestroyQueryPool(self._device.handle, pool.handle, vk.ffi.NULL)
-        self._pools.clear()
-        self._free.clear()
+        return tuple(((values[i + 1] - values[i]) & mask) * tick for i in range(count - 1))

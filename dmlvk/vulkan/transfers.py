@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dmlvk.vulkan.guest import Guest
-from dmlvk.vulkan.host_threads import for_each
+from dmlvk.vulkan.host_threads import Copies, for_each
 from dmlvk.vulkan.memory import Allocation, Bytes, Segment
+from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.queue import Queue
 from dmlvk.vulkan.recording import Recorder
 from dmlvk.vulkan.staging_ring import PIECE_SIZE, Piece, StagingRing
@@ -60,19 +61,22 @@ class Transfers:
     def __init__(self, device: VulkanDevice, copy_queue: Queue | None) -> None:
         self._device = device
         self.copy_queue = copy_queue
+        self.monitor = Monitor(device)
         self._ring: StagingRing | None = None
-        self._ring_lock = threading.Lock()
+        # By thread, what its copies have under way on other threads: a call that an exception ended may leave some.
+        self._copies: dict[int, Copies] = {}
 
     def ring(self) -> StagingRing:
         """The staging ring, made when it is first needed."""
+        return self._ring or self.monitor.run(self._make_ring)
+
+    def _make_ring(self) -> StagingRing:
         if self._ring is None:
-            with self._ring_lock:
-                if self._ring is None:
-                    self._ring = StagingRing(self._device)
+            self._ring = StagingRing(self._device)
         return self._ring
 
     def mapped(self, allocation: Allocation, offset: int, size: int) -> Bytes | None:
-        """The host's view of bytes that lie in one mapped segment, or None. It must not outlive its user's Guest."""
+        """The host's view of bytes that lie in one mapped segment, or None. It must not outlive its user's visit."""
         if not self._device.memory.is_direct:
             return None
         pieces = allocation.pieces(offset, size)
@@ -90,59 +94,59 @@ class Transfers:
 
     def write(self, allocation: Allocation, offset: int, data: Bytes) -> None:
         """Copy bytes to the device, after everything submitted before."""
-        with Guest(self._device):
-            if self._device.memory.is_direct:
-                self.wait_for_uses(allocation)
-                for segment, start, length in allocation.pieces(offset, data.size):
-                    _view(segment, start, length)[:] = data[:length]
-                    data = data[length:]
-            else:
-                self._write_staged(allocation, offset, data)
+        direct = self._device.memory.is_direct
+        self._device.visits.during(self._write_mapped if direct else self._write_staged, allocation, offset, data)
+
+    def _write_mapped(self, allocation: Allocation, offset: int, data: Bytes) -> None:
+        self.wait_for_uses(allocation)
+        for segment, start, length in allocation.pieces(offset, data.size):
+            _view(segment, start, length)[:] = data[:length]
+            data = data[length:]
 
     def _write_staged(self, allocation: Allocation, offset: int, data: Bytes) -> None:
         ring = self.ring()
-        compute = self._device.queue
-        queue = compute
+        queue = self._device.queue
         if self.copy_queue is not None and data.size >= LARGE:
             queue = self.copy_queue
             self._require(queue, allocation.access.last_use)
 
-        def move(part: Part) -> None:
-            piece, value = Piece(), None
-            with Guest(self._device):
-                try:
-                    ring.take(piece, part.size)
-                    piece.view[:] = data[part.position : part.position + part.size]
-                    value = self._copy(
-                        queue, ring.block.buffer, piece.offset, part.buffer, part.place, part.size, written=allocation
-                    )
-                finally:
-                    ring.give_back(piece, queue, queue.latest if value is None else value)
+        def write(part: Part, piece: Piece) -> None:
+            ring.take(piece, part.size)
+            piece.view[:] = data[part.position : part.position + part.size]
+            piece.until = self._copy(
+                queue, ring.block.buffer, piece.offset, part.buffer, part.place, part.size, None, allocation
+            )
 
-        try:
-            for_each(_parts(allocation, offset, data.size), move)
-        finally:
-            if queue is not compute:
-                with self._device.lock:
-                    compute.require(queue, queue.latest)
+        self._for_each_part(queue, _parts(allocation, offset, data.size), write)
+
+    def _for_each_part(self, queue: Queue, parts: Iterator[Part], use: Callable[[Part, Piece], None]) -> None:
+        """Do something with each part and a piece of the ring, on several threads."""
+
+        def move(part: Part) -> None:
+            self._device.visits.during(move_visiting, part)
+
+        def move_visiting(part: Part) -> None:
+            piece = Piece(queue)
+            with piece.visit.lock: use(part, piece)  # noqa: E701  # fmt: skip
+
+        for_each(parts, move, self._copies.setdefault(get_ident(), deque()))
 
     def _require(self, queue: Queue, value: int) -> None:
         """Let the copy queue go on when the compute queue has come to a value."""
         compute = self._device.queue
         if value > compute.completed:
-            with self._device.lock:
-                queue.require(compute, value)
+            self._device.monitor.run(queue.require, compute, value)
 
     def read(self, allocation: Allocation, offset: int, out: Bytes) -> None:
-        """Copy bytes from the device, waiting for what writes them."""
-        with Guest(self._device):
-            if self._device.memory.is_direct:
-                self.wait_for_writes(allocation)
-                for segment, start, length in allocation.pieces(offset, out.size):
-                    out[:length] = _view(segment, start, length)
-                    out = out[length:]
-            else:
-                self._read_staged(allocation, offset, out)
+        """Copy bytes from the device, waiting for the work that writes them."""
+        direct = self._device.memory.is_direct
+        self._device.visits.during(self._read_mapped if direct else self._read_staged, allocation, offset, out)
+
+    def _read_mapped(self, allocation: Allocation, offset: int, out: Bytes) -> None:
+        self.wait_for_writes(allocation)
+        for segment, start, length in allocation.pieces(offset, out.size):
+            out[:length] = _view(segment, start, length)
+            out = out[length:]
 
     def _read_staged(self, allocation: Allocation, offset: int, out: Bytes) -> None:
         ring = self.ring()
@@ -152,20 +156,15 @@ class Transfers:
             queue = self.copy_queue
             self._require(queue, allocation.access.last_write)
 
-        def move(part: Part) -> None:
-            piece, value = Piece(), None
-            with Guest(self._device):
-                try:
-                    ring.take(piece, part.size)
-                    value = self._copy(
-                        queue, part.buffer, part.place, ring.block.buffer, piece.offset, part.size, read=allocation
-                    )
-                    queue.wait(value)
-                    out[part.position : part.position + part.size] = piece.view
-                finally:
-                    ring.give_back(piece, queue, queue.latest if value is None else value)
+        def read(part: Part, piece: Piece) -> None:
+            ring.take(piece, part.size)
+            piece.until = self._copy(
+                queue, part.buffer, part.place, ring.block.buffer, piece.offset, part.size, allocation, None
+            )
+            queue.wait(piece.until)
+            out[part.position : part.position + part.size] = piece.view
 
-        for_each(_parts(allocation, offset, out.size), move)
+        self._for_each_part(queue, _parts(allocation, offset, out.size), read)
 
     def copy(
         self, source: Allocation, source_offset: int, destination: Allocation, destination_offset: int, size: int
@@ -182,14 +181,17 @@ class Transfers:
                     segment.block.buffer,
                     segment.offset + place,
                     part,
-                    read=source,
-                    written=destination,
+                    source,
+                    destination,
                 )
                 done += part
             destination_offset += length
         return value
 
-    def _copy(
+    def _copy(self, *copy: Any) -> int:
+        return self._device.monitor.run(self._copy_inside, *copy)
+
+    def _copy_inside(
         self,
         queue: Queue,
         source: Any,
@@ -197,28 +199,23 @@ class Transfers:
         destination: Any,
         destination_offset: int,
         size: int,
-        *,
-        read: Allocation | None = None,
-        written: Allocation | None = None,
+        read: Allocation | None,
+        written: Allocation | None,
     ) -> int:
         copies_only = queue is self.copy_queue
-        with self._device.lock:
-            self._device.require_open()
-            command_buffer = queue.command_buffers.acquire()
-            try:
-                recorder = Recorder(command_buffer)
-                recorder.after_earlier_submissions(copies_only=copies_only)
-                recorder.copy(source, source_offset, destination, destination_offset, size)
-                recorder.before_host_reads(copies_only=copies_only)
-                recorder.end()
-            except BaseException:
-                queue.command_buffers.abandon(command_buffer)
-                raise
-            # What the compute queue's timeline says of memory is about the compute queue; see `require` for the other.
-            writes = [written.access] if written is not None and not copies_only else []
-            uses = [*writes, read.access] if read is not None and not copies_only else writes
-            batch = queue.batch(command_buffer, uses, writes)
-            return queue.submit(batch, (batch, read, written))
+        recorder = Recorder(queue.command_buffers.acquire())
+        recorder.after_earlier_submissions(copies_only=copies_only)
+        recorder.copy(source, source_offset, destination, destination_offset, size)
+        recorder.before_host_reads(copies_only=copies_only)
+        command_buffer = recorder.end()
+        if copies_only and written is not None:
+            # Before it is submitted: whatever strikes in between, later kernels come after it.
+            self._device.queue.require(queue, None)
+        # What the compute queue's timeline says of memory is about the compute queue; see `require` for the other.
+        writes = [written.access] if written is not None and not copies_only else []
+        uses = [*writes, read.access] if read is not None and not copies_only else writes
+        batch = queue.batch([command_buffer], uses, writes)
+        return queue.submit_inside(batch, (batch, read, written))
 
 
 def _view(segment: Segment, start: int, length: int) -> Bytes:

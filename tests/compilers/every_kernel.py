@@ -20,6 +20,8 @@ from dmlvk.planning import KERNEL_PATHS, Dispatch, plan
 from dmlvk.runtime.compiled_operator import spirv
 from dmlvk.vulkan.descriptors import DescriptorSets
 from dmlvk.vulkan.device import FEATURES, VulkanDevice
+from dmlvk.vulkan.handles import Handles
+from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.physical_device import PhysicalDevice, physical_devices
 from dmlvk.vulkan.pipelines import Pipelines
 from tests.compilers.radv_messages import MARK
@@ -35,13 +37,15 @@ class CompilingDevice(VulkanDevice):
     def __init__(self, physical: PhysicalDevice) -> None:
         self.physical = physical
         self.profile = physical.profile
-        self.is_closed = self.is_lost = False
         self.family = physical.compute_family
         self.families = [self.family.index]
         self._copy_family, self._copy_index = None, 0
         self.features = frozenset(FEATURES) & physical.profile.features
         self.extensions = self._extensions()
-        self.handle = self._create()
+        self.handles = Handles(self)
+        self.is_usable = True
+        self._array = vk.ffi.new("VkDevice[1]")
+        self._create()
         self.descriptors = DescriptorSets(self)
         self.pipelines = Pipelines(self)
 

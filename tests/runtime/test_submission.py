@@ -104,8 +104,7 @@ class TestBarriers:
         """Barriers between dispatches, of a list that is submitted; a sequence of the same bindings has as many."""
         copy = device.compile(copy_desc(DESC))
         bindings = [copy.bind(input_tensor=tensors[i], output_tensor=tensors[j]) for i, j in pairs]
-        with device.vulkan.lock:
-            barrier = barrier_secondary(device.vulkan).command_buffer
+        barrier = device.vulkan.monitor.run(barrier_secondary, device.vulkan).handle
         counter = Counter(monkeypatch, "vkCmdPipelineBarrier")
         recorded = device.sequence(bindings)
         # Each command buffer has one before its dispatches, and one for the host behind them.

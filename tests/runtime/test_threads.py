@@ -12,7 +12,6 @@ import pytest
 
 import dmlvk
 from dmlvk.vulkan import staging_ring
-from dmlvk.vulkan.guest import Guest
 from tests.runtime.busy import keep_busy
 from tests.vulkan.variants import copy_desc, open_variant
 
@@ -169,19 +168,21 @@ def test_closing_waits_for_who_is_in_the_midst_of_something(device: dmlvk.Device
     left: list[bool] = []
 
     def work(number: int) -> None:
+        def stay() -> None:
+            entered.set()
+            time.sleep(0.3)
+            left.append(True)
+
         if number == 0:
-            with Guest(own.vulkan):
-                entered.set()
-                time.sleep(0.3)
-                left.append(True)
+            own.vulkan.visits.during(stay)
         else:
             entered.wait()
             own.close()
             assert left
 
     in_threads(2, work)
-    with pytest.raises(dmlvk.DeviceError, match="closed"), Guest(own.vulkan):
-        pass
+    with pytest.raises(dmlvk.DeviceError, match="closed"):
+        own.vulkan.visits.during(time.sleep, 0)
 
 
 def test_devices_run_beside_each_other(device: dmlvk.Device) -> None:

@@ -29,14 +29,15 @@ class Submissions:
     def _name(self, semaphore: Any) -> str:
         return "compute" if semaphore == self._vulkan.queue.timeline.semaphore[0] else "copy"
 
-    def __call__(self, queue: Any, count: int, information: Any, fence: Any) -> Any:
+    def __call__(self, queue: Any, count: int, array: Any, fence: Any) -> Any:
+        information = array[0]
         waits = None
         if information.waitSemaphoreCount:
             timeline = vk.ffi.cast("VkTimelineSemaphoreSubmitInfo*", information.pNext)
             assert timeline.waitSemaphoreValueCount == information.waitSemaphoreCount == 1
             waits = (self._name(information.pWaitSemaphores[0]), timeline.pWaitSemaphoreValues[0])
         self.seen.append((self._name(information.pSignalSemaphores[0]), waits))
-        return self._submit(queue, count, information, fence)
+        return self._submit(queue, count, array, fence)
 
 
 def test_compute_waits_once_for_a_large_write_and_a_write_for_what_uses_its_memory(

@@ -82,12 +82,13 @@ def test_without_the_validation_layer_the_message_says_what_to_install() -> None
 def test_a_validation_message_is_an_exception_at_the_call_that_provoked_it(device: dmlvk.Device) -> None:
     vulkan = device.vulkan
     segment = device.buffer(256)._live_memory().segments[0]
-    with vulkan.lock:
-        command_buffer = vulkan.queue.command_buffers.acquire()
-        recorder = Recorder(command_buffer)
-        with pytest.raises(ValidationError, match="vkCmdCopyBuffer"):
-            recorder.copy(segment.block.buffer, 1 << 60, segment.block.buffer, 0, 4)
-        vulkan.queue.command_buffers.abandon(command_buffer)
+
+    def record() -> None:
+        recorder = Recorder(vulkan.queue.command_buffers.acquire())
+        recorder.copy(segment.block.buffer, 1 << 60, segment.block.buffer, 0, 4)
+
+    with pytest.raises(ValidationError, match="vkCmdCopyBuffer"):
+        vulkan.monitor.run(record)
     assert device.tensor([7]).numpy()[0] == 7
 
 

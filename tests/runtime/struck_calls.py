@@ -1,0 +1,270 @@
+"""Public calls struck by an exception at one line after the other, as a program of its own: a crash is its end.
+
+    python -m tests.runtime.struck_calls --device llvmpipe --variant staged --step 7
+
+After each strike the process lives, the call's effect is whole or none, other calls give the right bits (on another
+thread too), and closing returns; after closing, no Vulkan object and no memory is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import gc
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlvk
+from dmlvk.vulkan.instance import close_ownerless
+from tests.strikes import Strike
+from tests.vulkan.shim import Shim
+from tests.vulkan.variants import copy_desc, open_variant
+
+FOLDER = str(Path(dmlvk.__file__).parent)
+DESC = dmlvk.TensorDesc("int32", (64,))
+GAPS = dmlvk.TensorDesc("int32", (8, 8), (16, 2))
+OWNED = dmlvk.TensorDesc("int32", (64,), flags=dmlvk.TensorFlags.OWNED_BY_DML)
+VALUES = np.arange(64, dtype=np.int32)
+# Several pieces of the staging ring.
+LARGE = np.random.default_rng(1).integers(0, 256, 9 << 20, np.uint8)
+CONVOLUTION = dmlvk.QuantizedLinearConvolutionDesc(
+    input_tensor=dmlvk.TensorDesc("int8", (1, 8, 6, 6)),
+    input_scale_tensor=dmlvk.TensorDesc("float32", (1,)),
+    filter_tensor=dmlvk.TensorDesc("int8", (8, 8, 3, 3), flags=dmlvk.TensorFlags.OWNED_BY_DML),
+    filter_scale_tensor=dmlvk.TensorDesc("float32", (1,)),
+    output_scale_tensor=dmlvk.TensorDesc("float32", (1,)),
+    output_tensor=dmlvk.TensorDesc("int8", (1, 8, 4, 4)),
+    strides=(1, 1),
+    dilations=(1, 1),
+    start_padding=(0, 0),
+    end_padding=(0, 0),
+    group_count=1,
+)
+
+
+class State:
+    """A device with everything that a call can need. What is submitted here is done when it is made."""
+
+    def __init__(self, name: str, variant: str) -> None:
+        self.own = own = open_variant(NamedDevice(name), variant)  # type: ignore[arg-type]
+        self.copy = own.compile(copy_desc(DESC))
+        self.source, self.target, self.third = own.tensor(VALUES), own.tensor(VALUES * 0), own.tensor(VALUES * 0)
+        self.gaps = own.tensor(GAPS)
+        self.gaps.write(VALUES.reshape(8, 8))
+        self.large = own.tensor(LARGE)
+        self.known = self.copy(input_tensor=self.source, output_tensor=self.target)
+        self.bindings = [
+            self.copy.bind(input_tensor=self.source, output_tensor=self.target),
+            self.copy.bind(input_tensor=self.target, output_tensor=self.third),
+        ]
+        own.submit(self.bindings)
+        self.sequence = own.sequence(self.bindings)
+        self.owning = own.compile(copy_desc(OWNED, DESC))
+        self.owning.initialize(input_tensor=self.source)
+        random = np.random.default_rng(2)
+        self.convolved = {
+            "input_tensor": own.tensor(random.integers(-128, 128, (1, 8, 6, 6), np.int8)),
+            "input_scale_tensor": own.tensor(np.float32([0.1])),
+            "filter_scale_tensor": own.tensor(np.float32([0.2])),
+            "output_scale_tensor": own.tensor(np.float32([3.0])),
+        }
+        self.filters = [random.integers(-128, 128, (8, 8, 3, 3), np.int8) for _ in range(2)]
+        self.convolution = own.compile(CONVOLUTION)
+        self.convolution.initialize(filter_tensor=own.tensor(self.filters[0]))
+        self.results = [
+            dmlvk.reference.run(
+                CONVOLUTION, filter_tensor=each, **{field: t.numpy() for field, t in self.convolved.items()}
+            )
+            for each in self.filters
+        ]
+        self.new_filter = own.tensor(self.filters[1])
+        self.number = 0
+        own.timestamps = False
+
+    def check(self) -> None:
+        """Every kind of call gives the right bits."""
+        own = self.own
+        own.timestamps = False
+        self.number += 1
+        values = VALUES + self.number
+        self.source.write(values)
+        self.copy(input_tensor=self.source, output_tensor=self.target)
+        expect(self.target.numpy(), values, "a known call")
+        fresh = own.tensor(DESC)
+        self.copy(input_tensor=self.source, output_tensor=fresh).wait()
+        expect(fresh.numpy(), values, "a call with a new tensor")
+        self.source.write(values + 1)
+        own.submit(self.bindings)
+        expect(self.third.numpy(), values + 1, "a list")
+        self.source.write(values + 2)
+        self.sequence.submit().wait()
+        expect(self.third.numpy(), values + 2, "a replay")
+        bindings = [self.copy.bind(input_tensor=fresh, output_tensor=self.third)]
+        own.submit(bindings)
+        expect(self.third.numpy(), values, "a binding")
+        self.gaps.write(values.reshape(8, 8))
+        expect(self.gaps.numpy().ravel(), values, "a tensor with gaps")
+        output = own.tensor(CONVOLUTION.output_tensor)
+        self.convolution(**self.convolved, output_tensor=output)
+        if not any((output.numpy() == each).all() for each in self.results):
+            raise SystemExit("an initialized convolution: neither the old filter nor the new one")
+        own.wait()
+
+
+class NamedDevice:
+    """What `open_variant` asks of a device."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def profile(self) -> dmlvk.DeviceProfile:
+        return next(info.profile for info in dmlvk.devices() if self.name.lower() in info.name.lower())
+
+
+def expect(found: np.ndarray, expected: np.ndarray, what: str) -> None:
+    if not np.array_equal(found, expected):
+        raise SystemExit(f"{what}: {found} is not {expected}")
+
+
+# Each makes one public call, or a few that belong together.
+CALLS: dict[str, Callable[[State], Any]] = {
+    "compile": lambda s: s.own.compile(copy_desc(dmlvk.TensorDesc("int32", (65 + s.number,)))),
+    "call with new tensors": lambda s: s.copy(input_tensor=s.source, output_tensor=s.own.tensor(DESC)),
+    "call with known tensors": lambda s: s.copy(input_tensor=s.source, output_tensor=s.target),
+    "bind": lambda s: s.copy.bind(input_tensor=s.source, output_tensor=s.own.tensor(DESC)),
+    "submit a known list": lambda s: s.own.submit(s.bindings),
+    "submit a new list": lambda s: s.own.submit([s.bindings[0], *s.bindings, *s.bindings[: s.number % 2]]),
+    "submit one binding": lambda s: s.own.submit([s.copy.bind(input_tensor=s.source, output_tensor=s.target)]),
+    "sequence": lambda s: s.own.sequence(s.bindings),
+    "replay": lambda s: s.sequence.submit(),
+    "tensor of an array": lambda s: s.own.tensor(VALUES),
+    "tensor of a desc": lambda s: s.own.tensor(DESC),
+    "a large tensor": lambda s: s.own.tensor(dmlvk.TensorDesc("uint8", (80 << 20,))),
+    "buffer": lambda s: s.own.buffer(4096).tensor(DESC, 64),
+    "write": lambda s: s.target.write(VALUES + 1000),
+    "write with gaps": lambda s: s.gaps.write(VALUES.reshape(8, 8)),
+    "write much": lambda s: s.large.write(LARGE[::-1]),
+    "write bytes": lambda s: s.target.write_bytes((VALUES + 1000).tobytes()),
+    "read": lambda s: s.target.numpy(),
+    "read with gaps": lambda s: s.gaps.numpy(),
+    "read much": lambda s: s.large.numpy(),
+    "read bytes": lambda s: s.gaps.read_bytes(),
+    "initialize": lambda s: s.owning.initialize(input_tensor=s.source),
+    "initialize a filter": lambda s: s.convolution.initialize(filter_tensor=s.new_filter),
+    "wait": lambda s: s.copy(input_tensor=s.source, output_tensor=s.target).wait(),
+    "wait for the device": lambda s: s.own.wait(),
+    "done": lambda s: s.copy(input_tensor=s.source, output_tensor=s.target).done,
+    "timestamps": lambda s: measured(s).gpu_time,
+    "timestamps of a sequence": lambda s: measured_sequence(s),
+    "memory used": lambda s: s.own.memory_used,
+    "free": lambda s: s.own.tensor(DESC).free(),
+    "one-liner": lambda s: dmlvk.one_hot(np.int32([[1, 2, 0]]).T, [0, 7], output_length=3, axis=1, device=s.own),
+    "open": lambda s: dmlvk.Device(s.own.name),
+    "close": lambda s: s.own.close(),
+}
+# After these, the tensor holds what it did before or what was written.
+WRITES = {"write", "write bytes"}
+
+
+def measured(state: State) -> dmlvk.Submission:
+    state.own.timestamps = True
+    return state.own.submit(state.bindings)
+
+
+def measured_sequence(state: State) -> object:
+    state.own.timestamps = True
+    sequence = state.own.sequence(state.bindings)
+    return sequence.submit().gpu_time, sequence.submit().gpu_time
+
+
+def on_another_thread(work: Callable[[], None]) -> None:
+    """Do it there; whoever waits for a lock for ever ends the process."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(60)
+    if thread.is_alive():
+        faulthandler.dump_traceback()
+        raise SystemExit("another thread waits for ever")
+    if errors:
+        raise errors[0]
+
+
+def strike_all(name: str, variant: str, call: str, first: int, step: int, shim: Shim) -> int:
+    """Strike a call at every `step`-th line, each time with a new State; how many lines were struck."""
+    use = CALLS[call]
+    number = first
+    struck = 0
+    while True:
+        faulthandler.dump_traceback_later(120, exit=True)
+        state = State(name, variant)
+        state.check()
+        before = state.target.numpy()
+        state.own.wait()
+        strike = Strike(number, FOLDER)
+        with strike:
+            use(state)
+        place = f"{call}, line {number}: {strike.place}"
+        try:
+            if call in WRITES:
+                now = state.target.numpy()
+                if not (np.array_equal(now, before) or np.array_equal(now, VALUES + 1000)):
+                    raise SystemExit("half of the elements are written")
+            if call != "close":
+                state.check()
+                on_another_thread(state.check)
+                state.check()
+            on_another_thread(state.own.close)
+            if not state.own.is_closed:
+                raise SystemExit("close returned, and the device is open")
+            del state
+            gc.collect()
+            close_ownerless()
+            left = {kind: count for kind, count in shim.live_count.items() if kind not in ("Instance", "Messenger")}
+            if left:
+                raise SystemExit(f"not destroyed: {left}")
+        except BaseException as error:
+            print(f"{place}\n    {type(error).__name__}: {error}", file=sys.stderr)
+            raise
+        if not strike.has_struck:
+            return struck
+        struck += 1
+        number += step
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--variant", required=True)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--step", type=int, default=1)
+    parser.add_argument("--call", choices=list(CALLS), action="append")
+    arguments = parser.parse_args()
+    # What strikes in a finalizer ends there; Python would print it.
+    sys.unraisablehook = lambda _: None
+    dmlvk.devices()  # the instance is made before anything strikes
+    with pytest.MonkeyPatch.context() as patch:
+        shim = Shim(patch)
+        for call in arguments.call or CALLS:
+            struck = strike_all(
+                arguments.device, arguments.variant, call, arguments.first, arguments.step, shim
+            )
+            print(f"{call}: {struck}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
