@@ -7,7 +7,7 @@ not wait then; `Tensor.numpy` does.
 from __future__ import annotations
 
 import math
-import threading
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,6 +20,7 @@ from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, Quant
 from dmlvk.operators.quantized_linear_convolution import output_size
 from dmlvk.operators.slice1 import maximum_copied_elements
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc, as_integer, as_integers
+from dmlvk.vulkan.monitor import Monitor
 
 if TYPE_CHECKING:
     from dmlvk import Device, Tensor
@@ -29,7 +30,7 @@ Argument: TypeAlias = "npt.ArrayLike | Tensor"
 Result: TypeAlias = "Array | Tensor"
 
 _default_device: Device | None = None
-_default_device_lock = threading.Lock()
+_default_device_monitor = Monitor()
 
 
 def diagonal_matrix1(
@@ -314,13 +315,27 @@ def _device_of(tensors: dict[str, Any], device: Device | None) -> Any:
 
 def _shared_device() -> Device:
     """The device for calls that name none, opened at the first of them."""
-    global _default_device
-    with _default_device_lock:
-        if _default_device is None or _default_device.is_closed:
-            from dmlvk import Device  # the public face imports this module
+    found = _default_device
+    return _default_device_monitor.run(_open_default_device) if found is None or found.is_closed else found
 
-            _default_device = Device()
-        return _default_device
+
+def _open_default_device() -> Device:
+    global _default_device
+    if _default_device is None or _default_device.is_closed:
+        from dmlvk import Device  # the public face imports this module
+
+        _default_device = Device()
+    return _default_device
+
+
+def _after_fork_in_child() -> None:
+    global _default_device
+    _default_device = None
+    _default_device_monitor.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _operand(argument: Any, dtype: npt.DTypeLike | None = None) -> Any:

@@ -11,7 +11,7 @@ from weakref import ref
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.handles import destroy_in
 from dmlvk.vulkan.host_threads import forget_threads
-from dmlvk.vulkan.library import INSTALL_HINT, VK_SUCCESS, check, raise_messages, vk
+from dmlvk.vulkan.library import INSTALL_HINT, VK_SUCCESS, check, raise_messages, skip_inherited_exit_handlers, vk
 from dmlvk.vulkan.monitor import Monitor
 
 if TYPE_CHECKING:
@@ -75,6 +75,9 @@ def _after_fork_in_child() -> None:
     for device in list(open_devices):
         device.disown()
     open_devices.clear()
+    if _instance is not None:
+        vk.leave_inherited()
+        skip_inherited_exit_handlers()
     _instance = None
     _monitor.renew()
     forget_threads()

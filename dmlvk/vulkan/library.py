@@ -7,8 +7,8 @@ its wrappers, which cost 3 to 25 us a call.
 
 from __future__ import annotations
 
+import ctypes
 import os
-import threading
 from typing import Any
 
 from dmlvk.errors import DeviceError
@@ -79,7 +79,8 @@ class Library:
         self.validates = validation not in ("", "0")
         self.validates_synchronization = validation == "synchronization"
         self.messages: list[str] = []
-        self._lock = threading.Lock()
+        self._own: Any = None  # in a forked child, the loader that is not the parent's
+        self._is_forked = False
 
     def __getattr__(self, name: str) -> Any:
         # Python calls this only for names that are not set yet; what is found is set, so each name costs this once.
@@ -96,12 +97,24 @@ class Library:
         return value
 
     def _load(self) -> tuple[Any, Any]:
-        with self._lock:
-            try:
-                from vulkan._vulkan import ffi, lib
-            except OSError as error:
-                raise DeviceError(f"no Vulkan loader found. {INSTALL_HINT}") from error
-            return ffi, lib
+        try:
+            from vulkan._vulkan import ffi, lib
+        except OSError as error:
+            raise DeviceError(f"no Vulkan loader found. {INSTALL_HINT}") from error
+        if self._is_forked and self._own is None:
+            self._own = ffi.dlopen(ffi.cast("void*", load_in_new_namespace()))
+        return ffi, self._own or lib
+
+    def leave_inherited(self) -> None:
+        """In a forked child: load loader and drivers anew when they are needed.
+
+        The parent's drivers have threads, which the child has not; SwiftShader, for one, shares them between devices,
+        so that even a new device would wait for them for ever.
+        """
+        for name in [name for name in vars(self) if name.startswith("vk")]:
+            delattr(self, name)
+        self._own = None
+        self._is_forked = True
 
     def watched(self, function: Any) -> Any:
         """The same function, raising ValidationError when the validation layer had something to say about the call."""
@@ -125,6 +138,44 @@ class Library:
 
 
 vk = Library()
+
+
+def skip_inherited_exit_handlers() -> None:
+    """In a forked child: end the process without what the parent's libraries do at its end.
+
+    Mesa's drivers wait there for their threads, which a child has not, and crash. Handlers that the child registers
+    still run, and C's files are written.
+    """
+    own = ctypes.CDLL(None)
+    if hasattr(own, "on_exit"):
+        # int on_exit(void (*function)(int status, void* argument), void* argument): the last registered runs first
+        own.on_exit.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        for function in (own._exit, own.fcloseall):  # void _exit(int status), int fcloseall(void)
+            own.on_exit(ctypes.cast(function, ctypes.c_void_p), None)
+
+
+def load_in_new_namespace() -> int:
+    """The handle of a Vulkan loader that shares nothing with the one that is loaded, nor do the drivers that it loads.
+
+    Raises
+    ------
+    DeviceError
+        The C library cannot do that (only glibc can), or there are as many namespaces as it allows.
+    """
+    own = ctypes.CDLL(None)
+    if hasattr(own, "dlmopen"):
+        # void* dlmopen(Lmid_t lmid, const char* filename, int flags)
+        own.dlmopen.restype = ctypes.c_void_p
+        own.dlmopen.argtypes = [ctypes.c_long, ctypes.c_char_p, ctypes.c_int]
+        new_namespace = -1  # LM_ID_NEWLM
+        for name in (b"libvulkan.so.1", b"libvulkan.so"):
+            handle = own.dlmopen(new_namespace, name, os.RTLD_NOW)
+            if handle is not None:
+                return int(handle)
+    raise DeviceError(
+        "this process was forked after its parent had opened a Vulkan device, and a second Vulkan loader cannot be "
+        'loaded here; use spawn (multiprocessing.get_context("spawn"))'
+    )
 
 
 def raise_messages() -> None:

@@ -66,6 +66,11 @@ class StagingRing:
         self._tail = 0
         self._taken: deque[Piece] = deque()
 
+    @property
+    def is_entered(self) -> bool:
+        """Whether this thread is in the middle of taking a piece."""
+        return self._monitor.is_entered
+
     def take(self, piece: Piece, size: int) -> None:
         """Find room for a piece of at most PIECE_SIZE bytes, waiting for other threads and earlier copies if need be.
 
@@ -73,7 +78,10 @@ class StagingRing:
         each other.
         """
         while not self._monitor.run(self._take, piece, size):
-            first = self._taken[0]
+            try:
+                first = self._taken[0]
+            except IndexError:  # another thread has freed all of them
+                continue
             if first.visit.lock.locked():
                 if first.visit.thread == get_ident():  # this is a handler that interrupted it
                     raise reentered()
@@ -83,7 +91,10 @@ class StagingRing:
 
     def _take(self, piece: Piece, size: int) -> bool:
         while self._taken:
-            first = self._taken[0]
+            try:
+                first = self._taken[0]
+            except IndexError:  # another thread has freed all of them
+                continue
             if first.visit.lock.locked():
                 break
             if first.until is None:

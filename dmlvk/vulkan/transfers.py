@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dmlvk.vulkan.host_threads import Copies, for_each
+from dmlvk.vulkan.host_threads import Calls, for_each
 from dmlvk.vulkan.memory import Allocation, Bytes, Segment
-from dmlvk.vulkan.monitor import Monitor
+from dmlvk.vulkan.monitor import Monitor, reentered
 from dmlvk.vulkan.queue import Queue
 from dmlvk.vulkan.recording import Recorder
 from dmlvk.vulkan.staging_ring import PIECE_SIZE, Piece, StagingRing
@@ -63,8 +62,8 @@ class Transfers:
         self.copy_queue = copy_queue
         self.monitor = Monitor(device)
         self._ring: StagingRing | None = None
-        # By thread, what its copies have under way on other threads: a call that an exception ended may leave some.
-        self._copies: dict[int, Copies] = {}
+        # By thread, what its transfers have under way on others: one that an exception ended may leave some.
+        self._calls: dict[int, Calls] = {}
 
     def ring(self) -> StagingRing:
         """The staging ring, made when it is first needed."""
@@ -121,6 +120,8 @@ class Transfers:
 
     def _for_each_part(self, queue: Queue, parts: Iterator[Part], use: Callable[[Part, Piece], None]) -> None:
         """Do something with each part and a piece of the ring, on several threads."""
+        if self._device.monitor.is_entered or self.ring().is_entered:
+            raise reentered()  # the other threads would wait for what this thread is in the middle of
 
         def move(part: Part) -> None:
             self._device.visits.during(move_visiting, part)
@@ -129,7 +130,7 @@ class Transfers:
             piece = Piece(queue)
             with piece.visit.lock: use(part, piece)  # noqa: E701  # fmt: skip
 
-        for_each(parts, move, self._copies.setdefault(get_ident(), deque()))
+        for_each(parts, move, self._calls.setdefault(get_ident(), set()))
 
     def _require(self, queue: Queue, value: int) -> None:
         """Let the copy queue go on when the compute queue has come to a value."""

@@ -70,9 +70,9 @@ class State:
         random = np.random.default_rng(2)
         self.convolved = {
             "input_tensor": own.tensor(random.integers(-128, 128, (1, 8, 6, 6), np.int8)),
-            "input_scale_tensor": own.tensor(np.float32([0.1])),
-            "filter_scale_tensor": own.tensor(np.float32([0.2])),
-            "output_scale_tensor": own.tensor(np.float32([3.0])),
+            "input_scale_tensor": own.tensor(np.array([0.1], np.float32)),
+            "filter_scale_tensor": own.tensor(np.array([0.2], np.float32)),
+            "output_scale_tensor": own.tensor(np.array([3.0], np.float32)),
         }
         self.filters = [random.integers(-128, 128, (8, 8, 3, 3), np.int8) for _ in range(2)]
         self.convolution = own.compile(CONVOLUTION)
@@ -165,7 +165,7 @@ CALLS: dict[str, Callable[[State], Any]] = {
     "timestamps of a sequence": lambda s: measured_sequence(s),
     "memory used": lambda s: s.own.memory_used,
     "free": lambda s: s.own.tensor(DESC).free(),
-    "one-liner": lambda s: dmlvk.one_hot(np.int32([[1, 2, 0]]).T, [0, 7], output_length=3, axis=1, device=s.own),
+    "one-liner": lambda s: dmlvk.one_hot(np.array([[1], [2], [0]], np.int32), [0, 7], output_length=3, axis=1, device=s.own),
     "open": lambda s: dmlvk.Device(s.own.name),
     "close": lambda s: s.own.close(),
 }
