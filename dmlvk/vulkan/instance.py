@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from dmlvk.errors import DeviceError
-from dmlvk.vulkan.library import INSTALL_HINT, check, raise_messages, vk
+from dmlvk.vulkan.library import check, driver_hint, raise_messages, vk
 
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
 API_VERSION = 1 << 22 | 3 << 12  # VK_API_VERSION_1_3: the highest whose structures dmlvk reads
@@ -124,7 +124,7 @@ class Instance:
         #     VkInstance* pInstance)
         result = vk.vkCreateInstance(information, ffi.NULL, handle)
         if result == vk.VK_ERROR_INCOMPATIBLE_DRIVER:
-            raise DeviceError(f"the Vulkan loader found no driver. {INSTALL_HINT}")
+            raise DeviceError(f"the Vulkan loader found no driver. {driver_hint()}")
         check(result, "vkCreateInstance")
         self.handle = handle[0]
         self._messenger: Any = None
