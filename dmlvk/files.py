@@ -244,6 +244,14 @@ def encoded(text: str) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
+def require_replaceable(path: Path) -> None:
+    """That a file can be put at a path: nothing but a regular file is there, if anything."""
+    with suppress(FileNotFoundError):
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            raise FileError(f"{path} cannot be written: it is {_kind(mode)}")
+
+
 def replace_bytes(path: Path, content: bytes) -> None:
     """Put a regular file in place of another, or of none: a reader sees the old one or the new one, never a part.
 
@@ -252,10 +260,7 @@ def replace_bytes(path: Path, content: bytes) -> None:
     OSError
         Also where something else than a regular file is in its place: it is left alone.
     """
-    with suppress(FileNotFoundError):
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode):
-            raise FileError(f"{path} cannot be written: it is {_kind(mode)}")
+    require_replaceable(path)
     import tempfile  # what reads its cache and adds nothing never needs it
 
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")

@@ -134,7 +134,7 @@ def content_damages() -> list[Damage]:
         Damage("deep TOML tables", _text("a = " + "{a = " * DEPTH + "1" + "}" * DEPTH + "\n")),
         Damage("deep TOML keys", _text("a." * DEPTH + "a = 1\n")),
         Damage("a number of 5,000 digits", _text('{"format": ' + "1" * 5000 + "}\n")),
-        Damage("half a surrogate pair", _text('{"kind": "\\ud800", "operator": "\\udfff"}\n')),
+        Damage("half a surrogate pair", _text('{"kind": "\\ud800", "operator": "\\udfff", "size": 1}\n')),
     ]
 
 

@@ -114,8 +114,7 @@ class Choices:
     def require_place(self) -> None:
         """Before any work: raise an OSError unless the file can be written, as far as that can be known."""
         files.require_folder_place(self.file.parent)
-        if self.file.parent.is_dir():
-            files.require_place(self.file)
+        files.require_replaceable(self.file)
 
     def remember(self, desc: OperatorDesc, path: str | None, seconds: Mapping[str, float]) -> None:
         """Write what was found, in place of what was there for the descriptor, and drop what is out of date.
