@@ -83,6 +83,9 @@ class Commands(click.Group):
         open_closed_streams()
         try:
             return super().main(*arguments, **options)
+        except OSError as error:  # of what click itself prints, such as --help
+            click.echo(f"Error: {one_line(error)}", err=True)
+            raise SystemExit(1) from None
         finally:
             _flush(sys.exc_info()[1])
 

@@ -278,11 +278,14 @@ GOOD_CHOICE: dict[str, Any] = {
 }
 
 
+WRONG_VALUES: tuple[Any, ...] = (1, [], [[1]], {"a": []}, {"data_type": []}, True, 1.5)
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        *({name: value} for name in GOOD_CHOICE for value in (1, [], [[1]], {"a": []}, True) if name != "seconds"),
-        *({"seconds": value} for value in (1, [], "text", {"planner": []}, {"planner": "x"}, {"planner": 10**400})),
+        *({name: value} for name in GOOD_CHOICE for value in WRONG_VALUES if name != "seconds"),
+        *({"seconds": value} for value in (*WRONG_VALUES[:2], "text", {PLANNER: "x"}, {PLANNER: 10**400})),
         {"descriptor": {"output_tensor": {"sizes": 3}}},
         {"descriptor": {"output_tensor": [3]}},
     ],
@@ -332,8 +335,9 @@ def test_descriptors_that_are_none_are_one_line(
 
 
 WRONG_RECORDS: list[Any] = [
-    *(record_of(DESC) | {"operator": value} for value in ([], {}, 1, None)),
-    *(record_of(DESC) | {name: value} for name in record_of(DESC) for value in ({}, {"data_type": []}, "x", 1.5, [[]])),
+    record_of(DESC) | {"operator": None},
+    *(record_of(DESC) | {name: value} for name in record_of(DESC) for value in ("x", *WRONG_VALUES) if value != 1),
+    *(record_of(DESC) | {name: 1} for name in record_of(DESC) if name != "group_count"),
     record_of(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, 10**400]}},
     record_of(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, {}]}},
     record_of(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, 4], "flags": "x"}},

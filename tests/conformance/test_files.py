@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -125,9 +126,10 @@ def test_a_file_that_takes_nothing_is_one_line_and_no_hang(name: str, option: st
     assert damage.is_untouched()
 
 
+WRONG_VALUES: tuple[Any, ...] = (1, None, [], {}, [[]])
 WRONG_MEMBERS = [
-    *({"kind": "result", "name": name, "profile": "device", "status": "Pass"} for name in (1, None, [], {})),
-    *(PASSED.to_json() | {"seconds": seconds} for seconds in ("1", None, [], {}, 10**400)),
+    *(PASSED.to_json() | {"name": value} for value in WRONG_VALUES),
+    *(PASSED.to_json() | {"seconds": value} for value in ("1", 10**400, *WRONG_VALUES[1:])),
     *(PASSED.to_json() | {name: 1} for name in ("status", "message", "reason", "operator", "types", "path", "digest")),
     PASSED.to_json() | {"status": []},
     PASSED.to_json() | {"kind": "letter"},
