@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -270,18 +269,18 @@ def test_figures_that_cannot_be_read_are_one_line(damage: Damage, tmp_path: Path
 
 
 @pytest.fixture(scope="module")
-def figures(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     path = tmp_path_factory.mktemp("figures") / "figures.json"
     command = ["bench", "--size", "tiny", "--rounds", "1", "--peer", "numpy", "--case", "one_hot", "--json"]
     finished = run(*command, str(path), "--device", DEVICE_NAMES[0])
     assert finished.exit_code == 0, finished.output
     again = run(*command, str(path), "--device", DEVICE_NAMES[0])
     assert again.exit_code == 0, "figures of an earlier run are ours"
-    record: Mapping[str, Any] = json.loads(path.read_text())
+    record: dict[str, Any] = json.loads(path.read_text())
     return record
 
 
-def test_figures_of_wrong_types_are_one_line(figures: Mapping[str, Any], tmp_path: Path) -> None:
+def test_figures_of_wrong_types_are_one_line(figures: dict[str, Any], tmp_path: Path) -> None:
     """Whatever is changed at the top, or in a case, a mark or the device: the figures or one line."""
     path = tmp_path / "figures.json"
     values: tuple[Any, ...] = (None, 1, "text", [], {}, [1], {"a": 1}, {"a": {}}, 10**400, True)
@@ -292,7 +291,8 @@ def test_figures_of_wrong_types_are_one_line(figures: Mapping[str, Any], tmp_pat
     marks = figures["marks"]
     mark = marks["copy"]
     records += [figures | {"marks": marks | {"copy": mark | {name: value}}} for name in mark for value in values]
-    records += [figures | {"cases": value} for value in ([1], [None], [[]], [{}], [{"name": "a"}])]
+    lists: tuple[list[Any], ...] = ([1], [None], [[]], [{}], [{"name": "a"}])
+    records += [figures | {"cases": value} for value in lists]
     failed = 0
     for number, record in enumerate(records):
         path.write_text(json.dumps(record))
