@@ -142,6 +142,13 @@ def test_a_broken_file_is_as_if_there_were_none(choices: Choices, content: str) 
     assert choices.path(DESC) == "direct"
 
 
+@pytest.mark.parametrize("path", ["matrix", "halo"])
+@pytest.mark.parametrize("tile", ["128x128x0:64x32", "0x0x0:0x0", "128x128x64:64x0", "9" * 5000 + "x1x1:1x1", "1", ":"])
+def test_a_tile_that_a_damaged_file_names_is_not_used(path: str, tile: str) -> None:
+    with pytest.raises(planning.PathError):
+        planning.plan(DESC, load("nvidia-h200"), path=f"{path}:{tile}")
+
+
 def test_two_processes_at_once_lose_nothing(choices: Choices) -> None:
     program = """
 import sys
