@@ -9,8 +9,8 @@ import os
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from importlib.metadata import PackageNotFoundError, version
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dmlvk
+from dmlvk import files
 from dmlvk.benchmark.cases import Scale, without
 from dmlvk.benchmark.marks import Mark, measure_marks
 from dmlvk.benchmark.measurement import Measurement, measure
@@ -117,7 +118,7 @@ def is_correct(record: Record) -> bool:
 
 def write(record: Record, path: Path) -> None:
     """Write a record as JSON."""
-    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    files.write_text(path, json.dumps(record, indent=1) + "\n")
 
 
 def read(path: Path) -> Record:
@@ -125,15 +126,12 @@ def read(path: Path) -> Record:
 
     Raises
     ------
-    ValueError
-        It is not a record of this format.
+    OSError
+        It cannot be read, or is not a record of this format.
     """
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
+    record = files.read_json(path)
     if not isinstance(record, dict) or record.get("format") != FORMAT or not isinstance(record.get("cases"), list):
-        raise ValueError(f"{path} is not a record of `dmlvk bench --json`, format {FORMAT}")
+        raise files.FileError(f"{path} is not a record of `dmlvk bench --json`, format {FORMAT}")
     return record
 
 
@@ -255,7 +253,7 @@ def _circumstances(device: dmlvk.Device, settings: Settings) -> Record:
         package = version("dmlvk")
     except PackageNotFoundError:
         package = "not installed"
-    manifest = json.loads(files("dmlvk").joinpath("spirv", "manifest.json").read_text(encoding="utf-8"))
+    manifest = json.loads(resources.files("dmlvk").joinpath("spirv", "manifest.json").read_text(encoding="utf-8"))
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "device": {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
+from dmlvk import files
 from dmlvk.benchmark.peers.peer import missing_package
 from dmlvk.benchmark.tables import parameters
 
@@ -44,14 +46,32 @@ def require_matplotlib() -> None:
         raise click.ClickException(f"{missing}, which --plot needs: pip install 'dmlvk[bench]'")
 
 
-def draw(record: Record, path: Path) -> None:
-    """Draw a record as a PNG.
+def picture_format(path: Path) -> str:
+    """The format of a picture of this name: "png" of "roofline.png".
+
+    Raises
+    ------
+    FileError
+        No picture can be drawn under this name.
+    """
+    from matplotlib.figure import Figure
+
+    name = path.suffix[1:].lower()
+    known = sorted(Figure().canvas.get_supported_filetypes())
+    if name not in known:
+        raise files.FileError(f"{path}: no picture can be drawn under this name; it can end in .{', .'.join(known)}")
+    return name
+
+
+def draw(record: Record, kind: str) -> bytes:
+    """Draw a record.
 
     Parameters
     ----------
     record : dict
         What `dmlvk.benchmark.harness.run` gives.
-    path : Path
+    kind : str
+        The format, as `picture_format` gives it.
     """
     from matplotlib.figure import Figure
 
@@ -63,7 +83,9 @@ def draw(record: Record, path: Path) -> None:
     left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
     _roofline(left, record, computing)
     _movement(right, record, moving)
-    figure.savefig(path)
+    content = io.BytesIO()
+    figure.savefig(content, format=kind)
+    return content.getvalue()
 
 
 def _roofline(axes: Any, record: Record, rows: list[Record]) -> None:

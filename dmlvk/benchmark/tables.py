@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 Record = dict[str, Any]
 
@@ -33,14 +34,14 @@ def show(record: Record, terminal: Console, *, dispatches: bool = False) -> None
     if record["peers"]:
         terminal.print(_peers(record))
     for name, reason in record["absent_marks"].items():
-        terminal.print(f"mark {name}: absent, {reason}", markup=False)
+        terminal.print(f"mark {name}: absent, {reason}")
     for reason in dict.fromkeys(record["absent_peers"].values()):
         names = [name for name, why in record["absent_peers"].items() if why == reason]
-        terminal.print(f"peer{'s' * (len(names) > 1)} {', '.join(names)}: absent, {reason}", markup=False)
+        terminal.print(f"peer{'s' * (len(names) > 1)} {', '.join(names)}: absent, {reason}")
     for line in _failures(record):
-        terminal.print(line, markup=False)
+        terminal.print(line)
     for line in summary(record):
-        terminal.print(line, markup=False)
+        terminal.print(line)
 
 
 def best_trial(record: Record, row: Record, runs_on: tuple[str, ...] = ("CUDA", "Vulkan")) -> Record | None:
@@ -95,8 +96,8 @@ def _spread(seconds: Record) -> str:
     return f"{_milliseconds(seconds['minimum'])} to {_milliseconds(seconds['maximum'])}"
 
 
-def _verdict(correct: bool) -> str:
-    return "[green]equal[/green]" if correct else "[red]DIFFERENT[/red]"
+def _verdict(correct: bool) -> Text:
+    return Text("equal", "green") if correct else Text("DIFFERENT", "red")
 
 
 def _marks(record: Record, title: str) -> Table:
@@ -182,11 +183,11 @@ def _peers(record: Record) -> Table:
     return table
 
 
-def _trial(trial: Record) -> str:
+def _trial(trial: Record) -> Text:
     if "seconds" in trial:
-        wrong = " [red]DIFFERENT[/red]" if trial["result"] == "DIFFERENT" else ""
-        return _milliseconds(trial["seconds"]["median"]) + wrong
-    return "failed" if "failure" in trial else "-"
+        wrong = " DIFFERENT" if trial["result"] == "DIFFERENT" else ""
+        return Text.assemble(_milliseconds(trial["seconds"]["median"]), (wrong, "red"))
+    return Text("failed" if "failure" in trial else "-")
 
 
 def _failures(record: Record) -> Iterator[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dmlvk.command_line.terminal import clear_errors, console
+from dmlvk.command_line.terminal import PlainConsole, clear_errors, console
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -76,9 +76,11 @@ def bench(
 
     Ends with status 1 if any result is not the reference's, bit for bit.
     """
+    import io
     from dataclasses import replace
 
     import dmlvk
+    from dmlvk import files
     from dmlvk.benchmark import harness, roofline
     from dmlvk.benchmark.cases import OPERATORS, SCALES, cases, select
     from dmlvk.benchmark.markdown import page
@@ -89,11 +91,29 @@ def bench(
     terminal = console()
     if plot_path is not None:
         roofline.require_matplotlib()
+        # A name without an ending gets one.
+        plot_path = plot_path if plot_path.suffix else plot_path.with_name(f"{plot_path.name}.png")
+        files.require_place(plot_path)
+        roofline.picture_format(plot_path)
+    if markdown_path is not None:
+        files.require_place(markdown_path)
+    if json_path is not None and source is None and not lists:
+        files.require_own(json_path, harness.read)
+
+    def drawn(record: harness.Record) -> tuple[bytes, str]:
+        """The picture and the page, as far as they are asked for."""
+        picture = b"" if plot_path is None else roofline.draw(record, roofline.picture_format(plot_path))
+        return picture, "" if markdown_path is None else "\n".join(page(record)) + "\n"
+
     if source is not None:
+        record = harness.read(source)
         try:
-            record = harness.read(source)
-        except ValueError as error:
-            raise click.ClickException(str(error)) from None
+            picture, text = drawn(record)
+            show(record, PlainConsole(file=io.StringIO()), dispatches=dispatches)
+            harness.is_correct(record)
+        except Exception as error:  # a record of the right format can lack anything that a table or a picture shows
+            problem = f"{type(error).__name__}: {error}"
+            raise files.FileError(f"{source} is not a whole record of `dmlvk bench --json`: {problem}") from error
     else:
         require_names("--operator", operators, OPERATORS)
         require_names("--peer", peers, [*PEERS, "none"])
@@ -128,10 +148,11 @@ def bench(
 
             with shown_progress(terminal, len(chosen) + 1) as progress:
                 record = harness.run(device, chosen, settings, progress, keep)
+        picture, text = drawn(record)
     if plot_path is not None:
-        roofline.draw(record, plot_path)
+        files.write_bytes(plot_path, picture)
     if markdown_path is not None:
-        markdown_path.write_text("\n".join(page(record)) + "\n", encoding="utf-8")
+        files.write_text(markdown_path, text)
     show(record, terminal, dispatches=dispatches)
     if not harness.is_correct(record):
         raise click.ClickException("a result is DIFFERENT from what it must be")

@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, one_line
+from dmlvk import files
+from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, is_readers_end, one_line
 from dmlvk.conformance import recorded
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
@@ -154,6 +155,7 @@ def conformance(**options: object) -> None:
 
 def run_request(request: Request) -> int:
     """Run what was asked for, report, and give the exit status."""
+    _check_outputs(request)
     items = request.items()
     waivers = read_waivers(request.waivers) if request.waivers is not None else []
     digests = recorded_digests(request.compare)
@@ -161,7 +163,6 @@ def run_request(request: Request) -> int:
     resumed, run.environment = run.environment, None
     passed = {key for key, result in run.results.items() if result.status is Status.PASS}
     items = [item for item in items if item not in passed]
-    _check_outputs(request)
     terminal = console()
     interrupted = False
     errors: list[Exception] = []
@@ -178,7 +179,10 @@ def run_request(request: Request) -> int:
         hint = f"; go on with --resume {json}" if json is not None and run.environment is not None else ""
         click.echo(f"Interrupted{hint}")
     for error in errors:
-        click.echo(f"Error: {one_line(error)}", err=True)
+        if not is_readers_end(error):
+            click.echo(f"Error: {one_line(error)}", err=True)
+        elif len(errors) == 1 and not interrupted and run.succeeded:
+            raise error
     return INTERRUPTED if interrupted else 1 if errors or not run.succeeded else 0
 
 
@@ -243,25 +247,21 @@ def _report(run: Run, waivers: list[Waiver], request: Request, terminal: Console
 
 def _print_lines(terminal: Console, lines: Iterator[str]) -> None:
     for line in lines:
-        terminal.print(line, markup=False, emoji=False, soft_wrap=True)
+        terminal.print(line, soft_wrap=True)
 
 
 def _check_outputs(request: Request) -> None:
-    """Before anything runs: whether there is a folder for each report."""
-    for path in (request.json or request.resume, request.junit, request.html, request.record_digests):
-        if path is not None and not path.parent.is_dir():
-            raise SelectionError(f"{path} cannot be written: there is no folder {path.parent}")
-        if path is not None and path.is_dir():
-            raise SelectionError(f"{path} cannot be written: it is a folder")
+    """Before anything runs: whether there is a place for each report, and the file of results is one."""
+    if request.json is not None:
+        files.require_own(request.json, read_results)
+    for path in (request.junit, request.html, request.record_digests):
+        if path is not None:
+            files.require_place(path)
     if request.export is None:
         if request.export_all:
             raise SelectionError("--export-all says what to export; --export FOLDER, which says where to, is missing")
         return
-    for folder in (request.export, *request.export.parents):
-        if folder.exists():
-            if not folder.is_dir():
-                raise SelectionError(f"{request.export} cannot be written: {folder} is no folder")
-            break
+    files.require_folder_place(request.export)
 
 
 def check_recorded_devices(request: Request) -> int:

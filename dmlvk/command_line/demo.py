@@ -6,8 +6,10 @@ from pathlib import Path
 
 import click
 from rich.table import Table
+from rich.text import Text
 
 import dmlvk
+from dmlvk import files
 from dmlvk.command_line.terminal import clear_errors, console
 
 
@@ -30,10 +32,10 @@ def demo(output: Path, selector: str | None) -> None:
 
     Ends with status 1 if any result differs from the NumPy reference.
     """
-    from dmlvk.demo import all_panels, draw_sheet, measure, photograph
+    from dmlvk.demo import all_panels, draw_sheet, measure, photograph, picture_format
 
-    if not output.parent.is_dir():
-        raise click.ClickException(f"the picture cannot be written: there is no folder {output.parent}")
+    files.require_place(output)
+    picture_format(output)
     photo = photograph()
     device = dmlvk.Device(selector, timestamps=True)
     measurements = [measure(device, panel) for panels in all_panels(photo).values() for panel in panels]
@@ -53,7 +55,7 @@ def demo(output: Path, selector: str | None) -> None:
             " ".join(entry.kernels),
             f"{entry.seconds * 1e6:,.0f} us",
             _rate(entry.gigabytes_per_second),
-            "[green]equal[/green]" if entry.correct else "[red]DIFFERS[/red]",
+            Text("equal", "green") if entry.correct else Text("DIFFERS", "red"),
         )
     clocks = " and ".join(sorted({entry.timed_by for entry in measurements}))
     table.caption = f"Median of several runs by the {clocks}'s clock. These tensors are small: no measure of speed."

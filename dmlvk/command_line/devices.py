@@ -11,8 +11,10 @@ import click
 from rich.table import Table
 
 import dmlvk
+from dmlvk import files
 from dmlvk.command_line.terminal import clear_errors, console
 from dmlvk.errors import DeviceError
+from dmlvk.vulkan.library import driver_hint
 from dmlvk.vulkan.physical_device import choose
 
 
@@ -28,10 +30,10 @@ def devices(record: Path | None, selector: str | None) -> None:
     """List the Vulkan devices that dmlvk can use, best first."""
     found = dmlvk.devices()
     if not found:
-        raise DeviceError("no usable Vulkan device: install a Vulkan driver (Debian, Ubuntu: mesa-vulkan-drivers)")
+        raise DeviceError(f"no usable Vulkan device. {driver_hint()}")
     if record is not None:
         name = write_profile(record, selector)
-        console().print(f"The profile of {name} is in {record}", markup=False, highlight=False, soft_wrap=True)
+        console().print(f"The profile of {name} is in {record}", highlight=False, soft_wrap=True)
         return
     if selector is not None:
         raise click.UsageError("--device goes with --record")
@@ -45,14 +47,14 @@ def devices(record: Path | None, selector: str | None) -> None:
     terminal = console()
     terminal.print(table)
     for rejected in dmlvk.rejected_devices():
-        terminal.print(f"Left out: {rejected.name}: {rejected.reason}", markup=False)
+        terminal.print(f"Left out: {rejected.name}: {rejected.reason}")
 
 
 def write_profile(path: Path, selector: str | None) -> str:
     """Write a device's profile as `DeviceProfile.from_record` reads it; returns the device's name."""
     profile = choose(selector).profile
     record = {"source": f"read on the device by dmlvk, {platform.system()}", "profile": path.stem}
-    path.write_text(json.dumps(record | profile.to_record(), indent=1) + "\n", encoding="utf-8")
+    files.write_text(path, json.dumps(record | profile.to_record(), indent=1) + "\n")
     return profile.name
 
 

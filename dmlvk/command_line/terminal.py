@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from rich.console import Console
 
+from dmlvk import files, planning
 from dmlvk.conformance.errors import ConformanceError
 from dmlvk.errors import BindingError, DescriptorError, DeviceError
+from dmlvk.runtime.choices import record_file
+from dmlvk.runtime.debug import debug_level
+from dmlvk.vulkan.pipeline_cache import cache_folder
 
 INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
+BROKEN_PIPE = 141  # and of one whose reader went away
+# Of a message: it may quote a whole file.
+MOST_CHARACTERS = 4000
 
 
 def clear_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -22,9 +30,12 @@ def clear_errors(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def guarded(*arguments: Any, **options: Any) -> None:
+        require_settings()
         try:
             command(*arguments, **options)
-        except (BindingError, ConformanceError, DescriptorError, DeviceError, OSError) as error:
+        except (BindingError, ConformanceError, DescriptorError, DeviceError, planning.PathError, OSError) as error:
+            if is_readers_end(error):
+                raise
             raise click.ClickException(one_line(error)) from error
 
     return guarded
@@ -32,7 +43,26 @@ def clear_errors(command: Callable[..., None]) -> Callable[..., None]:
 
 def one_line(error: Exception) -> str:
     """An error's message in one line."""
-    return " ".join(str(error).split())
+    text = " ".join(str(error).split())
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."
+
+
+def require_settings() -> None:
+    """Before any work: that the variables DMLVK_... hold what they can."""
+    try:
+        debug_level()
+        if name := os.environ.get("DMLVK_KERNEL"):
+            planning.require_path_name(name)
+        record_file()
+        if os.environ.get("DMLVK_CACHE_DIR"):
+            files.require_folder_place(cache_folder(), "DMLVK_CACHE_DIR: ")
+    except (OSError, ValueError) as error:
+        raise click.ClickException(one_line(error)) from error
+
+
+def is_readers_end(error: BaseException) -> bool:
+    """Whether it says that nobody reads standard output any more: that of a file has the file's name."""
+    return isinstance(error, BrokenPipeError) and error.filename is None
 
 
 class WrongCommandLine(click.ClickException):
@@ -42,7 +72,22 @@ class WrongCommandLine(click.ClickException):
 
 
 class Commands(click.Group):
-    """Ends in one line where click takes more, for a wrong command line, or says "Aborted!", after Ctrl-C."""
+    """Ends in one line where click takes more, for a wrong command line, or says "Aborted!", after Ctrl-C.
+
+    Standard output that is closed is as one that nobody looks at; a reader that went away, as `head` does, has seen
+    what it wanted, and the command ends without a word.
+    """
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Run the command line, and write out what is printed while it can still be told that this failed."""
+        open_closed_streams()
+        try:
+            return super().main(*arguments, **options)
+        except OSError as error:  # of what click itself prints, such as --help
+            click.echo(f"Error: {one_line(error)}", err=True)
+            raise SystemExit(1) from None
+        finally:
+            _flush(sys.exc_info()[1])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that is named."""
@@ -51,15 +96,56 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("Interrupted", err=True)
             ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            ctx.exit(BROKEN_PIPE)
         except click.UsageError as error:
             command = (error.ctx or ctx).command_path
             text = " ".join(error.format_message().split())
             raise WrongCommandLine(f"{text.rstrip('.')}; {command} --help tells more") from error
 
 
+def open_closed_streams() -> None:
+    """Put the null device where standard streams are closed: else the next file that is opened takes their place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # The lowest number that is free: the stream's own, unless a library has taken it already.
+            setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode))  # noqa: SIM115 open to the end
+
+
+def _flush(ending: BaseException | None) -> None:
+    """Write out standard output. What cannot be written is not tried again when the interpreter ends."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        with suppress(OSError, ValueError):  # not a file, in a test
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, sys.stdout.fileno())
+            os.close(null)
+        if ending is not None and not (isinstance(ending, SystemExit) and not ending.code):
+            return  # with a status of its own
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(BROKEN_PIPE) from None
+        click.echo(f"Error: standard output: {one_line(error)}", err=True)
+        raise SystemExit(1) from None
+
+
+class PlainConsole(Console):
+    """A terminal for names that others gave: [brackets] and :colons: in a string are just that.
+
+    What is to have a colour is a `rich.text.Text`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, **options)
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Let whoever prints know, where rich would end the process."""
+        raise
+
+
 def console() -> Console:
     """The terminal; into a file or a pipe a table is as wide as its text, rather than cut to a guess at a width."""
-    return Console() if sys.stdout.isatty() else Console(width=200, soft_wrap=False)
+    return PlainConsole() if sys.stdout.isatty() else PlainConsole(width=200, soft_wrap=False)
 
 
 def require_names(option: str, given: Iterable[str], known: Iterable[str]) -> None:
@@ -78,7 +164,7 @@ def shown_progress(terminal: Console, total: int) -> Iterator[Callable[[str], No
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}")
+    columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False)
     with Progress(*columns, console=terminal, transient=True) as progress:
         task = progress.add_task("", total=total, completed=-1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.table import Table
 
+from dmlvk import files
 from dmlvk.command_line.terminal import clear_errors, console
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--descriptors",
-    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    type=click.Path(path_type=Path),  # that it cannot be read is told by who reads it, in one line
     default=None,
     help="Descriptors to tune for in place of cases, a JSON object a line: what $DMLVK_RECORD has written.",
 )
@@ -70,8 +70,9 @@ def tune(
 
     terminal = console()
     with dmlvk.Device(selector, timestamps=True) as device:
-        work = _work(device, patterns, descriptors, batch)
         store = choices.Choices(device.profile)
+        store.require_place()
+        work = _work(device, patterns, descriptors, batch)
         tunings = {}
         with shown_progress(terminal, len(work)) as progress:
             for name, build in work.items():
@@ -80,7 +81,7 @@ def tune(
                 tuner.remember(store, tunings[name])
         title = f"{device.name}, {device.profile.driver_name} {device.profile.driver_info}"
     _show(tunings, title)
-    terminal.print(f"remembered in {store.file}", markup=False)
+    terminal.print(f"remembered in {store.file}")
     wrong = [name for name, tuning in tunings.items() if not all(attempt.correct for attempt in tuning.attempts)]
     if wrong:
         raise click.ClickException(f"a path gives something DIFFERENT from the reference: {', '.join(wrong)}")
@@ -99,11 +100,13 @@ def _work(
 
     if descriptors is not None:
         work: dict[str, partial[Workload]] = {}
-        for number, line in enumerate(descriptors.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(files.read_text(descriptors).splitlines(), 1):
+            place = f"{descriptors}, line {number}"
+            record = files.parse_json(line, place)
             try:
-                desc = desc_of(json.loads(line))
+                desc = desc_of(record)
             except ValueError as error:
-                raise click.ClickException(f"{descriptors}, line {number}: {' '.join(str(error).split())}") from None
+                raise files.FileError(f"{place}: {error}") from error
             output = "x".join(map(str, desc.tensors["output_tensor"].sizes))
             known = {build.args[0] for build in work.values()}
             if desc not in known:
@@ -141,7 +144,7 @@ def _show(tunings: dict[str, Tuning], title: str) -> None:
     for name, tuning in tunings.items():
         for attempt in tuning.attempts:
             if not attempt.counts:
-                terminal.print(f"{name}: {attempt.path}: {attempt.failure or 'result DIFFERENT'}", markup=False)
+                terminal.print(f"{name}: {attempt.path}: {attempt.failure or 'result DIFFERENT'}")
 
 
 def _list() -> None:

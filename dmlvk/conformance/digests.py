@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 
+from dmlvk import files
 from dmlvk.conformance.results import Result, ResultsError, Status
 
 
@@ -21,22 +22,23 @@ def recorded_digests(path: Path | None = None) -> dict[str, str]:
     OSError
         It cannot be read.
     """
-    source = files("dmlvk.conformance").joinpath("manifest.json") if path is None else path
-    if path is None and not source.is_file():
-        return {}
+    if path is None:
+        ours = resources.files("dmlvk.conformance").joinpath("manifest.json")
+        return dict(json.loads(ours.read_text(encoding="utf-8"))) if ours.is_file() else {}
+    content = files.read_bytes(path)
     try:
-        digests = json.loads(source.read_text(encoding="utf-8"))
+        digests = files.parse_json(content, "it")
         if not all(isinstance(value, str) for value in digests.values()):
             raise ValueError("a digest is a string")
-    except (ValueError, AttributeError) as error:
-        raise ResultsError(f"{source}: not a file of digests, {{case name: digest}}: {error}") from error
-    return {str(name): value for name, value in digests.items()}
+    except (OSError, ValueError, AttributeError) as error:
+        raise ResultsError(f"{path}: not a file of digests, {{case name: digest}}: {error}") from error
+    return dict(digests)
 
 
 def write_digests(path: Path, results: Iterable[Result]) -> None:
     """Write the digests of what passed, by name; of outputs whose values are open there are none."""
     digests = {result.name: result.digest for result in results if result.status is Status.PASS and result.digest}
-    path.write_text(json.dumps(dict(sorted(digests.items())), indent=0) + "\n", encoding="utf-8", newline="\n")
+    files.write_text(path, json.dumps(dict(sorted(digests.items())), indent=0) + "\n")
 
 
 def compared(result: Result, digests: Mapping[str, str]) -> Result:

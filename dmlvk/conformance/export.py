@@ -15,12 +15,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from dmlvk import files
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.placement import Placement, as_bits, placed_tensors
 from dmlvk.conformance.profiles import workload_profile
@@ -30,6 +32,7 @@ from dmlvk.planning import PERSISTENT, SCRATCH, Dispatch, Plan, plan
 from dmlvk.runtime.compiled_operator import spirv
 from dmlvk.runtime.elements import element_view
 
+CASE = "case.json"
 # Longer names make trouble in folders within folders on Windows.
 LONGEST_FOLDER_NAME = 100
 
@@ -66,7 +69,7 @@ def export_case(case: Case, result: Result, environment: Environment, parent: Pa
     ValueError
         The device does not have the path that the case forces.
     OSError
-        The folder cannot be written.
+        The folder cannot be written; or it is there and holds something else than an exported case.
     """
     device = DeviceProfile.from_record(environment.record)
     workload = case.build()
@@ -74,20 +77,9 @@ def export_case(case: Case, result: Result, environment: Environment, parent: Pa
     placements = placed_tensors(case.name, workload, profile)
     made = plan(workload.desc, profile, path=case.path, offsets=crossing_offsets(placements, profile))
     folder = parent / folder_name(result)
+    _require_own(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for kernel in {dispatch.kernel for stage in (*made.initialization, *made.stages) for dispatch in stage}:
-        (folder / f"{kernel}.spv").write_bytes(spirv(kernel))
-    for field, placement in placements.items():
-        (folder / f"{field}.bin").write_bytes(placement.content.data)
-        if field in workload.inputs:
-            np.save(folder / f"{field}.npy", np.asarray(workload.inputs[field]))
     output = placements["output_tensor"]
-    expected = workload.result()
-    np.save(folder / "output_tensor.expected.npy", expected)
-    wanted = output.content.copy()
-    tensor_memory = wanted[output.start : output.start + output.desc.total_size_in_bytes]
-    as_bits(element_view(output.desc, tensor_memory))[...] = as_bits(expected)
-    (folder / "output_tensor.expected.bin").write_bytes(wanted.data)
     record = {
         "result": result.to_json(),
         "environment": environment.to_json(),
@@ -101,10 +93,40 @@ def export_case(case: Case, result: Result, environment: Environment, parent: Pa
         "stages": _stages(made.stages, placements, profile),
         "plan": json.loads(json.dumps(asdict(made), default=str)),
     }
-    (folder / "case.json").write_text(json.dumps(record, indent=1, default=list), encoding="utf-8")
-    script = files("dmlvk.conformance").joinpath("replay.py").read_text(encoding="utf-8")
-    (folder / "replay.py").write_text(script, encoding="utf-8")
+    # First, as it tells whose folder this is.
+    files.write_text(folder / CASE, json.dumps(record, indent=1, default=list))
+    for kernel in {dispatch.kernel for stage in (*made.initialization, *made.stages) for dispatch in stage}:
+        files.write_bytes(folder / f"{kernel}.spv", spirv(kernel))
+    for field, placement in placements.items():
+        files.write_bytes(folder / f"{field}.bin", placement.content.data)
+        if field in workload.inputs:
+            _write_array(folder / f"{field}.npy", np.asarray(workload.inputs[field]))
+    expected = workload.result()
+    _write_array(folder / "output_tensor.expected.npy", expected)
+    wanted = output.content.copy()
+    tensor_memory = wanted[output.start : output.start + output.desc.total_size_in_bytes]
+    as_bits(element_view(output.desc, tensor_memory))[...] = as_bits(expected)
+    files.write_bytes(folder / "output_tensor.expected.bin", wanted.data)
+    script = resources.files("dmlvk.conformance").joinpath("replay.py").read_text(encoding="utf-8")
+    files.write_text(folder / "replay.py", script)
     return folder
+
+
+def _write_array(path: Path, array: npt.NDArray[Any]) -> None:
+    with files.open_to_write(path) as file:
+        np.save(file, array)
+
+
+def _require_own(folder: Path) -> None:
+    """That a folder is new, empty, or an exported case: others' files keep their content."""
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    try:
+        record = files.read_json(folder / CASE)
+    except OSError:
+        record = None
+    if not isinstance(record, dict) or not {"result", "environment", "stages"} <= record.keys():
+        raise files.FileError(f"{folder} is left as it is: it holds something else than an exported case")
 
 
 def crossing_offsets(placements: Mapping[str, Placement], profile: DeviceProfile) -> dict[str, int]:

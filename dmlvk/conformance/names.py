@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -33,14 +34,28 @@ def case_source(name: str) -> CaseSource:
     Raises
     ------
     SelectionError
-        There is none of that name.
+        There is none of that name; or, while its cases are taken, it turns out to list something else, or fails.
     """
     module_name, _, function_name = name.partition(":")
     try:
-        found: CaseSource = getattr(import_module(module_name), function_name)
-    except (ImportError, AttributeError, ValueError) as error:
+        found = getattr(import_module(module_name), function_name)
+    except Exception as error:  # whatever a module raises that is not ours
         raise SelectionError(f"no cases under {name!r}, which should be MODULE:FUNCTION: {error}") from error
-    return found
+
+    def listed(default_only: bool) -> Iterator[Case]:
+        try:
+            for case in found(default_only):
+                if not isinstance(case, Case):
+                    raise TypeError(f"it gave a {type(case).__name__}, not a Case")
+                yield case
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            raise SelectionError(
+                f"{name!r} does not list cases, as a function of MODULE:FUNCTION has to, given whether to list only "
+                f"those that run by default: {type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
+            ) from error
+
+    return listed
 
 
 def matches(pattern: str, case: Case) -> bool:

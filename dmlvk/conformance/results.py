@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
+from dmlvk import files
 from dmlvk.conformance.errors import ConformanceError
+
+# A full run on all profiles is some hundred MiB.
+MOST_BYTES = 1 << 30
+# How each line begins: what is left of one that was cut short tells whose it was.
+LINE_STARTS = (b'{"kind": "environment"', b'{"kind": "result"')
 
 
 class Status(str, Enum):
@@ -85,10 +91,14 @@ class Result:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Result:
-        """Read back what `to_json` gave; members of later versions are passed over."""
-        known = {entry.name for entry in fields(cls)}
-        members = {name: value for name, value in record.items() if name in known}
-        return cls(**{**members, "status": Status(record["status"])})
+        """Read back what `to_json` gave; members of later versions are passed over.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            A member is missing, or is not of its type.
+        """
+        return cls(**_members(cls, record))
 
 
 @dataclass(frozen=True)
@@ -159,10 +169,45 @@ class Environment:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Environment:
-        """Read back what `to_json` gave."""
-        known = {entry.name for entry in fields(cls)}
-        members = {name: value for name, value in record.items() if name in known}
-        return cls(**{**members, "features": tuple(record["features"])})
+        """Read back what `to_json` gave. Raises as `Result.from_json` does."""
+        return cls(**_members(cls, record))
+
+
+def _only(*kinds: type) -> Callable[[Any], Any]:
+    def checked(value: Any) -> Any:
+        if not isinstance(value, kinds):
+            raise TypeError(f"{type(value).__name__} in place of {kinds[0].__name__}")
+        return value
+
+    return checked
+
+
+_text = _only(str)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(_only(float, int)(value))
+    except OverflowError as error:
+        raise ValueError(str(error)) from error
+
+
+# From JSON to a member of the type that its dataclass writes; a TypeError or ValueError for what is none.
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "str": _text,
+    "float": _number,
+    "bool": _only(bool),
+    "Status": Status,
+    "tuple[str, ...]": lambda value: tuple(_text(each) for each in _only(list, tuple)(value)),
+    "Mapping[str, str]": lambda value: {name: _text(each) for name, each in _only(dict)(value).items()},
+    "Mapping[str, Any]": _only(dict),
+}
+
+
+def _members(cls: Any, record: Any) -> dict[str, Any]:
+    """The members of a record that a dataclass has, each of its type."""
+    kinds = {entry.name: str(entry.type) for entry in fields(cls)}
+    return {name: _READERS[kinds[name]](value) for name, value in _only(dict)(record).items() if name in kinds}
 
 
 @dataclass
@@ -206,26 +251,43 @@ def read_results(path: Path) -> Run:
         The file cannot be read.
     """
     run = Run()
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-                if record["kind"] == "environment":
-                    environment = Environment.from_json(record)
-                    if run.environment is not None and environment.identity != run.environment.identity:
-                        difference = run.environment.difference(environment)
-                        raise ResultsError(f"{path}, line {number}: runs that differ in one file: {difference}")
-                    run.environment = environment
-                else:
-                    run.add(Result.from_json(record))
-            except ResultsError:
-                raise
-            except (ValueError, KeyError, TypeError) as error:
-                if line.endswith("\n"):
-                    raise ResultsError(f"{path}, line {number}: not a line of conformance results") from error
+    for number, line in enumerate(files.read_bytes(path, MOST_BYTES).splitlines(keepends=True), 1):
+        if not line.strip() or _is_cut(line, is_first=number == 1):
+            continue
+        place = f"{path}, line {number}"
+        try:
+            entry = _entry(line, place)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ResultsError(f"{place}: not a line of conformance results") from error
+        if isinstance(entry, Result):
+            run.add(entry)
+            continue
+        if run.environment is not None and entry.identity != run.environment.identity:
+            difference = run.environment.difference(entry)
+            raise ResultsError(f"{place}: runs that differ in one file: {difference}")
+        run.environment = entry
     return run
+
+
+def _entry(line: bytes, place: str) -> Environment | Result:
+    record = _only(dict)(files.parse_json(line, place))
+    kinds: dict[str, type[Environment] | type[Result]] = {"environment": Environment, "result": Result}
+    return kinds[_text(record["kind"])].from_json(record)
+
+
+def _is_cut(line: bytes, *, is_first: bool) -> bool:
+    """Whether an interruption cut a line short that was to be one of ours; half of another's is another's."""
+    if is_first:  # nothing before it says whose a brace or two are
+        begins = line.startswith(LINE_STARTS)
+    else:
+        begins = any(start.startswith(line[: len(start)]) for start in LINE_STARTS)
+    if line.endswith(b"\n") or not begins:
+        return False
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return True
+    return False
 
 
 @contextmanager
@@ -240,15 +302,22 @@ def naming(path: Path | None) -> Iterator[None]:
 
 
 class ResultsWriter:
-    """Appends to a file of results, line by line: what was measured is kept however the run ends."""
+    """Appends to a file of results, line by line: what was measured is kept however the run ends.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written; or it holds something else than results, and is left as it is.
+    """
 
     def __init__(self, path: Path | None) -> None:
         """Open the file; without one, nothing is written."""
         self._path = path
-        self._file: TextIO | None = None
+        self._file: BinaryIO | None = None
         if path is not None:
-            _drop_cut_line(path)
-            self._file = path.open("a", encoding="utf-8", newline="\n")
+            files.require_own(path, read_results)
+            self._file = files.open_to_write(path, append=True)
+            _end_last_line(path, self._file)
 
     def write(self, entry: Environment | Result) -> None:
         """Append a line.
@@ -261,7 +330,7 @@ class ResultsWriter:
         if self._file is None:
             return
         with naming(self._path):
-            self._file.write(json.dumps(entry.to_json(), ensure_ascii=False, default=list) + "\n")
+            self._file.write(files.encoded(json.dumps(entry.to_json(), ensure_ascii=False, default=list) + "\n"))
             self._file.flush()
 
     def __enter__(self) -> ResultsWriter:
@@ -278,10 +347,13 @@ class ResultsWriter:
                 raise
 
 
-def _drop_cut_line(path: Path) -> None:
-    """Take away a last line that an interruption cut short."""
-    if path.is_file():
-        content = path.read_bytes()
-        if not content.endswith(b"\n"):
-            with path.open("r+b") as file:
-                file.truncate(content.rfind(b"\n") + 1)
+def _end_last_line(path: Path, file: BinaryIO) -> None:
+    """Take away a last line that an interruption cut short; end one that lacks nothing but its end."""
+    if not path.is_file():
+        return
+    content = files.read_bytes(path, MOST_BYTES)
+    last = content[content.rfind(b"\n") + 1 :]
+    if _is_cut(last, is_first=last == content):
+        file.truncate(len(content) - len(last))
+    elif last:
+        file.write(b"\n")

@@ -15,9 +15,11 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
 
+import dmlvk
 from dmlvk.conformance.results import Environment, Result, Status
 from dmlvk.conformance.worker import Configuration
 from dmlvk.device_profile import DeviceType
@@ -40,6 +42,29 @@ MOST_WORKERS = 4
 CLOSING = "device:close"
 # A message of a worker's standard error is shown from here to its end.
 ERROR_TAIL = 2000
+
+
+# Python puts the current folder first for -m and for -c, and 3.10 has no option against it. Nothing but `sys`, which is
+# built in, is imported before the path is what it has to be.
+WORKER = "import sys; sys.path[:] = sys.argv[1:]; from dmlvk.conformance.worker import main; main()"
+SAFE_PATH = ("-P",) if sys.version_info >= (3, 11) else ()
+
+
+def worker_path() -> list[str]:
+    """Where a worker imports from: what this process does, with the current folder behind everything else.
+
+    So it runs the same dmlvk and NumPy as this process, whatever lies in the current folder, and still finds a module
+    of cases there where this process does. Where this process has its dmlvk from there, all stays as it is.
+    """
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:  # a folder that was deleted has no code
+        return [entry for entry in sys.path if entry]
+    path = [entry or here for entry in sys.path]
+    elsewhere = [entry for entry in path if os.path.realpath(entry) != here]
+    if os.path.realpath(here) == str(Path(dmlvk.__file__).resolve().parents[1]) or len(elsewhere) == len(path):
+        return path
+    return [*elsewhere, here]
 
 
 class Worker:
@@ -66,11 +91,11 @@ class Worker:
             else {"start_new_session": True}
         )  # Ctrl-C is for the parent, which ends its workers itself
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dmlvk.conformance.worker"],
+            [sys.executable, *SAFE_PATH, "-c", WORKER, *worker_path()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env={**os.environ, **variables, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env={**os.environ, **variables},
             **own_group,
         )
         threading.Thread(target=self._read, args=(inbox,), daemon=True).start()

@@ -14,21 +14,16 @@ from __future__ import annotations
 
 import datetime
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dmlvk import files
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.errors import ConformanceError
 from dmlvk.conformance.names import matches
 from dmlvk.conformance.results import Environment, Result, Status
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 COMPARISONS = {
     "<=": lambda mine, theirs: mine <= theirs,
@@ -113,9 +108,9 @@ def read_waivers(path: Path) -> list[Waiver]:
         It cannot be read.
     """
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # TOML and UTF-8
-        raise WaiverError(f"{path}: {error}") from error
+        content = files.read_toml(path)
+    except files.FileError as error:
+        raise WaiverError(str(error)) from error
     entries = content.get("waiver", [])
     if not isinstance(entries, list) or set(content) - {"waiver"}:
         raise WaiverError(f"{path}: a waiver file has [[waiver]] tables and nothing else")

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from dmlvk.demo.measure import Measurement, measure
 from dmlvk.demo.panels import Panel, View, all_panels, photograph
-from dmlvk.demo.sheet import draw_sheet
+from dmlvk.demo.sheet import draw_sheet, picture_format
 
-__all__ = ["Measurement", "Panel", "View", "all_panels", "draw_sheet", "measure", "photograph"]
+__all__ = ["Measurement", "Panel", "View", "all_panels", "draw_sheet", "measure", "photograph", "picture_format"]

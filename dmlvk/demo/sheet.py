@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 
+from dmlvk import files
 from dmlvk.demo.measure import Measurement
 from dmlvk.demo.panels import SENTENCES, View
 
@@ -30,7 +32,7 @@ def draw_sheet(photo: np.ndarray, measurements: list[Measurement], device: str, 
     device : str
         The device's name and driver, for the heading.
     path : Path
-        The PNG file.
+        The PNG file; a name of another kind of picture makes one of that kind.
     """
     from PIL import Image, ImageDraw, ImageFont
 
@@ -76,7 +78,27 @@ def draw_sheet(photo: np.ndarray, measurements: list[Measurement], device: str, 
             draw.text((x, y), view.title, INK if measurement.correct else WRONG, font(17))
             draw.multiline_text((x, y + 25), view.caption, FAINT, font(15), spacing=4)
         top += section_height
-    sheet.save(path, optimize=True)
+    content = io.BytesIO()
+    sheet.save(content, picture_format(path), optimize=True)
+    files.write_bytes(path, content.getvalue())
+
+
+def picture_format(path: Path) -> str:
+    """The format of a picture of this name: PNG of "sheet.png".
+
+    Raises
+    ------
+    FileError
+        No picture can be written under this name.
+    """
+    from PIL import Image
+
+    name = Image.registered_extensions().get(path.suffix.lower(), "")
+    try:
+        Image.new("RGB", (1, 1)).save(io.BytesIO(), name)
+    except Exception as error:  # a format that is only read says so in its own way
+        raise files.FileError(f"{path}: no picture can be written under this name; name it {path.stem}.png") from error
+    return name
 
 
 def _paste(sheet: object, picture: np.ndarray, corner: tuple[int, int]) -> None:

@@ -53,9 +53,10 @@ def desc_of(record: Mapping[str, Any]) -> OperatorDesc:
     ValueError
         It is no record of an operator, with what is wrong; a DescriptorError where the descriptor breaks a rule.
     """
-    if not isinstance(record, Mapping) or record.get("operator") not in OPERATORS:
+    name = record.get("operator") if isinstance(record, Mapping) else None
+    if not isinstance(name, str) or name not in OPERATORS:
         raise ValueError(f"a descriptor's record names its operator, one of {', '.join(OPERATORS)}")
-    operator = OPERATORS[record["operator"]]
+    operator = OPERATORS[name]
     known = {field.name for field in fields(operator) if field.init}
     arguments: dict[str, Any] = {}
     for name, value in record.items():

@@ -47,6 +47,7 @@ __all__ = [
     "Window",
     "plan",
     "preferred_path",
+    "require_path_name",
 ]
 
 # All the kernel paths that an operator has, on one device or another.
@@ -111,7 +112,12 @@ def preferred_path(desc: OperatorDesc, name: str) -> str | None:
     ValueError
         When no operator has a path of that name.
     """
+    require_path_name(name)
+    return name if name in KERNEL_PATHS[type(desc)] else None
+
+
+def require_path_name(name: str) -> None:
+    """Raise a ValueError unless some operator has a kernel path of a name given for all operators, $DMLVK_KERNEL."""
     if not any(name in paths for paths in KERNEL_PATHS.values()):
         known = ", ".join(sorted({repr(path) for paths in KERNEL_PATHS.values() for path in paths}))
         raise ValueError(f"DMLVK_KERNEL = {name!r}: no operator has a kernel path of this name; there are {known}")
-    return name if name in KERNEL_PATHS[type(desc)] else None

@@ -12,6 +12,7 @@ from dmlvk.planning.quantized_linear_convolution_matrix import (
     LARGEST_SHARED_MEMORY,
     PACKED_MATRICES,
     ROW_PADDING,
+    SIDE,
     VECTOR_SIZE,
     MatrixShape,
     Runs,
@@ -29,7 +30,7 @@ from dmlvk.planning.quantized_linear_convolution_product import COLUMN, IMAGE, N
 HALO = "halo"
 KERNEL = "quantized_linear_convolution_halo"
 
-FORCED_TILE = re.compile(r"(\d+)x(\d+)x(\d+):(\d+)x(\d+)")
+FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}")
 
 # Of what an invocation fetches of the next block's input: three make RADV spill registers on RDNA 3.
 FETCHES_AHEAD = 2

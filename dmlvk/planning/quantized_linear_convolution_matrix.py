@@ -45,7 +45,9 @@ PLANE_PIXELS = 4
 # Four matrices lie side by side where bytes are put together to words.
 PACKED_MATRICES = 4
 
-FORCED_TILE = re.compile(r"(\d+)x(\d+)x(\d+):(\d+)x(\d+)(?:\*(\d+))?")
+# Nothing of a tile is 0, nor more than a few thousand; whoever wrote the name, a damaged file included.
+SIDE = "([1-9][0-9]{0,5})"
+FORCED_TILE = re.compile(rf"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}(?:\*([0-9]{{1,6}}))?")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dmlvk.errors import BindingError
 from dmlvk.planning.plan import Access, Dispatch, Plan, Window
 from dmlvk.runtime.copying import NotCopied
+from dmlvk.runtime.device_info import another_device
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.command_buffers import Batch, CommandBuffer
@@ -21,6 +22,7 @@ _serials = count()
 
 if TYPE_CHECKING:
     from dmlvk.runtime.compiled_operator import CompiledOperator
+    from dmlvk.runtime.device import Device
 
 
 class MemoryRange(NamedTuple):
@@ -141,7 +143,7 @@ class Binding(NotCopied):
 
 
 def check_tensors(
-    operator: str, fields: Mapping[str, TensorDesc], tensors: Mapping[str, object], device: object
+    operator: str, fields: Mapping[str, TensorDesc], tensors: Mapping[str, object], device: Device
 ) -> dict[str, Tensor]:
     """Check that the tensors are those that the fields describe.
 
@@ -174,7 +176,7 @@ def check_tensors(
                 f"{operator}: {name} is a {type(tensor).__name__}, not a dmlvk.Tensor; device.tensor(array) makes one"
             )
         if tensor.device is not device:
-            raise BindingError(f"{operator}: {name} is a tensor of another Device ({tensor.device}), not of {device}")
+            raise BindingError(f"{operator}: {name} is a tensor of {another_device(tensor.device, device)}")
         if tensor.is_freed:
             raise BindingError(f"{operator}: {name} was freed")
         if tensor.desc is not expected:

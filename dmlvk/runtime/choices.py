@@ -10,17 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
-import threading
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import filelock
 
+from dmlvk import files
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.record import record_of
@@ -28,6 +28,9 @@ from dmlvk.vulkan.pipeline_cache import LOCK_TIMEOUT_SECONDS, cache_folder
 
 FORMAT = 1
 PREFIX = "choices-"
+FILE_NAME = re.compile(PREFIX + r"[0-9a-f]+-[0-9a-f]+-[0-9a-f]{8}\.json")
+# How each line of $DMLVK_RECORD begins.
+RECORD_START = b'{"operator": "'
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,14 @@ class Choice:
     def from_json(cls, entry: Any) -> Choice | None:
         """An entry of the file; None where it is not one."""
         try:
-            choice = cls(*(entry[name] for name in ("descriptor", "driver", "kernels", "path", "seconds")))
-        except (KeyError, TypeError):
+            seconds = {name: float(value) for name, value in entry["seconds"].items()}
+            choice = cls(entry["descriptor"], entry["driver"], entry["kernels"], entry["path"], seconds)
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             return None
         texts = isinstance(choice.driver, str) and isinstance(choice.kernels, str)
-        mappings = isinstance(choice.descriptor, dict) and isinstance(choice.seconds, dict)
-        return choice if texts and mappings and isinstance(choice.path, (str, type(None))) else None
+        output = choice.descriptor.get("output_tensor") if isinstance(choice.descriptor, dict) else None
+        sizes = output.get("sizes") if isinstance(output, dict) else None
+        return choice if texts and isinstance(choice.path, (str, type(None))) and isinstance(sizes, list) else None
 
 
 class Choices:
@@ -90,20 +95,24 @@ class Choices:
         self.kernels = kernels_hash()
         name = hashlib.sha256(profile.name.encode()).hexdigest()[:8]
         self.file = cache_folder() / f"{PREFIX}{profile.vendor_id:x}-{profile.device_id:x}-{name}.json"
-        self._lock = threading.Lock()
         self._paths: dict[str, str] | None = None
 
     def path(self, desc: OperatorDesc) -> str | None:
         """The kernel path that is remembered for a descriptor; None where the planner is to choose."""
-        with self._lock:
-            if self._paths is None:
-                current = (choice for choice in read(self.file) if self.is_current(choice) and choice.path is not None)
-                self._paths = {key_of(choice.descriptor): str(choice.path) for choice in current}
-            return self._paths.get(key_of(record_of(desc))) if self._paths else None
+        paths = self._paths
+        if paths is None:  # several threads may find that; they read the same
+            current = (choice for choice in read(self.file) if self.is_current(choice) and choice.path is not None)
+            paths = self._paths = {key_of(choice.descriptor): str(choice.path) for choice in current}
+        return paths.get(key_of(record_of(desc))) if paths else None
 
     def is_current(self, choice: Choice) -> bool:
         """Whether a choice was made with this driver and these kernels."""
         return (choice.driver, choice.kernels) == (self.driver, self.kernels)
+
+    def require_place(self) -> None:
+        """Before any work: raise an OSError unless the file can be written, as far as that can be known."""
+        files.require_folder_place(self.file.parent)
+        files.require_replaceable(self.file)
 
     def remember(self, desc: OperatorDesc, path: str | None, seconds: Mapping[str, float]) -> None:
         """Write what was found, in place of what was there for the descriptor, and drop what is out of date.
@@ -111,7 +120,8 @@ class Choices:
         Raises
         ------
         OSError
-            The folder cannot be written; or another process holds the file for longer than it should.
+            The folder cannot be written; something else than a file is where the file should be; or another process
+            holds the file for longer than it should.
         """
         made = Choice(record_of(desc), self.driver, self.kernels, path, seconds)
         key = key_of(made.descriptor)
@@ -119,14 +129,13 @@ class Choices:
         with _locked(self.file):
             kept = [each for each in read(self.file) if self.is_current(each) and key_of(each.descriptor) != key]
             _write(self.file, self.device, [*kept, made])
-        with self._lock:
-            self._paths = None
+        self._paths = None
 
 
 @cache
 def kernels_hash() -> str:
     """A hash over all compiled kernels."""
-    return hashlib.sha256(files("dmlvk").joinpath("spirv", "manifest.json").read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(resources.files("dmlvk").joinpath("spirv", "manifest.json").read_bytes()).hexdigest()[:16]
 
 
 def key_of(record: Mapping[str, Any]) -> str:
@@ -135,8 +144,9 @@ def key_of(record: Mapping[str, Any]) -> str:
 
 
 def remembered_files() -> list[Path]:
-    """The files of all devices."""
-    return sorted(cache_folder().glob(f"{PREFIX}*.json"))
+    """The files of all devices. What has another name, or is no file, is nobody's choices."""
+    found = cache_folder().glob(f"{PREFIX}*.json")
+    return sorted(file for file in found if FILE_NAME.fullmatch(file.name) and file.is_file())
 
 
 def device_of(file: Path) -> str:
@@ -161,17 +171,47 @@ def clear(file: Path) -> None:
 
 
 def record_descriptor(desc: OperatorDesc) -> None:
-    """Add a descriptor to the file that $DMLVK_RECORD names, a line of JSON each, for `dmlvk tune --descriptors`."""
+    """Add a descriptor to the file that $DMLVK_RECORD names, a line of JSON each, for `dmlvk tune --descriptors`.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written, or holds something else.
+    """
+    path = record_file()
+    if path is not None:
+        with files.open_to_write(path, append=True) as file:
+            file.write(files.encoded(json.dumps(record_of(desc)) + "\n"))
+
+
+def record_file() -> Path | None:
+    """The file that $DMLVK_RECORD names; None where it is not set.
+
+    Raises
+    ------
+    OSError
+        It cannot be written, or holds something else than descriptors.
+    """
     name = os.environ.get("DMLVK_RECORD")
-    if name:
-        with open(name, "a", encoding="utf-8") as file:
-            file.write(json.dumps(record_of(desc)) + "\n")
+    if not name:
+        return None
+    path = Path(name)
+    try:
+        files.require_own(path, _require_descriptors)
+    except OSError as error:
+        raise files.FileError(f"DMLVK_RECORD: {error}") from error
+    return path
+
+
+def _require_descriptors(path: Path) -> None:
+    if not files.first_bytes(path, len(RECORD_START)).startswith(RECORD_START):
+        raise files.FileError("it does not hold descriptors")
 
 
 def _content(file: Path) -> Mapping[str, Any]:
     try:
-        content = json.loads(file.read_bytes())
-    except (OSError, ValueError):
+        content = files.read_json(file)
+    except OSError:
         return {}
     return content if isinstance(content, dict) and content.get("format") == FORMAT else {}
 
@@ -182,12 +222,4 @@ def _locked(file: Path) -> filelock.BaseFileLock:
 
 def _write(file: Path, device: str, choices: list[Choice]) -> None:
     content = {"format": FORMAT, "device": device, "choices": [choice.to_json() for choice in choices]}
-    # A reader sees the old file or the new one, never a part.
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.name, suffix=".new")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as new:
-            json.dump(content, new, indent=1)
-        os.replace(temporary, file)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    files.replace_bytes(file, files.encoded(json.dumps(content, indent=1)))

@@ -20,6 +20,7 @@ from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.choices import Choices, record_descriptor
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.copying import NotCopied
+from dmlvk.runtime.device_info import another_device
 from dmlvk.runtime.recording import CommandWriter, dispatch_count
 from dmlvk.runtime.sequence import Sequence
 from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
@@ -318,7 +319,7 @@ class Device(NotCopied):
                     f"bindings[{position}] is a {type(binding).__name__}, not a Binding; operator.bind makes one"
                 )
             if binding.device is not self:
-                raise BindingError(f"bindings[{position}] is of another Device ({binding.device}), not of {self}")
+                raise BindingError(f"bindings[{position}] is of {another_device(binding.device, self)}")
         return checked
 
     def wait(self) -> None:

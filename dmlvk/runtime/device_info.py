@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.vulkan.physical_device import PhysicalDevice, physical_devices
 from dmlvk.vulkan.physical_device import rejected_devices as rejected_physical_devices
+
+if TYPE_CHECKING:
+    from dmlvk.runtime.device import Device
 
 # PCI vendor numbers, and the Khronos ones of drivers that are no PCI device.
 VENDORS = {
@@ -120,3 +124,14 @@ def accelerated(profile: DeviceProfile) -> tuple[str, ...]:
     )
     found += [f"int8 matrices {m}x{n}x{k}" for m, n, k in shapes]
     return tuple(found)
+
+
+def another_device(theirs: Device, ours: Device) -> str:
+    """Says of what belongs to one Device that it does not belong to the other, so that the two can be told apart."""
+    if theirs.name != ours.name:
+        return f"another Device ({theirs}), not of {ours}"
+    handles = [device.handle for device in physical_devices()]
+    first, second = (handles.index(device.vulkan.physical.handle) for device in (theirs, ours))
+    if first != second:
+        return f"another Device of the same name (index {first} of dmlvk.devices(), {theirs}), not of index {second}"
+    return f"another Device object ({theirs}) that was opened on the same device: each has memory of its own"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dmlvk.runtime.copying import NotCopied
 from dmlvk.vulkan.timestamps import QueryPool
 
 if TYPE_CHECKING:
@@ -38,10 +39,12 @@ class Timing:
         return self._times
 
 
-class Submission:
+class Submission(NotCopied):
     """Work in order on a device's queue. Nothing has to be kept: what the work uses lives until it is done."""
 
     __slots__ = ("_queue", "_value")
+
+    in_place_of_a_copy = "wait for it where it was made"
 
     # No __init__: making one would cost twice as much, and every call of an operator makes one.
     _queue: Queue

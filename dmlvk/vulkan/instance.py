@@ -11,7 +11,7 @@ from weakref import ref
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.handles import destroy_in
 from dmlvk.vulkan.host_threads import forget_threads
-from dmlvk.vulkan.library import INSTALL_HINT, VK_SUCCESS, check, raise_messages, skip_inherited_exit_handlers, vk
+from dmlvk.vulkan.library import VK_SUCCESS, check, driver_hint, raise_messages, skip_inherited_exit_handlers, vk
 from dmlvk.vulkan.monitor import Monitor
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Instance:
         if result != VK_SUCCESS:
             self._array[0] = ffi.NULL
         if result == vk.VK_ERROR_INCOMPATIBLE_DRIVER:
-            raise DeviceError(f"the Vulkan loader found no driver. {INSTALL_HINT}")
+            raise DeviceError(f"the Vulkan loader found no driver. {driver_hint()}")
         check(result, "vkCreateInstance")
         if vk.validates:
             # VkResult vkCreateDebugUtilsMessengerEXT(VkInstance instance, const VkDebugUtilsMessengerCreateInfoEXT*

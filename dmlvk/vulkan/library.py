@@ -19,6 +19,9 @@ INSTALL_HINT = (
     "Windows: install the GPU vendor's driver, which brings vulkan-1.dll"
 )
 
+# The variables that tell the loader where drivers are, in place of where they are installed; the first one set counts.
+DRIVER_VARIABLES = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
+
 VK_SUCCESS = 0
 VK_NOT_READY = 1
 VK_TIMEOUT = 2
@@ -176,6 +179,20 @@ def load_in_new_namespace() -> int:
         "this process was forked after its parent had opened a Vulkan device, and a second Vulkan loader cannot be "
         'loaded here; use spawn (multiprocessing.get_context("spawn"))'
     )
+
+
+def driver_hint() -> str:
+    """What to do where the loader finds no driver: install one, unless the environment points it elsewhere."""
+    for name in DRIVER_VARIABLES:
+        listed = [path for path in os.environ.get(name, "").split(os.pathsep) if path]
+        missing = [path for path in listed if not os.path.exists(path)]
+        if missing:
+            there = "that do not exist" if len(missing) > 1 else "that does not exist"
+            files = "files" if len(missing) > 1 else "a file"
+            return f"{name} names {files} {there}: {', '.join(missing)}; unset it, or name a driver's JSON file"
+        if listed:
+            return f"{name} is set, so only drivers in {', '.join(listed)} count: unset it, or else: {INSTALL_HINT}"
+    return INSTALL_HINT
 
 
 def raise_messages() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from dmlvk.device_profile import FLAG_PROPERTIES, CooperativeMatrix, DeviceProfile, DeviceType, Limits
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.instance import MINIMUM_API_VERSION, instance, names, version_tuple
-from dmlvk.vulkan.library import INSTALL_HINT, check, vk
+from dmlvk.vulkan.library import check, driver_hint, vk
 
 # A discrete GPU before an integrated one before a virtual one before a CPU driver before what does not say.
 PREFERENCE = (
@@ -139,7 +139,7 @@ def choose(selector: int | str | None = None) -> PhysicalDevice:
     devices = physical_devices()
     if not devices:
         left_out = "".join(f"\n  {device.profile.name}: {device.rejection}" for device in rejected_devices())
-        raise DeviceError(f"no usable Vulkan device. {INSTALL_HINT}" + (f"\nLeft out:{left_out}" if left_out else ""))
+        raise DeviceError(f"no usable Vulkan device. {driver_hint()}" + (f"\nLeft out:{left_out}" if left_out else ""))
     origin = "selector"
     if selector is None:
         selector = os.environ.get("DMLVK_DEVICE") or None
@@ -148,7 +148,8 @@ def choose(selector: int | str | None = None) -> PhysicalDevice:
             return devices[0]
     if isinstance(selector, bool) or not isinstance(selector, (int, str)):
         raise TypeError(f"a device selector is None, an int or a str, not {type(selector).__name__}")
-    is_position = isinstance(selector, int) or selector.strip().isdecimal()
+    # Python makes no number of thousands of digits.
+    is_position = isinstance(selector, int) or (selector.strip().isdecimal() and len(selector.strip()) < 10)
     if is_position and 0 <= int(selector) < len(devices):
         return devices[int(selector)]
     if isinstance(selector, str):

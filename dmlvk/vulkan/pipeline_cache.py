@@ -11,6 +11,7 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dmlvk import files
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import VK_SUCCESS, ValidationError, vk
@@ -82,7 +83,7 @@ class PipelineCache:
     def _read_file(self) -> bytes:
         """The driver's data from the file, or nothing when the file is not there, not ours, or not whole."""
         try:
-            content = self.path.read_bytes()
+            content = files.read_bytes(self.path)
         except OSError:
             return b""
         if len(content) < HEADER.size:
@@ -140,16 +141,6 @@ class PipelineCache:
         source.destroy()
 
     def _write_file(self, data: bytes) -> None:
-        import tempfile
-
         digest = hashlib.sha256(data).digest()
         header = HEADER.pack(MAGIC, FORMAT_VERSION, *self._identity, self._uuid, len(data), digest)
-        # A reader sees the old file or the new one, never a part: the new one gets its name when it is whole.
-        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name, suffix=".new")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(header + data)
-            os.replace(temporary, self.path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        files.replace_bytes(self.path, header + data)

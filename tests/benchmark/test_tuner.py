@@ -20,9 +20,10 @@ from dmlvk.benchmark import tuner
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer, descriptor
 from dmlvk.benchmark.tuner import PLANNER, Attempt, Tuning, candidates, random_workload, tune
 from dmlvk.command_line import main
-from dmlvk.operators.record import record_of
+from dmlvk.operators.record import desc_of, record_of
 from dmlvk.runtime.choices import Choices, kernels_hash
 from dmlvk.runtime.choices import read as read_choices
+from tests.damaged_files import Damage, damages
 from tests.profiles import load
 
 ROOT = Path(__file__).parent.parent.parent
@@ -141,6 +142,13 @@ def test_a_broken_file_is_as_if_there_were_none(choices: Choices, content: str) 
     assert choices.path(DESC) == "direct"
 
 
+@pytest.mark.parametrize("path", ["matrix", "halo"])
+@pytest.mark.parametrize("tile", ["128x128x0:64x32", "0x0x0:0x0", "128x128x64:64x0", "9" * 5000 + "x1x1:1x1", "1", ":"])
+def test_a_tile_that_a_damaged_file_names_is_not_used(path: str, tile: str) -> None:
+    with pytest.raises(planning.PathError):
+        planning.plan(DESC, load("nvidia-h200"), path=f"{path}:{tile}")
+
+
 def test_two_processes_at_once_lose_nothing(choices: Choices) -> None:
     program = """
 import sys
@@ -237,3 +245,130 @@ def test_descriptors_that_cannot_be_read_are_named_by_their_line(opened: dmlvk.D
     result = run("--device", opened.profile.name, "--descriptors", str(seen))
     assert result.exit_code == 1
     assert "seen.jsonl, line 2" in result.output
+
+
+@pytest.mark.parametrize("damage", damages(), ids=str)
+def test_whatever_lies_in_place_of_the_choices_is_as_if_there_were_none(
+    opened: dmlvk.Device, damage: Damage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is a file under this name is ours and written anew; what is none stays, and is told before any work."""
+    choices = Choices(opened.profile)
+    choices.file.parent.mkdir(parents=True, exist_ok=True)
+    damage.make(choices.file)
+    with dmlvk.Device(opened.profile.name) as own:
+        own.compile(DESC)
+    listed = run("--list")
+    assert listed.exit_code == 0, listed.exception
+    assert "nothing is remembered" in listed.output
+    if damage.is_regular:
+        choices.remember(DESC, "direct", {})
+        assert choices.path(DESC) == "direct"
+        return
+    with pytest.raises(OSError, match="choices-"):
+        choices.remember(DESC, "direct", {})
+    monkeypatch.setattr(tuner, "tune", None)
+    finished = run("--device", opened.profile.name)
+    assert finished.exit_code == 1
+    (line,) = finished.output.splitlines()
+    assert line.startswith("Error: ")
+    assert str(choices.file) in line
+    assert run("--clear").exit_code == 0
+    assert damage.is_untouched()
+
+
+GOOD_CHOICE: dict[str, Any] = {
+    "descriptor": record_of(DESC),
+    "driver": "driver",
+    "kernels": "kernels",
+    "path": "direct",
+    "seconds": {PLANNER: 1.0},
+}
+
+
+WRONG_VALUES: tuple[Any, ...] = (1, [], [[1]], {"a": []}, {"data_type": []}, True, 1.5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({name: value} for name in GOOD_CHOICE for value in WRONG_VALUES if name != "seconds"),
+        *({"seconds": value} for value in (*WRONG_VALUES[:2], "text", {PLANNER: "x"}, {PLANNER: 10**400})),
+        {"descriptor": {"output_tensor": {"sizes": 3}}},
+        {"descriptor": {"output_tensor": [3]}},
+    ],
+    ids=repr,
+)
+def test_a_choice_of_wrong_types_is_passed_over(choices: Choices, change: dict[str, Any]) -> None:
+    choices.file.parent.mkdir(parents=True)
+    content = {"format": 1, "device": "a device", "choices": [GOOD_CHOICE | change, GOOD_CHOICE]}
+    choices.file.write_text(json.dumps(content))
+    assert [choice.to_json() for choice in read_choices(choices.file)] == [GOOD_CHOICE]
+    assert run("--list").output.count("a device") == 1
+
+
+def test_brackets_in_names_are_shown_as_they_are(choices: Choices) -> None:
+    choices.file.parent.mkdir(parents=True)
+    names = {"device": "GPU [/red] [bold]", "choices": [GOOD_CHOICE | {"driver": "[/] :smile:", "path": "[x]"}]}
+    choices.file.write_text(json.dumps({"format": 1, **names}))
+    listed = run("--list")
+    assert listed.exit_code == 0, listed.exception
+    for name in ("GPU [/red] [bold]", "[/] :smile:", "[x]"):
+        assert name in listed.output
+
+
+def test_other_files_in_the_folder_are_not_forgotten(choices: Choices) -> None:
+    choices.remember(DESC, "direct", {})
+    others = [choices.file.with_name(name) for name in ("choices-of-mine.json", "choices.json", "choices-1-2-3.txt")]
+    for other in others:
+        other.write_text("{}")
+    assert run("--clear").exit_code == 0
+    assert all(other.exists() for other in others)
+    assert not choices.file.exists()
+
+
+@pytest.mark.parametrize("damage", [damage for damage in damages() if not damage.is_empty], ids=str)
+def test_descriptors_that_are_none_are_one_line(
+    opened: dmlvk.Device, damage: Damage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = tmp_path / "seen.jsonl"
+    damage.make(seen)
+    monkeypatch.setattr(tuner, "tune", None)
+    finished = run("--device", opened.profile.name, "--descriptors", str(seen))
+    assert finished.exit_code == 1, finished.exception
+    (line,) = finished.output.splitlines()
+    assert line.startswith("Error: ")
+    assert str(seen) in line
+    assert damage.is_untouched()
+
+
+WRONG_RECORDS: list[Any] = [
+    record_of(DESC) | {"operator": None},
+    *(record_of(DESC) | {name: value} for name in record_of(DESC) for value in ("x", *WRONG_VALUES) if value != 1),
+    *(record_of(DESC) | {name: 1} for name in record_of(DESC) if name != "group_count"),
+    record_of(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, 10**400]}},
+    record_of(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, {}]}},
+    record_of(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, 4], "flags": "x"}},
+    record_of(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, 4], "strides": "abcd"}},
+    record_of(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, 4], "colour": "red"}},
+]
+
+
+@pytest.mark.parametrize("record", WRONG_RECORDS, ids=range(len(WRONG_RECORDS)))
+def test_records_of_wrong_types_are_value_errors(record: Any) -> None:
+    with pytest.raises(ValueError):
+        desc_of(record)
+
+
+@pytest.mark.parametrize("damage", [damage for damage in damages() if not damage.is_empty], ids=str)
+def test_descriptors_are_not_recorded_in_a_file_that_is_none_of_ours(
+    opened: dmlvk.Device, damage: Damage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = tmp_path / "seen.jsonl"
+    damage.make(seen)
+    monkeypatch.setenv("DMLVK_RECORD", str(seen))
+    if damage.name == "/dev/zero":
+        opened.compile(DESC)
+    else:
+        with pytest.raises(OSError, match=r"seen\.jsonl|No space left"), dmlvk.Device(opened.profile.name) as own:
+            own.compile(DESC)
+    assert damage.is_untouched()

@@ -31,6 +31,7 @@ DESC = dmlvk.TensorDesc("int32", (64,))
 GAPS = dmlvk.TensorDesc("int32", (8, 8), (16, 2))
 OWNED = dmlvk.TensorDesc("int32", (64,), flags=dmlvk.TensorFlags.OWNED_BY_DML)
 VALUES = np.arange(64, dtype=np.int32)
+INDICES = np.array([[1], [2], [0]], np.int32)
 # Several pieces of the staging ring.
 LARGE = np.random.default_rng(1).integers(0, 256, 9 << 20, np.uint8)
 CONVOLUTION = dmlvk.QuantizedLinearConvolutionDesc(
@@ -165,7 +166,7 @@ CALLS: dict[str, Callable[[State], Any]] = {
     "timestamps of a sequence": lambda s: measured_sequence(s),
     "memory used": lambda s: s.own.memory_used,
     "free": lambda s: s.own.tensor(DESC).free(),
-    "one-liner": lambda s: dmlvk.one_hot(np.array([[1], [2], [0]], np.int32), [0, 7], output_length=3, axis=1, device=s.own),
+    "one-liner": lambda s: dmlvk.one_hot(INDICES, [0, 7], output_length=3, axis=1, device=s.own),
     "open": lambda s: dmlvk.Device(s.own.name),
     "close": lambda s: s.own.close(),
 }
@@ -260,9 +261,7 @@ def main() -> None:
     with pytest.MonkeyPatch.context() as patch:
         shim = Shim(patch)
         for call in arguments.call or CALLS:
-            struck = strike_all(
-                arguments.device, arguments.variant, call, arguments.first, arguments.step, shim
-            )
+            struck = strike_all(arguments.device, arguments.variant, call, arguments.first, arguments.step, shim)
             print(f"{call}: {struck}", flush=True)
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -59,12 +60,27 @@ def test_without_a_loader_dmlvk_imports_and_says_what_to_install() -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_without_a_driver_the_message_says_what_to_install() -> None:
+def test_without_a_driver_the_message_says_what_to_install(tmp_path: Path) -> None:
     program = "import dmlvk; dmlvk.Device()"
-    result = run(program, VK_DRIVER_FILES="/nonexistent.json", VK_ICD_FILENAMES="/nonexistent.json", DMLVK_VALIDATE="0")
+    result = run(program, VK_DRIVER_FILES=str(tmp_path), VK_ICD_FILENAMES=str(tmp_path), DMLVK_VALIDATE="0")
     assert result.returncode == 1
     assert "DeviceError" in result.stderr
     assert "mesa-vulkan-drivers" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "program", ["import dmlvk; dmlvk.Device()", "from dmlvk.command_line import main; main(['devices'])"]
+)
+@pytest.mark.parametrize("name", ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"])
+def test_drivers_that_a_variable_looks_for_elsewhere_are_not_to_be_installed(
+    program: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
+        monkeypatch.delenv(variable, raising=False)
+    result = run(program, DMLVK_VALIDATE="0", **{name: os.pathsep.join(("/nowhere/a.json", "/nowhere/b.json"))})
+    assert result.returncode == 1
+    assert f"{name} names files that do not exist: /nowhere/a.json, /nowhere/b.json" in result.stderr
+    assert "mesa-vulkan-drivers" not in result.stderr
 
 
 def test_without_the_validation_layer_the_message_says_what_to_install() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import dmlvk
 from dmlvk.vulkan.pipeline_cache import HEADER, cache_folder
+from tests.damaged_files import Damage, damages
 from tests.vulkan.variants import copy_desc
 
 DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, (100,))
@@ -124,13 +125,20 @@ def test_without_a_writable_folder_there_is_no_cache(
     assert use(device) == b""
 
 
-def test_a_folder_in_place_of_the_file_is_a_miss(device: dmlvk.Device, folder: Path) -> None:
+@pytest.mark.parametrize("damage", damages(), ids=str)
+def test_whatever_lies_in_place_of_the_file_is_a_miss(device: dmlvk.Device, folder: Path, damage: Damage) -> None:
+    """What is a file under this name is ours and written anew; what is none stays."""
     use(device)
     path = cache_file(folder)
     path.unlink()
-    path.mkdir()
+    damage.make(path)
     assert use(device) == b""
-    assert path.is_dir()
+    if damage.is_regular:
+        saved = driver_data(folder)
+        assert use(device) == saved != b""
+    else:
+        assert damage.is_untouched()
+        assert not list(folder.glob("*.new"))
 
 
 def test_saving_merges_with_what_another_process_saved(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 
 import jinja2
 
+from dmlvk import files
 from dmlvk.conformance.results import Result, Run, Status
 from dmlvk.conformance.waivers import WaiverReport
 
@@ -83,7 +84,7 @@ def write_html(path: Path, run: Run, waivers: WaiverReport) -> None:
     ------
     OSError
     """
-    source = files("dmlvk.conformance.reports").joinpath("report.html").read_text(encoding="utf-8")
+    source = resources.files("dmlvk.conformance.reports").joinpath("report.html").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     results = list(run.results.values())
     counts = run.counts()
@@ -101,4 +102,4 @@ def write_html(path: Path, run: Run, waivers: WaiverReport) -> None:
         slowest=sorted(results, key=lambda result: -result.seconds)[:SLOWEST_COUNT],
         seconds=sum(result.seconds for result in results),
     )
-    path.write_text(page, encoding="utf-8", newline="\n")
+    files.write_text(path, page)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+from dmlvk import files
 from dmlvk.conformance.results import Result, Run, Status
 
 # What XML 1.0 cannot hold, not even escaped.
@@ -31,7 +32,7 @@ def write_junit(path: Path, run: Run) -> None:
         for result in results:
             suite.append(_test_case(result))
     ElementTree.indent(root)
-    ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+    files.write_bytes(path, ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
 
 
 def _kind(result: Result) -> str:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from dmlvk.conformance.plans import PlanCheck
 from dmlvk.conformance.results import Result, Run, Status
@@ -33,7 +33,7 @@ def _progress(console: Console) -> Progress:
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(elapsed_when_finished=True),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
     )
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
@@ -44,8 +44,8 @@ def with_progress(console: Console, results: Iterable[Result], total: int) -> It
         task = progress.add_task("", total=total)
         for result in results:
             if not result.is_good:
-                console.print(failure_text(result), soft_wrap=True, highlight=False, emoji=False)
-            progress.update(task, advance=1, description=escape(result.name))
+                console.print(failure_text(result), soft_wrap=True)
+            progress.update(task, advance=1, description=result.name)
             yield result
 
 
@@ -56,9 +56,9 @@ def with_plan_progress(console: Console, checks: Iterable[PlanCheck], case_count
         case = ""
         for check in checks:
             for problem in check.problems:
-                text = f"[red]{escape(check.device)}[/red] {escape(check.case)}: {escape(problem)}"
-                console.print(text, soft_wrap=True, highlight=False, emoji=False)
-            progress.update(task, advance=check.case != case, description=escape(check.case))
+                text = Text.assemble((check.device, "red"), f" {check.case}: {problem}")
+                console.print(text, soft_wrap=True)
+            progress.update(task, advance=check.case != case, description=check.case)
             case = check.case
             yield check
 
@@ -76,24 +76,24 @@ def plan_table(checks: Iterable[PlanCheck]) -> Table:
     for heading in (*paths, "not for it", "problems"):
         table.add_column(heading, justify="right")
     for device, row in counts.items():
-        problems = f"[red]{row['problems']}[/red]" if row["problems"] else "0"
+        problems = Text(str(row["problems"]), "red" if row["problems"] else "")
         table.add_row(device, *(str(row[path] or "") for path in paths), str(row[""] or ""), problems)
     return table
 
 
-def failure_text(result: Result) -> str:
-    """One failure, in rich's markup."""
+def failure_text(result: Result) -> Text:
+    """One failure in a line."""
     where = "" if result.profile == "device" else f" [{result.profile}]"
     colour = COLOURS[result.status]
     first_line = result.message.partition("\n")[0]
-    return f"[{colour}]{result.status.value}[/{colour}] {escape(result.name + where)}: {escape(first_line)}"
+    return Text.assemble((result.status.value, colour), f" {result.name}{where}: {first_line}")
 
 
 def summary_table(run: Run) -> Table:
     """How many cases of each group and profile ended how."""
     environment = run.environment
     title = "" if environment is None else f"{environment.device}, {environment.driver}, Vulkan {environment.vulkan}"
-    table = Table(title=escape(title), title_justify="left")
+    table = Table(title=title, title_justify="left")
     profiles = dict.fromkeys(profile for profile, _ in run.results)
     shows_profile = list(profiles) != ["device"]
     rows: dict[tuple[str, str], Counter[Status]] = {}
@@ -122,17 +122,17 @@ def print_summary(console: Console, run: Run, waivers: WaiverReport) -> None:
     console.print(summary_table(run))
     reasons = Counter(result.reason for result in run.results.values() if result.status is Status.NOT_SUPPORTED)
     for reason, count in reasons.most_common(REASON_COUNT):
-        console.print(f"NotSupported {reason}: {count}", markup=False, highlight=False, emoji=False)
+        console.print(f"NotSupported {reason}: {count}", highlight=False)
     for result in waivers.waived:
-        console.print(f"Waived {result.name}: {result.waiver}", markup=False, highlight=False, emoji=False)
+        console.print(f"Waived {result.name}: {result.waiver}", highlight=False)
     for result in waivers.passing[:PASSING_COUNT]:
         text = f"Passes although it is waived: {result.name} ({result.waiver})"
-        console.print(text, markup=False, highlight=False, emoji=False)
+        console.print(text, highlight=False)
     if len(waivers.passing) > PASSING_COUNT:
         console.print(f"... and {len(waivers.passing) - PASSING_COUNT} more waived cases pass", highlight=False)
     for waiver in waivers.unneeded:
         text = f"Nothing that this waiver names failed, so that it can go: {', '.join(waiver.cases)} ({waiver.reason})"
-        console.print(text, markup=False, highlight=False, emoji=False)
+        console.print(text, highlight=False)
     for waiver in waivers.expired:
         text = f"Waiver of {waiver.expires} has expired: {', '.join(waiver.cases)} ({waiver.reason})"
-        console.print(text, markup=False, highlight=False, emoji=False)
+        console.print(text, highlight=False)

@@ -1,0 +1,43 @@
+"""What stands for something on a device is not copied by Python's own means."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import dmlvk
+from tests.vulkan.variants import copy_desc
+
+DESC = dmlvk.TensorDesc("int32", (64,))
+
+MAKE: dict[str, Callable[[dmlvk.Device], object]] = {
+    "Device": lambda device: device,
+    "Tensor": lambda device: device.tensor(DESC),
+    "Buffer": lambda device: device.buffer(64),
+    "CompiledOperator": lambda device: device.compile(copy_desc(DESC)),
+    "Binding": lambda device: device.compile(copy_desc(DESC)).bind(
+        input_tensor=device.tensor(DESC), output_tensor=device.tensor(DESC)
+    ),
+    "Sequence": lambda device: device.sequence([]),
+    "Submission": lambda device: device.submit([]),
+}
+
+
+@pytest.mark.parametrize("name", list(MAKE))
+@pytest.mark.parametrize("means", [copy.copy, copy.deepcopy, pickle.dumps], ids=["copy", "deepcopy", "pickle"])
+def test_a_copy_is_refused_with_what_to_do_instead(
+    device: dmlvk.Device, name: str, means: Callable[[object], object]
+) -> None:
+    with pytest.raises(TypeError, match=rf"a dmlvk\.{name} cannot be copied or pickled: \w+"):
+        means(MAKE[name](device))
+
+
+def test_descriptors_are_copied(device: dmlvk.Device) -> None:
+    desc = copy_desc(DESC)
+    assert copy.deepcopy(desc) == pickle.loads(pickle.dumps(desc)) == desc
+    values = np.arange(64, dtype=np.int32)
+    assert (device.tensor(device.tensor(values).numpy()).numpy() == values).all()

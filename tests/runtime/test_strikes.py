@@ -1,0 +1,51 @@
+"""Exceptions and calls that strike in the middle of public calls; each test is a process of its own.
+
+A sample here; `make test-thorough` strikes every line of every call, on every way of moving data.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import dmlvk
+
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+# Prime, so that the lines of one call are not the next one's.
+STEPS = {"llvmpipe": 61, "SwiftShader": 499}
+VARIANTS = ["direct", "staged", "staged-copy-queue", "segmented-staged"]
+needs_signals = pytest.mark.skipif(os.name == "nt", reason="Windows has no timer whose signal interrupts a program")
+
+
+def run(module: str, device: dmlvk.Device, *arguments: str, timeout: float = 600) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.runtime.{module}", "--device", device.name, *arguments],
+        env={**os.environ, "DMLVK_VALIDATE": "0"},
+        capture_output=True,
+        text=True,
+        timeout=None if THOROUGH else timeout,
+    )
+    assert done.returncode == 0, f"status {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_an_exception_at_any_line_of_any_call(device: dmlvk.Device, variant: str) -> None:
+    step = next((step for name, step in STEPS.items() if name in device.name), 499)
+    arguments = ["--variant", variant, "--step", str(1 if THOROUGH else step)]
+    output = run("struck_calls", device, *arguments, "--first", str(0 if THOROUGH else VARIANTS.index(variant)))
+    struck = dict(line.rsplit(": ", 1) for line in output.splitlines())
+    assert len(struck) > 30
+    assert all(int(count) > 0 for count in struck.values())
+
+
+@needs_signals
+@pytest.mark.parametrize("raises", [False, True], ids=["returns", "raises"])
+@pytest.mark.parametrize("variant", ["direct", "staged-copy-queue"])
+def test_a_signal_handler_that_calls(device: dmlvk.Device, variant: str, raises: bool) -> None:
+    seconds = 60 if THOROUGH else 3
+    options = ["--raises"] if raises else []
+    assert " made, " in run("nested_calls", device, "--variant", variant, "--seconds", str(seconds), *options)

@@ -1,0 +1,99 @@
+"""Reading and writing files that may be anything."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dmlvk import files
+from tests.damaged_files import Damage, damages, special_damages
+
+
+@pytest.mark.parametrize("damage", damages(), ids=str)
+@pytest.mark.parametrize("read", [files.read_bytes, files.read_text, files.read_json, files.read_toml])
+def test_reading_ends_in_content_or_in_an_error_that_names_the_file(
+    read: Callable[[Path], object], damage: Damage, tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    damage.make(path)
+    try:
+        read(path)
+    except OSError as error:
+        assert path.name in str(error)
+        assert len(str(error)) < 1000
+    else:
+        assert damage.is_regular
+    assert damage.is_untouched()
+
+
+@pytest.mark.parametrize("damage", special_damages(), ids=str)
+def test_only_a_file_is_replaced(damage: Damage, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    damage.make(path)
+    if damage.is_regular:
+        files.replace_bytes(path, b"new")
+        assert path.read_bytes() == b"new"
+    else:
+        with pytest.raises(OSError, match="file"):
+            files.replace_bytes(path, b"new")
+        assert damage.is_untouched()
+    assert [child.name for child in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_file_that_cannot_be_replaced_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.replace_bytes(tmp_path / "file", b"new")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_written_keeps_links_and_permissions(tmp_path: Path) -> None:
+    path, link = tmp_path / "file", tmp_path / "link"
+    path.write_bytes(b"a long line")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    files.write_text(link, "new")
+    assert path.read_bytes() == b"new"
+    assert link.is_symlink()
+    assert stat.S_IMODE(path.stat().st_mode) & 0o200
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no FIFO")
+def test_a_fifo_is_written_to_where_somebody_reads(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="fifo"):
+        files.write_bytes(path, b"nobody there")
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        files.write_bytes(path, b"somebody")
+        assert os.read(reader, 100) == b"somebody"
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.parametrize("text", ["[" * 100 + "]" * 100, '{"a": [' * 40 + "]}" * 40])
+def test_json_is_as_deep_as_ours_can_be(text: str) -> None:
+    with pytest.raises(files.FileError, match="here: it is nested too deep"):
+        files.parse_json(text, "here")
+    assert files.parse_json("[" * 60 + "1" + "]" * 60, "here")
+
+
+def test_half_a_surrogate_pair_survives() -> None:
+    assert files.parse_json(files.encoded('"\ud800"'), "here") == "\ud800"
+
+
+@pytest.mark.parametrize("name", ["absent/file", "file/below", "."])
+def test_a_place_for_a_file_is_known_before(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=str(tmp_path)):
+        files.require_place(tmp_path / name)
+    files.require_place(tmp_path / "new")
+    files.require_place(tmp_path / "file")
