@@ -26,6 +26,9 @@ ROOT = Path(__file__).resolve().parent.parent
 ANSWER_SECONDS = 120.0
 # What the process printed before its end is shown from here.
 PRINTED_TAIL = 2000
+# Tests in a row that may lose the process over one topic, until it is not asked about that any more: a hundred crashes
+# under Wine, each with a new start, take a quarter of an hour, and a hundred hangs do not end.
+MOST_LOSSES = 3
 # Exit codes of Windows that mean the end of a process by force.
 WINDOWS_CODES = {
     0xC0000005: "access violation",
@@ -62,6 +65,7 @@ class Oracle:
         self._process: subprocess.Popen[bytes] | None = None
         self._printed: IO[bytes] | None = None
         self._unusable: str | None = None
+        self._losses: dict[str, dict[str, str]] = {}  # by topic and test, since its last answer: why
         atexit.register(self.close)
 
     def call(self, topic: str, function: Callable[..., Any], *arguments: Any, seconds: float = ANSWER_SECONDS) -> Any:
@@ -84,16 +88,24 @@ class Oracle:
             The function raised an exception. The process stays.
         pytest.fail.Exception
             The process ended, or was ended because it took too long, or does not work on this machine at all: the test
-            fails with a line that says which, and with what the process printed last.
+            fails with a line that says which, and with what the process printed last. So it does without being asked
+            where MOST_LOSSES tests in a row lost it over this topic.
         """
-        if self._process is None and self._unusable is None:
+        losses = self._losses.setdefault(topic, {})
+        if self._process is None and self._unusable is None and len(losses) < MOST_LOSSES:
             self._start()
-        failure = self._unusable
-        if failure is None:
+        if self._unusable is not None:
+            failure = self._unusable
+        elif len(losses) >= MOST_LOSSES:
+            failure = f"{[*losses.values()][-1]}\nNot asked again, after {len(losses)} tests in a row that ended so."
+        else:
             try:
-                return self._ask(function, arguments, seconds)
+                answer = self._ask(function, arguments, seconds)
+                losses.clear()
+                return answer
             except _LostError as error:
                 failure = f"{self.name}, asked for {topic}: {error}"
+                losses[os.environ.get("PYTEST_CURRENT_TEST", "")] = failure
         pytest.fail(failure, pytrace=False)
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.oracle import Oracle, OracleError, ending
+from tests.oracle import MOST_LOSSES, Oracle, OracleError, ending
 from tests.reference.onnx_runtime import run_node
 
 Failed = pytest.fail.Exception
@@ -97,6 +97,27 @@ def test_an_interrupted_call_leaves_no_answer_for_the_next(own: Oracle, monkeypa
         with pytest.raises(KeyboardInterrupt):
             own.call("a length", len, "abc")
     assert own.call("a length", len, "abcde") == 5
+
+
+def lose(own: Oracle, monkeypatch: pytest.MonkeyPatch, topic: str, test: str) -> list[str]:
+    """The message of a test in which the process dies."""
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", test)
+    with pytest.raises(Failed) as death:
+        own.call(topic, os._exit, 3)
+    return str(death.value.msg).splitlines()
+
+
+def test_what_kills_it_in_test_after_test_is_not_asked_again(own: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But one test may try as often as it likes: Hypothesis looks for the smallest example."""
+    refusal = f"Not asked again, after {MOST_LOSSES} tests in a row that ended so."
+    for test in ["first", "first", "first", "second"]:
+        (line,) = lose(own, monkeypatch, "an end", test)
+    assert own.call("an end", len, "abc") == 3, "an answer ends the row"
+    for number in range(MOST_LOSSES):
+        assert lose(own, monkeypatch, "an end", f"{number}") == [line]
+    assert lose(own, monkeypatch, "an end", "next") == [line, refusal]
+    assert own._process is None
+    assert own.call("something else", len, "abc") == 3
 
 
 def test_where_the_library_never_works_each_call_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,8 +228,9 @@ def started_wine() -> Iterator[Wine]:
                 "DISPLAY": f":{number}",
                 "WINEPREFIX": str(PREFIX),
                 "WINEDEBUG": "-all",
-                # Without these it would ask, in a window, whether to download .NET and a browser.
-                "WINEDLLOVERRIDES": "mscoree=;mshtml=",
+                # Without these it would ask, in a window, whether to download .NET and a browser, and a program that
+                # crashes would stay, with a window of Wine's debugger.
+                "WINEDLLOVERRIDES": "mscoree=;mshtml=;winedbg.exe=d",
                 "LC_ALL": "C.UTF-8",  # in which Wine reads the names of files
                 # Read by the Vulkan loader of the host, so in its form.
                 "VK_DRIVER_FILES": drivers,
