@@ -48,7 +48,7 @@ test-large: .venv/test.stamp
 
 test-thorough: export HYPOTHESIS_PROFILE = thorough
 test-thorough: .venv/test.stamp
-	$(VENV_PYTHON) -m pytest tests/kernels tests/runtime/test_faults.py $(PYTEST_ARGUMENTS)
+	$(VENV_PYTHON) -m pytest tests/kernels tests/runtime/test_faults.py tests/runtime/test_strikes.py $(PYTEST_ARGUMENTS)
 
 test-mutants: .venv/test.stamp
 	@$(PYTHON) -m tools.test_drivers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -127,6 +128,30 @@ def test_what_is_excluded_under_wine_is_there() -> None:
         assert (ROOT / folder).is_dir()
         assert f"| `{folder}` |" in described
     assert set(re.findall(r"`(test_\w+)`", described)) == {name.split("::")[1] for name in windows.EXCLUDED}
+
+
+def test_failures_are_told_by_reason_and_by_number(tmp_path: Path) -> None:
+    """Of a run of pytest: it is its report that is read."""
+    file, report = tmp_path / "test_some.py", tmp_path / "report.xml"
+    assert windows.reasons(report) == ["pytest died before its end; the last lines of its output are above"]
+    file.write_text(
+        "import pytest\n"
+        "@pytest.mark.parametrize('number', range(16))\n"
+        "def test_of_many(number):\n"
+        "    if number < 3: pytest.fail('a reason\\nand what was printed', pytrace=False)\n"
+        "    if number < 14: raise ValueError(number)\n"
+        "@pytest.fixture\n"
+        "def broken(): raise KeyError('broken')\n"
+        "def test_of_a_fixture(broken): pass\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junit-xml", str(report), str(file)]
+    subprocess.run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    first, second, *lines, last = windows.reasons(report)
+    assert first == "17 tests ran, 15 failed"
+    assert second == "3 times: Failed: a reason"
+    assert lines[0] == "1 times: ValueError: 3"
+    assert len(lines) == windows.MOST_REASONS - 1
+    assert last == "3 other reasons"
 
 
 def test_the_windows_python_has_what_the_tests_require() -> None:

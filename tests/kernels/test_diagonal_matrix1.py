@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +11,7 @@ import dmlvk
 from dmlvk import DataType, DiagonalMatrix1Desc, TensorDesc
 from tests.kernels.harness import check, input_memory
 from tests.layouts import DATA_TYPES, examples, input_strides, output_strides, random_bytes, sizes, view
+from tests.reference.onnx_runtime import run_node
 
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 BOUNDS = st.one_of(st.integers(-60, 60), st.sampled_from([INT32_MIN, INT32_MIN + 1, 0, INT32_MAX - 1, INT32_MAX]))
@@ -94,40 +93,23 @@ def test_every_type_with_wide_and_narrow_bands(device: dmlvk.Device, data_type: 
         check_against_numpy(device, desc, 16, begin & 0xFF)
 
 
-def run_onnx(operator: str, source: np.ndarray, **attributes: int) -> np.ndarray:
-    """ONNX Runtime's result for a one-input operator; Trilu takes k as a second input."""
-    k = attributes.pop("diagonal") if operator == "Trilu" else None
-    names = ["source"] if k is None else ["source", "k"]
-    node = onnx.helper.make_node(operator, names, ["output"], **attributes)
-    element_type = onnx.helper.np_dtype_to_tensor_dtype(source.dtype)
-    inputs = [onnx.helper.make_tensor_value_info("source", element_type, source.shape)]
-    feeds: dict[str, np.ndarray] = {"source": source}
-    if k is not None:
-        inputs.append(onnx.helper.make_tensor_value_info("k", onnx.TensorProto.INT64, []))
-        feeds["k"] = np.array(k, np.int64)
-    output = onnx.helper.make_tensor_value_info("output", element_type, source.shape)
-    graph = onnx.helper.make_graph([node], "diagonal", inputs, [output])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 14)], ir_version=8)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, feeds)[0])
-
-
 @pytest.mark.parametrize("k", [-70, -61, -5, -1, 0, 1, 13, 66, 67, 90])
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.float64])
 def test_triangles_agree_with_onnx_trilu(device: dmlvk.Device, dtype: type, k: int) -> None:
     source: np.ndarray = random_bytes(k & 0xFF, 3 * 61 * 67).reshape(3, 61, 67).astype(dtype)
+    diagonal = np.array(k, np.int64)
     upper = dmlvk.diagonal_matrix1(source, value=0, diagonal_fill_begin=INT32_MIN, diagonal_fill_end=k, device=device)
-    assert upper.tobytes() == run_onnx("Trilu", source, diagonal=k, upper=1).tobytes()
+    assert upper.tobytes() == run_node("Trilu", [source, diagonal], dtype, 14, upper=1).tobytes()
     lower = dmlvk.diagonal_matrix1(
         source, value=0, diagonal_fill_begin=k + 1, diagonal_fill_end=INT32_MAX, device=device
     )
-    assert lower.tobytes() == run_onnx("Trilu", source, diagonal=k, upper=0).tobytes()
+    assert lower.tobytes() == run_node("Trilu", [source, diagonal], dtype, 14, upper=0).tobytes()
 
 
 @pytest.mark.parametrize("k", [-60, -1, 0, 2, 66])
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.float64])
 def test_identities_agree_with_onnx_eye_like(device: dmlvk.Device, dtype: type, k: int) -> None:
-    expected = run_onnx("EyeLike", np.zeros((61, 67), dtype), k=k)
+    expected = run_node("EyeLike", [np.zeros((61, 67), dtype)], dtype, 14, k=k)
     found = dmlvk.diagonal_matrix1(
         sizes=(61, 67), value=1, diagonal_fill_begin=k, diagonal_fill_end=k + 1, dtype=dtype, device=device
     )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +11,7 @@ import dmlvk
 from dmlvk import DataType, OneHotDesc, TensorDesc
 from tests.kernels.harness import check, input_memory
 from tests.layouts import DATA_TYPES, examples, input_strides, output_strides, sizes, view
+from tests.reference.onnx_runtime import run_node
 
 INDEX_TYPES = st.sampled_from([DataType.INT64, DataType.INT32, DataType.UINT64, DataType.UINT32])
 
@@ -23,22 +22,8 @@ def onnx_one_hot(indices: np.ndarray, depth: int, axis: int) -> np.ndarray:
         return onnx_one_hot(indices.reshape(1), depth, 1)[0]  # ONNX has no scalar indices
     if indices.dtype == np.uint64:
         indices = np.minimum(indices, np.uint64(1 << 62))
-    node = onnx.helper.make_node("OneHot", ["indices", "depth", "values"], ["output"], axis=axis)
-    graph = onnx.helper.make_graph(
-        [node],
-        "one_hot",
-        [
-            onnx.helper.make_tensor_value_info("indices", onnx.TensorProto.INT64, indices.shape),
-            onnx.helper.make_tensor_value_info("depth", onnx.TensorProto.INT64, []),
-            onnx.helper.make_tensor_value_info("values", onnx.TensorProto.INT64, [2]),
-        ],
-        [onnx.helper.make_tensor_value_info("output", onnx.TensorProto.INT64, None)],
-    )
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 11)], ir_version=8)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    values = np.array([0, 1], np.int64)
-    feeds = {"indices": indices.astype(np.int64), "depth": np.array(depth, np.int64), "values": values}
-    return np.asarray(session.run(None, feeds)[0]).astype(bool)
+    inputs = [indices.astype(np.int64), np.array(depth, np.int64), np.array([0, 1], np.int64)]
+    return run_node("OneHot", inputs, np.int64, 11, axis=axis).astype(bool)
 
 
 @st.composite

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from onnx import helper
+
+from tests.oracle import Oracle
 
 
 def run_node(
@@ -24,8 +25,26 @@ def run_node(
         [helper.make_tensor_value_info("output", element(np.dtype(output_dtype)), None)],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    return ONNX_RUNTIME.call(operator, _run, model.SerializeToString(), present)
+
+
+def _run(model: bytes, feeds: Mapping[str, np.ndarray]) -> np.ndarray:
+    import onnxruntime  # only here, in the oracle's process: tests/conftest.py
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(["output"], present)[0]
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return session.run(["output"], feeds)[0]
+
+
+def _probe() -> None:
+    """The library loads and runs a model, of an operator without arithmetic."""
+    value = helper.make_tensor_value_info
+    node = helper.make_node("Identity", ["input"], ["output"])
+    graph = helper.make_graph([node], "probe", [value("input", 1, [1])], [value("output", 1, [1])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    _run(model.SerializeToString(), {"input": np.ones(1, np.float32)})
+
+
+ONNX_RUNTIME = Oracle("ONNX Runtime", _probe)

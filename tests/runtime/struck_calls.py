@@ -205,15 +205,17 @@ def on_another_thread(work: Callable[[], None]) -> None:
         raise errors[0]
 
 
-def strike_all(name: str, variant: str, call: str, first: int, step: int, shim: Shim) -> int:
-    """Strike a call at every `step`-th line, each time with a new State; how many lines were struck."""
+def strike_all(name: str, variant: str, call: str, first: int, step: int, keep: bool, shim: Shim) -> int:
+    """Strike a call at every `step`-th line, each time with a new State if not told to keep it; how many were struck."""
     use = CALLS[call]
     number = first
     struck = 0
+    state: State | None = None
     while True:
         faulthandler.dump_traceback_later(120, exit=True)
-        state = State(name, variant)
-        state.check()
+        if state is None:
+            state = State(name, variant)
+            state.check()
         before = state.target.numpy()
         state.own.wait()
         strike = Strike(number, FOLDER)
@@ -228,16 +230,16 @@ def strike_all(name: str, variant: str, call: str, first: int, step: int, shim: 
             if call != "close":
                 state.check()
                 on_another_thread(state.check)
-                state.check()
-            on_another_thread(state.own.close)
-            if not state.own.is_closed:
-                raise SystemExit("close returned, and the device is open")
-            del state
-            gc.collect()
-            close_ownerless()
-            left = {kind: count for kind, count in shim.live_count.items() if kind not in ("Instance", "Messenger")}
-            if left:
-                raise SystemExit(f"not destroyed: {left}")
+            if call == "close" or not keep or not strike.has_struck:
+                on_another_thread(state.own.close)
+                if not state.own.is_closed:
+                    raise SystemExit("close returned, and the device is open")
+                state = None
+                gc.collect()
+                close_ownerless()
+                left = {kind: count for kind, count in shim.live_count.items() if kind != "Instance"}
+                if left:
+                    raise SystemExit(f"not destroyed: {left}")
         except BaseException as error:
             print(f"{place}\n    {type(error).__name__}: {error}", file=sys.stderr)
             raise
@@ -253,6 +255,7 @@ def main() -> None:
     parser.add_argument("--variant", required=True)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--step", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="strike a call on one device, not on a new one each time")
     parser.add_argument("--call", choices=list(CALLS), action="append")
     arguments = parser.parse_args()
     # What strikes in a finalizer ends there; Python would print it.
@@ -261,7 +264,9 @@ def main() -> None:
     with pytest.MonkeyPatch.context() as patch:
         shim = Shim(patch)
         for call in arguments.call or CALLS:
-            struck = strike_all(arguments.device, arguments.variant, call, arguments.first, arguments.step, shim)
+            struck = strike_all(
+                arguments.device, arguments.variant, call, arguments.first, arguments.step, arguments.keep, shim
+            )
             print(f"{call}: {struck}", flush=True)
 
 

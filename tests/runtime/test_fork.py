@@ -109,7 +109,7 @@ def run(device: dmlvk.Device, more: str) -> list[str]:
         env={**os.environ, "DMLVK_VALIDATE": "0"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=40,
     )
     assert (done.returncode, done.stderr) == (0, ""), f"{done.stdout}{done.stderr}"
     return done.stdout.splitlines()
