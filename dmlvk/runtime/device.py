@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk import planning
+from dmlvk.arguments import as_argument
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import BindingError
 from dmlvk.operators import OperatorDesc
@@ -46,7 +47,7 @@ class Device:
     timestamps : bool
         Whether submissions measure their time on the GPU, for `Submission.gpu_time`. Can be changed at any time.
     profile : DeviceProfile, optional
-        What to plan for in place of what the device says: tighter limits, fewer features.
+        What to plan for in place of what the device says: tighter limits, fewer features; never more.
     force_staging : bool
         Move data through staging memory even where the host reaches the device's memory.
     force_copy_queue : bool
@@ -62,6 +63,8 @@ class Device:
     DeviceError
         No Vulkan loader, driver or device, with what to install; or none that matches the selector, with those that
         there are.
+    TypeError, ValueError
+        For a selector of another type, or a profile that says more than the device has.
 
     Notes
     -----
@@ -149,14 +152,13 @@ class Device:
         Raises
         ------
         BindingError
-            For a size below 1.
+            For a size below 1, or that is no integer.
         DeviceError
             Out of memory, with how much was asked and how much there is.
         """
         self.require_open()
-        if size_in_bytes < 1:
-            raise BindingError(f"a buffer has 1 byte or more, not {size_in_bytes}")
-        return Buffer(self, size_in_bytes, self.vulkan.memory.allocate(size_in_bytes))
+        size = as_argument("size_in_bytes", size_in_bytes, 1, None, "a buffer has 1 byte or more")
+        return Buffer(self, size, self.vulkan.memory.allocate(size))
 
     def plan(self, desc: OperatorDesc, path: str | None = None, offsets: Mapping[str, int] | None = None) -> Plan:
         """Plan an operator for this device: see `dmlvk.planning.plan`."""
@@ -224,7 +226,11 @@ class Device:
         DeviceError
             The device is closed or lost.
         """
-        listed = tuple(bindings)
+        try:
+            listed = tuple(bindings)
+        except TypeError:
+            _refuse_one(bindings)
+            raise
         if self.timestamps or self.debug_level:
             return self._submit_measured(self._checked(listed))
         vulkan = self.vulkan
@@ -294,7 +300,11 @@ class Device:
         return Sequence(self, checked, self.timestamps or bool(self.debug_level and has_timestamps))
 
     def _checked(self, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
-        checked = tuple(bindings)
+        try:
+            checked = tuple(bindings)
+        except TypeError:
+            _refuse_one(bindings)
+            raise
         for position, binding in enumerate(checked):
             if not isinstance(binding, Binding):
                 raise TypeError(
@@ -328,3 +338,9 @@ class Device:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _refuse_one(bindings: object) -> None:
+    """Say what is wrong with what is no list, where that is known."""
+    if isinstance(bindings, Binding):
+        raise TypeError("bindings is one Binding, and has to be a list of them: [binding], as in submit([binding])")

@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
-from dmlvk.device_profile import DeviceProfile
+from dmlvk.device_profile import DeviceProfile, narrower
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.command_buffers import Secondary
 from dmlvk.vulkan.descriptors import DescriptorSets
@@ -52,7 +52,7 @@ class VulkanDevice:
     ----------
     physical : PhysicalDevice
     profile : DeviceProfile, optional
-        What to believe of the device in place of what it says; for tests of tighter limits.
+        What to believe of the device in place of what it says, if that is no more: see `narrower`.
     force_staging : bool
         Move data through staging memory even where the host reaches the device's memory directly; for tests.
     force_copy_queue : bool
@@ -81,7 +81,7 @@ class VulkanDevice:
         force_copy_queue: bool = False,
     ) -> None:
         self.physical = physical
-        self.profile = physical.profile if profile is None else profile
+        self.profile = physical.profile if profile is None else narrower(profile, physical.profile)
         self.lock = threading.RLock()
         self._close_lock = threading.RLock()
         self.guests: set[object] = set()
