@@ -229,7 +229,7 @@ class Device:
         try:
             listed = tuple(bindings)
         except TypeError:
-            _refuse_one(bindings)
+            _require_list(bindings)
             raise
         if self.timestamps or self.debug_level:
             return self._submit_measured(self._checked(listed))
@@ -303,7 +303,7 @@ class Device:
         try:
             checked = tuple(bindings)
         except TypeError:
-            _refuse_one(bindings)
+            _require_list(bindings)
             raise
         for position, binding in enumerate(checked):
             if not isinstance(binding, Binding):
@@ -340,7 +340,11 @@ class Device:
         self.close()
 
 
-def _refuse_one(bindings: object) -> None:
-    """Say what is wrong with what is no list, where that is known."""
-    if isinstance(bindings, Binding):
-        raise TypeError("bindings is one Binding, and has to be a list of them: [binding], as in submit([binding])")
+def _require_list(bindings: object) -> None:
+    """Raise a TypeError that says what to pass, where this is nothing to go through."""
+    try:
+        iter(bindings)  # type: ignore[call-overload]
+    except TypeError:
+        kind = type(bindings).__name__
+        message = f"bindings is a {kind}, not a list of Bindings; pass a single one as [binding]: submit([binding])"
+        raise TypeError(message) from None
