@@ -293,6 +293,8 @@ class Generator:
         limit = f"{self.random.choice(limits)}={number}"
         tensor = self.random.choice((odd, "operands['input_tensor']", "operands['output_tensor']"))
         path = self.random.choice(("'tiles'", "'direct'", "'dot4'", "'matrix:1x1x1:1x1'", "'x' * 5000", odd))
+        # An endless iterator is not among them: like `list`, `submit` goes on to its end.
+        listed = self.random.choice(("None", "2.5", "int", "{}", "binding", "[binding]", f"[binding, {odd}]"))
         return self.random.choice(
             (
                 f"submission.wait({number})",
@@ -303,7 +305,7 @@ class Generator:
                 f"p = device.profile; narrower(replace(p, limits=replace(p.limits, {limit})), p)",
                 f"operator(**operands); operator(**{{**operands, 'input_tensor': {tensor}}})",
                 f"operator.bind(**{{**operands, 'output_tensor': {tensor}}})",
-                f"device.submit({self.random.choice((odd, 'binding', '[binding]', '[binding, ' + odd + ']'))})",
+                f"device.submit({listed})",
                 f"operands['input_tensor'].write({odd})",
                 f"device.tensor({odd})",
             )
