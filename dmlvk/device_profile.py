@@ -271,7 +271,7 @@ def narrower(profile: DeviceProfile, device: DeviceProfile) -> DeviceProfile:
     Raises
     ------
     TypeError
-        It is no DeviceProfile.
+        It is no DeviceProfile, or a member of it is no set.
     ValueError
         It says more, or less than any plan can do with; names the field, its value and the device's.
     """
@@ -286,6 +286,8 @@ def narrower(profile: DeviceProfile, device: DeviceProfile) -> DeviceProfile:
             f"{device.api_version}"
         )
     for name in ("features", "extensions", "properties", "cooperative_matrices"):
+        if not isinstance(getattr(profile, name), (frozenset, set, tuple, list)):
+            raise TypeError(f"profile.{name} is a {type(getattr(profile, name)).__name__}, not a set as the device's")
         more = sorted(set(getattr(profile, name)) - set(getattr(device, name)), key=str)
         if more:
             raise ValueError(f"profile.{name} has {shown(more[0])}, which the device has not; a profile only says less")
@@ -303,7 +305,22 @@ def narrower(profile: DeviceProfile, device: DeviceProfile) -> DeviceProfile:
             f"profile.driver_id = {int(DriverId.MESA_LLVMPIPE)}: the device's is {device.driver_id}, and some kernels "
             "run on lavapipe only"
         )
-    return replace(profile, limits=Limits(**limits), api_version=api_version)
+    if profile.device_type not in list(DeviceType):
+        raise ValueError(f"profile.device_type = {shown(profile.device_type)}: must be one of {list(DeviceType)}")
+    subgroup_size, smallest, largest = own if sizes == own else (1, 1, 1)
+    return replace(
+        profile,
+        limits=Limits(**limits),
+        api_version=api_version,
+        device_type=DeviceType(profile.device_type),
+        features=frozenset(profile.features),
+        extensions=frozenset(profile.extensions),
+        properties=frozenset(profile.properties),
+        subgroup_size=subgroup_size,
+        min_subgroup_size=smallest,
+        max_subgroup_size=largest,
+        cooperative_matrices=tuple(profile.cooperative_matrices),
+    )
 
 
 def _limit(name: str, limits: Limits, device: Limits) -> Any:

@@ -67,9 +67,11 @@ def test_limits_are_taken_by_value() -> None:
     given = with_limits(
         H200, max_storage_buffer_range=np.uint32(1 << 20), max_compute_work_group_size=[np.int16(128), 64, 8]
     )
-    limits = narrower(given, H200).limits
+    ones: dict[str, Any] = dict.fromkeys(("subgroup_size", "min_subgroup_size", "max_subgroup_size"), np.int8(1))
+    found = narrower(replace(given, cooperative_matrices=(), **ones), H200)
+    limits = found.limits
     assert limits.max_compute_work_group_size == (128, 64, 8)
-    for value in (limits.max_storage_buffer_range, *limits.max_compute_work_group_size):
+    for value in (found.subgroup_size, limits.max_storage_buffer_range, *limits.max_compute_work_group_size):
         assert type(value) is int
 
 
@@ -94,6 +96,7 @@ BEFORE_1_3 = replace(
         (H200, {"api_version": "1.3"}, ("profile.api_version", "'1.3'")),
         (H200, {"max_subgroup_size": 64}, ("max_subgroup_size", "64", "(32, 32, 32)")),
         (H200, {"subgroup_size": 1, "min_subgroup_size": 1, "max_subgroup_size": 1}, ("cooperative matrices",)),
+        (H200, {"device_type": 7}, ("profile.device_type = 7", "DISCRETE_GPU")),
         (H200, {"driver_id": 13}, ("profile.driver_id = 13", "lavapipe")),
     ],
 )
@@ -112,9 +115,9 @@ def test_who_made_the_device_is_as_it_is_given() -> None:
     assert narrower(given, H200) == given
 
 
-@pytest.mark.parametrize("profile", ["minimum", 5, replace(H200, limits=None)])  # type: ignore[arg-type]
+@pytest.mark.parametrize("profile", ["minimum", 5, replace(H200, features=None), replace(H200, limits=None)])  # type: ignore[arg-type]
 def test_what_is_no_profile_is_refused(profile: Any) -> None:
-    with pytest.raises(TypeError, match="DeviceProfile"):
+    with pytest.raises(TypeError, match="profile"):
         narrower(profile, H200)
 
 
