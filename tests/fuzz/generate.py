@@ -35,7 +35,7 @@ class Generator:
     Parameters
     ----------
     seed, number : int
-        The same text for the same two, in every version of Python.
+        The same text for the same two, in every process.
     """
 
     def __init__(self, seed: int, number: int) -> None:
