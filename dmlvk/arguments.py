@@ -7,6 +7,7 @@ Python numbers go further than this module.
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -25,9 +26,14 @@ def integer_of(value: object) -> int | None:
     """The Python int of a Python or NumPy integer; None for all else: bools, floats, arrays, text."""
     if type(value) is int:
         return value
-    if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64)):
+    if isinstance(value, (int, np.integer)) and is_number(value):
         return int.__int__(value) if isinstance(value, int) else int(value)
     return None
+
+
+def is_number(value: object) -> bool:
+    """Whether it is one real number. Bools and NumPy's durations, which say that they are numbers too, are none."""
+    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_, np.timedelta64))
 
 
 def as_integer(descriptor: str, field: str, value: object, low: int, high: int, rule: str) -> int:
@@ -91,7 +97,7 @@ def as_seconds(name: str, value: object) -> float:
         It is negative or NaN.
     """
     kinds = (int, float, np.integer, np.floating)
-    if not isinstance(value, kinds) or isinstance(value, (bool, np.timedelta64)):
+    if not isinstance(value, kinds) or not is_number(value):
         raise TypeError(f"{name} = {shown(value)}: must be seconds as an int or a float, not {type(value).__name__}")
     try:
         seconds = float(value)

@@ -232,6 +232,12 @@ class TestRounding:
         assert element(half + Fraction(1, 10**400), FLOAT32) == np.float32(2**-149)
         assert np.signbit(element(Fraction(-1, 10**5000), FLOAT32))
 
+    @pytest.mark.parametrize("value", [True, np.True_, np.timedelta64(3, "s"), np.timedelta64(3), "3", 3j, [3]])
+    @pytest.mark.parametrize("data_type", [UINT8, FLOAT32])
+    def test_what_is_no_number_is_refused(self, data_type: dmlvk.DataType, value: Any) -> None:
+        with pytest.raises(dmlvk.DescriptorError, match="must be one number, not"):
+            element(value, data_type)
+
     def test_signs_of_zeros_and_infinities_stay(self) -> None:
         assert np.signbit(element(-0.0, FLOAT32)) and np.signbit(element(np.longdouble(-0.0), FLOAT16))
         assert element(-math.inf, FLOAT16) == -math.inf and np.isnan(element(np.longdouble("nan"), FLOAT32))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from dmlvk.arguments import is_number
 from dmlvk.data_type import DataType
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.operators.rules import ALL_DATA_TYPES, INT32_MAX, INT32_MIN, OperatorDesc
@@ -103,7 +104,7 @@ class DiagonalMatrix1Desc(OperatorDesc):
             return value
         if getattr(value, "dtype", None) == data_type.numpy_dtype and getattr(value, "ndim", None) == 0:
             return bytes(value.astype(data_type.numpy_dtype.newbyteorder("<")).tobytes())
-        if type(value).__name__ in ("bool", "bool_") or not isinstance(value, numbers.Real):
+        if not is_number(value):
             self._fail("value", value, f"must be one number, not {type(value).__name__}")
         if data_type.is_floating_point:
             return self._encode_float(value, data_type)

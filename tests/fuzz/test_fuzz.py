@@ -23,6 +23,8 @@ FOUND = {
     "another one": "device.submit(dmlvk.DataType.UINT8)",
     "a size that wrapped when it was padded": "tensor = small.buffer(np.uint32(4294967295)).tensor("
     "dmlvk.TensorDesc(np.uint8, [300]), 0)",
+    "a duration, which NumPy says is an integer": "dmlvk.DiagonalMatrix1Desc(output_tensor=dmlvk.TensorDesc(np.uint64, "
+    "(5, 1)), value=np.timedelta64(3, 's'), diagonal_fill_begin=0, diagonal_fill_end=1)",
     "an array in place of a tensor": "operator(**operands); operator(**{**operands, 'input_tensor': np.zeros(9)})",
 }
 
