@@ -18,8 +18,11 @@ PYTEST_ARGUMENTS ?=
 # What `dmlvk bench` is given, as in: make bench BENCH_ARGUMENTS="--operator slice1 --device Radeon"
 BENCH_ARGUMENTS ?=
 
+# What the fuzzing is given, as in: make fuzz FUZZ_ARGUMENTS="--count 1000000 --seed 7"
+FUZZ_ARGUMENTS ?=
+
 .PHONY: help run bench test test-compilers test-large test-thorough test-mutants test-windows conformance lint drivers kernels
-.PHONY: clean
+.PHONY: clean fuzz
 
 help:
 	@$(PYTHON) -m tools.bootstrap help
@@ -53,6 +56,10 @@ test-thorough: .venv/test.stamp
 test-mutants: .venv/test.stamp
 	@$(PYTHON) -m tools.test_drivers
 	$(VENV_PYTHON) -m tests.mutants --device llvmpipe --fetch
+
+fuzz: .venv/test.stamp
+	@$(PYTHON) -m tools.test_drivers
+	$(VENV_PYTHON) -m tests.fuzz $(FUZZ_ARGUMENTS)
 
 test-windows: .venv/test.stamp
 	@$(VENV_PYTHON) -m tools.windows $(if $(PYTEST_ARGUMENTS),-- $(PYTEST_ARGUMENTS))

@@ -7,6 +7,8 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from dmlvk.errors import shown
+
 
 class DataType(IntEnum):
     """DirectML's tensor data types, with DirectML's values.
@@ -53,8 +55,11 @@ class DataType(IntEnum):
         TypeError
             For a dtype that DirectML has no type for (bool, complex, strings, ...), with those that it has.
         """
-        name = np.dtype(dtype).name.upper()
-        if name not in cls.__members__:
-            supported = ", ".join(data_type.name.lower() for data_type in cls)
-            raise TypeError(f"dtype {np.dtype(dtype).name} has no DirectML data type; supported are {supported}")
-        return cls[name]
+        supported = ", ".join(data_type.name.lower() for data_type in cls)
+        try:
+            name = np.dtype(dtype).name
+        except (TypeError, ValueError, SyntaxError):  # what NumPy raises for text depends on where it stops reading
+            raise TypeError(f"{shown(dtype)} is no NumPy dtype; supported are {supported}") from None
+        if name.upper() not in cls.__members__:
+            raise TypeError(f"dtype {name} has no DirectML data type; supported are {supported}")
+        return cls[name.upper()]

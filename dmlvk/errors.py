@@ -2,6 +2,41 @@
 
 from __future__ import annotations
 
+import math
+import reprlib
+
+# Characters of a message that a value takes at most: of a million sizes nobody reads more.
+LONGEST_VALUE = 300
+
+
+class _Shown(reprlib.Repr):
+    """Python's own way to shorten what is long, with other limits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxtuple = self.maxlist = 16
+        self.maxstring = self.maxother = LONGEST_VALUE
+
+    def repr_int(self, x: int, level: int) -> str:
+        # Python refuses to write an integer of thousands of digits.
+        if x.bit_length() <= 256:
+            return repr(x)
+        return f"about {'-' if x < 0 else ''}10**{math.floor(x.bit_length() * math.log10(2))}"
+
+
+_shown = _Shown()
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: its repr, shortened to `LONGEST_VALUE` characters; never raises."""
+    if isinstance(value, (str, bytes, bytearray)):
+        value = value[:LONGEST_VALUE]
+    try:
+        text = _shown.repr(value)
+    except Exception:  # a repr of the caller's own
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
+
 
 class DescriptorError(ValueError):
     """A descriptor breaks a rule of its operator's page.
@@ -28,7 +63,7 @@ class DescriptorError(ValueError):
         self.value = value
         self.rule = rule
         self.expected = expected
-        message = f"{descriptor}.{field} = {value!r}: {rule}"
+        message = f"{descriptor}.{field} = {shown(value)}: {rule}"
         super().__init__(message if expected is None else f"{message}; expected {expected}")
 
 

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dmlvk.arguments import as_integer, as_integers
 from dmlvk.data_type import DataType
-from dmlvk.errors import BindingError, DescriptorError
+from dmlvk.errors import BindingError, DescriptorError, shown
 from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, QuantizedLinearConvolutionDesc, Slice1Desc
-from dmlvk.operators.quantized_linear_convolution import output_size
+from dmlvk.operators.quantized_linear_convolution import SPATIAL_FIELDS, output_size
+from dmlvk.operators.rules import INT32_MAX, INT32_MIN
 from dmlvk.operators.slice1 import maximum_copied_elements
-from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc, as_integer, as_integers
+from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
 from dmlvk.vulkan.monitor import Monitor
 
 if TYPE_CHECKING:
@@ -190,6 +192,12 @@ def slice1(
     """
     operand = _operand(input)
     described = _describe(operand)
+    rule = "the window may not be empty"
+    input_window_sizes = as_integers("slice1", "input_window_sizes", input_window_sizes, 1, MAXIMUM_UINT32, rule)
+    rule = "a window stride has 32 signed bits"
+    input_window_strides = as_integers(
+        "slice1", "input_window_strides", input_window_strides, INT32_MIN, INT32_MAX, rule
+    )
     if output_sizes is None:
         output_sizes = _most_elements(described.rank, input_window_sizes, input_window_strides)
     desc = Slice1Desc(
@@ -272,12 +280,8 @@ def quantized_linear_convolution(
     )
     operands["output_zero_point_tensor"] = _integer_operand("output_zero_point", output_zero_point, output_type, rank)
     operands["bias_tensor"] = _integer_operand("bias", bias, DataType.INT32, rank)
-    spatial = {
-        "strides": _spatial(strides, rank, 1),
-        "dilations": _spatial(dilations, rank, 1),
-        "start_padding": _spatial(start_padding, rank, 0),
-        "end_padding": _spatial(end_padding, rank, 0),
-    }
+    given = {"strides": strides, "dilations": dilations, "start_padding": start_padding, "end_padding": end_padding}
+    spatial: dict[str, Any] = {name: _spatial(name, values, rank) for name, values in given.items()}
     tensors: dict[str, Any] = {name: _describe(operand) for name, operand in operands.items() if operand is not None}
     desc = QuantizedLinearConvolutionDesc(
         **tensors,
@@ -306,6 +310,11 @@ def _run(desc: OperatorDesc, operands: dict[str, Array | Tensor | None], device:
 
 
 def _device_of(tensors: dict[str, Any], device: Device | None) -> Any:
+    from dmlvk import Device  # the public face imports this module
+
+    if device is not None and not isinstance(device, Device):
+        opened = f"dmlvk.Device({shown(device) if isinstance(device, (int, str)) else ''})"
+        raise TypeError(f"device is None or a dmlvk.Device, not {type(device).__name__}: pass device={opened}")
     for name, tensor in tensors.items():
         if device is not None and tensor.device is not device:
             raise BindingError(f"{name} lies on {tensor.device}, not on {device}; tensors of one call share one device")
@@ -372,13 +381,10 @@ def _with_rank(array: Array, rank: int) -> Array:
     return array.reshape((1,) * (rank - array.ndim) + array.shape)
 
 
-def _most_elements(rank: int, window_sizes: Any, window_strides: Any) -> Sequence[int]:
-    sizes = as_integers("slice1", "input_window_sizes", window_sizes, 1, MAXIMUM_UINT32, "the window may not be empty")
-    bound = 2**31
-    strides = as_integers("slice1", "input_window_strides", window_strides, -bound, bound - 1, "has 32 signed bits")
-    if len(sizes) != rank or len(strides) != rank or 0 in strides:
+def _most_elements(rank: int, window_sizes: tuple[int, ...], window_strides: tuple[int, ...]) -> tuple[int, ...]:
+    if len(window_sizes) != rank or len(window_strides) != rank or 0 in window_strides:
         return (1,) * rank  # the descriptor says what is wrong with the window
-    return maximum_copied_elements(sizes, strides)
+    return maximum_copied_elements(window_sizes, window_strides)
 
 
 def _output_data_type(output_dtype: Any, output_zero_point: Any, input_type: DataType) -> DataType:
@@ -424,30 +430,29 @@ def _integer_operand(name: str, argument: Any, data_type: DataType, rank: int) -
     return _with_channel_dimension(operand.astype(data_type.numpy_dtype), rank)
 
 
-def _spatial(values: Any, rank: int, neutral: int) -> Any:
+def _spatial(name: str, values: Any, rank: int) -> tuple[int, ...]:
     """One element as two for rank 3, so that those given and those left at their defaults have one length."""
-    if rank == 3 and not isinstance(values, (str, bytes)) and np.ndim(values) == 1 and len(values) == 1:
-        return (neutral, values[0])
-    return values
+    least, neutral = SPATIAL_FIELDS[name]
+    rule = f"must be {least} or more"
+    checked = as_integers("quantized_linear_convolution", name, values, least, MAXIMUM_UINT32, rule)
+    return (neutral, *checked) if rank == 3 and len(checked) == 1 else checked
 
 
-def _convolved_sizes(input_desc: TensorDesc, filter_desc: TensorDesc, spatial: dict[str, Any]) -> tuple[int, ...]:
+def _convolved_sizes(
+    input_desc: TensorDesc, filter_desc: TensorDesc, spatial: dict[str, tuple[int, ...]]
+) -> tuple[int, ...]:
     """The output's sizes; where there are none, sizes for which the descriptor names what is wrong."""
     unusable = (1,) * input_desc.rank
     if input_desc.rank not in (3, 4) or filter_desc.rank != input_desc.rank:
         return unusable
-    fields = {
-        name: as_integers("quantized_linear_convolution", name, values, 0, MAXIMUM_UINT32, "is not negative")
-        for name, values in spatial.items()
-    }
-    if any(len(values) != 2 for values in fields.values()) or 0 in fields["strides"]:
+    if any(len(values) != 2 for values in spatial.values()):
         return unusable
     sizes = [input_desc.sizes[0], filter_desc.sizes[0]]
     for dimension in range(2, input_desc.rank):
         k = dimension - input_desc.rank
         size, taps = input_desc.sizes[dimension], filter_desc.sizes[dimension]
         found = output_size(
-            size, taps, *(fields[name][k] for name in ("strides", "dilations", "start_padding", "end_padding"))
+            size, taps, *(spatial[name][k] for name in ("strides", "dilations", "start_padding", "end_padding"))
         )
         sizes.append(min(max(found, 1), MAXIMUM_UINT32))
     return tuple(sizes) if math.prod(sizes) <= MAXIMUM_UINT32 else unusable

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 from functools import cached_property, lru_cache
 from typing import Any, SupportsIndex
 
+from dmlvk.arguments import as_integer, as_integers, integer_of
 from dmlvk.data_type import DataType
 from dmlvk.errors import DescriptorError
 
@@ -31,46 +31,12 @@ def as_data_type(descriptor: str, field: str, data_type: Any) -> DataType:
     try:
         if isinstance(data_type, (bool, type(None))):
             raise TypeError
-        try:
-            return DataType(operator.index(data_type))
-        except TypeError:
-            return DataType.from_numpy(data_type)
+        integer = integer_of(data_type)
+        return DataType.from_numpy(data_type) if integer is None else DataType(integer)
     except (TypeError, ValueError):
         supported = ", ".join(member.name for member in DataType)
         rule = "must be one of DirectML's data types that these operators take"
         raise DescriptorError(descriptor, field, data_type, rule, f"one of {supported}") from None
-
-
-def as_integer(descriptor: str, field: str, value: object, low: int, high: int, rule: str) -> int:
-    """The Python int of an integer-like value (NumPy's included) in [low, high]; bools and floats are refused."""
-    if type(value).__name__ in ("bool", "bool_"):
-        raise DescriptorError(
-            descriptor, field, value, "must be an integer, not a bool", f"an integer from {low} to {high}"
-        )
-    try:
-        integer = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        kind = type(value).__name__
-        raise DescriptorError(
-            descriptor, field, value, f"must be an integer, not {kind}", f"an integer from {low} to {high}"
-        ) from None
-    if not low <= integer <= high:
-        raise DescriptorError(descriptor, field, integer, rule, f"an integer from {low} to {high}")
-    return integer
-
-
-def as_integers(descriptor: str, field: str, values: Any, low: int, high: int, rule: str) -> tuple[int, ...]:
-    """A tuple of Python ints of any sequence of integer-likes; an error names the element."""
-    is_text = isinstance(values, (str, bytes, bytearray))
-    try:
-        items = None if is_text else list(values)
-    except TypeError:
-        items = None
-    if items is None:
-        raise DescriptorError(
-            descriptor, field, values, "must be a sequence of integers, one a dimension", "such as (1, 2, 3)"
-        )
-    return tuple(as_integer(descriptor, f"{field}[{i}]", item, low, high, rule) for i, item in enumerate(items))
 
 
 def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:

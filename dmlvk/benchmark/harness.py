@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 import dmlvk
 from dmlvk import files
+from dmlvk.arguments import as_argument
 from dmlvk.benchmark.cases import Scale, without
 from dmlvk.benchmark.marks import Mark, measure_marks
 from dmlvk.benchmark.measurement import Measurement, measure
@@ -57,6 +58,10 @@ class Settings:
     rounds: int
     peers: Sequence[str]
     left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rounds = as_argument("rounds", self.rounds, 1, None, "each thing is timed at least once", ValueError)
+        object.__setattr__(self, "rounds", rounds)
 
 
 def run(

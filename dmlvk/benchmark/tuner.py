@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 import dmlvk
 from dmlvk import planning, reference
+from dmlvk.arguments import as_argument
 from dmlvk.benchmark.measurement import measure
 from dmlvk.conformance.case import Workload
 from dmlvk.device_profile import DeviceProfile, DeviceType
@@ -123,7 +124,13 @@ def tune(device: dmlvk.Device, workload: Workload, rounds: int = 10) -> Tuning:
     -------
     Tuning
         Not yet remembered.
+
+    Raises
+    ------
+    ValueError
+        For rounds that are no integer, or none.
     """
+    rounds = as_argument("rounds", rounds, 1, None, "each candidate is run at least once", ValueError)
     desc, expected = workload.desc, workload.result()
     # Under its own name the planner's choice is planned, whatever is remembered for the descriptor.
     planned = device.plan(desc).path

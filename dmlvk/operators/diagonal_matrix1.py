@@ -6,8 +6,10 @@ import math
 import numbers
 import struct
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, ClassVar
 
+from dmlvk.arguments import is_number
 from dmlvk.data_type import DataType
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.operators.rules import ALL_DATA_TYPES, INT32_MAX, INT32_MIN, OperatorDesc
@@ -102,7 +104,7 @@ class DiagonalMatrix1Desc(OperatorDesc):
             return value
         if getattr(value, "dtype", None) == data_type.numpy_dtype and getattr(value, "ndim", None) == 0:
             return bytes(value.astype(data_type.numpy_dtype.newbyteorder("<")).tobytes())
-        if type(value).__name__ in ("bool", "bool_") or not isinstance(value, numbers.Real):
+        if not is_number(value):
             self._fail("value", value, f"must be one number, not {type(value).__name__}")
         if data_type.is_floating_point:
             return self._encode_float(value, data_type)
@@ -114,8 +116,8 @@ class DiagonalMatrix1Desc(OperatorDesc):
 
     def _encode_float(self, value: Any, data_type: DataType) -> bytes:
         try:
-            narrow = data_type != DataType.FLOAT64
-            return struct.pack(FLOAT_FORMATS[data_type], float(_rounded_to_odd(value) if narrow else value))
+            number = _nearest(value) if data_type == DataType.FLOAT64 else _rounded_to_odd(value)
+            return struct.pack(FLOAT_FORMATS[data_type], number)
         except OverflowError:
             self._fail(
                 "value", value, f"is finite, and too large for {data_type.name}", "an infinity, if that is meant"
@@ -146,17 +148,34 @@ class DiagonalMatrix1Desc(OperatorDesc):
         return FeatureLevel.FEATURE_LEVEL_5_1
 
 
-def _rounded_to_odd(value: Any) -> Any:
-    """An integer of more than 53 bits cut to 53, the last of them set if a bit was lost.
+def _nearest(value: Any) -> float:
+    """The float64 that is nearest to a real number.
 
-    float() rounds an integer to 53 bits, and rounding that again to the 24 or 11 of a narrower type could go wrong at a
-    tie. From a value rounded to odd, the second rounding gives what a single one would have given.
+    Raises
+    ------
+    OverflowError
+        It is finite, and too large.
     """
-    if not isinstance(value, numbers.Integral):
-        return value
-    magnitude = abs(int(value))
-    shift = max(magnitude.bit_length() - 53, 0)
-    kept = magnitude >> shift
-    if kept << shift != magnitude:
-        kept |= 1
-    return (kept << shift) * (-1 if value < 0 else 1)
+    nearest = float(value)
+    if math.isinf(nearest) and nearest != value:  # a long double; integers and fractions have raised it themselves
+        raise OverflowError
+    return nearest
+
+
+def _rounded_to_odd(value: Any) -> float:
+    """A real number itself where a float64 holds it, else of the two float64 around it the one with an odd last bit.
+
+    The nearest float64, rounded again to the 24 or 11 bits of a narrower type, could go wrong at a tie. From a value
+    that is rounded to odd, the second rounding gives what a single one would have given.
+    """
+    nearest = _nearest(value)
+    if isinstance(value, float) or not math.isfinite(nearest):
+        return nearest
+    if isinstance(value, numbers.Rational):
+        exact = Fraction(int(value.numerator), int(value.denominator))  # NumPy's integers are no longer ones that wrap
+    else:
+        exact = Fraction(*value.as_integer_ratio())
+    (bits,) = struct.unpack("<q", struct.pack("<d", nearest))
+    if exact == nearest or bits & 1:
+        return nearest
+    return math.nextafter(nearest, math.inf if exact > nearest else -math.inf)

@@ -6,10 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
+from dmlvk.arguments import as_integer, as_integers
 from dmlvk.data_type import DataType
 from dmlvk.errors import DescriptorError
 from dmlvk.operators.feature_level import FeatureLevel
-from dmlvk.tensor_desc import TensorDesc, TensorFlags, as_integer, as_integers, find_overlap
+from dmlvk.tensor_desc import TensorDesc, TensorFlags, find_overlap
 
 INT32_MIN = -(2**31)
 INT32_MAX = 2**31 - 1

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from dmlvk.arguments import as_argument
 from dmlvk.device_profile import DeviceProfile
+from dmlvk.errors import shown
 from dmlvk.operators import (
     DiagonalMatrix1Desc,
     OneHotDesc,
@@ -88,13 +90,24 @@ def plan(
     ------
     PathError
         When the path does not exist, or not on this device; the message lists those that do.
+    ValueError
+        For an offset that is no integer, or negative.
+    TypeError
+        For what is no descriptor, or no text as a path.
     """
+    if path is not None and not isinstance(path, str):
+        raise TypeError(f"path is None or a str, not {type(path).__name__}")
+    rule = "a tensor starts inside its memory"
+    offsets = {
+        field: as_argument(f"offsets[{shown(field)}]", offset, 0, None, rule, ValueError)
+        for field, offset in offsets.items()
+    }
     if isinstance(desc, QuantizedLinearConvolutionDesc):
         return plan_quantized_linear_convolution(desc, profile, path=path, offsets=offsets)
     paths = KERNEL_PATHS.get(type(desc), ())
     if path is not None and path not in paths:
         names = ", ".join(repr(name) for name in paths)
-        raise PathError(f"{desc.operator_name} has no kernel path {path!r}; it has {names}")
+        raise PathError(f"{desc.operator_name} has no kernel path {shown(path)}; it has {names}")
     if isinstance(desc, Slice1Desc):
         return plan_slice1(desc, profile, offsets, path)
     if isinstance(desc, OneHotDesc):
@@ -120,4 +133,4 @@ def require_path_name(name: str) -> None:
     """Raise a ValueError unless some operator has a kernel path of a name given for all operators, $DMLVK_KERNEL."""
     if not any(name in paths for paths in KERNEL_PATHS.values()):
         known = ", ".join(sorted({repr(path) for paths in KERNEL_PATHS.values() for path in paths}))
-        raise ValueError(f"DMLVK_KERNEL = {name!r}: no operator has a kernel path of this name; there are {known}")
+        raise ValueError(f"DMLVK_KERNEL = {shown(name)}: no operator has a kernel path of this name; there are {known}")

@@ -28,6 +28,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.errors import shown
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.plan import PERSISTENT, Dispatch, PathError, Plan
@@ -121,7 +122,9 @@ def plan_quantized_linear_convolution(
     name, _, tile = (path or "").partition(":")
     if path is not None and (name not in paths or (tile and name not in (MATRIX, HALO))):
         names = ", ".join(repr(name) for name in paths)
-        raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION has no kernel path {path!r} on {profile.name}; it has {names}")
+        raise PathError(
+            f"QUANTIZED_LINEAR_CONVOLUTION has no kernel path {shown(path)} on {profile.name}; it has {names}"
+        )
     for special, preferred in ((DEPTHWISE, prefers_depthwise(profile)), (FIRST_LAYER, prefers_first_layer(profile))):
         if name != special and (path is not None or not preferred):
             continue
@@ -129,7 +132,7 @@ def plan_quantized_linear_convolution(
         if isinstance(found, Plan):
             return found
         if path is not None:
-            raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {path!r} here: {found}")
+            raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {shown(path)} here: {found}")
     geometry = folded_geometry(desc.geometry)
     if path is None:
         path = name = _choose(paths, profile, geometry)
@@ -143,11 +146,13 @@ def plan_quantized_linear_convolution(
         found = _plan_halo(desc, profile, offsets, geometry, tile)
         if isinstance(found, Plan):
             return found
-        raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {path!r} here: {found}")
+        raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {shown(path)} here: {found}")
     shape = _shape(name, profile, geometry, tile)
     obstacle = obstacle_to_packing(geometry, profile, shape)
     if obstacle is not None:
-        raise PathError(f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {path!r} here, only {DIRECT!r}: {obstacle}")
+        raise PathError(
+            f"QUANTIZED_LINEAR_CONVOLUTION cannot take path {shown(path)} here, only {DIRECT!r}: {obstacle}"
+        )
     found = plan_product(desc, profile, offsets, geometry, path, shape)
     assert isinstance(found, Plan), "only a halo needs its input in place"
     return found

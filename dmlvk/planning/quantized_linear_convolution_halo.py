@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
+from dmlvk.errors import shown
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution_matrix import (
@@ -139,11 +140,11 @@ def halo_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: st
     if forced:
         match = FORCED_TILE.fullmatch(forced)
         if match is None:
-            raise PathError(f"a tile is named like '128x64x64:32x64', not {forced!r}")
+            raise PathError(f"a tile is named like '128x64x64:32x64', not {shown(forced)}")
         tile = Tile(*map(int, match.groups()))
         obstacle = obstacle_to_tile(profile, matrix, lanes, tile, geometry)
         if obstacle is not None:
-            raise PathError(f"tile {forced!r} is not possible on {profile.name}: {obstacle}")
+            raise PathError(f"tile {shown(forced)} is not possible on {profile.name}: {obstacle}")
     else:
         fitting = [
             tile

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
+from dmlvk.errors import shown
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution_packing import FilterPacking, Words
@@ -229,11 +230,11 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
     if forced:
         match = FORCED_TILE.fullmatch(forced)
         if match is None:
-            raise PathError(f"a tile is named like '128x128x64:64x32', not {forced!r}")
+            raise PathError(f"a tile is named like '128x128x64:64x32', not {shown(forced)}")
         tile = Tile(*(int(number or 0) for number in match.groups()))
         obstacle = obstacle_to_tile(profile, matrix, lanes, tile, packs_channels(geometry))
         if obstacle is not None:
-            raise PathError(f"tile {forced!r} is not possible on {profile.name}: {obstacle}")
+            raise PathError(f"tile {shown(forced)} is not possible on {profile.name}: {obstacle}")
     else:
         tile = _choose(profile, matrix, geometry)
     speed = {DeviceType.DISCRETE_GPU: 8e12, DeviceType.CPU: 2e8}.get(profile.device_type, 200e9)

@@ -125,7 +125,7 @@ class CompiledOperator(NotCopied):
         try:
             if call is None or call.tensors != tensors:
                 call = self._calls.find(tensors)
-        except ReferenceError:  # a tensor of the last call has just gone
+        except (ReferenceError, ValueError):  # a tensor of the last call has just gone; or an array, no Tensor
             call = self._calls.find(tensors)
         if call is None:
             return self._call_anew(tensors)

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dmlvk import planning
+from dmlvk.arguments import as_argument
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import BindingError
 from dmlvk.operators import OperatorDesc
@@ -51,7 +52,7 @@ class Device(NotCopied):
     timestamps : bool
         Whether submissions measure their time on the GPU, for `Submission.gpu_time`. Can be changed at any time.
     profile : DeviceProfile, optional
-        What to plan for in place of what the device says: tighter limits, fewer features.
+        What to plan for in place of what the device says: tighter limits, fewer features; never more.
     force_staging : bool
         Move data through staging memory even where the host reaches the device's memory.
     force_copy_queue : bool
@@ -67,6 +68,8 @@ class Device(NotCopied):
     DeviceError
         No Vulkan loader, driver or device, with what to install; or none that matches the selector, with those that
         there are.
+    TypeError, ValueError
+        For a selector of another type, or a profile that says more than the device has.
 
     Notes
     -----
@@ -159,14 +162,13 @@ class Device(NotCopied):
         Raises
         ------
         BindingError
-            For a size below 1.
+            For a size below 1, or that is no integer.
         DeviceError
             Out of memory, with how much was asked and how much there is.
         """
         self.require_open()
-        if size_in_bytes < 1:
-            raise BindingError(f"a buffer has 1 byte or more, not {size_in_bytes}")
-        return Buffer(self, size_in_bytes, self.vulkan.memory.allocate(size_in_bytes))
+        size = as_argument("size_in_bytes", size_in_bytes, 1, None, "a buffer has 1 byte or more")
+        return Buffer(self, size, self.vulkan.memory.allocate(size))
 
     def plan(self, desc: OperatorDesc, path: str | None = None, offsets: Mapping[str, int] | None = None) -> Plan:
         """Plan an operator for this device: see `dmlvk.planning.plan`."""
@@ -238,7 +240,11 @@ class Device(NotCopied):
         DeviceError
             The device is closed or lost.
         """
-        listed = tuple(bindings)
+        try:
+            listed = tuple(bindings)
+        except TypeError:
+            _require_list(bindings)
+            raise
         if self.timestamps or self.debug_level:
             return self._submit_measured(self._checked(listed))
         batch = self._recorded(listed)
@@ -312,7 +318,11 @@ class Device(NotCopied):
         return Sequence(self, checked, self.timestamps or bool(self.debug_level and has_timestamps))
 
     def _checked(self, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
-        checked = tuple(bindings)
+        try:
+            checked = tuple(bindings)
+        except TypeError:
+            _require_list(bindings)
+            raise
         for position, binding in enumerate(checked):
             if not isinstance(binding, Binding):
                 raise TypeError(
@@ -345,3 +355,13 @@ class Device(NotCopied):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _require_list(bindings: object) -> None:
+    """Raise a TypeError that says what to pass, where this is nothing to go through."""
+    try:
+        iter(bindings)  # type: ignore[call-overload]
+    except TypeError:
+        kind = type(bindings).__name__
+        message = f"bindings is a {kind}, not a list of Bindings; pass a single one as [binding]: submit([binding])"
+        raise TypeError(message) from None

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dmlvk.arguments import as_seconds
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.vulkan.timestamps import QueryPool
 
 if TYPE_CHECKING:
     from dmlvk.vulkan.device import VulkanDevice
     from dmlvk.vulkan.queue import Queue
+
+
+OF_NOTHING = (
+    "this Submission was made by hand and stands for no work; calling an operator gives one, and so do Device.submit "
+    "and Sequence.submit"
+)
 
 
 class TimestampQueries:
@@ -51,12 +58,18 @@ class Submission(NotCopied):
     _value: int
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_queue"):
+            return "<dmlvk.Submission of nothing>"
         return f"<dmlvk.Submission {self._value}, {'done' if self.done else 'running'}>"
 
     @property
     def done(self) -> bool:
         """Whether the work is done; does not wait. What closing the device waited for is done."""
-        return self._queue.has_reached(self._value)
+        try:
+            queue = self._queue
+        except AttributeError:
+            raise TypeError(OF_NOTHING) from None
+        return queue.has_reached(self._value)
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until the work is done.
@@ -64,15 +77,21 @@ class Submission(NotCopied):
         Parameters
         ----------
         timeout : float, optional
-            Seconds; without it there is no limit.
+            Seconds, from 0 to infinity; without it there is no limit.
 
         Raises
         ------
         DeviceError
             Also a TimeoutError when the time is over: the work goes on and can be waited for again. Or the device was
             lost.
+        TypeError, ValueError
+            For a timeout that is no number, or negative or NaN.
         """
-        self._queue.wait(self._value, timeout)
+        try:
+            queue = self._queue
+        except AttributeError:
+            raise TypeError(OF_NOTHING) from None
+        queue.wait(self._value, None if timeout is None else as_seconds("timeout", timeout))
 
     @property
     def gpu_time(self) -> float | None:

@@ -8,6 +8,7 @@ from weakref import WeakSet
 import numpy as np
 import numpy.typing as npt
 
+from dmlvk.arguments import as_argument
 from dmlvk.data_type import DataType
 from dmlvk.errors import BindingError
 from dmlvk.runtime.copying import NotCopied
@@ -54,15 +55,15 @@ class Buffer(NotCopied):
         Raises
         ------
         BindingError
-            For an offset that is not aligned, or a tensor that does not fit.
+            For an offset that is no integer or not aligned, or a tensor that does not fit.
         """
         if not isinstance(desc, TensorDesc):
             raise TypeError(f"desc is a TensorDesc, not {type(desc).__name__}")
         alignment = max(TENSOR_ALIGNMENT, desc.guaranteed_base_offset_alignment)
-        if offset < 0 or offset % alignment:
-            raise BindingError(
-                f"offset {offset} is no multiple of {alignment}: use {max(0, offset) // alignment * alignment}"
-            )
+        rule = f"a tensor starts inside its buffer, at a multiple of {alignment}"
+        offset = as_argument("offset", offset, 0, self.size_in_bytes, rule)
+        if offset % alignment:
+            raise BindingError(f"offset {offset} is no multiple of {alignment}: use {offset // alignment * alignment}")
         end = offset + desc.total_size_in_bytes
         if end > self.size_in_bytes:
             raise BindingError(

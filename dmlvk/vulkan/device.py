@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import ref
 
-from dmlvk.device_profile import DeviceProfile
+from dmlvk.device_profile import DeviceProfile, narrower
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.command_buffers import CommandBuffer
 from dmlvk.vulkan.descriptors import DescriptorSets
@@ -54,7 +54,7 @@ class VulkanDevice:
     owner : object
         When it is gone, nobody uses the device any more.
     profile : DeviceProfile, optional
-        What to believe of the device in place of what it says; for tests of tighter limits.
+        What to believe of the device in place of what it says, if that is no more: see `narrower`.
     force_staging : bool
         Move data through staging memory even where the host reaches the device's memory directly; for tests.
     force_copy_queue : bool
@@ -92,7 +92,7 @@ class VulkanDevice:
         force_copy_queue: bool = False,
     ) -> None:
         self.physical = physical
-        self.profile = physical.profile if profile is None else profile
+        self.profile = physical.profile if profile is None else narrower(profile, physical.profile)
         self._array: Any = vk.ffi.new("VkDevice[1]")
         self.handle: Any = vk.ffi.NULL
         self.handles = Handles(self)

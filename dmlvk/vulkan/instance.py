@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
 API_VERSION = 1 << 22 | 3 << 12  # VK_API_VERSION_1_3: the highest whose structures dmlvk reads
-MINIMUM_API_VERSION = (1, 2, 0)
 
 
 _monitor = Monitor()

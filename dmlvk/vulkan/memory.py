@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceType
+from dmlvk.errors import shown
 from dmlvk.vulkan.access import Access
 from dmlvk.vulkan.free_ranges import FreeRanges
 from dmlvk.vulkan.handles import Handle
@@ -38,6 +39,8 @@ Bytes = npt.NDArray[np.uint8]
 
 def size_text(size: int) -> str:
     """A number of bytes for people, with the exact number behind it."""
+    if size.bit_length() > 64:  # no memory is as large, and a float may not hold it
+        return f"{shown(size)} bytes"
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= factor:
             return f"{size / factor:.2f} {unit} ({size} bytes)"

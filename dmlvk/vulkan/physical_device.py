@@ -7,9 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dmlvk.device_profile import FLAG_PROPERTIES, CooperativeMatrix, DeviceProfile, DeviceType, Limits
-from dmlvk.errors import DeviceError
-from dmlvk.vulkan.instance import MINIMUM_API_VERSION, instance, names, version_tuple
+from dmlvk.arguments import integer_of
+from dmlvk.device_profile import (
+    FLAG_PROPERTIES,
+    MINIMUM_API_VERSION,
+    CooperativeMatrix,
+    DeviceProfile,
+    DeviceType,
+    Limits,
+)
+from dmlvk.errors import DeviceError, shown
+from dmlvk.vulkan.instance import instance, names, version_tuple
 from dmlvk.vulkan.library import check, driver_hint, vk
 
 # A discrete GPU before an integrated one before a virtual one before a CPU driver before what does not say.
@@ -20,6 +28,9 @@ PREFERENCE = (
     DeviceType.CPU,
     DeviceType.OTHER,
 )
+
+# Characters of a position in text. Python refuses to read thousands of digits as a number.
+LONGEST_POSITION = 20
 
 # VkComponentTypeKHR; those of later extensions are not in the header of the `vulkan` package.
 COMPONENT_TYPES = {
@@ -146,18 +157,21 @@ def choose(selector: int | str | None = None) -> PhysicalDevice:
         origin = "$DMLVK_DEVICE"
         if selector is None:
             return devices[0]
-    if isinstance(selector, bool) or not isinstance(selector, (int, str)):
+    position = integer_of(selector)
+    if isinstance(selector, str):
+        if selector.strip().isdecimal() and len(selector) <= LONGEST_POSITION:
+            position = int(selector)
+    elif position is None:
         raise TypeError(f"a device selector is None, an int or a str, not {type(selector).__name__}")
-    # Python makes no number of thousands of digits.
-    is_position = isinstance(selector, int) or (selector.strip().isdecimal() and len(selector.strip()) < 10)
-    if is_position and 0 <= int(selector) < len(devices):
-        return devices[int(selector)]
+    if position is not None and 0 <= position < len(devices):
+        return devices[position]
     if isinstance(selector, str):
         for device in devices:
             if selector.casefold() in device.profile.name.casefold():
                 return device
     listing = "".join(f"\n  {index}: {device.profile.name}" for index, device in enumerate(devices))
-    raise DeviceError(f"{origin} {selector!r} matches no device; give an index or part of a name of one of:{listing}")
+    given = shown(selector)
+    raise DeviceError(f"{origin} {given} matches no device; give an index or part of a name of one of:{listing}")
 
 
 def read_physical_device(handle: Any) -> PhysicalDevice:

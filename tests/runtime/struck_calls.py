@@ -206,7 +206,7 @@ def on_another_thread(work: Callable[[], None]) -> None:
 
 
 def strike_all(name: str, variant: str, call: str, first: int, step: int, keep: bool, shim: Shim) -> int:
-    """Strike a call at every `step`-th line, each time with a new State if not told to keep it; how many were struck."""
+    """Strike a call at every `step`-th line, each on a new State if not told to keep it; how many were struck."""
     use = CALLS[call]
     number = first
     struck = 0

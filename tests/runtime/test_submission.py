@@ -433,7 +433,7 @@ class TestNapping:
 
     @pytest.mark.parametrize(
         ("driver_id", "on_windows", "sleeps"),
-        [(4, False, False), (4, True, True), (13, False, True)],  # 4 is VK_DRIVER_ID_NVIDIA_PROPRIETARY
+        [(4, False, False), (4, True, True), (3, False, True)],  # 4 is VK_DRIVER_ID_NVIDIA_PROPRIETARY
         ids=["NVIDIA's on Linux", "NVIDIA's on Windows", "another"],
     )
     def test_is_for_nvidia_s_driver_on_linux(

@@ -1,0 +1,133 @@
+"""Calls dmlvk with random numbers of all kinds: 100,000 times on each test driver.
+
+    python -m tests.fuzz [--device NAME ...] [--count 100000] [--seed 0] [--case NUMBER]
+
+The same seed gives the same cases. A case may raise dmlvk's errors, with messages of bounded length and in bounded
+time. An operator that is accepted is also run, if it is small, and compared with dmlvk.reference bit for bit, between
+guard bytes. What fails is printed as code; --case runs it again. Ends with status 1 when one failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from tests.fuzz.generate import Generator
+from tools import test_drivers
+from tools.debian import ROOT
+
+DRIVERS = ("llvmpipe", "SwiftShader")
+# What a user has tuned is no business of random descriptors, nor they of it.
+CACHE = "DMLVK_CACHE_DIR"
+# Cases of one process: what drivers and caches keep goes with it.
+CHUNK = 5000
+# A case may take seconds; one that takes minutes hangs.
+PATIENCE_SECONDS = 240.0
+
+
+def main() -> int:
+    """Run the cases that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--device", action="append", help="part of a device's name; repeatable; default: both drivers")
+    parser.add_argument("--count", type=int, default=100_000, help="cases on each device")
+    parser.add_argument("--seed", type=int, default=0, help="the same seed, the same cases")
+    parser.add_argument("--case", type=int, help="run this one case only, and print it")
+    parser.add_argument("--worker", nargs=2, metavar=("FIRST", "JOURNAL"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    devices = arguments.device or DRIVERS
+    if arguments.worker:
+        return work(devices[0], arguments.seed, int(arguments.worker[0]), arguments.count, Path(arguments.worker[1]))
+    if arguments.case is not None:
+        return max(show(device, arguments.seed, arguments.case) for device in devices)
+    failures = 0
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    ) as progress:
+        for device in devices:
+            task = progress.add_task(f"{device}, seed {arguments.seed}", total=arguments.count)
+            first = 0
+            while first < arguments.count:
+                count = min(CHUNK, arguments.count - first)
+                failed, first = run_chunk(progress, task, device, arguments.seed, first, count)
+                failures += failed
+    print(f"{failures} failed")
+    return 1 if failures else 0
+
+
+def run_chunk(progress: Progress, task: TaskID, device: str, seed: int, first: int, count: int) -> tuple[int, int]:
+    """Run cases in a process of their own; gives how many failed, and the case to go on with."""
+    with tempfile.TemporaryDirectory() as folder:
+        journal, output = Path(folder) / "journal", Path(folder) / "output"
+        journal.write_text(str(first))
+        command = [sys.executable, "-m", "tests.fuzz", "--device", device, "--seed", str(seed), "--count", str(count)]
+        with output.open("w") as file:
+            command += ["--worker", str(first), str(journal)]
+            process = subprocess.Popen(command, cwd=ROOT, stdout=file, env={**os.environ, CACHE: folder})
+            seen, since = "", time.monotonic()
+            while process.poll() is None:
+                time.sleep(0.2)
+                reached = journal.read_text().strip()
+                if reached != seen:
+                    seen, since = reached, time.monotonic()
+                    progress.update(task, completed=int(reached or first))
+                elif time.monotonic() - since > PATIENCE_SECONDS:
+                    process.kill()
+        text = output.read_text()
+        number = int(journal.read_text())
+    failed = sum(line.startswith("FAILED") for line in text.splitlines())
+    following = first + count
+    if process.returncode != int(failed > 0):
+        # Whatever ended the process was the case that it had begun.
+        text += f"FAILED case {number} of seed {seed}: the process ended with status {process.returncode}\n"
+        text += f"    {Generator(seed, number).case()}"
+        failed, following = failed + 1, number + 1
+    progress.update(task, completed=following)
+    progress.console.print(text.strip(), markup=False, highlight=False, soft_wrap=True)
+    return failed, following
+
+
+def work(device: str, seed: int, first: int, count: int, journal: Path) -> int:
+    """Run cases in this process, noting each before it begins."""
+    from tests.fuzz.run import Fuzzer
+
+    fuzzer = Fuzzer(device)
+    failed = False
+    with journal.open("r+b", buffering=0) as notes:
+        for number in range(first, first + count):
+            os.lseek(notes.fileno(), 0, os.SEEK_SET)
+            notes.write(f"{number:<20}".encode())
+            wrong = fuzzer.run(seed, number)
+            if wrong is not None:
+                failed = True
+                print(f"FAILED {wrong}", flush=True)
+    fuzzer.close()
+    print(f"{device}: {fuzzer.accepted} accepted, {fuzzer.refused} refused, {fuzzer.compared} run and compared")
+    return int(failed)
+
+
+def show(device: str, seed: int, number: int) -> int:
+    """Run one case, and print it and what came of it."""
+    from tests.fuzz.run import Fuzzer
+
+    print(Generator(seed, number).case())
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[CACHE] = folder
+        fuzzer = Fuzzer(device)
+        wrong = fuzzer.run(seed, number)
+        fuzzer.close()
+    print(f"{device}: {'nothing is wrong' if wrong is None else wrong}")
+    return int(wrong is not None)
+
+
+if __name__ == "__main__":
+    # Before dmlvk opens the Vulkan loader. As for the tests, devices that are named there are the machine's own.
+    if "DMLVK_TEST_DEVICES" not in os.environ:
+        os.environ.update(test_drivers.environment())
+    sys.exit(main())
