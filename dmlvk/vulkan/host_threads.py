@@ -1,17 +1,19 @@
-"""Threads that copy for the host: one core moves a fraction of what a bus takes."""
+"""Threads that copy for the host: one core moves a fraction of what a bus takes.
+
+Not the standard library's executors and threads: an exception out of a signal handler leaves their locks held, and the
+next call, or the end of the process, waits for ever. What is shared here are a queue and locks of C, which are whole at
+any time.
+"""
 
 from __future__ import annotations
 
+import _thread
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from functools import cache
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import TypeAlias, TypeVar
 
 Part = TypeVar("Part")
 
@@ -25,11 +27,60 @@ def thread_count() -> int:
     return max(2, min(MAXIMUM_THREADS, cores))
 
 
-@cache
-def _executor() -> ThreadPoolExecutor:
-    from concurrent.futures import ThreadPoolExecutor  # not before the first large transfer: it takes a while
+class Job:
+    """What another thread is to do once.
 
-    return ThreadPoolExecutor(thread_count() - 1, thread_name_prefix="dmlvk-copy")
+    Attributes
+    ----------
+    error : BaseException, optional
+        What it raised.
+    """
+
+    __slots__ = ("_lock", "_work", "error")
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = deque([work])  # whoever takes it out does it
+        self._lock = threading.Lock()
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Do it, if it is still to be done."""
+        with self._lock: self._run()  # noqa: E701  # fmt: skip
+
+    def _run(self) -> None:
+        try:
+            while self._work:
+                self._work.pop()()
+        except BaseException as error:
+            self.error = error
+
+    def finish(self) -> None:
+        """Wait for its end, if another thread has begun; else nobody will."""
+        self._work.clear()
+        with self._lock: pass  # noqa: E701  # fmt: skip
+
+
+class Workers:
+    """Threads that do jobs, started when there are some, and alive as long as the process."""
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Job] = SimpleQueue()
+        self._threads: list[int] = []
+
+    def start(self, job: Job) -> None:
+        """Have one of them do a job."""
+        self._jobs.put(job)
+        if len(self._threads) < thread_count() - 1:
+            self._threads.append(_thread.start_new_thread(work_for_ever, (self._jobs,)))
+
+
+def work_for_ever(jobs: SimpleQueue[Job]) -> None:
+    """Do one job after the other."""
+    while True:
+        jobs.get().run()
+
+
+_workers = Workers()
 
 
 def for_each(parts: Iterable[Part], move: Callable[[Part], None], calls: Calls | None = None) -> None:
@@ -74,7 +125,7 @@ class Call:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self._others: list[Future[None]] = []
+        self._jobs: list[Job] = []
 
     def run(self, left: deque[Part], move: Callable[[Part], None], calls: Calls) -> None:
         """Do it, known to the calls that come meanwhile and after it."""
@@ -94,24 +145,25 @@ class Call:
 
         try:
             try:
-                with suppress(RuntimeError):  # no more threads: the process ends, or has as many as it may
-                    for _ in range(min(len(left), thread_count()) - 1):
-                        self._others.append(_executor().submit(work))
+                for _ in range(min(len(left), thread_count()) - 1):
+                    self._jobs.append(Job(work))
+                    _workers.start(self._jobs[-1])
                 work()
             finally:
                 left.clear()
-                errors = self.finish()
+                self.finish()
         except BaseException:  # again, where an exception struck in those lines
             left.clear()
             self.finish()
             raise
-        for error in errors:
-            if error is not None:
-                raise error
+        for job in self._jobs:
+            if job.error is not None:
+                raise job.error
 
-    def finish(self) -> list[BaseException | None]:
-        """Wait for the other threads' work, but for what none has begun with; what they raised."""
-        return [other.exception() for other in self._others if not other.cancel()]
+    def finish(self) -> None:
+        """Wait for the other threads' work, but for what none has begun with."""
+        for job in self._jobs:
+            job.finish()
 
 
 Calls: TypeAlias = set[Call]
@@ -119,4 +171,5 @@ Calls: TypeAlias = set[Call]
 
 def forget_threads() -> None:
     """In a forked child, which has no thread but its own: start new ones when they are needed."""
-    _executor.cache_clear()
+    global _workers
+    _workers = Workers()

@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--raises", action="store_true")
     arguments = parser.parse_args()
-    faulthandler.dump_traceback_later(arguments.seconds + 60, exit=True)
+    faulthandler.dump_traceback_later(arguments.seconds + 20, exit=True)
     sys.unraisablehook = lambda _: None  # what is raised in a finalizer ends there
     state = State(arguments.device, arguments.variant)
     state.check()

@@ -1,6 +1,6 @@
 """Public calls struck by an exception at one line after the other, as a program of its own: a crash is its end.
 
-    python -m tests.runtime.struck_calls --device llvmpipe --variant staged --step 7
+    python -m tests.runtime.struck_calls --device llvmpipe --variant staged --most 7
 
 After each strike the process lives, the call's effect is whole or none, other calls give the right bits (on another
 thread too), and closing returns; after closing, no Vulkan object and no memory is left.
@@ -205,12 +205,24 @@ def on_another_thread(work: Callable[[], None]) -> None:
         raise errors[0]
 
 
-def strike_all(name: str, variant: str, call: str, first: int, step: int, keep: bool, shim: Shim) -> int:
-    """Strike a call at every `step`-th line, each on a new State if not told to keep it; how many were struck."""
+def strike_all(name: str, variant: str, call: str, most: int | None, seed: int, shim: Shim) -> int:
+    """Strike a call at every line, each on a new State; how many were struck.
+
+    With `most`, at that many lines at most, chosen by the seed, on one State.
+    """
     use = CALLS[call]
-    number = first
-    struck = 0
+    number = struck = 0
+    step = 1
+    keep = most is not None
     state: State | None = None
+    if most is not None:
+        state = State(name, variant)
+        with Strike(sys.maxsize, FOLDER) as count:
+            use(state)
+        step = max(1, count.lines // most)
+        number = seed % step
+        if call == "close":
+            state = None
     while True:
         faulthandler.dump_traceback_later(120, exit=True)
         if state is None:
@@ -253,9 +265,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", required=True)
     parser.add_argument("--variant", required=True)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--step", type=int, default=1)
-    parser.add_argument("--keep", action="store_true", help="strike a call on one device, not on a new one each time")
+    parser.add_argument("--most", type=int, help="lines struck of each call; all of them by default")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--call", choices=list(CALLS), action="append")
     arguments = parser.parse_args()
     # What strikes in a finalizer ends there; Python would print it.
@@ -264,9 +275,7 @@ def main() -> None:
     with pytest.MonkeyPatch.context() as patch:
         shim = Shim(patch)
         for call in arguments.call or CALLS:
-            struck = strike_all(
-                arguments.device, arguments.variant, call, arguments.first, arguments.step, arguments.keep, shim
-            )
+            struck = strike_all(arguments.device, arguments.variant, call, arguments.most, arguments.seed, shim)
             print(f"{call}: {struck}", flush=True)
 
 

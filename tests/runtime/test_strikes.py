@@ -14,8 +14,6 @@ import pytest
 import dmlvk
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
-# Prime, so that the lines of one call are not the next one's.
-STEPS = {"llvmpipe": 97, "SwiftShader": 499}
 VARIANTS = ["direct", "staged", "staged-copy-queue", "segmented-staged"]
 needs_signals = pytest.mark.skipif(os.name == "nt", reason="Windows has no timer whose signal interrupts a program")
 
@@ -34,9 +32,9 @@ def run(module: str, device: dmlvk.Device, *arguments: str, timeout: float = 600
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_an_exception_at_any_line_of_any_call(device: dmlvk.Device, variant: str) -> None:
-    step = next((step for name, step in STEPS.items() if name in device.name), 499)
-    how = ["--step", "1"] if THOROUGH else ["--step", str(step), "--first", str(VARIANTS.index(variant)), "--keep"]
-    output = run("struck_calls", device, "--variant", variant, *how)
+    is_quick = "llvmpipe" in device.name  # other drivers may take half a second to open a device
+    sample = ["--most", "6" if is_quick else "2", "--seed", str(97 * VARIANTS.index(variant))]
+    output = run("struck_calls", device, "--variant", variant, *([] if THOROUGH else sample))
     struck = dict(line.rsplit(": ", 1) for line in output.splitlines())
     assert len(struck) > 30
     assert all(int(count) > 0 for count in struck.values())
