@@ -34,7 +34,7 @@ from dmlvk.vulkan.physical_device import choose
 from dmlvk.vulkan.recording import ONE_TIME_SUBMIT, SIMULTANEOUS_USE
 
 # Compiled operators that a device keeps for descriptors that come again.
-OPERATOR_CACHE_SIZE = 1024
+OPERATOR_CACHE_SIZE = 512
 # Lists of bindings whose command buffers a device keeps for lists that come again.
 LIST_CACHE_SIZE = 64
 

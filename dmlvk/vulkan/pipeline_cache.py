@@ -24,6 +24,10 @@ HEADER = struct.Struct("<8sIIII16sQ32s")
 MAGIC = b"dmlvk-pc"
 FORMAT_VERSION = 1
 LOCK_TIMEOUT_SECONDS = 5.0
+# A cache that has grown beyond this is saved and begun anew, and so is its file: thousands of different shapes.
+LARGEST_SIZE = 64 << 20
+# Pipelines after which the cache's size is asked for.
+SIZE_INTERVAL = 1024
 
 
 def cache_folder() -> Path:
@@ -99,12 +103,26 @@ class PipelineCache:
             return b""
         return data
 
-    def _data(self) -> bytes:
-        ffi = vk.ffi
-        size = ffi.new("size_t*")
+    def count_addition(self) -> None:
+        """A pipeline was built with it. Called by one thread at a time, with none building."""
+        self.added += 1
+        if self.added % SIZE_INTERVAL == 0 and self._size() > LARGEST_SIZE:
+            self.save()
+            self.loaded = b""
+            full, self._owner = self._owner, self._create(b"")
+            full.destroy()
+
+    def _size(self) -> int:
+        size = vk.ffi.new("size_t*")
         # VkResult vkGetPipelineCacheData(VkDevice device, VkPipelineCache pipelineCache, size_t* pDataSize, void*
         #     pData)
-        if vk.vkGetPipelineCacheData(self._device.handle, self.handle, size, ffi.NULL) != VK_SUCCESS:
+        result = vk.vkGetPipelineCacheData(self._device.handle, self.handle, size, vk.ffi.NULL)
+        return size[0] if result == VK_SUCCESS else 0
+
+    def _data(self) -> bytes:
+        ffi = vk.ffi
+        size = ffi.new("size_t*", self._size())
+        if not size[0]:
             return b""
         data = ffi.new("char[]", max(1, size[0]))
         if vk.vkGetPipelineCacheData(self._device.handle, self.handle, size, data) != VK_SUCCESS:
@@ -120,7 +138,9 @@ class PipelineCache:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with filelock.FileLock(str(self.path) + ".lock", timeout=LOCK_TIMEOUT_SECONDS):
-                self._merge(self._read_file())
+                there = self._read_file()
+                if len(there) <= LARGEST_SIZE:
+                    self._merge(there)
                 data = self._data()
                 if data and data != self.loaded:
                     self._write_file(data)

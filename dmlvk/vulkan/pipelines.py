@@ -21,7 +21,10 @@ REQUIRE_FULL_SUBGROUPS = 0x2  # VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUB
 SPIRV_MAGIC = 0x07230203
 # Pipelines that a device keeps for operators that come again. Those of operators and bindings that are still there
 # live on beyond that.
-PIPELINES_KEPT = 1024
+PIPELINES_KEPT = 512
+# After so many new pipelines that others had to make room for, the queue is given an empty submission: Mesa's lavapipe
+# (22.3) frees destroyed pipelines, a megabyte each, when it next gets work.
+SUBMISSION_INTERVAL = 32
 
 
 class Pipeline:
@@ -112,6 +115,8 @@ class Pipelines:
             pipeline = self._pipelines[key] = self._build(kernel, code, specialization, layout, subgroup_size)
             if len(self._pipelines) > PIPELINES_KEPT:
                 self._pipelines.popitem(last=False)
+                if self.cache.added % SUBMISSION_INTERVAL == 0:
+                    self._device.queue.submit_nothing()
         else:
             self._pipelines.move_to_end(key)
         return pipeline
@@ -200,7 +205,7 @@ class Pipelines:
             pipeline.destroy()
             error = failure(result, "vkCreateComputePipelines")
             raise type(error)(f"kernel {kernel} with specialization constants {specialization}: {error}")
-        self.cache.added += 1
+        self.cache.count_addition()
         return Pipeline(pipeline, layout)
 
     def close(self) -> None:

@@ -203,11 +203,16 @@ class Queue:
         result = vk.vkQueueSubmit(self._handle, 1, self._nothing, self._null_fence)
         if result != VK_SUCCESS:
             raise self._device.failure(result, "vkQueueSubmit")
+        self._passed_by = {passed: by for passed, by in self._passed_by.items() if by > self.completed}
         self._passed_by.update(dict.fromkeys(range(self.submitted + 1, value), value))
         if self._required_at == self.submitted:
             self._required_at = value
         self.submitted = value
         self._obstacle = OBSTACLE
+
+    def submit_nothing(self) -> None:
+        """Give the driver occasion to do what it does at a submission."""
+        self._monitor.run(self._settle)
 
     def require(self, other: Queue, value: int | None) -> None:
         """Make the next submission wait for another queue. Called with the device's monitor entered.

@@ -84,7 +84,7 @@ class TestItFinds:
         fuzzer.canaries[0].write(fuzzer.canary)
 
     def test_books_that_are_wrong(self, fuzzer: Fuzzer, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(fuzzer.small.vulkan.memory, "_used", -1000)
+        monkeypatch.setattr(type(fuzzer.small.vulkan.memory), "used", property(lambda _: -1000))
         wrong = fuzzer.run_text("tensor = small.tensor(dmlvk.TensorDesc(5, (4,)))")
         assert wrong is not None and "memory_used is -" in wrong
 

@@ -37,7 +37,7 @@ def test_an_exception_at_any_line_of_any_call(device: dmlvk.Device, variant: str
     output = run("struck_calls", device, "--variant", variant, *([] if THOROUGH else sample))
     struck = dict(line.rsplit(": ", 1) for line in output.splitlines())
     assert len(struck) > 30
-    assert all(int(count) > 0 for count in struck.values())
+    assert sum(map(int, struck.values())) > len(struck)
 
 
 @needs_signals
