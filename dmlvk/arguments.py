@@ -49,6 +49,11 @@ def as_integer(descriptor: str, field: str, value: object, low: int, high: int, 
 
 def as_integers(descriptor: str, field: str, values: Any, low: int, high: int, rule: str) -> tuple[int, ...]:
     """The integers in [low, high] that a descriptor's field holds: any sequence of them; an error names the element."""
+    if type(values) is tuple or type(values) is list:
+        taken = tuple(values)  # at once, for a list may change
+        wrong = [item for item in taken[:MOST_ELEMENTS] if type(item) is not int or not low <= item <= high]
+        if not wrong and len(taken) <= MOST_ELEMENTS:
+            return taken  # as most are
     items = None
     if not isinstance(values, (str, bytes, bytearray, set, frozenset, dict)):  # text, or without an order of their own
         with suppress(TypeError):
@@ -60,10 +65,7 @@ def as_integers(descriptor: str, field: str, values: Any, low: int, high: int, r
         raise DescriptorError(descriptor, field, values, f"has more than {MOST_ELEMENTS} elements", expected)
     return tuple(
         [
-            # Most are what they should be, and need no name.
-            item
-            if type(item) is int and low <= item <= high
-            else as_integer(descriptor, f"{field}[{i}]", item, low, high, rule)
+            as_integer(descriptor, f"{field}[{i}]", item, low, high, rule)
             for i, item in enumerate(items)
         ]
     )

@@ -28,6 +28,8 @@ class TensorFlags(IntFlag):
 
 def as_data_type(descriptor: str, field: str, data_type: Any) -> DataType:
     """The data type that a DataType, its integer value or a NumPy dtype stands for."""
+    if type(data_type) is DataType:
+        return data_type
     try:
         if isinstance(data_type, (bool, type(None))):
             raise TypeError

@@ -132,7 +132,7 @@ class CompiledOperator(NotCopied):
         if self.device.timestamps:
             return self.device.submit((call.binding,))
         queue = self._queue
-        value = queue.submit(call.batch, call)
+        with queue.lock: value = queue.submit_inside(call.batch, call)  # noqa: E701  # fmt: skip
         submission = Submission()
         submission._queue = queue
         submission._value = value

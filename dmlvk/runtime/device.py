@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -196,20 +197,16 @@ class Device(NotCopied):
             forced = os.environ.get("DMLVK_KERNEL")
             path = planning.preferred_path(desc, forced) if forced else None
         key = (desc, path)
-        known = self._operators_monitor.run(self._known_operator, key)
+        known = self._operators.get(key)
         if known is not None:
+            with suppress(KeyError):  # it had to make room just now
+                self._operators.move_to_end(key)
             return known
         # Not in the monitor: a driver may take seconds over a kernel, and other threads need not wait for it.
         record_descriptor(desc)
         operator = CompiledOperator(self, desc, *self._chosen_plan(desc, path))
         # Tensors that are OWNED_BY_DML make an operator a thing of its own: two users initialise it differently.
         return operator if operator.has_state else self._operators_monitor.run(self._remember_operator, key, operator)
-
-    def _known_operator(self, key: OperatorKey) -> CompiledOperator | None:
-        operator = self._operators.get(key)
-        if operator is not None:
-            self._operators.move_to_end(key)
-        return operator
 
     def _remember_operator(self, key: OperatorKey, operator: CompiledOperator) -> CompiledOperator:
         operator = self._operators.setdefault(key, operator)

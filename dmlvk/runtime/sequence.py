@@ -72,7 +72,7 @@ class Sequence(NotCopied):
         if self._is_measured:
             return self._submit_measured()
         queue = self._queue
-        value = queue.submit(self._batch, self)
+        with queue.lock: value = queue.submit_inside(self._batch, self)  # noqa: E701  # fmt: skip
         submission = Submission()
         submission._queue = queue
         submission._value = value

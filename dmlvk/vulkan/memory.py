@@ -34,6 +34,11 @@ BUFFER_USAGE = 1 | 2 | 32
 
 BLOCK_SIZE = 64 << 20
 
+# What is dropped is freed at once from so many bytes on, or when so many allocations have come together; else with the
+# next allocation.
+LARGE = 1 << 20
+DROPPED_KEPT = 64
+
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -374,8 +379,10 @@ class MemoryPool:
         return OutOfMemoryError(message + reason)
 
     def release(self, segments: tuple[Segment, ...], lease: Lease) -> None:
-        """Queue the memory of a dropped allocation, and free it at once when nobody is allocating."""
+        """Queue the memory of a dropped allocation, and free much of it at once when nobody is allocating."""
         self._dropped.append((segments, lease))
+        if len(self._dropped) < DROPPED_KEPT and sum([segment.size for segment in segments]) < LARGE:
+            return  # the next allocation does it
         # Whoever is allocating, or what repairs it, finds it in the queue.
         monitor = self.monitor
         if monitor.is_whole and not monitor.is_entered and self._device.is_usable:
@@ -386,19 +393,26 @@ class MemoryPool:
 
         One is kept, so that a program that uses little memory does not ask the driver for it each time.
         """
+        has_emptied = keep == 0
         while self._dropped:
-            self._give(*self._dropped[0])
+            has_emptied |= self._give(*self._dropped[0])
             self._dropped.popleft()
-        empty = [block for block in self._blocks if block.ranges.is_empty]
-        for block in empty[keep:]:
-            self._blocks.remove(block)
-            self._destroy(block)
+        if has_emptied:
+            empty = [block for block in self._blocks if block.ranges.is_empty]
+            for block in empty[keep:]:
+                self._blocks.remove(block)
+                self._destroy(block)
 
-    def _give(self, segments: tuple[Segment, ...], lease: Lease) -> None:
+    def _give(self, segments: tuple[Segment, ...], lease: Lease) -> bool:
+        """Make memory free again; whether a shared block is empty now."""
+        has_emptied = False
         for block, offset, _ in segments:
             block.ranges.give(offset, lease)
-            if block.ranges.is_empty and not block.is_shared:
-                self._destroy(block)
+            if block.ranges.is_empty:
+                has_emptied |= block.is_shared
+                if not block.is_shared:
+                    self._destroy(block)
+        return has_emptied
 
     def _repair(self) -> None:
         """Take the memory of dead leases back, and make anew what follows from those that live."""

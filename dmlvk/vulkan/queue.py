@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Collection, Sequence
@@ -29,6 +30,8 @@ class Queue:
 
     Attributes
     ----------
+    lock : RLock
+        The device's monitor's, held during `submit_inside`.
     timeline : Timeline
         What the submissions signal.
     submitted : int
@@ -57,6 +60,7 @@ class Queue:
         "_waiting_parts",
         "command_buffers",
         "completed",
+        "lock",
         "submitted",
         "timeline",
     )
@@ -65,6 +69,7 @@ class Queue:
         ffi = vk.ffi
         self._device = device
         self._monitor = device.monitor
+        self.lock = device.monitor.lock
         self.submitted = 0
         self.completed = 0
         self._poll_at = POLL_INTERVAL
@@ -151,14 +156,14 @@ class Queue:
         int
             The timeline value that says that it is done.
         """
-        # Monitor.run, written out: this is the path of every call.
-        lock = self._monitor.lock
-        if lock._is_owned():
-            raise reentered()
-        with lock: return self.submit_inside(batch, keep)  # noqa: E701  # fmt: skip
+        with self.lock: return self.submit_inside(batch, keep)  # noqa: E701  # fmt: skip
 
     def submit_inside(self, batch: Batch, keep: Any) -> int:
-        """As `submit`, with the device's monitor entered."""
+        """As `submit`, with the device's monitor entered, or its lock held.
+
+        The path of every call: it does without Monitor.run. A signal handler's call in the middle of another submission
+        finds that one's obstacle, and is refused in `_prepare`.
+        """
         information = batch.information
         if self._obstacle is not None:
             information = self._prepare(batch)
@@ -191,8 +196,17 @@ class Queue:
         """Before a submission that is not like any other; returns the VkSubmitInfo[] for it."""
         self._device.require_open()
         if self._is_in_doubt:
+            self._refuse_if_nested()
             self._settle()
         return self._waiting(batch) if self._required_at == self.submitted else batch.information
+
+    def _refuse_if_nested(self) -> None:
+        """Raise a DeviceError where the submission in doubt is not one that an exception ended, but still under way."""
+        frame = sys._getframe(2).f_back  # of what called `submit_inside`
+        while frame is not None:
+            if frame.f_code in UNDER_WAY and frame.f_locals["self"]._device is self._device:
+                raise reentered()
+            frame = frame.f_back
 
     def _settle(self) -> None:
         """After an exception inside `submit`: make the timeline pass the values that may never be signalled."""
@@ -358,3 +372,7 @@ class Queue:
         self.completed = self.submitted
         self._in_flight.clear()
         self._obstacle = OBSTACLE
+
+
+# Functions in which a submission is in doubt because it is under way.
+UNDER_WAY = (Queue.submit_inside.__code__, Queue._settle.__code__)
