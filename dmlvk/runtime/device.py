@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -199,8 +198,10 @@ class Device(NotCopied):
         key = (desc, path)
         known = self._operators.get(key)
         if known is not None:
-            with suppress(KeyError):  # it had to make room just now
+            try:  # noqa: SIM105 - contextlib.suppress would be a third of it all
                 self._operators.move_to_end(key)
+            except KeyError:  # it had to make room just now
+                pass
             return known
         # Not in the monitor: a driver may take seconds over a kernel, and other threads need not wait for it.
         record_descriptor(desc)

@@ -80,6 +80,7 @@ class VulkanDevice:
     is_closed = False
     is_lost = False
     is_usable = False
+    _is_idle = False
     _is_destroyed = False
 
     def __init__(
@@ -240,6 +241,14 @@ class VulkanDevice:
     def _close(self) -> None:
         if self._is_destroyed:
             return
+        error = None if self._is_idle else self._wait_for_end()
+        self._is_idle = True
+        self._destroy()
+        if error is not None:
+            raise error
+
+    def _wait_for_end(self) -> DeviceError | None:
+        """Let nobody in any more, and wait for those who are there and for the device; returns what it failed with."""
         was_usable = self.is_usable
         self.is_closed = True
         self._refuse_submissions()
@@ -262,9 +271,7 @@ class VulkanDevice:
             self.is_closed = False
             self.is_usable = was_usable and not self.is_lost
             raise
-        self._destroy()
-        if error is not None:
-            raise error
+        return error
 
     def _monitors(self) -> list[Monitor]:
         parts = (getattr(self, name, None) for name in ("transfers", "memory", "descriptors", "pipelines"))

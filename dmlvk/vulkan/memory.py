@@ -184,7 +184,7 @@ class Allocation:
         return found
 
     def __del__(self) -> None:
-        self.pool.release(self.segments, self.lease)
+        self.pool.release(self.segments, self.lease, self.size)
 
 
 Lease = ref[Allocation]
@@ -255,7 +255,7 @@ class MemoryPool:
 
     def _take_staging(self, allocation: Allocation) -> None:
         block = self._create(allocation.size, self.staging_type(), is_staging=True)
-        self._take_part(allocation, block, allocation.size)
+        self._take_first(allocation, block, allocation.size)
 
     def allocate(self, size: int) -> Allocation:
         """Memory for `size` bytes, its contents undefined.
@@ -290,16 +290,17 @@ class MemoryPool:
             self._drain()
         if padded <= self.block_size // 2:
             for block in reversed(self._blocks):
-                if self._take_part(allocation, block, padded):
+                start = block.ranges.take(padded, allocation.lease)
+                if start is not None:
+                    allocation.segments = (Segment(block, start, padded),)
                     return True
         return False
 
-    def _take_part(self, allocation: Allocation, block: MappedBuffer, padded: int) -> bool:
+    def _take_first(self, allocation: Allocation, block: MappedBuffer, padded: int) -> None:
+        """Give an allocation the first part of a new block, behind the segments that it has."""
         start = block.ranges.take(padded, allocation.lease)
-        if start is None:
-            return False
+        assert start == 0, "a new block is empty"
         allocation.segments = (*allocation.segments, Segment(block, start, padded))
-        return True
 
     def _take(self, allocation: Allocation, padded: int) -> None:
         """Memory from a block, or of its own."""
@@ -313,7 +314,7 @@ class MemoryPool:
                 self._take_own(allocation, padded)
             else:
                 self._blocks.append(block)
-                self._take_part(allocation, block, padded)
+                self._take_first(allocation, block, padded)
             return
         self._check_heap(padded, self.memory_type, allocation.size)  # for all segments, before the first is allocated
         try:
@@ -325,7 +326,7 @@ class MemoryPool:
             raise
 
     def _take_own(self, allocation: Allocation, padded: int) -> None:
-        self._take_part(allocation, self._create(padded, self.memory_type, allocation.size), padded)
+        self._take_first(allocation, self._create(padded, self.memory_type, allocation.size), padded)
 
     def _create(
         self,
@@ -378,10 +379,10 @@ class MemoryPool:
             message += f", and the driver says that {size_text(max(0, budget[0] - budget[1]))} are free"
         return OutOfMemoryError(message + reason)
 
-    def release(self, segments: tuple[Segment, ...], lease: Lease) -> None:
+    def release(self, segments: tuple[Segment, ...], lease: Lease, size: int) -> None:
         """Queue the memory of a dropped allocation, and free much of it at once when nobody is allocating."""
         self._dropped.append((segments, lease))
-        if len(self._dropped) < DROPPED_KEPT and sum([segment.size for segment in segments]) < LARGE:
+        if size < LARGE and len(self._dropped) < DROPPED_KEPT:
             return  # the next allocation does it
         # Whoever is allocating, or what repairs it, finds it in the queue.
         monitor = self.monitor

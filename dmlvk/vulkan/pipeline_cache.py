@@ -131,7 +131,8 @@ class PipelineCache:
 
     def save(self) -> None:
         """Merge what was added into the file. Without a writable folder, or where the driver fails, nothing happens."""
-        if not self.added or self._device.is_lost or self._data() in (b"", self.loaded):
+        # Empty where an exception ended an earlier try to close the device.
+        if not self.added or self._owner.is_empty or self._device.is_lost or self._data() in (b"", self.loaded):
             return
         import filelock
 

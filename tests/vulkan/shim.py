@@ -62,6 +62,8 @@ class Shim:
                 self.calls.append(name)
                 if len(self.calls) - 1 == self._fail_at:
                     return self._code
+            if name == "vkGetPipelineCacheData":  # CPU drivers bear it, NVIDIA's does not
+                assert arguments[1] != self._ffi.NULL, f"{name} of a pipeline cache that is destroyed"
             if name.startswith(("vkDestroy", "vkFreeMemory")):
                 self._forget(name, arguments)
             result = function(*arguments)
