@@ -18,6 +18,10 @@ PYTEST_ARGUMENTS ?=
 # What `dmlvk bench` is given, as in: make bench BENCH_ARGUMENTS="--operator slice1 --device Radeon"
 BENCH_ARGUMENTS ?=
 
+# Tests that put files damaged in every way where dmlvk reads or writes one.
+DAMAGED_FILES := tests/test_files.py tests/conformance/test_files.py tests/benchmark/test_tuner.py
+DAMAGED_FILES += tests/vulkan/test_pipeline_cache.py tests/test_surroundings.py
+
 # What the fuzzing is given, as in: make fuzz FUZZ_ARGUMENTS="--count 1000000 --seed 7"
 FUZZ_ARGUMENTS ?=
 
@@ -60,6 +64,7 @@ test-mutants: .venv/test.stamp
 fuzz: .venv/test.stamp
 	@$(PYTHON) -m tools.test_drivers
 	$(VENV_PYTHON) -m tests.fuzz $(FUZZ_ARGUMENTS)
+	$(VENV_PYTHON) -m pytest $(DAMAGED_FILES)
 
 test-windows: .venv/test.stamp
 	@$(VENV_PYTHON) -m tools.windows $(if $(PYTEST_ARGUMENTS),-- $(PYTEST_ARGUMENTS))
