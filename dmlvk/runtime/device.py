@@ -147,7 +147,6 @@ class Device(NotCopied):
         DeviceError
             Out of memory, with how much was asked and how much there is.
         """
-        self.require_open()
         if isinstance(array_or_desc, TensorDesc):
             return Tensor(self, array_or_desc, self.vulkan.memory.allocate(array_or_desc.total_size_in_bytes))
         array = np.asarray(array_or_desc)

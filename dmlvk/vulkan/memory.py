@@ -15,7 +15,7 @@ from dmlvk.vulkan.access import Access
 from dmlvk.vulkan.free_ranges import FreeRanges
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import OutOfMemoryError, check, vk
-from dmlvk.vulkan.monitor import Monitor
+from dmlvk.vulkan.monitor import Monitor, reentered
 from dmlvk.vulkan.physical_device import MemoryType, PhysicalDevice
 
 if TYPE_CHECKING:
@@ -268,7 +268,12 @@ class MemoryPool:
         # It is there before its memory, so that there is no memory without someone to give it back.
         allocation = Allocation(self, size, self._segment_size)
         padded = -(-size // LARGEST_OFFSET_ALIGNMENT) * LARGEST_OFFSET_ALIGNMENT
-        if not self.monitor.run(self._take_from_block, allocation, padded):
+        # Monitor.run, written out: most tensors come this way.
+        monitor = self.monitor
+        if monitor.lock._is_owned():
+            raise reentered()
+        with monitor.lock: found = monitor.inside(self._take_from_block, allocation, padded)  # noqa: E701  # fmt: skip
+        if not found:
             self._allocate_anew(allocation, padded)
         return allocation
 

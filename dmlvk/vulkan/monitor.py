@@ -76,9 +76,10 @@ class Monitor:
         if lock._is_owned():
             raise reentered()
         # In one line: an exception between two would find the lock taken and nothing that gives it back.
-        with lock: return self._inside(change, arguments)  # noqa: E701  # fmt: skip
+        with lock: return self.inside(change, *arguments)  # noqa: E701  # fmt: skip
 
-    def _inside(self, change: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
+    def inside(self, change: Callable[..., Result], *arguments: Any) -> Result:
+        """As `run`, with the lock held, by `with` in one line."""
         device = self._device
         if device is not None and not device.is_usable:
             device.require_open()
