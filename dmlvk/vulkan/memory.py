@@ -14,7 +14,7 @@ from dmlvk.errors import shown
 from dmlvk.vulkan.access import Access
 from dmlvk.vulkan.free_ranges import FreeRanges
 from dmlvk.vulkan.handles import Handle
-from dmlvk.vulkan.library import OutOfMemoryError, check, vk
+from dmlvk.vulkan.library import VK_SUCCESS, OutOfMemoryError, check, vk
 from dmlvk.vulkan.monitor import Monitor, reentered
 from dmlvk.vulkan.physical_device import MemoryType, PhysicalDevice
 
@@ -104,7 +104,10 @@ class MappedBuffer:
         self._memory = memory = device.handles.new("DeviceMemory")
         # VkResult vkAllocateMemory(VkDevice device, const VkMemoryAllocateInfo* pAllocateInfo, const
         #     VkAllocationCallbacks* pAllocator, VkDeviceMemory* pMemory)
-        check(vk.vkAllocateMemory(device.handle, information, ffi.NULL, memory.array), "vkAllocateMemory")
+        result = vk.vkAllocateMemory(device.handle, information, ffi.NULL, memory.array)
+        if result != VK_SUCCESS:
+            memory.array[0] = ffi.NULL  # where the driver wrote what is none
+        check(result, "vkAllocateMemory")
         # VkResult vkBindBufferMemory(VkDevice device, VkBuffer buffer, VkDeviceMemory memory, VkDeviceSize
         #     memoryOffset)
         check(vk.vkBindBufferMemory(device.handle, self.buffer, memory.value, 0), "vkBindBufferMemory")

@@ -313,7 +313,7 @@ class Queue:
             in_flight.popleft()
 
     def wait(self, value: int, timeout: float | None = None) -> None:
-        """Wait until the timeline reaches a value. The device's lock need not be held, and had better not be.
+        """Wait until the timeline reaches a value; best without the device's monitor, for others wait for that.
 
         Raises
         ------
