@@ -12,7 +12,7 @@ import numpy as np
 
 from dmlvk import planning
 from dmlvk.arguments import as_argument
-from dmlvk.device_profile import DeviceProfile
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import BindingError
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Plan
@@ -33,8 +33,10 @@ from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.physical_device import choose
 from dmlvk.vulkan.recording import ONE_TIME_SUBMIT, SIMULTANEOUS_USE
 
-# Compiled operators that a device keeps for descriptors that come again.
-OPERATOR_CACHE_SIZE = 512
+# Compiled operators that a device keeps for descriptors that come again. Each keeps its pipelines, which cost a CPU
+# driver megabytes.
+OPERATORS_KEPT = 512
+OPERATORS_KEPT_ON_CPU = 128
 # Lists of bindings whose command buffers a device keeps for lists that come again.
 LIST_CACHE_SIZE = 64
 
@@ -100,6 +102,7 @@ class Device(NotCopied):
         self._choices = Choices(self.vulkan.profile) if profile is None else None
         self._lists: OrderedDict[tuple[int, ...], Batch] = OrderedDict()
         self._operators: OrderedDict[OperatorKey, CompiledOperator] = OrderedDict()
+        self._operators_kept = OPERATORS_KEPT_ON_CPU if self.profile.device_type == DeviceType.CPU else OPERATORS_KEPT
         self._operators_monitor = Monitor(self.vulkan)
 
     def __repr__(self) -> str:
@@ -210,7 +213,7 @@ class Device(NotCopied):
 
     def _remember_operator(self, key: OperatorKey, operator: CompiledOperator) -> CompiledOperator:
         operator = self._operators.setdefault(key, operator)
-        if len(self._operators) > OPERATOR_CACHE_SIZE:
+        if len(self._operators) > self._operators_kept:
             self._operators.popitem(last=False)
         return operator
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from dmlvk.device_profile import DriverId
+from dmlvk.device_profile import DeviceType, DriverId
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import VK_SUCCESS, failure, vk
@@ -20,11 +20,10 @@ COMPUTE_SHADER_STAGE = 0x20  # VK_SHADER_STAGE_COMPUTE_BIT
 REQUIRE_FULL_SUBGROUPS = 0x2  # VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT
 SPIRV_MAGIC = 0x07230203
 # Pipelines that a device keeps for operators that come again. Those of operators and bindings that are still there
-# live on beyond that.
+# live on beyond that. A GPU's compiler takes a third of a second for one, which then costs little memory; a CPU
+# driver's costs one to three megabytes.
 PIPELINES_KEPT = 512
-# After so many new pipelines that others had to make room for, the queue is given an empty submission: Mesa's lavapipe
-# (22.3) frees destroyed pipelines, a megabyte each, when it next gets work.
-SUBMISSION_INTERVAL = 32
+PIPELINES_KEPT_ON_CPU = 16
 
 
 class Pipeline:
@@ -57,6 +56,7 @@ class Pipelines:
         self._modules: dict[str, Handle] = {}
         self._specializes = device.profile.driver_id == DriverId.GOOGLE_SWIFTSHADER
         self._layouts: dict[tuple[int, int], Handle] = {}
+        self._kept = PIPELINES_KEPT_ON_CPU if device.profile.device_type == DeviceType.CPU else PIPELINES_KEPT
         # The least recently used first.
         self._pipelines: OrderedDict[tuple[str, tuple[int, ...], int, int, int], Pipeline] = OrderedDict()
         self.cache = PipelineCache(device)
@@ -113,10 +113,10 @@ class Pipelines:
         if pipeline is None:
             layout = self._layout(buffer_count, push_size)
             pipeline = self._pipelines[key] = self._build(kernel, code, specialization, layout, subgroup_size)
-            if len(self._pipelines) > PIPELINES_KEPT:
+            if len(self._pipelines) > self._kept:
                 self._pipelines.popitem(last=False)
-                if self.cache.added % SUBMISSION_INTERVAL == 0:
-                    self._device.queue.submit_nothing()
+                # Mesa's lavapipe (22.3) frees destroyed pipelines when it next gets work.
+                self._device.queue.submit_nothing()
         else:
             self._pipelines.move_to_end(key)
         return pipeline
