@@ -45,8 +45,8 @@ def dense():
 
 
 def depthwise():
-    # A pipeline each.
-    for size, stride, dilation, height in itertools.product((3, 5, 1, 2, 4), (1, 2), (1, 2), range(12, 400)):
+    # A pipeline each, large and small ones by turns.
+    for height, size, stride, dilation in itertools.product(range(12, 400), (3, 5, 1, 2, 4), (1, 2), (1, 2)):
         yield convolution(8, 8, height, size, stride, dilation, 8)
 
 
