@@ -41,7 +41,7 @@ bench: .venv/bench.stamp
 
 test: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
-	@$(PYTHON) -m tools.test_drivers
+	@$(PYTHON) -m tools.drivers
 	$(VENV_PYTHON) -m ruff check .
 	$(VENV_PYTHON) -m mypy
 	$(VENV_PYTHON) -m pytest $(PYTEST_ARGUMENTS)
@@ -58,11 +58,11 @@ test-thorough: .venv/test.stamp
 	$(VENV_PYTHON) -m pytest tests/kernels tests/runtime/test_faults.py tests/runtime/test_strikes.py $(PYTEST_ARGUMENTS)
 
 test-mutants: .venv/test.stamp
-	@$(PYTHON) -m tools.test_drivers
+	@$(PYTHON) -m tools.drivers
 	$(VENV_PYTHON) -m tests.mutants --device llvmpipe --fetch
 
 fuzz: .venv/test.stamp
-	@$(PYTHON) -m tools.test_drivers
+	@$(PYTHON) -m tools.drivers
 	$(VENV_PYTHON) -m tests.fuzz $(FUZZ_ARGUMENTS)
 	$(VENV_PYTHON) -m pytest $(DAMAGED_FILES)
 
@@ -71,14 +71,14 @@ test-windows: .venv/test.stamp
 
 conformance: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
-	@$(VENV_PYTHON) -m tools.conformance $(CONFORMANCE_ARGUMENTS)
+	@$(VENV_PYTHON) -m tools.every_driver $(CONFORMANCE_ARGUMENTS)
 
 test-compilers: .venv/test.stamp
-	@$(PYTHON) -m tools.test_drivers --radv
+	@$(PYTHON) -m tools.drivers --radv
 	$(VENV_PYTHON) -m tests.compilers.amd
 
 drivers:
-	@$(PYTHON) -m tools.test_drivers
+	@$(PYTHON) -m tools.drivers
 
 kernels:
 	@$(PYTHON) -m tools.compile_kernels

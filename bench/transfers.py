@@ -25,7 +25,7 @@ from rich.table import Table
 import dmlvk
 from bench.raw_vulkan import driver_text
 from dmlvk.vulkan.host_threads import for_each, thread_count
-from dmlvk.vulkan.recording import Recorder
+from dmlvk.vulkan.recorder import Recorder
 from dmlvk.vulkan.staging_ring import PIECE_SIZE
 
 

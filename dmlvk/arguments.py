@@ -63,12 +63,7 @@ def as_integers(descriptor: str, field: str, values: Any, low: int, high: int, r
         raise DescriptorError(descriptor, field, values, "must be a sequence of integers, one a dimension", expected)
     if len(items) > MOST_ELEMENTS:
         raise DescriptorError(descriptor, field, values, f"has more than {MOST_ELEMENTS} elements", expected)
-    return tuple(
-        [
-            as_integer(descriptor, f"{field}[{i}]", item, low, high, rule)
-            for i, item in enumerate(items)
-        ]
-    )
+    return tuple([as_integer(descriptor, f"{field}[{i}]", item, low, high, rule) for i, item in enumerate(items)])
 
 
 def as_argument(

@@ -16,12 +16,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tools import test_drivers
+from tools import drivers
 
 # The Vulkan loader and dmlvk read these when they are first used, so they are set before dmlvk is imported.
 os.environ.setdefault("DMLVK_VALIDATE", "1")
 if "DMLVK_TEST_DEVICES" not in os.environ:
-    os.environ.update(test_drivers.environment())
+    os.environ.update(drivers.environment())
 # A shell makes the programs that it begins in the background ignore Ctrl-C, which tests of interrupts send themselves.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -50,7 +50,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[dmlvk.Device]:
     if not any(request.param.lower() in name.lower() for name in names):
         pytest.fail(
             f"no Vulkan device has {request.param!r} in its name; there are {names or 'none'}. "
-            f"Get the test drivers with `{test_drivers.COMMAND}`, or name devices in DMLVK_TEST_DEVICES",
+            f"Get the test drivers with `{drivers.COMMAND}`, or name devices in DMLVK_TEST_DEVICES",
             pytrace=False,
         )
     with dmlvk.Device(request.param) as opened:

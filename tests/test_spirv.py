@@ -39,17 +39,17 @@ ON_MATRIX_UNITS = {
     DOT_PRODUCT,
 }
 
-# Capabilities beyond Shader that a kernel may ask for, by the end of its stem: kernels that a plan takes only on
+# Capabilities beyond Shader that a kernel may ask for, by the end of its name: kernels that a plan takes only on
 # devices with the feature. A kernel that is not named here runs on every Vulkan 1.2 device.
 FEATURE_KERNELS = {
     "_dot4": {DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT},
-    "benchmark_dot_product": {DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT},
-    "benchmark_matrix": {INT8, VULKAN_MEMORY_MODEL, COOPERATIVE_MATRIX, GROUP_NON_UNIFORM},
-    "_convolution_matrix": {*ON_MATRIX_UNITS, STORAGE_BUFFER_8_BIT},
-    "_convolution_halo": {*ON_MATRIX_UNITS, STORAGE_BUFFER_8_BIT},
-    "_convolution_first_layer": ON_MATRIX_UNITS,
-    "_depthwise_dot4": {ROUNDING_MODE_RTE},
-    "_registers_float": {INT64, GROUP_NON_UNIFORM, GROUP_NON_UNIFORM_SHUFFLE},
+    "benchmark/dot_product": {DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT},
+    "benchmark/matrix": {INT8, VULKAN_MEMORY_MODEL, COOPERATIVE_MATRIX, GROUP_NON_UNIFORM},
+    "_convolution/matrix": {*ON_MATRIX_UNITS, STORAGE_BUFFER_8_BIT},
+    "_convolution/halo": {*ON_MATRIX_UNITS, STORAGE_BUFFER_8_BIT},
+    "_convolution/first_layer": ON_MATRIX_UNITS,
+    "depthwise_dot4": {ROUNDING_MODE_RTE},
+    "registers_float": {INT64, GROUP_NON_UNIFORM, GROUP_NON_UNIFORM_SHUFFLE},
 }
 
 
@@ -80,44 +80,44 @@ def test_manifest_names_the_compiler() -> None:
 
 
 def test_spirv_folder_holds_the_kernels_and_nothing_else() -> None:
-    expected = {f"{stem}.spv" for stem in SOURCES} | {"manifest.json"}
-    assert {path.name for path in SPIRV.iterdir() if path.suffix != ".py" and path.is_file()} == expected, REMEDY
+    expected = {f"{kernel}.spv" for kernel in SOURCES} | {"manifest.json"}
+    assert {path.relative_to(SPIRV).as_posix() for path in SPIRV.rglob("*") if path.is_file()} == expected, REMEDY
 
 
-@pytest.mark.parametrize("stem", SOURCES)
-def test_spirv_was_compiled_from_this_source(stem: str) -> None:
-    entry = MANIFEST["kernels"][stem]
-    assert entry["source_sha256"] == compile_kernels.source_sha256(SOURCES[stem]), f"{stem} changed: {REMEDY}"
+@pytest.mark.parametrize("kernel", SOURCES)
+def test_spirv_was_compiled_from_this_source(kernel: str) -> None:
+    entry = MANIFEST["kernels"][kernel]
+    assert entry["source_sha256"] == compile_kernels.source_sha256(SOURCES[kernel]), f"{kernel} changed: {REMEDY}"
     assert entry["flags"] == compile_kernels.FLAGS, REMEDY
-    assert entry["spirv_sha256"] == hashlib.sha256((SPIRV / f"{stem}.spv").read_bytes()).hexdigest(), REMEDY
+    assert entry["spirv_sha256"] == hashlib.sha256((SPIRV / f"{kernel}.spv").read_bytes()).hexdigest(), REMEDY
 
 
-@pytest.mark.parametrize("stem", SOURCES)
-def test_kernel_starts_with_a_comment(stem: str) -> None:
+@pytest.mark.parametrize("kernel", SOURCES)
+def test_kernel_starts_with_a_comment(kernel: str) -> None:
     """The maths, the loop structure, the layout and why: what a reader needs before the first line of code."""
-    lines = [line for line in SOURCES[stem].read_text(encoding="utf-8").splitlines() if line.strip()]
+    lines = [line for line in SOURCES[kernel].read_text(encoding="utf-8").splitlines() if line.strip()]
     first = next(line for line in lines if not line.startswith("#version"))
     assert first.startswith(("//", "/*"))
     starts = ("layout", "void", "#extension", "#include", "const")
     code = next(number for number, line in enumerate(lines) if line.startswith(starts))
-    assert code >= 5, f"{stem} explains itself in {code} lines"
+    assert code >= 5, f"{kernel} explains itself in {code} lines"
 
 
-@pytest.mark.parametrize("stem", SOURCES)
-def test_kernel_needs_no_optional_feature(stem: str) -> None:
+@pytest.mark.parametrize("kernel", SOURCES)
+def test_kernel_needs_no_optional_feature(kernel: str) -> None:
     """No Int64, Int8, Int16, Float16, Float64, 8- or 16-bit storage: each is another capability than Shader."""
     allowed = {SHADER}
     for ending, capabilities in FEATURE_KERNELS.items():
-        if stem.endswith(ending):
+        if kernel.endswith(ending):
             allowed |= capabilities
-    module = instructions((SPIRV / f"{stem}.spv").read_bytes())
+    module = instructions((SPIRV / f"{kernel}.spv").read_bytes())
     assert {operands[0] for opcode, operands in module if opcode == OP_CAPABILITY} <= allowed
 
 
-@pytest.mark.parametrize("stem", SOURCES)
-def test_shared_memory_of_matrix_kernels_is_in_whole_vectors(stem: str) -> None:
+@pytest.mark.parametrize("kernel", SOURCES)
+def test_shared_memory_of_matrix_kernels_is_in_whole_vectors(kernel: str) -> None:
     """Arrays that matrices are loaded from must begin at multiples of 16 bytes: NVIDIA's loads read something else."""
-    module = instructions((SPIRV / f"{stem}.spv").read_bytes())
+    module = instructions((SPIRV / f"{kernel}.spv").read_bytes())
     if (OP_CAPABILITY, (COOPERATIVE_MATRIX,)) not in module:
         return
     scalars = {operands[0] for opcode, operands in module if opcode in (OP_TYPE_INT, OP_TYPE_FLOAT)}
@@ -133,9 +133,9 @@ def test_shared_memory_of_matrix_kernels_is_in_whole_vectors(stem: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("stem", SOURCES)
-def test_kernel_has_one_entry_point_called_main(stem: str) -> None:
-    module = (SPIRV / f"{stem}.spv").read_bytes()
+@pytest.mark.parametrize("kernel", SOURCES)
+def test_kernel_has_one_entry_point_called_main(kernel: str) -> None:
+    module = (SPIRV / f"{kernel}.spv").read_bytes()
     entries = [operands for opcode, operands in instructions(module) if opcode == OP_ENTRY_POINT]
     # Operands: execution model, function, then the name and the interface.
     names = [struct.pack(f"<{len(operands)}I", *operands)[8:].split(b"\0")[0] for operands in entries]
@@ -143,10 +143,11 @@ def test_kernel_has_one_entry_point_called_main(stem: str) -> None:
 
 
 def test_hash_of_a_kernel_changes_with_a_file_that_it_includes(tmp_path: Path) -> None:
-    (tmp_path / "include").mkdir()
-    source = tmp_path / "kernel.comp"
-    outer, inner = tmp_path / "include" / "outer.glsl", tmp_path / "include" / "inner.glsl"
-    source.write_text('// A kernel.\n#include "outer.glsl"\n')
+    for folder in ("operator", "shared"):
+        (tmp_path / folder).mkdir()
+    source = tmp_path / "operator" / "kernel.comp"
+    outer, inner = tmp_path / "shared" / "outer.glsl", tmp_path / "shared" / "inner.glsl"
+    source.write_text('// A kernel.\n#include "shared/outer.glsl"\n')
     outer.write_text('#include "inner.glsl"\n')
     inner.write_text("int a;\n")
     assert compile_kernels.source_files(source) == sorted([source, outer, inner])
@@ -159,4 +160,4 @@ def test_hash_of_a_kernel_changes_with_a_file_that_it_includes(tmp_path: Path) -
 
 def test_every_include_is_used() -> None:
     used = {path for source in SOURCES.values() for path in compile_kernels.source_files(source)}
-    assert set((KERNELS / "include").iterdir()) <= used
+    assert set(KERNELS.rglob("*.glsl")) <= used

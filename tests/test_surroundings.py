@@ -24,7 +24,7 @@ from dmlvk.command_line.terminal import BROKEN_PIPE, PlainConsole
 from dmlvk.conformance.reports.terminal import print_summary
 from dmlvk.conformance.results import Environment, Run, Status, read_results
 from dmlvk.conformance.results import Result as ConformanceResult
-from dmlvk.conformance.runner import Runner, worker_path
+from dmlvk.conformance.running.runner import Runner, worker_path
 from dmlvk.conformance.waivers import WaiverReport
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.vulkan import physical_device

@@ -11,9 +11,9 @@ import pytest
 
 from dmlvk.command_line.terminal import INTERRUPTED
 from dmlvk.conformance.results import Result, Run, Status
-from tools import conformance, mesa, windows
-from tools.conformance import Outcome, check_arguments, differences
+from tools import every_driver, mesa, windows
 from tools.debian import SetupError
+from tools.every_driver import Outcome, check_arguments, differences
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -78,19 +78,19 @@ def test_arguments_that_choose_nothing_are_told_before_anything_is_fetched() -> 
 def test_after_an_interruption_no_other_driver_is_begun(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    drivers = [conformance.Driver(name, "0") for name in ("first", "second", "third")]
+    drivers = [every_driver.Driver(name, "0") for name in ("first", "second", "third")]
     begun = []
 
-    def run(number: int, driver: conformance.Driver, arguments: list[str]) -> Outcome:
+    def run(number: int, driver: every_driver.Driver, arguments: list[str]) -> Outcome:
         begun.append(driver.name)
         status = INTERRUPTED if driver.name == "second" else 0
         return outcome(driver.name, passed("a:x=1", "11"), exit_status=status)
 
-    monkeypatch.setattr(conformance, "find_and_fetch", lambda: (drivers, []))
-    monkeypatch.setattr(conformance, "check_arguments", lambda arguments: None)
-    monkeypatch.setattr(conformance, "run", run)
+    monkeypatch.setattr(every_driver, "find_and_fetch", lambda: (drivers, []))
+    monkeypatch.setattr(every_driver, "check_arguments", lambda arguments: None)
+    monkeypatch.setattr(every_driver, "run", run)
     with pytest.raises(SystemExit) as ended:
-        conformance.main()
+        every_driver.main()
     assert ended.value.code == INTERRUPTED
     assert begun == ["first", "second"]
     printed = capsys.readouterr().out

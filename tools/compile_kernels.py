@@ -1,4 +1,6 @@
-"""Compiles kernels/*.comp to dmlvk/spirv/*.spv, with a manifest of the sources, the flags and the compiler.
+"""Compiles kernels/*/*.comp to dmlvk/spirv/*/*.spv, with a manifest of the sources, the flags and the compiler.
+
+A kernel's name is its path without the ending, such as "slice1/tiles".
 
 The kernels need glslang 15.1 or newer (integer dot product, KHR cooperative matrix). It is taken from $GLSLANG, from
 the path, or from Debian 13's packages, unpacked into .drivers/glslang and run there with the C library of that release.
@@ -28,12 +30,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tools.debian import DRIVERS, ROOT, PackageFolder, SetupError, has_apt
 
 KERNELS = ROOT / "kernels"
-INCLUDE = KERNELS / "include"
 SPIRV = ROOT / "dmlvk" / "spirv"
 MANIFEST = SPIRV / "manifest.json"
 
 TARGET = "vulkan1.2"
-FLAGS = ["--target-env", TARGET, "-Ikernels/include"]
+FLAGS = ["--target-env", TARGET, "-Ikernels"]
 OLDEST_COMPILER = (15, 1)
 
 DEBIAN_SUITE = "trixie"
@@ -53,8 +54,9 @@ class Compiler:
 
 
 def kernel_sources(kernels: Path = KERNELS) -> dict[str, Path]:
-    """Every kernel's source by its stem."""
-    return {path.stem: path for path in sorted(kernels.glob("*.comp"))}
+    """Every kernel's source by the kernel's name."""
+    paths = sorted(kernels.glob("*/*.comp"))
+    return {path.relative_to(kernels).with_suffix("").as_posix(): path for path in paths}
 
 
 def source_files(source: Path) -> list[Path]:
@@ -67,10 +69,10 @@ def source_files(source: Path) -> list[Path]:
             continue
         found.add(path)
         for name in _INCLUDE_LINE.findall(path.read_text(encoding="utf-8")):
-            candidates = [path.parent / name, source.parent / "include" / name]
+            candidates = [path.parent / name, source.parent.parent / name]
             existing = [candidate.resolve() for candidate in candidates if candidate.exists()]
             if not existing:
-                raise SetupError(f"{path.name} includes {name}, which is neither beside it nor in kernels/include")
+                raise SetupError(f"{path.name} includes {name}, which is neither beside it nor below kernels/")
             waiting.append(existing[0])
     return sorted(found)
 
@@ -80,7 +82,8 @@ def source_sha256(source: Path) -> str:
     digest = hashlib.sha256()
     for path in source_files(source):
         content = path.read_bytes().replace(b"\r\n", b"\n")
-        digest.update(f"{path.name}\0{len(content)}\0".encode() + content)
+        name = path.relative_to(source.parent.parent).as_posix()
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
 
 
@@ -176,11 +179,12 @@ def compile_kernel(compiler: Compiler, source: Path) -> bytes:
         ):
             finished = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
             if finished.returncode != 0:
-                raise SetupError(f"{source.name}:\n{finished.stdout}{finished.stderr}".strip())
+                name = source.relative_to(KERNELS).as_posix()
+                raise SetupError(f"{name}:\n{finished.stdout}{finished.stderr}".strip())
         return output.read_bytes()
 
 
-def compile_kernels(stems: list[str], force: bool = False) -> list[str]:
+def compile_kernels(kernels: list[str], force: bool = False) -> list[str]:
     """Compile what changed (with `force`: everything), remove what has no source, and write the manifest.
 
     A kernel that fails does not stop the others; it keeps its old SPIR-V and manifest entry.
@@ -191,7 +195,7 @@ def compile_kernels(stems: list[str], force: bool = False) -> list[str]:
         The failures' messages.
     """
     sources = kernel_sources()
-    unknown = sorted(set(stems) - sources.keys())
+    unknown = sorted(set(kernels) - sources.keys())
     if unknown:
         raise SetupError(f"kernels/ has no {', '.join(unknown)}; it has {', '.join(sources)}")
     compiler = find_compiler()
@@ -200,14 +204,14 @@ def compile_kernels(stems: list[str], force: bool = False) -> list[str]:
     everything = force or old.get("compiler") != name
     SPIRV.mkdir(parents=True, exist_ok=True)
 
-    def bring_up_to_date(stem: str) -> dict[str, Any] | str | None:
+    def bring_up_to_date(kernel: str) -> dict[str, Any] | str | None:
         """The kernel's entry in the manifest, or why it does not compile."""
-        entry = old["kernels"].get(stem)
-        if stems and stem not in stems:
+        entry = old["kernels"].get(kernel)
+        if kernels and kernel not in kernels:
             return entry
-        output = SPIRV / f"{stem}.spv"
+        output = SPIRV / f"{kernel}.spv"
         try:
-            source_hash = source_sha256(sources[stem])
+            source_hash = source_sha256(sources[kernel])
             if (
                 not everything
                 and entry is not None
@@ -216,25 +220,27 @@ def compile_kernels(stems: list[str], force: bool = False) -> list[str]:
                 and entry["spirv_sha256"] == hashlib.sha256(output.read_bytes()).hexdigest()
             ):
                 return entry
-            module = compile_kernel(compiler, sources[stem])
+            module = compile_kernel(compiler, sources[kernel])
         except SetupError as error:
             return str(error)
+        output.parent.mkdir(exist_ok=True)
         _replace(output, module)
-        print(f"{stem}: {len(module):,} bytes", flush=True)
+        print(f"{kernel}: {len(module):,} bytes", flush=True)
         return {"source_sha256": source_hash, "flags": FLAGS, "spirv_sha256": hashlib.sha256(module).hexdigest()}
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         results = dict(zip(sources, pool.map(bring_up_to_date, sources), strict=True))
     failures = [result for result in results.values() if isinstance(result, str)]
     entries = {}
-    for stem, result in results.items():
-        entry = old["kernels"].get(stem) if isinstance(result, str) else result
+    for kernel, result in results.items():
+        entry = old["kernels"].get(kernel) if isinstance(result, str) else result
         if entry is not None:
-            entries[stem] = entry
-    for path in SPIRV.glob("*.spv"):
-        if path.stem not in sources:
+            entries[kernel] = entry
+    for path in SPIRV.rglob("*.spv"):
+        kernel = path.relative_to(SPIRV).with_suffix("").as_posix()
+        if kernel not in sources:
             path.unlink()
-            print(f"{path.stem}: removed, it has no source")
+            print(f"{kernel}: removed, it has no source")
     manifest = json.dumps({"compiler": name, "kernels": entries}, indent=2, sort_keys=True) + "\n"
     _replace(MANIFEST, manifest.encode())
     print(f"{len(entries)} kernels in {SPIRV.relative_to(ROOT).as_posix()}, {name}")
@@ -249,8 +255,8 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Compile kernels/*.comp to dmlvk/spirv.")
-    parser.add_argument("kernels", nargs="*", help="stems of kernels to compile; by default all that changed")
+    parser = argparse.ArgumentParser(description="Compile kernels/ to dmlvk/spirv.")
+    parser.add_argument("kernels", nargs="*", help="names of kernels to compile; by default all that changed")
     parser.add_argument("--force", action="store_true", help="compile also what has not changed")
     arguments = parser.parse_args()
     failures = compile_kernels(arguments.kernels, arguments.force)

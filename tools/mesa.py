@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.debian import DRIVERS, PackageFolder, SetupError, has_apt
-from tools.test_drivers import point_beside
+from tools.drivers import point_beside
 
 DRIVER = "libvulkan_lvp.so"
 DESCRIPTION = "lvp_icd.json"

@@ -170,7 +170,7 @@ def task_digests(numbered: tuple[int, Task]) -> tuple[str, list[str]]:
     number, task = numbered
     found = []
     for index, device in enumerate(NAMES):
-        paths = [None]
+        paths: list[str | None] = [None]
         if (index - number) % len(NAMES) < DEVICES_OF_ALL_PATHS:
             paths += list(KERNEL_PATHS[type(task.workload.desc)])
         for path in paths:

@@ -26,7 +26,7 @@ from xml.etree import ElementTree
 # Also run as a plain script: then the checkout is not on the path yet.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tools import test_drivers
+from tools import drivers
 from tools.debian import DRIVERS, ROOT, SetupError, install
 
 WINDOWS = DRIVERS / "windows"
@@ -208,8 +208,8 @@ def _pip(command: str, *arguments: str, **variables: str) -> None:
 def started_wine() -> Iterator[Wine]:
     """Wine with a folder of settings of its own and a display, both ended with the `with` statement."""
     wine, xvfb = get_wine()
-    environment = test_drivers.environment()
-    drivers = environment.get("VK_DRIVER_FILES") or os.environ.get("VK_DRIVER_FILES", "")
+    environment = drivers.environment()
+    icd_files = environment.get("VK_DRIVER_FILES") or os.environ.get("VK_DRIVER_FILES", "")
     reading, writing = os.pipe()
     with subprocess.Popen(
         [xvfb, "-displayfd", str(writing), "-screen", "0", "640x480x24", "-nolisten", "tcp"],
@@ -233,8 +233,8 @@ def started_wine() -> Iterator[Wine]:
                 "WINEDLLOVERRIDES": "mscoree=;mshtml=;winedbg.exe=d",
                 "LC_ALL": "C.UTF-8",  # in which Wine reads the names of files
                 # Read by the Vulkan loader of the host, so in its form.
-                "VK_DRIVER_FILES": drivers,
-                "VK_ICD_FILENAMES": drivers,
+                "VK_DRIVER_FILES": icd_files,
+                "VK_ICD_FILENAMES": icd_files,
             }
             _make_prefix(wine, variables)
             yield Wine(wine, variables)
@@ -331,8 +331,8 @@ def main() -> None:
     parser.add_argument("pytest", nargs="*", help="what pytest is given in place of all tests")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what was started is ended
-    test_drivers.get_lavapipe()
-    test_drivers.get_swiftshader()
+    drivers.get_lavapipe()
+    drivers.get_swiftshader()
     with started_wine() as wine:
         get_python()
         outcomes = {"tests": unit_tests(wine, arguments.pytest)}

@@ -19,7 +19,7 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.grid import folded, workgroup_size
 from dmlvk.planning.plan import Access, Dispatch, Plan, Window
-from dmlvk.planning.quantized_linear_convolution_matrix import matrix_of
+from dmlvk.planning.quantized_linear_convolution.matrix import matrix_of
 from dmlvk.runtime.compiled_operator import CompiledOperator
 
 VECTOR_SIZE = 16
@@ -102,7 +102,7 @@ def _copy(device: dmlvk.Device, size: int, rounds: int) -> Mark:
         Window("input_tensor", 0, size, Access.READ, 0, VECTOR_SIZE),
         Window("output_tensor", 0, size, Access.WRITE, 1, VECTOR_SIZE),
     )
-    dispatch = _vectors("benchmark_copy", device.profile, (0, 0, size // VECTOR_SIZE), windows, size // VECTOR_SIZE)
+    dispatch = _vectors("benchmark/copy", device.profile, (0, 0, size // VECTOR_SIZE), windows, size // VECTOR_SIZE)
     times, result = _run(device, _identity(tensor), dispatch, rounds, source)
     return Mark(
         "copy",
@@ -118,7 +118,7 @@ def _fill(device: dmlvk.Device, size: int, rounds: int) -> Mark:
     size = _window_size(device.profile, size)
     windows = (Window("output_tensor", 0, size, Access.WRITE, 0, VECTOR_SIZE),)
     count = size // VECTOR_SIZE
-    dispatch = _vectors("benchmark_fill", device.profile, (0, count, ADDEND), windows, count)
+    dispatch = _vectors("benchmark/fill", device.profile, (0, count, ADDEND), windows, count)
     times, result = _run(device, _output_only(size // 4), dispatch, rounds)
     what = f"plain 16-byte fill of {size:,} bytes"
     return Mark("fill", size / times.median, "bytes/s", what, times, bool((result == ADDEND).all()))
@@ -134,21 +134,21 @@ def _dot_product(device: dmlvk.Device, size: int, rounds: int) -> Mark:
         return sums.astype(np.uint32) + np.uint32(ADDEND)
 
     what = "packed dot products of 4 signed bytes from registers"
-    return _chains(device, "dot_product", "benchmark_dot_product", (), (FACTOR, ADDEND), 8, step, what, rounds)
+    return _chains(device, "dot_product", "benchmark/dot_product", (), (FACTOR, ADDEND), 8, step, what, rounds)
 
 
 def _integer_multiply_add(device: dmlvk.Device, size: int, rounds: int) -> Mark:
     def step(x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
         return x * np.uint32(FACTOR) + np.uint32(ADDEND)
 
-    name, kernel = "integer_multiply_add", "benchmark_multiply_add"
+    name, kernel = "integer_multiply_add", "benchmark/multiply_add"
     what = "32-bit integer multiply-adds from registers"
     return _chains(device, name, kernel, (0,), (FACTOR, ADDEND), 2, step, what, rounds)
 
 
 def _float_multiply_add(device: dmlvk.Device, size: int, rounds: int) -> Mark:
     one = int(np.array(1, np.float32).view(np.uint32))
-    name, kernel = "float_multiply_add", "benchmark_multiply_add"
+    name, kernel = "float_multiply_add", "benchmark/multiply_add"
     what = "float32 multiply-adds from registers"
     return _chains(device, name, kernel, (1,), (one, one), 2, None, what, rounds)
 
@@ -174,7 +174,7 @@ def _matrix(device: dmlvk.Device, size: int, rounds: int) -> Mark:
 
     def dispatch(iterations: int) -> Dispatch:
         return Dispatch(
-            kernel="benchmark_matrix",
+            kernel="benchmark/matrix",
             specialization=(subgroups * lanes, lanes, m, n, k),
             push_constants=(0, 0, iterations),
             windows=windows,

@@ -22,9 +22,9 @@ from dmlvk.benchmark.measurement import measure
 from dmlvk.conformance.case import Workload
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import OneHotDesc, OperatorDesc, QuantizedLinearConvolutionDesc
-from dmlvk.planning.quantized_linear_convolution_halo import HALO
-from dmlvk.planning.quantized_linear_convolution_matrix import MATRIX
-from dmlvk.runtime.choices import Choices
+from dmlvk.planning.quantized_linear_convolution.halo import HALO
+from dmlvk.planning.quantized_linear_convolution.matrix import MATRIX
+from dmlvk.runtime.tuned_paths import TunedPaths
 
 PLANNER = "planner"
 # Paths follow each other, so the device is warm but for the first.
@@ -139,7 +139,7 @@ def tune(device: dmlvk.Device, workload: Workload, rounds: int = 10) -> Tuning:
     return Tuning(desc, tuple(attempts))
 
 
-def remember(choices: Choices, tuning: Tuning) -> None:
+def remember(choices: TunedPaths, tuning: Tuning) -> None:
     """Keep what was found for the device's next programs.
 
     Raises

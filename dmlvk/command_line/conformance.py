@@ -33,9 +33,9 @@ from dmlvk.conformance.results import (
     naming,
     read_results,
 )
-from dmlvk.conformance.runner import CLOSING, Item, Runner
+from dmlvk.conformance.running.runner import CLOSING, Item, Runner
+from dmlvk.conformance.running.worker import Configuration
 from dmlvk.conformance.waivers import Waiver, WaiverReport, apply_waivers, read_waivers
-from dmlvk.conformance.worker import Configuration
 from dmlvk.errors import DeviceError
 from dmlvk.planning import KERNEL_PATHS
 
@@ -140,8 +140,9 @@ class Request:
 def conformance(**options: object) -> None:
     """Run the conformance suite on a device.
 
-    PATTERNS choose cases by name: "slice1", "slice1:*:type=uint8;path=tiles;*", "qlinearconv:zero_point:*"; several are
-    added up. Ends with status 0 when nothing came out but Pass, NotSupported and what is waived.
+    PATTERNS choose cases by name: "slice1", "slice1:*:type=uint8;path=tiles;*",
+    "quantized_linear_convolution:zero_point:*"; several are added up. Ends with status 0 when nothing came out but
+    Pass, NotSupported and what is waived.
     """
     request = Request(**options)  # type: ignore[arg-type]
     if request.list_names:

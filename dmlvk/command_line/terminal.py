@@ -15,8 +15,8 @@ from rich.console import Console
 from dmlvk import files, planning
 from dmlvk.conformance.errors import ConformanceError
 from dmlvk.errors import BindingError, DescriptorError, DeviceError
-from dmlvk.runtime.choices import record_file
 from dmlvk.runtime.debug import debug_level
+from dmlvk.runtime.tuned_paths import record_file
 from dmlvk.vulkan.pipeline_cache import cache_folder
 
 INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from dmlvk import files
 from dmlvk.command_line.terminal import clear_errors, console
+from dmlvk.runtime import tuned_paths
 
 if TYPE_CHECKING:
     import dmlvk
@@ -53,12 +54,11 @@ def tune(
     Device.compile takes a remembered path from then on, unless one is forced, as long as device, driver and kernels are
     the same. Every result is checked; ends with status 1 if any is not the reference's, bit for bit.
     """
-    from dmlvk.runtime import choices
 
     if clears:
-        for file in choices.remembered_files():
-            click.echo(f"forgotten: {choices.device_of(file)}")
-            choices.clear(file)
+        for file in tuned_paths.remembered_files():
+            click.echo(f"forgotten: {tuned_paths.device_of(file)}")
+            tuned_paths.clear(file)
         return
     if lists:
         _list()
@@ -70,7 +70,7 @@ def tune(
 
     terminal = console()
     with dmlvk.Device(selector, timestamps=True) as device:
-        store = choices.Choices(device.profile)
+        store = tuned_paths.TunedPaths(device.profile)
         store.require_place()
         work = _work(device, patterns, descriptors, batch)
         tunings = {}
@@ -96,7 +96,7 @@ def _work(
     from dmlvk.benchmark.cases import SCALES, cases, select
     from dmlvk.benchmark.tuner import random_workload
     from dmlvk.device_profile import DeviceType
-    from dmlvk.operators.record import desc_of
+    from dmlvk.operators.serialization import deserialize
 
     if descriptors is not None:
         work: dict[str, partial[Workload]] = {}
@@ -104,7 +104,7 @@ def _work(
             place = f"{descriptors}, line {number}"
             record = files.parse_json(line, place)
             try:
-                desc = desc_of(record)
+                desc = deserialize(record)
             except ValueError as error:
                 raise files.FileError(f"{place}: {error}") from error
             output = "x".join(map(str, desc.tensors["output_tensor"].sizes))
@@ -148,7 +148,6 @@ def _show(tunings: dict[str, Tuning], title: str) -> None:
 
 
 def _list() -> None:
-    from dmlvk.runtime import choices
 
     table = Table()
     for heading in ("device", "driver", "operator", "output", "path"):
@@ -156,19 +155,19 @@ def _list() -> None:
     for heading in ("ms", "planner, ms"):
         table.add_column(heading, justify="right")
     table.add_column("kernels")
-    for file in choices.remembered_files():
-        for choice in choices.read(file):
+    for file in tuned_paths.remembered_files():
+        for choice in tuned_paths.read(file):
             output = choice.descriptor.get("output_tensor", {}).get("sizes", ())
             planned, best = (choice.seconds.get(name) for name in ("planner", choice.path or "planner"))
             table.add_row(
-                choices.device_of(file),
+                tuned_paths.device_of(file),
                 choice.driver,
                 str(choice.descriptor.get("operator", "")),
                 "x".join(map(str, output)),
                 choice.path or "the planner's",
                 "" if best is None else f"{best * 1e3:.4g}",
                 "" if planned is None else f"{planned * 1e3:.4g}",
-                "these" if choice.kernels == choices.kernels_hash() else "others: not used",
+                "these" if choice.kernels == tuned_paths.kernels_hash() else "others: not used",
             )
     if table.row_count:
         console().print(table)

@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 from dmlvk import files
+from dmlvk.conformance.case import current_name
 from dmlvk.conformance.results import Result, ResultsError, Status
 
 
@@ -32,7 +33,7 @@ def recorded_digests(path: Path | None = None) -> dict[str, str]:
             raise ValueError("a digest is a string")
     except (OSError, ValueError, AttributeError) as error:
         raise ResultsError(f"{path}: not a file of digests, {{case name: digest}}: {error}") from error
-    return dict(digests)
+    return {current_name(name): value for name, value in digests.items()}
 
 
 def write_digests(path: Path, results: Iterable[Result]) -> None:

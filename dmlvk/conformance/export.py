@@ -24,9 +24,9 @@ import numpy.typing as npt
 
 from dmlvk import files
 from dmlvk.conformance.case import Case
-from dmlvk.conformance.placement import Placement, as_bits, placed_tensors
 from dmlvk.conformance.profiles import workload_profile
 from dmlvk.conformance.results import Environment, Result
+from dmlvk.conformance.running.placement import Placement, as_bits, placed_tensors
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning import PERSISTENT, SCRATCH, Dispatch, Plan, plan
 from dmlvk.runtime.compiled_operator import spirv

@@ -12,7 +12,7 @@ from importlib import import_module
 from itertools import chain
 from typing import TypeAlias
 
-from dmlvk.conformance.case import Case
+from dmlvk.conformance.case import Case, current_name
 from dmlvk.conformance.errors import ConformanceError
 
 # Lists cases lazily, always in the same order: all of them, or given True only those that run by default.
@@ -65,6 +65,7 @@ def matches(pattern: str, case: Case) -> bool:
     ends in parameters and ";*", such as "slice1:*:type=uint8;path=tiles;*", these may stand in any order and between
     others.
     """
+    pattern = current_name(pattern)
     if pattern == case.name or fnmatchcase(case.name, pattern) or fnmatchcase(case.name, f"{pattern}:*"):
         return True
     groups, _, last = pattern.rpartition(":")
@@ -90,6 +91,7 @@ class CaseFinder:
         LookupError
             There is none.
         """
+        name = current_name(name)
         while name not in self._seen:
             case = next(self._cases, None)
             if case is None:

@@ -10,13 +10,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
 from dmlvk import files
+from dmlvk.conformance.case import current_name
 from dmlvk.conformance.errors import ConformanceError
 
 # A full run on all profiles is some hundred MiB.
@@ -98,7 +99,8 @@ class Result:
         KeyError, TypeError, ValueError
             A member is missing, or is not of its type.
         """
-        return cls(**_members(cls, record))
+        read = cls(**_members(cls, record))
+        return replace(read, name=current_name(read.name))
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,12 @@ from dmlvk.planning.plan import (
     Plan,
     Window,
 )
-from dmlvk.planning.quantized_linear_convolution import DIRECT, plan_quantized_linear_convolution
-from dmlvk.planning.quantized_linear_convolution_depthwise import DEPTHWISE
-from dmlvk.planning.quantized_linear_convolution_first_layer import FIRST_LAYER
-from dmlvk.planning.quantized_linear_convolution_halo import HALO
-from dmlvk.planning.quantized_linear_convolution_matrix import MATRIX
-from dmlvk.planning.quantized_linear_convolution_product import PATHS as PRODUCT_PATHS
+from dmlvk.planning.quantized_linear_convolution.choice import DIRECT, plan_quantized_linear_convolution
+from dmlvk.planning.quantized_linear_convolution.depthwise import DEPTHWISE
+from dmlvk.planning.quantized_linear_convolution.first_layer import FIRST_LAYER
+from dmlvk.planning.quantized_linear_convolution.halo import HALO
+from dmlvk.planning.quantized_linear_convolution.matrix import MATRIX
+from dmlvk.planning.quantized_linear_convolution.product import PATHS as PRODUCT_PATHS
 from dmlvk.planning.slice1 import PATHS as SLICE1_PATHS
 from dmlvk.planning.slice1 import plan_slice1
 

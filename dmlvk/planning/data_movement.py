@@ -14,7 +14,7 @@ from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, SCRATCH, Access, Dis
 # Offsets inside a window are 32-bit element counts and byte addresses in the kernels.
 LARGEST_WINDOW = 1 << 31
 
-# Where kernels/include/loop_nest.glsl has its push constants, in words.
+# Where kernels/data_movement/loop_nest.glsl has its push constants, in words.
 OUTPUT_START_WORD = 0
 SOURCE_START_WORD = 1
 ARGUMENTS_WORD = 4
@@ -98,7 +98,7 @@ class PieceArguments:
 
 
 @dataclass(frozen=True)
-class _Order:
+class _BlockOrder:
     """In which order invocations take the blocks: what find_block in loop_nest.glsl goes by."""
 
     by_rows: bool
@@ -128,7 +128,7 @@ def plan_data_movement(
     Parameters
     ----------
     kernel : str
-        Stem of the kernel; with "_by_rows" behind it, that of the one that takes blocks by rows.
+        The kernel; with "_by_rows" behind it, that of the one that takes blocks by rows.
     nest : LoopNest
         The output, and the source where there is one.
     profile : DeviceProfile
@@ -202,11 +202,11 @@ def _dispatch(
     loops = piece if arguments.dimensions is None else replace(piece, dimensions=arguments.dimensions)
     size = workgroup_size(profile)
     if arguments.group_count is not None:
-        order = _Order(False, 1, 1, arguments.grouping, arguments.group_count, arguments.divisors)
+        order = _BlockOrder(False, 1, 1, arguments.grouping, arguments.group_count, arguments.divisors)
         group_count = arguments.group_count
     else:
         if arguments.invocation_count is not None:
-            order = _Order(False, 1, 1, arguments.grouping, arguments.invocation_count, arguments.divisors)
+            order = _BlockOrder(False, 1, 1, arguments.grouping, arguments.invocation_count, arguments.divisors)
         else:
             order = _order(loops, profile, starts[0], arguments.blocks_per_invocation)
             if arguments.dimensions is not None:
@@ -266,7 +266,7 @@ def has_whole_blocks(nest: LoopNest, output_start: int) -> bool:
     return all(distance % (BLOCK_SIZE // nest.operands[0].element_size) == 0 for distance in distances)
 
 
-def _order(nest: LoopNest, profile: DeviceProfile, output_start: int, blocks_per_invocation: int) -> _Order:
+def _order(nest: LoopNest, profile: DeviceProfile, output_start: int, blocks_per_invocation: int) -> _BlockOrder:
     elements_per_block = BLOCK_SIZE // nest.operands[0].element_size
     rank = len(nest.dimensions)
     is_cpu = profile.device_type is DeviceType.CPU
@@ -274,7 +274,7 @@ def _order(nest: LoopNest, profile: DeviceProfile, output_start: int, blocks_per
         row_count = nest.element_count // nest.dimensions[-1].size
         places = -(-blocks_of_row // blocks_per_invocation)
         if has_whole_blocks(nest, output_start):
-            return _Order(True, 0, blocks_per_invocation, 0, row_count * places, (places,))
+            return _BlockOrder(True, 0, blocks_per_invocation, 0, row_count * places, (places,))
         edges = 1 if nest.run_rank == rank else 2
         # That a group of lanes has blocks of one kind is no gain on a CPU, several blocks an invocation are.
         is_gain = not is_cpu or blocks_per_invocation > 1
@@ -284,7 +284,7 @@ def _order(nest: LoopNest, profile: DeviceProfile, output_start: int, blocks_per
             groups = -(-row_count // ROWS_PER_GROUP)
             rows = -(-row_count // groups)
             size = rows * (places + edges)
-            return _Order(True, edges, blocks_per_invocation, rows, groups * size, (places, size))
+            return _BlockOrder(True, edges, blocks_per_invocation, rows, groups * size, (places, size))
 
     outer = nest.dimensions[: rank - nest.run_rank]
     aligned = all(dimension.strides[0] % elements_per_block == 0 for dimension in outer)
@@ -295,7 +295,7 @@ def _order(nest: LoopNest, profile: DeviceProfile, output_start: int, blocks_per
     block_count = blocks_per_run * (nest.element_count // nest.run_length)
     long = (CPU_LONG_ROW if is_cpu else LONG_ROW) * elements_per_block
     is_long = (nest.dimensions[-1].size if nest.run_rank else 1) >= long
-    return _Order(False, int(is_long), 1, blocks_per_run, block_count, (blocks_per_run,))
+    return _BlockOrder(False, int(is_long), 1, blocks_per_run, block_count, (blocks_per_run,))
 
 
 def quick_division(divisor: int) -> tuple[int, int]:

@@ -45,4 +45,4 @@ def plan_diagonal_matrix1(desc: DiagonalMatrix1Desc, profile: DeviceProfile, off
         )
 
     nest = simplified(LoopNest(dimensions, tuple(operands)))
-    return plan_data_movement("diagonal_matrix1", nest, profile, arguments, offsets=offsets)
+    return plan_data_movement("diagonal_matrix1/blocks", nest, profile, arguments, offsets=offsets)

@@ -1,7 +1,7 @@
 """Loops over an output's elements, with the tensors that step along: what the data-movement operators have in common.
 
 A nest starts in the descriptor's terms and is then reordered, merged and cut until a kernel can run each piece
-(kernels/include/loop_nest.glsl). All arithmetic is on Python integers, so that nothing wraps.
+(kernels/data_movement/loop_nest.glsl). All arithmetic is on Python integers, so that nothing wraps.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str,
             return PieceArguments(
                 specialization=(*specialization, chunks.size),
                 arguments=values,
-                kernel="one_hot_by_words" if chunks.words_of_row else "one_hot_in_chunks",
+                kernel="one_hot/words" if chunks.words_of_row else "one_hot/chunks",
                 invocation_count=chunks.words_of_row * chunks.row_count or None,
                 divisors=(chunks.words_of_row,),
                 dimensions=chunks.dimensions,
@@ -80,7 +80,7 @@ def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str,
         )
 
     nest = simplified(LoopNest(dimensions, operands))
-    return plan_data_movement("one_hot", nest, profile, arguments, fixed_windows=fixed_windows, offsets=offsets)
+    return plan_data_movement("one_hot/blocks", nest, profile, arguments, fixed_windows=fixed_windows, offsets=offsets)
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def plan_slice1(desc: Slice1Desc, profile: DeviceProfile, offsets: Mapping[str, 
             return _tiles(piece, across, profile)
         return PieceArguments(specialization=(_row_step(piece) & 0xFFFFFFFF,))
 
-    return plan_data_movement("slice1", nest, profile, arguments, offsets=offsets, path=path)
+    return plan_data_movement("slice1/blocks", nest, profile, arguments, offsets=offsets, path=path)
 
 
 def _row_step(piece: LoopNest) -> int:
@@ -106,7 +106,7 @@ def _tiles(piece: LoopNest, across: int, profile: DeviceProfile) -> PieceArgumen
     tiles_across = -(-column.size // columns)
     tile_count = tiles_along * tiles_across * (piece.element_count // (row.size * column.size))
     return PieceArguments(
-        kernel="slice1_tiles",
+        kernel="slice1/tiles",
         specialization=(len(piece.dimensions) - 1 - across, rows, columns, 0 if aligned else elements_per_block),
         arguments=(tiles_along, tiles_across, largest_lead),
         group_count=tile_count,

@@ -15,7 +15,7 @@ from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.command_buffers import Batch, CommandBuffer
 from dmlvk.vulkan.descriptors import BufferRange
 from dmlvk.vulkan.memory import Allocation
-from dmlvk.vulkan.recording import PreparedDispatch
+from dmlvk.vulkan.recorder import PreparedDispatch
 
 # Numbers of bindings, never used again: what is remembered for a list of bindings is remembered by them.
 _serials = count()

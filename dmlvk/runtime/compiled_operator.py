@@ -13,14 +13,14 @@ from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import PERSISTENT, SCRATCH, Dispatch, Plan
 from dmlvk.runtime.binding import Binding, MemoryRange, check_aliasing, check_tensors
 from dmlvk.runtime.calls import Calls
+from dmlvk.runtime.command_writer import CommandWriter, record_secondary
 from dmlvk.runtime.copying import NotCopied
-from dmlvk.runtime.recording import CommandWriter, record_secondary
 from dmlvk.runtime.submission import Submission, submission_of
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import TensorFlags
 from dmlvk.vulkan.memory import Allocation
 from dmlvk.vulkan.pipelines import Pipeline
-from dmlvk.vulkan.recording import SIMULTANEOUS_USE
+from dmlvk.vulkan.recorder import SIMULTANEOUS_USE
 
 if TYPE_CHECKING:
     from dmlvk.runtime.device import Device

@@ -18,20 +18,20 @@ from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Plan
 from dmlvk.runtime import debug
 from dmlvk.runtime.binding import Binding
-from dmlvk.runtime.choices import Choices, record_descriptor
+from dmlvk.runtime.command_writer import CommandWriter, dispatch_count
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.device_info import another_device
-from dmlvk.runtime.recording import CommandWriter, dispatch_count
 from dmlvk.runtime.sequence import Sequence
 from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
 from dmlvk.runtime.tensor import Buffer, Tensor, desc_of_array
+from dmlvk.runtime.tuned_paths import TunedPaths, record_descriptor
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.command_buffers import Batch
 from dmlvk.vulkan.device import VulkanDevice
 from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.physical_device import choose
-from dmlvk.vulkan.recording import ONE_TIME_SUBMIT, SIMULTANEOUS_USE
+from dmlvk.vulkan.recorder import ONE_TIME_SUBMIT, SIMULTANEOUS_USE
 
 # Compiled operators that a device keeps for descriptors that come again. Each keeps its pipelines, which cost a CPU
 # driver megabytes.
@@ -99,7 +99,7 @@ class Device(NotCopied):
         )
         self.timestamps = timestamps
         # What was measured on the device as it is says nothing of another profile.
-        self._choices = Choices(self.vulkan.profile) if profile is None else None
+        self._choices = TunedPaths(self.vulkan.profile) if profile is None else None
         self._lists: OrderedDict[tuple[int, ...], Batch] = OrderedDict()
         self._operators: OrderedDict[OperatorKey, CompiledOperator] = OrderedDict()
         self._operators_kept = OPERATORS_KEPT_ON_CPU if self.profile.device_type == DeviceType.CPU else OPERATORS_KEPT

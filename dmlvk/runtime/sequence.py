@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dmlvk.runtime.binding import Binding
+from dmlvk.runtime.command_writer import CommandWriter, dispatch_count
 from dmlvk.runtime.copying import NotCopied
-from dmlvk.runtime.recording import CommandWriter, dispatch_count
 from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
 from dmlvk.vulkan.command_buffers import Batch
 from dmlvk.vulkan.monitor import Monitor
-from dmlvk.vulkan.recording import SIMULTANEOUS_USE
+from dmlvk.vulkan.recorder import SIMULTANEOUS_USE
 
 if TYPE_CHECKING:
     from dmlvk.runtime.device import Device

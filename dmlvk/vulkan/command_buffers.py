@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dmlvk.vulkan.access import Access, Run, register
 from dmlvk.vulkan.library import check, vk
+from dmlvk.vulkan.memory_use import MemoryUse, Run, register
 
 if TYPE_CHECKING:
     from dmlvk.vulkan.device import VulkanDevice
@@ -97,7 +97,7 @@ class Batch:
         How many there are, and values of the timeline that a submission takes.
     run : Run
         Its latest submission.
-    uses, writes : collection of Access
+    uses, writes : collection of MemoryUse
         The memory that it reads or writes, and of that, what it writes.
     is_registered : bool
         Whether that memory knows the run; else each submission is to be marked in it.
@@ -123,8 +123,8 @@ class Batch:
         command_buffers: Sequence[CommandBuffer],
         timeline: Any,
         semaphore: Any,
-        uses: Collection[Access],
-        writes: Collection[Access],
+        uses: Collection[MemoryUse],
+        writes: Collection[MemoryUse],
         *,
         registered: bool,
     ) -> None:

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceType
 from dmlvk.errors import shown
-from dmlvk.vulkan.access import Access
 from dmlvk.vulkan.free_ranges import FreeRanges
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import VK_SUCCESS, OutOfMemoryError, check, vk
+from dmlvk.vulkan.memory_use import MemoryUse
 from dmlvk.vulkan.monitor import Monitor, reentered
 from dmlvk.vulkan.physical_device import MemoryType, PhysicalDevice
 
@@ -160,7 +160,7 @@ class Allocation:
         Where they lie: byte b is in segment b // segment_size.
     lease : weak reference to this
         What the pool knows it by: memory whose lease is dead is nobody's.
-    access : Access
+    access : MemoryUse
         The work that uses it.
     """
 
@@ -171,7 +171,7 @@ class Allocation:
         self.size = size
         self.segments: tuple[Segment, ...] = ()
         self.segment_size = segment_size
-        self.access = Access()
+        self.access = MemoryUse()
         self.lease = ref(self)
 
     def pieces(self, offset: int, size: int) -> list[tuple[Segment, int, int]]:

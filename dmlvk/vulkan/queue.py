@@ -10,9 +10,9 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from dmlvk.errors import DeviceError
-from dmlvk.vulkan.access import Access, mark
 from dmlvk.vulkan.command_buffers import Batch, CommandBuffer, CommandBuffers, fill_submit_information
 from dmlvk.vulkan.library import VK_SUCCESS, vk
+from dmlvk.vulkan.memory_use import MemoryUse, mark
 from dmlvk.vulkan.monitor import reentered
 from dmlvk.vulkan.timeline import Timeline, Waiter
 
@@ -124,8 +124,8 @@ class Queue:
     def batch(
         self,
         command_buffers: Sequence[CommandBuffer],
-        uses: Collection[Access],
-        writes: Collection[Access],
+        uses: Collection[MemoryUse],
+        writes: Collection[MemoryUse],
         *,
         registered: bool = True,
     ) -> Batch:
@@ -135,7 +135,7 @@ class Queue:
         ----------
         command_buffers : sequence of CommandBuffer
             Primary ones of `command_buffers`, to run in this order.
-        uses, writes : collection of Access
+        uses, writes : collection of MemoryUse
             The memory that they read or write, and of that, what they write.
         registered : bool
             Whether that memory is to know it: for what is submitted often, or uses little memory.

@@ -10,7 +10,7 @@ from dmlvk.vulkan.host_threads import Calls, for_each
 from dmlvk.vulkan.memory import Allocation, Bytes, Segment
 from dmlvk.vulkan.monitor import Monitor, reentered
 from dmlvk.vulkan.queue import Queue
-from dmlvk.vulkan.recording import Recorder
+from dmlvk.vulkan.recorder import Recorder
 from dmlvk.vulkan.staging_ring import PIECE_SIZE, Piece, StagingRing
 
 if TYPE_CHECKING:

@@ -71,7 +71,7 @@ def test_cases_are_measured_checked_recorded_and_drawn(device: dmlvk.Device, tmp
     again = CliRunner().invoke(main, ["bench", "--from-json", str(file), *options])
     assert again.exit_code == 0
     assert picture.stat().st_size > 10_000
-    assert "quantized_linear_convolution_" in again.output, "the kernels of each dispatch"
+    assert "quantized_linear_convolution/" in again.output, "the kernels of each dispatch"
     assert "| slice1 row step 2, UINT16 |" in page.read_text()
     assert "results: all equal to the reference" in page.read_text()
 
@@ -167,9 +167,9 @@ def test_a_convolution_s_mark_is_the_larger_of_bytes_and_operations() -> None:
 
 def test_the_unit_of_a_kernel_is_what_its_spirv_declares() -> None:
     convolution = "quantized_linear_convolution"
-    assert harness.unit_of([f"{convolution}_pack_input", f"{convolution}_matrix"]) == "matrix"
-    assert harness.unit_of([f"{convolution}_tile_dot4"]) == "dot_product"
-    assert harness.unit_of([f"{convolution}_tile_integer", "slice1"]) is None
+    assert harness.unit_of([f"{convolution}/pack_input", f"{convolution}_matrix"]) == "matrix"
+    assert harness.unit_of([f"{convolution}/tile_dot4"]) == "dot_product"
+    assert harness.unit_of([f"{convolution}/tile_integer", "slice1/blocks"]) is None
 
 
 def test_a_work_s_best_peer_is_found_from_each_of_its_layouts() -> None:

@@ -20,9 +20,9 @@ from dmlvk.benchmark import tuner
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer, descriptor
 from dmlvk.benchmark.tuner import PLANNER, Attempt, Tuning, candidates, random_workload, tune
 from dmlvk.command_line import main
-from dmlvk.operators.record import desc_of, record_of
-from dmlvk.runtime.choices import Choices, kernels_hash
-from dmlvk.runtime.choices import read as read_choices
+from dmlvk.operators.serialization import deserialize, serialize
+from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
+from dmlvk.runtime.tuned_paths import read as read_choices
 from tests.damaged_files import Damage, damages
 from tests.profiles import load
 
@@ -53,7 +53,7 @@ def other_path(device: dmlvk.Device) -> str:
 def test_a_choice_is_used_by_the_programs_that_come_after(opened: dmlvk.Device) -> None:
     path, planned = other_path(opened), compiled_path(opened)
     assert path != planned
-    choices = Choices(opened.profile)
+    choices = TunedPaths(opened.profile)
     choices.remember(DESC, path, {PLANNER: 2.0, path: 1.0})
     assert compiled_path(opened) == path
     with dmlvk.Device(opened.profile.name) as another:
@@ -68,7 +68,7 @@ def test_a_choice_is_used_by_the_programs_that_come_after(opened: dmlvk.Device) 
 
 def test_a_remembered_path_gives_the_same_bits(opened: dmlvk.Device) -> None:
     path = other_path(opened)
-    Choices(opened.profile).remember(DESC, path, {})
+    TunedPaths(opened.profile).remember(DESC, path, {})
     made = random_workload(DESC)
     with dmlvk.Device(opened.profile.name, timestamps=True) as another:
         operator = another.compile(DESC)
@@ -83,13 +83,13 @@ def test_a_remembered_path_gives_the_same_bits(opened: dmlvk.Device) -> None:
 
 
 @pytest.fixture
-def choices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Choices:
+def choices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TunedPaths:
     """Those of a recorded device, in an empty folder."""
     monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path / "cache"))
-    return Choices(load("nvidia-h200"))
+    return TunedPaths(load("nvidia-h200"))
 
 
-def edit(choices: Choices, name: str, value: str) -> None:
+def edit(choices: TunedPaths, name: str, value: str) -> None:
     """Change something in the first entry of the file."""
     content = json.loads(choices.file.read_text())
     content["choices"][0][name] = value
@@ -97,27 +97,27 @@ def edit(choices: Choices, name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("change", ["driver", "kernels"])
-def test_what_is_out_of_date_is_neither_used_nor_kept(choices: Choices, change: str) -> None:
+def test_what_is_out_of_date_is_neither_used_nor_kept(choices: TunedPaths, change: str) -> None:
     choices.remember(DESC, "dot4", {})
     assert choices.path(DESC) == "dot4"
     edit(choices, change, "something else")
-    again = Choices(load("nvidia-h200"))
+    again = TunedPaths(load("nvidia-h200"))
     assert again.path(DESC) is None
     again.remember(OTHER, "direct", {})
-    assert [choice.descriptor for choice in read_choices(choices.file)] == [record_of(OTHER)]
+    assert [choice.descriptor for choice in read_choices(choices.file)] == [serialize(OTHER)]
     assert again.path(OTHER) == "direct"
 
 
-def test_devices_and_drivers_have_choices_of_their_own(choices: Choices) -> None:
+def test_devices_and_drivers_have_choices_of_their_own(choices: TunedPaths) -> None:
     choices.remember(DESC, "dot4", {})
-    assert Choices(load("nvk-ada")).path(DESC) is None
-    assert Choices(replace(load("nvidia-h200"), driver_info="600.1")).path(DESC) is None
-    assert Choices(load("nvidia-h200")).path(DESC) == "dot4"
+    assert TunedPaths(load("nvk-ada")).path(DESC) is None
+    assert TunedPaths(replace(load("nvidia-h200"), driver_info="600.1")).path(DESC) is None
+    assert TunedPaths(load("nvidia-h200")).path(DESC) == "dot4"
 
 
 def test_a_path_that_the_planner_does_not_know_is_not_used(opened: dmlvk.Device) -> None:
     planned = compiled_path(opened)
-    Choices(opened.profile).remember(DESC, "analog", {})
+    TunedPaths(opened.profile).remember(DESC, "analog", {})
     assert compiled_path(opened) == planned
 
 
@@ -134,7 +134,7 @@ def test_a_path_that_the_planner_does_not_know_is_not_used(opened: dmlvk.Device)
         '{"format": 2, "choices": []}',
     ],
 )
-def test_a_broken_file_is_as_if_there_were_none(choices: Choices, content: str) -> None:
+def test_a_broken_file_is_as_if_there_were_none(choices: TunedPaths, content: str) -> None:
     choices.file.parent.mkdir(parents=True)
     choices.file.write_bytes(content.encode("latin-1"))
     assert choices.path(DESC) is None
@@ -149,16 +149,16 @@ def test_a_tile_that_a_damaged_file_names_is_not_used(path: str, tile: str) -> N
         planning.plan(DESC, load("nvidia-h200"), path=f"{path}:{tile}")
 
 
-def test_two_processes_at_once_lose_nothing(choices: Choices) -> None:
+def test_two_processes_at_once_lose_nothing(choices: TunedPaths) -> None:
     program = """
 import sys
 from dmlvk import DataType
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer, descriptor
-from dmlvk.runtime.choices import Choices
+from dmlvk.runtime.tuned_paths import TunedPaths
 from tests.profiles import load
 for channels in range(int(sys.argv[1]), int(sys.argv[1]) + 20):
     desc = descriptor(Layer(channels, 4, 8, 1), 1, "nchw", DataType.UINT8)
-    Choices(load("nvidia-h200")).remember(desc, "direct", {})
+    TunedPaths(load("nvidia-h200")).remember(desc, "direct", {})
 """
     running = [subprocess.Popen([sys.executable, "-c", program, str(first)], cwd=ROOT) for first in (10, 40)]
     assert [process.wait() for process in running] == [0, 0]
@@ -215,8 +215,8 @@ def test_the_command_tunes_lists_and_clears(opened: dmlvk.Device, tmp_path: Path
     result = run("--device", opened.profile.name, "--descriptors", str(seen), "--rounds", "1")
     assert result.exit_code == 0, result.output
     assert "remembered in" in result.output
-    (choice,) = read_choices(Choices(opened.profile).file)
-    assert choice.descriptor == record_of(DESC)
+    (choice,) = read_choices(TunedPaths(opened.profile).file)
+    assert choice.descriptor == serialize(DESC)
     assert choice.kernels == kernels_hash()
     assert set(choice.seconds) == {PLANNER, *candidates(DESC, opened.profile)}
     listed = run("--list")
@@ -228,20 +228,20 @@ def test_the_command_tunes_lists_and_clears(opened: dmlvk.Device, tmp_path: Path
 
 def test_a_wrong_path_is_status_1_and_not_remembered(opened: dmlvk.Device, tmp_path: Path, monkeypatch: Any) -> None:
     seen = tmp_path / "seen.jsonl"
-    seen.write_text(json.dumps(record_of(DESC)) + "\n")
+    seen.write_text(json.dumps(serialize(DESC)) + "\n")
     attempts = (Attempt(PLANNER, 1.0), Attempt("direct", 0.1, correct=False))
     monkeypatch.setattr(tuner, "tune", lambda *arguments: Tuning(DESC, attempts))
     result = run("--device", opened.profile.name, "--descriptors", str(seen))
     assert result.exit_code == 1
     assert "DIFFERENT" in result.output
-    (choice,) = read_choices(Choices(opened.profile).file)
+    (choice,) = read_choices(TunedPaths(opened.profile).file)
     assert choice.path is None
     assert "direct" not in choice.seconds
 
 
 def test_descriptors_that_cannot_be_read_are_named_by_their_line(opened: dmlvk.Device, tmp_path: Path) -> None:
     seen = tmp_path / "seen.jsonl"
-    seen.write_text(json.dumps(record_of(DESC)) + '\n{"operator": "GEMM"}\n')
+    seen.write_text(json.dumps(serialize(DESC)) + '\n{"operator": "GEMM"}\n')
     result = run("--device", opened.profile.name, "--descriptors", str(seen))
     assert result.exit_code == 1
     assert "seen.jsonl, line 2" in result.output
@@ -252,7 +252,7 @@ def test_whatever_lies_in_place_of_the_choices_is_as_if_there_were_none(
     opened: dmlvk.Device, damage: Damage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is a file under this name is ours and written anew; what is none stays, and is told before any work."""
-    choices = Choices(opened.profile)
+    choices = TunedPaths(opened.profile)
     choices.file.parent.mkdir(parents=True, exist_ok=True)
     damage.make(choices.file)
     with dmlvk.Device(opened.profile.name) as own:
@@ -277,7 +277,7 @@ def test_whatever_lies_in_place_of_the_choices_is_as_if_there_were_none(
 
 
 GOOD_CHOICE: dict[str, Any] = {
-    "descriptor": record_of(DESC),
+    "descriptor": serialize(DESC),
     "driver": "driver",
     "kernels": "kernels",
     "path": "direct",
@@ -298,7 +298,7 @@ WRONG_VALUES: tuple[Any, ...] = (1, [], [[1]], {"a": []}, {"data_type": []}, Tru
     ],
     ids=repr,
 )
-def test_a_choice_of_wrong_types_is_passed_over(choices: Choices, change: dict[str, Any]) -> None:
+def test_a_choice_of_wrong_types_is_passed_over(choices: TunedPaths, change: dict[str, Any]) -> None:
     choices.file.parent.mkdir(parents=True)
     content = {"format": 1, "device": "a device", "choices": [GOOD_CHOICE | change, GOOD_CHOICE]}
     choices.file.write_text(json.dumps(content))
@@ -306,7 +306,7 @@ def test_a_choice_of_wrong_types_is_passed_over(choices: Choices, change: dict[s
     assert run("--list").output.count("a device") == 1
 
 
-def test_brackets_in_names_are_shown_as_they_are(choices: Choices) -> None:
+def test_brackets_in_names_are_shown_as_they_are(choices: TunedPaths) -> None:
     choices.file.parent.mkdir(parents=True)
     names = {"device": "GPU [/red] [bold]", "choices": [GOOD_CHOICE | {"driver": "[/] :smile:", "path": "[x]"}]}
     choices.file.write_text(json.dumps({"format": 1, **names}))
@@ -316,7 +316,7 @@ def test_brackets_in_names_are_shown_as_they_are(choices: Choices) -> None:
         assert name in listed.output
 
 
-def test_other_files_in_the_folder_are_not_forgotten(choices: Choices) -> None:
+def test_other_files_in_the_folder_are_not_forgotten(choices: TunedPaths) -> None:
     choices.remember(DESC, "direct", {})
     others = [choices.file.with_name(name) for name in ("choices-of-mine.json", "choices.json", "choices-1-2-3.txt")]
     for other in others:
@@ -342,21 +342,21 @@ def test_descriptors_that_are_none_are_one_line(
 
 
 WRONG_RECORDS: list[Any] = [
-    record_of(DESC) | {"operator": None},
-    *(record_of(DESC) | {name: value} for name in record_of(DESC) for value in ("x", *WRONG_VALUES) if value != 1),
-    *(record_of(DESC) | {name: 1} for name in record_of(DESC) if name != "group_count"),
-    record_of(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, 10**400]}},
-    record_of(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, {}]}},
-    record_of(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, 4], "flags": "x"}},
-    record_of(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, 4], "strides": "abcd"}},
-    record_of(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, 4], "colour": "red"}},
+    serialize(DESC) | {"operator": None},
+    *(serialize(DESC) | {name: value} for name in serialize(DESC) for value in ("x", *WRONG_VALUES) if value != 1),
+    *(serialize(DESC) | {name: 1} for name in serialize(DESC) if name != "group_count"),
+    serialize(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, 10**400]}},
+    serialize(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, {}]}},
+    serialize(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, 4], "flags": "x"}},
+    serialize(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, 4], "strides": "abcd"}},
+    serialize(DESC) | {"output_tensor": {"data_type": "UINT8", "sizes": [1, 2, 3, 4], "colour": "red"}},
 ]
 
 
 @pytest.mark.parametrize("record", WRONG_RECORDS, ids=range(len(WRONG_RECORDS)))
 def test_records_of_wrong_types_are_value_errors(record: Any) -> None:
     with pytest.raises(ValueError):
-        desc_of(record)
+        deserialize(record)
 
 
 @pytest.mark.parametrize("damage", [damage for damage in damages() if not damage.is_empty], ids=str)

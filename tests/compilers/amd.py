@@ -9,7 +9,7 @@ their specialization constants. The table has a row for each kernel and generati
 - where a kernel keeps registers in memory (spills), or
 - where the kernels that multiply on matrix units or by packed dot products do not hold the GPU's instruction for it.
 
-The driver is the one that `python -m tools.test_drivers --radv` finds or fetches.
+The driver is the one that `python -m tools.drivers --radv` finds or fetches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.compilers.radv_messages import MARK, Shader, shaders
-from tools.test_drivers import get_radv
+from tools.drivers import get_radv
 
 # RADV_FORCE_FAMILY's names, oldest first: GCN 4, GCN 5, RDNA 1, 2, 3 and 4.
 GENERATIONS = ("polaris10", "vega10", "navi10", "navi21", "navi31", "gfx1201")
@@ -60,14 +60,14 @@ class Instruction:
 
 INSTRUCTIONS = (
     Instruction(
-        ("quantized_linear_convolution_matrix", "quantized_linear_convolution_halo"),
+        ("quantized_linear_convolution/matrix", "quantized_linear_convolution/halo"),
         "v_wmma_",
         ("navi31", "gfx1201"),
         "VK_KHR_cooperative_matrix",
         ("gfx1201",),  # RADV 25.0 has matrices on RDNA 3 only
     ),
     Instruction(
-        ("quantized_linear_convolution_registers_dot4", "quantized_linear_convolution_tile_dot4"),
+        ("quantized_linear_convolution/registers_dot4", "quantized_linear_convolution/tile_dot4"),
         "v_dot4",  # RDNA 2 adds to a register of the factors' with v_dot4c_
         ("navi21", "navi31", "gfx1201"),
     ),

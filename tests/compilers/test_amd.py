@@ -7,8 +7,8 @@ import pytest
 from tests.compilers.amd import INSTRUCTIONS, left_out, missing, rows
 from tests.compilers.radv_messages import MARK, shaders
 
-MATRIX = "quantized_linear_convolution_matrix"
-DOT4 = "quantized_linear_convolution_tile_dot4"
+MATRIX = "quantized_linear_convolution/matrix"
+DOT4 = "quantized_linear_convolution/tile_dot4"
 MATRICES = ["VK_KHR_cooperative_matrix"]
 
 
@@ -33,24 +33,24 @@ def faults(generation: str, said: str) -> list[str]:
 
 
 def test_messages_are_read() -> None:
-    (shader,) = shaders("nothing of ours\n" + messages("slice1", "v_add_nc_u32_e32 v1, v2, v3", "s_endpgm"))
+    (shader,) = shaders("nothing of ours\n" + messages("slice1/blocks", "v_add_nc_u32_e32 v1, v2, v3", "s_endpgm"))
     assert shader.name == "slice1 (256, 4)"
-    assert (shader.kernel, shader.vector_registers, shader.instruction_count) == ("slice1", 48, 2349)
+    assert (shader.kernel, shader.vector_registers, shader.instruction_count) == ("slice1/blocks", 48, 2349)
     assert shader.mnemonics == {"v_add_nc_u32_e32", "s_endpgm"}
 
 
 def test_messages_without_statistics_or_machine_code_are_no_pass() -> None:
     with pytest.raises(ValueError, match="scratch size"):
-        list(shaders(messages("slice1", "s_endpgm").replace("Scratch size", "Scratch room")))
+        list(shaders(messages("slice1/blocks", "s_endpgm").replace("Scratch size", "Scratch room")))
     with pytest.raises(ValueError, match="machine code"):
-        list(shaders(messages("slice1")))
+        list(shaders(messages("slice1/blocks")))
 
 
 def test_spills_and_arrays_in_memory_are_faults() -> None:
-    assert faults("navi21", messages("slice1", "s_endpgm")) == []
-    assert "spills 3 registers" in faults("navi21", messages("slice1", "s_endpgm", spilled_vector=3))[0]
-    assert "spills 1 registers" in faults("navi21", messages("slice1", "s_endpgm", spilled_scalar=1))[0]
-    assert "64 bytes" in faults("navi21", messages("slice1", "s_endpgm", scratch=64))[0]
+    assert faults("navi21", messages("slice1/blocks", "s_endpgm")) == []
+    assert "spills 3 registers" in faults("navi21", messages("slice1/blocks", "s_endpgm", spilled_vector=3))[0]
+    assert "spills 1 registers" in faults("navi21", messages("slice1/blocks", "s_endpgm", spilled_scalar=1))[0]
+    assert "64 bytes" in faults("navi21", messages("slice1/blocks", "s_endpgm", scratch=64))[0]
 
 
 @pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=lambda instruction: instruction.mnemonic)

@@ -11,16 +11,18 @@ import pytest
 from dmlvk import reference
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.cases import all_cases, onnx_backend
-from dmlvk.conformance.cases.product import Group, covering_pairs, data_name
+from dmlvk.conformance.cases.combinations import Group, covering_pairs, data_name
 from dmlvk.conformance.digests import recorded_digests
-from dmlvk.conformance.execution import digest
 from dmlvk.conformance.names import matches
+from dmlvk.conformance.running.execution import digest
 from dmlvk.data_type import DataType
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning import KERNEL_PATHS
 
+CONVOLUTION = "quantized_linear_convolution"
+
 DEFAULT = list(all_cases(default_only=True))
-REMEDY = "run `python -m tools.record_digests` and commit dmlvk/conformance/manifest.json"
+REMEDY = "run `python -m tools.expected_digests` and commit dmlvk/conformance/manifest.json"
 
 # Each rule of the operators' pages and each point of their meaning that these leave open, with the cases that hold a
 # device to it.
@@ -30,18 +32,35 @@ RULES = {
     "ranks 1 to 8": ("slice1:layout:rank=1;*", "slice1:layout:rank=8;*", "one_hot:layout:rank=8;*"),
     "strides in elements, any order, with gaps": ("slice1:layout:output=gaps;*", "slice1:layout:input=permuted;*"),
     "a stride of 0 broadcasts": ("slice1:layout:input=broadcast;*", "diagonal_matrix1:layout:input=scalar;*"),
-    "inputs may overlap themselves": ("slice1:layout:input=sheared;*", "qlinearconv:layout:input=sheared;*"),
+    "inputs may overlap themselves": (
+        "slice1:layout:input=sheared;*",
+        f"{CONVOLUTION}:layout:input=sheared;*",
+    ),
     "outputs may interleave": ("slice1:layout:output=interleaved;*", "one_hot:layout:output=interleaved;*"),
-    "gaps between strides keep their bytes": ("slice1:layout:output=rows;*", "qlinearconv:layout:output=gaps;*"),
-    "the tail of TotalTensorSizeInBytes keeps its bytes": ("slice1:binding:tail=64;*", "qlinearconv:binding:tail=5;*"),
+    "gaps between strides keep their bytes": (
+        "slice1:layout:output=rows;*",
+        f"{CONVOLUTION}:layout:output=gaps;*",
+    ),
+    "the tail of TotalTensorSizeInBytes keeps its bytes": (
+        "slice1:binding:tail=64;*",
+        f"{CONVOLUTION}:binding:tail=5;*",
+    ),
     "bindings at any multiple of 16": ("slice1:binding:offset=16;*", "one_hot:binding:offset=80;*"),
     "GuaranteedBaseOffsetAlignment": ("slice1:binding:alignment=4096;*", "diagonal_matrix1:binding:alignment=32;*"),
     "bits are copied": ("slice1:bits", "one_hot:bits", "diagonal_matrix1:bits"),
-    "tensors past a storage buffer's range": ("slice1:cut", "one_hot:cut", "diagonal_matrix1:cut", "qlinearconv:cut"),
-    "tensors past a memory segment": ("slice1:cut:limits=cut;*", "qlinearconv:cut:limits=cut;*"),
+    "tensors past a storage buffer's range": (
+        "slice1:cut",
+        "one_hot:cut",
+        "diagonal_matrix1:cut",
+        f"{CONVOLUTION}:cut",
+    ),
+    "tensors past a memory segment": ("slice1:cut:limits=cut;*", f"{CONVOLUTION}:cut:limits=cut;*"),
     "more than 65,535 workgroups": ("slice1:long", "one_hot:long", "diagonal_matrix1:long"),
-    "Vulkan's guaranteed limits and no more": ("slice1:cut:limits=floor;*", "qlinearconv:cut:limits=cut_floor;*"),
-    "what a GPU would run, on any device": ("slice1:transpose:device=gpu;*", "qlinearconv:tiles"),
+    "Vulkan's guaranteed limits and no more": (
+        "slice1:cut:limits=floor;*",
+        f"{CONVOLUTION}:cut:limits=cut_floor;*",
+    ),
+    "what a GPU would run, on any device": ("slice1:transpose:device=gpu;*", f"{CONVOLUTION}:tiles"),
     # SLICE1
     "SLICE1, the page's examples": ("slice1:page",),
     "SLICE1, windows from any element on": ("slice1:window",),
@@ -73,33 +92,43 @@ RULES = {
     "DIAGONAL_MATRIX1, the value's bits": ("diagonal_matrix1:value", "diagonal_matrix1:bits"),
     "DIAGONAL_MATRIX1, batches and shapes that are not square": ("diagonal_matrix1:shape",),
     # QUANTIZED_LINEAR_CONVOLUTION
-    "convolution, INT8 and UINT8 independently": ("qlinearconv:types",),
-    "convolution, ranks 3 and 4": ("qlinearconv:rank:rank=3;*", "qlinearconv:rank:rank=4;*"),
-    "convolution, one or two spatial elements at rank 3": ("qlinearconv:rank:rank=3;arrays=two;*",),
+    "convolution, INT8 and UINT8 independently": (f"{CONVOLUTION}:types",),
+    "convolution, ranks 3 and 4": (
+        f"{CONVOLUTION}:rank:rank=3;*",
+        f"{CONVOLUTION}:rank:rank=4;*",
+    ),
+    "convolution, one or two spatial elements at rank 3": (f"{CONVOLUTION}:rank:rank=3;arrays=two;*",),
     "convolution, scales and zero points of rank 1 to 4": (
-        "qlinearconv:rank:scales=1;*",
-        "qlinearconv:rank:scales=4;*",
+        f"{CONVOLUTION}:rank:scales=1;*",
+        f"{CONVOLUTION}:rank:scales=4;*",
     ),
-    "convolution, per channel or not, independently": ("qlinearconv:optional:filter_scale=per_channel;*",),
-    "convolution, absent zero points and bias": ("qlinearconv:optional:bias=absent;*",),
-    "convolution, per-channel views": ("qlinearconv:views",),
-    "convolution, cross-correlation with strides and dilations": ("qlinearconv:geometry",),
-    "convolution, padding is the zero point": ("qlinearconv:border", "qlinearconv:geometry"),
+    "convolution, per channel or not, independently": (f"{CONVOLUTION}:optional:filter_scale=per_channel;*",),
+    "convolution, absent zero points and bias": (f"{CONVOLUTION}:optional:bias=absent;*",),
+    "convolution, per-channel views": (f"{CONVOLUTION}:views",),
+    "convolution, cross-correlation with strides and dilations": (f"{CONVOLUTION}:geometry",),
+    "convolution, padding is the zero point": (
+        f"{CONVOLUTION}:border",
+        f"{CONVOLUTION}:geometry",
+    ),
     "convolution, groups": (
-        "qlinearconv:groups",
-        "qlinearconv:depthwise",
-        "qlinearconv:first_layer",
-        "qlinearconv:halo",
+        f"{CONVOLUTION}:groups",
+        f"{CONVOLUTION}:depthwise",
+        f"{CONVOLUTION}:first_layer",
+        f"{CONVOLUTION}:halo",
     ),
-    "convolution, zero points at the ends": ("qlinearconv:zero_point",),
-    "convolution, the sum is exact": ("qlinearconv:sum", "qlinearconv:bias", "qlinearconv:cancellation"),
-    "convolution, the order of the multiplier's operations": ("qlinearconv:order",),
-    "convolution, denormals are kept": ("qlinearconv:scale:magnitude=denormal_multiplier;*",),
-    "convolution, each rounding to binary32": ("qlinearconv:rounding",),
-    "convolution, halves to even": ("qlinearconv:tie",),
-    "convolution, clamping to the output's type": ("qlinearconv:saturation",),
-    "convolution, undefined scales do no harm": ("qlinearconv:undefined",),
-    "convolution, OWNED_BY_DML": ("qlinearconv:owned",),
+    "convolution, zero points at the ends": (f"{CONVOLUTION}:zero_point",),
+    "convolution, the sum is exact": (
+        f"{CONVOLUTION}:sum",
+        f"{CONVOLUTION}:bias",
+        f"{CONVOLUTION}:cancellation",
+    ),
+    "convolution, the order of the multiplier's operations": (f"{CONVOLUTION}:order",),
+    "convolution, denormals are kept": (f"{CONVOLUTION}:scale:magnitude=denormal_multiplier;*",),
+    "convolution, each rounding to binary32": (f"{CONVOLUTION}:rounding",),
+    "convolution, halves to even": (f"{CONVOLUTION}:tie",),
+    "convolution, clamping to the output's type": (f"{CONVOLUTION}:saturation",),
+    "convolution, undefined scales do no harm": (f"{CONVOLUTION}:undefined",),
+    "convolution, OWNED_BY_DML": (f"{CONVOLUTION}:owned",),
     # What others expect
     "ONNX's own tests": ("onnx",),
 }
@@ -120,9 +149,9 @@ def test_each_group_belongs_to_a_rule() -> None:
         "one_hot:rows",
         "diagonal_matrix1:small_matrices",
         "slice1:transpose_whole_blocks",
-        "qlinearconv:channels",
-        "qlinearconv:pixels",
-        "qlinearconv:whole_planes",
+        f"{CONVOLUTION}:channels",
+        f"{CONVOLUTION}:pixels",
+        f"{CONVOLUTION}:whole_planes",
     }
     assert groups - named <= sizes_around_what_kernels_are_made_of
 

@@ -18,7 +18,7 @@ from dmlvk.command_line.terminal import INTERRUPTED
 from dmlvk.conformance.names import select
 from dmlvk.conformance.results import Environment, ResultsWriter, Status, read_results
 from dmlvk.conformance.results import Result as ConformanceResult
-from dmlvk.conformance.runner import CLOSING, Runner
+from dmlvk.conformance.running.runner import CLOSING, Runner
 from dmlvk.errors import DeviceError
 from tests.conformance.drill_cases import all_cases
 from tests.conftest import DEVICE_NAMES

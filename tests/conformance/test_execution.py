@@ -11,15 +11,17 @@ import pytest
 
 import dmlvk
 from dmlvk import DataType, DiagonalMatrix1Desc, TensorDesc
-from dmlvk.conformance import execution
 from dmlvk.conformance.case import Case, Workload
-from dmlvk.conformance.execution import Devices, PlacedTensor, difference, digest, execute
 from dmlvk.conformance.results import Result, Status
+from dmlvk.conformance.running import execution
+from dmlvk.conformance.running.execution import Devices, PlacedTensor, difference, digest, execute
 from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError, ValidationError
 from tests.conformance.drill_cases import all_cases, convolution_workload, workload
 
 CASE = Case("slice1:good:type=u8", partial(workload, "slice1:good:type=u8"))
-CONVOLUTION = Case("qlinearconv:good:it=1", partial(convolution_workload, "qlinearconv:good:it=1"))
+CONVOLUTION = Case(
+    "quantized_linear_convolution:good:it=1", partial(convolution_workload, "quantized_linear_convolution:good:it=1")
+)
 
 # What the device is said to have left in a tensor's buffer: the bytes from the tensor's start, and which read it is.
 Change = Callable[[np.ndarray, int], None]

@@ -17,24 +17,26 @@ import pytest
 import dmlvk
 from dmlvk.conformance.case import Case, Workload
 from dmlvk.conformance.cases import all_cases
-from dmlvk.conformance.execution import Devices, execute
 from dmlvk.conformance.export import export_case, folder_name
 from dmlvk.conformance.results import Result, Status
-from dmlvk.conformance.worker import environment
+from dmlvk.conformance.running.execution import Devices, execute
+from dmlvk.conformance.running.worker import environment
 from tests.conformance.drill_cases import convolution_workload, workload
 
 SLICE = Case("slice1:good:type=u8", partial(workload, "slice1:good:type=u8"))
-CONVOLUTION = Case("qlinearconv:good:it=1", partial(convolution_workload, "qlinearconv:good:it=1"))
+CONVOLUTION = Case(
+    "quantized_linear_convolution:good:it=1", partial(convolution_workload, "quantized_linear_convolution:good:it=1")
+)
 
 
 def tight() -> Workload:
     """Cut at memory segments, some of which a tensor's start lies askew to."""
-    made = convolution_workload("qlinearconv:tight:it=1")
+    made = convolution_workload("quantized_linear_convolution:tight:it=1")
     limits = {"max_storage_buffer_range": 4096, "max_memory_allocation_size": 8192, "max_buffer_size": 8192}
     return replace(made, limits=limits, offsets={"output_tensor": 4096})
 
 
-TIGHT = Case("qlinearconv:tight:it=1", tight)
+TIGHT = Case("quantized_linear_convolution:tight:it=1", tight)
 
 
 @pytest.fixture(scope="module")

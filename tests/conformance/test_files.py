@@ -14,7 +14,7 @@ from dmlvk.command_line import main
 from dmlvk.conformance.export import folder_name
 from dmlvk.conformance.results import Environment, ResultsError, ResultsWriter, Status, read_results
 from dmlvk.conformance.results import Result as ConformanceResult
-from dmlvk.conformance.runner import Runner
+from dmlvk.conformance.running.runner import Runner
 from tests.conformance.drill_cases import all_cases
 from tests.conftest import DEVICE_NAMES
 from tests.damaged_files import Damage, damages, damages_of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,9 @@ from dmlvk.command_line.conformance import conformance
 from dmlvk.conformance import waivers
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.cases import all_cases
-from dmlvk.conformance.names import SelectionError, case_source, matches, parse_shard, select
+from dmlvk.conformance.digests import recorded_digests
+from dmlvk.conformance.names import CaseFinder, SelectionError, case_source, matches, parse_shard, select
+from dmlvk.conformance.results import Result, Status
 from tests.conformance.drill_cases import good_cases, workload
 
 
@@ -132,3 +136,18 @@ def test_a_shard_is_one_of_n(text: str) -> None:
 def test_a_source_that_is_not_there(name: str) -> None:
     with pytest.raises(SelectionError, match="MODULE:FUNCTION"):
         case_source(name)
+
+
+def test_former_names_still_name_their_cases(tmp_path: Path) -> None:
+    former, current = "qlinearconv:tie", "quantized_linear_convolution:tie"
+    chosen = select(all_cases, [former])
+    assert chosen and all(case.name.startswith(f"{current}:") for case in chosen)
+    name = chosen[0].name
+    assert CaseFinder(all_cases).find(name.replace(current, former)).name == name
+    waiver = waivers.Waiver("any", "", (f"{former}:*",), "known", datetime.date.max)
+    assert waiver.names(Result(name, "device", Status.FAIL))
+    written = Result(name.replace(current, former), "device", Status.PASS).to_json()
+    assert Result.from_json(written).name == name
+    digests = tmp_path / "digests.json"
+    digests.write_text(json.dumps({name.replace(current, former): "00"}))
+    assert recorded_digests(digests) == {name: "00"}

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from dmlvk.command_line import main
 from dmlvk.command_line.terminal import INTERRUPTED
 from dmlvk.conformance.results import ResultsWriter, Run, Status, read_results
-from dmlvk.conformance.runner import Runner
-from dmlvk.conformance.worker import Configuration
+from dmlvk.conformance.running.runner import Runner
+from dmlvk.conformance.running.worker import Configuration
 from dmlvk.errors import DeviceError
 from tests.conftest import DEVICE_NAMES
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from tests.fuzz.generate import Generator
-from tools import test_drivers
+from tools import drivers
 from tools.debian import ROOT
 
 DRIVERS = ("llvmpipe", "SwiftShader")
@@ -129,5 +129,5 @@ def show(device: str, seed: int, number: int) -> int:
 if __name__ == "__main__":
     # Before dmlvk opens the Vulkan loader. As for the tests, devices that are named there are the machine's own.
     if "DMLVK_TEST_DEVICES" not in os.environ:
-        os.environ.update(test_drivers.environment())
+        os.environ.update(drivers.environment())
     sys.exit(main())

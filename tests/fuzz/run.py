@@ -18,8 +18,8 @@ import numpy as np
 
 import dmlvk
 from dmlvk.conformance.case import Case, Workload
-from dmlvk.conformance.execution import Devices, execute
 from dmlvk.conformance.results import Status
+from dmlvk.conformance.running.execution import Devices, execute
 from dmlvk.device_profile import narrower
 from dmlvk.operators import OperatorDesc
 from dmlvk.runtime.elements import element_view

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import dmlvk
 from dmlvk import DataType, QuantizedLinearConvolutionDesc, TensorDesc, TensorFlags
 from dmlvk.operators.quantized_linear_convolution import output_size
-from dmlvk.planning.quantized_linear_convolution import DIRECT, convolution_paths
-from dmlvk.planning.quantized_linear_convolution_depthwise import DEPTHWISE
-from dmlvk.planning.quantized_linear_convolution_first_layer import FIRST_LAYER
-from dmlvk.planning.quantized_linear_convolution_matrix import MATRIX
+from dmlvk.planning.quantized_linear_convolution.choice import DIRECT, convolution_paths
+from dmlvk.planning.quantized_linear_convolution.depthwise import DEPTHWISE
+from dmlvk.planning.quantized_linear_convolution.first_layer import FIRST_LAYER
+from dmlvk.planning.quantized_linear_convolution.matrix import MATRIX
 from tests.convolution_cases import TYPES, qlinear_conv, random_case
 from tests.kernels.harness import check
 from tests.layouts import examples, random_bytes, view

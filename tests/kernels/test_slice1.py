@@ -91,7 +91,7 @@ def transposes(draw: st.DrawFn) -> Slice1Desc:
 @examples(1)
 def test_tiles_turn_any_alignment(device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
     plan = device.plan(desc, "tiles")
-    assert {dispatch.kernel for dispatch in plan.dispatches} == {"slice1_tiles"}
+    assert {dispatch.kernel for dispatch in plan.dispatches} == {"slice1/tiles"}
     check_against_numpy(device, desc, 16 * blocks, seed, "tiles")
 
 

@@ -19,9 +19,9 @@ from pathlib import Path
 import dmlvk
 from tests.mutants import convolution, data_movement
 from tests.mutants.mutant import Mutant, verdict
-from tools import mesa, test_drivers
-from tools.conformance import only
+from tools import drivers, mesa
 from tools.debian import ROOT, SetupError
+from tools.every_driver import only
 
 # It declares nothing of float arithmetic, and has kernels for that which others do not need.
 POOR_DEVICE = "SwiftShader"
@@ -85,5 +85,5 @@ def run_elsewhere(names: list[str]) -> int:
 if __name__ == "__main__":
     # Before dmlvk opens the Vulkan loader. As for the tests, devices that are named there are the machine's own.
     if "DMLVK_TEST_DEVICES" not in os.environ:
-        os.environ.update(test_drivers.environment())
+        os.environ.update(drivers.environment())
     sys.exit(main())

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "begin == end is filled",
-        "include/diagonal_matrix1.glsl",
+        "diagonal_matrix1/fill.glsl",
         (
             (
                 "return (t - BAND_BEGIN < BAND_LENGTH) != FILL_OUTSIDE;",
@@ -18,13 +18,13 @@ MUTANTS = (
     ),
     Mutant(
         "begin > end fills the band itself",
-        "include/diagonal_matrix1.glsl",
+        "diagonal_matrix1/fill.glsl",
         (("return (t - BAND_BEGIN < BAND_LENGTH) != FILL_OUTSIDE;", "return t - BAND_BEGIN < BAND_LENGTH;"),),
         ("diagonal_matrix1:ends", "diagonal_matrix1:page"),
     ),
     Mutant(
         "without an input the value everywhere",
-        "include/diagonal_matrix1.glsl",
+        "diagonal_matrix1/fill.glsl",
         (
             (
                 "return HAS_INPUT ? load_element_word(cursor.source, part) : 0;",
@@ -35,31 +35,31 @@ MUTANTS = (
     ),
     Mutant(
         "the low word of a 64-bit value twice",
-        "include/diagonal_matrix1.glsl",
+        "diagonal_matrix1/fill.glsl",
         (("return part == 0 ? VALUE_LOW : VALUE_HIGH;", "return VALUE_LOW;"),),
         ("diagonal_matrix1:value", "diagonal_matrix1:bits"),
     ),
     Mutant(
         "the low 32 bits of an index alone",
-        "include/one_hot.glsl",
+        "one_hot/element.glsl",
         (("return high == 0 && low < DEPTH ? low : NOWHERE;", "return low < DEPTH ? low : NOWHERE;"),),
         ("one_hot:index",),
     ),
     Mutant(
         "unsigned indices read as signed",
-        "include/one_hot.glsl",
+        "one_hot/element.glsl",
         (("    if (INDEX_IS_SIGNED && int(high) < 0) {", "    if (int(high) < 0) {"),),
         ("one_hot:index",),
     ),
     Mutant(
         "an index past the depth starts again from 0",
-        "include/one_hot.glsl",
+        "one_hot/element.glsl",
         (("return high == 0 && low < DEPTH ? low : NOWHERE;", "return high == 0 ? low % DEPTH : NOWHERE;"),),
         ("one_hot:index",),
     ),
     Mutant(
         "a negative index counts from the end until it is in range",
-        "include/one_hot.glsl",
+        "one_hot/element.glsl",
         (
             (
                 "return high == 0 && low < DEPTH ? low : NOWHERE;",
@@ -70,13 +70,13 @@ MUTANTS = (
     ),
     Mutant(
         "a gap is written",
-        "include/output_block.glsl",
+        "data_movement/output_block.glsl",
         (("    if (is_whole(block)) {", "    if (block.first < block.last) {"),),
         ("slice1:layout:output=rows;*", "slice1:binding"),
     ),
     Mutant(
         "a shared word is written without atomics",
-        "include/output_block.glsl",
+        "data_movement/output_block.glsl",
         (
             (
                 "    atomicAnd(output_words[word], ~mask);\n    atomicOr(output_words[word], bits & mask);\n",
@@ -87,7 +87,7 @@ MUTANTS = (
     ),
     Mutant(
         "the end of a row overwrites what follows",
-        "include/loop_nest.glsl",
+        "data_movement/loop_nest.glsl",
         (
             (
                 "    block.last = min(block.start + ELEMENTS_PER_BLOCK, run_start + run_length());",
@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "a negative window stride starts at the window's begin",
-        "include/loop_nest.glsl",
+        "data_movement/loop_nest.glsl",
         (
             (
                 "    block.cursor.source = push.source_start;\n",
@@ -115,19 +115,19 @@ MUTANTS = (
     ),
     Mutant(
         "an invocation's next block is the first one again",
-        "include/loop_nest.glsl",
+        "data_movement/loop_nest.glsl",
         (("    block.start += block.step;\n", ""),),
         ("one_hot:depth", "one_hot:layout"),
     ),
     Mutant(
         "rows of the grid beyond 65,535 workgroups are done again",
-        "include/loop_nest.glsl",
+        "data_movement/loop_nest.glsl",
         (("    return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;", "    return gl_WorkGroupID.x;"),),
         ("slice1:long",),
     ),
     Mutant(
         "a carry into the next dimension does not step back",
-        "include/loop_nest.glsl",
+        "data_movement/loop_nest.glsl",
         (
             (
                 "            cursor.source -= push.sizes[dimension] * push.source_strides[dimension];\n".replace(
@@ -140,7 +140,7 @@ MUTANTS = (
     ),
     Mutant(
         "a signalling NaN becomes a quiet one",
-        "include/source_elements.glsl",
+        "data_movement/source_elements.glsl",
         (
             (
                 "        return source_words[element * WORDS_PER_ELEMENT + word_of_element];",
@@ -154,61 +154,61 @@ MUTANTS = (
     ),
     Mutant(
         "reads from whole words only",
-        "include/source_elements.glsl",
+        "data_movement/source_elements.glsl",
         (("    uint shift = uint(address & 3) * 8;\n", "    uint shift = 0;\n"),),
         ("slice1:window",),
     ),
     Mutant(
         "16-bit elements backwards in swapped pairs",
-        "include/source_elements.glsl",
+        "data_movement/source_elements.glsl",
         (("        return value << 16 | value >> 16;", "        return value;"),),
         ("slice1:window", "slice1:layout"),
     ),
     Mutant(
         "a missing barrier between the reads and the writes of a tile",
-        "slice1_tiles.comp",
+        "slice1/tiles.comp",
         (("    barrier();\n", ""),),
         ("slice1:transpose",),
     ),
     Mutant(
         "16-bit elements of a tile that are not turned over",
-        "slice1_tiles.comp",
+        "slice1/tiles.comp",
         (("rows.xy = uvec2((rows.x & 0xFFFF) | rows.y << 16, rows.x >> 16 | (rows.y & 0xFFFF0000));", ";"),),
         ("slice1:transpose_whole_blocks",),
     ),
     Mutant(
         "bytes of a tile that are not turned over",
-        "slice1_tiles.comp",
+        "slice1/tiles.comp",
         (("rows = turned(rows);", ";"),),
         ("slice1:transpose_whole_blocks",),
     ),
     Mutant(
         "a block's first indices for all of its elements",
-        "one_hot_in_chunks.comp",
+        "one_hot/chunks.comp",
         (("index_vectors[first / 4 + i]", "index_vectors[first / 4]"),),
         ("one_hot",),
     ),
     Mutant(
         "rows of bytes that all begin with a word",
-        "one_hot_by_words.comp",
+        "one_hot/words.comp",
         (("uint lead = -row_start % ELEMENTS_PER_WORD;", "uint lead = 0;"),),
         ("one_hot:rows",),
     ),
     Mutant(
         "no elements before a row's first whole word",
-        "one_hot_by_words.comp",
+        "one_hot/words.comp",
         (("if (place == 0 && lead != 0)", "if (place == 0 && lead == ELEMENTS_PER_WORD)"),),
         ("one_hot:rows",),
     ),
     Mutant(
         "a row's last word written whole",
-        "one_hot_by_words.comp",
+        "one_hot/words.comp",
         (("if (left >= int(ELEMENTS_PER_WORD))", "if (left > 0)"),),
         ("one_hot:rows",),
     ),
     Mutant(
         "blocks across short rows gathered as if they were inside one",
-        "include/loop_nest.glsl",
+        "data_movement/loop_nest.glsl",
         (("return ROWS_ARE_LONG && is_whole(block) && is_in_one_row(block);", "return is_whole(block);"),),
         ("slice1:short_rows", "diagonal_matrix1:small_matrices"),
     ),

@@ -12,10 +12,10 @@ from unittest import mock
 
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.cases import all_cases
-from dmlvk.conformance.execution import Devices, execute
 from dmlvk.conformance.names import matches
 from dmlvk.conformance.profiles import DEVICE
 from dmlvk.conformance.results import Result, Status
+from dmlvk.conformance.running.execution import Devices, execute
 from dmlvk.runtime import compiled_operator
 from tools.compile_kernels import KERNELS, SPIRV, TARGET, find_compiler, kernel_sources, source_files
 
@@ -72,22 +72,22 @@ class Mutant:
 
 
 def compile_mutant(mutant: Mutant, folder: Path) -> Mapping[str, bytes]:
-    """SPIR-V of every kernel that the edit changes, by stem. `folder` receives a copy of the sources."""
+    """SPIR-V of every kernel that the edit changes, by name. `folder` receives a copy of the sources."""
     sources = folder / "kernels"
     shutil.copytree(KERNELS, sources)
     broken = sources / mutant.file
     broken.write_text(mutant.broken_source(), encoding="utf-8")
     compiler = find_compiler()
     compiled = {}
-    for stem, source in kernel_sources(sources).items():
+    for kernel, source in kernel_sources(sources).items():
         if broken.resolve() not in source_files(source):
             continue
-        output = folder / f"{stem}.spv"
+        output = folder / "kernel.spv"
         command = [
             *compiler.glslang,
             "--target-env",
             TARGET,
-            f"-I{sources / 'include'}",
+            f"-I{sources}",
             "-o",
             str(output),
             str(source),
@@ -96,8 +96,8 @@ def compile_mutant(mutant: Mutant, folder: Path) -> Mapping[str, bytes]:
         if finished.returncode != 0:
             raise ValueError(f"mutant {mutant.name!r} does not compile:\n{finished.stdout}{finished.stderr}")
         module = output.read_bytes()
-        if module != (SPIRV / output.name).read_bytes():
-            compiled[stem] = module
+        if module != (SPIRV / f"{kernel}.spv").read_bytes():
+            compiled[kernel] = module
     return compiled
 
 

@@ -77,7 +77,7 @@ def test_there_are_twenty_mutants_and_more_with_names_of_their_own() -> None:
 
 
 def test_an_edit_that_no_longer_fits_is_told() -> None:
-    mutant = Mutant("nothing", "slice1.comp", (("no such text", ""),), ("slice1",))
+    mutant = Mutant("nothing", "slice1/blocks.comp", (("no such text", ""),), ("slice1",))
     with pytest.raises(ValueError, match="holds this text 0 times"):
         mutant.broken_source()
 
@@ -88,7 +88,7 @@ NEVER = "void main() {\n    if (push.block_count == 0xFFFFFFFFu)\n        return
 def test_a_kernel_that_means_the_same_is_not_caught(device: dmlvk.Device, tmp_path: Path) -> None:
     """The way that mutants run finds nothing by itself."""
     mutant = Mutant(
-        "a branch that is never taken", "include/one_hot_blocks.glsl", (("void main() {\n", NEVER),), ("one_hot:page",)
+        "a branch that is never taken", "one_hot/blocks.glsl", (("void main() {\n", NEVER),), ("one_hot:page",)
     )
     assert "one_hot" in compile_mutant(mutant, tmp_path / "once")
     found = verdict(mutant, device.name, tmp_path / "twice")
@@ -96,6 +96,6 @@ def test_a_kernel_that_means_the_same_is_not_caught(device: dmlvk.Device, tmp_pa
 
 
 def test_a_kernel_that_is_not_taken_is_told(device: dmlvk.Device, tmp_path: Path) -> None:
-    mutant = Mutant("tiles elsewhere", "slice1_tiles.comp", (("void main() {\n", NEVER),), ("one_hot:page",))
+    mutant = Mutant("tiles elsewhere", "slice1/tiles.comp", (("void main() {\n", NEVER),), ("one_hot:page",))
     found = verdict(mutant, device.name, tmp_path)
     assert (found.caught_by, found.passed, found.was_run) == (None, 4, False)

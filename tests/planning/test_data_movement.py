@@ -148,7 +148,8 @@ def test_transposes_take_tiles_on_a_gpu_and_blocks_on_a_cpu() -> None:
         found = plan(desc, profiles.load(profile))
         is_cpu = profiles.load(profile).device_type is DeviceType.CPU
         assert found.path == ("blocks" if is_cpu else "tiles")
-        assert {dispatch.kernel for dispatch in found.dispatches} == {"slice1_by_rows" if is_cpu else "slice1_tiles"}
+        kernel = "slice1/blocks_by_rows" if is_cpu else "slice1/tiles"
+        assert {dispatch.kernel for dispatch in found.dispatches} == {kernel}
 
 
 def test_a_path_for_all_operators_leaves_those_without_it_alone() -> None:
@@ -167,8 +168,8 @@ def test_an_unknown_path_is_refused_with_those_that_exist() -> None:
 @pytest.mark.parametrize(
     ("sizes", "offsets", "kernel", "edges"),
     [
-        ([40, 64], [0, 32], "slice1_by_rows", 0),  # rows of two whole blocks
-        ([40, 64], [0, 31], "slice1_by_rows", 1),  # each row of the output begins elsewhere in a block
+        ([40, 64], [0, 32], "slice1/blocks_by_rows", 0),  # rows of two whole blocks
+        ([40, 64], [0, 31], "slice1/blocks_by_rows", 1),  # each row of the output begins elsewhere in a block
         ([40, 64], [0, 33], "slice1", None),  # rows shorter than two blocks
         ([9, 64], [0, 31], "slice1", None),  # a run of few rows
     ],
@@ -203,14 +204,14 @@ def test_blocks_inside_rows_have_a_way_of_their_own_where_rows_are_long(
 @pytest.mark.parametrize(
     ("data_type", "count", "axis", "kernel"),
     [
-        (DataType.UINT8, 160, 0, "one_hot_in_chunks"),
-        (DataType.UINT8, 161, 0, "one_hot_by_words"),
-        (DataType.UINT16, 161, 0, "one_hot_by_words"),
-        (DataType.FLOAT32, 161, 0, "one_hot_by_words"),
-        (DataType.UINT8, 16, 0, "one_hot_by_words"),
-        (DataType.UINT8, 4, 0, "one_hot_by_words"),
+        (DataType.UINT8, 160, 0, "one_hot/chunks"),
+        (DataType.UINT8, 161, 0, "one_hot/words"),
+        (DataType.UINT16, 161, 0, "one_hot/words"),
+        (DataType.FLOAT32, 161, 0, "one_hot/words"),
+        (DataType.UINT8, 16, 0, "one_hot/words"),
+        (DataType.UINT8, 4, 0, "one_hot/words"),
         (DataType.UINT8, 3, 0, "one_hot"),
-        (DataType.UINT8, 160, 1, "one_hot_by_rows"),
+        (DataType.UINT8, 160, 1, "one_hot/blocks_by_rows"),
     ],
 )
 def test_one_hot_goes_along_the_indices_in_chunks(data_type: DataType, count: int, axis: int, kernel: str) -> None:

@@ -13,13 +13,12 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import output_size
 from dmlvk.planning.plan import PERSISTENT, SCRATCH, Access, Dispatch, PathError, Plan
-from dmlvk.planning.quantized_linear_convolution import convolution_paths
-from dmlvk.planning.quantized_linear_convolution import plan_quantized_linear_convolution as plan
-from dmlvk.planning.quantized_linear_convolution_first_layer import Tile as FirstLayerTile
-from dmlvk.planning.quantized_linear_convolution_first_layer import first_layer_tile
-from dmlvk.planning.quantized_linear_convolution_halo import Positions
-from dmlvk.planning.quantized_linear_convolution_matrix import Tile, matrix_of, obstacle_to_tile
-from dmlvk.planning.quantized_linear_convolution_product import LARGEST_WORD_COUNT
+from dmlvk.planning.quantized_linear_convolution.choice import convolution_paths
+from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
+from dmlvk.planning.quantized_linear_convolution.first_layer import FirstLayerTile, first_layer_tile
+from dmlvk.planning.quantized_linear_convolution.halo import Positions
+from dmlvk.planning.quantized_linear_convolution.matrix import MatrixTile, matrix_of, obstacle_to_tile
+from dmlvk.planning.quantized_linear_convolution.product import LARGEST_WORD_COUNT
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 from tests import profiles
 from tests.planning.limits import check_plan
@@ -233,7 +232,7 @@ def test_matrices_wherever_a_device_has_them(name: str, device: str) -> None:
             and (each.a_type, each.b_type, each.c_type, each.result_type, each.scope) == types
         )
         assert profile.min_subgroup_size <= lanes == dispatch.subgroup_size <= profile.max_subgroup_size
-        tile = Tile(
+        tile = MatrixTile(
             dispatch.specialization[10],
             dispatch.specialization[11],
             16 * dispatch.specialization[14],
@@ -256,7 +255,7 @@ def test_halos_wherever_a_device_has_matrices(name: str, device: str) -> None:
         return
     check_plan(found, desc, profile)
     assert written_elements(found, desc) == desc.output_tensor.element_count
-    products = [dispatch for dispatch in found.dispatches if dispatch.kernel == "quantized_linear_convolution_halo"]
+    products = [dispatch for dispatch in found.dispatches if dispatch.kernel == "quantized_linear_convolution/halo"]
     assert products
     for dispatch in products:
         m, n, k, lanes, pixels, channels, own_pixels, own_channels, step, run = dispatch.specialization[6:16]
@@ -559,7 +558,7 @@ def test_parameters_take_one_dispatch_or_none() -> None:
     for device, dispatches, kernel in ((profile, 0, "dot4"), (floor, 3, "integer")):
         found = plan(depthwise, device, path="depthwise")
         assert count(found.stages) == dispatches
-        assert found.dispatches[-1].kernel == f"quantized_linear_convolution_depthwise_{kernel}"
+        assert found.dispatches[-1].kernel == f"quantized_linear_convolution/depthwise_{kernel}"
 
 
 @pytest.mark.parametrize("path", [None, "direct"])

@@ -14,7 +14,7 @@ import pytest
 
 import dmlvk
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS
-from dmlvk.runtime.recording import barrier_secondary
+from dmlvk.runtime.command_writer import barrier_secondary
 from dmlvk.vulkan.library import VK_TIMEOUT, vk
 from tests.runtime.busy import keep_busy
 from tests.vulkan.variants import VARIANTS, copy_desc, open_variant

@@ -12,7 +12,7 @@ import pytest
 
 import dmlvk
 from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError, ValidationError, check, failure, vk
-from dmlvk.vulkan.recording import Recorder
+from dmlvk.vulkan.recorder import Recorder
 
 
 def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:

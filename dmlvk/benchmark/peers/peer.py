@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dmlvk.benchmark.timing import Times
 from dmlvk.conformance.case import Workload
-from dmlvk.conformance.placement import equal_bits
+from dmlvk.conformance.running.placement import equal_bits
 from dmlvk.operators import Slice1Desc
 from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc
 from dmlvk.operators.rules import INT32_MIN

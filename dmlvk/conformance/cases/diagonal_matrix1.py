@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.cases.combinations import DEVICES, Group, Parameters
 from dmlvk.conformance.cases.layouts import (
     INPUT_LAYOUTS,
     LIMITS,
@@ -21,7 +22,6 @@ from dmlvk.conformance.cases.layouts import (
     offset_of,
     strides,
 )
-from dmlvk.conformance.cases.product import DEVICES, Group, Parameters
 from dmlvk.conformance.cases.values import SPECIAL_BITS, random_array
 from dmlvk.data_type import DataType
 from dmlvk.operators import DiagonalMatrix1Desc

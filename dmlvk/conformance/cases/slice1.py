@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import Case, NotSupported, Workload
+from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
 from dmlvk.conformance.cases.layouts import (
     INPUT_LAYOUTS,
     LIMITS,
@@ -22,7 +23,6 @@ from dmlvk.conformance.cases.layouts import (
     offset_of,
     strides,
 )
-from dmlvk.conformance.cases.product import DEVICES, PLANNERS_CHOICE, Group, Parameters
 from dmlvk.conformance.cases.values import SPECIAL_BITS, chosen_array, random_array
 from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile

@@ -1,0 +1,218 @@
+"""Quantized convolutions as workloads: shapes by name, random tensors, scales that spread the results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dmlvk.conformance.case import Workload
+from dmlvk.conformance.cases.combinations import Parameters
+from dmlvk.conformance.cases.layouts import strides
+from dmlvk.conformance.cases.values import Array, random_array
+from dmlvk.data_type import DataType
+from dmlvk.operators import QuantizedLinearConvolutionDesc
+from dmlvk.operators.quantized_linear_convolution import output_size
+from dmlvk.planning import KERNEL_PATHS
+from dmlvk.tensor_desc import TensorDesc, TensorFlags
+
+# The first group of the names of its cases.
+OPERATOR = "quantized_linear_convolution"
+
+KINDS: Mapping[str, DataType] = {"u8": DataType.UINT8, "s8": DataType.INT8}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a convolution: of rank 4, or of rank 3 where spatial tuples have one element."""
+
+    batch: int
+    channels: int
+    size: tuple[int, ...]
+    filters: int
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    start_padding: tuple[int, ...] = ()
+    end_padding: tuple[int, ...] = ()
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        for name, neutral in (("strides", 1), ("dilations", 1), ("start_padding", 0), ("end_padding", 0)):
+            if not getattr(self, name):
+                object.__setattr__(self, name, (neutral,) * len(self.size))
+
+    @property
+    def taps(self) -> int:
+        """Products in a sum."""
+        return self.channels // self.groups * math.prod(self.kernel)
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        """Sizes of the output."""
+        spatial = zip(
+            self.size, self.kernel, self.strides, self.dilations, self.start_padding, self.end_padding, strict=True
+        )
+        return (self.batch, self.filters, *(output_size(*sizes) for sizes in spatial))
+
+    @property
+    def per_channel(self) -> tuple[int, ...]:
+        """Sizes of a tensor with one element an output channel: {1, M, 1, 1}."""
+        return (1, self.filters, *(1 for _ in self.size))
+
+
+SAME: Mapping[str, Any] = {"start_padding": (1, 1), "end_padding": (1, 1)}
+
+SHAPES: Mapping[str, Shape] = {
+    "odd": Shape(2, 5, (9, 11), 7, (3, 2), start_padding=(1, 0), end_padding=(0, 1)),
+    "pointwise": Shape(2, 21, (6, 7), 17, (1, 1)),
+    "wide": Shape(1, 40, (8, 8), 36, (3, 3), **SAME),
+    "vectors": Shape(2, 32, (7, 9), 48, (3, 3), **SAME),
+    "strided": Shape(1, 6, (13, 15), 9, (3, 3), (2, 3), (2, 1), (2, 1), (1, 2)),
+    "pointwise_strided": Shape(2, 12, (9, 9), 10, (1, 1), (2, 2)),
+    "groups": Shape(2, 12, (7, 8), 9, (3, 3), groups=3, **SAME),
+    "depthwise": Shape(1, 24, (9, 11), 24, (3, 3), groups=24, **SAME),
+    "depthwise_strided": Shape(2, 16, (11, 10), 16, (3, 3), (2, 2), groups=16, **SAME),
+    "depthwise_wide": Shape(1, 8, (12, 12), 16, (5, 5), groups=8, start_padding=(2, 2), end_padding=(2, 2)),
+    "first_layer": Shape(1, 3, (17, 19), 16, (7, 7), (2, 2), (1, 1), (3, 3), (3, 3)),
+    "first_layer_small": Shape(2, 3, (12, 13), 8, (3, 3), (2, 2), (1, 1), (1, 1), (1, 1)),
+    "first_layer_gray": Shape(1, 1, (9, 70), 33, (5, 5), (1, 1), (1, 1), (2, 2), (2, 2)),
+    "line": Shape(2, 6, (33,), 8, (5,), (2,), (1,), (2,), (1,)),
+    "single": Shape(1, 1, (1, 1), 1, (1, 1)),
+}
+
+# Kernel paths for convolutions of one kind, which is also how the names of their shapes begin.
+PATHS_OF_A_KIND = ("depthwise", "first_layer")
+# The path for halos has a group of its own: it begins and ends like "matrix", and what it takes need not be small.
+PATHS = tuple(path for path in KERNEL_PATHS[QuantizedLinearConvolutionDesc] if path != "halo")
+GENERAL_PATHS = tuple(path for path in PATHS if path not in PATHS_OF_A_KIND)
+
+
+def suits(labels: Mapping[str, str]) -> bool:
+    """Whether a shape is one for the kernel path that is forced."""
+    return labels["path"] not in PATHS_OF_A_KIND or labels["shape"].startswith(labels["path"])
+
+
+TYPE_PARAMETERS = {"in": ("u8", "s8"), "filter": ("u8", "s8"), "out": ("u8", "s8")}
+
+
+def kind(p: Parameters, tensor: str) -> DataType:
+    """The data type of "in", "filter" or "out"; UINT8, INT8 and UINT8 where a case does not say."""
+    label = getattr(p, tensor, {"in": "u8", "filter": "s8", "out": "u8"}[tensor])
+    return KINDS[label]
+
+
+def any_value(numbers: np.random.Generator, data_type: DataType, count: int = 1) -> Array:
+    """Any values of an 8-bit type."""
+    return np.frombuffer(numbers.bytes(count), data_type.numpy_dtype)
+
+
+def mantissas(numbers: np.random.Generator, count: int) -> Array:
+    """Float32 numbers from 1 to 2 with any mantissas."""
+    return (numbers.integers(1 << 23, 1 << 24, count) / (1 << 23)).astype(np.float32)
+
+
+def convolution(
+    numbers: np.random.Generator,
+    p: Parameters,
+    shape: Shape,
+    *,
+    arrays: Mapping[str, Array] | None = None,
+    absent: Sequence[str] = (),
+    layouts: Mapping[str, str] | None = None,
+    owned: Sequence[str] = (),
+    tensors: Mapping[str, Mapping[str, Any]] | None = None,
+    spatial_prefix: bool = False,
+    **fields: Any,
+) -> Workload:
+    """A convolution with all its tensors; results cover the output's range and go past it on both sides now and then.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+        Tensors, by field, in place of random ones.
+    absent : sequence of str
+        Optional tensors that are left out.
+    layouts : mapping of str to str
+        Layouts of input_tensor, filter_tensor and output_tensor, where they are not packed.
+    owned : sequence of str
+        Tensors that are OWNED_BY_DML.
+    tensors : mapping of str to mapping
+        More members of TensorDesc, by field.
+    spatial_prefix : bool
+        Give rank 3 the arrays of two elements, the first of which is neutral.
+    **fields
+        Members of Workload.
+    """
+    layouts, tensors, given = layouts or {}, tensors or {}, arrays or {}
+
+    def lay(field: str, data_type: Any, sizes: Sequence[int]) -> TensorDesc:
+        members: dict[str, Any] = dict(tensors.get(field, {}))
+        members.setdefault("strides", strides(layouts.get(field, "packed"), sizes))
+        if field in owned:
+            members["flags"] = TensorFlags.OWNED_BY_DML
+        return TensorDesc(data_type, sizes, **members)
+
+    sizes = {
+        "input_tensor": (shape.batch, shape.channels, *shape.size),
+        "filter_tensor": (shape.filters, shape.channels // shape.groups, *shape.kernel),
+    }
+    inputs: dict[str, Array] = {
+        "input_tensor": random_array(numbers, lay("input_tensor", kind(p, "in"), sizes["input_tensor"])),
+        "filter_tensor": random_array(numbers, lay("filter_tensor", kind(p, "filter"), sizes["filter_tensor"])),
+        **random_quantization(numbers, p, shape),
+    }
+    # In the descriptor's order: a mapping that is written differently means the same case.
+    inputs.update(given)
+    inputs = {
+        field: inputs[field]
+        for field in QuantizedLinearConvolutionDesc.input_fields
+        if field in inputs and (field in given or field not in absent)
+    }
+    prefix = {"strides": (1,), "dilations": (1,), "start_padding": (0,), "end_padding": (0,)} if spatial_prefix else {}
+    described: dict[str, Any] = {field: lay(field, array.dtype, array.shape) for field, array in inputs.items()}
+    desc = QuantizedLinearConvolutionDesc(
+        **described,
+        output_tensor=lay("output_tensor", kind(p, "out"), shape.output),
+        strides=prefix.get("strides", ()) + shape.strides,
+        dilations=prefix.get("dilations", ()) + shape.dilations,
+        start_padding=prefix.get("start_padding", ()) + shape.start_padding,
+        end_padding=prefix.get("end_padding", ()) + shape.end_padding,
+        group_count=shape.groups,
+    )
+    return Workload(desc, inputs, device_type=p.device, **fields)
+
+
+def random_quantization(numbers: np.random.Generator, p: Parameters, shape: Shape) -> dict[str, Array]:
+    """Scales, zero points and bias that lead random bytes to the middle of the output's range, one a channel."""
+    spread = 75 * 75 * math.sqrt(shape.taps) + 1
+    input_scale, output_scale = mantissas(numbers, 1) / 64, mantissas(numbers, 1) / 8
+    multipliers = mantissas(numbers, shape.filters).astype(np.float64) * 30 / spread
+    filter_scale = (multipliers * float(output_scale[0]) / float(input_scale[0])).astype(np.float32)
+    near = numbers.integers(-25, 26, 2)
+    middle = {DataType.UINT8: 128, DataType.INT8: 0}
+    filter_zero_points = middle[kind(p, "filter")] + numbers.integers(-9, 10, shape.filters)
+    return {
+        "input_scale_tensor": input_scale,
+        "filter_scale_tensor": filter_scale.reshape(shape.per_channel),
+        "output_scale_tensor": output_scale,
+        "input_zero_point_tensor": single(middle[kind(p, "in")] + near[0], kind(p, "in")),
+        "filter_zero_point_tensor": filter_zero_points.astype(kind(p, "filter").numpy_dtype).reshape(shape.per_channel),
+        "output_zero_point_tensor": single(middle[kind(p, "out")] + near[1], kind(p, "out")),
+        "bias_tensor": numbers.integers(-int(spread), int(spread) + 1, shape.filters)
+        .astype(np.int32)
+        .reshape(shape.per_channel),
+    }
+
+
+def single(value: Any, data_type: DataType) -> Array:
+    """One element."""
+    return np.array([int(value)]).astype(data_type.numpy_dtype)
+
+
+def ones(*names: str) -> dict[str, Array]:
+    """Scales of 1: "input", "filter", "output"."""
+    return {f"{name}_scale_tensor": np.ones(1, np.float32) for name in names}

@@ -1,0 +1,163 @@
+"""Cases of QUANTIZED_LINEAR_CONVOLUTION for kinds of convolutions that have kernel paths of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from dmlvk.conformance.case import Workload
+from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
+from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
+    OPERATOR,
+    TYPE_PARAMETERS,
+    Shape,
+    convolution,
+    mantissas,
+)
+from dmlvk.conformance.cases.values import Array
+
+
+def depthwise(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Convolutions of each channel by itself, or into several."""
+    shape = Shape(
+        *(2, p.channels, (7, p.width), p.channels * p.multiplier, p.kernel),
+        strides=p.strides,
+        dilations=p.dilations,
+        start_padding=(p.padding, p.padding // 2),
+        end_padding=(p.padding, p.padding),
+        groups=p.channels,
+    )
+    layouts = {"input_tensor": p.layout, "output_tensor": p.layout}
+    return convolution(numbers, p, shape, layouts=layouts, offsets={"input_tensor": 16, "output_tensor": 48})
+
+
+def first_layer(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Filters over the few channels of a picture."""
+    shape = Shape(
+        *(2, p.channels, (9, p.width), p.filters, p.kernel),
+        strides=p.strides,
+        start_padding=(p.padding, p.padding // 2),
+        end_padding=(p.padding, p.padding),
+    )
+    layouts = {"input_tensor": p.input, "output_tensor": p.output}
+    return convolution(numbers, p, shape, layouts=layouts, offsets={"input_tensor": 16, "output_tensor": 48})
+
+
+def whole_planes(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Filters of one tap over planes of whole words, which a kernel may turn over as it reads them."""
+    shape = Shape(p.batch, p.channels, p.size, p.filters, (1, 1))
+    return convolution(numbers, p, shape, layouts={"output_tensor": p.output})
+
+
+def halo(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Filters of several taps at stride 1 over whole vectors of channels; the border differs from side to side.
+
+    A bias that is "wide" makes sums that do not fit 32 bits.
+    """
+    (top, left), (bottom, right) = p.padding
+    shape = Shape(
+        *(p.batch, p.groups * p.channels, (7, p.width), p.groups * p.filters, p.kernel),
+        dilations=p.dilations,
+        start_padding=(top, left),
+        end_padding=(bottom, right),
+        groups=p.groups,
+    )
+    layouts = {"input_tensor": p.input, "output_tensor": p.output}
+    arrays: dict[str, Array] = {}
+    if p.bias == "wide":
+        bias = numbers.integers(-(2**31), 2**31, shape.filters).astype(np.int32)
+        scales = mantissas(numbers, shape.filters) / np.float32(2**25)
+        one = np.ones(1, np.float32)
+        arrays = {
+            "bias_tensor": bias.reshape(shape.per_channel),
+            "filter_scale_tensor": scales.reshape(shape.per_channel),
+            "input_scale_tensor": one,
+            "output_scale_tensor": one,
+        }
+    offsets = {"input_tensor": 16, "output_tensor": 48}
+    return convolution(numbers, p, shape, arrays=arrays, layouts=layouts, offsets=offsets)
+
+
+def _fits(labels: Mapping[str, str]) -> bool:
+    """Whether the dilated filter fits the padded input."""
+    kernel, dilation = (int(labels[name].split("x")[0]) for name in ("kernel", "dilations"))
+    return (kernel - 1) * dilation < 7 + 2 * int(labels["padding"])
+
+
+def _fits_whole(labels: Mapping[str, str]) -> bool:
+    """Whether the dilated filter fits the input without its border."""
+    kernel, dilations = ([int(size) for size in labels[name].split("x")] for name in ("kernel", "dilations"))
+    sizes = (7, int(labels["width"]))
+    return all((k - 1) * d < size for k, d, size in zip(kernel, dilations, sizes, strict=True))
+
+
+GROUPS = (
+    Group(
+        f"{OPERATOR}:depthwise",
+        depthwise,
+        {
+            **TYPE_PARAMETERS,
+            "channels": (1, 3, 16, 33),
+            "multiplier": (1, 2),
+            "width": (9, 18, 37),
+            "kernel": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 3), (5, 4), (7, 7))},
+            "strides": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 2), (3, 1), (4, 4))},
+            "dilations": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 2))},
+            "padding": (0, 1, 6),
+            "layout": ("packed", "channels_last", "rows"),
+            "device": {name: DEVICES[name] for name in ("own", "gpu")},
+            "path": (PLANNERS_CHOICE, "depthwise"),
+        },
+        keep=_fits,
+    ),
+    Group(
+        f"{OPERATOR}:first_layer",
+        first_layer,
+        {
+            **TYPE_PARAMETERS,
+            "channels": (1, 2, 3, 4),
+            "filters": (1, 7, 32, 65),
+            "width": (18, 67, 131),
+            "kernel": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 3), (7, 7), (5, 11))},
+            "strides": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 2), (4, 4), (2, 1))},
+            "padding": (0, 1, 5),
+            "input": ("packed", "channels_last", "rows"),
+            "output": ("packed", "channels_last"),
+            "path": (PLANNERS_CHOICE, "first_layer"),
+        },
+    ),
+    Group(
+        f"{OPERATOR}:whole_planes",
+        whole_planes,
+        {
+            **TYPE_PARAMETERS,
+            "batch": (1, 3),
+            "channels": (16, 48, 144),
+            "filters": (1, 40, 70),
+            "size": {f"{a}x{b}": (a, b) for a, b in ((4, 5), (6, 6), (7, 12))},
+            "output": ("packed", "channels_last"),
+            "path": (PLANNERS_CHOICE, "matrix"),
+        },
+    ),
+    Group(
+        f"{OPERATOR}:halo",
+        halo,
+        {
+            **TYPE_PARAMETERS,
+            "batch": (1, 3),
+            "channels": (16, 48, 80, 144),
+            "filters": (1, 40, 70),
+            "groups": (1, 2),
+            "width": (6, 15),
+            "kernel": {f"{a}x{b}": (a, b) for a, b in ((3, 3), (1, 2), (5, 4))},
+            "dilations": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (1, 2))},
+            "padding": {"none": ((0, 0), (0, 0)), "same": ((1, 1), (1, 1)), "sides": ((2, 0), (1, 3))},
+            "bias": ("narrow", "wide"),
+            "input": ("channels_last", "packed", "rows"),
+            "output": ("packed", "channels_last", "rows"),
+            "path": ("halo",),
+        },
+        keep=_fits_whole,
+    ),
+)

@@ -1,0 +1,276 @@
+"""Running one case on a device and judging what came out.
+
+Each tensor lies in a buffer of its own, between guard bytes. All of it, the gaps between strides included, is random
+bytes before; afterwards the output's elements must be the expected ones to the bit, and every other byte, the inputs'
+too, what it was. This is done several times over: where the same work gives different bits, something races.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import dmlvk
+from dmlvk.conformance.case import Case, NotSupported, Workload
+from dmlvk.conformance.profiles import narrow, workload_profile
+from dmlvk.conformance.results import Result, Status
+from dmlvk.conformance.running.placement import Bytes, Placement, as_bits, equal_bits, placed_tensors
+from dmlvk.operators import OperatorDesc
+from dmlvk.planning import PathError
+from dmlvk.runtime.elements import element_view
+from dmlvk.tensor_desc import TensorDesc
+from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError, ValidationError, raise_messages
+
+# A device that has no room for less than this is not small but broken.
+SMALL_MEMORY = 256 << 20
+# Open devices, of different profiles and limits, that a worker keeps.
+DEVICE_COUNT = 4
+
+
+class Devices:
+    """One Vulkan device under the profiles and limits that it is narrowed to.
+
+    Parameters
+    ----------
+    selector : str, optional
+        As `dmlvk.Device` takes it.
+    """
+
+    def __init__(self, selector: str | None) -> None:
+        self._selector = int(selector) if selector is not None and selector.isdecimal() else selector
+        self._open: OrderedDict[tuple[object, ...], dmlvk.Device] = OrderedDict()
+        with dmlvk.Device(self._selector) as device:
+            self.profile = device.profile
+            self.features = device.vulkan.features
+
+    def get(self, profile: str, workload: Workload) -> dmlvk.Device:
+        """The device, narrowed to a profile of `profiles.PROFILES` and to what a workload asks to be planned for."""
+        key = (profile, tuple(sorted(workload.limits.items())), workload.device_type)
+        device = self._open.get(key)
+        if device is None:
+            narrowed = workload_profile(self.profile, profile, workload)
+            device = self._open[key] = dmlvk.Device(self._selector, profile=narrowed)
+            if len(self._open) > DEVICE_COUNT:
+                self._open.popitem(last=False)[1].close()
+        self._open.move_to_end(key)
+        return device
+
+    def close(self) -> None:
+        """Close them all."""
+        with ExitStack() as stack:
+            while self._open:
+                stack.callback(self._open.popitem()[1].close)
+
+
+def execute(case: Case, devices: Devices, profile: str, repeat: int) -> Result:
+    """Run a case, and never raise but for an interrupt.
+
+    Parameters
+    ----------
+    case : Case
+    devices : Devices
+    profile : str
+        A name of `profiles.PROFILES`.
+    repeat : int
+        Times that it is dispatched.
+    """
+    start = time.perf_counter()
+    result = partial(Result, case.name, profile, path=case.path or "")
+    workload: Workload | None = None
+    try:
+        lacking = None if case.support is None else case.support(narrow(devices.profile, profile))
+        if lacking is None:
+            workload = case.build()
+            operator = _compiled(devices, profile, case, workload)
+            if isinstance(operator, NotSupported):
+                lacking = operator
+            else:
+                result = partial(result, path=operator.plan.path)
+        if lacking is not None:
+            found = result(Status.NOT_SUPPORTED, lacking.reason, lacking.explanation)
+        else:
+            assert workload is not None and isinstance(operator, dmlvk.CompiledOperator)
+            found = result(**_judged(case.name, operator, workload, repeat))
+    except DeviceLostError as error:
+        found = result(Status.DEVICE_LOST, "VK_ERROR_DEVICE_LOST", str(error))
+    except ValidationError as error:
+        found = result(Status.FAIL, "validation", str(error))
+    except (OutOfMemoryError, MemoryError) as error:
+        if workload is not None and memory_size(workload.desc) < SMALL_MEMORY:
+            found = result(Status.FAIL, f"exception:{type(error).__name__}", str(error))
+        else:
+            found = result(Status.NOT_SUPPORTED, "limit:memory", str(error))
+    except Exception as error:  # whatever it is, it is this case's, and the others run
+        found = result(Status.FAIL, f"exception:{type(error).__name__}", str(error))
+    if workload is not None:
+        found = replace(found, operator=workload.desc.operator_name, types=types_text(workload.desc))
+    return replace(found, seconds=time.perf_counter() - start)
+
+
+def _compiled(devices: Devices, profile: str, case: Case, workload: Workload) -> dmlvk.CompiledOperator | NotSupported:
+    device = devices.get(profile, workload)
+    try:
+        return device.compile(workload.desc, case.path)
+    except PathError as error:
+        return NotSupported(f"path:{case.path}", str(error))
+
+
+def memory_size(desc: OperatorDesc) -> int:
+    """Bytes of all tensors of an operator."""
+    return sum(tensor.total_size_in_bytes for tensor in desc.tensors.values())
+
+
+def types_text(desc: OperatorDesc) -> str:
+    """The output's data type; of a convolution those of input, filter and output."""
+    shown = (
+        ("input_tensor", "filter_tensor", "output_tensor") if "filter_tensor" in desc.tensors else ("output_tensor",)
+    )
+    return " ".join(desc.tensors[field].data_type.name.lower() for field in shown)
+
+
+def digest(elements: npt.NDArray[Any]) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of an array's elements in row-major order, little-endian."""
+    return hashlib.sha256(np.ascontiguousarray(elements).data).hexdigest()[:16]
+
+
+class PlacedTensor:
+    """A tensor on the device, in a buffer of its own between guards."""
+
+    def __init__(self, device: dmlvk.Device, placement: Placement) -> None:
+        self.placement = placement
+        buffer = device.buffer(placement.size)
+        self.tensor = buffer.tensor(placement.desc, placement.start)
+        # By 8 bytes: of single bytes a tensor has at most 2^32 - 1.
+        self._whole = buffer.tensor(TensorDesc(dmlvk.DataType.UINT64, (placement.size // 8,)))
+
+    def fill(self) -> None:
+        """Write the content to the device, guards and all."""
+        self._whole.write_bytes(self.placement.content)
+
+    def read(self) -> Bytes:
+        """What is there now, guards and all."""
+        return np.frombuffer(self._whole.read_bytes(), np.uint8)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What one dispatch left behind."""
+
+    elements: npt.NDArray[Any]
+    digest: str
+    guard_damage: str
+
+
+def _judged(name: str, operator: dmlvk.CompiledOperator, workload: Workload, repeat: int) -> dict[str, Any]:
+    """Status, reason, message and digest of a case."""
+    expected = workload.result()
+    output_desc = workload.desc.tensors["output_tensor"]
+    if expected.shape != output_desc.sizes or expected.dtype != output_desc.data_type.numpy_dtype:
+        raise ValueError(f"the case expects {expected.shape} of {expected.dtype}, which is not its output_tensor")
+    placements = placed_tensors(name, workload, operator.device.profile)
+    placed = {field: PlacedTensor(operator.device, placement) for field, placement in placements.items()}
+    output = placed["output_tensor"]
+    owned = {
+        field: placed[field]
+        for field, desc in workload.desc.tensors.items()
+        if desc.flags & dmlvk.TensorFlags.OWNED_BY_DML
+    }
+    bound = {field: tensor for field, tensor in placed.items() if field not in owned}
+
+    for tensor in bound.values():
+        tensor.fill()
+    outcomes = []
+    for _ in range(repeat):
+        _initialize(operator, owned)
+        output.fill()
+        operator(**{field: tensor.tensor for field, tensor in bound.items()}).wait()
+        outcomes.append(_look(output.read(), output.placement))
+    raise_messages()
+    for field in bound.keys() - {"output_tensor"}:
+        damage = np.flatnonzero(placed[field].read() != placements[field].content)
+        if damage.size:
+            message = f"{damage.size} bytes of {field} or around it changed; an input is only read"
+            return {"status": Status.FAIL, "reason": "input", "message": message, "digest": outcomes[0].digest}
+    if not workload.is_defined:
+        return _verdict_on_guards(outcomes)
+    return _verdict(outcomes, expected, output.placement)
+
+
+def _initialize(operator: dmlvk.CompiledOperator, owned: Mapping[str, PlacedTensor]) -> None:
+    if operator.has_state:
+        for tensor in owned.values():
+            tensor.fill()
+        operator.initialize(**{field: tensor.tensor for field, tensor in owned.items()})
+        for tensor in owned.values():  # what was taken over may be changed
+            tensor.tensor.write_bytes(~tensor.placement.memory)
+
+
+def _look(after: Bytes, output: Placement) -> _Outcome:
+    memory = after[output.start : output.start + output.desc.total_size_in_bytes]
+    elements = element_view(output.desc, memory).copy(order="C")
+    # Everything else is as before: put the old elements back, and nothing may differ.
+    others = after.copy()
+    restored = others[output.start : output.start + output.desc.total_size_in_bytes]
+    as_bits(element_view(output.desc, restored))[...] = as_bits(element_view(output.desc, output.memory))
+    damaged = np.flatnonzero(others != output.content)
+    damage = ""
+    if damaged.size:
+        first = int(damaged[0])
+        damage = (
+            f"{damaged.size} bytes outside the output's elements were written, the first at byte "
+            f"{first - output.start} from the tensor's start ({output.desc.total_size_in_bytes} bytes): "
+            f"{after[first]:#04x} in place of {output.content[first]:#04x}"
+        )
+    return _Outcome(elements, digest(elements), damage)
+
+
+def _verdict_on_guards(outcomes: list[_Outcome]) -> dict[str, Any]:
+    damage = next((outcome.guard_damage for outcome in outcomes if outcome.guard_damage), "")
+    return {"status": Status.FAIL, "reason": "guard", "message": damage} if damage else {"status": Status.PASS}
+
+
+def _verdict(outcomes: list[_Outcome], expected: npt.NDArray[Any], output: Placement) -> dict[str, Any]:
+    wanted = digest(expected)
+    first = outcomes[0]
+    digests = list(dict.fromkeys(outcome.digest for outcome in outcomes))
+    if len(digests) > 1:
+        counts = ", ".join(f"{value} {sum(o.digest == value for o in outcomes)}x" for value in digests)
+        wrong = next(outcome for outcome in outcomes if outcome.digest != wanted)
+        message = (
+            f"the same dispatch gave different bits: {counts}; {wanted} is right. "
+            f"{difference(wrong.elements, expected)}"
+        )
+        return {"status": Status.FLAKY, "reason": "digest", "message": message, "digest": first.digest}
+    on_guards = _verdict_on_guards(outcomes)
+    if first.digest != wanted:
+        poison = element_view(output.desc, output.memory)
+        wrong_places = as_bits(first.elements) != as_bits(expected)
+        unwritten = equal_bits(first.elements[wrong_places], poison[wrong_places])
+        message = difference(first.elements, expected) + (" They were not written." if unwritten else "")
+        reason = "unwritten" if unwritten else "difference"
+        message = f"{message} {on_guards.get('message', '')}".strip()
+        return {"status": Status.FAIL, "reason": reason, "message": message, "digest": first.digest}
+    return {**on_guards, "digest": first.digest}
+
+
+def difference(got: npt.NDArray[Any], expected: npt.NDArray[Any]) -> str:
+    """The first coordinate at which two arrays of one shape differ, both elements there, and how many differ."""
+    differing = np.flatnonzero((as_bits(got) != as_bits(expected)).ravel())
+    if not differing.size:
+        return "All elements are equal."
+    coordinate = tuple(int(index) for index in np.unravel_index(differing[0], got.shape))
+    mine, theirs = as_bits(got)[coordinate], as_bits(expected)[coordinate]
+    width = 2 + 2 * got.dtype.itemsize
+    return (
+        f"{differing.size} of {got.size} elements differ, the first at {coordinate}: got {got[coordinate]} "
+        f"({int(mine):#0{width}x}), expected {expected[coordinate]} ({int(theirs):#0{width}x})."
+    )

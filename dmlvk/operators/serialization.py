@@ -1,0 +1,97 @@
+"""Descriptors as plain data, for JSON, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from dmlvk.data_type import DataType
+from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc
+from dmlvk.operators.one_hot import OneHotDesc
+from dmlvk.operators.quantized_linear_convolution import QuantizedLinearConvolutionDesc
+from dmlvk.operators.rules import OperatorDesc
+from dmlvk.operators.slice1 import Slice1Desc
+from dmlvk.tensor_desc import TensorDesc, TensorFlags
+
+OPERATORS: Mapping[str, type[OperatorDesc]] = {
+    operator.operator_name: operator
+    for operator in (DiagonalMatrix1Desc, OneHotDesc, QuantizedLinearConvolutionDesc, Slice1Desc)
+}
+TENSOR_DEFAULTS = {"strides": None, "guaranteed_base_offset_alignment": 0, "flags": TensorFlags.NONE}
+
+
+def serialize(desc: OperatorDesc) -> dict[str, Any]:
+    """A descriptor as plain data: its operator's name under "operator", and its fields.
+
+    Tensors are their data type's name, their sizes, and what is not as it is by default; a value is its bytes in
+    hexadecimal digits, as they lie in memory.
+    """
+    content: dict[str, Any] = {"operator": desc.operator_name}
+    for field in fields(desc):
+        value = getattr(desc, field.name)
+        if not field.init or value is None:
+            continue
+        if isinstance(value, TensorDesc):
+            content[field.name] = _serialize_tensor(value)
+        elif isinstance(value, DataType):
+            content[field.name] = value.name
+        elif isinstance(value, tuple):
+            content[field.name] = list(value)
+        else:
+            content[field.name] = value
+    if isinstance(desc, DiagonalMatrix1Desc):
+        content["value"] = desc.value_bytes.hex()
+    return content
+
+
+def deserialize(content: Mapping[str, Any]) -> OperatorDesc:
+    """The descriptor that `serialize` wrote.
+
+    Raises
+    ------
+    ValueError
+        The content is no descriptor, with what is wrong; a DescriptorError where the descriptor breaks a rule.
+    """
+    name = content.get("operator") if isinstance(content, Mapping) else None
+    if not isinstance(name, str) or name not in OPERATORS:
+        raise ValueError(f"a descriptor's record names its operator, one of {', '.join(OPERATORS)}")
+    operator = OPERATORS[name]
+    known = {field.name for field in fields(operator) if field.init}
+    arguments: dict[str, Any] = {}
+    for name, value in content.items():
+        if name == "operator":
+            continue
+        if name not in known:
+            raise ValueError(f"{operator.operator_name} has no field {name}; it has {', '.join(sorted(known))}")
+        try:
+            if isinstance(value, Mapping):
+                arguments[name] = _deserialize_tensor(value)
+            elif name == "value_data_type":
+                arguments[name] = DataType[value]
+            elif name == "value":
+                arguments[name] = bytes.fromhex(value)
+            else:
+                arguments[name] = value
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{operator.operator_name}: {name} cannot be read: {error!r}") from None
+    try:
+        return operator(**arguments)
+    except TypeError as error:
+        raise ValueError(f"{operator.operator_name}: {error}") from None
+
+
+def _serialize_tensor(tensor: TensorDesc) -> dict[str, Any]:
+    content: dict[str, Any] = {"data_type": tensor.data_type.name, "sizes": list(tensor.sizes)}
+    for name, default in TENSOR_DEFAULTS.items():
+        value = getattr(tensor, name)
+        if value != default:
+            content[name] = list(value) if isinstance(value, tuple) else int(value)
+    if tensor.total_size_in_bytes != tensor.minimum_size_in_bytes:
+        content["total_size_in_bytes"] = tensor.total_size_in_bytes
+    return content
+
+
+def _deserialize_tensor(content: Mapping[str, Any]) -> TensorDesc:
+    arguments = dict(content)
+    return TensorDesc(DataType[arguments.pop("data_type")], arguments.pop("sizes"), **arguments)

@@ -1,0 +1,224 @@
+"""Memory of a QUANTIZED_LINEAR_CONVOLUTION plan: strided views, windows on them, and regions of scratch memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceProfile, DeviceType
+from dmlvk.planning.grid import folded, workgroup_size
+from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, PERSISTENT, SCRATCH, Access, Dispatch, Window
+
+BLOCK_SIZE = 16
+# Byte addresses and word indices inside a window are 32-bit numbers in the kernels.
+LARGEST_WINDOW = 1 << 31
+# Dispatches are cut to this, so that an estimate that is a little too low does no harm.
+DISPATCH_SECONDS = 0.8 * MAXIMUM_SUBMISSION_SECONDS
+
+Range = tuple[int, int]
+
+# Simple per-element kernels (packing, copying) do this many elements a second at the very least.
+SLOWEST_ELEMENTS_PER_SECOND = {
+    DeviceType.CPU: 25e6,
+    DeviceType.INTEGRATED_GPU: 1e9,
+    DeviceType.DISCRETE_GPU: 10e9,
+    DeviceType.VIRTUAL_GPU: 1e9,
+    DeviceType.OTHER: 25e6,
+}
+
+
+@dataclass(frozen=True)
+class View:
+    """Elements with strides in some memory.
+
+    Attributes
+    ----------
+    tensor : str
+        Descriptor field, SCRATCH or PERSISTENT.
+    start : int
+        Bytes from the tensor's start to the element at the origin.
+    element_size : int
+        Bytes: 1 or 4.
+    strides : tuple of int
+        Elements, one a dimension.
+    """
+
+    tensor: str
+    start: int
+    element_size: int
+    strides: tuple[int, ...]
+
+    def address(self, coordinates: Sequence[int]) -> int:
+        """Byte of an element; coordinates may lie outside, and the address with them."""
+        steps = sum(c * stride for c, stride in zip(coordinates, self.strides, strict=True))
+        return self.start + steps * self.element_size
+
+    def bounds(self, box: Sequence[Range]) -> Range:
+        """First byte, and the byte past the last, of the elements in a box that is not empty."""
+        first = self.address([low for low, _ in box])
+        return first, self.address([high - 1 for _, high in box]) + self.element_size
+
+
+@dataclass
+class Arena:
+    """Hands out regions of scratch or persistent memory, each at a multiple of 256 bytes."""
+
+    name: str
+    size: int = 0
+
+    def allocate(self, size: int) -> int:
+        start = self.size
+        self.size += -(-size // LARGEST_OFFSET_ALIGNMENT) * LARGEST_OFFSET_ALIGNMENT
+        return start
+
+
+@dataclass
+class Builder:
+    """What all steps of the planner share: the device's limits, and the memory handed out so far."""
+
+    profile: DeviceProfile
+    offsets: Mapping[str, int]
+    scratch: Arena = field(default_factory=lambda: Arena(SCRATCH))
+    persistent: Arena = field(default_factory=lambda: Arena(PERSISTENT))
+
+    @property
+    def window_limit(self) -> int:
+        """Bytes of the largest window; the aligned start of a binding may lie before it."""
+        limit = min(self.profile.limits.max_storage_buffer_range, LARGEST_WINDOW, self.profile.segment_size)
+        return (limit - self.profile.offset_alignment) // BLOCK_SIZE * BLOCK_SIZE
+
+    @property
+    def workgroup_size(self) -> int:
+        return workgroup_size(self.profile)
+
+    @property
+    def elements_per_dispatch(self) -> int:
+        """Elements of a packing or copying kernel that keep a dispatch short."""
+        return int(SLOWEST_ELEMENTS_PER_SECOND[self.profile.device_type] * DISPATCH_SECONDS)
+
+    def fits(self, tensor: str, bounds: Range) -> bool:
+        """Whether bytes of a tensor lie in one window and in one segment of its memory."""
+        first, last = _blocks(bounds)
+        if last - first > self.window_limit:
+            return False
+        base = self.offsets.get(tensor, 0)
+        return (first + base) // self.profile.segment_size == (last - 1 + base) // self.profile.segment_size
+
+    def grid(self, invocations: int, size: int | None = None) -> tuple[int, int, int]:
+        return folded(-(-invocations // (size or self.workgroup_size)), self.profile)
+
+    def element_seconds(self, elements: int) -> float:
+        return elements / SLOWEST_ELEMENTS_PER_SECOND[self.profile.device_type]
+
+
+def _blocks(bounds: Range) -> Range:
+    return bounds[0] // BLOCK_SIZE * BLOCK_SIZE, -(-bounds[1] // BLOCK_SIZE) * BLOCK_SIZE
+
+
+class DispatchBuilder:
+    """Collects the windows and push constants of one dispatch; a window's start is a push constant of its own."""
+
+    def __init__(self, kernel: str, push_constant_count: int) -> None:
+        self.kernel = kernel
+        self.push_constants = [0] * push_constant_count
+        self.windows: list[Window] = []
+
+    def window(self, tensor: str, bounds: Range, address: int, unit: int, word: int, access: Access) -> None:
+        """Bind some bytes of a tensor, and tell the kernel in push constant `word` where `address` is, in `unit` bytes.
+
+        The address may lie outside of the window: the kernel's arithmetic is modulo 2**32.
+        """
+        first, last = _blocks(bounds)
+        self.windows.append(Window(tensor, first, last - first, access, word, unit))
+        self.push_constants[word] = (address - first) // unit
+
+    def finish(
+        self,
+        specialization: Sequence[int],
+        groups: tuple[int, int, int],
+        *,
+        seconds: float,
+        bytes_moved: int = 0,
+        operations: int = 0,
+        subgroup_size: int = 0,
+    ) -> Dispatch:
+        return Dispatch(
+            kernel=self.kernel,
+            specialization=tuple(specialization),
+            push_constants=tuple(word & 0xFFFFFFFF for word in self.push_constants),
+            windows=tuple(self.windows),
+            groups=groups,
+            seconds=min(seconds, MAXIMUM_SUBMISSION_SECONDS),
+            bytes_moved=bytes_moved,
+            operations=operations,
+            subgroup_size=subgroup_size,
+        )
+
+
+def halves(box: tuple[Range, ...], dimension: int) -> Iterator[tuple[Range, ...]]:
+    """A box cut in two along a dimension."""
+    low, high = box[dimension]
+    middle = (low + high) // 2
+    for part in ((low, middle), (middle, high)):
+        yield (*box[:dimension], part, *box[dimension + 1 :])
+
+
+def largest(contributions: Sequence[int]) -> int | None:
+    """The dimension that contributes most; None where none contributes anything."""
+    best = max(range(len(contributions)), key=lambda k: contributions[k])
+    return best if contributions[best] > 0 else None
+
+
+def reach(view: View, box: Sequence[Range]) -> list[int]:
+    """How far each dimension of a box stretches the memory that it takes."""
+    return [(high - low - 1) * stride for (low, high), stride in zip(box, view.strides, strict=True)]
+
+
+def dense(tensor: str, start: int, element_size: int, sizes: Sequence[int]) -> View:
+    """A packed row-major view."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(sizes):
+        strides.insert(0, step)
+        step *= size
+    return View(tensor, start, element_size, tuple(strides))
+
+
+def copies(builder: Builder, source: View, destination: View, sizes: Sequence[int]) -> list[Dispatch]:
+    """Dispatches that copy the elements of one view to another; both have at most four dimensions."""
+    padding = 4 - len(sizes)
+    source = replace(source, strides=(0,) * padding + source.strides)
+    destination = replace(destination, strides=(0,) * padding + destination.strides)
+    pending: list[tuple[Range, ...]] = [((0, 1),) * padding + tuple((0, size) for size in sizes)]
+    dispatches: list[Dispatch] = []
+    while pending:
+        box = pending.pop()
+        extents = [high - low for low, high in box]
+        count = 1
+        for extent in extents:
+            count *= extent
+        cut: int | None = None
+        for view in (source, destination):
+            if not builder.fits(view.tensor, view.bounds(box)):
+                cut = largest(reach(view, box))
+        if cut is None and count > builder.elements_per_dispatch:
+            cut = largest([extent - 1 for extent in extents])
+        if cut is not None:
+            pending.extend(halves(box, cut))
+            continue
+        dispatch = DispatchBuilder("quantized_linear_convolution/copy", 16)
+        origin = [low for low, _ in box]
+        unit = source.element_size
+        for word, view, access in ((0, source, Access.READ), (1, destination, Access.WRITE)):
+            dispatch.window(view.tensor, view.bounds(box), view.address(origin), unit, word, access)
+        dispatch.push_constants[2] = count
+        dispatch.push_constants[4:16] = [*extents, *source.strides, *destination.strides]
+        dispatches.append(
+            dispatch.finish(
+                (builder.workgroup_size, unit),
+                builder.grid(count),
+                seconds=builder.element_seconds(count),
+                bytes_moved=2 * count * unit,
+            )
+        )
+    return dispatches

@@ -1,0 +1,1 @@
+"""How QUANTIZED_LINEAR_CONVOLUTION runs: kernel paths, and the choice between them."""

@@ -1,0 +1,127 @@
+"""A QUANTIZED_LINEAR_CONVOLUTION in one stage, straight from its tensors: boxes of outputs, one for each dispatch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning.builder import Builder, Range, View, halves, largest
+from dmlvk.planning.plan import Dispatch
+from dmlvk.planning.quantized_linear_convolution.parameters import Sources
+
+# Outputs: image, channel, row, column.
+IMAGE, CHANNEL, ROW, COLUMN = range(4)
+Box = tuple[Range, ...]
+
+
+@dataclass(frozen=True)
+class BoxCutter(ABC):
+    """A convolution to be cut into dispatches.
+
+    Attributes
+    ----------
+    builder : Builder
+    geometry : ConvolutionGeometry
+    input, output : View
+    parameters : Sources
+    """
+
+    builder: Builder
+    geometry: ConvolutionGeometry
+    input: View
+    output: View
+    parameters: Sources
+
+    @abstractmethod
+    def step(self, dimension: int) -> int:
+        """Boxes are cut at multiples of this."""
+
+    @abstractmethod
+    def excess(self, box: Box) -> list[int] | None:
+        """How much each dimension has to do with a box being too large for a dispatch; None where it is not.
+
+        0 where the box cannot be cut along a dimension.
+        """
+
+    @abstractmethod
+    def dispatch(self, box: Box) -> Dispatch:
+        """The dispatch that makes a box."""
+
+    def dispatches(self) -> list[Dispatch] | str:
+        """All dispatches, in any order; or why there are none."""
+        geometry = self.geometry
+        pending: list[Box] = [
+            (
+                (0, geometry.batch),
+                (0, geometry.output_channels),
+                (0, geometry.output_size[0]),
+                (0, geometry.output_size[1]),
+            )
+        ]
+        found: list[Dispatch] = []
+        while pending:
+            box = pending.pop()
+            contributions = self.excess(box)
+            if contributions is None:
+                found.append(self.dispatch(box))
+                continue
+            cut = largest(contributions)
+            if cut is None:
+                return "no window shows all that the smallest part of the outputs needs"
+            pending.extend(self._halves(box, cut))
+        return found
+
+    def _halves(self, box: Box, dimension: int) -> list[Box]:
+        step = self.step(dimension)
+        low, high = box[dimension]
+        scaled = (*box[:dimension], (low // step, -(-high // step)), *box[dimension + 1 :])
+        parts = []
+        for part in halves(scaled, dimension):
+            first, last = part[dimension]
+            parts.append((*part[:dimension], (first * step, min(last * step, high)), *part[dimension + 1 :]))
+        return parts
+
+    def cuttable(self, box: Box, contributions: list[int]) -> list[int]:
+        """The contributions of those dimensions along which a box can be cut, and 0 for the others."""
+        return [size if extent > 0 else 0 for size, extent in zip(contributions, self.extents(box), strict=True)]
+
+    def extents(self, box: Box) -> list[int]:
+        """From the first step of a box to the last one."""
+        return [-(-(high - low) // self.step(dimension)) - 1 for dimension, (low, high) in enumerate(box)]
+
+    def seen(self, box: Box) -> tuple[Range, ...] | None:
+        """The box of the input under a box of outputs; None where it is all border."""
+        geometry = self.geometry
+        spatial: list[Range] = []
+        for k in range(2):
+            first, end = box[ROW + k]
+            low = max(first * geometry.strides[k] - geometry.start_padding[k], 0)
+            last = (end - 1) * geometry.strides[k] + (geometry.filter_size[k] - 1) * geometry.dilations[k]
+            high = min(last - geometry.start_padding[k] + 1, geometry.input_size[k])
+            if low >= high:
+                return None
+            spatial.append((low, high))
+        of_group = geometry.output_channels_per_group
+        first_group, last_group = box[CHANNEL][0] // of_group, (box[CHANNEL][1] - 1) // of_group
+        seen_of_group = geometry.input_channels_per_group
+        return box[IMAGE], (first_group * seen_of_group, (last_group + 1) * seen_of_group), spatial[0], spatial[1]
+
+    def input_bounds(self, box: Box) -> Range:
+        """The bytes of the input under a box of outputs; one byte where it is all border."""
+        seen = self.seen(box)
+        return self.input.bounds(seen) if seen else (self.input.start, self.input.start + 1)
+
+    def first_tap(self, box: Box) -> tuple[int, int]:
+        """The input's row and column under the first output's first tap; may be negative."""
+        geometry = self.geometry
+        row, column = (box[ROW + k][0] * geometry.strides[k] - geometry.start_padding[k] for k in range(2))
+        return row, column
+
+
+def writes_runs(output: View, box: Box, dimension: int, size: int) -> bool:
+    """Whether a box of outputs is whole runs of `size` neighbours along a dimension, each at a multiple of `size`."""
+    strides = [0 if high - low == 1 else step for (low, high), step in zip(box, output.strides, strict=True)]
+    low, high = box[dimension]
+    first = output.address([low for low, _ in box])
+    return strides.pop(dimension) == 1 and not any(number % size for number in (*strides, first, high - low))

@@ -1,0 +1,348 @@
+"""QUANTIZED_LINEAR_CONVOLUTION straight from its tensors: for narrow groups, and for what is too large to pack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmlvk.device_profile import DeviceType, DriverId
+from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning.builder import (
+    BLOCK_SIZE,
+    DISPATCH_SECONDS,
+    Builder,
+    DispatchBuilder,
+    Range,
+    View,
+    halves,
+    largest,
+    reach,
+)
+from dmlvk.planning.plan import SCRATCH, Access, Dispatch
+from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
+from dmlvk.planning.quantized_linear_convolution.parameters import RECORD_SIZE, table_bounds
+
+# |x - zx| and |w - zw| are at most 255: so many products fit 31 bits.
+PRODUCTS_IN_32_BITS = (2**31 - 1) // (255 * 255)
+
+# Multiply-adds a second at the very least.
+SLOWEST_RATE = {
+    DeviceType.CPU: 50e6,
+    DeviceType.INTEGRATED_GPU: 2e9,
+    DeviceType.DISCRETE_GPU: 20e9,
+    DeviceType.VIRTUAL_GPU: 2e9,
+    DeviceType.OTHER: 50e6,
+}
+
+# Mesa's LLVM drivers end the loops of an invocation after 65,535 iterations in all, without a word (seen with 22.3.6:
+# sums of 131,068 taps come out as those of the first 65,535). Fewer are safe; the other taps are another dispatch's.
+LLVMPIPE_LARGEST_ITERATION_COUNT = 60_000
+
+# Outputs whose sums are put together from several dispatches, at 8 bytes each, at a time.
+LARGEST_ACCUMULATOR_COUNT = 1 << 20
+ACCUMULATOR_SIZE = 8
+BEGIN, ADD = 1, 2
+
+# Outputs (image, channel, row, column), taps (channel of the group, row, column).
+OutputBox = tuple[Range, ...]
+TapBox = tuple[Range, ...]
+
+
+@dataclass(frozen=True)
+class Direct:
+    """A convolution to be cut into dispatches of the direct kernel."""
+
+    builder: Builder
+    geometry: ConvolutionGeometry
+    input: View
+    filter: View
+    table: View
+    output: View
+    input_unsigned: bool
+    filter_unsigned: bool
+    output_unsigned: bool
+
+    def stages(self) -> list[tuple[Dispatch, ...]]:
+        """All outputs that a window shows all taps of, in one stage; then the others, a box of taps after another."""
+        sizes = self.geometry.output_size
+        pending: list[OutputBox] = [
+            ((0, self.geometry.batch), (0, self.geometry.output_channels), (0, sizes[0]), (0, sizes[1]))
+        ]
+        taps = self.all_taps
+        whole: list[Dispatch] = []
+        pieces: list[tuple[OutputBox, list[TapBox]]] = []
+        while pending:
+            box = pending.pop()
+            if self._is_too_long(box, taps) and (cut := _longest(box)) is not None:
+                pending.extend(halves(box, cut))
+                continue
+            violated = self._violated(box, taps)
+            if violated is None and not self._is_too_long(box, taps) and not self._is_too_deep(taps):
+                whole.append(self._dispatch(box, taps, 0, 0))
+                continue
+            cut = None if violated is None else self._output_cut(box, violated)
+            is_row = _count(box) == box[3][1] - box[3][0] <= self._accumulator_limit
+            if is_row and (tap_boxes := self._tap_boxes(box)) is not None:
+                # Of a single row, whose taps lie in two segments, say, as much as possible at once.
+                pieces.append((box, tap_boxes))
+                continue
+            if cut is not None and self._helps(box, violated):
+                pending.extend(halves(box, cut))
+                continue
+            if _count(box) > self._accumulator_limit and (cut := _longest(box)) is not None:
+                pending.extend(halves(box, cut))
+                continue
+            tap_boxes = self._tap_boxes(box)
+            if tap_boxes is None:
+                pending.extend(halves(box, self._any_output_cut(box)))
+                continue
+            pieces.append((box, tap_boxes))
+        stages = [tuple(whole)] if whole else []
+        return stages + self._accumulating_stages(pieces)
+
+    def _accumulating_stages(self, pieces: list[tuple[OutputBox, list[TapBox]]]) -> list[tuple[Dispatch, ...]]:
+        """Stages that sum boxes of outputs over several boxes of taps; as many outputs at once as there is room for."""
+        batches: list[list[tuple[OutputBox, list[TapBox], int]]] = []
+        limit = used = self._accumulator_limit
+        for box, tap_boxes in pieces:
+            if used + _count(box) > limit:
+                batches.append([])
+                used = 0
+            batches[-1].append((box, tap_boxes, used))
+            used += _count(box)
+        if not batches:
+            return []
+        capacity = max(sum(_count(box) for box, _, _ in batch) for batch in batches)
+        start = self.builder.scratch.allocate(capacity * ACCUMULATOR_SIZE)
+        stages: list[tuple[Dispatch, ...]] = []
+        for batch in batches:
+            for index in range(max(len(tap_boxes) for _, tap_boxes, _ in batch)):
+                stages.append(
+                    tuple(
+                        self._dispatch(box, tap_boxes[index], ADD if index else BEGIN, start + place * ACCUMULATOR_SIZE)
+                        for box, tap_boxes, place in batch
+                        if index < len(tap_boxes)
+                    )
+                )
+            stages.append(tuple(self._requantize(box, start + place * ACCUMULATOR_SIZE) for box, _, place in batch))
+        return stages
+
+    @property
+    def _accumulator_limit(self) -> int:
+        """Accumulators there are at a time: what a window shows, in what is left of the first scratch segment."""
+        room = min(self.builder.window_limit, self.builder.profile.segment_size - self.builder.scratch.size)
+        return max(1, min(LARGEST_ACCUMULATOR_COUNT, room // ACCUMULATOR_SIZE - BLOCK_SIZE // ACCUMULATOR_SIZE))
+
+    @property
+    def all_taps(self) -> TapBox:
+        height, width = self.geometry.filter_size
+        return (0, self.geometry.input_channels_per_group), (0, height), (0, width)
+
+    def _groups(self, box: OutputBox) -> Range:
+        of_group = self.geometry.output_channels_per_group
+        return box[1][0] // of_group, (box[1][1] - 1) // of_group + 1
+
+    def _seen(self, box: OutputBox, taps: TapBox) -> tuple[Range, ...] | None:
+        """The box of the input under some taps of some outputs; None where it is all border."""
+        geometry = self.geometry
+        groups, of_group = self._groups(box), geometry.input_channels_per_group
+        channels = (groups[0] * of_group + taps[0][0], (groups[1] - 1) * of_group + taps[0][1])
+        spatial: list[Range] = []
+        for k in range(2):
+            (first, end), (tap, tap_end) = box[2 + k], taps[1 + k]
+            stride, dilation, padding = geometry.strides[k], geometry.dilations[k], geometry.start_padding[k]
+            low = max(first * stride + tap * dilation - padding, 0)
+            high = min((end - 1) * stride + (tap_end - 1) * dilation - padding + 1, geometry.input_size[k])
+            if low >= high:
+                return None
+            spatial.append((low, high))
+        return box[0], channels, spatial[0], spatial[1]
+
+    def _violated(self, box: OutputBox, taps: TapBox) -> str | None:
+        """The operand that no window could show."""
+        fits = self.builder.fits
+        seen = self._seen(box, taps)
+        if seen is not None and not fits(self.input.tensor, self.input.bounds(seen)):
+            return "input"
+        if not fits(self.filter.tensor, self.filter.bounds((box[1], *taps))):
+            return "filter"
+        if not fits(self.output.tensor, self.output.bounds(box)):
+            return "output"
+        return None if fits(self.table.tensor, table_bounds(self.table, box[1])) else "table"
+
+    def _contributions(self, box: OutputBox, operand: str | None) -> list[int]:
+        """How far each dimension of the outputs stretches the memory of an operand."""
+        extents = [high - low - 1 for low, high in box]
+        if operand == "output":
+            return reach(self.output, box)
+        if operand == "filter":
+            return [0, extents[1] * self.filter.strides[0], 0, 0]
+        if operand == "table":
+            return [0, extents[1] * RECORD_SIZE, 0, 0]
+        groups = self._groups(box)
+        strides, geometry = self.input.strides, self.geometry
+        return [
+            extents[0] * strides[0],
+            (groups[1] - groups[0] - 1) * geometry.input_channels_per_group * strides[1],
+            extents[2] * geometry.strides[0] * strides[2],
+            extents[3] * geometry.strides[1] * strides[3],
+        ]
+
+    def _output_cut(self, box: OutputBox, operand: str) -> int | None:
+        return largest(self._contributions(box, operand))
+
+    def _any_output_cut(self, box: OutputBox) -> int:
+        cut = _longest(box)
+        if cut is None:
+            raise AssertionError("a single tap of a single output always lies in a window")
+        return cut
+
+    def _helps(self, box: OutputBox, operand: str | None) -> bool:
+        """Whether cutting outputs alone can make an operand fit: not when the taps of one output are too far apart."""
+        if operand not in ("input", "filter"):
+            return True
+        single = tuple((low, low + 1) for low, _ in box)
+        if operand == "filter":
+            bounds = self.filter.bounds((single[1], *self.all_taps))
+            return bounds[1] - bounds[0] <= self.builder.window_limit - 16
+        geometry = self.geometry
+        span = (geometry.input_channels_per_group - 1) * self.input.strides[1]
+        for k in range(2):
+            taps = (geometry.filter_size[k] - 1) * geometry.dilations[k]
+            span += min(taps, geometry.input_size[k] - 1) * self.input.strides[2 + k]
+        # Where the taps of one output take most of a window, few outputs would share one.
+        return span <= self.builder.window_limit // 2
+
+    def _tap_boxes(self, box: OutputBox) -> list[TapBox] | None:
+        """The taps in boxes that windows can show for a box of outputs; None where a single tap is too much."""
+        pending, boxes = [self.all_taps], []
+        while pending:
+            taps = pending.pop()
+            operand = self._violated(box, taps)
+            if operand is None and not self._is_too_long(box, taps) and not self._is_too_deep(taps):
+                boxes.append(taps)
+                continue
+            extents = [high - low - 1 for low, high in taps]
+            if operand in ("input", "filter"):
+                strides, dilations = self.input.strides, self.geometry.dilations
+                steps = [strides[1], strides[2] * dilations[0], strides[3] * dilations[1]]
+                if operand == "filter":
+                    steps = list(self.filter.strides[1:])
+                extents = [extent * step for extent, step in zip(extents, steps, strict=True)]
+            cut = largest(extents) if operand in (None, "input", "filter") else None
+            if cut is None:
+                return None
+            pending.extend(halves(taps, cut))
+        return boxes
+
+    def _operations(self, box: OutputBox, taps: TapBox) -> int:
+        return 2 * _count(box) * _count(taps)
+
+    def _seconds(self, box: OutputBox, taps: TapBox) -> float:
+        # The last step of an output costs about as much as ten taps; columns are done in fours.
+        columns = box[3][1] - box[3][0]
+        outputs = _count(box) // columns * (-(-columns // 4) * 4)
+        return outputs * (_count(taps) + 10) / SLOWEST_RATE[self.builder.profile.device_type]
+
+    def _is_too_long(self, box: OutputBox, taps: TapBox) -> bool:
+        return self._seconds(box, taps) > DISPATCH_SECONDS
+
+    def _is_too_deep(self, taps: TapBox) -> bool:
+        """Whether an invocation's nested loops run more often than the driver lets them."""
+        channels, rows, columns = (high - low for low, high in taps)
+        iterations = channels * (1 + rows * (1 + columns))
+        is_llvmpipe = self.builder.profile.driver_id == DriverId.MESA_LLVMPIPE
+        return is_llvmpipe and iterations > LLVMPIPE_LARGEST_ITERATION_COUNT
+
+    def _table_window(self, dispatch: DispatchBuilder, box: OutputBox, word: int) -> None:
+        records = table_bounds(self.table, box[1])
+        dispatch.window(self.table.tensor, records, records[0], 4, word, Access.READ)
+
+    def _dispatch(self, box: OutputBox, taps: TapBox, accumulate: int, accumulators: int) -> Dispatch:
+        geometry, extents = self.geometry, [high - low for low, high in box]
+        tap_extents = [high - low for low, high in taps]
+        seen = self._seen(box, taps)
+        first_row, first_column = (
+            box[2 + k][0] * geometry.strides[k] + taps[1 + k][0] * geometry.dilations[k] - geometry.start_padding[k]
+            for k in range(2)
+        )
+        groups = self._groups(box)
+        first_channel = groups[0] * geometry.input_channels_per_group + taps[0][0]
+        dispatch = DispatchBuilder("quantized_linear_convolution/direct", 28)
+        bounds = self.input.bounds(seen) if seen else (self.input.start, self.input.start + 1)
+        address = self.input.address((box[0][0], first_channel, first_row, first_column))
+        dispatch.window(self.input.tensor, bounds, address, 1, 0, Access.READ)
+        first, last = self.filter.bounds((box[1], *taps))
+        dispatch.window(self.filter.tensor, (first, last), first, 1, 1, Access.READ)
+        self._table_window(dispatch, box, 2)
+        if accumulate:
+            written = (accumulators, accumulators + _count(box) * ACCUMULATOR_SIZE)
+            dispatch.window(SCRATCH, written, accumulators, ACCUMULATOR_SIZE, 3, Access.WRITE)
+        else:
+            written = self.output.bounds(box)
+            dispatch.window(self.output.tensor, written, written[0], 1, 3, Access.WRITE)
+        count = extents[0] * extents[1] * extents[2] * -(-extents[3] // 4)
+        strides = self.input.strides
+        dispatch.push_constants[4:] = [
+            count,
+            *extents[1:],
+            box[1][0] % geometry.output_channels_per_group,
+            geometry.output_channels_per_group,
+            tap_extents[0],
+            first_row,
+            first_column,
+            *geometry.input_size,
+            strides[0],
+            strides[1] * geometry.input_channels_per_group,
+            *strides[1:],
+            *self.filter.strides,
+            *self.output.strides,
+        ]
+        many_taps = 0
+        if _count(taps) > PRODUCTS_IN_32_BITS:
+            many_taps = 2 if tap_extents[2] > PRODUCTS_IN_32_BITS else 1
+        specialization = (
+            self.builder.workgroup_size,
+            UNSIGNED_FLIP if self.input_unsigned else 0,
+            UNSIGNED_FLIP if self.filter_unsigned else 0,
+            int(self.output_unsigned),
+            many_taps,
+            accumulate,
+            *tap_extents[1:],
+            *geometry.strides,
+            *geometry.dilations,
+        )
+        return dispatch.finish(
+            specialization,
+            self.builder.grid(count),
+            seconds=self._seconds(box, taps),
+            bytes_moved=sum(end - begin for begin, end in (bounds, (first, last), written)),
+            operations=self._operations(box, taps),
+        )
+
+    def _requantize(self, box: OutputBox, accumulators: int) -> Dispatch:
+        count, extents = _count(box), [high - low for low, high in box]
+        dispatch = DispatchBuilder("quantized_linear_convolution/requantize", 11)
+        read = (accumulators, accumulators + count * ACCUMULATOR_SIZE)
+        dispatch.window(SCRATCH, read, accumulators, ACCUMULATOR_SIZE, 0, Access.READ)
+        self._table_window(dispatch, box, 1)
+        written = self.output.bounds(box)
+        dispatch.window(self.output.tensor, written, written[0], 1, 2, Access.WRITE)
+        dispatch.push_constants[3:] = [count, *extents[1:], *self.output.strides]
+        return dispatch.finish(
+            (self.builder.workgroup_size, int(self.output_unsigned)),
+            self.builder.grid(count),
+            seconds=self.builder.element_seconds(count),
+            bytes_moved=9 * count,
+        )
+
+
+def _count(box: tuple[Range, ...]) -> int:
+    count = 1
+    for low, high in box:
+        count *= high - low
+    return count
+
+
+def _longest(box: OutputBox) -> int | None:
+    """The dimension to cut for time: the outermost one with several entries."""
+    return next((k for k, (low, high) in enumerate(box) if high - low > 1), None)

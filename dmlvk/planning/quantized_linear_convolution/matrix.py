@@ -1,0 +1,327 @@
+"""The product of a QUANTIZED_LINEAR_CONVOLUTION on matrix units: matrices, tiles, layouts, dispatches."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
+from dmlvk.errors import shown
+from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning.plan import PathError
+from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
+from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT
+from dmlvk.planning.quantized_linear_convolution.product import (
+    NVIDIA,
+    Shape,
+)
+
+MATRIX = "matrix"
+KERNEL = "quantized_linear_convolution/matrix"
+
+FEATURES = frozenset(("cooperativeMatrix", "vulkanMemoryModel", "shaderInt8", "storageBuffer8BitAccess"))
+# The last step takes float32 products for rounded to nearest even.
+ROUNDING = "shaderRoundingModeRTEFloat32"
+
+VECTOR_SIZE = 16
+
+# More loses an NVIDIA device where it should fail, whatever the limit says.
+LARGEST_SHARED_MEMORY = 48 << 10
+
+# Rows of shared memory are so many vectors longer than what they hold.
+ROW_PADDING = 1
+
+# Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. Large tiles, of which a
+# multiprocessor has room for two and not three, are slower on layers that they do not fill several times.
+ENOUGH_TILES = 192
+ENOUGH_LARGE_TILES = 1024
+LARGE_TILE = 128 * 128
+# What large tiles save is bytes of each step. Where there are only so few steps, what comes after them counts for more,
+# and the workgroups that a multiprocessor has room for.
+FEW_STEPS = 2
+
+# Pixels that are fetched together where the input is read in planes.
+PLANE_PIXELS = 4
+
+# Four matrices lie side by side where bytes are put together to words.
+PACKED_MATRICES = 4
+
+# Nothing of a tile is 0, nor more than a few thousand; whoever wrote the name, a damaged file included.
+SIDE = "([1-9][0-9]{0,5})"
+FORCED_TILE = re.compile(rf"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}(?:\*([0-9]{{1,6}}))?")
+
+
+@dataclass(frozen=True)
+class MatrixTile:
+    """How the work is cut: pixels, output channels, bytes of K; and tiles a workgroup, 0 where the planner chooses."""
+
+    pixels: int
+    channels: int
+    step: int
+    subgroup_pixels: int
+    subgroup_channels: int
+    turns: int = 0
+
+    def subgroups(self) -> int:
+        return self.pixels // self.subgroup_pixels * (self.channels // self.subgroup_channels)
+
+    def fetches_planes(self, lanes: int) -> bool:
+        """Whether an invocation fetches whole groups of four pixels in each step, as planes have to be."""
+        fetches = self.pixels * (self.step // VECTOR_SIZE) // (self.subgroups() * lanes)
+        return fetches % PLANE_PIXELS == 0
+
+
+@dataclass(frozen=True)
+class MatrixShape(Shape):
+    """A tile on a device's matrices.
+
+    Attributes
+    ----------
+    matrix : CooperativeMatrix
+    lanes : int
+        The subgroup size.
+    tile : MatrixTile
+    """
+
+    matrix: CooperativeMatrix
+    lanes: int
+    tile: MatrixTile
+
+
+@dataclass(frozen=True)
+class Runs:
+    """How K lies in memory: runs of words side by side.
+
+    Attributes
+    ----------
+    quads : int
+        Words of a pixel, in the packed input.
+    words : int
+        Words of a run that count.
+    vectors : int
+        16-byte vectors that hold a run.
+    of_row : int
+        Runs in a row of taps.
+    count : int
+        Runs of the whole filter.
+    """
+
+    quads: int
+    words: int
+    vectors: int
+    of_row: int
+    count: int
+
+    @property
+    def aligned(self) -> bool:
+        """Whether every run begins at a multiple of 16 bytes."""
+        return self.quads % 4 == 0
+
+    @property
+    def total(self) -> int:
+        """Vectors of K."""
+        return self.vectors * self.count
+
+    @classmethod
+    def of(cls, geometry: ConvolutionGeometry) -> Runs:
+        """A run a tap, or a run a row of taps where that takes markedly fewer vectors."""
+        quads = ChannelWords.of(geometry).quads
+        height, width = geometry.filter_size
+        vectors = -(-quads // 4)
+        taps = cls(4 * vectors, 4 * vectors, vectors, width, height * width)
+        rows = cls(quads, quads * width, -(-quads * width // 4), 1, height)
+        # Loads by words instead of vectors, and the sums' masks, have to be worth it.
+        if geometry.dilations[1] == 1 and 4 * rows.total <= 3 * taps.total:
+            return rows
+        return taps
+
+
+def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
+    """The matrices of signed bytes that a device multiplies, the largest ones; None where it has none to use."""
+    if FEATURES - profile.features or not profile.has_integer_dot_product or ROUNDING not in profile.properties:
+        return None
+    if profile.limits.max_per_stage_descriptor_storage_buffers < BUFFER_COUNT:
+        return None
+    if profile.min_subgroup_size != profile.max_subgroup_size and "subgroupSizeControl" not in profile.features:
+        return None
+    types = ("sint8", "sint8", "sint32", "sint32")
+    usable = [
+        entry
+        for entry in profile.cooperative_matrices
+        if (entry.a_type, entry.b_type, entry.c_type, entry.result_type) == types
+        and not entry.saturating
+        and entry.scope == "subgroup"
+        and entry.m % 8 == entry.n % 8 == entry.k % 8 == 0
+        and all(_possible_tiles(profile, entry, channels) for channels in (False, True))
+    ]
+    return max(usable, key=lambda entry: (entry.m * entry.n * entry.k, entry.k), default=None)
+
+
+def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
+    """Whether an output pixel sees the input pixel at its own place only."""
+    return (
+        geometry.filter_size == (1, 1)
+        and geometry.strides == (1, 1)
+        and not any(geometry.start_padding)
+        and geometry.input_size == geometry.output_size
+    )
+
+
+def packs_channels(geometry: ConvolutionGeometry) -> bool:
+    """Whether words of the output are four channels, which lie side by side (NHWC), rather than four pixels."""
+    return geometry.output_strides[1] == 1 and geometry.output_channels > 1
+
+
+def tiles_for(profile: DeviceProfile, matrix: CooperativeMatrix, channels: bool) -> list[MatrixTile]:
+    """The tiles that suit a device, the largest first; with `channels` for words of four channels."""
+    if profile.device_type is DeviceType.CPU:
+        step = max(32, 2 * matrix.k)
+        return [MatrixTile(32, 32, step, 16, 32) if channels else MatrixTile(32, 32, step, 32, 16)]
+    return [replace(tile, step=max(tile.step, 2 * matrix.k)) for tile in _gpu_tiles(profile, channels)]
+
+
+def _gpu_tiles(profile: DeviceProfile, channels: bool) -> list[MatrixTile]:
+    if profile.min_subgroup_size >= 32:
+        # 64 sums an invocation: no GPU spills, and a subgroup loads 96 rows for 64 x 32 products. 128 sums are for
+        # those with 255 registers.
+        large = [MatrixTile(128, 128, 64, 64, 64)] if profile.vendor_id == NVIDIA else []
+        if channels:
+            return [
+                *large,
+                MatrixTile(64, 128, 64, 32, 64),
+                MatrixTile(128, 64, 64, 32, 64),
+                MatrixTile(64, 64, 64, 32, 64),
+            ]
+        return [
+            *large,
+            MatrixTile(64, 128, 64, 64, 32),
+            MatrixTile(128, 64, 64, 64, 32),
+            MatrixTile(64, 64, 64, 64, 32),
+            MatrixTile(128, 32, 64, 64, 16),
+        ]
+    if profile.min_subgroup_size >= 16:
+        if channels:
+            return [MatrixTile(128, 64, 64, 16, 64), MatrixTile(64, 64, 64, 16, 64)]
+        return [MatrixTile(128, 64, 64, 32, 32), MatrixTile(64, 64, 64, 32, 16), MatrixTile(128, 32, 64, 32, 16)]
+    if channels:
+        return [MatrixTile(64, 64, 64, 16, 32), MatrixTile(64, 32, 64, 16, 32)]
+    return [MatrixTile(64, 64, 64, 32, 16), MatrixTile(64, 32, 64, 32, 16)]
+
+
+def _possible_tiles(profile: DeviceProfile, matrix: CooperativeMatrix, channels: bool) -> list[MatrixTile]:
+    """Those that its workgroups and shared memory have room for: none on a device as small as Vulkan allows."""
+    lanes = profile.min_subgroup_size
+    tiles = tiles_for(profile, matrix, channels)
+    return [tile for tile in tiles if obstacle_to_tile(profile, matrix, lanes, tile, channels) is None]
+
+
+def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: str = "") -> MatrixShape:
+    """The matrices and the tile for a convolution.
+
+    Parameters
+    ----------
+    forced : str, optional
+        A tile by name: "128x128x64:64x32" is 128 pixels and channels by 64 bytes of K, in subgroups of 64 x 32;
+        "128x128x64:64x32*4" is four such tiles of pixels a workgroup.
+
+    Raises
+    ------
+    PathError
+        The forced tile is not one that the kernel can take on this device.
+    """
+    matrix = matrix_of(profile)
+    assert matrix is not None, "asked for on a device without matrices"
+    lanes = profile.min_subgroup_size
+    if forced:
+        match = FORCED_TILE.fullmatch(forced)
+        if match is None:
+            raise PathError(f"a tile is named like '128x128x64:64x32', not {shown(forced)}")
+        tile = MatrixTile(*(int(number or 0) for number in match.groups()))
+        obstacle = obstacle_to_tile(profile, matrix, lanes, tile, packs_channels(geometry))
+        if obstacle is not None:
+            raise PathError(f"tile {shown(forced)} is not possible on {profile.name}: {obstacle}")
+    else:
+        tile = _choose(profile, matrix, geometry)
+    speed = {DeviceType.DISCRETE_GPU: 8e12, DeviceType.CPU: 2e8}.get(profile.device_type, 200e9)
+    return MatrixShape(
+        KERNEL, tile.subgroups() * lanes, tile.channels, 1, tile.pixels, True, True, speed, matrix, lanes, tile
+    )
+
+
+def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ConvolutionGeometry) -> MatrixTile:
+    in_words = packs_channels(geometry)
+    tiles = _possible_tiles(profile, matrix, in_words)
+    channels = geometry.output_channels_per_group
+    pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
+    narrowest = min(tile.channels for tile in tiles)
+    fitting = [tile for tile in tiles if tile.channels < 2 * channels or tile.channels == narrowest]
+    size = Runs.of(geometry).total * VECTOR_SIZE
+    smaller = [tile for tile in fitting if size > FEW_STEPS * tile.step or tile.pixels * tile.channels < LARGE_TILE]
+    if len(smaller) < len(fitting):
+        in_planes = has_whole_planes(geometry) and geometry.input_strides[1] > 1
+        lanes = profile.min_subgroup_size
+        fitting = [tile for tile in smaller if tile.fetches_planes(lanes) or not in_planes]
+    for tile in fitting:
+        is_small = tile.pixels * tile.channels < LARGE_TILE
+        enough = ENOUGH_TILES if is_small else ENOUGH_LARGE_TILES
+        if geometry.group_count * -(-channels // tile.channels) * -(-pixels // tile.pixels) >= enough:
+            return tile
+    return min(fitting, key=lambda tile: tile.pixels * tile.channels)
+
+
+def obstacle_to_sizes(
+    profile: DeviceProfile, matrix: CooperativeMatrix, lanes: int, tile: MatrixTile, channels: bool
+) -> str | None:
+    """Why a tile's sizes do not go together; None where they do. With `channels` for words of four channels."""
+    invocations = tile.subgroups() * lanes
+    limits = profile.limits
+    largest = min(limits.max_compute_work_group_invocations, limits.max_compute_work_group_size[0])
+    sizes = (tile.pixels, tile.channels, tile.step, tile.subgroup_pixels, tile.subgroup_channels)
+    if any(size & (size - 1) for size in sizes):
+        return "its sizes are not powers of two"
+    if tile.pixels % tile.subgroup_pixels or tile.channels % tile.subgroup_channels:
+        return "its subgroups do not divide it"
+    rows, columns = (1, PACKED_MATRICES) if channels else (PACKED_MATRICES, 1)
+    if tile.subgroup_pixels % (rows * matrix.m) or tile.subgroup_channels % (columns * matrix.n):
+        return f"{rows} x {columns} matrices of {matrix.m} x {matrix.n} do not divide its subgroups"
+    if tile.step % max(2 * matrix.k, VECTOR_SIZE):
+        return f"its step is not an even number of matrices of {matrix.k} bytes of K"
+    if not 1 <= invocations <= largest:
+        return f"{invocations} invocations are more than {largest}"
+    return None
+
+
+def obstacle_to_tile(
+    profile: DeviceProfile, matrix: CooperativeMatrix, lanes: int, tile: MatrixTile, channels: bool
+) -> str | None:
+    """Why the kernel cannot have this tile; None where it can. With `channels` for words of four channels."""
+    obstacle = obstacle_to_sizes(profile, matrix, lanes, tile, channels)
+    if obstacle is not None:
+        return obstacle
+    invocations, step = tile.subgroups() * lanes, tile.step // VECTOR_SIZE
+    if invocations % step or tile.pixels * step % invocations or tile.channels * step % invocations:
+        return f"{invocations} invocations do not fetch both operands evenly"
+    limit = min(profile.limits.max_compute_shared_memory_size, LARGEST_SHARED_MEMORY)
+    size = shared_memory(matrix, tile, channels)
+    if size > limit:
+        return f"{size} bytes of shared memory are more than {limit}"
+    return None
+
+
+def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -> int:
+    """Bytes of shared memory that the kernel declares, as kernels/quantized_linear_convolution/matrix.glsl has it."""
+    row = tile.step // VECTOR_SIZE * max(1, VECTOR_SIZE // matrix.k) + ROW_PADDING
+    operands = 2 * (tile.pixels + tile.channels) * row
+    lines, words = (matrix.m, matrix.n) if channels else (matrix.n, matrix.m)
+    strip = max(lines * (words // 4 + 1), matrix.m * matrix.n // 4)
+    return VECTOR_SIZE * max(operands, tile.subgroups() * strip) + 8 * tile.pixels + 12 * tile.channels + 32
+
+
+def matrix_filter_packing(geometry: ConvolutionGeometry, shape: MatrixShape) -> FilterPacking:
+    """How the filter is packed: in whole steps of K."""
+    runs, step = Runs.of(geometry), shape.tile.step // 4
+    words = -(-4 * runs.total // step) * step
+    # Channels in the order in which the product stores them.
+    interleaved = shape.matrix.n if packs_channels(geometry) else 0
+    constants = (step, 4 * runs.vectors, runs.of_row, runs.quads, 1, interleaved)
+    return FilterPacking("quantized_linear_convolution/matrix_pack_filter", words, constants)

@@ -1,0 +1,285 @@
+"""The product of a QUANTIZED_LINEAR_CONVOLUTION on matrix units: how the input is read, and the dispatches."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning.builder import (
+    DISPATCH_SECONDS,
+    Builder,
+    DispatchBuilder,
+    Range,
+    View,
+)
+from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
+from dmlvk.planning.plan import Access, Dispatch
+from dmlvk.planning.quantized_linear_convolution.matrix import (
+    LARGE_TILE,
+    PACKED_MATRICES,
+    ROW_PADDING,
+    VECTOR_SIZE,
+    MatrixShape,
+    MatrixTile,
+    Runs,
+    has_whole_planes,
+    matrix_filter_packing,
+    packs_channels,
+)
+from dmlvk.planning.quantized_linear_convolution.packing import PackedInput
+from dmlvk.planning.quantized_linear_convolution.parameters import Sources
+from dmlvk.planning.quantized_linear_convolution.product import COLUMN, GROUP, IMAGE, PANEL, ROW, ProductCutter
+
+# Ways to read the input, as kernels/quantized_linear_convolution/matrix.glsl has them.
+WORDS, VECTORS, PLANES = range(3)
+
+# A workgroup works out its channels' parameters once for several tiles, as far as that leaves no part of a large GPU
+# without work: so many workgroups of small tiles run at a time on an H200, three on each multiprocessor. Large tiles,
+# which take longer, lose by it.
+LARGEST_TURNS = 8
+WORKGROUPS_AT_A_TIME = 396
+
+
+def fetch_in_place(
+    builder: Builder, geometry: ConvolutionGeometry, shape: MatrixShape, source: View, output: View
+) -> int | None:
+    """How the kernel can read the input as it lies: by VECTORS or PLANES; None where it has to be packed first."""
+    sizes = (geometry.batch, geometry.input_channels, *geometry.input_size)
+    if geometry.input_channels_per_group % VECTOR_SIZE or not builder.fits(
+        source.tensor, source.bounds([(0, size) for size in sizes])
+    ):
+        return None
+    outer_strides = (source.strides[0], *source.strides[2:])
+    if source.strides[1] == 1 and all(stride % VECTOR_SIZE == 0 for stride in (*outer_strides, source.start)):
+        return VECTORS
+    in_words = all(stride % 4 == 0 for stride in (*source.strides[:2], source.start))
+    written = ((0, geometry.batch), (0, geometry.output_channels), *((0, size) for size in geometry.output_size))
+    if (
+        in_words
+        and has_whole_planes(geometry)
+        and geometry.input_size[0] * geometry.input_size[1] % 4 == 0
+        and source.strides[2:] == (geometry.input_size[1], 1)
+        and shape.tile.fetches_planes(shape.lanes)
+        and builder.fits(output.tensor, output.bounds(written))
+        and _planes_stay_whole(geometry, shape)
+    ):
+        return PLANES
+    return None
+
+
+def _planes_stay_whole(geometry: ConvolutionGeometry, shape: MatrixShape) -> bool:
+    """Whether a dispatch has time and room for one image's plane under one panel: more than that is cut apart first."""
+    tiles = -(-geometry.output_size[0] * geometry.output_size[1] // shape.pixels)
+    words = matrix_filter_packing(geometry, shape).words
+    return tiles <= GUARANTEED_WORKGROUP_COUNT and shape.seconds(tiles * shape.pixels, words) <= DISPATCH_SECONDS
+
+
+def whole_input(geometry: ConvolutionGeometry, source: View) -> PackedInput:
+    """An input that is read in place, as a single part."""
+    outputs = geometry.output_size
+    return PackedInput(
+        source.tensor,
+        source.start,
+        (0, geometry.batch),
+        (0, geometry.group_count),
+        (0, outputs[0]),
+        (0, outputs[1]),
+        *geometry.input_size,
+        geometry.input_channels_per_group // 4,
+    )
+
+
+@dataclass(frozen=True)
+class MatrixCutter(ProductCutter):
+    """One part's product on matrix units.
+
+    Attributes
+    ----------
+    fetch : int
+        How the input is read: WORDS, VECTORS or PLANES.
+    parameters : Sources
+        Scales, zero points and bias.
+    source : View, optional
+        The input where it is read in place.
+    """
+
+    fetch: int
+    parameters: Sources
+    source: View | None = None
+
+    def parameters_fit(self, box: tuple[Range, ...]) -> bool:
+        return True  # they were gathered where they did not
+
+    def turns(self, box: tuple[Range, ...]) -> int:
+        """Tiles of pixels that a workgroup does."""
+        shape = self.shape
+        assert isinstance(shape, MatrixShape)
+        if shape.tile.turns:
+            return shape.tile.turns
+        if shape.tile.pixels * shape.tile.channels >= LARGE_TILE:
+            return 1
+        channels, pixels, groups = super().grid(box)
+
+        def tiles_in_turn(turns: int) -> int:
+            return -(-channels * -(-pixels // turns) * groups // WORKGROUPS_AT_A_TIME) * turns
+
+        return min(range(LARGEST_TURNS, 0, -1), key=tiles_in_turn)
+
+    def runs(self) -> Runs:
+        """How K lies in memory."""
+        return Runs.of(self.geometry)
+
+    def more_constants(self, box: tuple[Range, ...]) -> tuple[int, ...]:
+        """Specialization constants that only this kernel has."""
+        return ()
+
+    def grid(self, box: tuple[Range, ...]) -> tuple[int, int, int]:
+        channels, pixels, groups = super().grid(box)
+        return channels, -(-pixels // self.turns(box)), groups
+
+    def dispatch(self, box: tuple[Range, ...]) -> Dispatch:
+        geometry, part, packed_filter, shape = self.geometry, self.part, self.packed_filter, self.shape
+        assert isinstance(shape, MatrixShape)
+        tile, runs = shape.tile, self.runs()
+        channels, written = self.channels(box), self.written(box)
+        extents = [high - low for low, high in box]
+        first_row, first_column = (
+            box[dimension][0] * geometry.strides[k] - geometry.start_padding[k]
+            for k, dimension in enumerate((ROW, COLUMN))
+        )
+        dispatch = DispatchBuilder(shape.kernel, 19)
+        if self.source is not None:
+            unit, strides = VECTOR_SIZE if self.fetch == VECTORS else 4, list(self.source.strides)
+            channel_stride = strides[1]
+            strides[1] *= geometry.input_channels_per_group
+            input_bounds = self.source.bounds(
+                [(0, size) for size in (geometry.batch, geometry.input_channels)]
+                + [(0, size) for size in geometry.input_size]
+            )
+            first_channel = box[GROUP][0] * geometry.input_channels_per_group
+            address = self.source.address((box[IMAGE][0], first_channel, first_row, first_column))
+        else:
+            unit, channel_stride = VECTOR_SIZE if runs.aligned else 4, 1
+            strides = [4 * part.image_stride, 4 * part.group_stride, 4 * part.columns * part.quads, 4 * part.quads]
+            # The last run of a pixel is read in whole vectors.
+            input_bounds = (part.start, part.start + part.size + (0 if runs.aligned else VECTOR_SIZE))
+            address = part.start + (
+                (box[IMAGE][0] - part.images[0]) * strides[0]
+                + (box[GROUP][0] - part.groups[0]) * strides[1]
+                + (box[ROW][0] - part.output_rows[0]) * geometry.strides[0] * strides[2]
+                + (box[COLUMN][0] - part.output_columns[0]) * geometry.strides[1] * strides[3]
+            )
+        strides = [stride // unit for stride in strides]
+        dispatch.window(part.tensor, input_bounds, address, unit, 0, Access.READ)
+        panels = packed_filter.bounds(self.panels(box))
+        dispatch.window(packed_filter.tensor, panels, panels[0], VECTOR_SIZE, 1, Access.READ)
+        output_address = self.output.address((box[IMAGE][0], channels[0], box[ROW][0], box[COLUMN][0]))
+        dispatch.window(self.output.tensor, self.output.bounds(written), output_address, 1, 2, Access.WRITE)
+        self.parameters.bind(dispatch, channels)
+        first_stored, end_stored = (channel - channels[0] for channel in self.stored(box))
+        if extents[GROUP] > 1:
+            first_stored, end_stored = 0, geometry.output_channels_per_group
+        dispatch.push_constants[10:] = [
+            self.pixels(box),
+            geometry.tap_count,
+            first_stored,
+            end_stored,
+            geometry.output_channels_per_group,
+            packed_filter.panel_size // VECTOR_SIZE,
+            packed_filter.panels_of_group if extents[GROUP] > 1 else extents[PANEL],
+            first_row,
+            first_column,
+        ]
+        unit_stored = self._store_unit(box, (first_stored, end_stored))
+        constants = [
+            *self._constants(shape, tile, runs),
+            unit_stored,
+            *self.parameters.constants,
+            extents[ROW],
+            extents[COLUMN],
+            strides[0],
+            strides[1],
+            strides[2] * geometry.strides[0],
+            strides[3] * geometry.strides[1],
+            strides[2] * geometry.dilations[0],
+            strides[3] * geometry.dilations[1],
+            channel_stride // unit,
+            *self.output.strides,
+            *geometry.input_size,
+            self.turns(box),
+            int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
+            *self.more_constants(box),
+        ]
+        operations = self.operations(box)
+        moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.tap_count)
+        return dispatch.finish(
+            constants,
+            self.grid(box),
+            seconds=self.seconds(box),
+            bytes_moved=moved,
+            operations=operations,
+            subgroup_size=shape.lanes,
+        )
+
+    def _constants(self, shape: MatrixShape, tile: MatrixTile, runs: Runs) -> tuple[int, ...]:
+        geometry = self.geometry
+        # Where the input is read as it lies, does any tap fall beside it?
+        reach = (
+            (geometry.output_size[k] - 1) * geometry.strides[k]
+            + (geometry.filter_size[k] - 1) * geometry.dilations[k]
+            - geometry.start_padding[k]
+            for k in range(2)
+        )
+        beside = any(geometry.start_padding) or any(
+            last >= size for last, size in zip(reach, geometry.input_size, strict=True)
+        )
+        in_place = self.source is not None
+        return (
+            shape.local_size,
+            int(self.output_unsigned),
+            int(packs_channels(geometry)),
+            0x80808080 if in_place and self.parameters.input_unsigned else 0,
+            int(in_place and beside),
+            self.fetch,
+            shape.matrix.m,
+            shape.matrix.n,
+            shape.matrix.k,
+            shape.lanes,
+            tile.pixels,
+            tile.channels,
+            tile.subgroup_pixels,
+            tile.subgroup_channels,
+            tile.step // VECTOR_SIZE,
+            runs.vectors,
+            runs.words,
+            runs.of_row,
+            *geometry.strides,
+            *geometry.dilations,
+            int(self.parameters.has_filter_zero_point),
+            ROW_PADDING,
+            runs.total,
+        )
+
+    def _store_unit(self, box: tuple[Range, ...], stored: Range) -> int:
+        """Bytes that the output's memory is written by: 16 or 4 where a tile's neighbours always make up whole ones."""
+        stride_n, stride_c, stride_h, stride_w = self.output.strides
+        if packs_channels(self.geometry):
+            units = [*stored, self.geometry.output_channels_per_group, stride_n, stride_h, stride_w]
+        else:
+            rows, columns = (box[dimension][1] - box[dimension][0] for dimension in (ROW, COLUMN))
+            if stride_w != 1 or (rows > 1 and stride_h != columns):
+                return 1
+            units = [rows * columns, stride_n, stride_c, box[ROW][0] * stride_h + box[COLUMN][0]]
+        common = math.gcd(*units, self.output.start)
+        return next(unit for unit in (VECTOR_SIZE, 4, 1) if common % unit == 0)
+
+    def _stores_matrices(self, extents: list[int]) -> bool:
+        """Whether the lines of a matrix of words are always the same number of bytes apart."""
+        stride_n, _, stride_h, stride_w = self.output.strides
+        images, rows, columns = extents[IMAGE], extents[ROW], extents[COLUMN]
+        if packs_channels(self.geometry):
+            plane = rows * columns * stride_w
+            return (rows == 1 or stride_h == columns * stride_w) and (images == 1 or stride_n == plane)
+        assert isinstance(self.shape, MatrixShape)
+        return rows * columns % (PACKED_MATRICES * self.shape.matrix.m) == 0

@@ -1,0 +1,203 @@
+"""The parameters of each output channel, multiplier, zero points and bias, from up to seven tensors.
+
+Some kernels work them out themselves from these `Sources`, others read a table of records that is made before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dmlvk.data_type import DataType
+from dmlvk.operators import QuantizedLinearConvolutionDesc
+from dmlvk.planning.builder import (
+    Builder,
+    DispatchBuilder,
+    Range,
+    View,
+    copies,
+    dense,
+)
+from dmlvk.planning.plan import Access, Dispatch
+from dmlvk.tensor_desc import TensorFlags
+
+# Storage buffers of a kernel that reads all sources itself, with its input, filter and output.
+BUFFER_COUNT = 10
+
+# As kernels/quantized_linear_convolution/parameters.glsl has it.
+RECORD_SIZE = 32
+
+SCALES = ("input_scale_tensor", "filter_scale_tensor", "output_scale_tensor")
+ZERO_POINTS = ("input_zero_point_tensor", "filter_zero_point_tensor", "output_zero_point_tensor")
+BIAS = ("bias_tensor",)
+PARAMETER_FIELDS = SCALES + ZERO_POINTS + BIAS
+
+# kernels/quantized_linear_convolution/parameters.comp reads them all; ..._by_part.comp a few at a time.
+KERNEL = "quantized_linear_convolution/parameters"
+PARTS = (SCALES, ZERO_POINTS, BIAS)
+
+
+def parameter_views(
+    desc: QuantizedLinearConvolutionDesc, builder: Builder, initialization: list[Dispatch]
+) -> dict[str, View]:
+    """Where the scales, zero points and biases lie, by field; those that are OWNED_BY_DML are copied first.
+
+    A view has one dimension, the output channel; its stride is 0 where all channels share one element.
+    """
+    views: dict[str, View] = {}
+    for name, tensor in desc.tensors.items():
+        if name not in PARAMETER_FIELDS:
+            continue
+        size = tensor.data_type.size_in_bytes
+        stride = desc.channel_stride(name)
+        view = View(name, 0, size, (stride,))
+        if tensor.flags & TensorFlags.OWNED_BY_DML:
+            count = desc.geometry.output_channels if stride else 1
+            copied = dense(builder.persistent.name, builder.persistent.allocate(count * size), size, (count,))
+            initialization.extend(copies(builder, view, copied, (count,)))
+            view = copied if stride else View(copied.tensor, copied.start, size, (0,))
+        views[name] = view
+    return views
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The tensors of parameters, and what a kernel has to be told of them.
+
+    Attributes
+    ----------
+    views : mapping of str to View
+        By field; absent tensors have none. A view has one dimension, the output channel.
+    input_unsigned, filter_unsigned, output_unsigned : bool
+        Which of the data tensors are UINT8.
+    """
+
+    views: Mapping[str, View]
+    input_unsigned: bool
+    filter_unsigned: bool
+    output_unsigned: bool
+
+    @classmethod
+    def of(cls, desc: QuantizedLinearConvolutionDesc, views: Mapping[str, View]) -> Sources:
+        data = (desc.input_tensor, desc.filter_tensor, desc.output_tensor)
+        return cls(views, *(tensor.data_type is DataType.UINT8 for tensor in data))
+
+    @property
+    def has_filter_zero_point(self) -> bool:
+        """Whether one may be other than 0, with the filter's bytes as signed ones."""
+        return "filter_zero_point_tensor" in self.views or self.filter_unsigned
+
+    @property
+    def kinds(self) -> tuple[int, int]:
+        """Bits for the zero points and the bias that there are, and for the UINT8 tensors."""
+        unsigned = (self.input_unsigned, self.filter_unsigned, self.output_unsigned)
+        present = sum(1 << bit for bit, name in enumerate(ZERO_POINTS + BIAS) if name in self.views)
+        return present, sum(1 << bit for bit, each in enumerate(unsigned) if each)
+
+    @property
+    def constants(self) -> tuple[int, ...]:
+        """The specialization constants of kernels/quantized_linear_convolution/parameter_sources.glsl."""
+        strides = (self.views[name].strides[0] if name in self.views else 0 for name in PARAMETER_FIELDS)
+        return (*strides, *self.kinds)
+
+    def bind(self, dispatch: DispatchBuilder, channels: Range) -> None:
+        """Bind all seven, after the input, the filter and the output, and tell the kernel where `channels` begin."""
+        filter_window = dispatch.windows[1]
+        for word, name in enumerate(PARAMETER_FIELDS, len(dispatch.windows)):
+            view = self.views.get(name)
+            if view is None:
+                # Nothing to read: some memory has to be bound all the same.
+                dispatch.windows.append(replace(filter_window, base_word=word))
+            else:
+                address = view.address([channels[0]])
+                dispatch.window(view.tensor, view.bounds([channels]), address, view.element_size, word, Access.READ)
+
+
+def parameter_dispatches(
+    desc: QuantizedLinearConvolutionDesc, builder: Builder, views: Mapping[str, View]
+) -> tuple[View, list[Dispatch]]:
+    """The table, one record a channel, and the dispatches that fill it.
+
+    Where all the sources are in persistent memory the table is too, and its dispatches belong to the initialization,
+    after the copies.
+    """
+    channels = desc.geometry.output_channels
+    once = all(view.tensor == builder.persistent.name for view in views.values())
+    arena = builder.persistent if once else builder.scratch
+    table = View(arena.name, arena.allocate(channels * RECORD_SIZE), 4, (RECORD_SIZE // 4,))
+    dispatches: list[Dispatch] = []
+    common = (builder.workgroup_size, *Sources.of(desc, views).kinds)
+    spare = views["input_scale_tensor"]  # is always there
+    if builder.profile.limits.max_per_stage_descriptor_storage_buffers > len(PARAMETER_FIELDS):
+        sources = [views.get(name) for name in PARAMETER_FIELDS]
+        return table, _dispatches(builder, KERNEL, sources, spare, table, (0, channels), common)
+    for part, names in enumerate(PARTS):
+        sources = [views.get(name) for name in (*names, "", "")[:3]]
+        # The zero points' part writes a bias of 0 where there is none.
+        if any(sources) or part == PARTS.index(ZERO_POINTS):
+            specialization = (*common, part)
+            dispatches += _dispatches(
+                builder, f"{KERNEL}_by_part", sources, spare, table, (0, channels), specialization
+            )
+    return table, dispatches
+
+
+def gathered_parameters(
+    desc: QuantizedLinearConvolutionDesc, builder: Builder, views: Mapping[str, View]
+) -> tuple[dict[str, View], list[Dispatch]]:
+    """Parameters that one window shows each of: as they lie, or copied side by side where they lie far apart."""
+    channels = desc.geometry.output_channels
+    gathered: dict[str, View] = {}
+    dispatches: list[Dispatch] = []
+    for name, view in views.items():
+        gathered[name] = view
+        if not builder.fits(view.tensor, view.bounds([(0, channels)])):
+            start = builder.scratch.allocate(channels * view.element_size)
+            gathered[name] = dense(builder.scratch.name, start, view.element_size, (channels,))
+            dispatches.extend(copies(builder, view, gathered[name], (channels,)))
+    return gathered, dispatches
+
+
+def table_bounds(table: View, channels: Range) -> Range:
+    """The bytes of the records of a range of channels."""
+    return table.start + channels[0] * RECORD_SIZE, table.start + channels[1] * RECORD_SIZE
+
+
+def _dispatches(
+    builder: Builder,
+    kernel: str,
+    sources: Sequence[View | None],
+    spare: View,
+    table: View,
+    channels: Range,
+    specialization: tuple[int, ...],
+) -> list[Dispatch]:
+    """As many dispatches as windows on the sources and the table want."""
+    low, high = channels
+    present = [view for view in sources if view is not None]
+    fitting = all(builder.fits(view.tensor, view.bounds([channels])) for view in present)
+    if not fitting or not builder.fits(table.tensor, table_bounds(table, channels)):
+        halves = (low, (low + high) // 2), ((low + high) // 2, high)
+        return [
+            each
+            for half in halves
+            for each in _dispatches(builder, kernel, sources, spare, table, half, specialization)
+        ]
+    # The starts of the sources and the table, the strides of the sources, the count.
+    table_start = len(sources)
+    dispatch = DispatchBuilder(kernel, 2 * len(sources) + 2)
+    count = high - low
+    written = table_bounds(table, channels)
+    for word, view in enumerate(sources):
+        # Where there is nothing to read, some memory has to be bound all the same: not the table, of which another part
+        # of this stage is being written, as far as anyone can tell who does not know what the kernel leaves unread.
+        bound = spare if view is None else view
+        address = bound.address([low])
+        dispatch.window(bound.tensor, bound.bounds([channels]), address, bound.element_size, word, Access.READ)
+        dispatch.push_constants[table_start + 1 + word] = bound.strides[0]
+    dispatch.window(table.tensor, written, written[0], 4, table_start, Access.WRITE)
+    dispatch.push_constants[-1] = count
+    finished = dispatch.finish(
+        specialization, builder.grid(count), seconds=builder.element_seconds(8 * count), bytes_moved=count * 24
+    )
+    return [finished]

@@ -1,0 +1,260 @@
+"""Bindings put into command buffers, with barriers where one depends on another."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS
+from dmlvk.runtime.submission import TimestampQueries
+from dmlvk.vulkan.command_buffers import SECONDARY, Batch, CommandBuffer
+from dmlvk.vulkan.memory_use import MemoryUse
+from dmlvk.vulkan.recorder import SIMULTANEOUS_USE, Recorder
+
+if TYPE_CHECKING:
+    from dmlvk.runtime.binding import Binding
+    from dmlvk.vulkan.device import VulkanDevice
+
+
+class Ranges:
+    """A set of bytes of one allocation, as ranges that neither overlap nor touch."""
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self, start: int, end: int) -> None:
+        self._starts = [start]
+        self._ends = [end]
+
+    def overlaps(self, start: int, end: int) -> bool:
+        """Whether a byte of [start, end) is in the set."""
+        position = bisect_right(self._ends, start)
+        return position < len(self._starts) and self._starts[position] < end
+
+    def add(self, start: int, end: int) -> None:
+        """Put the bytes [start, end) into the set."""
+        first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
+        if first < last:
+            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
+        self._starts[first:last] = [start]
+        self._ends[first:last] = [end]
+
+
+Places = dict[int, Ranges]
+
+# So many bindings are compared one by one rather than sorted.
+FEW = 4
+
+
+def overlap(earlier: Binding, later: Binding) -> bool:
+    """Whether the later binding reads or overwrites what the earlier one writes, or overwrites what it reads."""
+    for memory, start, end in later.writes:
+        for other, other_start, other_end in earlier.reads + earlier.writes:
+            if memory == other and start < other_end and other_start < end:
+                return True
+    for memory, start, end in later.reads:
+        for other, other_start, other_end in earlier.writes:
+            if memory == other and start < other_end and other_start < end:
+                return True
+    return False
+
+
+class Hazards:
+    """The memory that bindings since the last barrier have read and written.
+
+    Most bindings share no allocation with those before them, which is known at once. Bytes are compared for the others.
+    """
+
+    __slots__ = ("_read_memory", "_reads", "_unsorted", "_writes", "_written_memory")
+
+    def __init__(self) -> None:
+        self._read_memory: set[int] = set()
+        self._written_memory: set[int] = set()
+        self._unsorted: list[Binding] = []  # not yet in these:
+        self._reads: Places = {}
+        self._writes: Places = {}
+
+    def barrier_before(self, binding: Binding) -> bool:
+        """Add a binding, and say whether a barrier has to come before it, which clears what was there.
+
+        It has to where the binding reads or overwrites what was written, or overwrites what was read.
+        """
+        written_memory, read_memory = self._written_memory, self._read_memory
+        needed = (
+            not written_memory.isdisjoint(binding.used_memory) or not read_memory.isdisjoint(binding.written_memory)
+        ) and self._overlap(binding)
+        if needed:
+            self.clear()
+        read_memory |= binding.read_memory
+        written_memory |= binding.written_memory
+        self._unsorted.append(binding)
+        return needed
+
+    def _overlap(self, binding: Binding) -> bool:
+        reads, writes = self._reads, self._writes
+        if len(self._unsorted) <= FEW and not reads and not writes:
+            return any(overlap(earlier, binding) for earlier in self._unsorted)
+        for earlier in self._unsorted:
+            for places, ranges in ((reads, earlier.reads), (writes, earlier.writes)):
+                for memory, start, end in ranges:
+                    if memory in places:
+                        places[memory].add(start, end)
+                    else:
+                        places[memory] = Ranges(start, end)
+        self._unsorted.clear()
+        return any(
+            memory in places and places[memory].overlaps(start, end)
+            for places, ranges in ((writes, binding.reads), (writes, binding.writes), (reads, binding.writes))
+            for memory, start, end in ranges
+        )
+
+    def clear(self) -> None:
+        """There was a barrier."""
+        for content in (self._read_memory, self._written_memory, self._reads, self._writes):
+            content.clear()
+        self._unsorted.clear()
+
+
+class CommandWriter:
+    """Records bindings into as many command buffers as keep each one's running time below the watchdogs' patience.
+
+    Used with the device's monitor entered.
+
+    Parameters
+    ----------
+    vulkan : VulkanDevice
+    flags : int
+        VkCommandBufferUsageFlags of the command buffers.
+    queries : TimestampQueries, optional
+        Room for a timestamp before the first dispatch and one after each.
+    """
+
+    def __init__(self, vulkan: VulkanDevice, flags: int, queries: TimestampQueries | None = None) -> None:
+        self._vulkan = vulkan
+        self._pool = vulkan.queue.command_buffers
+        self._flags = flags
+        self._queries = queries
+        self._recorder: Recorder | None = None
+        self._seconds = 0.0
+        self._query = 0
+        self._hazards = Hazards()
+        self._command_buffers: list[CommandBuffer] = []
+
+    def write(self, bindings: tuple[Binding, ...]) -> Batch:
+        """Record every dispatch of the bindings."""
+        for binding in bindings:
+            self._write(binding)
+        if self._recorder is None and not self._command_buffers:
+            self._start()  # an empty list is a submission too
+        self._finish()
+        uses: frozenset[MemoryUse] = frozenset().union(*[binding.uses for binding in bindings])
+        writes: frozenset[MemoryUse] = frozenset().union(*[binding.written for binding in bindings])
+        return self._vulkan.queue.batch(self._command_buffers, uses, writes)
+
+    def _write(self, binding: Binding) -> None:
+        needs_barrier = self._hazards.barrier_before(binding)
+        for number, (stage, seconds) in enumerate(zip(binding.stages, binding.seconds, strict=True)):
+            if self._recorder is not None and (number or needs_barrier):
+                self._recorder.between_dispatches()
+                if number:
+                    self._hazards.clear()
+                    self._hazards.barrier_before(binding)
+            for prepared, estimate in zip(stage, seconds, strict=True):
+                recorder = self._recorder_for(estimate, binding)
+                recorder.dispatch(prepared)
+                if self._queries is not None:
+                    self._query += 1
+                    recorder.timestamp(self._queries.pool.handle, self._query)
+
+    def compose(self, bindings: tuple[Binding, ...]) -> Batch:
+        """Call the bindings' own secondary command buffers: far cheaper for the host than recording each dispatch."""
+        barrier = barrier_secondary(self._vulkan).handle
+        barrier_before = self._hazards.barrier_before
+        secondaries: list[Any] = []
+        seconds = 0.0
+        for binding in bindings:
+            seconds += binding.total_seconds
+            if seconds > MAXIMUM_SUBMISSION_SECONDS and secondaries:
+                self._compose(secondaries)
+                secondaries, seconds = [], binding.total_seconds
+            if barrier_before(binding) and secondaries:
+                secondaries.append(barrier)
+            secondaries.append((binding.secondary or record_secondary_inside(self._vulkan, binding)).handle)
+        self._compose(secondaries)
+        uses = tuple(chain.from_iterable([binding.uses for binding in bindings]))
+        writes = tuple(chain.from_iterable([binding.written for binding in bindings]))
+        return self._vulkan.queue.batch(self._command_buffers, uses, writes, registered=False)
+
+    def _compose(self, secondaries: list[Any]) -> None:
+        self._start()
+        assert self._recorder is not None
+        if secondaries:
+            self._recorder.execute(secondaries)
+        self._finish()
+
+    def _recorder_for(self, estimate: float, binding: Binding) -> Recorder:
+        """Where a dispatch of so many seconds goes: a new command buffer when it makes this one too long."""
+        if self._recorder is not None and self._seconds and self._seconds + estimate > MAXIMUM_SUBMISSION_SECONDS:
+            self._finish()
+            self._hazards.barrier_before(binding)
+        if self._recorder is None:
+            self._start()
+        assert self._recorder is not None
+        self._seconds += estimate
+        return self._recorder
+
+    def _start(self) -> None:
+        self._recorder = Recorder(self._pool.acquire(), self._flags)
+        self._recorder.after_earlier_submissions()
+        if self._queries is not None and self._query == 0:
+            self._recorder.reset_timestamps(self._queries.pool.handle, self._queries.count)
+            self._recorder.timestamp(self._queries.pool.handle, 0)
+
+    def _finish(self) -> None:
+        if self._recorder is None:
+            return
+        if self._vulkan.memory.is_direct:
+            self._recorder.before_host_reads()
+        self._command_buffers.append(self._recorder.end())
+        self._recorder = None
+        self._seconds = 0.0
+        self._hazards.clear()  # a command buffer starts with a barrier
+
+
+def record_secondary(vulkan: VulkanDevice, binding: Binding) -> None:
+    """Record a binding's dispatches for being called from any number of command buffers; it keeps them."""
+    vulkan.monitor.run(record_secondary_inside, vulkan, binding)
+
+
+def record_secondary_inside(vulkan: VulkanDevice, binding: Binding) -> CommandBuffer:
+    """As `record_secondary`, with the device's monitor entered; returns them."""
+
+    def write(recorder: Recorder) -> None:
+        for number, stage in enumerate(binding.stages):
+            if number:
+                recorder.between_dispatches()
+            for prepared in stage:
+                recorder.dispatch(prepared)
+
+    if binding.secondary is None:
+        binding.secondary = _secondary(vulkan, write)
+    return binding.secondary
+
+
+def barrier_secondary(vulkan: VulkanDevice) -> CommandBuffer:
+    """The device's secondary command buffer that is a barrier between dispatches."""
+    if vulkan.barrier is None:
+        vulkan.barrier = _secondary(vulkan, Recorder.between_dispatches)
+    return vulkan.barrier
+
+
+def _secondary(vulkan: VulkanDevice, write: Callable[[Recorder], None]) -> CommandBuffer:
+    recorder = Recorder(vulkan.queue.command_buffers.acquire(SECONDARY), SIMULTANEOUS_USE, secondary=True)
+    write(recorder)
+    return recorder.end()
+
+
+def dispatch_count(bindings: Iterable[Binding]) -> int:
+    """Dispatches of all stages of all bindings."""
+    return sum(len(stage) for binding in bindings for stage in binding.stages)

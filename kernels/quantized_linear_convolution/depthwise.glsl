@@ -1,0 +1,507 @@
+// QUANTIZED_LINEAR_CONVOLUTION, depthwise: every output channel sees a single input channel.
+//
+// Maths: acc = sum over taps of x'(w - zw), plus the channel's constant, bias - zx' sum over taps of (w - zw). Taps
+// beside the input see zx'. x' and zx' are signed bytes, w - zw has nine bits; of the 49 taps that there are at most,
+// sums of products have 21.
+//
+//     once a workgroup: the weights w - zw and the last step's parameters of its channels, to shared memory; one barrier
+//     for each of an invocation's tiles of ROWS x COLUMNS outputs (of one channel, or of four side by side):
+//         for each batch of input rows, the next one being fetched meanwhile, STRIDE_H rows at a time:
+//             an output row begins to see the input: add what they give to the LIVE output rows that see them
+//             the oldest of these has seen all: finish and store it; the others grow older
+//             the few words with an output that the last step is not certain of: once more, from the start, in integers
+//
+// All that is indexed is unrolled, so that rows, weights and sums stay in registers; the loop over batches is not: with
+// all rows of a tile unrolled, an H200's compiler gave up on the registers and channels-last inputs took twice as long.
+// Sums begin with the channel's constant.
+//
+// Layout: words of the input hold four columns (CHANNELS_LAST 0, NCHW) or four channels (1, NHWC). Columns of a row
+// are taken by words too where the output's rows do not begin at words of the input: SHIFT bytes in, or at any byte
+// (ALIGNED 0). What lies beside the input is masked out.
+//
+// DOT4: four taps of a row by one packed dot product, with the taps' bytes moved into place by a shift of two words;
+// channels-last words are turned over first, four columns at a time. w - zw is one signed byte less
+// another, which is 0 throughout where zw is 0. A dilated filter is a wider one with zeros. Otherwise: bytes are taken out of the
+// words once a row, and each tap is a 32-bit multiplication.
+//
+// DOT4 works the last step's parameters out itself; otherwise they come as records.
+//
+// Preconditions: 32-bit words only; DOT4 ten storage buffers, otherwise four. Channels-last inputs begin at a word at every position, and
+// have one output channel an input channel. gl_WorkGroupSize.x is a multiple of BLOCK. Grid: x tiles, y channels. No
+// invocation leaves before the barrier.
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint INPUT_FLIP = 0;   // 0x80808080 for UINT8
+layout(constant_id = 2) const uint FILTER_FLIP = 0;  // 0x80
+layout(constant_id = 3) const uint OUTPUT_UNSIGNED = 0;
+layout(constant_id = 4) const uint CHANNELS_LAST = 0;
+layout(constant_id = 5) const uint TAP_ROWS = 3;
+layout(constant_id = 6) const uint TAP_COLUMNS = 3;
+layout(constant_id = 7) const uint STRIDE_H = 1;
+layout(constant_id = 8) const uint STRIDE_W = 1;
+layout(constant_id = 9) const uint DILATION_H = 1;
+layout(constant_id = 10) const uint DILATION_W = 1;
+layout(constant_id = 11) const uint ROWS = 4;        // of a tile
+layout(constant_id = 12) const uint COLUMNS = 4;     // a multiple of 4 unless CHANNELS_LAST
+layout(constant_id = 13) const uint BLOCK = 1;       // channels of a workgroup, or quads of channels
+layout(constant_id = 14) const uint SHIFT = 0;       // bytes from the start of a tile's first word to its first tap
+layout(constant_id = 15) const uint ALIGNED = 1;
+layout(constant_id = 16) const uint WHOLE_WORDS = 1; // the output is words, whole ones, of four such neighbours
+layout(constant_id = 17) const uint FILTER_ZERO_POINT = 1;  // 0 where it is known to be 0
+layout(constant_id = 18) const uint BATCH = 2;              // output rows' worth of input rows fetched at a time
+layout(constant_id = 19) const uint CHANNELS_OF_GROUP = 1;  // output channels that see the same input channel
+layout(constant_id = 20) const uint ROW_LIMIT = 1;          // rows and columns of the input
+layout(constant_id = 21) const uint COLUMN_LIMIT = 1;
+layout(constant_id = 22) const uint FILTER_STRIDE_M = 1;    // bytes
+layout(constant_id = 23) const uint FILTER_STRIDE_H = 1;
+layout(constant_id = 24) const uint FILTER_STRIDE_W = 1;
+
+layout(set = 0, binding = 0) restrict readonly buffer Input { uint input_words[]; };
+layout(set = 0, binding = 1) restrict readonly buffer Filter { uint filter_words[]; };
+layout(set = 0, binding = 2) restrict buffer Output { uint output_words[]; };
+
+layout(push_constant) uniform PushConstants {
+    uint input_start;   // bytes
+    uint filter_start;  // bytes
+    uint output_start;  // bytes
+#ifdef DOT4
+    uint input_scale_start;  // elements, like those that follow, at the first channel
+    uint filter_scale_start;
+    uint output_scale_start;
+    uint input_zero_point_start;
+    uint filter_zero_point_start;
+    uint output_zero_point_start;
+    uint bias_start;
+#else
+    uint table_start;  // words
+#endif
+    uint images;
+    uint channels;      // output channels
+    uint rows;
+    uint columns;
+    uint tile_rows;     // tiles below each other
+    uint tile_columns;
+    uint tiles;         // of an invocation
+    uint first_of_group;  // the first channel's place in its group
+    uint first_row;     // the input row under the first output's first tap; may be negative
+    uint first_column;  // likewise, of the word that holds it
+    uint input_stride_n;
+    uint input_stride_c;
+    uint input_stride_h;
+    uint input_stride_w;
+    uint output_stride_n;
+    uint output_stride_c;
+    uint output_stride_h;
+    uint output_stride_w;
+} push;
+
+#include "arithmetic.glsl"
+#include "store.glsl"
+#ifdef DOT4
+#define FIRST_PARAMETER_CONSTANT 25
+#define FIRST_PARAMETER_BINDING 3
+#include "parameter_sources.glsl"
+#include "float32.glsl"
+#else
+layout(set = 0, binding = 3) restrict readonly buffer Table { uint table[]; };
+#include "parameter_table.glsl"
+#include "estimate.glsl"
+#endif
+
+const uint CHANNELS = CHANNELS_LAST != 0 ? 4 : 1;          // of an invocation
+const uint REACH = (TAP_COLUMNS - 1) * DILATION_W + 1;
+const uint SPAN = (COLUMNS - 1) * STRIDE_W + REACH;        // columns under a tile
+const uint WORDS = (SHIFT + SPAN + 3) / 4;                 // of four columns
+const uint FETCHED = CHANNELS_LAST != 0 ? SPAN : WORDS;    // words of a row
+// Output rows that see one row of the input.
+const uint LIVE = ((TAP_ROWS - 1) * DILATION_H + STRIDE_H) / STRIDE_H;
+const uint OUTPUTS = CHANNELS * COLUMNS;                   // of a row of a tile
+const uint OUTPUT_WORDS = OUTPUTS / 4;
+const uint BLOCK_CHANNELS = BLOCK * CHANNELS;
+const uint FETCHED_ROWS = BATCH * STRIDE_H * FETCHED;
+#ifdef DOT4
+const uint CHUNKS = (REACH + 3) / 4;                       // words of weights in a row of taps
+const uint WEIGHTS = TAP_ROWS * CHUNKS;
+const uint SHARED_WEIGHTS = FILTER_ZERO_POINT != 0 ? 2 * WEIGHTS : WEIGHTS;
+const uint PREPARED = CHANNELS * WORDS;
+#else
+const uint CHUNKS = TAP_COLUMNS;
+const uint WEIGHTS = TAP_ROWS * TAP_COLUMNS;
+const uint SHARED_WEIGHTS = WEIGHTS;
+const uint PREPARED = CHANNELS * SPAN;
+#endif
+const uint PREPARED_ROWS = STRIDE_H * PREPARED;
+
+shared uint shared_weights[SHARED_WEIGHTS * BLOCK_CHANNELS];
+shared uvec4 shared_parameters[BLOCK_CHANNELS];
+shared uint has_second;
+
+int filter_byte(uint address) {
+    return bitfieldExtract(int((filter_words[address >> 2] >> (8 * (address & 3))) ^ FILTER_FLIP), 0, 8);
+}
+
+// Weights and parameters of channel `channel` as number i of the workgroup's.
+void prepare(uint i, uint channel) {
+    int filter_zero = FILTER_ZERO_POINT != 0 ? filter_zero_point(channel) : 0;
+    uint plane = push.filter_start + channel * FILTER_STRIDE_M;
+    int sum = 0;
+    for (uint k = 0; k < TAP_ROWS; ++k) {
+        for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
+            uint place = (k * CHUNKS + chunk) * BLOCK_CHANNELS + i;
+#ifdef DOT4
+            uint first = 0, second = 0;
+            for (uint b = 0; b < 4; ++b) {
+                uint offset = 4 * chunk + b;
+                if (offset < REACH && offset % DILATION_W == 0) {
+                    uint address = plane + k * FILTER_STRIDE_H + offset / DILATION_W * FILTER_STRIDE_W;
+                    int weight = filter_byte(address) - filter_zero;
+                    int low = clamp(weight, -128, 127);
+                    first |= (uint(low) & 0xFF) << (8 * b);
+                    second |= (uint(low - weight) & 0xFF) << (8 * b);
+                    sum += weight;
+                }
+            }
+            shared_weights[place] = first;
+            if (FILTER_ZERO_POINT != 0) {
+                shared_weights[WEIGHTS * BLOCK_CHANNELS + place] = second;
+                if (second != 0)
+                    atomicOr(has_second, 1);
+            }
+#else
+            int weight = filter_byte(plane + k * FILTER_STRIDE_H + chunk * FILTER_STRIDE_W)
+                - filter_zero;
+            shared_weights[place] = uint(weight);
+            sum += weight;
+#endif
+        }
+    }
+    Wide constant = add(widened(bias_of(channel)), product(input_zero_point(channel), -sum));
+#ifdef DOT4
+    shared_parameters[i] = uvec4(floatBitsToUint(multiplier_of(channel)), constant.low, constant.high,
+        is_narrow(constant, TAP_ROWS * TAP_COLUMNS) ? 0 : 1);
+#else
+    shared_parameters[i] = estimate_parameters(channel, constant, TAP_ROWS * TAP_COLUMNS);
+#endif
+}
+
+// Which bytes of a word of columns lie inside the input, from the word's first column on.
+uint inside_mask(uint column) {
+    int low = clamp(-int(column), 0, 4);
+    int high = clamp(int(COLUMN_LIMIT) - int(column), 0, 4);
+    uint below_high = high == 4 ? 0xFFFFFFFF : (1u << (8 * high)) - 1;
+    uint below_low = low == 4 ? 0xFFFFFFFF : (1u << (8 * low)) - 1;
+    return below_high & ~below_low;
+}
+
+// Four bytes at any address, of which those in the mask are inside; the others may be anything. No word is read that
+// holds none of them.
+uint bytes_at(uint address, uint mask) {
+    uint first = (address + uint(findLSB(mask)) / 8) >> 2;
+    uint last = (address + uint(findMSB(mask)) / 8) >> 2;
+    uint shift = 8 * (address & 3);
+    uint low = input_words[first];
+    if (shift == 0)
+        return low;
+    uint high = last == first ? low : input_words[last];
+    // One word with both ends inside is either the first of the two, or the second.
+    if (last == first && int(first) != int(address) >> 2)
+        low = 0;
+    return low >> shift | high << (32 - shift);
+}
+
+// The words of a batch of input rows as they lie in memory: what is done with a fetched word at once is waited for at
+// once. Masks: of a word's bytes, or whether a column is inside.
+void fetch(uint row, uint row_limit, uint address, uint masks[FETCHED], uint border, out uint words[FETCHED_ROWS]) {
+    [[unroll]] for (uint s = 0; s < BATCH * STRIDE_H; ++s) {
+        bool inside = row + s < row_limit;
+        [[unroll]] for (uint n = 0; n < FETCHED; ++n) {
+            uint word = border ^ INPUT_FLIP;
+            if (inside && masks[n] != 0) {
+                if (CHANNELS_LAST != 0)
+                    word = input_words[(address + n * push.input_stride_w) >> 2];
+                else if (ALIGNED != 0)
+                    word = input_words[(address >> 2) + n];
+                else
+                    word = bytes_at(address + 4 * n, masks[n]);
+            }
+            words[s * FETCHED + n] = word;
+        }
+        address += push.input_stride_h;
+    }
+}
+
+// A fetched word as signed bytes, with the border where it lies outside.
+uint finished(uint word, uint mask, uint border) {
+    word ^= INPUT_FLIP;
+    return CHANNELS_LAST != 0 ? word : (word & mask) | (border & ~mask);
+}
+
+#ifdef DOT4
+
+// A fetched row as words of four columns, channel by channel.
+void arrange(uint words[FETCHED_ROWS], uint fetched, uint s, inout uint prepared[PREPARED_ROWS]) {
+    uint first = fetched * FETCHED;
+    uint place = s * PREPARED;
+    if (CHANNELS_LAST == 0) {
+        [[unroll]] for (uint n = 0; n < FETCHED; ++n)
+            prepared[min(place + n, PREPARED_ROWS - 1)] = words[first + n];
+        return;
+    }
+    [[unroll]] for (uint n = 0; n < WORDS; ++n) {
+        uint a = words[first + min(4 * n, FETCHED - 1)];
+        uint b = words[first + min(4 * n + 1, FETCHED - 1)];
+        uint c = words[first + min(4 * n + 2, FETCHED - 1)];
+        uint d = words[first + min(4 * n + 3, FETCHED - 1)];
+        uint even_ab = (a & 0x00FF00FF) | ((b << 8) & 0xFF00FF00);
+        uint odd_ab = ((a >> 8) & 0x00FF00FF) | (b & 0xFF00FF00);
+        uint even_cd = (c & 0x00FF00FF) | ((d << 8) & 0xFF00FF00);
+        uint odd_cd = ((c >> 8) & 0x00FF00FF) | (d & 0xFF00FF00);
+        prepared[place + n] = (even_ab & 0xFFFF) | (even_cd << 16);
+        prepared[place + min(WORDS + n, PREPARED - 1)] = (odd_ab & 0xFFFF) | (odd_cd << 16);
+        prepared[place + min(2 * WORDS + n, PREPARED - 1)] = (even_ab >> 16) | (even_cd & 0xFFFF0000);
+        prepared[place + min(3 * WORDS + n, PREPARED - 1)] = (odd_ab >> 16) | (odd_cd & 0xFFFF0000);
+    }
+}
+
+// Four columns of a channel, from some place in row s on; what lies past the row's end meets weights of 0.
+int window(uint prepared[PREPARED_ROWS], uint s, uint channel, uint offset) {
+    uint n = s * PREPARED + channel * WORDS + offset / 4;
+    uint shift = 8 * (offset % 4);
+    if (shift == 0)
+        return int(prepared[n]);
+    uint next = offset / 4 + 1 < WORDS ? prepared[min(n + 1, PREPARED_ROWS - 1)] : 0;
+    return int(prepared[n] >> shift | next << (32 - shift));
+}
+
+#else
+
+// A fetched row as bytes, channel by channel.
+void arrange(uint words[FETCHED_ROWS], uint fetched, uint s, inout uint prepared[PREPARED_ROWS]) {
+    [[unroll]] for (uint channel = 0; channel < CHANNELS; ++channel) {
+        [[unroll]] for (uint i = 0; i < SPAN; ++i) {
+            uint offset = SHIFT + i;
+            int word = int(words[fetched * FETCHED + (CHANNELS_LAST != 0 ? i : offset / 4)]);
+            prepared[s * PREPARED + channel * SPAN + i] =
+                uint(bitfieldExtract(word, int(8 * (CHANNELS_LAST != 0 ? channel : offset % 4)), 8));
+        }
+    }
+}
+
+#endif
+
+// One output in integers, from the input's and the filter's bytes.
+void store_exactly(uint channel, uint image, uint row, uint column, uvec4 parameters) {
+    int filter_zero = filter_zero_point(channel);
+    int input_zero = input_zero_point(channel);
+    uint top = push.first_row + row * STRIDE_H;
+    uint left = push.first_column + SHIFT + column * STRIDE_W;
+    uint source = push.input_start + image * push.input_stride_n
+        + (push.first_of_group + channel) / CHANNELS_OF_GROUP * push.input_stride_c
+        + row * STRIDE_H * push.input_stride_h + (SHIFT + column * STRIDE_W) * push.input_stride_w;
+    uint weight = push.filter_start + channel * FILTER_STRIDE_M;
+    int sum = int(parameters.y);
+    for (uint k = 0; k < TAP_ROWS; ++k) {
+        for (uint s = 0; s < TAP_COLUMNS; ++s) {
+            int value = input_zero;
+            if (top + k * DILATION_H < ROW_LIMIT && left + s * DILATION_W < COLUMN_LIMIT) {
+                uint address = source + k * DILATION_H * push.input_stride_h + s * DILATION_W * push.input_stride_w;
+                value = bitfieldExtract(int((input_words[address >> 2] ^ INPUT_FLIP) >> (8 * (address & 3))), 0, 8);
+            }
+            sum += value
+                * (filter_byte(weight + k * FILTER_STRIDE_H + s * FILTER_STRIDE_W) - filter_zero);
+        }
+    }
+    Wide accumulator = add(Wide(parameters.y, parameters.z), widened(sum - int(parameters.y)));
+#ifdef DOT4
+    uint value = exact_byte(accumulator, uintBitsToFloat(parameters.x), output_zero_point(channel));
+#else
+    uint value = exact_byte(accumulator, channel);
+#endif
+    store_byte(push.output_start + image * push.output_stride_n + channel * push.output_stride_c
+        + row * push.output_stride_h + column * push.output_stride_w, value);
+}
+
+void main() {
+    uint invocation = gl_LocalInvocationID.x;
+    uint items = gl_WorkGroupSize.x / BLOCK;
+    uint first_channel = gl_WorkGroupID.y * BLOCK_CHANNELS;
+    if (invocation == 0)
+        has_second = 0;
+    barrier();
+    for (uint i = invocation; i < BLOCK_CHANNELS; i += gl_WorkGroupSize.x) {
+        // Channels past the last one are made and not stored.
+        prepare(i, min(first_channel + i, push.channels - 1));
+    }
+    barrier();
+
+    // Neighbours are what lies side by side in memory.
+    uint unit = CHANNELS_LAST != 0 ? invocation % BLOCK : invocation / items;
+    uint item = CHANNELS_LAST != 0 ? invocation / BLOCK : invocation % items;
+    uint channel = first_channel + unit * CHANNELS;
+    if (channel >= push.channels)
+        return;
+    uint border = (uint(input_zero_point(0)) & 0xFF) * 0x01010101;
+    Range range = range_of(output_zero_point(0));
+    uint weights[CHANNELS * WEIGHTS];
+    uvec4 parameters[CHANNELS];
+    uint exact = 0;
+    [[unroll]] for (uint c = 0; c < CHANNELS; ++c) {
+        parameters[c] = shared_parameters[unit * CHANNELS + c];
+        exact |= parameters[c].w != 0 ? (1u << OUTPUT_WORDS) - 1 : 0;
+        [[unroll]] for (uint i = 0; i < WEIGHTS; ++i)
+            weights[c * WEIGHTS + i] = shared_weights[i * BLOCK_CHANNELS + unit * CHANNELS + c];
+    }
+    uint plane = push.input_start
+        + (CHANNELS_LAST != 0 ? channel : (push.first_of_group + channel) / CHANNELS_OF_GROUP)
+            * push.input_stride_c;
+
+#ifdef DOT4
+    bool has_second_here = FILTER_ZERO_POINT != 0 && has_second != 0;
+#endif
+    uint step_in_word = CHANNELS_LAST != 0 ? push.output_stride_c : push.output_stride_w;
+
+    [[dont_unroll]] for (uint t = 0; t < push.tiles; ++t) {
+        uint index = (gl_WorkGroupID.x * push.tiles + t) * items + item;
+        uint line = index / push.tile_columns;
+        uint column = (index - line * push.tile_columns) * COLUMNS;
+        uint image = line / push.tile_rows;
+        uint row = (line - image * push.tile_rows) * ROWS;
+        if (image >= push.images)
+            return;
+        uint top = push.first_row + row * STRIDE_H;
+        uint left = push.first_column + column * STRIDE_W;
+        uint source = plane + image * push.input_stride_n + row * STRIDE_H * push.input_stride_h
+            + column * STRIDE_W * push.input_stride_w;
+        uint destination = push.output_start + image * push.output_stride_n + channel * push.output_stride_c
+            + row * push.output_stride_h + column * push.output_stride_w;
+        uint masks[FETCHED];
+        [[unroll]] for (uint n = 0; n < FETCHED; ++n)
+            masks[n] = CHANNELS_LAST != 0 ? (left + n < COLUMN_LIMIT ? 1 : 0) : inside_mask(left + 4 * n);
+
+        // sums[0] belong to the output row that begins to see the input, the others to the ones above it.
+        int sums[LIVE * OUTPUTS];
+        [[unroll]] for (uint i = 0; i < LIVE * OUTPUTS; ++i)
+            sums[i] = int(parameters[i % OUTPUTS / COLUMNS].y);
+        uint next[FETCHED_ROWS];
+        uint tile_end = min(ROWS, push.rows - row) + LIVE - 1;
+        // Rows past the tile's are not fetched, but that is not a branch around the fetch.
+        uint row_limit = min(ROW_LIMIT, top + tile_end * STRIDE_H);
+        fetch(top, row_limit, source, masks, border, next);
+        [[dont_unroll]] for (uint first = 0; first < tile_end; first += BATCH) {
+            uint words[FETCHED_ROWS];
+            [[unroll]] for (uint n = 0; n < FETCHED_ROWS; ++n)
+                words[n] = finished(next[n], masks[n % FETCHED], border);
+            fetch(top + (first + BATCH) * STRIDE_H, row_limit,
+                source + (first + BATCH) * STRIDE_H * push.input_stride_h, masks, border, next);
+            [[unroll]] for (uint u = 0; u < BATCH; ++u) {
+                uint newest = first + u;
+                uint prepared[PREPARED_ROWS];
+                [[unroll]] for (uint s = 0; s < STRIDE_H; ++s)
+                    arrange(words, u * STRIDE_H + s, s, prepared);
+
+                [[unroll]] for (uint s = 0; s < STRIDE_H; ++s) {
+                    [[unroll]] for (uint age = 0; age < LIVE; ++age) {
+                        // The tap row under which the output row `age` above sees this input row, if there is one.
+                        uint distance = age * STRIDE_H + s;
+                        uint k = distance / DILATION_H;
+                        if (distance % DILATION_H == 0 && k < TAP_ROWS) {
+                            [[unroll]] for (uint c = 0; c < CHANNELS; ++c) {
+                                [[unroll]] for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
+                                    int weight = int(weights[c * WEIGHTS + min(k, TAP_ROWS - 1) * CHUNKS + chunk]);
+                                    [[unroll]] for (uint j = 0; j < COLUMNS; ++j) {
+                                        uint n = age * OUTPUTS + c * COLUMNS + j;
+#ifdef DOT4
+                                        int taps = window(prepared, s, c, SHIFT + j * STRIDE_W + 4 * chunk);
+                                        sums[n] += dotPacked4x8EXT(taps, weight);
+#else
+                                        uint place = s * PREPARED + c * SPAN + j * STRIDE_W + chunk * DILATION_W;
+                                        sums[n] += int(prepared[place]) * weight;
+#endif
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+#ifdef DOT4
+                if (has_second_here) {
+                    [[unroll]] for (uint s = 0; s < STRIDE_H; ++s) {
+                        [[unroll]] for (uint age = 0; age < LIVE; ++age) {
+                            uint distance = age * STRIDE_H + s;
+                            uint k = distance / DILATION_H;
+                            if (distance % DILATION_H == 0 && k < TAP_ROWS) {
+                                [[unroll]] for (uint c = 0; c < CHANNELS; ++c) {
+                                    [[unroll]] for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
+                                        uint place = WEIGHTS + k * CHUNKS + chunk;
+                                        int weight = int(shared_weights[place * BLOCK_CHANNELS + unit * CHANNELS + c]);
+                                        [[unroll]] for (uint j = 0; j < COLUMNS; ++j) {
+                                            int taps = window(prepared, s, c, SHIFT + j * STRIDE_W + 4 * chunk);
+                                            sums[age * OUTPUTS + c * COLUMNS + j] -= dotPacked4x8EXT(taps, weight);
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+#endif
+
+                if (newest + 1 >= LIVE && newest < tile_end) {
+                    uint r = newest + 1 - LIVE;
+                    uint line = destination + r * push.output_stride_h;
+                    // One bit a word; channels that the estimate cannot have set them all.
+                    uint uncertain = exact;
+                    [[unroll]] for (uint w = 0; w < OUTPUT_WORDS; ++w) {
+#ifdef DOT4
+                        uint bytes = range.first;
+#else
+                        uint bytes = 0;
+                        float distance_to_integer = 0.0;
+#endif
+                        [[unroll]] for (uint b = 0; b < 4; ++b) {
+                            uint c = CHANNELS_LAST != 0 ? b : 0;
+                            uint j = CHANNELS_LAST != 0 ? w : 4 * w + b;
+                            int sum = sums[(LIVE - 1) * OUTPUTS + c * COLUMNS + j];
+                            float multiplier = uintBitsToFloat(parameters[c].x);
+#ifdef DOT4
+                            bytes += rounded_bits(sum, multiplier, range) << (8 * b);
+#else
+                            bytes |= estimate(sum, multiplier, range, distance_to_integer) << (8 * b);
+#endif
+                        }
+#ifdef DOT4
+                        bytes ^= OUTPUT_FLIP;
+#else
+                        if (distance_to_integer > CERTAIN)
+                            uncertain |= 1u << w;
+#endif
+                        if (CHANNELS_LAST == 0 || column + w < push.columns) {
+                            uint address = line + (CHANNELS_LAST != 0 ? w : 4 * w) * push.output_stride_w;
+                            if (WHOLE_WORDS != 0)
+                                output_words[address >> 2] = bytes;
+                            else
+                                store_four(bytes, address + uvec4(0, 1, 2, 3) * step_in_word,
+                                    lessThan((CHANNELS_LAST != 0 ? channel : column + 4 * w) + uvec4(0, 1, 2, 3),
+                                        uvec4(CHANNELS_LAST != 0 ? push.channels : push.columns)));
+                        }
+                    }
+                    while (uncertain != 0) {
+                        uint w = findLSB(uncertain);
+                        uncertain &= uncertain - 1;
+                        for (uint b = 0; b < 4; ++b) {
+                            uint c = CHANNELS_LAST != 0 ? b : 0;
+                            uint j = CHANNELS_LAST != 0 ? w : 4 * w + b;
+                            if (channel + c < push.channels && column + j < push.columns)
+                                store_exactly(channel + c, image, row + r, column + j,
+                                    shared_parameters[unit * CHANNELS + c]);
+                        }
+                    }
+                }
+                [[unroll]] for (uint i = LIVE * OUTPUTS; i > OUTPUTS; --i)
+                    sums[i - 1] = sums[i - 1 - OUTPUTS];
+                [[unroll]] for (uint i = 0; i < OUTPUTS; ++i)
+                    sums[i] = int(parameters[i / COLUMNS].y);
+            }
+        }
+    }
+}

@@ -1,0 +1,468 @@
+#version 450
+
+// QUANTIZED_LINEAR_CONVOLUTION of an input with at most 4 channels, on matrix units: a network's first layer.
+//
+// Maths: output[pixel][channel] = sum over tap rows, over K of input[row][pixel's first column * 4 + k] filter[channel]
+// [row][k]: with four bytes a pixel, of which the last ones may be 0, a row of taps is a run of bytes that lies side by
+// side in a row of the input. Neighbouring outputs see runs that begin STRIDE_W pixels apart and overlap: a matrix of
+// pixels is the input's row itself, with a stride between its rows that is less than their length. Nothing is copied
+// for it. Signed bytes (UINT8 is flipped), exact in 32 bits. Then, as everywhere,
+//     acc = that - zw sum(x') + bias - zx' sum over taps of (w - zw)
+//
+//     once a workgroup: the filter and the last step's parameters to shared memory
+//     for each of its tiles of TILE_ROWS x TILE_UNITS units of 4 MATRIX_M outputs side by side:
+//         the input's rows under it to shared memory, four bytes a pixel, what lies beside the input as zx'; barrier
+//         each subgroup, for each of its units, for PASS_PIXELS x PASS_CHANNELS matrices of sums at a time:
+//             for each tap row, for each K of a matrix: load, multiply all pairs
+//             the last step in registers, four matrices of sums to one of words; these through shared memory to whoever
+//             writes them as vectors
+//
+// Layout: a matrix load has to begin at a multiple of 16 bytes, and outputs lie 4 * STRIDE_W bytes apart. So there are
+// PHASES copies of the input's rows, each begun STRIDE_W pixels later than the one before: copy c serves the outputs c,
+// PHASES + c, 2 PHASES + c, ..., whose runs begin at multiples of 16 bytes in it. Four pixel matrices of a unit hold
+// every fourth output each, and where words hold channels, four matrices hold every fourth channel each: elements with
+// the same index make a word, however matrices lie in registers. Filter rows are padded, so that eight of them lie in
+// different banks.
+//
+// Sums begin with what the bias and the zero points add to a channel. sum(x') is added up only where a filter zero point
+// of the tile is not 0. A tile with a channel whose sums may not fit 32 bits takes its last steps in integers.
+//
+// Preconditions: as many invocations as SUBGROUPS of LANES; at most 4 channels of the input in one group; dilations of
+// 1; filter panels of TILE_CHANNELS with a step of one row of taps; SUBGROUPS divide a tile's units, the passes' matrices
+// a unit's. Input and output may have any strides. The device rounds to nearest even (shaderRoundingModeRTEFloat32).
+// Grid: x tiles of columns, y tiles of rows, z panels of images. No invocation leaves before the last barrier.
+//
+// Compiler bugs avoided: as in matrix.comp; all subgroups go through the same subgroup
+// barriers, without which lavapipe (Mesa 26) leaves the later ones' work undone.
+
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_integer_dot_product : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int8 : require
+#extension GL_EXT_spirv_intrinsics : require
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#pragma use_vulkan_memory_model
+
+spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 32);  // RoundingModeRTE 32
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint OUTPUT_UNSIGNED = 0;
+// The output's bytes of four neighbouring pixels (0) or of four neighbouring channels (1) are put into one word.
+layout(constant_id = 2) const uint STORE_CHANNELS = 0;
+layout(constant_id = 3) const uint FLIP = 0;  // 0x80 where the input is UINT8
+layout(constant_id = 4) const uint MATRIX_M = 16;
+layout(constant_id = 5) const uint MATRIX_N = 16;
+layout(constant_id = 6) const uint MATRIX_K = 32;
+layout(constant_id = 7) const uint LANES = 32;  // the subgroup size
+layout(constant_id = 8) const uint SUBGROUPS = 4;
+layout(constant_id = 9) const uint TILE_CHANNELS = 64;
+layout(constant_id = 10) const uint TILE_ROWS = 4;
+layout(constant_id = 11) const uint TILE_UNITS = 1;
+layout(constant_id = 12) const uint PASS_PIXELS = 4;      // matrices; 4 unless STORE_CHANNELS
+layout(constant_id = 22) const uint PASS_CHANNELS = 2;    // 4 where STORE_CHANNELS
+layout(constant_id = 13) const uint FILTER_PADDING = 1;  // vectors of 16 bytes between rows of the filter
+layout(constant_id = 14) const uint INPUT_CHANNELS = 3;
+layout(constant_id = 15) const uint FILTER_HEIGHT = 7;
+layout(constant_id = 16) const uint FILTER_WIDTH = 7;
+layout(constant_id = 17) const uint STRIDE_H = 2;
+layout(constant_id = 18) const uint STRIDE_W = 2;
+layout(constant_id = 19) const uint FILTER_ZERO_POINT = 1;  // 0 where it is known to be 0
+// The output consists of whole runs of 4 or 16 such neighbours that begin at multiples of 4 or 16 bytes; else 1.
+layout(constant_id = 20) const uint WHOLE = 16;
+layout(constant_id = 21) const uint UNROLLED_ROWS = 7;      // of taps; divides FILTER_HEIGHT
+
+layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
+layout(set = 0, binding = 1) readonly buffer Filter { uint filter_words[]; };
+layout(set = 0, binding = 1) readonly buffer FilterPairs { uvec2 filter_pairs[]; };
+layout(set = 0, binding = 2) buffer Output { uint output_words[]; };
+layout(set = 0, binding = 2) buffer OutputVectors { uvec4 output_vectors[]; };
+
+layout(push_constant) uniform PushConstants {
+    uint input_start;   // bytes, of the first image's first pixel
+    uint filter_start;  // pairs of words
+    uint output_start;  // bytes
+    uint input_scale_start;  // elements, like those that follow, at the first panel's first channel
+    uint filter_scale_start;
+    uint output_scale_start;
+    uint input_zero_point_start;
+    uint filter_zero_point_start;
+    uint output_zero_point_start;
+    uint bias_start;
+    uint panels;
+    uint channels;      // output channels, from the first panel's first on
+    uint rows;
+    uint columns;
+    uint tiles;         // of a workgroup, below each other
+    uint panel_stride;  // pairs of words from one panel of the filter to the next
+    uint first_row;     // the input's row under the first pixel's first tap; may be negative
+    uint first_column;
+    uint row_limit;
+    uint column_limit;
+    uint input_stride_n;  // bytes
+    uint input_stride_c;
+    uint input_stride_h;
+    uint input_stride_w;
+    uint output_stride_n;
+    uint output_stride_c;
+    uint output_stride_h;
+    uint output_stride_w;
+} push;
+
+#include "arithmetic.glsl"
+#define FIRST_PARAMETER_CONSTANT 23
+#define FIRST_PARAMETER_BINDING 3
+#include "parameter_sources.glsl"
+#include "float32.glsl"
+#include "store.glsl"
+
+const uint PHASES = STRIDE_W % 4 == 0 ? 1 : STRIDE_W % 2 == 0 ? 2 : 4;
+const uint UNIT = 4 * MATRIX_M;                                                // outputs side by side
+const uint ROW_BYTES = (4 * FILTER_WIDTH + MATRIX_K - 1) / MATRIX_K * MATRIX_K;
+// From here on in pairs of words.
+const uint ROW = ROW_BYTES / 8;
+const uint SLICE = MATRIX_K / 8;
+const uint STEP = STRIDE_W * PHASES / 2;                                       // from one output of a copy to the next
+const uint COPY = ((TILE_UNITS * UNIT / PHASES - 1) * STEP + ROW + 1) / 2 * 2;
+const uint STAGED_ROWS = (TILE_ROWS - 1) * STRIDE_H + FILTER_HEIGHT;
+const uint FILTER_PITCH = (ROW + 1) / 2 * 2 + 2 * FILTER_PADDING;
+const uint MATRIX_COLUMNS = TILE_CHANNELS / MATRIX_N;
+const uint TAPS = INPUT_CHANNELS * FILTER_HEIGHT * FILTER_WIDTH;
+
+// A strip is one matrix of words, or of sums: lines are pixels of 4 MATRIX_N channels, or channels of UNIT pixels.
+const uint STRIP_LINES = STORE_CHANNELS != 0 ? MATRIX_M : MATRIX_N;
+const uint STRIP_VECTORS = (STORE_CHANNELS != 0 ? MATRIX_N : MATRIX_M) / 4;
+const uint STRIP_ROW = STRIP_VECTORS + 1;
+// Of an invocation. Loops are counted by a constant: what NVIDIA's compiler makes of one that starts at the invocation's
+// number is three times as slow.
+const uint STORES = (STRIP_LINES * STRIP_VECTORS + LANES - 1) / LANES;
+const uint STRIP_SUMS = MATRIX_M * MATRIX_N / 4;
+const uint STRIP = STRIP_LINES * STRIP_ROW > STRIP_SUMS ? STRIP_LINES * STRIP_ROW : STRIP_SUMS;
+
+shared uvec4 strips[SUBGROUPS * STRIP];
+shared uvec2 staged[STAGED_ROWS * PHASES * COPY];
+shared uvec2 staged_filter[FILTER_HEIGHT * TILE_CHANNELS * FILTER_PITCH];
+// By position, which is how matrices see them:
+shared int input_sums[SUBGROUPS * UNIT];
+shared float multipliers[TILE_CHANNELS];
+shared int constants[TILE_CHANNELS];
+shared uint constants_high[TILE_CHANNELS];
+shared int filter_zero_points[TILE_CHANNELS];
+// Whole vectors, so that whatever order these have, each begins at a multiple of 16 bytes.
+shared uvec4 has_filter_zero_point;
+shared uvec4 needs_integers;
+
+#define SUMS coopmat<int, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
+#define FLOATS coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
+
+// Which channel of the tile is at a position: every fourth one in a matrix where words hold channels.
+uint channel_at(uint position) {
+    if (STORE_CHANNELS == 0)
+        return position;
+    uint in_block = position % (4 * MATRIX_N);
+    return position - in_block + 4 * (in_block % MATRIX_N) + in_block / MATRIX_N;
+}
+
+// Pairs of pixels that are staged for a row of the input: where copies are whole pairs apart, a pair belongs to all.
+const uint PAIRS = STRIDE_W % 2 == 0 ? COPY + (PHASES - 1) * STRIDE_W / 2 : PHASES * COPY;
+// So many of an invocation are on their way at a time.
+const uint TOGETHER = 4;
+
+uint column_of_pair(uint pair) {
+    return STRIDE_W % 2 == 0 ? 2 * pair : pair / COPY * STRIDE_W + 2 * (pair % COPY);
+}
+
+void stage_pair(uint row, uint pair, uvec2 pixels) {
+    if (STRIDE_W % 2 != 0) {
+        staged[row * PAIRS + pair] = pixels;
+        return;
+    }
+    [[unroll]] for (uint q = 0; q < PHASES; ++q) {
+        uint place = pair - q * STRIDE_W / 2;
+        if (place < COPY)
+            staged[(row * PHASES + q) * COPY + place] = pixels;
+    }
+}
+
+// All that is on its way is asked for before anything is done with what comes first.
+void stage_input(uint plane, uint first_row, uint first_column, uint border) {
+    [[dont_unroll]] for (uint first = 0; first < STAGED_ROWS * PAIRS; first += TOGETHER * SUBGROUPS * LANES) {
+        uint words[TOGETHER * 2 * INPUT_CHANNELS];
+        [[unroll]] for (uint n = 0; n < TOGETHER; ++n) {
+            uint i = first + n * SUBGROUPS * LANES + gl_LocalInvocationID.x;
+            uint row = first_row + i / PAIRS;
+            [[unroll]] for (uint p = 0; p < 2; ++p) {
+                uint column = first_column + column_of_pair(i % PAIRS) + p;
+                uint address = plane + row * push.input_stride_h + column * push.input_stride_w;
+                bool inside = i < STAGED_ROWS * PAIRS && row < push.row_limit && column < push.column_limit;
+                [[unroll]] for (uint c = 0; c < INPUT_CHANNELS; ++c) {
+                    uint place = (2 * n + p) * INPUT_CHANNELS + c;
+                    words[place] = 0;
+                    if (inside)
+                        words[place] = input_words[(address + c * push.input_stride_c) >> 2];
+                }
+            }
+        }
+        [[unroll]] for (uint n = 0; n < TOGETHER; ++n) {
+            uint i = first + n * SUBGROUPS * LANES + gl_LocalInvocationID.x;
+            uint row = first_row + i / PAIRS;
+            uvec2 pixels;
+            [[unroll]] for (uint p = 0; p < 2; ++p) {
+                uint column = first_column + column_of_pair(i % PAIRS) + p;
+                uint address = plane + row * push.input_stride_h + column * push.input_stride_w;
+                uint bytes = 0;
+                [[unroll]] for (uint c = 0; c < INPUT_CHANNELS; ++c) {
+                    uint word = words[(2 * n + p) * INPUT_CHANNELS + c];
+                    uint shift = 8 * ((address + c * push.input_stride_c) & 3);
+                    bytes |= ((word >> shift & 0xFF) ^ FLIP) << (8 * c);
+                }
+                pixels[p] = row < push.row_limit && column < push.column_limit ? bytes : border;
+            }
+            if (i < STAGED_ROWS * PAIRS)
+                stage_pair(i / PAIRS, i % PAIRS, pixels);
+        }
+    }
+}
+
+// sum(x') under a unit's pixels; bytes that stand for no channel are 0.
+void add_up_input(uint row, uint unit, uint sums_start) {
+    for (uint i = gl_SubgroupInvocationID; i < UNIT; i += LANES) {
+        uint pixel = i % MATRIX_M * 4 + i / MATRIX_M;
+        uint copy = pixel % PHASES;
+        int sum = 0;
+        for (uint k = 0; k < FILTER_HEIGHT; ++k) {
+            uint line = ((row * STRIDE_H + k) * PHASES + copy) * COPY + (unit * UNIT + pixel) / PHASES * STEP;
+            for (uint s = 0; s < FILTER_WIDTH; ++s) {
+                uvec2 pixels = staged[line + s / 2];
+                sum += dotPacked4x8EXT(int((s & 1) != 0 ? pixels.y : pixels.x), 0x01010101);
+            }
+        }
+        input_sums[sums_start + i] = sum;
+    }
+}
+
+// Sixteen bytes side by side, of which those with a place before `end` exist: `first` is the place of the first.
+void store_sixteen(uvec4 bytes, uint address, uint stride, uint first, uint end) {
+    if (WHOLE == 16) {
+        if (first < end)
+            output_vectors[address >> 4] = bytes;
+        return;
+    }
+    [[unroll]] for (uint w = 0; w < 4; ++w) {
+        if (first + 4 * w < end) {
+            if (WHOLE == 4)
+                output_words[(address >> 2) + w] = bytes[w];
+            else
+                store_four(bytes[w], address + (4 * w + uvec4(0, 1, 2, 3)) * stride,
+                    lessThan(first + 4 * w + uvec4(0, 1, 2, 3), uvec4(end)));
+        }
+    }
+}
+
+void main() {
+    uint invocation = gl_LocalInvocationID.x;
+    uint image = gl_WorkGroupID.z / push.panels;
+    uint panel = gl_WorkGroupID.z - image * push.panels;
+    uint first_channel = panel * TILE_CHANNELS;
+    uint filter_start = push.filter_start + panel * push.panel_stride;
+    uint filter_sums = 2 * (filter_start + FILTER_HEIGHT * TILE_CHANNELS * ROW);
+    uint first_column = gl_WorkGroupID.x * TILE_UNITS * UNIT;
+    uint plane = push.input_start + image * push.input_stride_n;
+    uint border = 0;
+    [[unroll]] for (uint c = 0; c < INPUT_CHANNELS; ++c)
+        border |= (uint(input_zero_point(0)) & 0xFF) << (8 * c);
+
+    for (uint i = invocation; i < FILTER_HEIGHT * TILE_CHANNELS * ROW; i += SUBGROUPS * LANES) {
+        uint line = i / ROW;
+        uint in_row = i - line * ROW;
+        uint position = line % TILE_CHANNELS;
+        staged_filter[line * FILTER_PITCH + in_row] =
+            filter_pairs[filter_start + (line - position + channel_at(position)) * ROW + in_row];
+    }
+    if (invocation == 0) {
+        has_filter_zero_point.x = 0;
+        needs_integers.x = 0;
+    }
+    barrier();
+    for (uint i = invocation; i < TILE_CHANNELS; i += SUBGROUPS * LANES) {
+        uint channel = min(first_channel + channel_at(i), push.channels - 1);
+        int filter_zero = filter_zero_point(channel);
+        int filter_sum = int(filter_words[filter_sums + channel - first_channel]);
+        Wide constant = add(
+            widened(bias_of(channel)), product(input_zero_point(channel), int(TAPS) * filter_zero - filter_sum));
+        multipliers[i] = multiplier_of(channel);
+        constants[i] = int(constant.low);
+        constants_high[i] = constant.high;
+        filter_zero_points[i] = filter_zero;
+        if (!is_narrow(constant, TAPS))
+            atomicOr(needs_integers.x, 1);
+        if (FILTER_ZERO_POINT != 0 && filter_zero != 0)
+            atomicOr(has_filter_zero_point.x, 1);
+    }
+
+    Range range = range_of(output_zero_point(0));
+    uint strip = gl_SubgroupID * STRIP;
+    uint sums_start = gl_SubgroupID * UNIT;
+
+    [[dont_unroll]] for (uint t = 0; t < push.tiles; ++t) {
+        uint first_row = (gl_WorkGroupID.y * push.tiles + t) * TILE_ROWS;
+        if (first_row >= push.rows)
+            break;
+        // Nobody reads the tile before any more. Before the first one, those with no channel to prepare go ahead.
+        if (t > 0)
+            barrier();
+        stage_input(plane, push.first_row + first_row * STRIDE_H, push.first_column + first_column * STRIDE_W, border);
+        barrier();
+
+        [[dont_unroll]] for (uint u = 0; u < TILE_ROWS * TILE_UNITS / SUBGROUPS; ++u) {
+            uint own = u * SUBGROUPS + gl_SubgroupID;
+            uint tile_row = own / TILE_UNITS;
+            uint unit = own - tile_row * TILE_UNITS;
+            uint row = first_row + tile_row;
+            uint unit_column = first_column + unit * UNIT;
+            // Where there is nothing to store, nothing is: first places of `end` and more.
+            uint end_column = row < push.rows ? push.columns : 0;
+            uint source = tile_row * STRIDE_H * PHASES * COPY + unit * UNIT / PHASES * STEP;
+            uint destination = push.output_start + image * push.output_stride_n + first_channel * push.output_stride_c
+                + row * push.output_stride_h + unit_column * push.output_stride_w;
+            if (FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0) {
+                add_up_input(tile_row, unit, sums_start);
+                subgroupBarrier();
+            }
+
+            [[dont_unroll]] for (uint pass = 0; pass < 4 / PASS_PIXELS * (MATRIX_COLUMNS / PASS_CHANNELS); ++pass) {
+                uint first_q = pass % (4 / PASS_PIXELS) * PASS_PIXELS;
+                uint first_j = pass / (4 / PASS_PIXELS) * PASS_CHANNELS;
+                SUMS sums[PASS_PIXELS * PASS_CHANNELS];
+                [[unroll]] for (uint j = 0; j < PASS_CHANNELS; ++j) {
+                    SUMS constant;
+                    coopMatLoad(constant, constants, (first_j + j) * MATRIX_N, 0, gl_CooperativeMatrixLayoutRowMajor);
+                    [[unroll]] for (uint q = 0; q < PASS_PIXELS; ++q)
+                        sums[q * PASS_CHANNELS + j] = constant;
+                }
+                [[dont_unroll]] for (uint first_k = 0; first_k < FILTER_HEIGHT; first_k += UNROLLED_ROWS) {
+                    [[unroll]] for (uint i = 0; i < UNROLLED_ROWS * ROW / SLICE; ++i) {
+                        uint k = first_k + i / (ROW / SLICE);
+                        uint slice = i % (ROW / SLICE);
+                        coopmat<int8_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA> pixels[PASS_PIXELS];
+                        [[unroll]] for (uint q = 0; q < PASS_PIXELS; ++q)
+                            coopMatLoad(pixels[q], staged, source + (k * PHASES + (first_q + q) % PHASES) * COPY
+                                + (first_q + q) / PHASES * STEP + slice * SLICE, 4 / PHASES * STEP,
+                                gl_CooperativeMatrixLayoutRowMajor);
+                        [[unroll]] for (uint j = 0; j < PASS_CHANNELS; ++j) {
+                            coopmat<int8_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB> channels;
+                            coopMatLoad(channels, staged_filter,
+                                (k * TILE_CHANNELS + (first_j + j) * MATRIX_N) * FILTER_PITCH + slice * SLICE,
+                                FILTER_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+                            [[unroll]] for (uint q = 0; q < PASS_PIXELS; ++q)
+                                sums[q * PASS_CHANNELS + j] =
+                                    coopMatMulAdd(pixels[q], channels, sums[q * PASS_CHANNELS + j]);
+                        }
+                    }
+                }
+
+                if (FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0) {
+                    [[unroll]] for (uint j = 0; j < PASS_CHANNELS; ++j) {
+                        SUMS zero_points;
+                        coopMatLoad(zero_points, filter_zero_points, (first_j + j) * MATRIX_N, 0,
+                            gl_CooperativeMatrixLayoutRowMajor);
+                        [[unroll]] for (uint q = 0; q < PASS_PIXELS; ++q) {
+                            SUMS of_pixels;
+                            coopMatLoad(of_pixels, input_sums, sums_start + (first_q + q) * MATRIX_M, 0,
+                                gl_CooperativeMatrixLayoutColumnMajor);
+                            [[unroll]] for (uint e = 0; e < of_pixels.length(); ++e)
+                                sums[q * PASS_CHANNELS + j][e] -= zero_points[e] * of_pixels[e];
+                        }
+                    }
+                }
+
+                if (needs_integers.x != 0) {
+                    [[dont_unroll]] for (uint n = 0; n < PASS_PIXELS * PASS_CHANNELS; ++n) {
+                        // Matrices cannot be indexed at run time.
+                        SUMS chosen = sums[0];
+                        [[unroll]] for (uint i = 1; i < PASS_PIXELS * PASS_CHANNELS; ++i)
+                            if (i == n)
+                                chosen = sums[i];
+                        subgroupBarrier();
+                        coopMatStore(chosen, strips, strip, MATRIX_N / 4, gl_CooperativeMatrixLayoutRowMajor);
+                        subgroupBarrier();
+                        for (uint i = gl_SubgroupInvocationID; i < MATRIX_M * MATRIX_N; i += LANES) {
+                            uint position = (first_j + n % PASS_CHANNELS) * MATRIX_N + i % MATRIX_N;
+                            uint channel = channel_at(position);
+                            uint pixel = i / MATRIX_N * 4 + first_q + n / PASS_CHANNELS;
+                            if (unit_column + pixel < end_column && first_channel + channel < push.channels) {
+                                int sum = int(strips[strip + i / 4][i % 4]);
+                                Wide accumulator = add(Wide(uint(constants[position]), constants_high[position]),
+                                    widened(sum - constants[position]));
+                                store_byte(
+                                    destination + pixel * push.output_stride_w + channel * push.output_stride_c,
+                                    exact_byte(accumulator, multipliers[position],
+                                        output_zero_point(first_channel + channel)));
+                            }
+                        }
+                    }
+                } else if (STORE_CHANNELS != 0) {
+                    [[unroll]] for (uint q = 0; q < PASS_PIXELS; ++q) {
+                        SUMS words = SUMS(int(range.first));
+                        [[unroll]] for (uint j = 0; j < 4; ++j) {
+                            FLOATS factors;
+                            coopMatLoad(factors, multipliers, (first_j + j) * MATRIX_N, 0,
+                                gl_CooperativeMatrixLayoutRowMajor);
+                            [[unroll]] for (uint e = 0; e < words.length(); ++e)
+                                words[e] +=
+                                    int(rounded_bits(sums[q * PASS_CHANNELS + j][e], factors[e], range) << (8 * j));
+                        }
+                        if (OUTPUT_FLIP != 0)
+                            [[unroll]] for (uint e = 0; e < words.length(); ++e)
+                                words[e] ^= OUTPUT_FLIP;
+                        subgroupBarrier();
+                        coopMatStore(words, strips, strip, STRIP_ROW, gl_CooperativeMatrixLayoutRowMajor);
+                        subgroupBarrier();
+                        [[unroll]] for (uint n = 0; n < STORES; ++n) {
+                            uint v = gl_SubgroupInvocationID + n * LANES;
+                            if (STRIP_LINES * STRIP_VECTORS % LANES != 0 && v >= STRIP_LINES * STRIP_VECTORS)
+                                break;
+                            uint line = v / STRIP_VECTORS;
+                            uint pixel = 4 * line + first_q + q;
+                            uint channel = first_j * MATRIX_N + 16 * (v - line * STRIP_VECTORS);
+                            if (unit_column + pixel < end_column)
+                                store_sixteen(strips[strip + v + line],
+                                    destination + pixel * push.output_stride_w + channel * push.output_stride_c,
+                                    push.output_stride_c, first_channel + channel, push.channels);
+                        }
+                    }
+                } else {
+                    [[unroll]] for (uint j = 0; j < PASS_CHANNELS; ++j) {
+                        FLOATS factors;
+                        coopMatLoad(factors, multipliers, (first_j + j) * MATRIX_N, 0,
+                            gl_CooperativeMatrixLayoutRowMajor);
+                        SUMS words = SUMS(int(range.first));
+                        [[unroll]] for (uint q = 0; q < 4; ++q)
+                            [[unroll]] for (uint e = 0; e < words.length(); ++e)
+                                words[e] +=
+                                    int(rounded_bits(sums[q * PASS_CHANNELS + j][e], factors[e], range) << (8 * q));
+                        if (OUTPUT_FLIP != 0)
+                            [[unroll]] for (uint e = 0; e < words.length(); ++e)
+                                words[e] ^= OUTPUT_FLIP;
+                        subgroupBarrier();
+                        coopMatStore(words, strips, strip, STRIP_ROW, gl_CooperativeMatrixLayoutColumnMajor);
+                        subgroupBarrier();
+                        [[unroll]] for (uint n = 0; n < STORES; ++n) {
+                            uint v = gl_SubgroupInvocationID + n * LANES;
+                            if (STRIP_LINES * STRIP_VECTORS % LANES != 0 && v >= STRIP_LINES * STRIP_VECTORS)
+                                break;
+                            uint line = v / STRIP_VECTORS;
+                            uint channel = (first_j + j) * MATRIX_N + line;
+                            uint pixel = 16 * (v - line * STRIP_VECTORS);
+                            if (first_channel + channel < push.channels)
+                                store_sixteen(strips[strip + v + line],
+                                    destination + pixel * push.output_stride_w + channel * push.output_stride_c,
+                                    push.output_stride_w, unit_column + pixel, end_column);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

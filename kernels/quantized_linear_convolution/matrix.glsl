@@ -1,0 +1,193 @@
+// The implicit matrix product of QUANTIZED_LINEAR_CONVOLUTION on matrix units: memory, tiles and the last step.
+//
+//     output[pixel][channel] = sum over k of input[pixel][k] filter[channel][k]         signed bytes, exact in 32 bits
+//
+// K runs over "runs" of bytes that lie side by side in the input: the channels of one tap, padded to 16; or, where
+// there are so few channels that this would mostly multiply padding, a whole row of taps of pixels with 4 bytes or a
+// few more. Within K any order will do as long as both operands have the same. In units of 16 bytes ("vectors"):
+//
+//     input    [image][group][row][column][vector]   packed, or the tensor itself where it lies like that (NHWC);
+//              or [image][channel][row][column]      the tensor itself, for filters of a single tap (NCHW, 1x1)
+//     filter   [panel][step][channel of the panel][vector of the step], channels in the order in which they are stored to
+//              shared memory (`stored_row`), then each channel's sum of bytes
+//
+// The planner gives the shape of the device's matrices (M x N x K), its subgroup size, and the tiles.
+//
+// The last step packs four bytes into a word inside of the matrices' own registers: elements with the same place in four
+// matrices are neighbours in the output. So four matrices side by side take the pixels (or, for NHWC outputs, the
+// channels) 4 i + 0, 4 i + 1, 4 i + 2 and 4 i + 3. "Position" counts rows of the tile in that order, see `position_of`.
+// A kernel says by PACK_CHANNELS whether the four are channels.
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint OUTPUT_UNSIGNED = 0;
+// The output's bytes of four neighbouring pixels (0) or of four neighbouring channels (1) are put into one word.
+layout(constant_id = 2) const uint STORE_CHANNELS = 0;
+layout(constant_id = 3) const uint FLIP = 0;          // 0x80808080 where the input is UINT8 and read as it lies
+layout(constant_id = 4) const uint CHECK_BORDER = 0;  // 1 where the input is read as it lies and has padding
+layout(constant_id = 5) const uint FETCH = 1;         // how the input is read: one of the following
+const uint WORDS = 0;    // runs start at multiples of 4 bytes
+const uint VECTORS = 1;  // ... of 16 bytes
+const uint PLANES = 2;   // bytes of a run lie in planes of whole words: four pixels of 16 channels at a time
+layout(constant_id = 6) const uint MATRIX_M = 16;
+layout(constant_id = 7) const uint MATRIX_N = 16;
+layout(constant_id = 8) const uint MATRIX_K = 32;
+layout(constant_id = 9) const uint LANES = 32;        // the subgroup size
+layout(constant_id = 10) const uint TILE_PIXELS = 128;
+layout(constant_id = 11) const uint TILE_CHANNELS = 128;
+layout(constant_id = 12) const uint SUBGROUP_PIXELS = 64;
+layout(constant_id = 13) const uint SUBGROUP_CHANNELS = 32;
+layout(constant_id = 14) const uint STEP = 4;         // vectors of K from one barrier to the next
+layout(constant_id = 15) const uint RUN = 4;          // vectors of a run
+layout(constant_id = 16) const uint RUN_WORDS = 16;   // words of a run that count
+layout(constant_id = 17) const uint RUNS_W = 1;       // runs in a row of taps
+layout(constant_id = 18) const uint STRIDE_H = 1;     // these four for CHECK_BORDER
+layout(constant_id = 19) const uint STRIDE_W = 1;
+layout(constant_id = 20) const uint DILATION_H = 1;
+layout(constant_id = 21) const uint DILATION_W = 1;
+layout(constant_id = 22) const uint FILTER_ZERO_POINT = 1;  // 0 where it is known to be 0
+layout(constant_id = 23) const uint PADDING = 1;            // vectors between rows in shared memory
+layout(constant_id = 24) const uint RUN_VECTORS = 4;        // vectors of K, those that fill the last step left out
+// So many neighbouring channels (pixels) of the output are always whole 16-byte vectors or words of its memory, or bytes.
+layout(constant_id = 25) const uint STORE_UNIT = 1;
+
+// What the addresses of the loops are made of is known to the compiler: it saves a sixth of the time.
+// (26 to 34: parameter_sources.glsl.)
+layout(constant_id = 35) const uint ROWS = 1;  // output pixels of this dispatch
+layout(constant_id = 36) const uint COLUMNS = 1;
+layout(constant_id = 37) const uint INPUT_STRIDE_N = 1;  // in units of push.input_start, from one image to the next
+layout(constant_id = 38) const uint INPUT_STRIDE_GROUP = 1;
+layout(constant_id = 39) const uint INPUT_STRIDE_H = 1;  // ... from one output pixel to the one below
+layout(constant_id = 40) const uint INPUT_STRIDE_W = 1;
+layout(constant_id = 41) const uint TAP_STRIDE_H = 1;  // ... from one tap to the one below
+layout(constant_id = 42) const uint TAP_STRIDE_W = 1;
+layout(constant_id = 43) const uint CHANNEL_STRIDE = 1;  // ... from one channel to the next, for PLANES
+layout(constant_id = 44) const uint OUTPUT_STRIDE_N = 1;  // bytes
+layout(constant_id = 45) const uint OUTPUT_STRIDE_C = 1;
+layout(constant_id = 46) const uint OUTPUT_STRIDE_H = 1;
+layout(constant_id = 47) const uint OUTPUT_STRIDE_W = 1;
+layout(constant_id = 48) const uint ROW_LIMIT = 1;  // rows and columns of the input
+layout(constant_id = 49) const uint COLUMN_LIMIT = 1;
+layout(constant_id = 50) const uint TURNS = 1;  // tiles of pixels that a workgroup does one after the other
+// 1 where a matrix of words lies in the output with equal strides, wherever it is: it can be stored as it is.
+layout(constant_id = 51) const uint STORE_MATRICES = 0;
+
+layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
+layout(set = 0, binding = 0) readonly buffer InputVectors { uvec4 input_vectors[]; };
+layout(set = 0, binding = 1) readonly buffer Filter { uint filter_words[]; };
+layout(set = 0, binding = 1) readonly buffer FilterVectors { uvec4 filter_vectors[]; };
+layout(set = 0, binding = 2) buffer Output { uint output_words[]; };
+layout(set = 0, binding = 2) buffer OutputBytes { uint8_t output_bytes[]; };
+layout(set = 0, binding = 2) buffer OutputVectors { uvec4 output_vectors[]; };
+// 3 to 9: parameter_sources.glsl.
+
+layout(push_constant) uniform PushConstants {
+    uint input_start;   // vectors, or words where FETCH is not VECTORS
+    uint filter_start;  // vectors
+    uint output_start;  // bytes
+    uint input_scale_start;  // elements, like those that follow, at the first channel of the first group
+    uint filter_scale_start;
+    uint output_scale_start;
+    uint input_zero_point_start;
+    uint filter_zero_point_start;
+    uint output_zero_point_start;
+    uint bias_start;
+    uint pixels;  // of this dispatch: images x rows x columns
+    uint taps;    // channels per group x filter height x filter width
+    uint first_channel;      // of a panel that is not stored from its beginning
+    uint channels;           // end of the output channels to be stored, in each group
+    uint channels_of_group;  // output channels from one group to the next
+    uint panel_stride;       // vectors from one panel of the filter to the next
+    uint panels_of_group;
+    uint first_row;  // the input's row under the first pixel's first tap; may be negative
+    uint first_column;
+} push;
+
+#include "arithmetic.glsl"
+#define FIRST_PARAMETER_CONSTANT 26
+#define FIRST_PARAMETER_BINDING 3
+#include "parameter_sources.glsl"
+#include "float32.glsl"
+
+const uint INVOCATIONS = TILE_PIXELS / SUBGROUP_PIXELS * (TILE_CHANNELS / SUBGROUP_CHANNELS) * LANES;
+const uint FILTER_FETCHES = TILE_CHANNELS * STEP / INVOCATIONS;
+const uint STEPS = (RUN_VECTORS + STEP - 1) / STEP;
+// A matrix row of 8 bytes would lie inside of a vector, where no load can begin: it gets a vector of its own.
+const uint SLICES = MATRIX_K < 16 ? 16 / MATRIX_K : 1;
+const uint SLICE_VECTORS = MATRIX_K > 16 ? MATRIX_K / 16 : 1;
+const uint STEP_SLICES = STEP * 16 / MATRIX_K;
+const uint ROW = STEP * SLICES + PADDING;
+const uint HALF_TILE = (TILE_PIXELS + TILE_CHANNELS) * ROW;
+const uint MATRIX_ROWS = SUBGROUP_PIXELS / MATRIX_M;
+const uint MATRIX_COLUMNS = SUBGROUP_CHANNELS / MATRIX_N;
+
+// The last step takes words out of the matrices a strip at a time: lines of four matrices' channels, or pixels.
+const uint STRIP_LINES = STORE_CHANNELS != 0 ? MATRIX_M : MATRIX_N;
+const uint STRIP_VECTORS = (STORE_CHANNELS != 0 ? MATRIX_N : MATRIX_M) / 4;
+const uint STRIP_ROW = STRIP_VECTORS + 1;
+// The way of integers takes one matrix of sums at a time.
+const uint STRIP_SUMS = MATRIX_M * MATRIX_N / 4;
+const uint STRIP = STRIP_LINES * STRIP_ROW > STRIP_SUMS ? STRIP_LINES * STRIP_ROW : STRIP_SUMS;
+const uint STRIPS = INVOCATIONS / LANES * STRIP;
+
+// By place in the tile:
+shared uint destinations[TILE_PIXELS];
+// By position, which is how matrices see them:
+shared int input_sums[TILE_PIXELS];
+shared float multipliers[TILE_CHANNELS];
+shared int constants[TILE_CHANNELS];
+shared int filter_zero_points[TILE_CHANNELS];
+// Whole vectors, so that whatever order these have, each begins at a multiple of 16 bytes: NVIDIA's matrix loads read
+// something else where an array does not.
+shared uvec4 has_filter_zero_point;
+shared uvec4 needs_integers;
+
+struct Pixel {
+    uint image;
+    uint row;
+    uint column;
+};
+
+Pixel pixel_at(uint index) {
+    uint line = index / COLUMNS;
+    uint image = line / ROWS;
+    return Pixel(image, line - image * ROWS, index - line * COLUMNS);
+}
+
+// Where the pixel or channel at a position is in the tile, and back, when four matrices of `size` lie interleaved.
+uint place_at(uint position, uint size) {
+    uint in_block = position % (4 * size);
+    return position - in_block + 4 * (in_block % size) + in_block / size;
+}
+
+uint position_of(uint place, uint size) {
+    uint in_block = place % (4 * size);
+    return place - in_block + in_block % 4 * size + in_block / 4;
+}
+
+// The row of shared memory that the index-th invocations of STEP side by side store. Eight invocations store 128 bytes at
+// once, two rows of a step of 64: those of rows four apart lie in different banks, those of neighbours overlap by the
+// padding between them.
+uint stored_row(uint index) {
+    return (index & ~7u) | (index & 1) << 2 | (index >> 1 & 3);
+}
+
+uint pixel_place(uint position) {
+    return PACK_CHANNELS ? position : place_at(position, MATRIX_M);
+}
+
+uint channel_place(uint position) {
+    return PACK_CHANNELS ? place_at(position, MATRIX_N) : position;
+}
+
+// What the last step adds to the products of an output channel; channels are counted from the first of the first group.
+Wide exact_constant(uint channel, int filter_sum) {
+    return add(widened(bias_of(channel)),
+        product(input_zero_point(channel), int(push.taps) * filter_zero_point(channel) - filter_sum));
+}
+
+// y of one output in integers alone.
+uint exact_byte(int products, int input_sum, uint channel, int filter_sum, float multiplier) {
+    Wide accumulator = add(exact_constant(channel, filter_sum), widened(products));
+    accumulator = add(accumulator, product(-filter_zero_point(channel), input_sum));
+    return exact_byte(accumulator, multiplier, output_zero_point(channel));
+}

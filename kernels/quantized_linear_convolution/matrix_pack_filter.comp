@@ -1,0 +1,110 @@
+#version 450
+
+// QUANTIZED_LINEAR_CONVOLUTION, preparation for matrix units: the filter with the bytes of K side by side, in panels
+// that the product reads in order.
+//
+// Layout: K is cut into runs as matrix.glsl says: word k of an output channel belongs to run k /
+// RUN_WORDS, that is tap row run / RUNS_W, and in it to tap column run % RUNS_W + (k % RUN_WORDS) / QUADS and quad
+// (k % RUN_WORDS) % QUADS of input channels. What no tap or channel answers to is 0. A panel holds WIDTH output
+// channels of one group as words[step][channel of the panel][STEP_WORDS], then one more row: the sum of each channel's
+// bytes, which the zero points need. UINT8 is taken as INT8 by flipping the top bit.
+//
+// With IN_ORDER, channels of a step lie as matrix.glsl stores them to shared memory, so that neighbouring
+// invocations read neighbouring vectors: row i is for the position `stored_row(i)`, and where four matrices of
+// INTERLEAVED channels lie interleaved, that is not yet the channel.
+//
+// Loops: one workgroup an output channel; its invocations take every gl_WorkGroupSize-th word, four byte loads each,
+// and add up their sums in shared memory.
+//
+// Preconditions: `count` channels, the first being the first of a group or of a panel. Channels of a panel beyond its
+// group's last are not written: what they make of it is never stored. K is at most 131,071 bytes, so sums fit 32 bits.
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint WIDTH = 8;
+layout(constant_id = 2) const uint FLIP = 0;  // 0x80 for UINT8
+layout(constant_id = 3) const uint FILTER_HEIGHT = 1;
+layout(constant_id = 4) const uint FILTER_WIDTH = 1;
+layout(constant_id = 5) const uint STEP_WORDS = 16;
+layout(constant_id = 6) const uint RUN_WORDS = 4;  // with what fills the last vector
+layout(constant_id = 7) const uint RUNS_W = 1;
+layout(constant_id = 8) const uint QUADS = 1;
+layout(constant_id = 9) const uint IN_ORDER = 0;
+layout(constant_id = 10) const uint INTERLEAVED = 0;  // 0 where they do not
+
+layout(set = 0, binding = 0) readonly buffer Filter { uint filter_words[]; };
+layout(set = 0, binding = 1) buffer Packed { uint packed_words[]; };
+
+layout(push_constant) uniform PushConstants {
+    uint filter_start;  // bytes
+    uint packed_start;  // words
+    uint count;
+    uint channels;           // input channels per group
+    uint words;              // words an output channel, in whole steps
+    uint channels_of_group;  // output channels per group
+    uint first_of_group;     // the first channel's place in its group
+    uint stride_m;           // bytes
+    uint stride_c;
+    uint stride_h;
+    uint stride_w;
+} push;
+
+shared int sums[gl_WorkGroupSize.x];
+
+// The row of a channel of a panel.
+uint row_of(uint channel) {
+    if (IN_ORDER == 0)
+        return channel;
+    uint position = channel;
+    if (INTERLEAVED != 0) {
+        uint in_block = channel % (4 * INTERLEAVED);
+        position = channel - in_block + in_block % 4 * INTERLEAVED + in_block / 4;
+    }
+    // stored_row turned back
+    return (position & ~7u) | (position & 3) << 1 | (position >> 2 & 1);
+}
+
+void main() {
+    uint channel = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+    // The whole workgroup leaves, or none of it.
+    if (channel >= push.count)
+        return;
+    uint place = push.first_of_group + channel;
+    uint group = place / push.channels_of_group;
+    uint channel_of_group = place - group * push.channels_of_group;
+    // Panels are counted from the one that holds the first channel.
+    uint panels_of_group = (push.channels_of_group + WIDTH - 1) / WIDTH;
+    uint panel = group * panels_of_group + channel_of_group / WIDTH - push.first_of_group / WIDTH;
+    uint base = push.packed_start + panel * (push.words + 1) * WIDTH;
+    uint channel_of_panel = channel_of_group % WIDTH;
+
+    uint row = row_of(channel_of_panel);
+    int sum = 0;
+    for (uint k = gl_LocalInvocationID.x; k < push.words; k += gl_WorkGroupSize.x) {
+        uint run = k / RUN_WORDS;
+        uint in_run = k - run * RUN_WORDS;
+        uint tap_row = run / RUNS_W;
+        uint in_row = in_run / QUADS;
+        uint tap_column = run - tap_row * RUNS_W + in_row;
+        uint quad = in_run - in_row * QUADS;
+        uint word = 0;
+        if (tap_row < FILTER_HEIGHT && tap_column < FILTER_WIDTH) {
+            uint address = push.filter_start + channel * push.stride_m + 4 * quad * push.stride_c
+                + tap_row * push.stride_h + tap_column * push.stride_w;
+            for (uint i = 0; i < 4 && 4 * quad + i < push.channels; ++i, address += push.stride_c) {
+                uint value = ((filter_words[address >> 2] >> (8 * (address & 3))) & 0xFF) ^ FLIP;
+                word |= value << (8 * i);
+                sum += bitfieldExtract(int(value), 0, 8);
+            }
+        }
+        packed_words[base + (k / STEP_WORDS * WIDTH + row) * STEP_WORDS + k % STEP_WORDS] = word;
+    }
+    sums[gl_LocalInvocationID.x] = sum;
+    barrier();
+    for (uint i = gl_WorkGroupSize.x / 2; i > 0; i /= 2) {
+        if (gl_LocalInvocationID.x < i)
+            sums[gl_LocalInvocationID.x] += sums[gl_LocalInvocationID.x + i];
+        barrier();
+    }
+    if (gl_LocalInvocationID.x == 0)
+        packed_words[base + push.words * WIDTH + channel_of_panel] = uint(sums[0]);
+}

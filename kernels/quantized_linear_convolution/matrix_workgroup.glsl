@@ -1,0 +1,69 @@
+// What a workgroup on matrix units begins with, and what both of its kernels do with shared memory. To be included after
+// matrix.glsl and the declaration of `tile`, rows of ROW vectors.
+
+#define SUMS coopmat<int, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
+#define FLOATS coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
+
+// The same for all invocations of a workgroup, or of a subgroup, and for all its tiles.
+uint border;  // four bytes of what lies beside the input
+uint group_start;
+uint group_channel;  // the group's first; channels are counted from it
+uint first_channel;  // the tile's
+uint panel;
+uint filter_sums;
+uint subgroup_pixel;
+uint subgroup_channel;
+
+void begin_workgroup() {
+    uint group = gl_WorkGroupID.z;
+    panel = push.filter_start + (group * push.panels_of_group + gl_WorkGroupID.x) * push.panel_stride;
+    filter_sums = 4 * (panel + STEPS * STEP * TILE_CHANNELS);
+    first_channel = gl_WorkGroupID.x * TILE_CHANNELS;
+    group_channel = group * push.channels_of_group;
+    group_start = push.input_start + group * INPUT_STRIDE_GROUP;
+    subgroup_pixel = gl_SubgroupID % (TILE_PIXELS / SUBGROUP_PIXELS) * SUBGROUP_PIXELS;
+    subgroup_channel = gl_SubgroupID / (TILE_PIXELS / SUBGROUP_PIXELS) * SUBGROUP_CHANNELS;
+    border = CHECK_BORDER != 0 ? (input_zero_point(group_channel) & 0xFF) * ONES : 0;
+}
+
+// The multipliers, biases and zero points of the tile's channels are worked out here rather than by a dispatch before:
+// on layers that take 40 us, waiting for one more dispatch costs more than some hundred integer operations a channel.
+// The first operands are on their way meanwhile. A barrier has to follow before anyone reads what this writes.
+void begin_channels() {
+    uint invocation = gl_LocalInvocationID.x;
+    if (invocation == 0) {
+        has_filter_zero_point.x = 0;
+        needs_integers.x = 0;
+    }
+    barrier();
+    for (uint i = invocation; i < TILE_CHANNELS; i += INVOCATIONS) {
+        uint channel = min(first_channel + channel_place(i), push.channels - 1);
+        Wide constant =
+            exact_constant(group_channel + channel, int(filter_words[filter_sums + channel - first_channel]));
+        multipliers[i] = multiplier_of(group_channel + channel);
+        constants[i] = int(constant.low);
+        if (!is_narrow(constant, push.taps))
+            atomicOr(needs_integers.x, 1);
+        if (FILTER_ZERO_POINT != 0) {
+            filter_zero_points[i] = filter_zero_point(group_channel + channel);
+            if (filter_zero_points[i] != 0)
+                atomicOr(has_filter_zero_point.x, 1);
+        }
+    }
+}
+
+void put(uint place, uint vector, uvec4 value) {
+    if (SLICES == 1) {
+        tile[place + vector] = value;
+    } else {
+        tile[place + 2 * vector] = uvec4(value.xy, 0, 0);
+        tile[place + 2 * vector + 1] = uvec4(value.zw, 0, 0);
+    }
+}
+
+int sum_of_bytes(uvec4 vector) {
+    int sum = 0;
+    [[unroll]] for (uint i = 0; i < 4; ++i)
+        sum += dotPacked4x8EXT(int(vector[i]), int(ONES));
+    return sum;
+}

@@ -1,0 +1,49 @@
+// SLICE1: output[c] = input[start + stride * c]
+//
+// Maths. The window's offsets, sizes and strides are folded into a start and a signed source stride for each dimension by
+// the planner, together with the tensors' own strides; what is left is a strided copy of bits.
+//
+// Loop structure. See data_movement/loop_nest.glsl: one invocation writes one 16-byte block of the output.
+//   - Where rows are consecutive in the input, forwards or backwards, a block is read as up to five words a row and shifted
+//     into place: this is the way of windows and reversals at any misalignment.
+//   - Every second element of 8 or 16 bits: twice as many bytes are read likewise, and every second element picked out.
+//   - Other strides: element by element inside a row, without a thought for its end; carrying from row to row elsewhere.
+//
+// Layout. Dimensions are sorted by output stride, so that neighbouring invocations write neighbouring blocks. The planner
+// merges dimensions that step together and widens elements (up to 16 bytes) where a run allows it.
+//
+// Preconditions. Output elements do not overlap; the source window holds every element that is read.
+#include "data_movement/loop_nest.glsl"
+#define OUTPUT_BINDING 0
+#include "data_movement/output_block.glsl"
+#define SOURCE_BINDING 1
+#include "data_movement/source_elements.glsl"
+#include "data_movement/gather.glsl"
+
+uint element_word(Cursor cursor, uint part) {
+    return load_element_word(cursor.source, part);
+}
+
+// The step from one element of a row to the next in the source, where it is 1 or 2, forwards or backwards; 0: any other.
+// A constant, since a CPU driver goes every way that there is, under a mask.
+layout(constant_id = 7) const int ROW_STEP = 0;
+
+const bool IS_BACKWARDS = ROW_STEP < 0;
+const uint DISTANCE = ROW_STEP < 0 ? -ROW_STEP : ROW_STEP;
+
+void main() {
+    Block block;
+    if (!find_block(block_index(), block))
+        return;
+    uvec4 value;
+    if (!is_inside_row(block)) {
+        value = DISTANCE == 1 ? load_rows(block, IS_BACKWARDS) : gather(block);
+    } else if (DISTANCE == 0) {
+        value = load_strided(block.cursor.source, innermost_source_stride());
+    } else {
+        uint source = block.cursor.source - (IS_BACKWARDS ? DISTANCE * (ELEMENTS_PER_BLOCK - 1) : 0);
+        value = DISTANCE == 1 ? load_consecutive(source) : load_every_second(source);
+        value = IS_BACKWARDS ? reverse_elements(value) : value;
+    }
+    store_block(block, value);
+}

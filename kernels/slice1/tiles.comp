@@ -1,0 +1,181 @@
+// SLICE1 where rows of the output are columns of the input: output[.., b, .., a] = input[start + b + stride * a + ..]
+//
+// Maths. As in blocks.comp: a strided copy of bits. Here the output runs along one dimension, a, and the input along
+// another one, b (NHWC to NCHW, a transpose): whichever of them consecutive invocations follow, the other tensor is
+// touched 32 bytes for an element.
+//
+// Loop structure. A workgroup moves a tile of TILE_ROWS x TILE_COLUMNS elements: it reads rows along b as 16-byte vectors
+// into shared memory, and after a barrier puts 16-byte blocks along a together from there. Where it can, an invocation has
+// four vectors on their way before it touches the first: memory is far, and a workgroup that waits for each is a third
+// slower. Rows of the output may begin anywhere in a block, each elsewhere: a tile holds whole blocks of each row, so that
+// only the ends of rows are ragged, and reads EXTRA_ROWS more of the input where the rows' leads differ. Where they do
+// not, an invocation makes the blocks of all columns that share its words, which are turned over in registers: a quarter
+// of the reads of shared memory for bytes.
+//
+// Layout. Shared rows are a word longer than the tile, and one more after each block of rows, so that neither the words of
+// neighbouring rows nor those of neighbouring blocks lie in the same bank.
+//
+// Preconditions. Dimension 0 is a, with output stride 1; ACROSS is b, with source stride 1. No element is larger than 8
+// bytes. Output elements do not overlap.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "data_movement/loop_nest.glsl"
+#define OUTPUT_BINDING 0
+#include "data_movement/output_block.glsl"
+#define SOURCE_BINDING 1
+#include "data_movement/source_elements.glsl"
+#include "data_movement/byte_matrices.glsl"
+
+layout(constant_id = 7) const uint ACROSS = 1;         // the dimension along which the source is consecutive
+layout(constant_id = 8) const uint TILE_ROWS = 32;     // elements along dimension 0, a multiple of ELEMENTS_PER_BLOCK
+layout(constant_id = 9) const uint TILE_COLUMNS = 32;  // elements across, likewise
+layout(constant_id = 10) const uint EXTRA_ROWS = 0;     // 0 where all rows of the output begin alike in their blocks
+
+#define TILES_ALONG push.arguments[0]   // tiles along dimension 0
+#define TILES_ACROSS push.arguments[1]
+#define LARGEST_LEAD push.arguments[2]  // elements of a row's first block that lie before the row, at most
+
+const uint PITCH = TILE_COLUMNS * ELEMENT_SIZE / 4 + 1;
+const uint VECTORS_READ = TILE_COLUMNS / ELEMENTS_PER_BLOCK;  // along a row of the input
+const uint BLOCKS_WRITTEN = TILE_ROWS / ELEMENTS_PER_BLOCK;   // along a row of the output
+const uint READS = (TILE_ROWS + EXTRA_ROWS) * VECTORS_READ;
+const uint TOGETHER = 4;                                      // of an invocation
+const bool TURNED = EXTRA_ROWS == 0 && ELEMENT_SIZE < 4;
+
+shared uint tile_words[(TILE_ROWS + EXTRA_ROWS) * PITCH + (TILE_ROWS + EXTRA_ROWS) / ELEMENTS_PER_BLOCK + 1];
+
+uint row_word(uint row) {
+    return row * PITCH + row / ELEMENTS_PER_BLOCK;
+}
+
+void put(uint index, uvec4 value) {
+    uint word = row_word(index / VECTORS_READ) + index % VECTORS_READ * 4;
+    [[unroll]] for (uint i = 0; i < 4; ++i)
+        tile_words[word + i] = value[i];
+}
+
+uint tile_word(uint row, uint column, uint part) {
+    if (ELEMENT_SIZE >= 4)
+        return tile_words[row_word(row) + column * WORDS_PER_ELEMENT + part];
+    uint word = tile_words[row_word(row) + column / ELEMENTS_PER_WORD];
+    return word >> (column % ELEMENTS_PER_WORD * ELEMENT_BITS) & ELEMENT_MASK;
+}
+
+// Blocks of the columns that share the tile's word `across`, from a row on: elements of 1 or 2 bytes.
+void turn(uint row, uint across, out uvec4 blocks[ELEMENTS_PER_WORD]) {
+    [[unroll]] for (uint word = 0; word < 4; ++word) {
+        uvec4 rows = uvec4(0);
+        [[unroll]] for (uint i = 0; i < ELEMENTS_PER_WORD; ++i)
+            rows[i] = tile_words[row_word(row + word * ELEMENTS_PER_WORD + i) + across];
+        if (ELEMENT_SIZE == 1)
+            rows = turned(rows);
+        else
+            rows.xy = uvec2((rows.x & 0xFFFF) | rows.y << 16, rows.x >> 16 | (rows.y & 0xFFFF0000));
+        [[unroll]] for (uint i = 0; i < ELEMENTS_PER_WORD; ++i)
+            blocks[i][word] = rows[i];
+    }
+}
+
+void main() {
+    uint tile = workgroup_index();
+    if (tile >= push.block_count)
+        return;
+    uint outer = divide_by_first(tile, TILES_ACROSS);
+    uint column_start = (tile - outer * TILES_ACROSS) * TILE_COLUMNS;
+    uint rest = divide_by_second(outer, TILES_ALONG);
+    uint position_start = (outer - rest * TILES_ALONG) * TILE_ROWS;  // in a row of the output, from its first block on
+
+    uint output_start = push.output_start;
+    uint source_start = push.source_start;
+    uint columns = 1;
+    uint output_across = 0;
+    [[unroll]] for (uint dimension = 1; dimension < 8; ++dimension) {
+        if (dimension == ACROSS) {
+            columns = push.sizes[dimension];
+            output_across = push.output_strides[dimension];
+        } else if (dimension < RANK) {
+            uint next = divide_by_size(rest, dimension);
+            uint coordinate = rest - next * push.sizes[dimension];
+            rest = next;
+            output_start += coordinate * push.output_strides[dimension];
+            source_start += coordinate * push.source_strides[dimension];
+        }
+    }
+
+    // Row r of the tile is element first_element + r along dimension 0; before the first one in some tiles.
+    int first_element = int(position_start) - int(LARGEST_LEAD);
+    // The same in all invocations: whether all vectors are whole and begin at multiples of 16 bytes.
+    uint misplaced = source_start | columns | push.source_strides[0];
+    [[unroll]] for (uint dimension = 1; dimension < 8; ++dimension) {
+        if (dimension < RANK && dimension != ACROSS)
+            misplaced |= push.source_strides[dimension];
+    }
+    if (misplaced % ELEMENTS_PER_BLOCK == 0) {
+        [[dont_unroll]] for (uint first = 0; first < READS; first += TOGETHER * gl_WorkGroupSize.x) {
+            uvec4 values[TOGETHER];
+            [[unroll]] for (uint n = 0; n < TOGETHER; ++n) {
+                uint i = first + n * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+                uint element = uint(first_element) + i / VECTORS_READ;
+                uint column = column_start + i % VECTORS_READ * ELEMENTS_PER_BLOCK;
+                values[n] = uvec4(0);
+                if (i < READS && element < push.sizes[0] && column < columns)
+                    values[n] = source_vectors[
+                        (source_start + element * push.source_strides[0] + column) / ELEMENTS_PER_BLOCK];
+            }
+            [[unroll]] for (uint n = 0; n < TOGETHER; ++n) {
+                uint i = first + n * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+                if (i < READS)
+                    put(i, values[n]);
+            }
+        }
+    } else {
+        for (uint i = gl_LocalInvocationID.x; i < READS; i += gl_WorkGroupSize.x) {
+            int element = first_element + int(i / VECTORS_READ);
+            uint column = column_start + i % VECTORS_READ * ELEMENTS_PER_BLOCK;
+            if (element >= 0 && element < int(push.sizes[0]) && column < columns) {
+                uint source = source_start + uint(element) * push.source_strides[0] + column;
+                put(i, column + ELEMENTS_PER_BLOCK <= columns ? load_consecutive(source)
+                                                              : load_clamped(int(source * ELEMENT_SIZE)));
+            }
+        }
+    }
+    barrier();
+
+    // Of an invocation at a time.
+    const uint COLUMNS = TURNED ? ELEMENTS_PER_WORD : 1;
+    for (uint i = gl_LocalInvocationID.x; i < TILE_COLUMNS / COLUMNS * BLOCKS_WRITTEN; i += gl_WorkGroupSize.x) {
+        uint across = i / BLOCKS_WRITTEN;
+        uint position = position_start + i % BLOCKS_WRITTEN * ELEMENTS_PER_BLOCK;
+        uvec4 turned_blocks[ELEMENTS_PER_WORD];
+        if (TURNED)
+            turn(position - position_start, across, turned_blocks);
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
+            uint column = across * COLUMNS + c;
+            uint row_start = output_start + (column_start + column) * output_across;
+            uint lead = row_start % ELEMENTS_PER_BLOCK;
+            Block block;
+            block.start = row_start - lead + position;
+            block.first = max(block.start, row_start);
+            block.last = min(block.start + ELEMENTS_PER_BLOCK, row_start + push.sizes[0]);
+            if (column_start + column >= columns || block.first >= block.last)
+                continue;
+            uvec4 value = uvec4(0);
+            if (TURNED) {
+                value = turned_blocks[c];
+            } else {
+                uint row = position - position_start + LARGEST_LEAD - lead;
+                [[unroll]] for (uint word = 0; word < 4; ++word) {
+                    if (ELEMENT_SIZE >= 4) {
+                        value[word] =
+                            tile_word(row + word / WORDS_PER_ELEMENT, column, word % WORDS_PER_ELEMENT);
+                    } else {
+                        [[unroll]] for (uint slot = 0; slot < ELEMENTS_PER_WORD; ++slot)
+                            value[word] |= tile_word(row + word * ELEMENTS_PER_WORD + slot, column, 0)
+                                << (slot * ELEMENT_BITS);
+                    }
+                }
+            }
+            store_block(block, value);
+        }
+    }
+}

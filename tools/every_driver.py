@@ -1,0 +1,228 @@
+"""Runs the conformance suite on every driver that can be found or fetched, and prints one table: driver by status.
+
+Found are all devices of this machine, real GPUs among them. Fetched, where they are not found, are SwiftShader and
+lavapipe of three releases of Mesa. What cannot be fetched is named, and ends the run with a status other than 0, as
+does a case whose output is not the same to the bit on all drivers and in the manifest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+# Also run as a plain script: then the checkout is not on the path yet.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from dmlvk.command_line.terminal import INTERRUPTED
+from dmlvk.conformance.digests import recorded_digests
+from dmlvk.conformance.results import Run, Status, read_results
+from tools import drivers, mesa
+from tools.debian import ROOT, SetupError
+
+REPORTS = ROOT / "build" / "conformance"
+SUMMARY_SECONDS = 30.0  # for a command that was interrupted
+EXAMPLES = 5  # cases that are named where more are meant
+
+# Asked in another process: the Vulkan loader reads its variables once.
+QUERY = """
+import json, dmlvk
+print(json.dumps({
+    "devices": [
+        # Of a CPU driver the device is the driver, with the width of its vectors.
+        info.driver if info.type == dmlvk.DeviceType.CPU else f"{info.name}, {info.driver}"
+        for info in dmlvk.devices()
+    ],
+    "rejected": [f"{device.name}: {device.reason}" for device in dmlvk.rejected_devices()],
+}))
+"""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """One driver to run the suite on.
+
+    Attributes
+    ----------
+    name : str
+        The device's and the driver's; of a CPU driver its own.
+    selector : str
+        As `dmlvk conformance --device` takes it.
+    python : str
+        The Python to run.
+    variables : mapping of str to str
+        Environment variables that lead the Vulkan loader to it.
+    """
+
+    name: str
+    selector: str
+    python: str = sys.executable
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def devices(python: str, variables: Mapping[str, str]) -> list[Driver]:
+    """The devices that dmlvk finds; those that it leaves out are named on the way."""
+    finished = subprocess.run(
+        [python, "-c", QUERY], env={**os.environ, **variables}, cwd=ROOT, capture_output=True, text=True
+    )
+    if finished.returncode != 0:
+        print(finished.stderr, file=sys.stderr)
+        raise SetupError("the Vulkan devices cannot be listed; the message is above")
+    answer = json.loads(finished.stdout)
+    for rejected in answer["rejected"]:
+        print(f"Left out: {rejected}")
+    return [Driver(name, str(index), python, variables) for index, name in enumerate(answer["devices"])]
+
+
+def only(description: Path) -> dict[str, str]:
+    """The variables that show the Vulkan loader one driver and no other."""
+    return {"VK_DRIVER_FILES": str(description), "VK_ICD_FILENAMES": str(description)}
+
+
+def find_and_fetch() -> tuple[list[Driver], list[str]]:
+    """All drivers, and one line for each that cannot be had."""
+    found = devices(sys.executable, {})
+    missing = []
+    if not any("SwiftShader" in driver.name for driver in found):
+        try:
+            drivers.get_swiftshader()
+            description = drivers.find_swiftshader()
+            assert description is not None
+            found += devices(sys.executable, only(description))
+        except SetupError as error:
+            missing.append(f"SwiftShader: {error}")
+    for release in mesa.RELEASES:
+        if any(f"{release.name}." in driver.name for driver in found):
+            continue
+        try:
+            mesa.get(release)
+            found += devices(str(release.python), only(release.description))
+        except SetupError as error:
+            missing.append(f"lavapipe of {release.name}: {error}")
+    return found, missing
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of the suite on one driver."""
+
+    driver: str
+    run: Run
+    seconds: float
+    exit_status: int
+
+
+def run(number: int, driver: Driver, arguments: list[str]) -> Outcome:
+    """Run the suite, with the command's own progress and summary on the terminal."""
+    print(f"\n{driver.name}", flush=True)
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    results = REPORTS / f"{number}-{re.sub('[^A-Za-z0-9.]+', '-', driver.name).strip('-')}.jsonl"
+    results.unlink(missing_ok=True)
+    reports = ["--json", str(results), "--html", str(results.with_suffix(".html"))]
+    command = [driver.python, "-m", "dmlvk", "conformance", "--device", driver.selector, *reports, *arguments]
+    start = time.monotonic()
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, **driver.variables}) as process:
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:  # of a terminal it goes to the command as well, which ends with a summary
+            try:
+                process.wait(SUMMARY_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.terminate()
+            status = INTERRUPTED
+    found = read_results(results) if results.exists() else Run()
+    return Outcome(driver.name, found, time.monotonic() - start, status)
+
+
+def differences(outcomes: list[Outcome], recorded: Mapping[str, str]) -> list[str]:
+    """What is not the same on all drivers, one line a kind; nothing where all is well."""
+    digests: dict[tuple[str, str], set[str]] = defaultdict(set)
+    ran: dict[tuple[str, str], int] = defaultdict(int)
+    for outcome in outcomes:
+        for key, result in outcome.run.results.items():
+            ran[key] += 1
+            if result.status is Status.PASS and result.digest:
+                digests[key].add(result.digest)
+    kinds = {
+        "not run on every driver": [name for (_, name), count in ran.items() if count < len(outcomes)],
+        "of another digest on another driver": [name for (_, name), found in digests.items() if len(found) > 1],
+        "of another digest than the manifest's": [
+            name for (_, name), found in digests.items() if name in recorded and found - {recorded[name]}
+        ],
+        "not in the manifest": [name for _, name in digests if name not in recorded],
+    }
+    lines = []
+    for kind, names in kinds.items():
+        if names:
+            named = ", ".join(names[:EXAMPLES]) + (", ..." if len(names) > EXAMPLES else "")
+            lines.append(f"{len(names)} cases are {kind}: {named}")
+    failed = [outcome.driver for outcome in outcomes if outcome.exit_status != 0]
+    if failed:
+        lines.append(f"not all is well on {'; '.join(failed)}")
+    if not digests:
+        lines.append("no case passed anywhere")
+    return lines
+
+
+def table(outcomes: list[Outcome]) -> Table:
+    """Driver by status."""
+    shown = Table(title="Conformance", title_justify="left")
+    shown.add_column("driver")
+    for heading in (*(status.value for status in Status), "minutes"):
+        shown.add_column(heading, justify="right")
+    for outcome in outcomes:
+        counts = outcome.run.counts()
+        shown.add_row(outcome.driver, *(str(counts[status] or "") for status in Status), f"{outcome.seconds / 60:.1f}")
+    return shown
+
+
+def check_arguments(arguments: list[str]) -> None:
+    """Whether the arguments choose any case: known before drivers are fetched, and told once."""
+    command = [sys.executable, "-m", "dmlvk", "conformance", "--list", *arguments]
+    finished = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if finished.returncode != 0:
+        raise SetupError(finished.stderr.strip().removeprefix("Error: "))
+
+
+def main() -> None:
+    check_arguments(sys.argv[1:])
+    drivers, missing = find_and_fetch()
+    print("Drivers:", *(driver.name for driver in drivers), sep="\n  ")
+    for line in missing:
+        print(f"Missing: {line}")
+    outcomes = []
+    for number, driver in enumerate(drivers, 1):
+        outcomes.append(run(number, driver, sys.argv[1:]))
+        if outcomes[-1].exit_status == INTERRUPTED:
+            break
+    print()
+    (Console() if sys.stdout.isatty() else Console(width=200)).print(table(outcomes))
+    if outcomes and outcomes[-1].exit_status == INTERRUPTED:
+        print(
+            f"Interrupted; {len(drivers) - len(outcomes)} drivers were not begun. Reports: {REPORTS.relative_to(ROOT)}"
+        )
+        sys.exit(INTERRUPTED)
+    problems = [*(f"missing: {line}" for line in missing), *differences(outcomes, recorded_digests())]
+    for line in problems:
+        print(line)
+    print(f"Reports: {REPORTS.relative_to(ROOT)}")
+    if problems:
+        raise SetupError("not every case gives the same bits on every driver; see above")
+    print("Every case gives the same bits on every driver that it runs on, and those of the manifest.")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except SetupError as error:
+        sys.exit(f"dmlvk: {error}")
