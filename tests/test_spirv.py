@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from tools import compile_kernels
 from tools.compile_kernels import KERNELS, SPIRV
+from tools.spirv_interface import instructions, interface
 
 SOURCES = compile_kernels.kernel_sources()
 MANIFEST = compile_kernels.read_manifest()
@@ -53,18 +55,6 @@ FEATURE_KERNELS = {
 }
 
 
-def instructions(module: bytes) -> list[tuple[int, tuple[int, ...]]]:
-    """Opcode and operands of each instruction of a SPIR-V module."""
-    words = struct.unpack(f"<{len(module) // 4}I", module)
-    found, position = [], 5
-    while position < len(words):
-        length, opcode = words[position] >> 16, words[position] & 0xFFFF
-        assert length > 0, f"broken instruction at word {position}"
-        found.append((opcode, words[position + 1 : position + length]))
-        position += length
-    return found
-
-
 def test_there_are_kernels() -> None:
     assert SOURCES
 
@@ -93,6 +83,16 @@ def test_spirv_was_compiled_from_this_source(kernel: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", SOURCES)
+def test_manifest_names_the_constants_that_the_module_declares(kernel: str) -> None:
+    declared = interface((SPIRV / f"{kernel}.spv").read_bytes())
+    assert {name: MANIFEST["kernels"][kernel][name] for name in declared} == declared, REMEDY
+    # What a reader of the source would look for stands in it.
+    text = "".join(path.read_text(encoding="utf-8") for path in compile_kernels.source_files(SOURCES[kernel]))
+    for name in (*declared["push_constants"], *declared["specialization_constants"][1:]):
+        assert re.search(rf"\b{name}\b", text), name
+
+
+@pytest.mark.parametrize("kernel", SOURCES)
 def test_kernel_starts_with_a_comment(kernel: str) -> None:
     """The maths, the loop structure, the layout and why: what a reader needs before the first line of code."""
     lines = [line for line in SOURCES[kernel].read_text(encoding="utf-8").splitlines() if line.strip()]
@@ -110,14 +110,14 @@ def test_kernel_needs_no_optional_feature(kernel: str) -> None:
     for ending, capabilities in FEATURE_KERNELS.items():
         if kernel.endswith(ending):
             allowed |= capabilities
-    module = instructions((SPIRV / f"{kernel}.spv").read_bytes())
+    module = list(instructions((SPIRV / f"{kernel}.spv").read_bytes()))
     assert {operands[0] for opcode, operands in module if opcode == OP_CAPABILITY} <= allowed
 
 
 @pytest.mark.parametrize("kernel", SOURCES)
 def test_shared_memory_of_matrix_kernels_is_in_whole_vectors(kernel: str) -> None:
     """Arrays that matrices are loaded from must begin at multiples of 16 bytes: NVIDIA's loads read something else."""
-    module = instructions((SPIRV / f"{kernel}.spv").read_bytes())
+    module = list(instructions((SPIRV / f"{kernel}.spv").read_bytes()))
     if (OP_CAPABILITY, (COOPERATIVE_MATRIX,)) not in module:
         return
     scalars = {operands[0] for opcode, operands in module if opcode in (OP_TYPE_INT, OP_TYPE_FLOAT)}

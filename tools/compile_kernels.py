@@ -1,4 +1,5 @@
-"""Compiles kernels/*/*.comp to dmlvk/spirv/*/*.spv, with a manifest of the sources, the flags and the compiler.
+"""Compiles kernels/*/*.comp to dmlvk/spirv/*/*.spv, with a manifest of the sources, the flags and the compiler,
+and of the names of push constants and specialization constants, by which plans fill them.
 
 A kernel's name is its path without the ending, such as "slice1/tiles".
 
@@ -28,6 +29,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tools.debian import DRIVERS, ROOT, PackageFolder, SetupError, has_apt
+from tools.spirv_interface import interface
 
 KERNELS = ROOT / "kernels"
 SPIRV = ROOT / "dmlvk" / "spirv"
@@ -226,7 +228,12 @@ def compile_kernels(kernels: list[str], force: bool = False) -> list[str]:
         output.parent.mkdir(exist_ok=True)
         _replace(output, module)
         print(f"{kernel}: {len(module):,} bytes", flush=True)
-        return {"source_sha256": source_hash, "flags": FLAGS, "spirv_sha256": hashlib.sha256(module).hexdigest()}
+        return {
+            "source_sha256": source_hash,
+            "flags": FLAGS,
+            "spirv_sha256": hashlib.sha256(module).hexdigest(),
+            **interface(module),
+        }
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         results = dict(zip(sources, pool.map(bring_up_to_date, sources), strict=True))
@@ -241,10 +248,19 @@ def compile_kernels(kernels: list[str], force: bool = False) -> list[str]:
         if kernel not in sources:
             path.unlink()
             print(f"{kernel}: removed, it has no source")
-    manifest = json.dumps({"compiler": name, "kernels": entries}, indent=2, sort_keys=True) + "\n"
-    _replace(MANIFEST, manifest.encode())
+    _replace(MANIFEST, manifest_text(name, entries).encode())
     print(f"{len(entries)} kernels in {SPIRV.relative_to(ROOT).as_posix()}, {name}")
     return failures
+
+
+def manifest_text(compiler: str, entries: dict[str, Any]) -> str:
+    """The manifest as JSON, with a line for each member of a kernel's entry."""
+    kernels = []
+    for kernel, entry in sorted(entries.items()):
+        members = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in sorted(entry.items()))
+        kernels.append(f"{json.dumps(kernel)}: {{\n{members}\n}}")
+    content = ",\n".join(kernels)
+    return f'{{\n"compiler": {json.dumps(compiler)},\n"kernels": {{\n{content}\n}}\n}}\n'
 
 
 def _replace(path: Path, content: bytes) -> None:

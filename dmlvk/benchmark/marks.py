@@ -18,6 +18,7 @@ from dmlvk.benchmark.timing import Times, time_bindings
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.grid import folded, workgroup_size
+from dmlvk.planning.kernel_interface import LOCAL_SIZE_X, kernel_interface
 from dmlvk.planning.plan import Access, Dispatch, Plan, Window
 from dmlvk.planning.quantized_linear_convolution.matrix import matrix_of
 from dmlvk.runtime.compiled_operator import CompiledOperator
@@ -102,7 +103,9 @@ def _copy(device: dmlvk.Device, size: int, rounds: int) -> Mark:
         Window("input_tensor", 0, size, Access.READ, 0, VECTOR_SIZE),
         Window("output_tensor", 0, size, Access.WRITE, 1, VECTOR_SIZE),
     )
-    dispatch = _vectors("benchmark/copy", device.profile, (0, 0, size // VECTOR_SIZE), windows, size // VECTOR_SIZE)
+    count = size // VECTOR_SIZE
+    push_constants = {"source_start": 0, "destination_start": 0, "count": count}
+    dispatch = _vectors("benchmark/copy", device.profile, push_constants, windows, count)
     times, result = _run(device, _identity(tensor), dispatch, rounds, source)
     return Mark(
         "copy",
@@ -118,7 +121,8 @@ def _fill(device: dmlvk.Device, size: int, rounds: int) -> Mark:
     size = _window_size(device.profile, size)
     windows = (Window("output_tensor", 0, size, Access.WRITE, 0, VECTOR_SIZE),)
     count = size // VECTOR_SIZE
-    dispatch = _vectors("benchmark/fill", device.profile, (0, count, ADDEND), windows, count)
+    push_constants = {"destination_start": 0, "count": count, "value": ADDEND}
+    dispatch = _vectors("benchmark/fill", device.profile, push_constants, windows, count)
     times, result = _run(device, _output_only(size // 4), dispatch, rounds)
     what = f"plain 16-byte fill of {size:,} bytes"
     return Mark("fill", size / times.median, "bytes/s", what, times, bool((result == ADDEND).all()))
@@ -134,7 +138,7 @@ def _dot_product(device: dmlvk.Device, size: int, rounds: int) -> Mark:
         return sums.astype(np.uint32) + np.uint32(ADDEND)
 
     what = "packed dot products of 4 signed bytes from registers"
-    return _chains(device, "dot_product", "benchmark/dot_product", (), (FACTOR, ADDEND), 8, step, what, rounds)
+    return _chains(device, "dot_product", "benchmark/dot_product", {}, (FACTOR, ADDEND), 8, step, what, rounds)
 
 
 def _integer_multiply_add(device: dmlvk.Device, size: int, rounds: int) -> Mark:
@@ -143,14 +147,14 @@ def _integer_multiply_add(device: dmlvk.Device, size: int, rounds: int) -> Mark:
 
     name, kernel = "integer_multiply_add", "benchmark/multiply_add"
     what = "32-bit integer multiply-adds from registers"
-    return _chains(device, name, kernel, (0,), (FACTOR, ADDEND), 2, step, what, rounds)
+    return _chains(device, name, kernel, {"FLOAT": 0}, (FACTOR, ADDEND), 2, step, what, rounds)
 
 
 def _float_multiply_add(device: dmlvk.Device, size: int, rounds: int) -> Mark:
     one = int(np.array(1, np.float32).view(np.uint32))
     name, kernel = "float_multiply_add", "benchmark/multiply_add"
     what = "float32 multiply-adds from registers"
-    return _chains(device, name, kernel, (1,), (one, one), 2, None, what, rounds)
+    return _chains(device, name, kernel, {"FLOAT": 1}, (one, one), 2, None, what, rounds)
 
 
 def _matrix(device: dmlvk.Device, size: int, rounds: int) -> Mark:
@@ -172,11 +176,17 @@ def _matrix(device: dmlvk.Device, size: int, rounds: int) -> Mark:
         Window("output_tensor", 0, 4 * words, Access.WRITE, 1, 4),
     )
 
+    interface = kernel_interface("benchmark/matrix")
+    constants = {
+        LOCAL_SIZE_X: subgroups * lanes, "LANES": lanes, "MATRIX_M": m, "MATRIX_N": n, "MATRIX_K": k,
+    }  # fmt: skip
+
     def dispatch(iterations: int) -> Dispatch:
+        starts = {"source_start": 0, "result_start": 0}
         return Dispatch(
-            kernel="benchmark/matrix",
-            specialization=(subgroups * lanes, lanes, m, n, k),
-            push_constants=(0, 0, iterations),
+            kernel=interface.kernel,
+            specialization=interface.specialization(constants),
+            push_constants=interface.push_constant_words({**starts, "iterations": iterations}),
             windows=windows,
             groups=(workgroups, 1, 1),
             operations=workgroups * subgroups * tiles * 2 * m * n * k * iterations,
@@ -213,7 +223,7 @@ def _chains(
     device: dmlvk.Device,
     name: str,
     kernel: str,
-    constants: tuple[int, ...],
+    constants: Mapping[str, int],
     factor_and_addend: tuple[int, int],
     operations: int,
     step: Callable[[npt.NDArray[np.uint32]], npt.NDArray[np.uint32]] | None,
@@ -227,11 +237,15 @@ def _chains(
     count = workgroups * local_size
     windows = (Window("output_tensor", 0, 4 * count, Access.WRITE, 0, 4),)
 
+    interface = kernel_interface(kernel)
+    factor, addend = factor_and_addend
+
     def dispatch(iterations: int) -> Dispatch:
+        push_constants = {"start": 0, "iterations": iterations, "factor": factor, "addend": addend}
         return Dispatch(
             kernel=kernel,
-            specialization=(local_size, *constants),
-            push_constants=(0, iterations, *factor_and_addend),
+            specialization=interface.specialization({LOCAL_SIZE_X: local_size, **constants}),
+            push_constants=interface.push_constant_words(push_constants),
             windows=windows,
             groups=(workgroups, 1, 1),
             operations=count * CHAINS * operations * iterations,
@@ -293,11 +307,22 @@ def _run(
 
 
 def _vectors(
-    kernel: str, profile: DeviceProfile, push_constants: tuple[int, ...], windows: tuple[Window, ...], count: int
+    kernel: str,
+    profile: DeviceProfile,
+    push_constants: Mapping[str, int],
+    windows: tuple[Window, ...],
+    count: int,
 ) -> Dispatch:
     """One invocation a vector."""
     size = workgroup_size(profile)
-    return Dispatch(kernel, (size,), push_constants, windows, folded(-(-count // size), profile))
+    interface = kernel_interface(kernel)
+    return Dispatch(
+        kernel=kernel,
+        specialization=interface.specialization({LOCAL_SIZE_X: size}),
+        push_constants=interface.push_constant_words(push_constants),
+        windows=windows,
+        groups=folded(-(-count // size), profile),
+    )
 
 
 def _identity(tensor: TensorDesc) -> Slice1Desc:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceProfile, DeviceType
 from dmlvk.planning.grid import folded, workgroup_size
+from dmlvk.planning.kernel_interface import LOCAL_SIZE_X, kernel_interface
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, PERSISTENT, SCRATCH, Access, Dispatch, Window
 
 BLOCK_SIZE = 16
@@ -116,25 +117,40 @@ def _blocks(bounds: Range) -> Range:
 
 
 class DispatchBuilder:
-    """Collects the windows and push constants of one dispatch; a window's start is a push constant of its own."""
+    """Collects the windows and the constants of one dispatch, by the names that the kernel has for them."""
 
-    def __init__(self, kernel: str, push_constant_count: int) -> None:
+    def __init__(self, kernel: str) -> None:
         self.kernel = kernel
-        self.push_constants = [0] * push_constant_count
         self.windows: list[Window] = []
+        self._interface = kernel_interface(kernel)
+        self._push_constants: dict[str, int | Sequence[int]] = {}
+        self._starts: list[tuple[int, int]] = []
 
-    def window(self, tensor: str, bounds: Range, address: int, unit: int, word: int, access: Access) -> None:
-        """Bind some bytes of a tensor, and tell the kernel in push constant `word` where `address` is, in `unit` bytes.
+    def window(self, tensor: str, bounds: Range, address: int, unit: int, start: str, access: Access) -> None:
+        """Bind some bytes of a tensor; push constant `start` tells the kernel where `address` is, in units of `unit`.
 
         The address may lie outside of the window: the kernel's arithmetic is modulo 2**32.
         """
         first, last = _blocks(bounds)
+        word = self._interface.word_of(start)
         self.windows.append(Window(tensor, first, last - first, access, word, unit))
-        self.push_constants[word] = (address - first) // unit
+        self._starts.append((word, (address - first) // unit))
+        name = start.partition("[")[0]
+        self._push_constants.setdefault(name, [0] * self._interface.push_constants[name][1])
+
+    def unread_window(self, other: Window, start: str) -> None:
+        """Bind the memory of another window where the kernel reads nothing: Vulkan wants a buffer at each binding."""
+        word = self._interface.word_of(start)
+        self.windows.append(replace(other, base_word=word))
+        self._push_constants[start] = 0
+
+    def push(self, **values: int | Sequence[int]) -> None:
+        """Set push constants."""
+        self._push_constants.update(values)
 
     def finish(
         self,
-        specialization: Sequence[int],
+        specialization: Mapping[str, int],
         groups: tuple[int, int, int],
         *,
         seconds: float,
@@ -142,10 +158,20 @@ class DispatchBuilder:
         operations: int = 0,
         subgroup_size: int = 0,
     ) -> Dispatch:
+        """The dispatch.
+
+        Raises
+        ------
+        KernelInterfaceError
+            A constant of the kernel was not given, or one was given that it does not have.
+        """
+        words = list(self._interface.push_constant_words(self._push_constants))
+        for word, start in self._starts:
+            words[word] = start & 0xFFFFFFFF
         return Dispatch(
             kernel=self.kernel,
-            specialization=tuple(specialization),
-            push_constants=tuple(word & 0xFFFFFFFF for word in self.push_constants),
+            specialization=self._interface.specialization(specialization),
+            push_constants=tuple(words),
             windows=tuple(self.windows),
             groups=groups,
             seconds=min(seconds, MAXIMUM_SUBMISSION_SECONDS),
@@ -153,6 +179,11 @@ class DispatchBuilder:
             operations=operations,
             subgroup_size=subgroup_size,
         )
+
+
+def by_dimension(name: str, dimensions: str, values: Sequence[int]) -> dict[str, int]:
+    """Constants whose names end in a dimension's letter: "input_stride" and "nchw" make input_stride_n and so on."""
+    return {f"{name}_{letter}": value for letter, value in zip(dimensions, values, strict=True)}
 
 
 def halves(box: tuple[Range, ...], dimension: int) -> Iterator[tuple[Range, ...]]:
@@ -206,16 +237,24 @@ def copies(builder: Builder, source: View, destination: View, sizes: Sequence[in
         if cut is not None:
             pending.extend(halves(box, cut))
             continue
-        dispatch = DispatchBuilder("quantized_linear_convolution/copy", 16)
+        dispatch = DispatchBuilder("quantized_linear_convolution/copy")
         origin = [low for low, _ in box]
         unit = source.element_size
-        for word, view, access in ((0, source, Access.READ), (1, destination, Access.WRITE)):
-            dispatch.window(view.tensor, view.bounds(box), view.address(origin), unit, word, access)
-        dispatch.push_constants[2] = count
-        dispatch.push_constants[4:16] = [*extents, *source.strides, *destination.strides]
+        dispatch.window(source.tensor, source.bounds(box), source.address(origin), unit, "source_start", Access.READ)
+        written = destination.bounds(box)
+        dispatch.window(
+            destination.tensor, written, destination.address(origin), unit, "destination_start", Access.WRITE
+        )
+        dispatch.push(
+            count=count,
+            unused=0,
+            sizes=extents,
+            source_strides=source.strides,
+            destination_strides=destination.strides,
+        )
         dispatches.append(
             dispatch.finish(
-                (builder.workgroup_size, unit),
+                {LOCAL_SIZE_X: builder.workgroup_size, "ELEMENT_SIZE": unit},
                 builder.grid(count),
                 seconds=builder.element_seconds(count),
                 bytes_moved=2 * count * unit,

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.planning.builder import DispatchBuilder
 from dmlvk.planning.grid import SLOWEST_BYTES_PER_SECOND, folded, workgroup_size
+from dmlvk.planning.kernel_interface import LOCAL_SIZE_X, kernel_interface
 from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Role, WindowLimits, pieces
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, SCRATCH, Access, Dispatch, Plan, Window
 
 # Offsets inside a window are 32-bit element counts and byte addresses in the kernels.
 LARGEST_WINDOW = 1 << 31
 
-# Where kernels/data_movement/loop_nest.glsl has its push constants, in words.
-OUTPUT_START_WORD = 0
-SOURCE_START_WORD = 1
-ARGUMENTS_WORD = 4
+# Dimensions that the tables of kernels/data_movement/loop_nest.glsl have room for, and the kernel's own arguments.
 DIMENSION_COUNT = 8
+ARGUMENT_COUNT = 4
 # With no more dimensions than this, the tables' other places hold multipliers and shifts for divisions.
 QUICK_RANK = 4
 
@@ -65,8 +65,8 @@ class PieceArguments:
 
     Attributes
     ----------
-    specialization : tuple of int
-        The kernel's own specialization constants, from 7 on.
+    specialization : mapping of str to int
+        The kernel's own specialization constants by name.
     arguments : tuple of int
         Up to four push constants of its own.
     kernel : str, optional
@@ -86,7 +86,7 @@ class PieceArguments:
         The push constant of that name, free for kernels with such loops, and those that count work of their own.
     """
 
-    specialization: tuple[int, ...] = ()
+    specialization: Mapping[str, int]
     arguments: tuple[int, ...] = ()
     kernel: str | None = None
     group_count: int | None = None
@@ -108,9 +108,11 @@ class _BlockOrder:
     block_count: int
     divisors: tuple[int, ...]
 
-    @property
-    def specialization(self) -> tuple[int, ...]:
-        return self.edges_or_long, self.blocks_per_invocation
+    def specialization(self, kernel: str) -> dict[str, int]:
+        """The constants of loop_nest.glsl that say so; which of two names the first has depends on BY_ROWS there."""
+        names = kernel_interface(kernel).specialization_constants
+        edges_or_long = next(name for name in ("EDGES_PER_ROW", "ROWS_ARE_LONG") if name in names)
+        return {edges_or_long: self.edges_or_long, "BLOCKS_PER_INVOCATION": self.blocks_per_invocation}
 
 
 def plan_data_movement(
@@ -153,14 +155,12 @@ def plan_data_movement(
     cut = list(pieces(nest, limits))
     # The kernel has a source binding even where it is specialized not to read it; Vulkan wants a buffer there. The
     # output serves, unless other dispatches write to it meanwhile: that nothing is read is not seen from outside.
-    unread = None
-    if len(nest.operands) == 1 and len(cut) > 1:
-        unread = Window(SCRATCH, 0, BLOCK_SIZE, Access.READ, SOURCE_START_WORD, BLOCK_SIZE)
+    has_unread = len(nest.operands) == 1 and len(cut) > 1
     dispatches = tuple(
-        _dispatch(kernel, piece, profile, arguments(piece), fixed_windows, unread, bytes_per_element / slowest)
+        _dispatch(kernel, piece, profile, arguments(piece), fixed_windows, has_unread, bytes_per_element / slowest)
         for piece in cut
     )
-    return Plan(path=path, stages=(dispatches,), scratch_size=0 if unread is None else BLOCK_SIZE)
+    return Plan(path=path, stages=(dispatches,), scratch_size=BLOCK_SIZE if has_unread else 0)
 
 
 def dimension_constant(piece: LoopNest, role: Role) -> int:
@@ -175,32 +175,12 @@ def _dispatch(
     profile: DeviceProfile,
     arguments: PieceArguments,
     fixed_windows: Sequence[FixedWindow],
-    unread: Window | None,
+    has_unread: bool,
     seconds_per_element: float,
 ) -> Dispatch:
-    windows: list[Window] = []
-    starts: list[int] = []
-    for index, operand in enumerate(piece.operands):
-        begin, end = piece.bounds(index)
-        offset = begin // BLOCK_SIZE * BLOCK_SIZE
-        starts.append(operand.start - offset // operand.element_size)
-        base_word = OUTPUT_START_WORD if index == 0 else SOURCE_START_WORD
-        access = Access.WRITE if index == 0 else Access.READ
-        windows.append(_window(operand.field, offset, end, access, base_word, operand.element_size))
-    if len(piece.operands) == 1:
-        windows.append(unread or replace(windows[0], access=Access.READ, base_word=SOURCE_START_WORD))
-    values = list(arguments.arguments) + [0] * (4 - len(arguments.arguments))
-    for fixed in fixed_windows:
-        begin = fixed.element * fixed.element_size
-        offset = begin // BLOCK_SIZE * BLOCK_SIZE
-        values[fixed.argument] = (begin - offset) // fixed.element_size
-        base_word = ARGUMENTS_WORD + fixed.argument
-        windows.append(
-            _window(fixed.field, offset, begin + fixed.element_size, Access.READ, base_word, fixed.element_size)
-        )
-
     loops = piece if arguments.dimensions is None else replace(piece, dimensions=arguments.dimensions)
     size = workgroup_size(profile)
+    output_start = piece.operands[0].start - _window_start(piece, 0) // piece.operands[0].element_size
     if arguments.group_count is not None:
         order = _BlockOrder(False, 1, 1, arguments.grouping, arguments.group_count, arguments.divisors)
         group_count = arguments.group_count
@@ -208,42 +188,60 @@ def _dispatch(
         if arguments.invocation_count is not None:
             order = _BlockOrder(False, 1, 1, arguments.grouping, arguments.invocation_count, arguments.divisors)
         else:
-            order = _order(loops, profile, starts[0], arguments.blocks_per_invocation)
+            order = _order(loops, profile, output_start, arguments.blocks_per_invocation)
             if arguments.dimensions is not None:
                 order = replace(order, grouping=arguments.grouping)
         group_count = -(-order.block_count // size)
-    # Kernels count dimensions from the innermost.
-    dimensions = loops.dimensions[::-1]
-    strides = [[dimension.strides[index] for dimension in dimensions] for index in range(len(piece.operands))]
-    push_constants = [starts[0], starts[1] if len(starts) > 1 else 0, order.grouping, order.block_count, *values]
-    tables = [_padded([dimension.size for dimension in dimensions]), *map(_padded, strides)]
-    if len(strides) == 1:
-        tables.append(_padded([]))
-    if len(dimensions) <= QUICK_RANK:
-        by_size = [quick_division(dimension.size) for dimension in dimensions]
-        by_others = [quick_division(divisor) for divisor in order.divisors]
-        tables[0][QUICK_RANK:] = _padded([multiplier for multiplier, _ in by_size], QUICK_RANK)
-        tables[1][QUICK_RANK:] = _padded([shift for _, shift in by_size], QUICK_RANK)
-        tables[2][QUICK_RANK:] = _padded([word for division in by_others for word in division], QUICK_RANK)
-    push_constants += [word for table in tables for word in table]
-    return Dispatch(
-        kernel=arguments.kernel or (f"{kernel}_by_rows" if order.by_rows else kernel),
-        specialization=(
-            size,
-            piece.operands[0].element_size,
-            len(dimensions),
-            loops.run_rank,
-            *order.specialization,
-            int(profile.device_type is DeviceType.CPU),  # GATHERS_IN_LOOP
-            *arguments.specialization,
-        ),
-        # Negative strides become two's complement.
-        push_constants=tuple(word & 0xFFFFFFFF for word in push_constants),
-        windows=tuple(windows),
-        groups=folded(group_count, profile),
+
+    dispatch = DispatchBuilder(arguments.kernel or (f"{kernel}_by_rows" if order.by_rows else kernel))
+    for index, (start, access) in enumerate((("output_start", Access.WRITE), ("source_start", Access.READ))):
+        if index < len(piece.operands):
+            operand, bounds = piece.operands[index], piece.bounds(index)
+            address = operand.start * operand.element_size
+            dispatch.window(operand.field, bounds, address, operand.element_size, start, access)
+        elif has_unread:
+            dispatch.unread_window(Window(SCRATCH, 0, BLOCK_SIZE, Access.READ, 0, BLOCK_SIZE), start)
+        else:
+            dispatch.unread_window(replace(dispatch.windows[0], access=Access.READ), start)
+    dispatch.push(arguments=_padded(arguments.arguments, ARGUMENT_COUNT))
+    for fixed in fixed_windows:
+        address = fixed.element * fixed.element_size
+        bounds = address, address + fixed.element_size
+        dispatch.window(fixed.field, bounds, address, fixed.element_size, f"arguments[{fixed.argument}]", Access.READ)
+    dispatch.push(grouping=order.grouping, block_count=order.block_count, **_tables(loops, order))
+    return dispatch.finish(
+        {
+            LOCAL_SIZE_X: size,
+            "ELEMENT_SIZE": piece.operands[0].element_size,
+            "RANK": len(loops.dimensions),
+            "RUN_RANK": loops.run_rank,
+            **order.specialization(dispatch.kernel),
+            "GATHERS_IN_LOOP": int(profile.device_type is DeviceType.CPU),
+            **arguments.specialization,
+        },
+        folded(group_count, profile),
         seconds=piece.element_count * seconds_per_element,
         bytes_moved=sum(_distinct_bytes(piece, index) for index in range(len(piece.operands))),
     )
+
+
+def _tables(loops: LoopNest, order: _BlockOrder) -> dict[str, list[int]]:
+    """The sizes and strides of the loops as push constants.
+
+    Kernels count dimensions from the innermost. Where there are few of them, the tables' other places hold multipliers
+    and shifts for divisions.
+    """
+    dimensions = loops.dimensions[::-1]
+    sizes = _padded([dimension.size for dimension in dimensions])
+    output_strides = _padded([dimension.strides[0] for dimension in dimensions])
+    source_strides = _padded([dimension.strides[1] for dimension in dimensions] if len(loops.operands) > 1 else [])
+    if len(dimensions) <= QUICK_RANK:
+        by_size = [quick_division(dimension.size) for dimension in dimensions]
+        by_others = [quick_division(divisor) for divisor in order.divisors]
+        sizes[QUICK_RANK:] = _padded([multiplier for multiplier, _ in by_size], QUICK_RANK)
+        output_strides[QUICK_RANK:] = _padded([shift for _, shift in by_size], QUICK_RANK)
+        source_strides[QUICK_RANK:] = _padded([word for division in by_others for word in division], QUICK_RANK)
+    return {"sizes": sizes, "output_strides": output_strides, "source_strides": source_strides}
 
 
 def _distinct_bytes(piece: LoopNest, operand: int) -> int:
@@ -252,10 +250,9 @@ def _distinct_bytes(piece: LoopNest, operand: int) -> int:
     return math.prod(sizes) * piece.operands[operand].element_size
 
 
-def _window(field: str, offset: int, end: int, access: Access, base_word: int, unit: int) -> Window:
-    # Kernels read and write whole words and, inside an allocation of whole 16-byte blocks, whole blocks.
-    size = -(-(end - offset) // BLOCK_SIZE) * BLOCK_SIZE
-    return Window(field, offset, size, access, base_word, unit)
+def _window_start(piece: LoopNest, operand: int) -> int:
+    """The byte of the tensor at which the window on an operand begins: windows begin at whole blocks."""
+    return piece.bounds(operand)[0] // BLOCK_SIZE * BLOCK_SIZE
 
 
 def has_whole_blocks(nest: LoopNest, output_start: int) -> bool:

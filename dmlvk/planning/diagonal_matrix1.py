@@ -34,13 +34,15 @@ def plan_diagonal_matrix1(desc: DiagonalMatrix1Desc, profile: DeviceProfile, off
         lowest = x_start - (y_start + height - 1)
         begin, end = (min(max(bound - lowest, 0), width + height - 1) for bound in (low, high))
         return PieceArguments(
-            specialization=(
-                dimension_constant(piece, Role.X),
-                dimension_constant(piece, Role.Y),
-                int(not inside),
-                int(source is not None),
-                int(source is not None and piece.run_rank > 0 and piece.dimensions[-1].strides[1] == 1),
-            ),
+            specialization={
+                "X_DIMENSION": dimension_constant(piece, Role.X),
+                "Y_DIMENSION": dimension_constant(piece, Role.Y),
+                "FILL_OUTSIDE": int(not inside),
+                "HAS_INPUT": int(source is not None),
+                "IS_CONSECUTIVE": int(
+                    source is not None and piece.run_rank > 0 and piece.dimensions[-1].strides[1] == 1
+                ),
+            },
             arguments=(begin, end - begin, *value_words),
         )
 

@@ -54,16 +54,16 @@ def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str,
 
     def arguments(piece: LoopNest) -> PieceArguments:
         axis_start, axis_size = piece.extent(Role.AXIS)
-        specialization = (
-            dimension_constant(piece, Role.AXIS),
-            indices.data_type.size_in_bytes // 4,
-            int(desc.indices_are_signed),
-        )
+        specialization = {
+            "AXIS_DIMENSION": dimension_constant(piece, Role.AXIS),
+            "INDEX_WORDS": indices.data_type.size_in_bytes // 4,
+            "INDEX_IS_SIGNED": int(desc.indices_are_signed),
+        }
         values = (0, 0, axis_start, depth)
         chunks = _chunks(piece)
         if chunks is not None:
             return PieceArguments(
-                specialization=(*specialization, chunks.size),
+                specialization={**specialization, "AXIS_CHUNK": chunks.size},
                 arguments=values,
                 kernel="one_hot/words" if chunks.words_of_row else "one_hot/chunks",
                 invocation_count=chunks.words_of_row * chunks.row_count or None,

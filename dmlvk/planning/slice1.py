@@ -65,7 +65,7 @@ def plan_slice1(desc: Slice1Desc, profile: DeviceProfile, offsets: Mapping[str, 
         across = _across(piece)
         if path == TILES and across is not None:
             return _tiles(piece, across, profile)
-        return PieceArguments(specialization=(_row_step(piece) & 0xFFFFFFFF,))
+        return PieceArguments(specialization={"ROW_STEP": _row_step(piece) & 0xFFFFFFFF})
 
     return plan_data_movement("slice1/blocks", nest, profile, arguments, offsets=offsets, path=path)
 
@@ -107,7 +107,12 @@ def _tiles(piece: LoopNest, across: int, profile: DeviceProfile) -> PieceArgumen
     tile_count = tiles_along * tiles_across * (piece.element_count // (row.size * column.size))
     return PieceArguments(
         kernel="slice1/tiles",
-        specialization=(len(piece.dimensions) - 1 - across, rows, columns, 0 if aligned else elements_per_block),
+        specialization={
+            "ACROSS": len(piece.dimensions) - 1 - across,
+            "TILE_ROWS": rows,
+            "TILE_COLUMNS": columns,
+            "EXTRA_ROWS": 0 if aligned else elements_per_block,
+        },
         arguments=(tiles_along, tiles_across, largest_lead),
         group_count=tile_count,
         divisors=(tiles_across, tiles_along),

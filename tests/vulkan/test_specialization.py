@@ -14,8 +14,8 @@ from dmlvk import DataType, Slice1Desc, TensorDesc
 from dmlvk.runtime.compiled_operator import spirv
 from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.specialization import OPERATIONS, specialized
-from tests.test_spirv import instructions
 from tools.compile_kernels import kernel_sources
+from tools.spirv_interface import instructions
 
 KERNELS = sorted(kernel_sources())
 EDGES = [0, 1, 2, 3, 7, 31, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFD, 0xFFFFFFFF]

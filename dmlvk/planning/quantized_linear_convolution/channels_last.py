@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.builder import Builder, DispatchBuilder, View
+from dmlvk.planning.builder import Builder, DispatchBuilder, View, by_dimension
+from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
 
 VECTOR_SIZE = 16
@@ -44,15 +45,18 @@ def channels_last(
     kernel, unit = (KERNEL, WORD_SIZE) if in_words else (KERNEL_BY_PIXEL, 1)
     run = math.gcd(vectors, LARGEST_RUN if in_words else LARGEST_RUN_BY_PIXEL)
     count = images * vectors * pixels // unit
-    dispatch = DispatchBuilder(kernel, 3)
-    dispatch.window(source.tensor, bounds, source.start, unit, 0, Access.READ)
-    dispatch.window(copy.tensor, (copy.start, copy.start + size), copy.start, VECTOR_SIZE, 1, Access.WRITE)
-    dispatch.push_constants[2] = count
-    constants: tuple[int, ...] = (run, channels, height, width, *source.strides)
+    dispatch = DispatchBuilder(kernel)
+    dispatch.window(source.tensor, bounds, source.start, unit, "input_start", Access.READ)
+    dispatch.window(copy.tensor, (copy.start, copy.start + size), copy.start, VECTOR_SIZE, "output_start", Access.WRITE)
+    dispatch.push(count=count)
+    constants = {LOCAL_SIZE_X: builder.workgroup_size, "VECTORS": run, "CHANNELS": channels}
     if in_words:
-        constants = (run, pixels, channels, *(stride // WORD_SIZE for stride in source.strides[:2]))
+        strides_in_words = [stride // WORD_SIZE for stride in source.strides[:2]]
+        constants |= {"PIXELS": pixels, **by_dimension("STRIDE", "NC", strides_in_words)}
+    else:
+        constants |= {"ROWS": height, "COLUMNS": width, **by_dimension("STRIDE", "NCHW", source.strides)}
     return copy, dispatch.finish(
-        (builder.workgroup_size, *constants),
+        constants,
         builder.grid(count),
         seconds=builder.element_seconds(size),
         bytes_moved=2 * size,

@@ -12,9 +12,11 @@ from dmlvk.planning.builder import (
     DispatchBuilder,
     Range,
     View,
+    by_dimension,
     reach,
 )
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
+from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution.boxes import (
     CHANNEL,
@@ -249,9 +251,7 @@ class Depthwise(BoxCutter):
     def dispatch(self, box: Box) -> Dispatch:
         geometry, tiling, words = self.geometry, self._tiling(box), self.words
         images, channels, rows, columns = (high - low for low, high in box)
-        dispatch = (
-            DispatchBuilder(f"{KERNEL}_dot4", 28) if self.table is None else DispatchBuilder(f"{KERNEL}_integer", 22)
-        )
+        dispatch = DispatchBuilder(f"{KERNEL}_dot4") if self.table is None else DispatchBuilder(f"{KERNEL}_integer")
         of_group = geometry.output_channels_per_group
         first_row, first_column = self.first_tap(box)
         shift = first_column % 4 if words.aligned and not words.channels_last else 0
@@ -260,54 +260,56 @@ class Depthwise(BoxCutter):
         source = self.input
         if geometry.input_size[1] == 1:
             source = replace(source, strides=(*source.strides[:3], 1))
-        dispatch.window(source.tensor, bounds, source.address(corner), 1, 0, Access.READ)
+        dispatch.window(source.tensor, bounds, source.address(corner), 1, "input_start", Access.READ)
         filter_bounds = self.filter.bounds(self._taps(box))
-        dispatch.window(self.filter.tensor, filter_bounds, filter_bounds[0], 1, 1, Access.READ)
+        dispatch.window(self.filter.tensor, filter_bounds, filter_bounds[0], 1, "filter_start", Access.READ)
         written = self.output.bounds(box)
-        dispatch.window(self.output.tensor, written, written[0], 1, 2, Access.WRITE)
+        dispatch.window(self.output.tensor, written, written[0], 1, "output_start", Access.WRITE)
         if self.table is None:
             self.parameters.bind(dispatch, box[CHANNEL])
         else:
             records = table_bounds(self.table, box[CHANNEL])
-            dispatch.window(self.table.tensor, records, records[0], 4, 3, Access.READ)
-        dispatch.push_constants[len(dispatch.windows) :] = [
-            images,
-            channels,
-            rows,
-            columns,
-            -(-rows // tiling.rows),
-            -(-columns // tiling.columns),
-            tiling.tiles,
-            box[CHANNEL][0] % of_group,
-            first_row,
-            first_column - shift,
-            *source.strides,
-            *self.output.strides,
-        ]
-        specialization = (
-            tiling.block * tiling.items,
-            UNSIGNED_FLIP * 0x01010101 if self.parameters.input_unsigned else 0,
-            UNSIGNED_FLIP if self.parameters.filter_unsigned else 0,
-            int(self.parameters.output_unsigned),
-            int(words.channels_last),
-            *geometry.filter_size,
-            *geometry.strides,
-            *geometry.dilations,
-            tiling.rows,
-            tiling.columns,
-            tiling.block,
-            shift,
-            int(words.aligned),
-            int(writes_runs(self.output, box, CHANNEL if words.channels_last else COLUMN, 4)),
-            int(self.parameters.has_filter_zero_point),
-            # Compilers for CPUs take long over unrolled loops.
-            1 if self.builder.profile.device_type is DeviceType.CPU else BATCH[words.channels_last],
-            of_group,
-            *geometry.input_size,
-            self.filter.strides[0],
-            *self.filter.strides[2:],
-            *(self.parameters.constants if self.table is None else ()),
+            dispatch.window(self.table.tensor, records, records[0], 4, "table_start", Access.READ)
+        dispatch.push(
+            images=images,
+            channels=channels,
+            rows=rows,
+            columns=columns,
+            tile_rows=-(-rows // tiling.rows),
+            tile_columns=-(-columns // tiling.columns),
+            tiles=tiling.tiles,
+            first_of_group=box[CHANNEL][0] % of_group,
+            first_row=first_row,
+            first_column=first_column - shift,
+            **by_dimension("input_stride", "nchw", source.strides),
+            **by_dimension("output_stride", "nchw", self.output.strides),
         )
+        filter_strides = (self.filter.strides[0], *self.filter.strides[2:])
+        specialization = {
+            LOCAL_SIZE_X: tiling.block * tiling.items,
+            "INPUT_FLIP": UNSIGNED_FLIP * 0x01010101 if self.parameters.input_unsigned else 0,
+            "FILTER_FLIP": UNSIGNED_FLIP if self.parameters.filter_unsigned else 0,
+            "OUTPUT_UNSIGNED": int(self.parameters.output_unsigned),
+            "CHANNELS_LAST": int(words.channels_last),
+            "TAP_ROWS": geometry.filter_size[0],
+            "TAP_COLUMNS": geometry.filter_size[1],
+            **by_dimension("STRIDE", "HW", geometry.strides),
+            **by_dimension("DILATION", "HW", geometry.dilations),
+            "ROWS": tiling.rows,
+            "COLUMNS": tiling.columns,
+            "BLOCK": tiling.block,
+            "SHIFT": shift,
+            "ALIGNED": int(words.aligned),
+            "WHOLE_WORDS": int(writes_runs(self.output, box, CHANNEL if words.channels_last else COLUMN, 4)),
+            "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
+            # Compilers for CPUs take long over unrolled loops.
+            "BATCH": 1 if self.builder.profile.device_type is DeviceType.CPU else BATCH[words.channels_last],
+            "CHANNELS_OF_GROUP": of_group,
+            "ROW_LIMIT": geometry.input_size[0],
+            "COLUMN_LIMIT": geometry.input_size[1],
+            **by_dimension("FILTER_STRIDE", "MHW", filter_strides),
+            **(self.parameters.constants if self.table is None else {}),
+        }
         outputs = images * channels * rows * columns
         return dispatch.finish(
             specialization,

@@ -13,10 +13,12 @@ from dmlvk.planning.builder import (
     DispatchBuilder,
     Range,
     View,
+    by_dimension,
     halves,
     largest,
     reach,
 )
+from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import SCRATCH, Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 from dmlvk.planning.quantized_linear_convolution.parameters import RECORD_SIZE, table_bounds
@@ -253,9 +255,9 @@ class Direct:
         is_llvmpipe = self.builder.profile.driver_id == DriverId.MESA_LLVMPIPE
         return is_llvmpipe and iterations > LLVMPIPE_LARGEST_ITERATION_COUNT
 
-    def _table_window(self, dispatch: DispatchBuilder, box: OutputBox, word: int) -> None:
-        records = table_bounds(self.table, box[1])
-        dispatch.window(self.table.tensor, records, records[0], 4, word, Access.READ)
+    def _table_window(self, dispatch: DispatchBuilder, box: OutputBox) -> None:
+        rows = table_bounds(self.table, box[1])
+        dispatch.window(self.table.tensor, rows, rows[0], 4, "table_start", Access.READ)
 
     def _dispatch(self, box: OutputBox, taps: TapBox, accumulate: int, accumulators: int) -> Dispatch:
         geometry, extents = self.geometry, [high - low for low, high in box]
@@ -267,50 +269,53 @@ class Direct:
         )
         groups = self._groups(box)
         first_channel = groups[0] * geometry.input_channels_per_group + taps[0][0]
-        dispatch = DispatchBuilder("quantized_linear_convolution/direct", 28)
+        dispatch = DispatchBuilder("quantized_linear_convolution/direct")
         bounds = self.input.bounds(seen) if seen else (self.input.start, self.input.start + 1)
         address = self.input.address((box[0][0], first_channel, first_row, first_column))
-        dispatch.window(self.input.tensor, bounds, address, 1, 0, Access.READ)
+        dispatch.window(self.input.tensor, bounds, address, 1, "input_start", Access.READ)
         first, last = self.filter.bounds((box[1], *taps))
-        dispatch.window(self.filter.tensor, (first, last), first, 1, 1, Access.READ)
-        self._table_window(dispatch, box, 2)
+        dispatch.window(self.filter.tensor, (first, last), first, 1, "filter_start", Access.READ)
+        self._table_window(dispatch, box)
         if accumulate:
             written = (accumulators, accumulators + _count(box) * ACCUMULATOR_SIZE)
-            dispatch.window(SCRATCH, written, accumulators, ACCUMULATOR_SIZE, 3, Access.WRITE)
+            dispatch.window(SCRATCH, written, accumulators, ACCUMULATOR_SIZE, "output_start", Access.WRITE)
         else:
             written = self.output.bounds(box)
-            dispatch.window(self.output.tensor, written, written[0], 1, 3, Access.WRITE)
+            dispatch.window(self.output.tensor, written, written[0], 1, "output_start", Access.WRITE)
         count = extents[0] * extents[1] * extents[2] * -(-extents[3] // 4)
         strides = self.input.strides
-        dispatch.push_constants[4:] = [
-            count,
-            *extents[1:],
-            box[1][0] % geometry.output_channels_per_group,
-            geometry.output_channels_per_group,
-            tap_extents[0],
-            first_row,
-            first_column,
-            *geometry.input_size,
-            strides[0],
-            strides[1] * geometry.input_channels_per_group,
-            *strides[1:],
-            *self.filter.strides,
-            *self.output.strides,
-        ]
+        dispatch.push(
+            count=count,
+            channels=extents[1],
+            rows=extents[2],
+            columns=extents[3],
+            first_of_group=box[1][0] % geometry.output_channels_per_group,
+            channels_of_group=geometry.output_channels_per_group,
+            tap_channels=tap_extents[0],
+            first_row=first_row,
+            first_column=first_column,
+            row_limit=geometry.input_size[0],
+            column_limit=geometry.input_size[1],
+            input_stride_group=strides[1] * geometry.input_channels_per_group,
+            **by_dimension("input_stride", "nchw", strides),
+            **by_dimension("filter_stride", "mchw", self.filter.strides),
+            **by_dimension("output_stride", "nchw", self.output.strides),
+        )
         many_taps = 0
         if _count(taps) > PRODUCTS_IN_32_BITS:
             many_taps = 2 if tap_extents[2] > PRODUCTS_IN_32_BITS else 1
-        specialization = (
-            self.builder.workgroup_size,
-            UNSIGNED_FLIP if self.input_unsigned else 0,
-            UNSIGNED_FLIP if self.filter_unsigned else 0,
-            int(self.output_unsigned),
-            many_taps,
-            accumulate,
-            *tap_extents[1:],
-            *geometry.strides,
-            *geometry.dilations,
-        )
+        specialization = {
+            LOCAL_SIZE_X: self.builder.workgroup_size,
+            "INPUT_FLIP": UNSIGNED_FLIP if self.input_unsigned else 0,
+            "FILTER_FLIP": UNSIGNED_FLIP if self.filter_unsigned else 0,
+            "OUTPUT_UNSIGNED": int(self.output_unsigned),
+            "MANY_TAPS": many_taps,
+            "ACCUMULATE": accumulate,
+            "TAP_ROWS": tap_extents[1],
+            "TAP_COLUMNS": tap_extents[2],
+            **by_dimension("STRIDE", "HW", geometry.strides),
+            **by_dimension("DILATION", "HW", geometry.dilations),
+        }
         return dispatch.finish(
             specialization,
             self.builder.grid(count),
@@ -321,15 +326,21 @@ class Direct:
 
     def _requantize(self, box: OutputBox, accumulators: int) -> Dispatch:
         count, extents = _count(box), [high - low for low, high in box]
-        dispatch = DispatchBuilder("quantized_linear_convolution/requantize", 11)
+        dispatch = DispatchBuilder("quantized_linear_convolution/requantize")
         read = (accumulators, accumulators + count * ACCUMULATOR_SIZE)
-        dispatch.window(SCRATCH, read, accumulators, ACCUMULATOR_SIZE, 0, Access.READ)
-        self._table_window(dispatch, box, 1)
+        dispatch.window(SCRATCH, read, accumulators, ACCUMULATOR_SIZE, "accumulator_start", Access.READ)
+        self._table_window(dispatch, box)
         written = self.output.bounds(box)
-        dispatch.window(self.output.tensor, written, written[0], 1, 2, Access.WRITE)
-        dispatch.push_constants[3:] = [count, *extents[1:], *self.output.strides]
+        dispatch.window(self.output.tensor, written, written[0], 1, "output_start", Access.WRITE)
+        dispatch.push(
+            count=count,
+            channels=extents[1],
+            rows=extents[2],
+            columns=extents[3],
+            **by_dimension("output_stride", "nchw", self.output.strides),
+        )
         return dispatch.finish(
-            (self.builder.workgroup_size, int(self.output_unsigned)),
+            {LOCAL_SIZE_X: self.builder.workgroup_size, "OUTPUT_UNSIGNED": int(self.output_unsigned)},
             self.builder.grid(count),
             seconds=self.builder.element_seconds(count),
             bytes_moved=9 * count,

@@ -11,9 +11,11 @@ from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
     DispatchBuilder,
     Range,
+    by_dimension,
     reach,
 )
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
+from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution.boxes import (
     CHANNEL,
@@ -115,7 +117,14 @@ class FirstLayerTile:
         return FilterPacking(
             "quantized_linear_convolution/matrix_pack_filter",
             geometry.filter_size[0] * words,
-            (words, words, 1, 1),
+            {
+                "STEP_WORDS": words,
+                "RUN_WORDS": words,
+                "RUNS_W": 1,
+                "QUADS": 1,
+                "IN_ORDER": 0,
+                "INTERLEAVED": 0,
+            },
         )
 
 
@@ -223,59 +232,61 @@ class FirstLayer(BoxCutter):
     def dispatch(self, box: Box) -> Dispatch:
         geometry, tile = self.geometry, self.tile
         images, channels, rows, columns = (high - low for low, high in box)
-        dispatch = DispatchBuilder(KERNEL, 28)
+        dispatch = DispatchBuilder(KERNEL)
         first_row, first_column = self.first_tap(box)
         bounds = self.input_bounds(box)
         # Rows and columns are counted from the input's own first ones, which may lie before the window.
         address = self.input.address((box[IMAGE][0], 0, 0, 0))
-        dispatch.window(self.input.tensor, bounds, address, 1, 0, Access.READ)
+        dispatch.window(self.input.tensor, bounds, address, 1, "input_start", Access.READ)
         panels = self._panels(box)
         filter_bounds = self.filter.bounds(panels)
-        dispatch.window(self.filter.tensor, filter_bounds, filter_bounds[0], 8, 1, Access.READ)
+        dispatch.window(self.filter.tensor, filter_bounds, filter_bounds[0], 8, "filter_start", Access.READ)
         written = self.output.bounds(box)
-        dispatch.window(self.output.tensor, written, written[0], 1, 2, Access.WRITE)
+        dispatch.window(self.output.tensor, written, written[0], 1, "output_start", Access.WRITE)
         self.parameters.bind(dispatch, box[CHANNEL])
-        dispatch.push_constants[len(dispatch.windows) :] = [
-            panels[1] - panels[0],
-            channels,
-            rows,
-            columns,
-            self._tiles(box),
-            self.filter.panel_size // 8,
-            first_row,
-            first_column,
-            *geometry.input_size,
-            *self.input.strides,
-            *self.output.strides,
-        ]
+        dispatch.push(
+            panels=panels[1] - panels[0],
+            channels=channels,
+            rows=rows,
+            columns=columns,
+            tiles=self._tiles(box),
+            panel_stride=self.filter.panel_size // 8,
+            first_row=first_row,
+            first_column=first_column,
+            row_limit=geometry.input_size[0],
+            column_limit=geometry.input_size[1],
+            **by_dimension("input_stride", "nchw", self.input.strides),
+            **by_dimension("output_stride", "nchw", self.output.strides),
+        )
         # Words of four channels where channels lie side by side (NHWC), else of four pixels.
         store_channels = self.output.strides[CHANNEL] == 1 and geometry.output_channels > 1
         inner = CHANNEL if store_channels else COLUMN
-        specialization = (
-            SUBGROUPS * tile.lanes,
-            int(self.parameters.output_unsigned),
-            int(store_channels),
-            UNSIGNED_FLIP if self.parameters.input_unsigned else 0,
-            tile.matrix.m,
-            tile.matrix.n,
-            tile.matrix.k,
-            tile.lanes,
-            SUBGROUPS,
-            tile.channels,
-            tile.rows,
-            tile.units,
-            tile.pass_pixels,
-            FILTER_PADDING,
-            geometry.input_channels,
-            *geometry.filter_size,
-            *geometry.strides,
-            int(self.parameters.has_filter_zero_point),
-            next((size for size in (16, 4) if writes_runs(self.output, box, inner, size)), 1),
+        specialization = {
+            LOCAL_SIZE_X: SUBGROUPS * tile.lanes,
+            "OUTPUT_UNSIGNED": int(self.parameters.output_unsigned),
+            "STORE_CHANNELS": int(store_channels),
+            "FLIP": UNSIGNED_FLIP if self.parameters.input_unsigned else 0,
+            "MATRIX_M": tile.matrix.m,
+            "MATRIX_N": tile.matrix.n,
+            "MATRIX_K": tile.matrix.k,
+            "LANES": tile.lanes,
+            "SUBGROUPS": SUBGROUPS,
+            "TILE_CHANNELS": tile.channels,
+            "TILE_ROWS": tile.rows,
+            "TILE_UNITS": tile.units,
+            "PASS_PIXELS": tile.pass_pixels,
+            "FILTER_PADDING": FILTER_PADDING,
+            "INPUT_CHANNELS": geometry.input_channels,
+            "FILTER_HEIGHT": geometry.filter_size[0],
+            "FILTER_WIDTH": geometry.filter_size[1],
+            **by_dimension("STRIDE", "HW", geometry.strides),
+            "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
+            "WHOLE": next((size for size in (16, 4) if writes_runs(self.output, box, inner, size)), 1),
             # Compilers for CPUs take long over unrolled loops.
-            1 if self.builder.profile.device_type is DeviceType.CPU else geometry.filter_size[0],
-            tile.pass_channels,
-            *self.parameters.constants,
-        )
+            "UNROLLED_ROWS": 1 if self.builder.profile.device_type is DeviceType.CPU else geometry.filter_size[0],
+            "PASS_CHANNELS": tile.pass_channels,
+            **self.parameters.constants,
+        }
         outputs = images * channels * rows * columns
         return dispatch.finish(
             specialization,

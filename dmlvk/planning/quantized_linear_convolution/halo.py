@@ -67,7 +67,14 @@ class HaloShape(MatrixShape):
         runs = self.runs(geometry)
         words = 4 * runs.vectors
         # The kernel packs channels, whatever the output's layout.
-        constants = (self.tile.step // 4, words, runs.of_row, words, 1, self.matrix.n)
+        constants = {
+            "STEP_WORDS": self.tile.step // 4,
+            "RUN_WORDS": words,
+            "RUNS_W": runs.of_row,
+            "QUADS": words,
+            "IN_ORDER": 1,
+            "INTERLEAVED": self.matrix.n,
+        }
         return FilterPacking("quantized_linear_convolution/matrix_pack_filter", 4 * runs.total, constants)
 
 
@@ -225,10 +232,10 @@ class HaloCutter(MatrixCutter):
         assert isinstance(self.shape, HaloShape)
         return self.shape.runs(self.geometry)
 
-    def more_constants(self, box: tuple[Range, ...]) -> tuple[int, ...]:
+    def more_constants(self, box: tuple[Range, ...]) -> dict[str, int]:
         assert isinstance(self.shape, HaloShape)
         positions = self._positions(box)
-        return positions.pitch, positions.plane, self.shape.fetches_ahead
+        return {"PITCH": positions.pitch, "PLANE": positions.plane, "MOST_AHEAD": self.shape.fetches_ahead}
 
     def _positions(self, box: tuple[Range, ...]) -> Positions:
         return Positions.of(self.geometry, (box[ROW][1] - box[ROW][0], box[COLUMN][1] - box[COLUMN][0]))

@@ -323,5 +323,12 @@ def matrix_filter_packing(geometry: ConvolutionGeometry, shape: MatrixShape) -> 
     words = -(-4 * runs.total // step) * step
     # Channels in the order in which the product stores them.
     interleaved = shape.matrix.n if packs_channels(geometry) else 0
-    constants = (step, 4 * runs.vectors, runs.of_row, runs.quads, 1, interleaved)
+    constants = {
+        "STEP_WORDS": step,
+        "RUN_WORDS": 4 * runs.vectors,
+        "RUNS_W": runs.of_row,
+        "QUADS": runs.quads,
+        "IN_ORDER": 1,
+        "INTERLEAVED": interleaved,
+    }
     return FilterPacking("quantized_linear_convolution/matrix_pack_filter", words, constants)

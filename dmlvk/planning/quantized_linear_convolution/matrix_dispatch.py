@@ -12,8 +12,10 @@ from dmlvk.planning.builder import (
     DispatchBuilder,
     Range,
     View,
+    by_dimension,
 )
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
+from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution.matrix import (
     LARGE_TILE,
@@ -27,7 +29,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix import (
     matrix_filter_packing,
     packs_channels,
 )
-from dmlvk.planning.quantized_linear_convolution.packing import PackedInput
+from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP, PackedInput
 from dmlvk.planning.quantized_linear_convolution.parameters import Sources
 from dmlvk.planning.quantized_linear_convolution.product import COLUMN, GROUP, IMAGE, PANEL, ROW, ProductCutter
 
@@ -130,9 +132,9 @@ class MatrixCutter(ProductCutter):
         """How K lies in memory."""
         return Runs.of(self.geometry)
 
-    def more_constants(self, box: tuple[Range, ...]) -> tuple[int, ...]:
+    def more_constants(self, box: tuple[Range, ...]) -> dict[str, int]:
         """Specialization constants that only this kernel has."""
-        return ()
+        return {}
 
     def grid(self, box: tuple[Range, ...]) -> tuple[int, int, int]:
         channels, pixels, groups = super().grid(box)
@@ -148,7 +150,7 @@ class MatrixCutter(ProductCutter):
             box[dimension][0] * geometry.strides[k] - geometry.start_padding[k]
             for k, dimension in enumerate((ROW, COLUMN))
         )
-        dispatch = DispatchBuilder(shape.kernel, 19)
+        dispatch = DispatchBuilder(shape.kernel)
         if self.source is not None:
             unit, strides = VECTOR_SIZE if self.fetch == VECTORS else 4, list(self.source.strides)
             channel_stride = strides[1]
@@ -171,46 +173,49 @@ class MatrixCutter(ProductCutter):
                 + (box[COLUMN][0] - part.output_columns[0]) * geometry.strides[1] * strides[3]
             )
         strides = [stride // unit for stride in strides]
-        dispatch.window(part.tensor, input_bounds, address, unit, 0, Access.READ)
+        dispatch.window(part.tensor, input_bounds, address, unit, "input_start", Access.READ)
         panels = packed_filter.bounds(self.panels(box))
-        dispatch.window(packed_filter.tensor, panels, panels[0], VECTOR_SIZE, 1, Access.READ)
+        dispatch.window(packed_filter.tensor, panels, panels[0], VECTOR_SIZE, "filter_start", Access.READ)
         output_address = self.output.address((box[IMAGE][0], channels[0], box[ROW][0], box[COLUMN][0]))
-        dispatch.window(self.output.tensor, self.output.bounds(written), output_address, 1, 2, Access.WRITE)
+        dispatch.window(
+            self.output.tensor, self.output.bounds(written), output_address, 1, "output_start", Access.WRITE
+        )
         self.parameters.bind(dispatch, channels)
         first_stored, end_stored = (channel - channels[0] for channel in self.stored(box))
         if extents[GROUP] > 1:
             first_stored, end_stored = 0, geometry.output_channels_per_group
-        dispatch.push_constants[10:] = [
-            self.pixels(box),
-            geometry.tap_count,
-            first_stored,
-            end_stored,
-            geometry.output_channels_per_group,
-            packed_filter.panel_size // VECTOR_SIZE,
-            packed_filter.panels_of_group if extents[GROUP] > 1 else extents[PANEL],
-            first_row,
-            first_column,
-        ]
+        dispatch.push(
+            pixels=self.pixels(box),
+            taps=geometry.tap_count,
+            first_channel=first_stored,
+            channels=end_stored,
+            channels_of_group=geometry.output_channels_per_group,
+            panel_stride=packed_filter.panel_size // VECTOR_SIZE,
+            panels_of_group=packed_filter.panels_of_group if extents[GROUP] > 1 else extents[PANEL],
+            first_row=first_row,
+            first_column=first_column,
+        )
         unit_stored = self._store_unit(box, (first_stored, end_stored))
-        constants = [
-            *self._constants(shape, tile, runs),
-            unit_stored,
-            *self.parameters.constants,
-            extents[ROW],
-            extents[COLUMN],
-            strides[0],
-            strides[1],
-            strides[2] * geometry.strides[0],
-            strides[3] * geometry.strides[1],
-            strides[2] * geometry.dilations[0],
-            strides[3] * geometry.dilations[1],
-            channel_stride // unit,
-            *self.output.strides,
-            *geometry.input_size,
-            self.turns(box),
-            int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
-            *self.more_constants(box),
-        ]
+        constants = {
+            **self._constants(shape, tile, runs),
+            "STORE_UNIT": unit_stored,
+            **self.parameters.constants,
+            "ROWS": extents[ROW],
+            "COLUMNS": extents[COLUMN],
+            "INPUT_STRIDE_N": strides[0],
+            "INPUT_STRIDE_GROUP": strides[1],
+            "INPUT_STRIDE_H": strides[2] * geometry.strides[0],
+            "INPUT_STRIDE_W": strides[3] * geometry.strides[1],
+            "TAP_STRIDE_H": strides[2] * geometry.dilations[0],
+            "TAP_STRIDE_W": strides[3] * geometry.dilations[1],
+            "CHANNEL_STRIDE": channel_stride // unit,
+            **by_dimension("OUTPUT_STRIDE", "NCHW", self.output.strides),
+            "ROW_LIMIT": geometry.input_size[0],
+            "COLUMN_LIMIT": geometry.input_size[1],
+            "TURNS": self.turns(box),
+            "STORE_MATRICES": int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
+            **self.more_constants(box),
+        }
         operations = self.operations(box)
         moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.tap_count)
         return dispatch.finish(
@@ -222,7 +227,7 @@ class MatrixCutter(ProductCutter):
             subgroup_size=shape.lanes,
         )
 
-    def _constants(self, shape: MatrixShape, tile: MatrixTile, runs: Runs) -> tuple[int, ...]:
+    def _constants(self, shape: MatrixShape, tile: MatrixTile, runs: Runs) -> dict[str, int]:
         geometry = self.geometry
         # Where the input is read as it lies, does any tap fall beside it?
         reach = (
@@ -235,31 +240,31 @@ class MatrixCutter(ProductCutter):
             last >= size for last, size in zip(reach, geometry.input_size, strict=True)
         )
         in_place = self.source is not None
-        return (
-            shape.local_size,
-            int(self.output_unsigned),
-            int(packs_channels(geometry)),
-            0x80808080 if in_place and self.parameters.input_unsigned else 0,
-            int(in_place and beside),
-            self.fetch,
-            shape.matrix.m,
-            shape.matrix.n,
-            shape.matrix.k,
-            shape.lanes,
-            tile.pixels,
-            tile.channels,
-            tile.subgroup_pixels,
-            tile.subgroup_channels,
-            tile.step // VECTOR_SIZE,
-            runs.vectors,
-            runs.words,
-            runs.of_row,
-            *geometry.strides,
-            *geometry.dilations,
-            int(self.parameters.has_filter_zero_point),
-            ROW_PADDING,
-            runs.total,
-        )
+        return {
+            LOCAL_SIZE_X: shape.local_size,
+            "OUTPUT_UNSIGNED": int(self.output_unsigned),
+            "STORE_CHANNELS": int(packs_channels(geometry)),
+            "FLIP": UNSIGNED_FLIP * 0x01010101 if in_place and self.parameters.input_unsigned else 0,
+            "CHECK_BORDER": int(in_place and beside),
+            "FETCH": self.fetch,
+            "MATRIX_M": shape.matrix.m,
+            "MATRIX_N": shape.matrix.n,
+            "MATRIX_K": shape.matrix.k,
+            "LANES": shape.lanes,
+            "TILE_PIXELS": tile.pixels,
+            "TILE_CHANNELS": tile.channels,
+            "SUBGROUP_PIXELS": tile.subgroup_pixels,
+            "SUBGROUP_CHANNELS": tile.subgroup_channels,
+            "STEP": tile.step // VECTOR_SIZE,
+            "RUN": runs.vectors,
+            "RUN_WORDS": runs.words,
+            "RUNS_W": runs.of_row,
+            **by_dimension("STRIDE", "HW", geometry.strides),
+            **by_dimension("DILATION", "HW", geometry.dilations),
+            "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
+            "PADDING": ROW_PADDING,
+            "RUN_VECTORS": runs.total,
+        }
 
     def _store_unit(self, box: tuple[Range, ...], stored: Range) -> int:
         """Bytes that the output's memory is written by: 16 or 4 where a tile's neighbours always make up whole ones."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
@@ -11,6 +12,7 @@ from dmlvk.planning.builder import (
     DispatchBuilder,
     Range,
     View,
+    by_dimension,
     copies,
     dense,
     halves,
@@ -18,6 +20,7 @@ from dmlvk.planning.builder import (
     reach,
 )
 from dmlvk.planning.grid import folded
+from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
 
 UNSIGNED_FLIP = 0x80
@@ -104,14 +107,13 @@ class FilterPacking:
 
     kernel: str
     words: int
-    specialization: tuple[int, ...] = ()
+    specialization: Mapping[str, int]
 
     @classmethod
     def of(cls, geometry: ConvolutionGeometry, channels_last: bool) -> FilterPacking:
         """For the products that take words[k][channel]; k has the order of the packed input."""
-        return cls(
-            "quantized_linear_convolution/pack_filter", ChannelWords.of(geometry).per_output, (int(channels_last),)
-        )
+        words = ChannelWords.of(geometry).per_output
+        return cls("quantized_linear_convolution/pack_filter", words, {"CHANNELS_LAST": int(channels_last)})
 
 
 def pack_filter(
@@ -162,21 +164,27 @@ def pack_filter(
         if panels[1] - panels[0] > 1 and not (fitting and elements <= builder.elements_per_dispatch):
             pending.extend(part[0] for part in halves((panels,), 0))
             continue
-        dispatch = DispatchBuilder(packing.kernel, 11)
+        dispatch = DispatchBuilder(packing.kernel)
         address = source.address([first, 0, 0, 0])
-        dispatch.window(source.tensor, source.bounds(box(panels)), address, 1, 0, Access.READ)
+        dispatch.window(source.tensor, source.bounds(box(panels)), address, 1, "filter_start", Access.READ)
         written = packed.bounds(panels)
-        dispatch.window(packed.tensor, written, written[0], 4, 1, Access.WRITE)
-        dispatch.push_constants[2:] = [
-            last - first,
-            geometry.input_channels_per_group,
-            words,
-            channels_of_group,
-            first % channels_of_group,
-            *source.strides,
-        ]
-        size = PACK_FILTER_WORKGROUP_SIZE
-        specialization = (size, width, UNSIGNED_FLIP if unsigned else 0, *geometry.filter_size, *packing.specialization)
+        dispatch.window(packed.tensor, written, written[0], 4, "packed_start", Access.WRITE)
+        dispatch.push(
+            count=last - first,
+            channels=geometry.input_channels_per_group,
+            words=words,
+            channels_of_group=channels_of_group,
+            first_of_group=first % channels_of_group,
+            **by_dimension("stride", "mchw", source.strides),
+        )
+        specialization = {
+            LOCAL_SIZE_X: PACK_FILTER_WORKGROUP_SIZE,
+            "WIDTH": width,
+            "FLIP": UNSIGNED_FLIP if unsigned else 0,
+            "FILTER_HEIGHT": geometry.filter_size[0],
+            "FILTER_WIDTH": geometry.filter_size[1],
+            **packing.specialization,
+        }
         dispatches.append(
             dispatch.finish(
                 specialization,
@@ -362,43 +370,51 @@ def _pack_input_dispatch(
         kernel = "quantized_linear_convolution/matrix_pack_input"
         vectors = box[1][0] % 4 == box[1][1] % 4 == part.quads % 4 == 0 and extents[4] == 4
         words = 4 if vectors else 1
-        sizes: tuple[int, ...] = (words,)
-        strides = (part.image_stride, part.group_stride, part.columns * part.quads)
+        constants = {"WORDS": words}
+        strides = {"packed_stride_group": part.group_stride, "packed_stride_h": part.columns * part.quads}
         place = first_group * part.group_stride + (box[2][0] * part.columns + box[3][0]) * part.quads
     else:
-        kernel, words, sizes = "quantized_linear_convolution/pack_input", 1, ()
-        strides = (part.image_stride, part.rows * part.columns, part.columns)
+        kernel, words, constants = "quantized_linear_convolution/pack_input", 1, {}
+        strides = {"packed_stride_quad": part.rows * part.columns, "packed_stride_h": part.columns}
         quads = first_group * part.quads + first_quad
         place = (quads * part.rows + box[2][0]) * part.columns + box[3][0]
     place += (box[0][0] - part.images[0]) * part.image_stride
     count = extents[0] * extents[1] * extents[2] * extents[3] // words
 
-    dispatch = DispatchBuilder(kernel, 24)
+    dispatch = DispatchBuilder(kernel)
     corner = (box[0][0], _first_channel(geometry, part, box[1][0]) + box[4][0], first_row, first_column)
     bounds = source.bounds(seen) if seen else (source.start, source.start + 1)
-    dispatch.window(source.tensor, bounds, source.address(corner), 1, 0, Access.READ)
+    dispatch.window(source.tensor, bounds, source.address(corner), 1, "input_start", Access.READ)
     zero = zero_point or source
-    dispatch.window(zero.tensor, (zero.start, zero.start + 1), zero.start, 1, 1, Access.READ)
+    dispatch.window(zero.tensor, (zero.start, zero.start + 1), zero.start, 1, "zero_point_start", Access.READ)
     written = (part.start, part.start + part.size)
-    dispatch.window(part.tensor, written, part.start + 4 * place, 4, 2, Access.WRITE)
-    dispatch.push_constants[3:] = [
-        count,
-        extents[2],
-        extents[3],
-        extents[1],
-        first_quad,
-        part.quads,
-        geometry.input_channels_per_group,
-        first_row,
-        first_column,
-        *geometry.input_size,
-        *source.strides,
-        *strides,
-        4 * first_quad + box[4][0],
-        *box[4],
-    ]
+    dispatch.window(part.tensor, written, part.start + 4 * place, 4, "packed_start", Access.WRITE)
+    dispatch.push(
+        count=count,
+        rows=extents[2],
+        columns=extents[3],
+        quads=extents[1],
+        first_quad=first_quad,
+        quads_of_group=part.quads,
+        channels=geometry.input_channels_per_group,
+        first_row=first_row,
+        first_column=first_column,
+        row_limit=geometry.input_size[0],
+        column_limit=geometry.input_size[1],
+        **by_dimension("stride", "nchw", source.strides),
+        packed_stride_n=part.image_stride,
+        **strides,
+        first_channel=4 * first_quad + box[4][0],
+        first_lane=box[4][0],
+        end_lane=box[4][1],
+    )
+    constants |= {
+        LOCAL_SIZE_X: builder.workgroup_size,
+        "FLIP": UNSIGNED_FLIP if unsigned else 0,
+        "HAS_ZERO_POINT": int(zero_point is not None),
+    }
     return dispatch.finish(
-        (builder.workgroup_size, UNSIGNED_FLIP if unsigned else 0, int(zero_point is not None), *sizes),
+        constants,
         builder.grid(count),
         seconds=builder.element_seconds(4 * words * count),
         bytes_moved=8 * words * count,

@@ -6,7 +6,7 @@ Some kernels work them out themselves from these `Sources`, others read a table 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
@@ -18,6 +18,7 @@ from dmlvk.planning.builder import (
     copies,
     dense,
 )
+from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.tensor_desc import TensorFlags
 
@@ -35,6 +36,8 @@ PARAMETER_FIELDS = SCALES + ZERO_POINTS + BIAS
 # kernels/quantized_linear_convolution/parameters.comp reads them all; ..._by_part.comp a few at a time.
 KERNEL = "quantized_linear_convolution/parameters"
 PARTS = (SCALES, ZERO_POINTS, BIAS)
+# The sources of a part, as push constants of ..._by_part.comp name them.
+PLACES = ("first", "second", "third")
 
 
 def parameter_views(
@@ -58,6 +61,11 @@ def parameter_views(
             view = copied if stride else View(copied.tensor, copied.start, size, (0,))
         views[name] = view
     return views
+
+
+def _stem(field: str) -> str:
+    """How kernels name a field: "input_scale" for "input_scale_tensor"."""
+    return field.removesuffix("_tensor")
 
 
 @dataclass(frozen=True)
@@ -88,29 +96,31 @@ class Sources:
         return "filter_zero_point_tensor" in self.views or self.filter_unsigned
 
     @property
-    def kinds(self) -> tuple[int, int]:
-        """Bits for the zero points and the bias that there are, and for the UINT8 tensors."""
+    def kinds(self) -> dict[str, int]:
+        """Specialization constants: bits for the zero points and the bias that there are, and for UINT8 tensors."""
         unsigned = (self.input_unsigned, self.filter_unsigned, self.output_unsigned)
         present = sum(1 << bit for bit, name in enumerate(ZERO_POINTS + BIAS) if name in self.views)
-        return present, sum(1 << bit for bit, each in enumerate(unsigned) if each)
+        return {"PRESENT": present, "UNSIGNED_TYPES": sum(1 << bit for bit, each in enumerate(unsigned) if each)}
 
     @property
-    def constants(self) -> tuple[int, ...]:
+    def constants(self) -> dict[str, int]:
         """The specialization constants of kernels/quantized_linear_convolution/parameter_sources.glsl."""
-        strides = (self.views[name].strides[0] if name in self.views else 0 for name in PARAMETER_FIELDS)
-        return (*strides, *self.kinds)
+        strides = {
+            f"{_stem(field).upper()}_STRIDE": self.views[field].strides[0] if field in self.views else 0
+            for field in PARAMETER_FIELDS
+        }
+        return strides | self.kinds
 
     def bind(self, dispatch: DispatchBuilder, channels: Range) -> None:
         """Bind all seven, after the input, the filter and the output, and tell the kernel where `channels` begin."""
         filter_window = dispatch.windows[1]
-        for word, name in enumerate(PARAMETER_FIELDS, len(dispatch.windows)):
-            view = self.views.get(name)
+        for field in PARAMETER_FIELDS:
+            view, start = self.views.get(field), f"{_stem(field)}_start"
             if view is None:
-                # Nothing to read: some memory has to be bound all the same.
-                dispatch.windows.append(replace(filter_window, base_word=word))
+                dispatch.unread_window(filter_window, start)
             else:
                 address = view.address([channels[0]])
-                dispatch.window(view.tensor, view.bounds([channels]), address, view.element_size, word, Access.READ)
+                dispatch.window(view.tensor, view.bounds([channels]), address, view.element_size, start, Access.READ)
 
 
 def parameter_dispatches(
@@ -126,7 +136,7 @@ def parameter_dispatches(
     arena = builder.persistent if once else builder.scratch
     table = View(arena.name, arena.allocate(channels * RECORD_SIZE), 4, (RECORD_SIZE // 4,))
     dispatches: list[Dispatch] = []
-    common = (builder.workgroup_size, *Sources.of(desc, views).kinds)
+    common = {LOCAL_SIZE_X: builder.workgroup_size, **Sources.of(desc, views).kinds}
     spare = views["input_scale_tensor"]  # is always there
     if builder.profile.limits.max_per_stage_descriptor_storage_buffers > len(PARAMETER_FIELDS):
         sources = [views.get(name) for name in PARAMETER_FIELDS]
@@ -135,7 +145,7 @@ def parameter_dispatches(
         sources = [views.get(name) for name in (*names, "", "")[:3]]
         # The zero points' part writes a bias of 0 where there is none.
         if any(sources) or part == PARTS.index(ZERO_POINTS):
-            specialization = (*common, part)
+            specialization = {**common, "PART": part}
             dispatches += _dispatches(
                 builder, f"{KERNEL}_by_part", sources, spare, table, (0, channels), specialization
             )
@@ -170,7 +180,7 @@ def _dispatches(
     spare: View,
     table: View,
     channels: Range,
-    specialization: tuple[int, ...],
+    specialization: Mapping[str, int],
 ) -> list[Dispatch]:
     """As many dispatches as windows on the sources and the table want."""
     low, high = channels
@@ -183,20 +193,26 @@ def _dispatches(
             for half in halves
             for each in _dispatches(builder, kernel, sources, spare, table, half, specialization)
         ]
-    # The starts of the sources and the table, the strides of the sources, the count.
-    table_start = len(sources)
-    dispatch = DispatchBuilder(kernel, 2 * len(sources) + 2)
+    dispatch = DispatchBuilder(kernel)
+    if kernel == KERNEL:
+        starts = [f"start[{index}]" for index in range(len(sources))]
+    else:
+        starts = [f"{place}_start" for place in PLACES]
     count = high - low
     written = table_bounds(table, channels)
-    for word, view in enumerate(sources):
+    strides: list[int] = []
+    for start, view in zip(starts, sources, strict=True):
         # Where there is nothing to read, some memory has to be bound all the same: not the table, of which another part
         # of this stage is being written, as far as anyone can tell who does not know what the kernel leaves unread.
         bound = spare if view is None else view
         address = bound.address([low])
-        dispatch.window(bound.tensor, bound.bounds([channels]), address, bound.element_size, word, Access.READ)
-        dispatch.push_constants[table_start + 1 + word] = bound.strides[0]
-    dispatch.window(table.tensor, written, written[0], 4, table_start, Access.WRITE)
-    dispatch.push_constants[-1] = count
+        dispatch.window(bound.tensor, bound.bounds([channels]), address, bound.element_size, start, Access.READ)
+        strides.append(bound.strides[0])
+    dispatch.window(table.tensor, written, written[0], 4, "table_start", Access.WRITE)
+    if kernel == KERNEL:
+        dispatch.push(count=count, stride=strides)
+    else:
+        dispatch.push(count=count, **{f"{place}_stride": stride for place, stride in zip(PLACES, strides, strict=True)})
     finished = dispatch.finish(
         specialization, builder.grid(count), seconds=builder.element_seconds(8 * count), bytes_moved=count * 24
     )

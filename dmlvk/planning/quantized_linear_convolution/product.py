@@ -14,11 +14,13 @@ from dmlvk.planning.builder import (
     DispatchBuilder,
     Range,
     View,
+    by_dimension,
     halves,
     largest,
     reach,
 )
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
+from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution.packing import PackedFilter, PackedInput
 from dmlvk.planning.quantized_linear_convolution.parameters import table_bounds
@@ -250,7 +252,7 @@ class PackedProductCutter(ProductCutter):
         geometry, part, packed_filter = self.geometry, self.part, self.packed_filter
         channels, written = self.channels(box), self.written(box)
         extents = [high - low for low, high in box]
-        dispatch = DispatchBuilder(self.shape.kernel, 25)
+        dispatch = DispatchBuilder(self.shape.kernel)
         quad_stride, row_stride, column_stride = part.strides
         first_word = (
             (box[IMAGE][0] - part.images[0]) * part.image_stride
@@ -258,46 +260,51 @@ class PackedProductCutter(ProductCutter):
             + (box[ROW][0] - part.output_rows[0]) * geometry.strides[0] * row_stride
             + (box[COLUMN][0] - part.output_columns[0]) * geometry.strides[1] * column_stride
         )
-        dispatch.window(
-            part.tensor, (part.start, part.start + part.size), part.start + 4 * first_word, 4, 0, Access.READ
-        )
+        start = part.start + 4 * first_word
+        dispatch.window(part.tensor, (part.start, part.start + part.size), start, 4, "input_start", Access.READ)
         panels = packed_filter.bounds(self.panels(box))
-        dispatch.window(packed_filter.tensor, panels, panels[0], 4, 1, Access.READ)
+        dispatch.window(packed_filter.tensor, panels, panels[0], 4, "filter_start", Access.READ)
         records = table_bounds(self.table, channels)
-        dispatch.window(self.table.tensor, records, records[0], 4, 2, Access.READ)
+        dispatch.window(self.table.tensor, records, records[0], 4, "table_start", Access.READ)
         address = self.output.address((box[IMAGE][0], channels[0], box[ROW][0], box[COLUMN][0]))
-        dispatch.window(self.output.tensor, self.output.bounds(written), address, 1, 3, Access.WRITE)
+        dispatch.window(self.output.tensor, self.output.bounds(written), address, 1, "output_start", Access.WRITE)
         first_stored, end_stored = (channel - channels[0] for channel in self.stored(box))
         if extents[GROUP] > 1:
             first_stored, end_stored = 0, geometry.output_channels_per_group
-        dispatch.push_constants[4:] = [
-            extents[IMAGE] * extents[ROW] * extents[COLUMN],
-            extents[ROW],
-            extents[COLUMN],
-            packed_filter.words,
-            geometry.tap_count,
-            end_stored,
-            geometry.output_channels_per_group,
-            packed_filter.panel_size // 4,
-            packed_filter.panels_of_group if extents[GROUP] > 1 else extents[PANEL],
-            part.image_stride,
-            part.group_stride,
-            quad_stride,
-            row_stride * geometry.strides[0],
-            column_stride * geometry.strides[1],
-            row_stride * geometry.dilations[0],
-            column_stride * geometry.dilations[1],
-            *self.output.strides,
-            first_stored,
-        ]
+        dispatch.push(
+            pixels=extents[IMAGE] * extents[ROW] * extents[COLUMN],
+            rows=extents[ROW],
+            columns=extents[COLUMN],
+            words=packed_filter.words,
+            taps=geometry.tap_count,
+            channels=end_stored,
+            channels_of_group=geometry.output_channels_per_group,
+            panel_stride=packed_filter.panel_size // 4,
+            panels_of_group=packed_filter.panels_of_group if extents[GROUP] > 1 else extents[PANEL],
+            input_stride_n=part.image_stride,
+            input_stride_group=part.group_stride,
+            input_stride_quad=quad_stride,
+            input_stride_h=row_stride * geometry.strides[0],
+            input_stride_w=column_stride * geometry.strides[1],
+            tap_stride_h=row_stride * geometry.dilations[0],
+            tap_stride_w=column_stride * geometry.dilations[1],
+            **by_dimension("output_stride", "nchw", self.output.strides),
+            first_channel=first_stored,
+        )
         # Words of four channels where channels lie side by side (NHWC), else of four pixels.
         store_channels = self.output.strides[1] == 1 and geometry.output_channels > 1
-        specialization = [self.shape.local_size, *geometry.filter_size, int(self.output_unsigned), int(store_channels)]
+        specialization = {
+            LOCAL_SIZE_X: self.shape.local_size,
+            "FILTER_HEIGHT": geometry.filter_size[0],
+            "FILTER_WIDTH": geometry.filter_size[1],
+            "OUTPUT_UNSIGNED": int(self.output_unsigned),
+            "STORE_CHANNELS": int(store_channels),
+        }
         if self.shape.tiled:
-            specialization.append(self.shape.panel)
+            specialization["TILE_CHANNELS"] = self.shape.panel
         if self.shape.channels_last:
             # Words of K at once: pairs lie together, at multiples of 8 bytes, where a pixel has an even number.
-            specialization.append(1 if part.quads % 2 else 2)
+            specialization["WORDS"] = 1 if part.quads % 2 else 2
         operations = self.operations(box)
         moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.tap_count)
         return dispatch.finish(

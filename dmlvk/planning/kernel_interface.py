@@ -1,0 +1,105 @@
+"""What kernels ask to be told, by name: push constants and specialization constants, as their SPIR-V declares them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+# The specialization constant of the invocations that a workgroup has along x.
+LOCAL_SIZE_X = "LOCAL_SIZE_X"
+
+
+class KernelInterfaceError(ValueError):
+    """A plan names a constant that its kernel does not have, or leaves one out: a mistake of the planner."""
+
+
+@dataclass(frozen=True)
+class KernelInterface:
+    """The constants of one kernel.
+
+    Attributes
+    ----------
+    kernel : str
+        Name of the kernel, such as "slice1/tiles".
+    push_constants : mapping of str to (int, int)
+        The first 32-bit word of each, and how many words it has.
+    specialization_constants : tuple of str
+        Names in the order of their ids 0, 1, 2, ...
+    """
+
+    kernel: str
+    push_constants: Mapping[str, tuple[int, int]]
+    specialization_constants: tuple[str, ...]
+
+    def push_constant_words(self, values: Mapping[str, int | Sequence[int]]) -> tuple[int, ...]:
+        """All push constants as unsigned 32-bit words; negative values become two's complement.
+
+        Raises
+        ------
+        KernelInterfaceError
+            A name is missing or unknown, or a value has another number of words.
+        """
+        self._require_names("push constants", self.push_constants.keys(), values.keys())
+        words = [0] * max((first + count for first, count in self.push_constants.values()), default=0)
+        for name, (first, count) in self.push_constants.items():
+            value = values[name]
+            given = [value] if isinstance(value, int) else value
+            if len(given) != count:
+                raise KernelInterfaceError(f"kernel {self.kernel}: {name} has {count} words, not {len(given)}")
+            words[first : first + count] = given
+        return tuple([word & 0xFFFFFFFF for word in words])
+
+    def specialization(self, values: Mapping[str, int]) -> tuple[int, ...]:
+        """All specialization constants in the order of their ids.
+
+        Raises
+        ------
+        KernelInterfaceError
+            A name is missing or unknown.
+        """
+        names = self.specialization_constants
+        try:
+            found = tuple([int(values[name]) for name in names])
+        except KeyError:
+            found = ()
+        if len(found) != len(values):
+            self._require_names("specialization constants", names, values.keys())
+        return found
+
+    def word_of(self, name: str) -> int:
+        """The first word of a push constant; "start[2]" is the word of an element of an array."""
+        name, _, index = name.rstrip("]").partition("[")
+        if name not in self.push_constants:
+            raise KernelInterfaceError(f"kernel {self.kernel} has no push constant {name!r}")
+        return self.push_constants[name][0] + int(index or 0)
+
+    def _require_names(self, kind: str, expected: Any, given: Any) -> None:
+        missing, unknown = sorted(set(expected) - set(given)), sorted(set(given) - set(expected))
+        if missing or unknown:
+            raise KernelInterfaceError(f"kernel {self.kernel}: {kind} missing: {missing}, unknown: {unknown}")
+
+
+@cache
+def _manifest() -> dict[str, Any]:
+    text = resources.files("dmlvk").joinpath("spirv/manifest.json").read_text(encoding="utf-8")
+    return dict(json.loads(text)["kernels"])
+
+
+@cache
+def kernel_interface(kernel: str) -> KernelInterface:
+    """The interface of a kernel, from the manifest that lies beside the SPIR-V.
+
+    Raises
+    ------
+    KernelInterfaceError
+        There is no such kernel.
+    """
+    entry = _manifest().get(kernel)
+    if entry is None:
+        raise KernelInterfaceError(f"there is no kernel {kernel!r}")
+    places = {name: (first, count) for name, (first, count) in entry["push_constants"].items()}
+    return KernelInterface(kernel, places, tuple(entry["specialization_constants"]))
