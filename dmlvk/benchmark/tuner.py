@@ -22,8 +22,7 @@ from dmlvk.benchmark.measurement import measure
 from dmlvk.conformance.case import Workload
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import OneHotDesc, OperatorDesc, QuantizedLinearConvolutionDesc
-from dmlvk.planning.quantized_linear_convolution.halo import HALO
-from dmlvk.planning.quantized_linear_convolution.matrix import MATRIX
+from dmlvk.planning.quantized_linear_convolution.registry import PATHS_WITH_TILES
 from dmlvk.runtime.tuned_paths import TunedPaths
 
 PLANNER = "planner"
@@ -90,7 +89,7 @@ def candidates(desc: OperatorDesc, profile: DeviceProfile) -> Iterator[str]:
     seen = [replace(planning.plan(desc, profile), path="")]
     for name in planning.KERNEL_PATHS[type(desc)]:
         # A CPU's "matrix units" are loops, and whole batches of them take thousands of dispatches.
-        has_tiles = name in (MATRIX, HALO) and profile.device_type is not DeviceType.CPU
+        has_tiles = name in PATHS_WITH_TILES and profile.device_type is not DeviceType.CPU
         for path in (name, *(f"{name}:{tile}" for tile in tiles())) if has_tiles else (name,):
             try:
                 plan = replace(planning.plan(desc, profile, path=path), path="")

@@ -28,12 +28,8 @@ from dmlvk.planning.plan import (
     Plan,
     Window,
 )
-from dmlvk.planning.quantized_linear_convolution.choice import DIRECT, plan_quantized_linear_convolution
-from dmlvk.planning.quantized_linear_convolution.depthwise import DEPTHWISE
-from dmlvk.planning.quantized_linear_convolution.first_layer import FIRST_LAYER
-from dmlvk.planning.quantized_linear_convolution.halo import HALO
-from dmlvk.planning.quantized_linear_convolution.matrix import MATRIX
-from dmlvk.planning.quantized_linear_convolution.product import PATHS as PRODUCT_PATHS
+from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution
+from dmlvk.planning.quantized_linear_convolution.registry import PATH_NAMES
 from dmlvk.planning.slice1 import PATHS as SLICE1_PATHS
 from dmlvk.planning.slice1 import plan_slice1
 
@@ -57,7 +53,7 @@ KERNEL_PATHS: Mapping[type[OperatorDesc], tuple[str, ...]] = MappingProxyType(
     {
         DiagonalMatrix1Desc: (BLOCKS,),
         OneHotDesc: (BLOCKS,),
-        QuantizedLinearConvolutionDesc: (DEPTHWISE, FIRST_LAYER, HALO, MATRIX, *PRODUCT_PATHS, DIRECT),
+        QuantizedLinearConvolutionDesc: PATH_NAMES,
         Slice1Desc: SLICE1_PATHS,
     }
 )

@@ -15,10 +15,10 @@ from dmlvk.operators.quantized_linear_convolution import output_size
 from dmlvk.planning.plan import PERSISTENT, SCRATCH, Access, Dispatch, PathError, Plan
 from dmlvk.planning.quantized_linear_convolution.choice import convolution_paths
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
-from dmlvk.planning.quantized_linear_convolution.first_layer import FirstLayerTile, first_layer_tile
+from dmlvk.planning.quantized_linear_convolution.first_layer import first_layer_tile
 from dmlvk.planning.quantized_linear_convolution.halo import Positions
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixTile, matrix_of, obstacle_to_tile
-from dmlvk.planning.quantized_linear_convolution.product import LARGEST_WORD_COUNT
+from dmlvk.planning.quantized_linear_convolution.stages import LARGEST_WORD_COUNT
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 from tests import profiles
 from tests.planning.limits import check_plan
@@ -286,10 +286,10 @@ def test_halos_where_they_are_faster(batch: int, channels: int, size: int, path:
 @pytest.mark.parametrize(
     ("desc", "reason"),
     [
-        (convolution(1, 64, (9, 9), 64, (1, 1)), "a filter of one tap has no halo"),
-        (convolution(1, 64, (9, 9), 64, (3, 3), strides=(2, 2)), "strides .* are not 1"),
-        (convolution(1, 40, (9, 9), 64, (3, 3)), "40 input channels per group are not whole vectors of 16"),
-        (convolution(1, 64, (9, 900), 64, (9, 1)), "no tile fits into shared memory with its halo"),
+        (convolution(1, 64, (9, 9), 64, (1, 1)), r"filter size = \(1, 1\), possible: several taps"),
+        (convolution(1, 64, (9, 9), 64, (3, 3), strides=(2, 2)), r"strides = \(2, 2\), possible: 1"),
+        (convolution(1, 40, (9, 9), 64, (3, 3)), "input channels of a group = 40, possible: multiples of 16"),
+        (convolution(1, 64, (9, 900), 64, (9, 1)), "tiles that fit into shared memory with their halo = 0"),
     ],
 )
 def test_what_halos_do_not_take(desc: QuantizedLinearConvolutionDesc, reason: str) -> None:
@@ -457,11 +457,17 @@ def test_depthwise_wherever_words_hold_neighbours(desc: QuantizedLinearConvoluti
 @pytest.mark.parametrize(
     ("desc", "reason"),
     [
-        (DESCRIPTORS["odd"], "an output channel sees 13 input channels, not 1"),
-        (convolution(1, 4, (9, 9), 4, (3, 3), groups=4, input_strides=(648, 162, 18, 2)), "no four neighbours"),
-        (convolution(1, 4, (9, 9), 4, (8, 8), groups=4), "64 taps are more than 49"),
-        (convolution(1, 4, (99, 9), 4, (3, 3), groups=4, dilations=(9, 1)), "extends over 19 rows"),
-        (convolution(1, 4, (99, 9), 4, (3, 3), groups=4, strides=(5, 1)), "stride 5 is more than 4"),
+        (DESCRIPTORS["odd"], "input channels of a group = 13, possible: 1"),
+        (
+            convolution(1, 4, (9, 9), 4, (3, 3), groups=4, input_strides=(648, 162, 18, 2)),
+            "input strides = .*, possible: four neighbours",
+        ),
+        (convolution(1, 4, (9, 9), 4, (8, 8), groups=4), "filter taps = 64, possible: at most 49"),
+        (
+            convolution(1, 4, (99, 9), 4, (3, 3), groups=4, dilations=(9, 1)),
+            "of the dilated filter = 19",
+        ),
+        (convolution(1, 4, (99, 9), 4, (3, 3), groups=4, strides=(5, 1)), "stride = 5, possible: at most 4"),
     ],
 )
 def test_what_depthwise_does_not_take(desc: QuantizedLinearConvolutionDesc, reason: str) -> None:
@@ -489,7 +495,6 @@ def test_first_layers_on_every_device_with_matrices(desc: QuantizedLinearConvolu
     check_plan(found, desc, profile)
     assert written_elements(found, desc) == desc.output_tensor.element_count
     tile = first_layer_tile(profile, desc.geometry)
-    assert isinstance(tile, FirstLayerTile)
     limit = min(profile.limits.max_compute_shared_memory_size, 48 << 10)
     assert tile.shared_memory(desc.geometry) <= limit
     assert all(
@@ -500,12 +505,12 @@ def test_first_layers_on_every_device_with_matrices(desc: QuantizedLinearConvolu
 @pytest.mark.parametrize(
     ("desc", "reason"),
     [
-        (DESCRIPTORS["odd"], "the input has 13 channels in 1 groups"),
-        (convolution(1, 3, (9, 9), 3, (3, 3), groups=3), "in 3 groups"),
-        (convolution(1, 3, (9, 9), 3, (3, 3), dilations=(2, 2)), "dilations"),
-        (convolution(1, 3, (99, 99), 3, (12, 3)), "larger than 256 taps or 11 rows"),
-        (convolution(1, 3, (99, 99), 3, (3, 3), strides=(5, 5)), "more than 4"),
-        (convolution(1, 4, (99, 99), 64, (11, 5)), "bytes of shared memory are more than"),
+        (DESCRIPTORS["odd"], "input channels = 13, possible: at most 4"),
+        (convolution(1, 3, (9, 9), 3, (3, 3), groups=3), "groups = 3, possible: 1"),
+        (convolution(1, 3, (9, 9), 3, (3, 3), dilations=(2, 2)), r"dilations = \(2, 2\)"),
+        (convolution(1, 3, (99, 99), 3, (12, 3)), "filter rows = 12, possible: at most 11"),
+        (convolution(1, 3, (99, 99), 3, (3, 3), strides=(5, 5)), r"strides = \(5, 5\), possible: at most 4"),
+        (convolution(1, 4, (99, 99), 64, (11, 5)), "bytes of shared memory = .*, possible: at most"),
     ],
 )
 def test_what_first_layer_does_not_take(desc: QuantizedLinearConvolutionDesc, reason: str) -> None:
@@ -517,7 +522,7 @@ def test_a_forced_path_that_could_overflow_is_refused() -> None:
     channels = 4 * LARGEST_WORD_COUNT
     profile = profiles.load("swiftshader")
     assert plan(convolution(1, channels, (1, 1), 2, (1, 1)), profile, path="integer").path == "integer"
-    with pytest.raises(ValueError, match=r"only 'direct': an output has 32768 words .* 32767 are sure to fit"):
+    with pytest.raises(ValueError, match=r"words of four taps .* = 32768, possible: at most 32767"):
         plan(convolution(1, channels + 1, (1, 1), 2, (1, 1)), profile, path="integer")
 
 

@@ -9,6 +9,7 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import Builder, Range, View, halves, largest
 from dmlvk.planning.plan import Dispatch
 from dmlvk.planning.quantized_linear_convolution.parameters import Sources
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError
 
 # Outputs: image, channel, row, column.
 IMAGE, CHANNEL, ROW, COLUMN = range(4)
@@ -48,8 +49,14 @@ class BoxCutter(ABC):
     def dispatch(self, box: Box) -> Dispatch:
         """The dispatch that makes a box."""
 
-    def dispatches(self) -> list[Dispatch] | str:
-        """All dispatches, in any order; or why there are none."""
+    def dispatches(self) -> list[Dispatch]:
+        """All dispatches, in any order.
+
+        Raises
+        ------
+        ObstacleError
+            No window shows all that the smallest part of the outputs needs.
+        """
         geometry = self.geometry
         pending: list[Box] = [
             (
@@ -68,7 +75,10 @@ class BoxCutter(ABC):
                 continue
             cut = largest(contributions)
             if cut is None:
-                return "no window shows all that the smallest part of the outputs needs"
+                extents = tuple(high - low for low, high in box)
+                raise ObstacleError(
+                    Obstacle("outputs whose operands a window shows", extents, "at least the smallest part")
+                )
             pending.extend(self._halves(box, cut))
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dmlvk.device_profile import DeviceProfile, DeviceType, DriverId
@@ -13,11 +14,12 @@ from dmlvk.planning.builder import (
     Range,
     View,
     by_dimension,
+    dense,
     reach,
 )
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import Access, Dispatch
+from dmlvk.planning.plan import Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.boxes import (
     CHANNEL,
     COLUMN,
@@ -27,9 +29,11 @@ from dmlvk.planning.quantized_linear_convolution.boxes import (
     writes_runs,
 )
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
-from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT, table_bounds
+from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT, Sources, table_bounds
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem, Rank
+from dmlvk.planning.quantized_linear_convolution.stages import Stages
+from dmlvk.tensor_desc import TensorFlags
 
-DEPTHWISE = "depthwise"
 KERNEL = "quantized_linear_convolution/depthwise"
 
 # A tile's loops are unrolled: these keep its code and its registers in bounds.
@@ -54,6 +58,9 @@ LARGEST_SHARED_MEMORY = 16 << 10
 # So many workgroups keep a large GPU busy; more of them would only prepare weights once more.
 ENOUGH_WORKGROUPS = {DeviceType.CPU: 32}
 LARGEST_TILE_COUNT = {DeviceType.CPU: 64}
+
+# The last step of an output costs about as much as so many taps.
+LAST_STEP_TAPS = 10
 
 # Multiply-adds a second at the very least.
 SLOWEST_RATE = {
@@ -80,6 +87,11 @@ class InputWords:
     channels_last: bool
     aligned: bool
 
+    @property
+    def dimension(self) -> int:
+        """The dimension of outputs of which four belong to a word."""
+        return CHANNEL if self.channels_last else COLUMN
+
     @classmethod
     def of(cls, geometry: ConvolutionGeometry, source: View) -> InputWords | None:
         """None where neither channels nor columns lie side by side."""
@@ -93,19 +105,27 @@ class InputWords:
         return None
 
 
-def obstacle_to_depthwise(geometry: ConvolutionGeometry) -> str | None:
-    """Why the kernel cannot have a convolution, whatever its layout; None where it can."""
+def obstacle_to_depthwise(geometry: ConvolutionGeometry) -> Obstacle | None:
+    """Why the kernel cannot take a convolution; None where it can."""
     if geometry.input_channels_per_group != 1:
-        return f"an output channel sees {geometry.input_channels_per_group} input channels, not 1"
-    if math.prod(geometry.filter_size) > LARGEST_TAP_COUNT:
-        return f"{math.prod(geometry.filter_size)} taps are more than {LARGEST_TAP_COUNT}"
+        return Obstacle("input channels of a group", geometry.input_channels_per_group, "1")
+    if (taps := math.prod(geometry.filter_size)) > LARGEST_TAP_COUNT:
+        return Obstacle("filter taps", taps, f"at most {LARGEST_TAP_COUNT}")
     for k in range(2):
         extent = (geometry.filter_size[k] - 1) * geometry.dilations[k] + 1
         if extent > LARGEST_REACH:
-            return f"the dilated filter extends over {extent} rows or columns, of which {LARGEST_REACH} are possible"
+            return Obstacle("rows or columns of the dilated filter", extent, f"at most {LARGEST_REACH}")
         if geometry.strides[k] > LARGEST_STRIDE:
-            return f"stride {geometry.strides[k]} is more than {LARGEST_STRIDE}"
+            return Obstacle("stride", geometry.strides[k], f"at most {LARGEST_STRIDE}")
     return None
+
+
+def _input_view(problem: Problem) -> View:
+    """The input as the kernel reads it: an input that is OWNED_BY_DML is copied to a packed one."""
+    geometry = problem.geometry
+    if problem.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
+        return dense("input_tensor", 0, 1, (geometry.batch, geometry.input_channels, *geometry.input_size))
+    return View("input_tensor", 0, 1, geometry.input_strides)
 
 
 def multiplies_packed(profile: DeviceProfile) -> bool:
@@ -115,15 +135,6 @@ def multiplies_packed(profile: DeviceProfile) -> bool:
         and ROUNDING in profile.properties
         and profile.limits.max_per_stage_descriptor_storage_buffers >= BUFFER_COUNT
     )
-
-
-def prefers_depthwise(profile: DeviceProfile) -> bool:
-    """Whether the kernel is the best choice for any convolution that it can have.
-
-    Of the CPU drivers, lavapipe is 2 to 6 times faster with it than with the direct kernel, SwiftShader takes 0.8 to
-    1.5 times as long.
-    """
-    return profile.device_type is not DeviceType.CPU or profile.driver_id == DriverId.MESA_LLVMPIPE
 
 
 @dataclass(frozen=True)
@@ -169,18 +180,9 @@ class Depthwise(BoxCutter):
         assert found is not None, "asked for after this was checked"
         return found
 
-    def dispatches(self) -> list[Dispatch] | str:
-        if InputWords.of(self.geometry, self.input) is None:
-            return f"strides {self.input.strides} leave no four neighbours in a word"
-        return super().dispatches()
-
     def step(self, dimension: int) -> int:
         """Whole words of the input."""
-        if dimension == CHANNEL and self.words.channels_last:
-            return 4
-        if dimension == COLUMN and not self.words.channels_last:
-            return 4
-        return 1
+        return 4 if dimension == self.words.dimension else 1
 
     def excess(self, box: Box) -> list[int] | None:
         fits, input_bounds = self.builder.fits, self.input_bounds(box)
@@ -243,10 +245,7 @@ class Depthwise(BoxCutter):
         return -(-tiles // (tiling.items * tiling.tiles)), -(-units // tiling.block), 1
 
     def _seconds(self, box: Box) -> float:
-        # The last step of an output costs about as much as ten taps.
-        images, channels, rows, columns = (-(-(high - low) // self.step(k)) for k, (low, high) in enumerate(box))
-        work = 4 * images * channels * rows * columns * (self.geometry.tap_count + 10)
-        return work / SLOWEST_RATE[self.builder.profile.device_type]
+        return _seconds(self.builder.profile, self.geometry, self.words, [high - low for low, high in box])
 
     def dispatch(self, box: Box) -> Dispatch:
         geometry, tiling, words = self.geometry, self._tiling(box), self.words
@@ -318,3 +317,61 @@ class Depthwise(BoxCutter):
             bytes_moved=sum(end - begin for begin, end in (bounds, filter_bounds, written)),
             operations=2 * outputs * geometry.tap_count,
         )
+
+
+class DepthwisePath(Path[None]):
+    """The path of the depthwise kernels."""
+
+    name = "depthwise"
+
+    def obstacle_on(self, profile: DeviceProfile) -> None:
+        return None
+
+    def obstacle_to(self, problem: Problem) -> Obstacle | None:
+        obstacle = obstacle_to_depthwise(problem.geometry)
+        if obstacle is None and InputWords.of(problem.geometry, _input_view(problem)) is None:
+            return Obstacle("input strides", problem.geometry.input_strides, "four neighbours in a 32-bit word")
+        return obstacle
+
+    def tiles(self, problem: Problem) -> tuple[None]:
+        return (None,)
+
+    def rank(self, problem: Problem) -> int | None:
+        # Of the CPU drivers, lavapipe is 2 to 6 times faster with this kernel than with the direct one, SwiftShader
+        # takes 0.8 to 1.5 times as long.
+        profile = problem.profile
+        is_faster = profile.device_type is not DeviceType.CPU or profile.driver_id == DriverId.MESA_LLVMPIPE
+        return Rank.DEPTHWISE if is_faster else None
+
+    def seconds(self, problem: Problem, tile: None) -> float:
+        geometry = problem.geometry
+        words = InputWords.of(geometry, _input_view(problem))
+        assert words is not None, "asked for after this was checked"
+        extents = [geometry.batch, geometry.output_channels, *geometry.output_size]
+        return _seconds(problem.profile, geometry, words, extents)
+
+    def plan(self, problem: Problem, tile: None) -> Plan:
+        stages = Stages(problem, problem.geometry, ("input_tensor", "filter_tensor"))
+        table: View | None = None
+        if multiplies_packed(problem.profile):
+            parameters = stages.gathered_parameters()
+        else:
+            table = stages.parameter_table()
+            parameters = Sources.of(problem.desc, stages.parameters)
+        depthwise = Depthwise(
+            stages.builder,
+            problem.geometry,
+            stages.views["input_tensor"],
+            stages.views["output_tensor"],
+            parameters,
+            stages.views["filter_tensor"],
+            table,
+        )
+        stages.add(depthwise.dispatches())
+        return stages.plan(self.name)
+
+
+def _seconds(profile: DeviceProfile, geometry: ConvolutionGeometry, words: InputWords, extents: Sequence[int]) -> float:
+    """An estimate for a box of outputs: images, channels, rows, columns."""
+    outputs = math.prod(-(-size // 4) * 4 if k == words.dimension else size for k, size in enumerate(extents))
+    return outputs * (geometry.tap_count + LAST_STEP_TAPS) / SLOWEST_RATE[profile.device_type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dmlvk.device_profile import DeviceType, DriverId
+from dmlvk.device_profile import DeviceProfile, DeviceType, DriverId
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import (
     BLOCK_SIZE,
@@ -18,13 +18,22 @@ from dmlvk.planning.builder import (
     largest,
     reach,
 )
+from dmlvk.planning.grid import workgroup_size
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import SCRATCH, Access, Dispatch
+from dmlvk.planning.plan import SCRATCH, Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
-from dmlvk.planning.quantized_linear_convolution.parameters import RECORD_SIZE, table_bounds
+from dmlvk.planning.quantized_linear_convolution.parameters import ROW_SIZE, table_bounds
+from dmlvk.planning.quantized_linear_convolution.path import Path, Problem, Rank
+from dmlvk.planning.quantized_linear_convolution.product import enough_workgroups
+from dmlvk.planning.quantized_linear_convolution.stages import Stages, is_unsigned
 
 # |x - zx| and |w - zw| are at most 255: so many products fit 31 bits.
 PRODUCTS_IN_32_BITS = (2**31 - 1) // (255 * 255)
+
+# Outputs side by side that an invocation makes.
+COLUMNS_AT_A_TIME = 4
+# The last step of an output costs about as much as so many taps.
+LAST_STEP_TAPS = 10
 
 # Multiply-adds a second at the very least.
 SLOWEST_RATE = {
@@ -179,7 +188,7 @@ class Direct:
         if operand == "filter":
             return [0, extents[1] * self.filter.strides[0], 0, 0]
         if operand == "table":
-            return [0, extents[1] * RECORD_SIZE, 0, 0]
+            return [0, extents[1] * ROW_SIZE, 0, 0]
         groups = self._groups(box)
         strides, geometry = self.input.strides, self.geometry
         return [
@@ -240,10 +249,8 @@ class Direct:
         return 2 * _count(box) * _count(taps)
 
     def _seconds(self, box: OutputBox, taps: TapBox) -> float:
-        # The last step of an output costs about as much as ten taps; columns are done in fours.
         columns = box[3][1] - box[3][0]
-        outputs = _count(box) // columns * (-(-columns // 4) * 4)
-        return outputs * (_count(taps) + 10) / SLOWEST_RATE[self.builder.profile.device_type]
+        return _seconds(self.builder.profile, _count(box) // columns, columns, _count(taps))
 
     def _is_too_long(self, box: OutputBox, taps: TapBox) -> bool:
         return self._seconds(box, taps) > DISPATCH_SECONDS
@@ -345,6 +352,54 @@ class Direct:
             seconds=self.builder.element_seconds(count),
             bytes_moved=9 * count,
         )
+
+
+class DirectPath(Path[None]):
+    """The path of the direct kernel, which takes every convolution on every device."""
+
+    name = "direct"
+
+    def obstacle_on(self, profile: DeviceProfile) -> None:
+        return None
+
+    def obstacle_to(self, problem: Problem) -> None:
+        return None
+
+    def tiles(self, problem: Problem) -> tuple[None]:
+        return (None,)
+
+    def rank(self, problem: Problem) -> int:
+        return Rank.DIRECT
+
+    def seconds(self, problem: Problem, tile: None) -> float:
+        geometry = problem.geometry
+        rows = geometry.batch * geometry.output_channels * geometry.output_size[0]
+        workgroups = -(-rows * -(-geometry.output_size[1] // COLUMNS_AT_A_TIME) // workgroup_size(problem.profile))
+        idle = max(1, enough_workgroups(problem.profile) / workgroups)
+        return _seconds(problem.profile, rows, geometry.output_size[1], geometry.tap_count) * idle
+
+    def plan(self, problem: Problem, tile: None) -> Plan:
+        desc = problem.desc
+        stages = Stages(problem, problem.geometry, ("input_tensor", "filter_tensor"))
+        direct = Direct(
+            stages.builder,
+            problem.geometry,
+            stages.views["input_tensor"],
+            stages.views["filter_tensor"],
+            stages.parameter_table(),
+            stages.views["output_tensor"],
+            is_unsigned(desc, "input_tensor"),
+            is_unsigned(desc, "filter_tensor"),
+            is_unsigned(desc, "output_tensor"),
+        )
+        stages.add(*direct.stages())
+        return stages.plan(self.name)
+
+
+def _seconds(profile: DeviceProfile, rows: int, columns: int, taps: int) -> float:
+    """An estimate for rows of outputs with so many taps each."""
+    outputs = rows * (-(-columns // COLUMNS_AT_A_TIME) * COLUMNS_AT_A_TIME)
+    return outputs * (taps + LAST_STEP_TAPS) / SLOWEST_RATE[profile.device_type]
 
 
 def _count(box: tuple[Range, ...]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
@@ -16,7 +17,7 @@ from dmlvk.planning.builder import (
 )
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import Access, Dispatch
+from dmlvk.planning.plan import Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.boxes import (
     CHANNEL,
     COLUMN,
@@ -26,10 +27,16 @@ from dmlvk.planning.quantized_linear_convolution.boxes import (
     BoxCutter,
     writes_runs,
 )
-from dmlvk.planning.quantized_linear_convolution.matrix import LARGEST_SHARED_MEMORY, matrix_of
+from dmlvk.planning.quantized_linear_convolution.matrix import (
+    LARGEST_SHARED_MEMORY,
+    NO_MATRICES,
+    matrix_of,
+    matrix_rate,
+)
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP, FilterPacking, PackedFilter
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem, Rank
+from dmlvk.planning.quantized_linear_convolution.stages import Stages
 
-FIRST_LAYER = "first_layer"
 KERNEL = "quantized_linear_convolution/first_layer"
 
 # Bytes of a pixel in shared memory.
@@ -45,8 +52,8 @@ LARGEST_STRIDE = 4
 # Vectors of 16 bytes between rows of the filter in shared memory.
 FILTER_PADDING = 1
 
-# What a workgroup makes at a time, in units of a subgroup: enough work for what it fetches.
-UNITS_OF_SUBGROUP = 1
+# Output channels of a tile at most.
+LARGEST_CHANNELS = 64
 
 # Matrices of sums that a subgroup holds at a time: pixels by channels, where words hold channels and where they do not.
 PASSES = {True: (2, 4), False: (4, 2)}
@@ -54,8 +61,10 @@ PASSES = {True: (2, 4), False: (4, 2)}
 ENOUGH_WORKGROUPS = 1500
 LARGEST_TILE_COUNT = 4
 
-# Operations a second at the very least.
-SLOWEST_RATE = {DeviceType.DISCRETE_GPU: 8e12, DeviceType.CPU: 2e8}
+# Multiply-adds of four bytes, times two.
+OPERATIONS_OF_WORD = 8
+# The last step and the store of an output cost about as much as so many words of taps.
+LAST_STEP_WORDS = 30
 
 
 @dataclass(frozen=True)
@@ -128,51 +137,39 @@ class FirstLayerTile:
         )
 
 
-def first_layer_tile(profile: DeviceProfile, geometry: ConvolutionGeometry) -> FirstLayerTile | str:
-    """The tile for a convolution, or why the kernel cannot have it on this device."""
-    matrix = matrix_of(profile)
-    if matrix is None:
-        return f"{profile.name} lists no matrices of signed bytes"
-    if geometry.group_count != 1 or geometry.input_channels > PIXEL:
-        return f"the input has {geometry.input_channels} channels in {geometry.group_count} groups, not {PIXEL} in one"
+def obstacle_to_first_layer(profile: DeviceProfile, geometry: ConvolutionGeometry) -> Obstacle | None:
+    """Why the kernel cannot take a convolution on a device that has matrices for it; None where it can."""
+    if geometry.group_count != 1:
+        return Obstacle("groups", geometry.group_count, "1")
+    if geometry.input_channels > PIXEL:
+        return Obstacle("input channels", geometry.input_channels, f"at most {PIXEL}")
     if geometry.dilations != (1, 1):
-        return f"dilations {geometry.dilations} are not 1"
-    if geometry.tap_count > LARGEST_TAP_COUNT or geometry.filter_size[0] > LARGEST_HEIGHT:
-        return f"filters of {geometry.filter_size} are larger than {LARGEST_TAP_COUNT} taps or {LARGEST_HEIGHT} rows"
+        return Obstacle("dilations", geometry.dilations, "1")
+    if geometry.tap_count > LARGEST_TAP_COUNT:
+        return Obstacle("filter taps", geometry.tap_count, f"at most {LARGEST_TAP_COUNT}")
+    if geometry.filter_size[0] > LARGEST_HEIGHT:
+        return Obstacle("filter rows", geometry.filter_size[0], f"at most {LARGEST_HEIGHT}")
     if max(geometry.strides) > LARGEST_STRIDE:
-        return f"strides {geometry.strides} are more than {LARGEST_STRIDE}"
-    if matrix.k % 8:
-        return f"rows of matrices are {matrix.k} bytes long, not a multiple of 8"
-    lanes, stride = profile.min_subgroup_size, geometry.strides[1]
+        return Obstacle("strides", geometry.strides, f"at most {LARGEST_STRIDE}")
     limit = min(profile.limits.max_compute_shared_memory_size, LARGEST_SHARED_MEMORY)
-    largest_group = min(
-        profile.limits.max_compute_work_group_invocations, profile.limits.max_compute_work_group_size[0]
-    )
-    if SUBGROUPS * lanes > largest_group:
-        return f"{SUBGROUPS * lanes} invocations are more than {largest_group}"
-    if matrix.m % 4 or matrix.n % 4:
-        return f"matrices of {matrix.m}x{matrix.n} are not whole vectors of words"
+    if (size := first_layer_tile(profile, geometry).shared_memory(geometry)) > limit:
+        return Obstacle("bytes of shared memory", size, f"at most {limit}")
+    return None
+
+
+def first_layer_tile(profile: DeviceProfile, geometry: ConvolutionGeometry) -> FirstLayerTile:
+    """The tile for a convolution on a device that has matrices for it."""
+    matrix = matrix_of(profile)
+    assert matrix is not None, "asked for on a device without matrices"
     # Where words hold channels, four matrices of channels make one of words.
     store_channels = geometry.output_strides[1] == 1 and geometry.output_channels > 1
     step = 4 * matrix.n if store_channels else matrix.n
-    channels = max(step, min(64, -(-geometry.output_channels // step) * step) // step * step)
+    channels = max(step, min(LARGEST_CHANNELS, -(-geometry.output_channels // step) * step) // step * step)
     pass_pixels, pass_channels = PASSES[store_channels]
     if channels // matrix.n % pass_channels:
         pass_channels = 1
-    units = 1
-    size = 0
-    for of_subgroup in range(UNITS_OF_SUBGROUP, 0, -1):
-        rows = SUBGROUPS * of_subgroup // units
-        tile = FirstLayerTile(matrix, lanes, stride, channels, rows, units, pass_pixels, pass_channels)
-        size = tile.shared_memory(geometry)
-        if size <= limit:
-            return tile
-    return f"{size} bytes of shared memory are more than {limit}"
-
-
-def prefers_first_layer(profile: DeviceProfile) -> bool:
-    """Whether the kernel is the best choice for any convolution that it can have: a CPU's matrix units are loops."""
-    return profile.device_type is not DeviceType.CPU and matrix_of(profile) is not None
+    lanes, stride = profile.min_subgroup_size, geometry.strides[1]
+    return FirstLayerTile(matrix, lanes, stride, channels, SUBGROUPS, 1, pass_pixels, pass_channels)
 
 
 @dataclass(frozen=True)
@@ -222,12 +219,8 @@ class FirstLayer(BoxCutter):
         return max(1, min(workgroups // ENOUGH_WORKGROUPS, LARGEST_TILE_COUNT))
 
     def _seconds(self, box: Box) -> float:
-        images, channels, rows, columns = (-(-(high - low) // self.step(k)) for k, (low, high) in enumerate(box))
-        outputs = 4 * images * channels * self.tile.channels * rows * columns
-        # The last step and the store of an output cost about as much as some tens of words.
-        words = self.geometry.filter_size[0] * self.tile.row_bytes(self.geometry) // 4
-        kind = self.builder.profile.device_type
-        return outputs * 8 * (words + 30) / SLOWEST_RATE.get(kind, 200e9)
+        extents = [-(-(high - low) // self.step(k)) for k, (low, high) in enumerate(box)]
+        return _seconds(self.builder.profile, self.geometry, self.tile, extents)
 
     def dispatch(self, box: Box) -> Dispatch:
         geometry, tile = self.geometry, self.tile
@@ -296,3 +289,63 @@ class FirstLayer(BoxCutter):
             operations=2 * outputs * geometry.tap_count,
             subgroup_size=tile.lanes,
         )
+
+
+class FirstLayerPath(Path[FirstLayerTile]):
+    """The path of the first layer's kernel."""
+
+    name = "first_layer"
+
+    def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
+        matrix = matrix_of(profile)
+        if matrix is None:
+            return NO_MATRICES
+        if matrix.k % 8:
+            return Obstacle("bytes of K of a matrix", matrix.k, "a multiple of 8")
+        if matrix.m % 4 or matrix.n % 4:
+            return Obstacle("rows and columns of a matrix", (matrix.m, matrix.n), "multiples of 4")
+        limits = profile.limits
+        largest = min(limits.max_compute_work_group_invocations, limits.max_compute_work_group_size[0])
+        if (invocations := SUBGROUPS * profile.min_subgroup_size) > largest:
+            return Obstacle("invocations of a workgroup", invocations, f"at most {largest}")
+        return None
+
+    def obstacle_to(self, problem: Problem) -> Obstacle | None:
+        return obstacle_to_first_layer(problem.profile, problem.geometry)
+
+    def tiles(self, problem: Problem) -> tuple[FirstLayerTile]:
+        return (first_layer_tile(problem.profile, problem.geometry),)
+
+    def rank(self, problem: Problem) -> int | None:
+        # A CPU's matrix units are loops.
+        return None if problem.profile.device_type is DeviceType.CPU else Rank.FIRST_LAYER
+
+    def seconds(self, problem: Problem, tile: FirstLayerTile) -> float:
+        geometry = problem.geometry
+        panels = -(-geometry.output_channels // tile.channels)
+        return _seconds(problem.profile, geometry, tile, (geometry.batch, panels, *geometry.output_size))
+
+    def plan(self, problem: Problem, tile: FirstLayerTile) -> Plan:
+        geometry = problem.geometry
+        stages = Stages(problem, geometry, ("input_tensor",))
+        parameters = stages.gathered_parameters()
+        first_layer = FirstLayer(
+            stages.builder,
+            geometry,
+            stages.views["input_tensor"],
+            stages.views["output_tensor"],
+            parameters,
+            stages.packed_filter(tile.channels, tile.packing(geometry)),
+            tile,
+        )
+        stages.add(first_layer.dispatches())
+        return stages.plan(self.name)
+
+
+def _seconds(
+    profile: DeviceProfile, geometry: ConvolutionGeometry, tile: FirstLayerTile, extents: Sequence[int]
+) -> float:
+    """An estimate for images, panels of channels, rows and columns of outputs."""
+    words = geometry.filter_size[0] * tile.row_bytes(geometry) // 4
+    outputs = 4 * math.prod(extents) * tile.channels
+    return outputs * OPERATIONS_OF_WORD * (words + LAST_STEP_WORDS) / matrix_rate(profile)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from dmlvk.planning.builder import Range
 from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.matrix import (
     LARGEST_SHARED_MEMORY,
+    PACK_FILTER_KERNEL,
     PACKED_MATRICES,
     ROW_PADDING,
     SIDE,
@@ -19,17 +21,24 @@ from dmlvk.planning.quantized_linear_convolution.matrix import (
     MatrixShape,
     MatrixTile,
     Runs,
+    is_wasteful,
     matrix_of,
+    matrix_rate,
     matrix_shape,
     obstacle_to_sizes,
     packs_channels,
 )
-from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixCutter
+from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import (
+    MatrixCutter,
+    MatrixUnitsPath,
+    obstacle_to_operands,
+)
 from dmlvk.planning.quantized_linear_convolution.packing import FilterPacking
-from dmlvk.planning.quantized_linear_convolution.product import COLUMN, IMAGE, NVIDIA, ROW
+from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, ObstacleError, Problem, Rank
+from dmlvk.planning.quantized_linear_convolution.product import COLUMN, IMAGE, NVIDIA, ROW, enough_workgroups
 
-HALO = "halo"
 KERNEL = "quantized_linear_convolution/halo"
+EXAMPLE_TILE = "128x64x64:32x64"
 
 FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}")
 
@@ -75,7 +84,7 @@ class HaloShape(MatrixShape):
             "IN_ORDER": 1,
             "INTERLEAVED": self.matrix.n,
         }
-        return FilterPacking("quantized_linear_convolution/matrix_pack_filter", 4 * runs.total, constants)
+        return FilterPacking(PACK_FILTER_KERNEL, 4 * runs.total, constants)
 
 
 @dataclass(frozen=True)
@@ -113,19 +122,19 @@ class Positions:
         return cls(sizes[1], sizes[0] * sizes[1], reaches[0] * sizes[1] + reaches[1])
 
 
-def obstacle_to_halo(geometry: ConvolutionGeometry) -> str | None:
+def obstacle_to_halo(geometry: ConvolutionGeometry) -> Obstacle | None:
     """Why the kernel cannot take a convolution, whatever the tile."""
     if geometry.filter_size == (1, 1):
-        return "a filter of one tap has no halo"
+        return Obstacle("filter size", geometry.filter_size, "several taps")
     if geometry.strides != (1, 1):
-        return f"strides {geometry.strides} are not 1"
+        return Obstacle("strides", geometry.strides, "1")
     if geometry.input_channels_per_group % VECTOR_SIZE:
-        return f"{geometry.input_channels_per_group} input channels per group are not whole vectors of {VECTOR_SIZE}"
+        return Obstacle("input channels of a group", geometry.input_channels_per_group, f"multiples of {VECTOR_SIZE}")
     return None
 
 
-def halo_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: str = "") -> HaloShape | str:
-    """The matrices and the tile for a convolution, or why there is none.
+def halo_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: str = "") -> HaloShape | None:
+    """The matrices and the tile for a convolution that the kernel can take; None where no tile fits with its halo.
 
     Parameters
     ----------
@@ -138,16 +147,12 @@ def halo_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: st
         The forced tile is not one that the kernel can take here.
     """
     matrix = matrix_of(profile)
-    if matrix is None:
-        return f"{profile.name} lists no matrices of signed bytes"
-    obstacle = obstacle_to_halo(geometry)
-    if obstacle is not None:
-        return obstacle
+    assert matrix is not None, "asked for on a device without matrices"
     lanes = profile.min_subgroup_size
     if forced:
         match = FORCED_TILE.fullmatch(forced)
         if match is None:
-            raise PathError(f"a tile is named like '128x64x64:32x64', not {shown(forced)}")
+            raise PathError(f"{OPERATOR}: a tile is named like {EXAMPLE_TILE!r}, not {shown(forced)}")
         tile = MatrixTile(*map(int, match.groups()))
         obstacle = obstacle_to_tile(profile, matrix, lanes, tile, geometry)
         if obstacle is not None:
@@ -159,23 +164,26 @@ def halo_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: st
             if obstacle_to_tile(profile, matrix, lanes, tile, geometry) is None
         ]
         if not fitting:
-            return "no tile fits into shared memory with its halo"
+            return None
         tile = fitting[0]
-    speed = {DeviceType.DISCRETE_GPU: 8e12, DeviceType.CPU: 2e8}.get(profile.device_type, 200e9)
+    speed = matrix_rate(profile)
     invocations = tile.subgroups() * lanes
     ahead = NVIDIA_FETCHES_AHEAD if profile.vendor_id == NVIDIA else FETCHES_AHEAD
-    return HaloShape(KERNEL, invocations, tile.channels, 1, tile.pixels, True, True, speed, matrix, lanes, tile, ahead)
-
-
-def prefers_halo(profile: DeviceProfile, geometry: ConvolutionGeometry) -> bool:
-    """Whether the kernel is the better one of the two on matrix units, where it can take the convolution at all."""
-    if profile.device_type is DeviceType.CPU or matrix_of(profile) is None or obstacle_to_halo(geometry) is not None:
-        return False
-    other = matrix_shape(profile, geometry)
-    pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
-    channels = geometry.output_channels_per_group
-    workgroups = geometry.group_count * -(-channels // other.tile.channels) * -(-pixels // other.tile.pixels)
-    return workgroups < FEW_WORKGROUPS
+    return HaloShape(
+        KERNEL,
+        invocations,
+        tile.channels,
+        1,
+        tile.pixels,
+        True,
+        True,
+        speed,
+        enough_workgroups(profile),
+        matrix,
+        lanes,
+        tile,
+        ahead,
+    )
 
 
 def tiles_for(profile: DeviceProfile, matrix: CooperativeMatrix) -> list[MatrixTile]:
@@ -219,7 +227,7 @@ def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, geometry: Convolu
 
 
 @dataclass(frozen=True)
-class HaloCutter(MatrixCutter):
+class HaloCutter(MatrixCutter[HaloShape]):
     """The product of an input that is read in place, counted by positions."""
 
     def turns(self, box: tuple[Range, ...]) -> int:
@@ -228,14 +236,55 @@ class HaloCutter(MatrixCutter):
     def pixels(self, box: tuple[Range, ...]) -> int:
         return (box[IMAGE][1] - box[IMAGE][0]) * self._positions(box).plane
 
-    def runs(self) -> Runs:
-        assert isinstance(self.shape, HaloShape)
-        return self.shape.runs(self.geometry)
-
     def more_constants(self, box: tuple[Range, ...]) -> dict[str, int]:
-        assert isinstance(self.shape, HaloShape)
         positions = self._positions(box)
         return {"PITCH": positions.pitch, "PLANE": positions.plane, "MOST_AHEAD": self.shape.fetches_ahead}
 
     def _positions(self, box: tuple[Range, ...]) -> Positions:
         return Positions.of(self.geometry, (box[ROW][1] - box[ROW][0], box[COLUMN][1] - box[COLUMN][0]))
+
+
+class HaloPath(MatrixUnitsPath[HaloShape]):
+    """The path of the kernel whose tiles keep the input under them, with its halo."""
+
+    name = "halo"
+    example_tile = EXAMPLE_TILE
+    cutter = HaloCutter
+    packs_input = False
+
+    def obstacle_to(self, problem: Problem) -> Obstacle | None:
+        geometry = problem.folded_geometry
+        obstacle = obstacle_to_halo(geometry)
+        if obstacle is not None:
+            return obstacle
+        tile = halo_shape(problem.profile, geometry)
+        if tile is None:
+            return Obstacle("tiles that fit into shared memory with their halo", 0, "at least 1")
+        return obstacle_to_operands(problem, tile)
+
+    def tiles(self, problem: Problem) -> tuple[HaloShape]:
+        tile = halo_shape(problem.profile, problem.folded_geometry)
+        assert tile is not None, "asked for after this was checked"
+        return (tile,)
+
+    def rank(self, problem: Problem) -> int | None:
+        profile, geometry = problem.profile, problem.folded_geometry
+        if profile.device_type is DeviceType.CPU:
+            return None
+        other = matrix_shape(profile, geometry)
+        pixels = geometry.batch * math.prod(geometry.output_size)
+        channels = geometry.output_channels_per_group
+        workgroups = geometry.group_count * -(-channels // other.tile.channels) * -(-pixels // other.tile.pixels)
+        is_better = workgroups < FEW_WORKGROUPS and not is_wasteful(geometry, other)
+        return Rank.HALO if is_better else None
+
+    def named_tile(self, problem: Problem, name: str) -> HaloShape:
+        tile = halo_shape(problem.profile, problem.folded_geometry, name)
+        assert tile is not None, "a named tile is possible, or an error"
+        obstacle = obstacle_to_operands(problem, tile)
+        if obstacle is not None:
+            raise ObstacleError(obstacle)
+        return tile
+
+    def pixels(self, geometry: ConvolutionGeometry) -> int:
+        return geometry.batch * Positions.of(geometry, geometry.output_size).plane

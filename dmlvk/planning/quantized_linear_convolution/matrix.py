@@ -11,19 +11,24 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
 from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT
+from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle
 from dmlvk.planning.quantized_linear_convolution.product import (
     NVIDIA,
     Shape,
+    enough_workgroups,
 )
 
-MATRIX = "matrix"
 KERNEL = "quantized_linear_convolution/matrix"
+PACK_FILTER_KERNEL = "quantized_linear_convolution/matrix_pack_filter"
 
 FEATURES = frozenset(("cooperativeMatrix", "vulkanMemoryModel", "shaderInt8", "storageBuffer8BitAccess"))
 # The last step takes float32 products for rounded to nearest even.
 ROUNDING = "shaderRoundingModeRTEFloat32"
 
 VECTOR_SIZE = 16
+
+# Matrix units are this much faster than packed dot products at the very least.
+WASTEFUL = 6
 
 # More loses an NVIDIA device where it should fail, whatever the limit says.
 LARGEST_SHARED_MEMORY = 48 << 10
@@ -46,9 +51,23 @@ PLANE_PIXELS = 4
 # Four matrices lie side by side where bytes are put together to words.
 PACKED_MATRICES = 4
 
+EXAMPLE_TILE = "128x128x64:64x32"
+
 # Nothing of a tile is 0, nor more than a few thousand; whoever wrote the name, a damaged file included.
 SIDE = "([1-9][0-9]{0,5})"
 FORCED_TILE = re.compile(rf"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}(?:\*([0-9]{{1,6}}))?")
+
+
+# Operations a second that matrix units reach at the very least. A CPU's "matrix units" are loops.
+SLOWEST_RATE = {DeviceType.DISCRETE_GPU: 8e12, DeviceType.CPU: 2e8}
+SLOWEST_RATE_OF_OTHERS = 200e9
+
+NO_MATRICES = Obstacle("matrices of signed bytes", "none that the kernels take", "VK_KHR_cooperative_matrix with one")
+
+
+def matrix_rate(profile: DeviceProfile) -> float:
+    """Operations a second that matrix units reach at the very least."""
+    return SLOWEST_RATE.get(profile.device_type, SLOWEST_RATE_OF_OTHERS)
 
 
 @dataclass(frozen=True)
@@ -86,6 +105,26 @@ class MatrixShape(Shape):
     matrix: CooperativeMatrix
     lanes: int
     tile: MatrixTile
+
+    def runs(self, geometry: ConvolutionGeometry) -> Runs:
+        """How K lies in memory."""
+        return Runs.of(geometry)
+
+    def filter_packing(self, geometry: ConvolutionGeometry) -> FilterPacking:
+        """How the filter is packed: in whole steps of K."""
+        runs, step = self.runs(geometry), self.tile.step // 4
+        words = -(-4 * runs.total // step) * step
+        # Channels in the order in which the product stores them.
+        interleaved = self.matrix.n if packs_channels(geometry) else 0
+        constants = {
+            "STEP_WORDS": step,
+            "RUN_WORDS": 4 * runs.vectors,
+            "RUNS_W": runs.of_row,
+            "QUADS": runs.quads,
+            "IN_ORDER": 1,
+            "INTERLEAVED": interleaved,
+        }
+        return FilterPacking(PACK_FILTER_KERNEL, words, constants)
 
 
 @dataclass(frozen=True)
@@ -155,6 +194,13 @@ def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
         and all(_possible_tiles(profile, entry, channels) for channels in (False, True))
     ]
     return max(usable, key=lambda entry: (entry.m * entry.n * entry.k, entry.k), default=None)
+
+
+def is_wasteful(geometry: ConvolutionGeometry, shape: MatrixShape) -> bool:
+    """Whether matrix units would mostly multiply zeros, or for channels that nobody stores."""
+    channels = geometry.output_channels_per_group
+    computed = -(-channels // shape.panel) * shape.panel / channels
+    return VECTOR_SIZE * Runs.of(geometry).total * computed > WASTEFUL * geometry.tap_count
 
 
 def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
@@ -235,16 +281,26 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
     if forced:
         match = FORCED_TILE.fullmatch(forced)
         if match is None:
-            raise PathError(f"a tile is named like '128x128x64:64x32', not {shown(forced)}")
+            raise PathError(f"{OPERATOR}: a tile is named like {EXAMPLE_TILE!r}, not {shown(forced)}")
         tile = MatrixTile(*(int(number or 0) for number in match.groups()))
         obstacle = obstacle_to_tile(profile, matrix, lanes, tile, packs_channels(geometry))
         if obstacle is not None:
             raise PathError(f"tile {shown(forced)} is not possible on {profile.name}: {obstacle}")
     else:
         tile = _choose(profile, matrix, geometry)
-    speed = {DeviceType.DISCRETE_GPU: 8e12, DeviceType.CPU: 2e8}.get(profile.device_type, 200e9)
     return MatrixShape(
-        KERNEL, tile.subgroups() * lanes, tile.channels, 1, tile.pixels, True, True, speed, matrix, lanes, tile
+        KERNEL,
+        tile.subgroups() * lanes,
+        tile.channels,
+        1,
+        tile.pixels,
+        True,
+        True,
+        matrix_rate(profile),
+        enough_workgroups(profile),
+        matrix,
+        lanes,
+        tile,
     )
 
 
@@ -315,20 +371,3 @@ def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -
     lines, words = (matrix.m, matrix.n) if channels else (matrix.n, matrix.m)
     strip = max(lines * (words // 4 + 1), matrix.m * matrix.n // 4)
     return VECTOR_SIZE * max(operands, tile.subgroups() * strip) + 8 * tile.pixels + 12 * tile.channels + 32
-
-
-def matrix_filter_packing(geometry: ConvolutionGeometry, shape: MatrixShape) -> FilterPacking:
-    """How the filter is packed: in whole steps of K."""
-    runs, step = Runs.of(geometry), shape.tile.step // 4
-    words = -(-4 * runs.total // step) * step
-    # Channels in the order in which the product stores them.
-    interleaved = shape.matrix.n if packs_channels(geometry) else 0
-    constants = {
-        "STEP_WORDS": step,
-        "RUN_WORDS": 4 * runs.vectors,
-        "RUNS_W": runs.of_row,
-        "QUADS": runs.quads,
-        "IN_ORDER": 1,
-        "INTERLEAVED": interleaved,
-    }
-    return FilterPacking("quantized_linear_convolution/matrix_pack_filter", words, constants)

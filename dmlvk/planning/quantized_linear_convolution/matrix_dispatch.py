@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
 
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
@@ -16,9 +18,12 @@ from dmlvk.planning.builder import (
 )
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import Access, Dispatch
+from dmlvk.planning.plan import Access, Dispatch, Plan
+from dmlvk.planning.quantized_linear_convolution.channels_last import channels_last
 from dmlvk.planning.quantized_linear_convolution.matrix import (
+    EXAMPLE_TILE,
     LARGE_TILE,
+    NO_MATRICES,
     PACKED_MATRICES,
     ROW_PADDING,
     VECTOR_SIZE,
@@ -26,12 +31,30 @@ from dmlvk.planning.quantized_linear_convolution.matrix import (
     MatrixTile,
     Runs,
     has_whole_planes,
-    matrix_filter_packing,
+    is_wasteful,
+    matrix_of,
+    matrix_shape,
     packs_channels,
 )
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP, PackedInput
 from dmlvk.planning.quantized_linear_convolution.parameters import Sources
-from dmlvk.planning.quantized_linear_convolution.product import COLUMN, GROUP, IMAGE, PANEL, ROW, ProductCutter
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError, Path, Problem, Rank
+from dmlvk.planning.quantized_linear_convolution.product import (
+    COLUMN,
+    GROUP,
+    IMAGE,
+    PANEL,
+    ROW,
+    ProductCutter,
+    product_dispatches,
+)
+from dmlvk.planning.quantized_linear_convolution.stages import (
+    Stages,
+    is_unsigned,
+    obstacle_to_packing,
+    packing_seconds,
+    part_limit,
+)
 
 # Ways to read the input, as kernels/quantized_linear_convolution/matrix.glsl has them.
 WORDS, VECTORS, PLANES = range(3)
@@ -73,8 +96,9 @@ def fetch_in_place(
 def _planes_stay_whole(geometry: ConvolutionGeometry, shape: MatrixShape) -> bool:
     """Whether a dispatch has time and room for one image's plane under one panel: more than that is cut apart first."""
     tiles = -(-geometry.output_size[0] * geometry.output_size[1] // shape.pixels)
-    words = matrix_filter_packing(geometry, shape).words
-    return tiles <= GUARANTEED_WORKGROUP_COUNT and shape.seconds(tiles * shape.pixels, words) <= DISPATCH_SECONDS
+    words = shape.filter_packing(geometry).words
+    seconds = shape.seconds(tiles * shape.pixels, words)
+    return tiles <= GUARANTEED_WORKGROUP_COUNT and seconds <= DISPATCH_SECONDS
 
 
 def whole_input(geometry: ConvolutionGeometry, source: View) -> PackedInput:
@@ -92,8 +116,11 @@ def whole_input(geometry: ConvolutionGeometry, source: View) -> PackedInput:
     )
 
 
+AnyMatrixShape = TypeVar("AnyMatrixShape", bound=MatrixShape)
+
+
 @dataclass(frozen=True)
-class MatrixCutter(ProductCutter):
+class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
     """One part's product on matrix units.
 
     Attributes
@@ -116,7 +143,6 @@ class MatrixCutter(ProductCutter):
     def turns(self, box: tuple[Range, ...]) -> int:
         """Tiles of pixels that a workgroup does."""
         shape = self.shape
-        assert isinstance(shape, MatrixShape)
         if shape.tile.turns:
             return shape.tile.turns
         if shape.tile.pixels * shape.tile.channels >= LARGE_TILE:
@@ -128,10 +154,6 @@ class MatrixCutter(ProductCutter):
 
         return min(range(LARGEST_TURNS, 0, -1), key=tiles_in_turn)
 
-    def runs(self) -> Runs:
-        """How K lies in memory."""
-        return Runs.of(self.geometry)
-
     def more_constants(self, box: tuple[Range, ...]) -> dict[str, int]:
         """Specialization constants that only this kernel has."""
         return {}
@@ -142,8 +164,7 @@ class MatrixCutter(ProductCutter):
 
     def dispatch(self, box: tuple[Range, ...]) -> Dispatch:
         geometry, part, packed_filter, shape = self.geometry, self.part, self.packed_filter, self.shape
-        assert isinstance(shape, MatrixShape)
-        tile, runs = shape.tile, self.runs()
+        tile, runs = shape.tile, shape.runs(geometry)
         channels, written = self.channels(box), self.written(box)
         extents = [high - low for low, high in box]
         first_row, first_column = (
@@ -286,5 +307,95 @@ class MatrixCutter(ProductCutter):
         if packs_channels(self.geometry):
             plane = rows * columns * stride_w
             return (rows == 1 or stride_h == columns * stride_w) and (images == 1 or stride_n == plane)
-        assert isinstance(self.shape, MatrixShape)
         return rows * columns % (PACKED_MATRICES * self.shape.matrix.m) == 0
+
+
+class MatrixUnitsPath(Path[AnyMatrixShape]):
+    """A path of the product on matrix units, which reads its input in place where the input lies as it has to."""
+
+    cutter: ClassVar[type[MatrixCutter[Any]]]
+    # Whether it can pack an input that cannot be read in place nor turned to NHWC.
+    packs_input: ClassVar[bool]
+
+    def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
+        return NO_MATRICES if matrix_of(profile) is None else None
+
+    def seconds(self, problem: Problem, tile: AnyMatrixShape) -> float:
+        geometry = problem.folded_geometry
+        builder = Builder(problem.profile, problem.offsets)
+        source = View("input_tensor", 0, 1, geometry.input_strides)
+        output = View("output_tensor", 0, 1, geometry.output_strides)
+        preparing = 0.0
+        if fetch_in_place(builder, geometry, tile, source, output) is None:
+            preparing = packing_seconds(problem, geometry, tile.runs(geometry).quads)
+        words = tile.filter_packing(geometry).words
+        return tile.seconds_of(geometry, words, self.pixels(geometry)) + preparing
+
+    def pixels(self, geometry: ConvolutionGeometry) -> int:
+        """What the kernel counts along its grid."""
+        return geometry.batch * math.prod(geometry.output_size)
+
+    def plan(self, problem: Problem, tile: AnyMatrixShape) -> Plan:
+        geometry = problem.folded_geometry
+        stages = Stages(problem, geometry, ("input_tensor",))
+        builder, views = stages.builder, stages.views
+        parameters = stages.gathered_parameters()
+        packed_filter = stages.packed_filter(tile.panel, tile.filter_packing(geometry))
+        unsigned = is_unsigned(problem.desc, "output_tensor")
+
+        def product(part: PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:
+            common = (builder, geometry, tile, packed_filter, part, views["output_tensor"], unsigned)
+            return product_dispatches(self.cutter(*common, fetch, parameters, source))
+
+        source = views["input_tensor"]
+        fetch = fetch_in_place(builder, geometry, tile, source, views["output_tensor"])
+        if fetch is None:
+            copied = channels_last(builder, geometry, source, part_limit(builder, builder.scratch.size))
+            if copied is not None:
+                source, copying = copied
+                stages.prepare(copying)
+                fetch = VECTORS
+        if fetch is not None:
+            stages.add(product(whole_input(geometry, source), fetch, source))
+        elif self.packs_input:
+            fetch = VECTORS if tile.runs(geometry).aligned else WORDS
+            stages.add_packed_product(tile.runs(geometry).quads, True, lambda part: product(part, fetch))
+        else:
+            size = (geometry.batch, geometry.input_channels, *geometry.input_size)
+            raise ObstacleError(Obstacle("input", size, "channels side by side, or small enough for a copy"))
+        return stages.plan(self.name)
+
+
+class MatrixPath(MatrixUnitsPath[MatrixShape]):
+    """The path of the kernel that fetches the input for each tap."""
+
+    name = "matrix"
+    example_tile = EXAMPLE_TILE
+    cutter = MatrixCutter
+    packs_input = True
+
+    def obstacle_to(self, problem: Problem) -> Obstacle | None:
+        return obstacle_to_operands(problem, matrix_shape(problem.profile, problem.folded_geometry))
+
+    def tiles(self, problem: Problem) -> tuple[MatrixShape]:
+        return (matrix_shape(problem.profile, problem.folded_geometry),)
+
+    def rank(self, problem: Problem) -> int | None:
+        if problem.profile.device_type is DeviceType.CPU:
+            return None
+        geometry = problem.folded_geometry
+        return None if is_wasteful(geometry, matrix_shape(problem.profile, geometry)) else Rank.MATRIX
+
+    def named_tile(self, problem: Problem, name: str) -> MatrixShape:
+        tile = matrix_shape(problem.profile, problem.folded_geometry, name)
+        obstacle = obstacle_to_operands(problem, tile)
+        if obstacle is not None:
+            raise ObstacleError(obstacle)
+        return tile
+
+
+def obstacle_to_operands(problem: Problem, tile: MatrixShape) -> Obstacle | None:
+    """Why the operands of a tile cannot be packed; None where they can."""
+    geometry = problem.folded_geometry
+    quads, words = tile.runs(geometry).quads, tile.filter_packing(geometry).words
+    return obstacle_to_packing(geometry, problem.profile, quads, words)

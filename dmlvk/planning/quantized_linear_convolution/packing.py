@@ -25,6 +25,8 @@ from dmlvk.planning.plan import Access, Dispatch
 
 UNSIGNED_FLIP = 0x80
 PACK_FILTER_WORKGROUP_SIZE = 64
+# Output channels of the widest panels of any path.
+WIDEST_PANEL = 128
 
 
 def folded_geometry(geometry: ConvolutionGeometry) -> ConvolutionGeometry:

@@ -1,6 +1,6 @@
 """The parameters of each output channel, multiplier, zero points and bias, from up to seven tensors.
 
-Some kernels work them out themselves from these `Sources`, others read a table of records that is made before.
+Some kernels work them out themselves from these `Sources`, others read a table with a row a channel, made before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dmlvk.tensor_desc import TensorFlags
 BUFFER_COUNT = 10
 
 # As kernels/quantized_linear_convolution/parameters.glsl has it.
-RECORD_SIZE = 32
+ROW_SIZE = 32
 
 SCALES = ("input_scale_tensor", "filter_scale_tensor", "output_scale_tensor")
 ZERO_POINTS = ("input_zero_point_tensor", "filter_zero_point_tensor", "output_zero_point_tensor")
@@ -126,7 +126,7 @@ class Sources:
 def parameter_dispatches(
     desc: QuantizedLinearConvolutionDesc, builder: Builder, views: Mapping[str, View]
 ) -> tuple[View, list[Dispatch]]:
-    """The table, one record a channel, and the dispatches that fill it.
+    """The table, one row a channel, and the dispatches that fill it.
 
     Where all the sources are in persistent memory the table is too, and its dispatches belong to the initialization,
     after the copies.
@@ -134,7 +134,7 @@ def parameter_dispatches(
     channels = desc.geometry.output_channels
     once = all(view.tensor == builder.persistent.name for view in views.values())
     arena = builder.persistent if once else builder.scratch
-    table = View(arena.name, arena.allocate(channels * RECORD_SIZE), 4, (RECORD_SIZE // 4,))
+    table = View(arena.name, arena.allocate(channels * ROW_SIZE), 4, (ROW_SIZE // 4,))
     dispatches: list[Dispatch] = []
     common = {LOCAL_SIZE_X: builder.workgroup_size, **Sources.of(desc, views).kinds}
     spare = views["input_scale_tensor"]  # is always there
@@ -169,8 +169,8 @@ def gathered_parameters(
 
 
 def table_bounds(table: View, channels: Range) -> Range:
-    """The bytes of the records of a range of channels."""
-    return table.start + channels[0] * RECORD_SIZE, table.start + channels[1] * RECORD_SIZE
+    """The bytes of the rows of a range of channels."""
+    return table.start + channels[0] * ROW_SIZE, table.start + channels[1] * ROW_SIZE
 
 
 def _dispatches(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from dmlvk.device_profile import DeviceProfile, DeviceType, DriverId
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
@@ -21,16 +22,35 @@ from dmlvk.planning.builder import (
 )
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import Access, Dispatch
-from dmlvk.planning.quantized_linear_convolution.packing import PackedFilter, PackedInput
+from dmlvk.planning.plan import Access, Dispatch, Plan
+from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking, PackedFilter, PackedInput
 from dmlvk.planning.quantized_linear_convolution.parameters import table_bounds
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem, Rank
+from dmlvk.planning.quantized_linear_convolution.stages import (
+    Stages,
+    is_unsigned,
+    obstacle_to_packing,
+    packing_seconds,
+)
 
 NVIDIA = 0x10DE
 
-# A product of two signed bytes is at most 2^14, so that this many words of four always add up within 31 bits.
-LARGEST_WORD_COUNT = 131_071 // 4
+# Lanes among which the float kernel hands values around.
+LANES_OF_FLOAT = 8
 
-PATHS = ("dot4", "integer", "float")
+# Operations a second on a CPU at the very least, by path.
+CPU_RATES = {"float": 8e9, "dot4": 1e9, "integer": 5e8}
+# With fewer workgroups each multiprocessor of a large GPU has one or two, which wait for memory; an integrated GPU has
+# a few multiprocessors.
+FEW_WORKGROUPS = {DeviceType.DISCRETE_GPU: 256, DeviceType.INTEGRATED_GPU: 8}
+
+# A multiplication of the direct kernel takes as long as so many words of a packed product.
+WORDS_OF_DIRECT_TAP = 5
+
+# Multiply-adds of the four bytes of a word, times two.
+OPERATIONS_OF_WORD = 8
+# The last step and the store of an output cost about as much as so many words of taps.
+LAST_STEP_WORDS = 30
 
 
 @dataclass(frozen=True)
@@ -51,7 +71,9 @@ class Shape:
     channels_last : bool
         Whether it takes its operands packed so.
     operations_per_second : float
-        What it reaches at the very least.
+        What it reaches at the very least, with as many workgroups as fill the device.
+    enough_workgroups : int
+        Fewer take as long.
     """
 
     kernel: str
@@ -62,23 +84,35 @@ class Shape:
     tiled: bool
     channels_last: bool
     operations_per_second: float
+    enough_workgroups: int
 
     def seconds(self, columns: int, words: int) -> float:
         """An estimate for so many columns of a panel's channels, with so many words of K an output."""
-        # The last step and the store of an output cost about as much as some tens of words.
-        return columns * self.panel * 8 * (words + 30) / self.operations_per_second
+        operations = columns * self.panel * OPERATIONS_OF_WORD * (words + LAST_STEP_WORDS)
+        return operations / self.operations_per_second
 
+    def seconds_of_panels(self, groups: int, panels: int, pixels: int, words: int) -> float:
+        """The estimate for some panels of some groups; unused channels and unused pixels of tiles count as well."""
+        panels = -(-panels // self.panels) * self.panels
+        columns = -(-pixels // self.pixels) * self.pixels if self.tiled else pixels
+        return self.seconds(groups * columns * panels, words)
 
-def available_paths(profile: DeviceProfile) -> tuple[str, ...]:
-    """The product paths that a device can run, the best first."""
-    paths = ["integer"]
-    if profile.has_integer_dot_product:
-        paths.insert(0, "dot4")
-    # The float kernel is made for lavapipe, which has shuffles; it needs 8 lanes to hand values around.
-    is_llvmpipe = profile.driver_id == DriverId.MESA_LLVMPIPE
-    if is_llvmpipe and profile.min_subgroup_size >= 8 and "shaderInt64" in profile.features:
-        paths.insert(0, "float")
-    return tuple(paths)
+    def seconds_of(self, geometry: ConvolutionGeometry, words: int, pixels: int | None = None) -> float:
+        """The estimate for a whole convolution, on a device of which it leaves a part idle where it is small.
+
+        Parameters
+        ----------
+        words : int
+            Words of an output channel in the packed filter.
+        pixels : int, optional
+            Pixels that the kernel counts; those of the output by default.
+        """
+        if pixels is None:
+            pixels = geometry.batch * math.prod(geometry.output_size)
+        groups, panels = geometry.group_count, -(-geometry.output_channels_per_group // self.panel)
+        workgroups = groups * -(-panels // self.panels) * -(-pixels // self.pixels)
+        idle = max(1, self.enough_workgroups / workgroups)
+        return self.seconds_of_panels(groups, panels, pixels, words) * idle
 
 
 def product_shape(path: str, profile: DeviceProfile, geometry: ConvolutionGeometry) -> Shape:
@@ -86,17 +120,34 @@ def product_shape(path: str, profile: DeviceProfile, geometry: ConvolutionGeomet
     prefix = "quantized_linear_convolution"
     if path == "float":
         lanes = profile.subgroup_size
-        return Shape(f"{prefix}/registers_float", lanes, 8, 2, 2 * lanes, False, True, 8e9)
+        return Shape(f"{prefix}/registers_float", lanes, 8, 2, 2 * lanes, False, True, CPU_RATES[path], 1)
     if profile.device_type is DeviceType.CPU:
-        speed = 1e9 if path == "dot4" else 5e8
-        return Shape(f"{prefix}/registers_{path}", 16, 8, 1, 64, False, False, speed)
+        return Shape(f"{prefix}/registers_{path}", 16, 8, 1, 64, False, False, CPU_RATES[path], 1)
     channels = _tile_channels(profile, geometry)
-    speed = {DeviceType.DISCRETE_GPU: 1e12}.get(profile.device_type, 50e9)
-    if path == "integer":
-        speed /= 8
-    elif profile.vendor_id == NVIDIA and "integerDotProduct4x8BitPackedSignedAccelerated" in profile.properties:
-        speed *= 8
-    return Shape(f"{prefix}/tile_{path}", 2 * channels, channels, 1, 128, True, False, speed)
+    speed = dot_product_rate(profile) if path == "dot4" else integer_rate(profile)
+    return Shape(
+        f"{prefix}/tile_{path}", 2 * channels, channels, 1, 128, True, False, speed, enough_workgroups(profile)
+    )
+
+
+def enough_workgroups(profile: DeviceProfile) -> int:
+    """Workgroups that fill a device: fewer take as long."""
+    return FEW_WORKGROUPS.get(profile.device_type, 1)
+
+
+def _rate(profile: DeviceProfile) -> float:
+    return {DeviceType.DISCRETE_GPU: 1e12}.get(profile.device_type, 50e9)
+
+
+def integer_rate(profile: DeviceProfile) -> float:
+    """Operations a second that 32-bit multiplications reach on a GPU at the very least."""
+    return _rate(profile) / 8
+
+
+def dot_product_rate(profile: DeviceProfile) -> float:
+    """Operations a second that packed dot products reach on a GPU at the very least."""
+    is_accelerated = "integerDotProduct4x8BitPackedSignedAccelerated" in profile.properties
+    return _rate(profile) * (8 if profile.vendor_id == NVIDIA and is_accelerated else 1)
 
 
 def _tile_channels(profile: DeviceProfile, geometry: ConvolutionGeometry) -> int:
@@ -109,7 +160,7 @@ def _tile_channels(profile: DeviceProfile, geometry: ConvolutionGeometry) -> int
     return 64 if channels > 32 else 32
 
 
-def product_dispatches(order: ProductCutter) -> list[Dispatch]:
+def product_dispatches(order: ProductCutter[Any]) -> list[Dispatch]:
     """Dispatches for one packed part of the input.
 
     Boxes are (image, output row, group, panel of a group, output column, channel of a panel); only a single panel is
@@ -142,13 +193,16 @@ def product_dispatches(order: ProductCutter) -> list[Dispatch]:
 IMAGE, ROW, GROUP, PANEL, COLUMN, CHANNEL = range(6)
 
 
+AnyShape = TypeVar("AnyShape", bound=Shape)
+
+
 @dataclass(frozen=True)
-class ProductCutter(ABC):
+class ProductCutter(ABC, Generic[AnyShape]):
     """One part's product, to be cut into dispatches."""
 
     builder: Builder
     geometry: ConvolutionGeometry
-    shape: Shape
+    shape: AnyShape
     packed_filter: PackedFilter
     part: PackedInput
     output: View
@@ -201,11 +255,8 @@ class ProductCutter(ABC):
 
     def seconds(self, box: tuple[Range, ...]) -> float:
         """An estimate by what is done, unused channels of panels and unused pixels of tiles included."""
-        pixels = self.pixels(box)
-        if self.shape.tiled:
-            pixels = -(-pixels // self.shape.pixels) * self.shape.pixels
-        panels = -(-(box[PANEL][1] - box[PANEL][0]) // self.shape.panels) * self.shape.panels
-        return self.shape.seconds((box[GROUP][1] - box[GROUP][0]) * pixels * panels, self.packed_filter.words)
+        groups, panels = (box[dimension][1] - box[dimension][0] for dimension in (GROUP, PANEL))
+        return self.shape.seconds_of_panels(groups, panels, self.pixels(box), self.packed_filter.words)
 
     def grid(self, box: tuple[Range, ...]) -> tuple[int, int, int]:
         pixel_groups = -(-self.pixels(box) // self.shape.pixels)
@@ -240,7 +291,7 @@ class ProductCutter(ABC):
 
 
 @dataclass(frozen=True)
-class PackedProductCutter(ProductCutter):
+class PackedProductCutter(ProductCutter[Shape]):
     """One part's product by dot products or multiplications, with a table of the channels' parameters."""
 
     table: View
@@ -310,3 +361,80 @@ class PackedProductCutter(ProductCutter):
         return dispatch.finish(
             specialization, self.grid(box), seconds=self.seconds(box), bytes_moved=moved, operations=operations
         )
+
+
+class PackedProductPath(Path[Shape]):
+    """A path that packs both operands and multiplies the packed words."""
+
+    def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
+        return None
+
+    def obstacle_to(self, problem: Problem) -> Obstacle | None:
+        words = ChannelWords.of(problem.folded_geometry)
+        return obstacle_to_packing(problem.folded_geometry, problem.profile, words.quads, words.per_output)
+
+    def rank(self, problem: Problem) -> int | None:
+        geometry = problem.folded_geometry
+        if type(self) is not _best_product(problem.profile):
+            return None
+        # In narrow groups a product would mostly multiply for channels that nobody stores.
+        shape = product_shape(self.name, problem.profile, geometry)
+        width, channels = shape.panel * shape.panels, geometry.output_channels_per_group
+        computed = -(-channels // width) * width / channels
+        is_narrow = ChannelWords.of(geometry).per_output * computed > geometry.tap_count * WORDS_OF_DIRECT_TAP
+        return None if is_narrow else Rank.PACKED
+
+    def tiles(self, problem: Problem) -> tuple[Shape]:
+        return (product_shape(self.name, problem.profile, problem.folded_geometry),)
+
+    def seconds(self, problem: Problem, tile: Shape) -> float:
+        geometry = problem.folded_geometry
+        words = ChannelWords.of(geometry)
+        return tile.seconds_of(geometry, words.per_output) + packing_seconds(problem, geometry, words.quads)
+
+    def plan(self, problem: Problem, tile: Shape) -> Plan:
+        geometry = problem.folded_geometry
+        stages = Stages(problem, geometry, ("input_tensor",))
+        table = stages.parameter_table()
+        packed_filter = stages.packed_filter(tile.panel, FilterPacking.of(geometry, tile.channels_last))
+
+        def product(part: PackedInput) -> list[Dispatch]:
+            output, is_output_unsigned = stages.views["output_tensor"], is_unsigned(problem.desc, "output_tensor")
+            common = (stages.builder, geometry, tile, packed_filter, part, output, is_output_unsigned)
+            return product_dispatches(PackedProductCutter(*common, table))
+
+        stages.add_packed_product(ChannelWords.of(geometry).quads, tile.channels_last, product)
+        return stages.plan(self.name)
+
+
+class Dot4Path(PackedProductPath):
+    """By packed dot products of four signed bytes."""
+
+    name = "dot4"
+
+    def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
+        return None if profile.has_integer_dot_product else Obstacle("shaderIntegerDotProduct", "absent", "present")
+
+
+class IntegerPath(PackedProductPath):
+    """By 32-bit multiplications, which every device has."""
+
+    name = "integer"
+
+
+class FloatPath(PackedProductPath):
+    """By float32 multiplications in exact blocks. The kernel is made for lavapipe, which has shuffles."""
+
+    name = "float"
+
+    def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
+        if profile.driver_id != DriverId.MESA_LLVMPIPE:
+            return Obstacle("driver", profile.driver_name, "Mesa's lavapipe")
+        if profile.min_subgroup_size < LANES_OF_FLOAT:
+            return Obstacle("lanes of a subgroup", profile.min_subgroup_size, f"at least {LANES_OF_FLOAT}")
+        return None if "shaderInt64" in profile.features else Obstacle("shaderInt64", "absent", "present")
+
+
+def _best_product(profile: DeviceProfile) -> type[PackedProductPath]:
+    """The fastest of the packed products that a device has."""
+    return next(path for path in (FloatPath, Dot4Path, IntegerPath) if path().obstacle_on(profile) is None)

@@ -1,9 +1,9 @@
-"""The stages of a QUANTIZED_LINEAR_CONVOLUTION plan: its tensors, the packed filter and input, and their product."""
+"""The stages of a QUANTIZED_LINEAR_CONVOLUTION plan as they are put together, and what the packed operands need."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from dmlvk.data_type import DataType
@@ -12,24 +12,8 @@ from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import Builder, View, copies, dense
 from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
-from dmlvk.planning.quantized_linear_convolution.channels_last import channels_last
-from dmlvk.planning.quantized_linear_convolution.halo import (
-    HaloCutter,
-    HaloShape,
-)
-from dmlvk.planning.quantized_linear_convolution.matrix import (
-    MatrixShape,
-    Runs,
-    matrix_filter_packing,
-)
-from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import (
-    VECTORS,
-    WORDS,
-    MatrixCutter,
-    fetch_in_place,
-    whole_input,
-)
 from dmlvk.planning.quantized_linear_convolution.packing import (
+    WIDEST_PANEL,
     ChannelWords,
     FilterPacking,
     PackedFilter,
@@ -39,107 +23,149 @@ from dmlvk.planning.quantized_linear_convolution.packing import (
     packed_parts,
 )
 from dmlvk.planning.quantized_linear_convolution.parameters import (
-    RECORD_SIZE,
+    ROW_SIZE,
     Sources,
     gathered_parameters,
     parameter_dispatches,
     parameter_views,
 )
-from dmlvk.planning.quantized_linear_convolution.product import (
-    LARGEST_WORD_COUNT,
-    PackedProductCutter,
-    Shape,
-    product_dispatches,
-)
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.tensor_desc import TensorFlags
 
 # More of the input than this is packed in parts: enough to keep any GPU busy, little enough to be found.
 LARGEST_PART = 1 << 28
+# Scratch memory that a plan uses at most.
+LARGEST_SCRATCH = 1 << 31
+# Room for the parameters' tensors where these are gathered, and for what aligning each region takes.
+OTHER_SCRATCH = 4096
+REGION_ALIGNMENT = 256
 
 # Matrix kernels read up to a vector past the end of a part.
 PART_END = 16
 
-
-def _scratch_limit(profile: DeviceProfile) -> int:
-    return min(profile.segment_size, 1 << 31)
-
-
-def _part_limit(builder: Builder, other_size: int) -> int:
-    """Bytes that a packed part of the input may take, of which there are two."""
-    room = (_scratch_limit(builder.profile) - other_size) // 2 - 256
-    return max(0, min(builder.window_limit, room, LARGEST_PART))
+# A product of two signed bytes is at most 2^14, so that this many words of four always add up within 31 bits.
+LARGEST_WORD_COUNT = 131_071 // 4
 
 
-def obstacle_to_packing(geometry: ConvolutionGeometry, profile: DeviceProfile, shape: Shape) -> str | None:
-    """Why the operands cannot be packed; None where they can."""
-    words = ChannelWords.of(geometry)
-    quads, filter_words = _packing(geometry, shape)
-    if words.per_output > LARGEST_WORD_COUNT:
-        return (
-            f"an output has {words.per_output} words of four taps, of which {LARGEST_WORD_COUNT} are sure to fit the "
-            "32 bits of a sum"
-        )
-    # The widest panels bound the filter's size on every path.
-    widest = 128
-    builder = Builder(profile, {})
-    filter_size = (
-        PackedFilter.size_of(geometry, widest, filter_words.words) + geometry.output_channels * geometry.tap_count
-    )
-    other_size = filter_size + geometry.output_channels * RECORD_SIZE + 4096
-    if other_size > _scratch_limit(profile) // 2:
-        return f"the packed filter takes {filter_size} bytes, too many beside the packed input"
-    panel_size = (filter_words.words + 1) * widest * 4
-    rows, columns = ((k - 1) * d + 1 for k, d in zip(geometry.filter_size, geometry.dilations, strict=True))
-    smallest_part = quads * rows * columns * 4
-    limit = min(_part_limit(builder, other_size), builder.window_limit)
-    if smallest_part > limit:
-        return f"the input under one output takes {smallest_part} bytes packed, of which a dispatch may have {limit}"
-    if panel_size > limit:
-        return f"{widest} channels of the filter take {panel_size} bytes packed, of which a dispatch may have {limit}"
-    return None
+class Stages:
+    """Puts a plan together: the tensors' views, the parameters, the packed filter, and the stages that use them.
 
+    Dispatches that prepare something wait until the next stage, beside which they run.
 
-def _packing(geometry: ConvolutionGeometry, shape: Shape) -> tuple[int, FilterPacking]:
-    """Words of a pixel in the packed input, and how the filter is packed."""
-    if isinstance(shape, HaloShape):
-        return shape.runs(geometry).quads, shape.filter_packing(geometry)
-    if isinstance(shape, MatrixShape):
-        return Runs.of(geometry).quads, matrix_filter_packing(geometry, shape)
-    return ChannelWords.of(geometry).quads, FilterPacking.of(geometry, shape.channels_last)
-
-
-def tensor_views(
-    desc: QuantizedLinearConvolutionDesc,
-    geometry: ConvolutionGeometry,
-    builder: Builder,
-    initialization: list[Dispatch],
-    copied: tuple[str, ...],
-) -> dict[str, View]:
-    """The data tensors, by field; those named in `copied` that are OWNED_BY_DML as copies in persistent memory.
-
-    The input is seen as `geometry` has it, which may step over some of its rows and columns.
+    Parameters
+    ----------
+    problem : Problem
+    geometry : ConvolutionGeometry
+        How the path sees the convolution: the input may step over some of its rows and columns.
+    copied : tuple of str
+        Fields of data tensors that are read as they lie: those that are OWNED_BY_DML are copied first.
     """
-    views = {
-        "input_tensor": View("input_tensor", 0, 1, geometry.input_strides),
-        "filter_tensor": View("filter_tensor", 0, 1, geometry.filter_strides),
-        "output_tensor": View("output_tensor", 0, 1, geometry.output_strides),
-    }
-    sizes = {
-        "input_tensor": (geometry.batch, geometry.input_channels, *geometry.input_size),
-        "filter_tensor": (
-            geometry.output_channels,
-            geometry.input_channels_per_group,
-            *geometry.filter_size,
-        ),
-    }
-    for name in copied:
-        if not desc.tensors[name].flags & TensorFlags.OWNED_BY_DML:
-            continue
-        start = builder.persistent.allocate(math.prod(sizes[name]))
-        view = dense(builder.persistent.name, start, 1, sizes[name])
-        initialization.extend(copies(builder, views[name], view, sizes[name]))
-        views[name] = view
-    return views
+
+    def __init__(self, problem: Problem, geometry: ConvolutionGeometry, copied: tuple[str, ...]) -> None:
+        self.desc = problem.desc
+        self.geometry = geometry
+        self.builder = Builder(problem.profile, problem.offsets)
+        # The second stage uses what the first one copies.
+        self._initialization: tuple[list[Dispatch], list[Dispatch]] = ([], [])
+        self._stages: list[tuple[Dispatch, ...]] = []
+        self._prepared: list[Dispatch] = []
+        self.views = self._tensor_views(copied)
+        self.parameters: Mapping[str, View] = parameter_views(self.desc, self.builder, self._initialization[0])
+
+    def _tensor_views(self, copied: tuple[str, ...]) -> dict[str, View]:
+        geometry, builder = self.geometry, self.builder
+        views = {
+            "input_tensor": View("input_tensor", 0, 1, geometry.input_strides),
+            "filter_tensor": View("filter_tensor", 0, 1, geometry.filter_strides),
+            "output_tensor": View("output_tensor", 0, 1, geometry.output_strides),
+        }
+        sizes = {
+            "input_tensor": (geometry.batch, geometry.input_channels, *geometry.input_size),
+            "filter_tensor": (geometry.output_channels, geometry.input_channels_per_group, *geometry.filter_size),
+        }
+        for name in copied:
+            if self.desc.tensors[name].flags & TensorFlags.OWNED_BY_DML:
+                start = builder.persistent.allocate(math.prod(sizes[name]))
+                view = dense(builder.persistent.name, start, 1, sizes[name])
+                self._initialization[0].extend(copies(builder, views[name], view, sizes[name]))
+                views[name] = view
+        return views
+
+    def gathered_parameters(self) -> Sources:
+        """The tensors of parameters, each of which one window shows."""
+        self.parameters, dispatches = gathered_parameters(self.desc, self.builder, self.parameters)
+        self._prepared += dispatches
+        return Sources.of(self.desc, self.parameters)
+
+    def parameter_table(self) -> View:
+        """The table of parameters, a row for each output channel. Of tensors that are OWNED_BY_DML it is made once."""
+        table, dispatches = parameter_dispatches(self.desc, self.builder, self.parameters)
+        if table.tensor == PERSISTENT:
+            self._initialization[1].extend(dispatches)
+        else:
+            self._prepared += dispatches
+        return table
+
+    def packed_filter(self, width: int, packing: FilterPacking) -> PackedFilter:
+        """The filter in panels of `width` channels. Of a tensor that is OWNED_BY_DML it is packed once."""
+        is_owned = bool(self.desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
+        builder = self.builder
+        packed, before, dispatches = pack_filter(
+            builder,
+            self.geometry,
+            self.views["filter_tensor"],
+            is_unsigned(self.desc, "filter_tensor"),
+            width,
+            packing,
+            builder.persistent if is_owned else builder.scratch,
+        )
+        if is_owned:
+            self._initialization[0].extend(before)
+            self._initialization[1].extend(dispatches)
+        else:
+            self._stages.append(tuple(before))
+            self._prepared += dispatches
+        return packed
+
+    def prepare(self, dispatch: Dispatch) -> None:
+        """Let a dispatch run before the next stage."""
+        self._prepared.append(dispatch)
+
+    def add(self, *stages: Iterable[Dispatch]) -> None:
+        """Add stages, before which stands what was prepared."""
+        self._stages.append(tuple(self._prepared))
+        self._prepared = []
+        self._stages.extend(tuple(stage) for stage in stages)
+
+    def add_packed_product(
+        self, quads: int, channels_last: bool, product: Callable[[PackedInput], list[Dispatch]]
+    ) -> None:
+        """Add stages that pack the input in parts and multiply each.
+
+        While one part is multiplied the next one is packed, into the other of two places.
+        """
+        builder, geometry = self.builder, self.geometry
+        parts = packed_parts(geometry, quads, part_limit(builder, builder.scratch.size), channels_last)
+        room = max(part.size for part in parts) + PART_END
+        starts = [builder.scratch.allocate(room) for _ in parts[:2]]
+        zero_point = self.parameters.get("input_zero_point_tensor")
+        unsigned = is_unsigned(self.desc, "input_tensor")
+        for index, part in enumerate(parts):
+            placed = replace(part, tensor=builder.scratch.name, start=starts[index % 2])
+            self._prepared += pack_input(builder, geometry, self.views["input_tensor"], zero_point, unsigned, placed)
+            self.add()
+            self._prepared = product(placed)
+        self.add()
+
+    def plan(self, path: str) -> Plan:
+        """The plan of these stages, excluding the empty ones, with the memory that was handed out for it."""
+        return Plan(
+            path=path,
+            stages=tuple(stage for stage in self._stages if stage),
+            initialization=tuple(tuple(stage) for stage in self._initialization if stage),
+            scratch_size=self.builder.scratch.size,
+            persistent_size=self.builder.persistent.size,
+        )
 
 
 def is_unsigned(desc: QuantizedLinearConvolutionDesc, field: str) -> bool:
@@ -147,123 +173,62 @@ def is_unsigned(desc: QuantizedLinearConvolutionDesc, field: str) -> bool:
     return desc.tensors[field].data_type is DataType.UINT8
 
 
-def finished_plan(
-    path: str, builder: Builder, initialization: list[list[Dispatch]], stages: list[tuple[Dispatch, ...]]
-) -> Plan:
-    """A plan of these stages, less the empty ones, with the memory that was handed out for it."""
-    return Plan(
-        path=path,
-        stages=tuple(stage for stage in stages if stage),
-        initialization=tuple(tuple(stage) for stage in initialization if stage),
-        scratch_size=builder.scratch.size,
-        persistent_size=builder.persistent.size,
-    )
+def part_limit(builder: Builder, other_size: int) -> int:
+    """Bytes that a packed part of the input may take, of which there are two."""
+    room = (_scratch_limit(builder.profile) - other_size) // 2 - REGION_ALIGNMENT
+    return max(0, min(builder.window_limit, room, LARGEST_PART))
 
 
-def filter_stages(
-    desc: QuantizedLinearConvolutionDesc,
-    builder: Builder,
-    geometry: ConvolutionGeometry,
-    source: View,
-    width: int,
-    packing: FilterPacking,
-    initialization: list[Dispatch],
-    table: View | None,
-    prepare: list[Dispatch],
-) -> tuple[PackedFilter, list[list[Dispatch]], list[tuple[Dispatch, ...]], list[Dispatch]]:
-    """The packed filter, the stages up to it, of the initialization and of the operator, and how its next stage begins.
+def obstacle_to_packing(
+    geometry: ConvolutionGeometry, profile: DeviceProfile, quads: int, filter_words: int
+) -> Obstacle | None:
+    """Why the operands cannot be packed; None where they can.
 
-    What is OWNED_BY_DML is packed once, and so is a `table` of parameters in persistent memory, which `prepare` makes.
+    Parameters
+    ----------
+    quads : int
+        Words of a pixel in the packed input.
+    filter_words : int
+        Words of an output channel in the packed filter.
     """
-    filter_is_owned = bool(desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
-    packed, before, dispatches = pack_filter(
-        builder,
-        geometry,
-        source,
-        is_unsigned(desc, "filter_tensor"),
-        width,
-        packing,
-        builder.persistent if filter_is_owned else builder.scratch,
-    )
-    initialization_stages = [initialization, []]
-    stages: list[tuple[Dispatch, ...]] = []
-    if table is not None and table.tensor == PERSISTENT:
-        initialization_stages[1] += prepare
-        prepare = []
-    if filter_is_owned:
-        initialization_stages[0] += before
-        initialization_stages[1] += dispatches
-    else:
-        stages.append(tuple(before))
-        prepare = [*prepare, *dispatches]
-    return packed, initialization_stages, stages, prepare
-
-
-def plan_product(
-    desc: QuantizedLinearConvolutionDesc,
-    profile: DeviceProfile,
-    offsets: Mapping[str, int],
-    geometry: ConvolutionGeometry,
-    path: str,
-    shape: Shape,
-) -> Plan | str:
-    """A plan, or why a shape that needs its input in place has none."""
-    builder = Builder(profile, offsets)
-    initialization: list[Dispatch] = []
-    views = tensor_views(desc, geometry, builder, initialization, ("input_tensor",))
-    parameters = parameter_views(desc, builder, initialization)
-    table: View | None = None
-    if isinstance(shape, MatrixShape):
-        parameters, prepare = gathered_parameters(desc, builder, parameters)
-    else:
-        table, prepare = parameter_dispatches(desc, builder, parameters)
-    quads, filter_packing = _packing(geometry, shape)
-
-    packed_filter, initialization_stages, stages, prepare = filter_stages(
-        desc, builder, geometry, views["filter_tensor"], shape.panel, filter_packing, initialization, table, prepare
-    )
-
-    def product(part: PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:
-        common = (
-            builder,
-            geometry,
-            shape,
-            packed_filter,
-            part,
-            views["output_tensor"],
-            is_unsigned(desc, "output_tensor"),
+    words = ChannelWords.of(geometry)
+    if words.per_output > LARGEST_WORD_COUNT:
+        return Obstacle(
+            "words of four taps that an output sums up in 32 bits", words.per_output, _most(LARGEST_WORD_COUNT)
         )
-        if table is not None:
-            return product_dispatches(PackedProductCutter(*common, table))
-        order = HaloCutter if isinstance(shape, HaloShape) else MatrixCutter
-        return product_dispatches(order(*common, fetch, Sources.of(desc, parameters), source))
+    # The widest panels bound the filter's size on every path.
+    builder = Builder(profile, {})
+    filter_size = (
+        PackedFilter.size_of(geometry, WIDEST_PANEL, filter_words) + geometry.output_channels * geometry.tap_count
+    )
+    other_size = filter_size + geometry.output_channels * ROW_SIZE + OTHER_SCRATCH
+    if other_size > (most := _scratch_limit(profile) // 2):
+        return Obstacle("bytes of the packed filter and the parameters", other_size, _most(most))
+    rows, columns = ((k - 1) * d + 1 for k, d in zip(geometry.filter_size, geometry.dilations, strict=True))
+    limit = min(part_limit(builder, other_size), builder.window_limit)
+    if (smallest_part := quads * rows * columns * 4) > limit:
+        return Obstacle("packed bytes of the input under one output", smallest_part, _most(limit))
+    if (panel_size := (filter_words + 1) * WIDEST_PANEL * 4) > limit:
+        return Obstacle(f"packed bytes of {WIDEST_PANEL} channels of the filter", panel_size, _most(limit))
+    return None
 
-    if isinstance(shape, MatrixShape):
-        source = views["input_tensor"]
-        fetch = fetch_in_place(builder, geometry, shape, source, views["output_tensor"])
-        if fetch is None:
-            copied = channels_last(builder, geometry, source, _part_limit(builder, builder.scratch.size))
-            if copied is not None:
-                source, copying = copied
-                prepare.append(copying)
-                fetch = VECTORS
-        if fetch is not None:
-            stages.append(tuple(prepare))
-            stages.append(tuple(product(whole_input(geometry, source), fetch, source)))
-            return finished_plan(path, builder, initialization_stages, stages)
-    if isinstance(shape, HaloShape):
-        return "the input's channels do not lie side by side, and it is too large for a copy in which they do"
 
-    parts = packed_parts(geometry, quads, _part_limit(builder, builder.scratch.size), shape.channels_last)
-    room = max(part.size for part in parts) + PART_END
-    starts = [builder.scratch.allocate(room) for _ in parts[:2]]
-    for index, part in enumerate(parts):
-        placed = replace(part, tensor=builder.scratch.name, start=starts[index % 2])
-        zero_point = parameters.get("input_zero_point_tensor")
-        unsigned = is_unsigned(desc, "input_tensor")
-        packing = pack_input(builder, geometry, views["input_tensor"], zero_point, unsigned, placed)
-        # While one part is multiplied the next one is packed, into the other of two places.
-        stages.append((*prepare, *packing))
-        prepare = product(placed, VECTORS if Runs.of(geometry).aligned else WORDS)
-    stages.append(tuple(prepare))
-    return finished_plan(path, builder, initialization_stages, stages)
+def packing_seconds(problem: Problem, geometry: ConvolutionGeometry, quads: int) -> float:
+    """An estimate for packing the input, by the elements that are written."""
+    builder = Builder(problem.profile, {})
+    (height, width), (rows, columns) = geometry.input_size, geometry.output_size
+    # A filter with strides does not see the whole input, one with a border sees more.
+    seen = min(
+        (height + geometry.start_padding[0] + geometry.end_padding[0])
+        * (width + geometry.start_padding[1] + geometry.end_padding[1]),
+        rows * columns * geometry.filter_size[0] * geometry.filter_size[1],
+    )
+    return builder.element_seconds(4 * quads * geometry.group_count * geometry.batch * seen)
+
+
+def _scratch_limit(profile: DeviceProfile) -> int:
+    return min(profile.segment_size, LARGEST_SCRATCH)
+
+
+def _most(limit: int) -> str:
+    return f"at most {limit}"

@@ -1,0 +1,28 @@
+"""All kernel paths of QUANTIZED_LINEAR_CONVOLUTION. A new path is an object of its own module, and a line here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmlvk.planning.quantized_linear_convolution.depthwise import DepthwisePath
+from dmlvk.planning.quantized_linear_convolution.direct import DirectPath
+from dmlvk.planning.quantized_linear_convolution.first_layer import FirstLayerPath
+from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
+from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixPath
+from dmlvk.planning.quantized_linear_convolution.path import Path
+from dmlvk.planning.quantized_linear_convolution.product import Dot4Path, FloatPath, IntegerPath
+
+# Of paths that are estimated to take the same time, the first is taken.
+PATHS: tuple[Path[Any], ...] = (
+    DepthwisePath(),
+    FirstLayerPath(),
+    HaloPath(),
+    MatrixPath(),
+    Dot4Path(),
+    IntegerPath(),
+    FloatPath(),
+    DirectPath(),
+)
+PATH_NAMES = tuple(path.name for path in PATHS)
+# Those whose tiles have names, by which `dmlvk tune` tries them.
+PATHS_WITH_TILES = tuple(path.name for path in PATHS if path.example_tile)
