@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import numbers
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from dmlvk.arguments import is_number
@@ -55,6 +57,7 @@ class DiagonalMatrix1Desc(OperatorDesc):
     input_fields: ClassVar[tuple[str, ...]] = ("input_tensor",)
     output_fields: ClassVar[tuple[str, ...]] = ("output_tensor",)
     optional_fields: ClassVar[tuple[str, ...]] = ("input_tensor",)
+    bit_fields: ClassVar[Mapping[str, str]] = MappingProxyType({"value": "value_bytes"})
 
     input_tensor: TensorDesc | None = None
     output_tensor: TensorDesc

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, NoReturn
 
 from dmlvk.arguments import as_integer, as_integers
@@ -28,12 +29,15 @@ class OperatorDesc:
         DirectML's name without DML_OPERATOR_.
     input_fields, output_fields : tuple of str
         The fields that hold a TensorDesc or, for optional ones, None; in DirectML's order.
+    bit_fields : mapping of str to str
+        Fields that are compared and serialized by their bits: to each the name of the attribute with its bytes.
     """
 
     operator_name: ClassVar[str]
     input_fields: ClassVar[tuple[str, ...]]
     output_fields: ClassVar[tuple[str, ...]]
     optional_fields: ClassVar[tuple[str, ...]] = ()
+    bit_fields: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     @property
     def tensors(self) -> dict[str, TensorDesc]:
