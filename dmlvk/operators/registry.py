@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from dmlvk.operators.diagonal_matrix import DiagonalMatrixDesc
 from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc
 from dmlvk.operators.one_hot import OneHotDesc
 from dmlvk.operators.quantized_linear_convolution import QuantizedLinearConvolutionDesc
 from dmlvk.operators.rules import OperatorDesc
+from dmlvk.operators.slice import SliceDesc
 from dmlvk.operators.slice1 import Slice1Desc
 
 
@@ -29,10 +31,14 @@ class Operator:
         The name of its module in every wing: DirectML's name in lower case.
     desc : type of OperatorDesc
         The class of its descriptors.
+    successor : type of OperatorDesc, optional
+        The descriptors of the operator that took its place. It runs the successor's kernels, so the benchmark has no
+        cases for it.
     """
 
     stem: str
     desc: type[OperatorDesc]
+    successor: type[OperatorDesc] | None = None
 
 
 # The order is the order of the conformance cases and of the benchmark: a new operator goes to the end.
@@ -41,7 +47,10 @@ OPERATORS: tuple[Operator, ...] = (
     Operator("one_hot", OneHotDesc),
     Operator("diagonal_matrix1", DiagonalMatrix1Desc),
     Operator("quantized_linear_convolution", QuantizedLinearConvolutionDesc),
+    Operator("slice", SliceDesc, successor=Slice1Desc),
+    Operator("diagonal_matrix", DiagonalMatrixDesc, successor=DiagonalMatrix1Desc),
 )
+CURRENT_OPERATORS: tuple[Operator, ...] = tuple(operator for operator in OPERATORS if operator.successor is None)
 
 
 def parts(wing: str, name: str, operators: Iterable[Operator] = OPERATORS) -> dict[type[OperatorDesc], Any]:

@@ -59,10 +59,13 @@ class OperatorDesc:
     def _check_tensors_are_descs(self) -> None:
         for name in self.input_fields + self.output_fields:
             value = getattr(self, name)
-            if value is None and name in self.optional_fields:
-                continue
-            if not isinstance(value, TensorDesc):
-                self._fail(name, value, f"must be a TensorDesc, not {type(value).__name__}")
+            if value is not None or name not in self.optional_fields:
+                self._check_tensor_is_desc(name)
+
+    def _check_tensor_is_desc(self, field: str) -> None:
+        value = getattr(self, field)
+        if not isinstance(value, TensorDesc):
+            self._fail(field, value, f"must be a TensorDesc, not {type(value).__name__}")
 
     def _check_outputs(self) -> None:
         """Rules of every output: not OWNED_BY_DML, and each element has memory of its own."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.operators import DiagonalMatrix1Desc
+from dmlvk.operators import DiagonalMatrix1Desc, DiagonalMatrixDesc
 from dmlvk.planning.data_movement import BLOCKS, PieceArguments, dimension_constant, plan_data_movement
 from dmlvk.planning.loop_nest import Dimension, LoopNest, Operand, Role, simplified
 from dmlvk.planning.plan import Plan, require_path
@@ -14,9 +14,13 @@ PATHS = (BLOCKS,)
 
 
 def plan(
-    desc: DiagonalMatrix1Desc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]
+    desc: DiagonalMatrix1Desc | DiagonalMatrixDesc,
+    profile: DeviceProfile,
+    *,
+    path: str | None = None,
+    offsets: Mapping[str, int],
 ) -> Plan:
-    """Plan a DIAGONAL_MATRIX1."""
+    """Plan a DIAGONAL_MATRIX1 or a DIAGONAL_MATRIX."""
     require_path(desc.operator_name, path, PATHS)
     output, source = desc.output_tensor, desc.input_tensor
     rank = output.rank

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.operators import Slice1Desc
+from dmlvk.operators import Slice1Desc, SliceDesc
 from dmlvk.planning.data_movement import BLOCKS, PieceArguments, plan_data_movement
 from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Operand, simplified, widened
 from dmlvk.planning.plan import Plan, require_path
@@ -30,12 +30,18 @@ ENOUGH_SHARED_MEMORY = 32 << 10
 SECTOR_SIZE = 32
 
 
-def plan(desc: Slice1Desc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:
-    """Plan a SLICE1.
+def plan(
+    desc: Slice1Desc | SliceDesc,
+    profile: DeviceProfile,
+    *,
+    path: str | None = None,
+    offsets: Mapping[str, int],
+) -> Plan:
+    """Plan a SLICE1 or a SLICE.
 
     Parameters
     ----------
-    desc : Slice1Desc
+    desc : Slice1Desc or SliceDesc
     profile : DeviceProfile
     path : str, optional
         "blocks" or "tiles"; None chooses.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dmlvk import DataType, DiagonalMatrix1Desc, OneHotDesc, Slice1Desc, TensorDesc
+from dmlvk import DataType, DiagonalMatrix1Desc, DiagonalMatrixDesc, OneHotDesc, Slice1Desc, SliceDesc, TensorDesc
 from dmlvk.device_profile import DeviceType
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning import Access, plan, preferred_path
@@ -46,6 +46,18 @@ DESCRIPTORS: dict[str, OperatorDesc] = {
         input_window_offsets=[0],
         input_window_sizes=[(1 << 32) - 1],
         input_window_strides=[-(1 << 31)],
+    ),
+    "slice with a far stride": SliceDesc(
+        input_tensor=TensorDesc(DataType.UINT8, [(1 << 32) - 1]), offsets=[5], sizes=[2], strides=[(1 << 32) - 9]
+    ),
+    "transpose by SLICE": SliceDesc(
+        input_tensor=TensorDesc(DataType.INT8, [1 << 10, 1 << 10], [1, 1 << 10]),
+        offsets=[0, 1],
+        sizes=[1 << 10, 500],
+        strides=[1, 2],
+    ),
+    "diagonal past 2^31 columns": DiagonalMatrixDesc(
+        output_tensor=TensorDesc(DataType.UINT8, [1, (1 << 32) - 1]), offset=(1 << 31) - 1, value=1
     ),
     "identity": DiagonalMatrix1Desc(
         output_tensor=TensorDesc(DataType.FLOAT16, [3, 4, 5, 6]), value=1, diagonal_fill_begin=0, diagonal_fill_end=1

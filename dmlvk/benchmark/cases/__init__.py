@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 
 from dmlvk.benchmark.cases.scale import Scale
 from dmlvk.conformance.case import Case
-from dmlvk.operators import OperatorDesc, registry
-from dmlvk.operators.registry import parts
+from dmlvk.operators import OperatorDesc
+from dmlvk.operators.registry import CURRENT_OPERATORS, parts
 
 __all__ = ["OPERATORS", "SCALES", "Scale", "cases", "select", "without"]
 
@@ -23,10 +23,10 @@ SCALES = {
     "tiny": Scale(1 << 16, 1),
 }
 
-SOURCES: Mapping[type[OperatorDesc], Callable[[Scale], Iterator[Case]]] = parts(__name__, "cases")
+SOURCES: Mapping[type[OperatorDesc], Callable[[Scale], Iterator[Case]]] = parts(__name__, "cases", CURRENT_OPERATORS)
 
-# The stems of the operators, as `dmlvk bench --operator` takes them.
-OPERATORS = tuple(operator.stem for operator in registry.OPERATORS)
+# The stems of the operators that have cases, as `dmlvk bench --operator` takes them.
+OPERATORS = tuple(operator.stem for operator in CURRENT_OPERATORS)
 
 
 def cases(scale: Scale) -> list[Case]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dmlvk.benchmark.work.base import Work, random_inputs, size_of
-from dmlvk.operators import Slice1Desc
+from dmlvk.operators import Slice1Desc, SliceDesc
 
 __all__ = ["random_inputs", "work"]
 
@@ -13,12 +13,12 @@ __all__ = ["random_inputs", "work"]
 SECTOR_SIZE = 32
 
 
-def work(desc: Slice1Desc) -> Work:
-    """Count what SLICE1 moves: with steps, whole sectors of 32 bytes are read."""
+def work(desc: Slice1Desc | SliceDesc) -> Work:
+    """Count what SLICE1 or SLICE moves: with steps, whole sectors of 32 bytes are read."""
     return Work(math.prod(desc.output_tensor.sizes) * _sector_share(desc), size_of(desc.output_tensor))
 
 
-def _sector_share(desc: Slice1Desc) -> int:
+def _sector_share(desc: Slice1Desc | SliceDesc) -> int:
     """Bytes of the input that each element of the output costs."""
     size = desc.input_tensor.data_type.size_in_bytes
     distances = [
