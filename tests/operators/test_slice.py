@@ -119,6 +119,8 @@ def test_the_slice_may_not_begin_past_the_input() -> None:
 def test_the_slice_may_not_end_past_the_input() -> None:
     error = refused("sizes[3]", 3, "offset + (size - 1) * stride is 6", sizes=(1, 1, 2, 3))
     assert error.expected == "at most 2"
+    error = refused("sizes[3]", 2, "is 4, the input has size 4", strides=(1, 1, 2, 4))
+    assert error.expected == "at most 1"
     assert describe(sizes=(1, 1, 2, 2)).sizes == (1, 1, 2, 2), "which fits"
 
 
