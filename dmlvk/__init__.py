@@ -1,4 +1,7 @@
-"""DirectML operators as Vulkan compute kernels: DIAGONAL_MATRIX1, ONE_HOT, QUANTIZED_LINEAR_CONVOLUTION and SLICE1."""
+"""DirectML operators as Vulkan compute kernels: DIAGONAL_MATRIX1, ONE_HOT, QUANTIZED_LINEAR_CONVOLUTION and SLICE1.
+
+DIAGONAL_MATRIX and SLICE, which the first and the last took the place of, run on the same kernels.
+"""
 
 from dmlvk import reference
 from dmlvk.data_type import DataType
@@ -7,10 +10,12 @@ from dmlvk.errors import BindingError, DescriptorError, DeviceError
 from dmlvk.functional import diagonal_matrix1, one_hot, quantized_linear_convolution, slice1
 from dmlvk.operators import (
     DiagonalMatrix1Desc,
+    DiagonalMatrixDesc,
     FeatureLevel,
     OneHotDesc,
     QuantizedLinearConvolutionDesc,
     Slice1Desc,
+    SliceDesc,
 )
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator
@@ -34,11 +39,13 @@ __all__ = [
     "DeviceProfile",
     "DeviceType",
     "DiagonalMatrix1Desc",
+    "DiagonalMatrixDesc",
     "FeatureLevel",
     "OneHotDesc",
     "QuantizedLinearConvolutionDesc",
     "Sequence",
     "Slice1Desc",
+    "SliceDesc",
     "Submission",
     "Tensor",
     "TensorDesc",

@@ -19,9 +19,10 @@ import dmlvk
 from dmlvk import planning, reference
 from dmlvk.arguments import as_argument
 from dmlvk.benchmark.measurement import measure
+from dmlvk.benchmark.work import random_inputs_of
 from dmlvk.conformance.case import Workload
 from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.operators import OneHotDesc, OperatorDesc, QuantizedLinearConvolutionDesc
+from dmlvk.operators import OperatorDesc
 from dmlvk.planning.quantized_linear_convolution.registry import PATHS_WITH_TILES
 from dmlvk.runtime.tuned_paths import TunedPaths
 
@@ -149,30 +150,8 @@ def remember(choices: TunedPaths, tuning: Tuning) -> None:
 
 
 def random_workload(desc: OperatorDesc) -> Workload:
-    """Random data for any descriptor, such as the seen ones; its result is the reference's.
-
-    Scales are such that a convolution's outputs use the range of a byte, and indices are in range.
-    """
-    random = np.random.default_rng(0)
-    inputs: dict[str, npt.NDArray[Any]] = {}
-    for field in desc.input_fields:
-        tensor = desc.tensors.get(field)
-        if tensor is None:
-            continue
-        dtype = tensor.data_type.numpy_dtype
-        if field.endswith("scale_tensor"):
-            inputs[field] = (random.integers(50, 200, tensor.sizes) / 1e4).astype(dtype)
-        elif field == "indices_tensor" and isinstance(desc, OneHotDesc):
-            inputs[field] = random.integers(0, desc.output_tensor.sizes[desc.axis], tensor.sizes).astype(dtype)
-        elif field == "bias_tensor":
-            inputs[field] = random.integers(-5000, 5000, tensor.sizes, dtype)
-        else:
-            count = int(np.prod(tensor.sizes)) * dtype.itemsize
-            inputs[field] = np.frombuffer(random.bytes(count), dtype).reshape(tensor.sizes)
-    if isinstance(desc, QuantizedLinearConvolutionDesc):
-        spread = 74.0 * 74.0 * desc.geometry.tap_count**0.5
-        sizes = desc.output_scale_tensor.sizes
-        inputs["output_scale_tensor"] = np.full(sizes, 0.0125 * 0.0125 * spread / 50, np.float32)
+    """Random data for any descriptor, such as the recorded ones; its result is the reference's."""
+    inputs = random_inputs_of(desc, np.random.default_rng(0))
     return Workload(desc, inputs, expected=reference.run(desc, **inputs))
 
 

@@ -126,7 +126,7 @@ def bench(
                 scale = replace(scale, data_bytes=megabytes << 20)
             if batch is not None:
                 scale = replace(scale, batch=batch)
-            found = cases(scale, filter_is_owned=filter_kind == "owned")
+            found = cases(replace(scale, filter_is_owned=filter_kind == "owned"))
             chosen = select(found, operators=operators, patterns=patterns, types=types, layouts=layouts, path=path)
             if lists:
                 for case in chosen:

@@ -4,15 +4,16 @@ the best path that it has?"""
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from dmlvk.conformance.case import Case, NotSupported, Workload
 from dmlvk.conformance.profiles import DEVICE, workload_profile
 from dmlvk.conformance.recorded import load
 from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.operators import OperatorDesc, QuantizedLinearConvolutionDesc, Slice1Desc
+from dmlvk.operators import OperatorDesc, QuantizedLinearConvolutionDesc, Slice1Desc, SliceDesc
 from dmlvk.planning import MAXIMUM_SUBMISSION_SECONDS, PERSISTENT, SCRATCH, Access, Dispatch, PathError, Plan, plan
 from dmlvk.runtime.compiled_operator import spirv
 from dmlvk.vulkan.specialization import declarations
@@ -126,11 +127,8 @@ def missed_path(made: Plan, desc: OperatorDesc, profile: DeviceProfile) -> str |
     What is worth it is said cautiously and without the planner's help: convolutions with many channels on both sides,
     and transposes of many rows and columns.
     """
-    best: str | None = None
-    if isinstance(desc, QuantizedLinearConvolutionDesc):
-        best = _best_product(profile) if _is_worthwhile_product(desc) else None
-    elif isinstance(desc, Slice1Desc) and profile.device_type is not DeviceType.CPU and _is_transpose(desc):
-        best = "tiles"
+    expect = EXPECTED_PATHS.get(type(desc))
+    best = expect(desc, profile) if expect is not None else None
     if best is None or best == made.path or (best, made.path) == ("matrix", "halo"):
         return None
     try:
@@ -140,6 +138,22 @@ def missed_path(made: Plan, desc: OperatorDesc, profile: DeviceProfile) -> str |
     return best
 
 
+def _expected_of_convolution(desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile) -> str | None:
+    return _best_product(profile) if _is_worthwhile_product(desc) else None
+
+
+def _expected_of_slice(desc: Slice1Desc | SliceDesc, profile: DeviceProfile) -> str | None:
+    return "tiles" if profile.device_type is not DeviceType.CPU and _is_transpose(desc) else None
+
+
+# The path that an operator is expected to take, for the operators that have several.
+EXPECTED_PATHS: Mapping[type[OperatorDesc], Callable[[Any, DeviceProfile], str | None]] = {
+    QuantizedLinearConvolutionDesc: _expected_of_convolution,
+    Slice1Desc: _expected_of_slice,
+    SliceDesc: _expected_of_slice,
+}
+
+
 def _is_worthwhile_product(desc: QuantizedLinearConvolutionDesc) -> bool:
     geometry = desc.geometry
     channels = min(geometry.input_channels // geometry.group_count, geometry.output_channels_per_group)
@@ -147,7 +161,7 @@ def _is_worthwhile_product(desc: QuantizedLinearConvolutionDesc) -> bool:
     return channels >= WORTHWHILE_CHANNELS and pixels >= WORTHWHILE_PIXELS
 
 
-def _is_transpose(desc: Slice1Desc) -> bool:
+def _is_transpose(desc: Slice1Desc | SliceDesc) -> bool:
     """Whether elements side by side in the output lie apart in the input, and the other way round, for many of them."""
     steps = [
         stride * window

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-import numbers
-import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, ClassVar
 
-from dmlvk.arguments import is_number
 from dmlvk.data_type import DataType
+from dmlvk.operators.element import encode_element
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.operators.rules import ALL_DATA_TYPES, INT32_MAX, INT32_MIN, OperatorDesc
 from dmlvk.tensor_desc import TensorDesc, as_data_type
-
-FLOAT_FORMATS = {DataType.FLOAT16: "<e", DataType.FLOAT32: "<f", DataType.FLOAT64: "<d"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +52,7 @@ class DiagonalMatrix1Desc(OperatorDesc):
     input_fields: ClassVar[tuple[str, ...]] = ("input_tensor",)
     output_fields: ClassVar[tuple[str, ...]] = ("output_tensor",)
     optional_fields: ClassVar[tuple[str, ...]] = ("input_tensor",)
+    bit_fields: ClassVar[Mapping[str, str]] = MappingProxyType({"value": "value_bytes"})
 
     input_tensor: TensorDesc | None = None
     output_tensor: TensorDesc
@@ -95,33 +93,7 @@ class DiagonalMatrix1Desc(OperatorDesc):
         data_type = self.output_tensor.data_type
         if hasattr(self.value, "dtype") and getattr(self.value, "ndim", None) == 0:
             self._set("value", self.value[()])  # a 0-d array can change later, the scalar in it cannot
-        value = self.value
-        if isinstance(value, bytes):
-            if len(value) != data_type.size_in_bytes:
-                self._fail(
-                    "value", value, f"bytes must be one element of {data_type.name}", f"{data_type.size_in_bytes} bytes"
-                )
-            return value
-        if getattr(value, "dtype", None) == data_type.numpy_dtype and getattr(value, "ndim", None) == 0:
-            return bytes(value.astype(data_type.numpy_dtype.newbyteorder("<")).tobytes())
-        if not is_number(value):
-            self._fail("value", value, f"must be one number, not {type(value).__name__}")
-        if data_type.is_floating_point:
-            return self._encode_float(value, data_type)
-        bits = 8 * data_type.size_in_bytes
-        low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if data_type.is_signed_integer else (0, 2**bits - 1)
-        if not isinstance(value, numbers.Integral) or not low <= int(value) <= high:
-            self._fail("value", value, f"must be a value of {data_type.name}", f"an integer from {low} to {high}")
-        return int(value).to_bytes(data_type.size_in_bytes, "little", signed=data_type.is_signed_integer)
-
-    def _encode_float(self, value: Any, data_type: DataType) -> bytes:
-        try:
-            number = _nearest(value) if data_type == DataType.FLOAT64 else _rounded_to_odd(value)
-            return struct.pack(FLOAT_FORMATS[data_type], number)
-        except OverflowError:
-            self._fail(
-                "value", value, f"is finite, and too large for {data_type.name}", "an infinity, if that is meant"
-            )
+        return encode_element(type(self).__name__, "value", self.value, data_type)
 
     @property
     def diagonal_range(self) -> tuple[int, int, bool]:
@@ -146,36 +118,3 @@ class DiagonalMatrix1Desc(OperatorDesc):
     def minimum_feature_level(self) -> FeatureLevel:
         """5.1, which introduced the operator with all its ranks and data types."""
         return FeatureLevel.FEATURE_LEVEL_5_1
-
-
-def _nearest(value: Any) -> float:
-    """The float64 that is nearest to a real number.
-
-    Raises
-    ------
-    OverflowError
-        It is finite, and too large.
-    """
-    nearest = float(value)
-    if math.isinf(nearest) and nearest != value:  # a long double; integers and fractions have raised it themselves
-        raise OverflowError
-    return nearest
-
-
-def _rounded_to_odd(value: Any) -> float:
-    """A real number itself where a float64 holds it, else of the two float64 around it the one with an odd last bit.
-
-    The nearest float64, rounded again to the 24 or 11 bits of a narrower type, could go wrong at a tie. From a value
-    that is rounded to odd, the second rounding gives what a single one would have given.
-    """
-    nearest = _nearest(value)
-    if isinstance(value, float) or not math.isfinite(nearest):
-        return nearest
-    if isinstance(value, numbers.Rational):
-        exact = Fraction(int(value.numerator), int(value.denominator))  # NumPy's integers are no longer ones that wrap
-    else:
-        exact = Fraction(*value.as_integer_ratio())
-    (bits,) = struct.unpack("<q", struct.pack("<d", nearest))
-    if exact == nearest or bits & 1:
-        return nearest
-    return math.nextafter(nearest, math.inf if exact > nearest else -math.inf)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, NoReturn
 
 from dmlvk.arguments import as_integer, as_integers
@@ -28,12 +29,15 @@ class OperatorDesc:
         DirectML's name without DML_OPERATOR_.
     input_fields, output_fields : tuple of str
         The fields that hold a TensorDesc or, for optional ones, None; in DirectML's order.
+    bit_fields : mapping of str to str
+        Fields that are compared and serialized by their bits: to each the name of the attribute with its bytes.
     """
 
     operator_name: ClassVar[str]
     input_fields: ClassVar[tuple[str, ...]]
     output_fields: ClassVar[tuple[str, ...]]
     optional_fields: ClassVar[tuple[str, ...]] = ()
+    bit_fields: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     @property
     def tensors(self) -> dict[str, TensorDesc]:
@@ -55,10 +59,13 @@ class OperatorDesc:
     def _check_tensors_are_descs(self) -> None:
         for name in self.input_fields + self.output_fields:
             value = getattr(self, name)
-            if value is None and name in self.optional_fields:
-                continue
-            if not isinstance(value, TensorDesc):
-                self._fail(name, value, f"must be a TensorDesc, not {type(value).__name__}")
+            if value is not None or name not in self.optional_fields:
+                self._check_tensor_is_desc(name)
+
+    def _check_tensor_is_desc(self, field: str) -> None:
+        value = getattr(self, field)
+        if not isinstance(value, TensorDesc):
+            self._fail(field, value, f"must be a TensorDesc, not {type(value).__name__}")
 
     def _check_outputs(self) -> None:
         """Rules of every output: not OWNED_BY_DML, and each element has memory of its own."""

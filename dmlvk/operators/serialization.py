@@ -7,32 +7,28 @@ from dataclasses import fields
 from typing import Any
 
 from dmlvk.data_type import DataType
-from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc
-from dmlvk.operators.one_hot import OneHotDesc
-from dmlvk.operators.quantized_linear_convolution import QuantizedLinearConvolutionDesc
+from dmlvk.operators.registry import OPERATORS
 from dmlvk.operators.rules import OperatorDesc
-from dmlvk.operators.slice1 import Slice1Desc
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 
-OPERATORS: Mapping[str, type[OperatorDesc]] = {
-    operator.operator_name: operator
-    for operator in (DiagonalMatrix1Desc, OneHotDesc, QuantizedLinearConvolutionDesc, Slice1Desc)
-}
+DESCRIPTORS: Mapping[str, type[OperatorDesc]] = {operator.desc.operator_name: operator.desc for operator in OPERATORS}
 TENSOR_DEFAULTS = {"strides": None, "guaranteed_base_offset_alignment": 0, "flags": TensorFlags.NONE}
 
 
 def serialize(desc: OperatorDesc) -> dict[str, Any]:
     """A descriptor as plain data: its operator's name under "operator", and its fields.
 
-    Tensors are their data type's name, their sizes, and what is not as it is by default; a value is its bytes in
-    hexadecimal digits, as they lie in memory.
+    A tensor is its data type's name, its sizes, and the members that differ from their defaults. A field that is kept
+    by its bits (`OperatorDesc.bit_fields`) is its bytes in hexadecimal digits, in the order of memory.
     """
     content: dict[str, Any] = {"operator": desc.operator_name}
     for field in fields(desc):
         value = getattr(desc, field.name)
         if not field.init or value is None:
             continue
-        if isinstance(value, TensorDesc):
+        if field.name in desc.bit_fields:
+            content[field.name] = getattr(desc, desc.bit_fields[field.name]).hex()
+        elif isinstance(value, TensorDesc):
             content[field.name] = _serialize_tensor(value)
         elif isinstance(value, DataType):
             content[field.name] = value.name
@@ -40,8 +36,6 @@ def serialize(desc: OperatorDesc) -> dict[str, Any]:
             content[field.name] = list(value)
         else:
             content[field.name] = value
-    if isinstance(desc, DiagonalMatrix1Desc):
-        content["value"] = desc.value_bytes.hex()
     return content
 
 
@@ -54,9 +48,9 @@ def deserialize(content: Mapping[str, Any]) -> OperatorDesc:
         The content is no descriptor, with what is wrong; a DescriptorError where the descriptor breaks a rule.
     """
     name = content.get("operator") if isinstance(content, Mapping) else None
-    if not isinstance(name, str) or name not in OPERATORS:
-        raise ValueError(f"a descriptor's record names its operator, one of {', '.join(OPERATORS)}")
-    operator = OPERATORS[name]
+    if not isinstance(name, str) or name not in DESCRIPTORS:
+        raise ValueError(f"a descriptor's record names its operator, one of {', '.join(DESCRIPTORS)}")
+    operator = DESCRIPTORS[name]
     known = {field.name for field in fields(operator) if field.init}
     arguments: dict[str, Any] = {}
     for name, value in content.items():
@@ -69,7 +63,7 @@ def deserialize(content: Mapping[str, Any]) -> OperatorDesc:
                 arguments[name] = _deserialize_tensor(value)
             elif name == "value_data_type":
                 arguments[name] = DataType[value]
-            elif name == "value":
+            elif name in operator.bit_fields:
                 arguments[name] = bytes.fromhex(value)
             else:
                 arguments[name] = value

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any, Protocol
 
 from dmlvk.arguments import as_argument
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import shown
-from dmlvk.operators import (
-    DiagonalMatrix1Desc,
-    OneHotDesc,
-    OperatorDesc,
-    QuantizedLinearConvolutionDesc,
-    Slice1Desc,
-)
-from dmlvk.planning.data_movement import BLOCKS
-from dmlvk.planning.diagonal_matrix1 import plan_diagonal_matrix1
-from dmlvk.planning.one_hot import plan_one_hot
+from dmlvk.operators import OperatorDesc
+from dmlvk.operators.registry import parts
 from dmlvk.planning.plan import (
     MAXIMUM_SUBMISSION_SECONDS,
     PERSISTENT,
@@ -28,10 +21,6 @@ from dmlvk.planning.plan import (
     Plan,
     Window,
 )
-from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution
-from dmlvk.planning.quantized_linear_convolution.registry import PATH_NAMES
-from dmlvk.planning.slice1 import PATHS as SLICE1_PATHS
-from dmlvk.planning.slice1 import plan_slice1
 
 __all__ = [
     "KERNEL_PATHS",
@@ -49,16 +38,20 @@ __all__ = [
 ]
 
 # All the kernel paths that an operator has, on one device or another.
-KERNEL_PATHS: Mapping[type[OperatorDesc], tuple[str, ...]] = MappingProxyType(
-    {
-        DiagonalMatrix1Desc: (BLOCKS,),
-        OneHotDesc: (BLOCKS,),
-        QuantizedLinearConvolutionDesc: PATH_NAMES,
-        Slice1Desc: SLICE1_PATHS,
-    }
-)
+KERNEL_PATHS: Mapping[type[OperatorDesc], tuple[str, ...]] = MappingProxyType(parts(__name__, "PATHS"))
 
 NO_OFFSETS: Mapping[str, int] = MappingProxyType({})
+
+
+class Planner(Protocol):
+    """The function `plan` of an operator's module."""
+
+    def __call__(
+        self, desc: Any, profile: DeviceProfile, /, *, path: str | None = None, offsets: Mapping[str, int]
+    ) -> Plan: ...
+
+
+PLANNERS: Mapping[type[OperatorDesc], Planner] = MappingProxyType(parts(__name__, "plan"))
 
 
 def plan(
@@ -73,7 +66,7 @@ def plan(
     Parameters
     ----------
     desc : OperatorDesc
-        One of the four descriptors.
+        A descriptor of any operator of the registry.
     profile : DeviceProfile
         The device: its limits and features decide.
     path : str, optional
@@ -98,19 +91,10 @@ def plan(
         field: as_argument(f"offsets[{shown(field)}]", offset, 0, None, rule, ValueError)
         for field, offset in offsets.items()
     }
-    if isinstance(desc, QuantizedLinearConvolutionDesc):
-        return plan_quantized_linear_convolution(desc, profile, path=path, offsets=offsets)
-    paths = KERNEL_PATHS.get(type(desc), ())
-    if path is not None and path not in paths:
-        names = ", ".join(repr(name) for name in paths)
-        raise PathError(f"{desc.operator_name} has no kernel path {shown(path)}; it has {names}")
-    if isinstance(desc, Slice1Desc):
-        return plan_slice1(desc, profile, offsets, path)
-    if isinstance(desc, OneHotDesc):
-        return plan_one_hot(desc, profile, offsets)
-    if isinstance(desc, DiagonalMatrix1Desc):
-        return plan_diagonal_matrix1(desc, profile, offsets)
-    raise TypeError(f"{type(desc).__name__} is not an operator descriptor")
+    planner = PLANNERS.get(type(desc))
+    if planner is None:
+        raise TypeError(f"{type(desc).__name__} is not an operator descriptor")
+    return planner(desc, profile, path=path, offsets=offsets)
 
 
 def preferred_path(desc: OperatorDesc, name: str) -> str | None:

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.operators import DiagonalMatrix1Desc
-from dmlvk.planning.data_movement import PieceArguments, dimension_constant, plan_data_movement
+from dmlvk.operators import DiagonalMatrix1Desc, DiagonalMatrixDesc
+from dmlvk.planning.data_movement import BLOCKS, PieceArguments, dimension_constant, plan_data_movement
 from dmlvk.planning.loop_nest import Dimension, LoopNest, Operand, Role, simplified
-from dmlvk.planning.plan import Plan
+from dmlvk.planning.plan import Plan, require_path
+
+PATHS = (BLOCKS,)
 
 
-def plan_diagonal_matrix1(desc: DiagonalMatrix1Desc, profile: DeviceProfile, offsets: Mapping[str, int]) -> Plan:
-    """Plan a DIAGONAL_MATRIX1."""
+def plan(
+    desc: DiagonalMatrix1Desc | DiagonalMatrixDesc,
+    profile: DeviceProfile,
+    *,
+    path: str | None = None,
+    offsets: Mapping[str, int],
+) -> Plan:
+    """Plan a DIAGONAL_MATRIX1 or a DIAGONAL_MATRIX."""
+    require_path(desc.operator_name, path, PATHS)
     output, source = desc.output_tensor, desc.input_tensor
     rank = output.rank
     roles = [Role.NONE] * (rank - 2) + [Role.Y, Role.X]

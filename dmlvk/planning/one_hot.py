@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import OneHotDesc
 from dmlvk.planning.data_movement import (
+    BLOCKS,
     LEAST_BLOCKS_OF_A_ROW,
     FixedWindow,
     PieceArguments,
@@ -17,7 +18,7 @@ from dmlvk.planning.data_movement import (
     plan_data_movement,
 )
 from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Operand, Role, simplified
-from dmlvk.planning.plan import Plan
+from dmlvk.planning.plan import Plan, require_path
 
 # Where the axis is innermost: blocks of one row that an invocation writes, and the least number of invocations that
 # have neighbouring blocks then, so that whole memory sectors are written together.
@@ -28,9 +29,12 @@ LEAST_NEIGHBOURS = 4
 AXIS_CHUNK = 64
 WORD_SIZE = 4
 
+PATHS = (BLOCKS,)
 
-def plan_one_hot(desc: OneHotDesc, profile: DeviceProfile, offsets: Mapping[str, int]) -> Plan:
+
+def plan(desc: OneHotDesc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:
     """Plan a ONE_HOT."""
+    require_path(desc.operator_name, path, PATHS)
     output, indices = desc.output_tensor, desc.indices_tensor
     dimensions = tuple(
         Dimension(

@@ -5,12 +5,22 @@ The runtime carries a plan out without knowing which operator it came from.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+
+from dmlvk.errors import shown
 
 
 class PathError(ValueError):
     """An operator does not have the kernel path asked for: nowhere, not on this device, or not at this size."""
+
+
+def require_path(operator_name: str, path: str | None, paths: Sequence[str]) -> None:
+    """Raise a PathError unless a path is None or one of an operator's kernel paths."""
+    if path is not None and path not in paths:
+        names = ", ".join(repr(name) for name in paths)
+        raise PathError(f"{operator_name} has no kernel path {shown(path)}; it has {names}")
 
 
 class Access(Enum):

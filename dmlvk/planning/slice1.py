@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.operators import Slice1Desc
+from dmlvk.operators import Slice1Desc, SliceDesc
 from dmlvk.planning.data_movement import BLOCKS, PieceArguments, plan_data_movement
 from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Operand, simplified, widened
-from dmlvk.planning.plan import Plan
+from dmlvk.planning.plan import Plan, require_path
 
 TILES = "tiles"
 PATHS = (BLOCKS, TILES)
@@ -30,18 +30,25 @@ ENOUGH_SHARED_MEMORY = 32 << 10
 SECTOR_SIZE = 32
 
 
-def plan_slice1(desc: Slice1Desc, profile: DeviceProfile, offsets: Mapping[str, int], path: str | None = None) -> Plan:
-    """Plan a SLICE1.
+def plan(
+    desc: Slice1Desc | SliceDesc,
+    profile: DeviceProfile,
+    *,
+    path: str | None = None,
+    offsets: Mapping[str, int],
+) -> Plan:
+    """Plan a SLICE1 or a SLICE.
 
     Parameters
     ----------
-    desc : Slice1Desc
+    desc : Slice1Desc or SliceDesc
     profile : DeviceProfile
-    offsets : mapping of str to int
-        Bytes from the start of its memory to a tensor's own start, by field.
     path : str, optional
         "blocks" or "tiles"; None chooses.
+    offsets : mapping of str to int
+        Bytes from the start of its memory to a tensor's own start, by field.
     """
+    require_path(desc.operator_name, path, PATHS)
     input_strides = desc.input_tensor.element_strides
     source_start = sum(start * stride for start, stride in zip(desc.copy_starts, input_strides, strict=True))
     dimensions = tuple(

@@ -9,18 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.errors import BindingError
-from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, QuantizedLinearConvolutionDesc, Slice1Desc
-from dmlvk.reference.diagonal_matrix1 import diagonal_matrix1
-from dmlvk.reference.one_hot import one_hot
-from dmlvk.reference.quantized_linear_convolution import quantized_linear_convolution
-from dmlvk.reference.slice1 import slice1
+from dmlvk.operators import OperatorDesc
+from dmlvk.operators.registry import parts
 
-OPERATORS: dict[type[OperatorDesc], Callable[..., npt.NDArray[Any]]] = {
-    DiagonalMatrix1Desc: diagonal_matrix1,
-    OneHotDesc: one_hot,
-    QuantizedLinearConvolutionDesc: quantized_linear_convolution,
-    Slice1Desc: slice1,
-}
+OPERATORS: dict[type[OperatorDesc], Callable[..., npt.NDArray[Any]]] = parts(__name__, "run")
 
 
 def run(desc: OperatorDesc, **arrays: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -28,7 +20,8 @@ def run(desc: OperatorDesc, **arrays: npt.ArrayLike) -> npt.NDArray[Any]:
 
     Parameters
     ----------
-    desc : DiagonalMatrix1Desc, OneHotDesc, QuantizedLinearConvolutionDesc or Slice1Desc
+    desc : OperatorDesc
+        A descriptor of any operator of the registry.
     **arrays : array_like
         One an input tensor of the descriptor, by field name, with its sizes and data type. Their memory layout is of no
         concern here, and neither are the strides in the descriptor.

@@ -13,7 +13,7 @@ from dmlvk.operators.rules import INT32_MAX, INT32_MIN
 from dmlvk.reference.bits import as_bits
 
 
-def diagonal_matrix1(desc: DiagonalMatrix1Desc, *, input_tensor: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+def run(desc: DiagonalMatrix1Desc, *, input_tensor: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
     """Fill the elements between (or, inverted, outside) two diagonals with Value.
 
     The page says: "topX = coordinate.x - coordinate.y", "useValue = (DiagonalFillEnd >= DiagonalFillBegin) ^

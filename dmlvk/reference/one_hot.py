@@ -11,7 +11,7 @@ from dmlvk.operators.one_hot import OneHotDesc
 from dmlvk.reference.bits import as_bits
 
 
-def one_hot(desc: OneHotDesc, *, indices_tensor: npt.NDArray[Any], values_tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def run(desc: OneHotDesc, *, indices_tensor: npt.NDArray[Any], values_tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Set the element that each index names to OnValue, all others to OffValue.
 
     The page says: "The 0th element of this tensor is interpreted as the OffValue, and the 1st element along the fastest

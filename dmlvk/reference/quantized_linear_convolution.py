@@ -12,7 +12,7 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry, Qu
 Array = npt.NDArray[Any]
 
 
-def quantized_linear_convolution(
+def run(
     desc: QuantizedLinearConvolutionDesc,
     *,
     input_tensor: Array,

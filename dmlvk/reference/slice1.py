@@ -11,7 +11,7 @@ from dmlvk.operators.slice1 import Slice1Desc
 from dmlvk.reference.bits import as_bits
 
 
-def slice1(desc: Slice1Desc, *, input_tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def run(desc: Slice1Desc, *, input_tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Copy the window: output[c] = input[copy_start + window_stride * c].
 
     The page says: "CopyStart = InputWindowOffsets", and where a stride is negative "CopyStart[i] += InputWindowSizes[i]

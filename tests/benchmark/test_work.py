@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlvk import DataType, DiagonalMatrix1Desc, TensorDesc, reference
+from dmlvk import DataType, DiagonalMatrix1Desc, DiagonalMatrixDesc, SliceDesc, TensorDesc, reference
 from dmlvk.benchmark.cases import SCALES, cases, select
 from dmlvk.benchmark.cases.quantized_linear_convolution import LAYERS, descriptor
 from dmlvk.benchmark.cases.slice1 import workload
-from dmlvk.benchmark.work import work_of
+from dmlvk.benchmark.work import Work, work_of
 
 
 def test_convolution_counts_every_tensor_once() -> None:
@@ -56,6 +56,14 @@ def test_diagonals_that_are_filled_are_not_read(begin: int, end: int) -> None:
     assert work_of(desc).bytes_read == 4 * kept
     assert work_of(desc).bytes_written == 4 * 70
     assert work_of(DiagonalMatrix1Desc(output_tensor=tensor, **fields)).bytes_read == 0
+
+
+def test_predecessors_count_as_their_successors() -> None:
+    source = TensorDesc(DataType.UINT16, [1, 1, 16, 16])
+    desc = SliceDesc(input_tensor=source, offsets=[0] * 4, sizes=[1, 1, 8, 16], strides=[1, 1, 2, 1])
+    assert work_of(desc) == work_of(workload(source, [0] * 4, [1, 1, 15, 16], [1, 1, 2, 1], np.s_[...]).desc)
+    assert work_of(desc) == Work(16 * 16, 16 * 16)
+    assert work_of(DiagonalMatrixDesc(output_tensor=source, offset=3, value=1)) == Work(0, 512)
 
 
 def test_names_of_cases_are_unique_and_the_same_at_every_scale() -> None:

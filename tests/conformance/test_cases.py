@@ -17,6 +17,7 @@ from dmlvk.conformance.names import matches
 from dmlvk.conformance.running.execution import digest
 from dmlvk.data_type import DataType
 from dmlvk.operators import OperatorDesc
+from dmlvk.operators.registry import OPERATORS
 from dmlvk.planning import KERNEL_PATHS
 
 CONVOLUTION = "quantized_linear_convolution"
@@ -91,6 +92,20 @@ RULES = {
     "DIAGONAL_MATRIX1, zeros without an input": ("diagonal_matrix1:layout:input=absent;*",),
     "DIAGONAL_MATRIX1, the value's bits": ("diagonal_matrix1:value", "diagonal_matrix1:bits"),
     "DIAGONAL_MATRIX1, batches and shapes that are not square": ("diagonal_matrix1:shape",),
+    # SLICE and DIAGONAL_MATRIX, which run the kernels of SLICE1 and DIAGONAL_MATRIX1
+    "SLICE, all eleven data types, ranks 1 to 8": ("slice:form:form=float64_*", "slice:form:form=*_8;*"),
+    "SLICE, up to the end of the input": ("slice:reach",),
+    "SLICE, strides of 32 unsigned bits": ("slice:far",),
+    "SLICE, the page's examples": ("slice:page",),
+    "DIAGONAL_MATRIX, all eleven data types, ranks 2 to 4": (
+        "diagonal_matrix:form:form=int8_*",
+        "diagonal_matrix:form:form=*_4_*",
+    ),
+    "DIAGONAL_MATRIX, INT32_MIN and INT32_MAX are no open ends": (
+        "diagonal_matrix:ends:offset=min;*",
+        "diagonal_matrix:ends:offset=max;*",
+    ),
+    "DIAGONAL_MATRIX, the page's examples": ("diagonal_matrix:page",),
     # QUANTIZED_LINEAR_CONVOLUTION
     "convolution, INT8 and UINT8 independently": (f"{CONVOLUTION}:types",),
     "convolution, ranks 3 and 4": (
@@ -171,12 +186,11 @@ def test_about_a_thousand_cases_run_by_default() -> None:
 
 
 def test_every_kernel_path_is_forced() -> None:
-    descs = {"slice1": "Slice1Desc", "one_hot": "OneHotDesc", "diagonal_matrix1": "DiagonalMatrix1Desc"}
     forced: dict[str, set[str]] = defaultdict(set)
     for case in DEFAULT:
         if case.path is not None:
-            forced[descs.get(case.groups[0], "QuantizedLinearConvolutionDesc")].add(case.path)
-    assert forced == {desc.__name__: set(paths) for desc, paths in KERNEL_PATHS.items()}
+            forced[case.groups[0]].add(case.path)
+    assert forced == {operator.stem: set(KERNEL_PATHS[operator.desc]) for operator in OPERATORS}
 
 
 def test_every_data_type_has_every_rank() -> None:
@@ -188,6 +202,13 @@ def test_every_data_type_has_every_rank() -> None:
     for operator, ranks in (("slice1", range(1, 9)), ("one_hot", range(1, 9)), ("diagonal_matrix1", range(2, 5))):
         for kind, rank in itertools.product(DataType, ranks):
             assert (operator, kind.name.lower(), str(rank)) in seen
+
+
+def test_the_predecessors_have_every_data_type_and_rank() -> None:
+    for operator, ranks in (("slice", range(1, 9)), ("diagonal_matrix", range(2, 5))):
+        tensors = [case.build().desc.tensors["output_tensor"] for case in DEFAULT if case.groups == (operator, "form")]
+        assert {tensor.data_type for tensor in tensors} == set(DataType)
+        assert {tensor.rank for tensor in tensors} == set(ranks)
 
 
 def workload_bits(case: Case) -> tuple[OperatorDesc, dict[str, bytes]]:
@@ -226,7 +247,7 @@ class TestReference:
         without_elements = {"test_triu_zero", "test_tril_zero", "test_slice_start_out_of_bounds"}
         assert set(onnx_backend.backend_tests()) == ours | without_elements
 
-    @pytest.mark.parametrize("operator", ["slice1", "one_hot", "diagonal_matrix1"])
+    @pytest.mark.parametrize("operator", ["slice1", "one_hot", "diagonal_matrix1", "slice", "diagonal_matrix"])
     def test_it_gives_what_the_pages_print(self, operator: str) -> None:
         pages = [case.build() for case in DEFAULT if case.groups == (operator, "page")]
         assert pages

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from dmlvk import DataType, Slice1Desc, TensorDesc
+from dmlvk import DataType, Slice1Desc, SliceDesc, TensorDesc
 from dmlvk.command_line import main
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.plans import (
@@ -103,6 +103,11 @@ def test_the_best_path() -> None:
     assert missed_path(plan(LARGE, old, path="direct"), LARGE, old) == "integer"
     assert missed_path(plan(TRANSPOSE, rich), TRANSPOSE, rich) is None
     assert missed_path(plan(TRANSPOSE, rich, path="blocks"), TRANSPOSE, rich) == "tiles"
+    transpose = SliceDesc(
+        input_tensor=TRANSPOSE.input_tensor, offsets=(0, 0), sizes=TRANSPOSE.output_tensor.sizes, strides=(1, 1)
+    )
+    assert missed_path(plan(transpose, rich), transpose, rich) is None
+    assert missed_path(plan(transpose, rich, path="blocks"), transpose, rich) == "tiles"
     assert missed_path(plan(LARGE, load("swiftshader"), path="integer"), LARGE, load("swiftshader")) == "dot4"
 
 

@@ -55,7 +55,11 @@ class Generator:
 
     def operator(self) -> str:
         """An operator's descriptor."""
-        return self.random.choice((self.slice1, self.one_hot, self.diagonal_matrix1, self.convolution))()
+        kinds = (
+            *(self.slice1, self.one_hot, self.diagonal_matrix1, self.convolution),
+            *(self.slice, self.diagonal_matrix),
+        )
+        return self.random.choice(kinds)()
 
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
@@ -152,6 +156,25 @@ class Generator:
             input_window_strides=self.integers(strides),
         )
 
+    def slice(self) -> str:
+        """SLICE: inside the input; the output may be left out."""
+        extents, kind = self.sizes(8), self.random.choice(DATA_TYPES)
+        offsets = [self.random.randrange(extent) for extent in extents]
+        strides = [self.random.choice((1, 1, 2, 3, 2**31 - 1, 2**32 - 1)) for _ in extents]
+        sizes = [
+            self.random.randint(1, 1 + (extent - 1 - offset) // stride)
+            for extent, offset, stride in zip(extents, offsets, strides, strict=True)
+        ]
+        arguments = {
+            "input_tensor": self.field(self.tensor(extents, kind)),
+            "offsets": self.integers(offsets),
+            "sizes": self.integers(sizes),
+            "strides": self.integers(strides),
+        }
+        if self.chance(0.5):
+            arguments["output_tensor"] = self.field(self.tensor(sizes, kind, is_output=True))
+        return self.call("SliceDesc", **arguments)
+
     def one_hot(self) -> str:
         """ONE_HOT."""
         sizes, kind = self.sizes(8), self.random.choice(DATA_TYPES)
@@ -192,6 +215,17 @@ class Generator:
         if self.chance(0.2):
             arguments["value_data_type"] = f"dmlvk.DataType.{kind}"
         return self.call("DiagonalMatrix1Desc", **arguments)
+
+    def diagonal_matrix(self) -> str:
+        """DIAGONAL_MATRIX."""
+        sizes, kind = self.sizes(4, 2), self.random.choice(DATA_TYPES)
+        values = ("0.0", "-0.0", "1.5", "10.6", "np.float32(3)", "np.array(7)", "b'\\0\\0\\x80?'")
+        return self.call(
+            "DiagonalMatrixDesc",
+            output_tensor=self.field(self.tensor(sizes, kind, is_output=True)),
+            offset=self.integer(self.random.choice((0, 1, -1, 5, -7, 2**31 - 1, -(2**31), 300))),
+            value=self.value(kind) if self.chance(0.3) else self.random.choice(values),
+        )
 
     def convolution(self) -> str:
         """QUANTIZED_LINEAR_CONVOLUTION, of rank 3 or 4."""

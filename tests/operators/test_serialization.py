@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlvk import DataType, DiagonalMatrix1Desc, OneHotDesc, TensorDesc
+from dmlvk import DataType, DiagonalMatrix1Desc, DiagonalMatrixDesc, OneHotDesc, SliceDesc, TensorDesc
 from dmlvk.benchmark.cases import SCALES, cases, select
 from dmlvk.benchmark.cases.quantized_linear_convolution import LAYERS, LAYOUTS, descriptor
 from dmlvk.operators import OperatorDesc
@@ -35,6 +35,18 @@ def test_values_keep_their_bits() -> None:
         assert again == desc
         assert isinstance(again, DiagonalMatrix1Desc)
         assert again.value_bytes == desc.value_bytes
+    for data_type, value in ((DataType.FLOAT32, nan), (DataType.FLOAT16, -0.0), (DataType.INT64, 10.6)):
+        predecessor = DiagonalMatrixDesc(output_tensor=TensorDesc(data_type, (2, 3)), offset=-1, value=value)
+        found = through_json(predecessor)
+        assert isinstance(found, DiagonalMatrixDesc)
+        assert (found, found.value_bytes) == (predecessor, predecessor.value_bytes)
+
+
+def test_an_output_that_was_left_out_comes_back() -> None:
+    tensor = TensorDesc(DataType.UINT8, (5,), (3,))
+    desc = SliceDesc(input_tensor=tensor, offsets=(1,), sizes=(2,), strides=(2,))
+    assert serialize(desc)["output_tensor"] == {"data_type": "UINT8", "sizes": [2]}
+    assert through_json(desc) == desc
 
 
 @pytest.mark.parametrize(

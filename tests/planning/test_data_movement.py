@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dmlvk import DataType, DiagonalMatrix1Desc, OneHotDesc, Slice1Desc, TensorDesc
+from dmlvk import DataType, DiagonalMatrix1Desc, DiagonalMatrixDesc, OneHotDesc, Slice1Desc, SliceDesc, TensorDesc
 from dmlvk.device_profile import DeviceType
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning import Access, plan, preferred_path
@@ -46,6 +46,18 @@ DESCRIPTORS: dict[str, OperatorDesc] = {
         input_window_offsets=[0],
         input_window_sizes=[(1 << 32) - 1],
         input_window_strides=[-(1 << 31)],
+    ),
+    "slice with a far stride": SliceDesc(
+        input_tensor=TensorDesc(DataType.UINT8, [(1 << 32) - 1]), offsets=[5], sizes=[2], strides=[(1 << 32) - 9]
+    ),
+    "transpose by SLICE": SliceDesc(
+        input_tensor=TensorDesc(DataType.INT8, [1 << 10, 1 << 10], [1, 1 << 10]),
+        offsets=[0, 1],
+        sizes=[1 << 10, 500],
+        strides=[1, 2],
+    ),
+    "diagonal past 2^31 columns": DiagonalMatrixDesc(
+        output_tensor=TensorDesc(DataType.UINT8, [1, (1 << 32) - 1]), offset=(1 << 31) - 1, value=1
     ),
     "identity": DiagonalMatrix1Desc(
         output_tensor=TensorDesc(DataType.FLOAT16, [3, 4, 5, 6]), value=1, diagonal_fill_begin=0, diagonal_fill_end=1
@@ -170,8 +182,8 @@ def test_an_unknown_path_is_refused_with_those_that_exist() -> None:
     [
         ([40, 64], [0, 32], "slice1/blocks_by_rows", 0),  # rows of two whole blocks
         ([40, 64], [0, 31], "slice1/blocks_by_rows", 1),  # each row of the output begins elsewhere in a block
-        ([40, 64], [0, 33], "slice1", None),  # rows shorter than two blocks
-        ([9, 64], [0, 31], "slice1", None),  # a run of few rows
+        ([40, 64], [0, 33], "slice1/blocks", None),  # rows shorter than two blocks
+        ([9, 64], [0, 31], "slice1/blocks", None),  # a run of few rows
     ],
 )
 def test_blocks_are_taken_by_rows_where_these_are_long_and_many(
@@ -185,12 +197,12 @@ def test_blocks_are_taken_by_rows_where_these_are_long_and_many(
 @pytest.mark.parametrize(
     ("device", "sizes", "offsets", "kernel", "is_long"),
     [
-        ("nvidia-h200", [40, 64], [0, 33], "slice1", 1),
-        ("nvidia-h200", [40, 64], [0, 47], "slice1", 1),  # 17, which may hold a block
-        ("nvidia-h200", [40, 64], [0, 51], "slice1", 0),  # less
-        ("lavapipe-22.3", [40, 64], [0, 31], "slice1", 0),  # a GPU takes these by rows
-        ("swiftshader", [40, 128], [0, 31], "slice1", 1),
-        ("swiftshader", [40, 96], [0, 33], "slice1", 0),  # less than four blocks
+        ("nvidia-h200", [40, 64], [0, 33], "slice1/blocks", 1),
+        ("nvidia-h200", [40, 64], [0, 47], "slice1/blocks", 1),  # 17, which may hold a block
+        ("nvidia-h200", [40, 64], [0, 51], "slice1/blocks", 0),  # less
+        ("lavapipe-22.3", [40, 64], [0, 31], "slice1/blocks", 0),  # a GPU takes these by rows
+        ("swiftshader", [40, 128], [0, 31], "slice1/blocks", 1),
+        ("swiftshader", [40, 96], [0, 33], "slice1/blocks", 0),  # less than four blocks
     ],
 )
 def test_blocks_inside_rows_have_a_way_of_their_own_where_rows_are_long(
@@ -210,7 +222,7 @@ def test_blocks_inside_rows_have_a_way_of_their_own_where_rows_are_long(
         (DataType.FLOAT32, 161, 0, "one_hot/words"),
         (DataType.UINT8, 16, 0, "one_hot/words"),
         (DataType.UINT8, 4, 0, "one_hot/words"),
-        (DataType.UINT8, 3, 0, "one_hot"),
+        (DataType.UINT8, 3, 0, "one_hot/blocks"),
         (DataType.UINT8, 160, 1, "one_hot/blocks_by_rows"),
     ],
 )

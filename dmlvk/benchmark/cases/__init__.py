@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from dmlvk.benchmark.cases import diagonal_matrix1, one_hot, quantized_linear_convolution, slice1
+from dmlvk.benchmark.cases.scale import Scale
 from dmlvk.conformance.case import Case
+from dmlvk.operators import OperatorDesc
+from dmlvk.operators.registry import CURRENT_OPERATORS, parts
 
-
-@dataclass(frozen=True)
-class Scale:
-    """How large the cases are.
-
-    Attributes
-    ----------
-    data_bytes : int
-        Bytes of an input of the data movement operators, which move about twice as many. A power of two.
-    batch : int
-        Images of a convolution.
-    """
-
-    data_bytes: int
-    batch: int
+__all__ = ["OPERATORS", "SCALES", "Scale", "cases", "select", "without"]
 
 
 SCALES = {
@@ -35,22 +23,15 @@ SCALES = {
     "tiny": Scale(1 << 16, 1),
 }
 
-OPERATORS = {
-    "slice1": slice1,
-    "diagonal_matrix1": diagonal_matrix1,
-    "one_hot": one_hot,
-    "quantized_linear_convolution": quantized_linear_convolution,
-}
+SOURCES: Mapping[type[OperatorDesc], Callable[[Scale], Iterator[Case]]] = parts(__name__, "cases", CURRENT_OPERATORS)
+
+# The stems of the operators that have cases, as `dmlvk bench --operator` takes them.
+OPERATORS = tuple(operator.stem for operator in CURRENT_OPERATORS)
 
 
-def cases(scale: Scale, *, filter_is_owned: bool = True) -> list[Case]:
-    """All cases of all operators, those that run only when asked for included."""
-    return [
-        *slice1.cases(scale.data_bytes),
-        *diagonal_matrix1.cases(2 * scale.data_bytes),
-        *one_hot.cases(2 * scale.data_bytes),
-        *quantized_linear_convolution.cases(scale.batch, filter_is_owned=filter_is_owned),
-    ]
+def cases(scale: Scale) -> list[Case]:
+    """All cases of all operators, including those that run only when asked for."""
+    return [case for source in SOURCES.values() for case in source(scale)]
 
 
 def select(

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from dmlvk import DataType, DiagonalMatrix1Desc, TensorDesc
+from dmlvk.benchmark.cases.scale import Scale
 from dmlvk.benchmark.cases.slice1 import random_elements
 from dmlvk.conformance.case import Case, Workload
 from dmlvk.operators.rules import INT32_MIN
@@ -41,8 +42,9 @@ def identity(side: int) -> Workload:
     return Workload(desc, {}, expected=np.eye(side, dtype=np.float32))
 
 
-def cases(output_bytes: int) -> Iterator[Case]:
-    """Cases of so many bytes of output."""
+def cases(scale: Scale) -> Iterator[Case]:
+    """Cases whose output has as many bytes as SLICE1 moves at this scale."""
+    output_bytes = 2 * scale.data_bytes
     for data_type in DATA_TYPES:
         elements = output_bytes // data_type.size_in_bytes
         side = min(LARGEST_SIDE, _square_root(elements))

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from dmlvk import DataType, OneHotDesc, TensorDesc
+from dmlvk.benchmark.cases.scale import Scale
 from dmlvk.conformance.case import Case, Workload, generator
 
 # Data type, depth, axis.
@@ -40,8 +41,9 @@ def workload(data_type: DataType, rows: int, depth: int, axis: int) -> Workload:
     return Workload(desc, inputs, expected=expected)
 
 
-def cases(output_bytes: int) -> Iterator[Case]:
-    """Cases of so many bytes of output."""
+def cases(scale: Scale) -> Iterator[Case]:
+    """Cases whose output has as many bytes as SLICE1 moves at this scale."""
+    output_bytes = 2 * scale.data_bytes
     for data_type, depth, axis in SHAPES:
         rows = max(1, output_bytes // (depth * data_type.size_in_bytes))
         name = f"one_hot:{'last' if axis else 'first'}_axis:depth={depth};type={data_type.name}"

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk import DataType, QuantizedLinearConvolutionDesc, TensorDesc, TensorFlags, reference
+from dmlvk.benchmark.cases.scale import Scale
 from dmlvk.conformance.case import Case, Workload, generator
 
 OPERATOR = "quantized_linear_convolution"
@@ -143,9 +144,9 @@ def _data(
     return inputs, reference.run(desc, **inputs)
 
 
-def cases(batch: int, *, filter_is_owned: bool) -> Iterator[Case]:
+def cases(scale: Scale) -> Iterator[Case]:
     """Every layer in every type and layout."""
     for layer, data_type, zero_point, layout in product(LAYERS, DATA_TYPES, FILTER_ZERO_POINTS, LAYOUTS):
         parameters = f"type={data_type.name};filter_zero_point={zero_point};layout={layout}"
-        build = partial(workload, layer, batch, layout, data_type, zero_point, filter_is_owned)
+        build = partial(workload, layer, scale.batch, layout, data_type, zero_point, scale.filter_is_owned)
         yield Case(f"{OPERATOR}:{layer.name}:{parameters}", build, is_default=data_type is DATA_TYPES[0])

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk import DataType, Slice1Desc, TensorDesc
+from dmlvk.benchmark.cases.scale import Scale
 from dmlvk.conformance.case import Case, Workload, generator
 
 DATA_TYPES = (DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64)
@@ -45,8 +46,9 @@ def workload(tensor: TensorDesc, offsets: list[int], sizes: list[int], steps: li
     return Workload(desc, {"input_tensor": data}, expected=data[index])
 
 
-def cases(data_bytes: int) -> Iterator[Case]:
-    """Cases over inputs of so many bytes."""
+def cases(scale: Scale) -> Iterator[Case]:
+    """Cases over inputs of the scale's bytes."""
+    data_bytes = scale.data_bytes
     rows = data_bytes // ROW_BYTES
     height = min(1024, rows)
     channels = min(16, rows // height)

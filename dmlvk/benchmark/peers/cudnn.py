@@ -25,6 +25,7 @@ class CuDNN(Peer):
     """One way to convolve with cuDNN."""
 
     runs_on: ClassVar[str] = "CUDA"
+    operators = (QuantizedLinearConvolutionDesc,)
 
     def __init__(self, name: str, prepare: Prepare) -> None:
         self.name = name

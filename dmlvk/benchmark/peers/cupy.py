@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy.typing as npt
@@ -12,19 +12,20 @@ from dmlvk.benchmark.peers.peer import (
     Peer,
     Slices,
     Trial,
-    UnsupportedError,
     compare,
     memory_of,
     missing_package,
     package_version,
+    part_for,
     require_upper_triangle_or_identity,
 )
 from dmlvk.benchmark.peers.torch import IDLE_CYCLES, rotation_of
 from dmlvk.benchmark.timing import FEWEST_ROUNDS, WARM_UP_SECONDS, Times
 from dmlvk.conformance.case import Workload
-from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, Slice1Desc
+from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, Slice1Desc
 
 Array = npt.NDArray[Any]
+Step = Callable[[], Any]
 
 IDLE = """extern "C" __global__ void idle(long long cycles) {
     long long start = clock64();
@@ -32,11 +33,63 @@ IDLE = """extern "C" __global__ void idle(long long cycles) {
 }"""
 
 
+def _slice1(desc: Slice1Desc, inputs: Mapping[str, Array], output: Any) -> Step:
+    import cupy
+
+    memory = cupy.asarray(memory_of(inputs["input_tensor"], desc.input_tensor))
+    strides = [stride * memory.itemsize for stride in desc.input_tensor.element_strides]
+    view = cupy.lib.stride_tricks.as_strided(memory, desc.input_tensor.sizes, strides)[Slices.of(desc).signed]
+
+    def slice1() -> Any:
+        cupy.copyto(output, view)
+        return output
+
+    return slice1
+
+
+def _diagonal_matrix1(desc: DiagonalMatrix1Desc, inputs: Mapping[str, Array], output: Any) -> Step:
+    import cupy
+
+    require_upper_triangle_or_identity(desc)
+    if desc.input_tensor is None:
+        rows, columns = output.shape
+        return lambda: cupy.eye(rows, columns, dtype=output.dtype)
+    matrices, end = cupy.asarray(inputs["input_tensor"]), desc.diagonal_fill_end
+    return lambda: cupy.triu(matrices, end)
+
+
+def _one_hot(desc: OneHotDesc, inputs: Mapping[str, Array], output: Any) -> Step:
+    import cupy
+
+    off, on = inputs["values_tensor"].ravel().tolist()
+    axis, depth = desc.axis, output.shape[desc.axis]
+    indices = cupy.asarray(inputs["indices_tensor"].ravel())
+    rows = cupy.arange(indices.size)
+
+    def one_hot() -> Any:
+        output.fill(off)
+        hot = indices % depth
+        output[(rows, hot) if axis else (hot, rows)] = on
+        return output
+
+    return one_hot
+
+
+# To each operator what prepares the fastest of CuPy's own operations, given the descriptor, its inputs and an array for
+# the output. A step gives the result, which may be that array.
+STEPS: Mapping[type[OperatorDesc], Callable[[Any, Mapping[str, Array], Any], Step]] = {
+    Slice1Desc: _slice1,
+    DiagonalMatrix1Desc: _diagonal_matrix1,
+    OneHotDesc: _one_hot,
+}
+
+
 class CuPy(Peer):
     """CuPy's own indexing, `triu` and `eye`."""
 
     name = "cupy"
     runs_on: ClassVar[str] = "CUDA"
+    operators = STEPS.keys()
 
     def absence(self) -> str | None:
         missing = missing_package("cupy")
@@ -55,9 +108,11 @@ class CuPy(Peer):
     def measure(self, workload: Workload, expected: Array, rounds: int) -> Trial:
         import cupy
 
+        prepare = part_for(STEPS, workload.desc)
         cupy.get_default_memory_pool().free_all_blocks()
         count = rotation_of(workload.desc)
-        steps = [_step(workload, cupy.empty(expected.shape, expected.dtype)) for _ in range(count)]
+        outputs = [cupy.empty(expected.shape, expected.dtype) for _ in range(count)]
+        steps = [prepare(workload.desc, workload.inputs, output) for output in outputs]
         results: list[Any] = [None] * count
 
         def step(number: int) -> None:
@@ -88,41 +143,3 @@ def _time(step: Callable[[int], object], rounds: int) -> Times:
         after.synchronize()
         seconds.append(cupy.cuda.get_elapsed_time(before, after) * 1e-3)
     return Times(tuple(seconds))
-
-
-def _step(workload: Workload, output: Any) -> Callable[[], Any]:
-    """The fastest of CuPy's own operations for an operator; gives the result, which may be the output given."""
-    import cupy
-
-    desc, inputs = workload.desc, workload.inputs
-    if isinstance(desc, Slice1Desc):
-        memory = cupy.asarray(memory_of(inputs["input_tensor"], desc.input_tensor))
-        strides = [stride * memory.itemsize for stride in desc.input_tensor.element_strides]
-        view = cupy.lib.stride_tricks.as_strided(memory, desc.input_tensor.sizes, strides)[Slices.of(desc).signed]
-
-        def slice1() -> Any:
-            cupy.copyto(output, view)
-            return output
-
-        return slice1
-    if isinstance(desc, DiagonalMatrix1Desc):
-        require_upper_triangle_or_identity(desc)
-        if desc.input_tensor is None:
-            rows, columns = output.shape
-            return lambda: cupy.eye(rows, columns, dtype=output.dtype)
-        matrices, end = cupy.asarray(inputs["input_tensor"]), desc.diagonal_fill_end
-        return lambda: cupy.triu(matrices, end)
-    if isinstance(desc, OneHotDesc):
-        off, on = inputs["values_tensor"].ravel().tolist()
-        axis, depth = desc.axis, output.shape[desc.axis]
-        indices = cupy.asarray(inputs["indices_tensor"].ravel())
-        rows = cupy.arange(indices.size)
-
-        def one_hot() -> Any:
-            output.fill(off)
-            hot = indices % depth
-            output[(rows, hot) if axis else (hot, rows)] = on
-            return output
-
-        return one_hot
-    raise UnsupportedError("no convolution")

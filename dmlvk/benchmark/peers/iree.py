@@ -29,6 +29,7 @@ class IREE(Peer):
 
     name = "iree"
     runs_on: ClassVar[str] = "Vulkan"
+    operators = (QuantizedLinearConvolutionDesc,)
 
     def absence(self) -> str | None:
         missing = missing_package("iree.compiler", "iree.runtime", "onnx")

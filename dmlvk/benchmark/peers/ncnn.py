@@ -40,6 +40,7 @@ class NCNN(Peer):
 
     name = "ncnn"
     runs_on: ClassVar[str] = "Vulkan"
+    operators = (QuantizedLinearConvolutionDesc,)
 
     def absence(self) -> str | None:
         missing = missing_package("ncnn")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,17 +12,55 @@ from dmlvk.benchmark.peers.peer import (
     Peer,
     Slices,
     Trial,
-    UnsupportedError,
     compare,
     memory_of,
+    part_for,
     require_upper_triangle_or_identity,
     shown,
 )
 from dmlvk.benchmark.timing import time_on_host
 from dmlvk.conformance.case import Workload
-from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, Slice1Desc
+from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, Slice1Desc
 
 Array = npt.NDArray[Any]
+
+
+Step = Callable[[], object]
+
+
+def _slice1(desc: Slice1Desc, inputs: Mapping[str, Array], output: Array) -> Step:
+    source = shown(memory_of(inputs["input_tensor"], desc.input_tensor), desc.input_tensor)
+    view = source[Slices.of(desc).signed]
+    return lambda: np.copyto(output, view)
+
+
+def _diagonal_matrix1(desc: DiagonalMatrix1Desc, inputs: Mapping[str, Array], output: Array) -> Step:
+    require_upper_triangle_or_identity(desc)
+    if desc.input_tensor is None:
+        rows, columns = output.shape
+        return lambda: np.copyto(output, np.eye(rows, columns, dtype=output.dtype))
+    matrices, end = inputs["input_tensor"], desc.diagonal_fill_end
+    return lambda: np.copyto(output, np.triu(matrices, end))
+
+
+def _one_hot(desc: OneHotDesc, inputs: Mapping[str, Array], output: Array) -> Step:
+    off, on = inputs["values_tensor"].ravel()
+    indices = inputs["indices_tensor"]
+    axis, depth = desc.axis, output.shape[desc.axis]
+
+    def one_hot() -> None:
+        output.fill(off)
+        np.put_along_axis(output, indices % depth, on, axis)
+
+    return one_hot
+
+
+# To each operator what prepares its work, given the descriptor, its inputs and an array for the output.
+STEPS: Mapping[type[OperatorDesc], Callable[[Any, Mapping[str, Array], Array], Step]] = {
+    Slice1Desc: _slice1,
+    DiagonalMatrix1Desc: _diagonal_matrix1,
+    OneHotDesc: _one_hot,
+}
 
 
 class NumPy(Peer):
@@ -30,6 +68,7 @@ class NumPy(Peer):
 
     name = "numpy"
     runs_on: ClassVar[str] = "CPU"
+    operators = STEPS.keys()
 
     def absence(self) -> str | None:
         return None
@@ -39,32 +78,6 @@ class NumPy(Peer):
 
     def measure(self, workload: Workload, expected: Array, rounds: int) -> Trial:
         output = np.empty_like(expected)
-        step = _step(workload, output)
+        step = part_for(STEPS, workload.desc)(workload.desc, workload.inputs, output)
         times = time_on_host(lambda _: step(), rounds)
         return Trial(times, compare(output, expected))
-
-
-def _step(workload: Workload, output: Array) -> Callable[[], object]:
-    desc, inputs = workload.desc, workload.inputs
-    if isinstance(desc, Slice1Desc):
-        source = shown(memory_of(inputs["input_tensor"], desc.input_tensor), desc.input_tensor)
-        view = source[Slices.of(desc).signed]
-        return lambda: np.copyto(output, view)
-    if isinstance(desc, DiagonalMatrix1Desc):
-        require_upper_triangle_or_identity(desc)
-        if desc.input_tensor is None:
-            rows, columns = output.shape
-            return lambda: np.copyto(output, np.eye(rows, columns, dtype=output.dtype))
-        matrices, end = inputs["input_tensor"], desc.diagonal_fill_end
-        return lambda: np.copyto(output, np.triu(matrices, end))
-    if isinstance(desc, OneHotDesc):
-        off, on = inputs["values_tensor"].ravel()
-        indices = inputs["indices_tensor"]
-        axis, depth = desc.axis, output.shape[desc.axis]
-
-        def one_hot() -> None:
-            output.fill(off)
-            np.put_along_axis(output, indices % depth, on, axis)
-
-        return one_hot
-    raise UnsupportedError("no quantized convolution")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,20 +13,122 @@ from dmlvk.benchmark.peers.peer import (
     Peer,
     Slices,
     Trial,
-    UnsupportedError,
     compare,
     memory_of,
     missing_package,
     package_version,
+    part_for,
     require_upper_triangle_or_identity,
 )
 from dmlvk.benchmark.timing import time_on_host
 from dmlvk.conformance.case import Workload
-from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, QuantizedLinearConvolutionDesc, Slice1Desc
+from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, QuantizedLinearConvolutionDesc, Slice1Desc
 
 Array = npt.NDArray[Any]
 OPSET = 18
 IR_VERSION = 8
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a model.
+
+    Attributes
+    ----------
+    kind : str
+        ONNX's operator.
+    inputs : tuple of str
+        Names in the node's order, each in `feeds` or `constants`.
+    feeds : mapping of str to ndarray
+        The data.
+    constants : mapping of str to ndarray
+        The parameters, which become part of the model.
+    attributes : mapping of str to object
+    """
+
+    kind: str
+    inputs: tuple[str, ...]
+    feeds: Mapping[str, Array]
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _slice1(desc: Slice1Desc, inputs: Mapping[str, Array], expected: Array) -> Node:
+    slices = Slices.of(desc)
+    packed = tuple(1 for _ in desc.input_tensor.sizes)
+    if desc.input_window_strides == packed and desc.input_tensor.sizes == desc.output_tensor.sizes:
+        # The same elements in another order: the memory as it lies, transposed.
+        strides = desc.input_tensor.element_strides
+        outermost_first = sorted(range(len(strides)), key=lambda dimension: -strides[dimension])
+        sizes = [desc.input_tensor.sizes[dimension] for dimension in outermost_first]
+        data = memory_of(inputs["input_tensor"], desc.input_tensor).reshape(sizes)
+        permutation = [outermost_first.index(dimension) for dimension in range(len(strides))]
+        return Node("Transpose", ("data",), {"data": data}, attributes={"perm": permutation})
+    furthest = np.iinfo(np.int64)
+    constants = {
+        "starts": np.array([each.start for each in slices.signed], np.int64),
+        "ends": np.array([furthest.min if s.stop is None else s.stop for s in slices.signed], np.int64),
+        "axes": np.arange(len(packed), dtype=np.int64),
+        "steps": np.array([each.step for each in slices.signed], np.int64),
+    }
+    return Node("Slice", ("data", *constants), {"data": inputs["input_tensor"]}, constants)
+
+
+def _diagonal_matrix1(desc: DiagonalMatrix1Desc, inputs: Mapping[str, Array], expected: Array) -> Node:
+    require_upper_triangle_or_identity(desc)
+    if desc.input_tensor is None:
+        return Node("EyeLike", ("data",), {"data": np.zeros(expected.shape, expected.dtype)})
+    constants = {"k": np.array(desc.diagonal_fill_end, np.int64)}
+    return Node("Trilu", ("data", "k"), {"data": inputs["input_tensor"]}, constants, {"upper": 1})
+
+
+def _one_hot(desc: OneHotDesc, inputs: Mapping[str, Array], expected: Array) -> Node:
+    feeds = {"indices": np.squeeze(inputs["indices_tensor"], desc.axis)}
+    constants = {
+        "depth": np.array(expected.shape[desc.axis], np.int64),
+        "values": inputs["values_tensor"].ravel(),
+    }
+    return Node("OneHot", ("indices", *constants), feeds, constants, {"axis": desc.axis})
+
+
+# The constants of QLinearConv, and the fields that they come from.
+CONVOLUTION_CONSTANTS = {
+    "x_scale": "input_scale_tensor",
+    "x_zero_point": "input_zero_point_tensor",
+    "w": "filter_tensor",
+    "w_scale": "filter_scale_tensor",
+    "w_zero_point": "filter_zero_point_tensor",
+    "y_scale": "output_scale_tensor",
+    "y_zero_point": "output_zero_point_tensor",
+    "b": "bias_tensor",
+}
+
+
+def _quantized_linear_convolution(
+    desc: QuantizedLinearConvolutionDesc, inputs: Mapping[str, Array], expected: Array
+) -> Node:
+    constants = {}
+    for name, source in CONVOLUTION_CONSTANTS.items():
+        array = inputs[source]
+        constants[name] = array if name == "w" else array.reshape(()) if array.size == 1 else array.ravel()
+    # Zero points of filters are one a channel where scales are.
+    constants["w_zero_point"] = np.broadcast_to(constants["w_zero_point"], constants["w_scale"].shape).copy()
+    attributes = {
+        "strides": desc.strides,
+        "dilations": desc.dilations,
+        "pads": [*desc.start_padding, *desc.end_padding],
+        "group": desc.group_count,
+    }
+    return Node("QLinearConv", ("x", *constants), {"x": inputs["input_tensor"]}, constants, attributes)
+
+
+# To each operator what makes its node, given the descriptor, its inputs and the expected output.
+NODES: Mapping[type[OperatorDesc], Callable[[Any, Mapping[str, Array], Array], Node]] = {
+    Slice1Desc: _slice1,
+    DiagonalMatrix1Desc: _diagonal_matrix1,
+    OneHotDesc: _one_hot,
+    QuantizedLinearConvolutionDesc: _quantized_linear_convolution,
+}
 
 
 class ONNXRuntime(Peer):
@@ -32,6 +136,7 @@ class ONNXRuntime(Peer):
 
     name = "onnxruntime"
     runs_on: ClassVar[str] = "CPU"
+    operators = NODES.keys()
 
     def absence(self) -> str | None:
         return missing_package("onnx", "onnxruntime")
@@ -59,77 +164,18 @@ def model_of(workload: Workload, expected: Array) -> tuple[bytes, dict[str, Arra
     """A model of one node, serialized, and what to feed it: the data; parameters are part of the model."""
     from onnx import helper, numpy_helper
 
-    desc, inputs = workload.desc, workload.inputs
-    constants: dict[str, Array] = {}
-    attributes: dict[str, Any] = {}
-    feeds: dict[str, Array] = {}
-    order: list[str]
-    if isinstance(desc, Slice1Desc):
-        slices = Slices.of(desc)
-        packed = tuple(1 for _ in desc.input_tensor.sizes)
-        if desc.input_window_strides == packed and desc.input_tensor.sizes == desc.output_tensor.sizes:
-            # The same elements in another order: the memory as it lies, transposed.
-            strides = desc.input_tensor.element_strides
-            outermost_first = sorted(range(len(strides)), key=lambda dimension: -strides[dimension])
-            sizes = [desc.input_tensor.sizes[dimension] for dimension in outermost_first]
-            feeds["data"] = memory_of(inputs["input_tensor"], desc.input_tensor).reshape(sizes)
-            attributes["perm"] = [outermost_first.index(dimension) for dimension in range(len(strides))]
-            kind, order = "Transpose", ["data"]
-        else:
-            feeds["data"] = inputs["input_tensor"]
-            furthest = np.iinfo(np.int64)
-            constants["starts"] = np.array([each.start for each in slices.signed], np.int64)
-            constants["ends"] = np.array([furthest.min if s.stop is None else s.stop for s in slices.signed], np.int64)
-            constants["axes"] = np.arange(len(packed), dtype=np.int64)
-            constants["steps"] = np.array([each.step for each in slices.signed], np.int64)
-            kind, order = "Slice", ["data", "starts", "ends", "axes", "steps"]
-    elif isinstance(desc, DiagonalMatrix1Desc):
-        require_upper_triangle_or_identity(desc)
-        if desc.input_tensor is None:
-            feeds["data"] = np.zeros(expected.shape, expected.dtype)
-            kind, order = "EyeLike", ["data"]
-        else:
-            feeds["data"] = inputs["input_tensor"]
-            constants["k"] = np.array(desc.diagonal_fill_end, np.int64)
-            attributes["upper"] = 1
-            kind, order = "Trilu", ["data", "k"]
-    elif isinstance(desc, OneHotDesc):
-        feeds["indices"] = np.squeeze(inputs["indices_tensor"], desc.axis)
-        constants["depth"] = np.array(expected.shape[desc.axis], np.int64)
-        constants["values"] = inputs["values_tensor"].ravel()
-        attributes["axis"] = desc.axis
-        kind, order = "OneHot", ["indices", "depth", "values"]
-    elif isinstance(desc, QuantizedLinearConvolutionDesc):
-        feeds["x"] = inputs["input_tensor"]
-        for name, field in {
-            "x_scale": "input_scale", "x_zero_point": "input_zero_point", "w": "filter", "w_scale": "filter_scale",
-            "w_zero_point": "filter_zero_point", "y_scale": "output_scale", "y_zero_point": "output_zero_point",
-            "b": "bias",
-        }.items():  # fmt: skip
-            array = inputs[f"{field}_tensor"]
-            constants[name] = array if name == "w" else array.reshape(()) if array.size == 1 else array.ravel()
-        attributes = {
-            "strides": desc.strides,
-            "dilations": desc.dilations,
-            "pads": [*desc.start_padding, *desc.end_padding],
-            "group": desc.group_count,
-        }
-        order = ["x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "b"]
-        # Zero points of filters are one a channel where scales are.
-        constants["w_zero_point"] = np.broadcast_to(constants["w_zero_point"], constants["w_scale"].shape).copy()
-        kind = "QLinearConv"
-    else:
-        raise UnsupportedError("no such operator")
+    node = part_for(NODES, workload.desc)(workload.desc, workload.inputs, expected)
+    feeds = dict(node.feeds)
 
     def element_type(array: Array) -> int:
         return int(helper.np_dtype_to_tensor_dtype(array.dtype))
 
     graph = helper.make_graph(
-        [helper.make_node(kind, order, ["y"], **attributes)],
+        [helper.make_node(node.kind, list(node.inputs), ["y"], **node.attributes)],
         "one node",
         [helper.make_tensor_value_info(name, element_type(array), array.shape) for name, array in feeds.items()],
         [helper.make_tensor_value_info("y", element_type(expected), expected.shape)],
-        [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in constants.items()],
+        [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in node.constants.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
     return model.SerializeToString(), feeds

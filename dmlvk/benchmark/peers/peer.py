@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +15,11 @@ import numpy.typing as npt
 from dmlvk.benchmark.timing import Times
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.running.placement import equal_bits
-from dmlvk.operators import Slice1Desc
-from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc
+from dmlvk.operators import DiagonalMatrix1Desc, OperatorDesc, Slice1Desc
 from dmlvk.operators.rules import INT32_MIN
 from dmlvk.tensor_desc import TensorDesc
+
+Part = TypeVar("Part")
 
 EQUAL, DIFFERENT = "equal", "DIFFERENT"
 # It computes something else that is as good for a network: other types, or no zero points.
@@ -52,10 +54,13 @@ class Peer(ABC):
         As --peer takes it.
     runs_on : str
         "CPU", "CUDA" or "Vulkan".
+    operators : collection of type of OperatorDesc
+        The descriptors of the operators that it has, if not for all tensors.
     """
 
     name: str
     runs_on: ClassVar[str]
+    operators: ClassVar[Collection[type[OperatorDesc]]]
 
     @abstractmethod
     def absence(self) -> str | None:
@@ -74,6 +79,19 @@ class Peer(ABC):
         UnsupportedError
             It cannot do this work. Any other exception is a failure of the peer, which is reported as such.
         """
+
+
+def part_for(parts: Mapping[type[OperatorDesc], Part], desc: OperatorDesc) -> Part:
+    """What a peer has for an operator.
+
+    Raises
+    ------
+    UnsupportedError
+        It has nothing.
+    """
+    if type(desc) not in parts:
+        raise UnsupportedError(f"no {desc.operator_name}")
+    return parts[type(desc)]
 
 
 def missing_package(*modules: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,11 +13,11 @@ from dmlvk.benchmark.peers.peer import (
     Peer,
     Slices,
     Trial,
-    UnsupportedError,
     compare,
     memory_of,
     missing_package,
     package_version,
+    part_for,
     require_upper_triangle_or_identity,
 )
 from dmlvk.benchmark.timing import (
@@ -82,44 +82,6 @@ def on_cuda(array: Array) -> Any:
     return torch.from_numpy(np.array(array)).cuda()
 
 
-class Torch(Peer):
-    """torch's own operations, eagerly or through torch.compile."""
-
-    runs_on: ClassVar[str] = "CUDA"
-
-    def __init__(self, name: str, *, compiles: bool) -> None:
-        self.name = name
-        self._compiles = compiles
-
-    def absence(self) -> str | None:
-        return cuda_absence()
-
-    def version(self) -> str:
-        return package_version("torch")
-
-    def measure(self, workload: Workload, expected: Array, rounds: int) -> Trial:
-        import torch
-
-        torch.cuda.empty_cache()
-        count = rotation_of(workload.desc)
-        function, sources = _compiled(workload, count) if self._compiles else _eager(workload, expected, count)
-        results: list[Any] = [None] * count
-        if self._compiles:
-            torch._dynamo.reset()
-            function = torch.compile(function, dynamic=False)
-
-        def step(number: int) -> None:
-            results[number % count] = function(*sources[number % count])
-
-        with torch.no_grad():
-            times = time_on_cuda(step, rounds)
-            result = compare(results[0].cpu().numpy(), expected)
-        return Trial(times, result)
-
-
-TORCH_EAGER = Torch("torch", compiles=False)
-TORCH_COMPILED = Torch("torch-compile", compiles=True)
-
 Rotation = tuple[Callable[..., Any], list[tuple[Any, ...]]]
 
 
@@ -136,71 +98,139 @@ def copies(array: Array, count: int) -> list[Any]:
     return [first, *(first.clone() for _ in range(count - 1))]
 
 
-def _eager(workload: Workload, expected: Array, count: int) -> Rotation:
-    """The fastest of torch's own operations for an operator."""
+def _outputs(expected: Array, count: int) -> list[Any]:
+    """Tensors on the device for the result."""
+    return [on_cuda(np.zeros(1, expected.dtype)).new_empty(expected.shape) for _ in range(count)]
+
+
+def _eager_slice1(workload: Workload, desc: Slice1Desc, expected: Array, count: int) -> Rotation:
     import torch
 
-    desc, inputs = workload.desc, workload.inputs
-    output = [on_cuda(np.zeros(1, expected.dtype)).new_empty(expected.shape) for _ in range(count)]
-    if isinstance(desc, Slice1Desc):
-        slices = Slices.of(desc)
-        views = [view[slices.positive] for view in _views(workload, desc, count)]
-        if slices.flipped:
-            return lambda view: torch.flip(view, slices.flipped), [(view,) for view in views]
-        return lambda out, view: out.copy_(view), list(zip(output, views, strict=True))
-    if isinstance(desc, DiagonalMatrix1Desc):
-        require_upper_triangle_or_identity(desc)
-        end = desc.diagonal_fill_end
-        if desc.input_tensor is None:
-            return lambda out: torch.eye(*expected.shape, out=out), [(out,) for out in output]
-        matrices = copies(inputs["input_tensor"], count)
-        return lambda out, m: torch.triu(m, end, out=out), list(zip(output, matrices, strict=True))
-    if isinstance(desc, OneHotDesc):
-        off, on = inputs["values_tensor"].ravel().tolist()
-        axis, depth = desc.axis, expected.shape[desc.axis]
-        indices = copies(inputs["indices_tensor"], count)
-
-        def one_hot(out: Any, index: Any) -> Any:
-            return out.fill_(off).scatter_(axis, torch.remainder(index, depth), on)
-
-        return one_hot, list(zip(output, indices, strict=True))
-    raise UnsupportedError("not as an expression of torch: see the cudnn peers")
+    slices = Slices.of(desc)
+    views = [view[slices.positive] for view in _views(workload, desc, count)]
+    if slices.flipped:
+        return lambda view: torch.flip(view, slices.flipped), [(view,) for view in views]
+    return lambda out, view: out.copy_(view), list(zip(_outputs(expected, count), views, strict=True))
 
 
-def _compiled(workload: Workload, count: int) -> Rotation:
-    """An expression for torch.compile."""
+def _eager_diagonal_matrix1(workload: Workload, desc: DiagonalMatrix1Desc, expected: Array, count: int) -> Rotation:
     import torch
 
-    desc, inputs = workload.desc, workload.inputs
-    if isinstance(desc, Slice1Desc):
-        slices, packed = Slices.of(desc), torch.contiguous_format
+    require_upper_triangle_or_identity(desc)
+    end, output = desc.diagonal_fill_end, _outputs(expected, count)
+    if desc.input_tensor is None:
+        return lambda out: torch.eye(*expected.shape, out=out), [(out,) for out in output]
+    matrices = copies(workload.inputs["input_tensor"], count)
+    return lambda out, m: torch.triu(m, end, out=out), list(zip(output, matrices, strict=True))
 
-        def slice1(source: Any) -> Any:
-            view = source[slices.positive]
-            return torch.flip(view, slices.flipped) if slices.flipped else view.clone(memory_format=packed)
 
-        return slice1, [(view,) for view in _views(workload, desc, count)]
-    if isinstance(desc, DiagonalMatrix1Desc):
-        require_upper_triangle_or_identity(desc)
-        end = desc.diagonal_fill_end
-        if desc.input_tensor is None:
-            rows, columns = desc.output_tensor.sizes
+def _eager_one_hot(workload: Workload, desc: OneHotDesc, expected: Array, count: int) -> Rotation:
+    import torch
 
-            def eye(start: Any) -> Any:
-                y = torch.arange(rows, device="cuda")[:, None] + start
-                return (y == torch.arange(columns, device="cuda")).to(torch.float32)
+    off, on = workload.inputs["values_tensor"].ravel().tolist()
+    axis, depth = desc.axis, expected.shape[desc.axis]
+    indices = copies(workload.inputs["indices_tensor"], count)
 
-            return eye, [(torch.zeros(1, dtype=torch.int64, device="cuda"),)] * count
-        return lambda m: torch.triu(m, end), [(matrices,) for matrices in copies(inputs["input_tensor"], count)]
-    if isinstance(desc, OneHotDesc):
-        axis, depth = desc.axis, desc.output_tensor.sizes[desc.axis]
-        values = on_cuda(inputs["values_tensor"])
+    def one_hot(out: Any, index: Any) -> Any:
+        return out.fill_(off).scatter_(axis, torch.remainder(index, depth), on)
 
-        def one_hot(index: Any) -> Any:
-            wrapped = torch.where(index < 0, index + depth, index)
-            shape = [depth if dimension == axis else 1 for dimension in range(index.ndim)]
-            positions = torch.arange(depth, device="cuda").reshape(shape)
-            return torch.where(wrapped == positions, values[..., 1], values[..., 0])
+    return one_hot, list(zip(_outputs(expected, count), indices, strict=True))
 
-        return one_hot, [(index,) for index in copies(inputs["indices_tensor"], count)]
-    raise UnsupportedError("not as an expression of torch: see the cudnn peers")
+
+def _compiled_slice1(workload: Workload, desc: Slice1Desc, expected: Array, count: int) -> Rotation:
+    import torch
+
+    slices, packed = Slices.of(desc), torch.contiguous_format
+
+    def slice1(source: Any) -> Any:
+        view = source[slices.positive]
+        return torch.flip(view, slices.flipped) if slices.flipped else view.clone(memory_format=packed)
+
+    return slice1, [(view,) for view in _views(workload, desc, count)]
+
+
+def _compiled_diagonal_matrix1(workload: Workload, desc: DiagonalMatrix1Desc, expected: Array, count: int) -> Rotation:
+    import torch
+
+    require_upper_triangle_or_identity(desc)
+    end = desc.diagonal_fill_end
+    if desc.input_tensor is None:
+        rows, columns = desc.output_tensor.sizes
+
+        def eye(start: Any) -> Any:
+            y = torch.arange(rows, device="cuda")[:, None] + start
+            return (y == torch.arange(columns, device="cuda")).to(torch.float32)
+
+        return eye, [(torch.zeros(1, dtype=torch.int64, device="cuda"),)] * count
+    return lambda m: torch.triu(m, end), [(matrices,) for matrices in copies(workload.inputs["input_tensor"], count)]
+
+
+def _compiled_one_hot(workload: Workload, desc: OneHotDesc, expected: Array, count: int) -> Rotation:
+    import torch
+
+    axis, depth = desc.axis, desc.output_tensor.sizes[desc.axis]
+    values = on_cuda(workload.inputs["values_tensor"])
+
+    def one_hot(index: Any) -> Any:
+        wrapped = torch.where(index < 0, index + depth, index)
+        shape = [depth if dimension == axis else 1 for dimension in range(index.ndim)]
+        positions = torch.arange(depth, device="cuda").reshape(shape)
+        return torch.where(wrapped == positions, values[..., 1], values[..., 0])
+
+    return one_hot, [(index,) for index in copies(workload.inputs["indices_tensor"], count)]
+
+
+Prepare = Callable[[Workload, Any, Array, int], Rotation]
+
+# To each operator the fastest of torch's own operations, and an expression for torch.compile.
+EAGER: Mapping[type[OperatorDesc], Prepare] = {
+    Slice1Desc: _eager_slice1,
+    DiagonalMatrix1Desc: _eager_diagonal_matrix1,
+    OneHotDesc: _eager_one_hot,
+}
+COMPILED: Mapping[type[OperatorDesc], Prepare] = {
+    Slice1Desc: _compiled_slice1,
+    DiagonalMatrix1Desc: _compiled_diagonal_matrix1,
+    OneHotDesc: _compiled_one_hot,
+}
+
+
+class Torch(Peer):
+    """torch's own operations, eagerly or through torch.compile."""
+
+    runs_on: ClassVar[str] = "CUDA"
+    operators = EAGER.keys()
+
+    def __init__(self, name: str, *, compiles: bool) -> None:
+        self.name = name
+        self._compiles = compiles
+
+    def absence(self) -> str | None:
+        return cuda_absence()
+
+    def version(self) -> str:
+        return package_version("torch")
+
+    def measure(self, workload: Workload, expected: Array, rounds: int) -> Trial:
+        import torch
+
+        prepare = part_for(COMPILED if self._compiles else EAGER, workload.desc)
+        torch.cuda.empty_cache()
+        count = rotation_of(workload.desc)
+        function, sources = prepare(workload, workload.desc, expected, count)
+        results: list[Any] = [None] * count
+        if self._compiles:
+            torch._dynamo.reset()
+            function = torch.compile(function, dynamic=False)
+
+        def step(number: int) -> None:
+            results[number % count] = function(*sources[number % count])
+
+        with torch.no_grad():
+            times = time_on_cuda(step, rounds)
+            result = compare(results[0].cpu().numpy(), expected)
+        return Trial(times, result)
+
+
+TORCH_EAGER = Torch("torch", compiles=False)
+TORCH_COMPILED = Torch("torch-compile", compiles=True)

@@ -1,22 +1,17 @@
-"""The cases of the conformance suite, one module an operator."""
+"""The cases of the conformance suite: a module for each operator, and one for ONNX's own backend tests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from dmlvk.conformance.case import Case
-from dmlvk.conformance.cases import (
-    diagonal_matrix1,
-    one_hot,
-    onnx_backend,
-    quantized_linear_convolution,
-    slice1,
-)
+from dmlvk.conformance.cases import onnx_backend
+from dmlvk.operators.registry import parts
 
-MODULES = (slice1, one_hot, diagonal_matrix1, quantized_linear_convolution, onnx_backend)
+SOURCES: tuple[Callable[[bool], Iterator[Case]], ...] = (*parts(__name__, "cases").values(), onnx_backend.cases)
 
 
 def all_cases(default_only: bool = False) -> Iterator[Case]:
     """Every case, lazily and in an order that does not change; or only those that run unless more are asked for."""
-    for module in MODULES:
-        yield from module.cases(default_only)
+    for cases in SOURCES:
+        yield from cases(default_only)

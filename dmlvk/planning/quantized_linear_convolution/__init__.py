@@ -19,3 +19,8 @@ dot4, integer, float
 direct
     One output at a time from the tensors as they lie: narrow groups, and operands that are too large for the others.
 """
+
+from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
+from dmlvk.planning.quantized_linear_convolution.registry import PATH_NAMES as PATHS
+
+__all__ = ["PATHS", "plan"]

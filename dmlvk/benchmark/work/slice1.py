@@ -1,0 +1,31 @@
+"""SLICE1: the sectors of memory that hold the elements of the slice."""
+
+from __future__ import annotations
+
+import math
+
+from dmlvk.benchmark.work.base import Work, random_inputs, size_of
+from dmlvk.operators import Slice1Desc, SliceDesc
+
+__all__ = ["random_inputs", "work"]
+
+# Bytes that memory hands over at once.
+SECTOR_SIZE = 32
+
+
+def work(desc: Slice1Desc | SliceDesc) -> Work:
+    """Count what SLICE1 or SLICE moves: with steps, whole sectors of 32 bytes are read."""
+    return Work(math.prod(desc.output_tensor.sizes) * _sector_share(desc), size_of(desc.output_tensor))
+
+
+def _sector_share(desc: Slice1Desc | SliceDesc) -> int:
+    """Bytes of the input that each element of the output costs."""
+    size = desc.input_tensor.data_type.size_in_bytes
+    distances = [
+        abs(stride * step) * size
+        for stride, step, extent in zip(
+            desc.input_tensor.element_strides, desc.input_window_strides, desc.output_tensor.sizes, strict=True
+        )
+        if extent > 1 and stride
+    ]
+    return min(SECTOR_SIZE, min(distances, default=size))

@@ -1,0 +1,107 @@
+"""DIAGONAL_MATRIX: a value on one diagonal and zeros elsewhere; the predecessor of DIAGONAL_MATRIX1."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dmlvk.data_type import DataType
+from dmlvk.operators.element import encode_element
+from dmlvk.operators.feature_level import FeatureLevel
+from dmlvk.operators.rules import ALL_DATA_TYPES, INT32_MAX, INT32_MIN, SIXTY_FOUR_BIT_TYPES, OperatorDesc
+from dmlvk.tensor_desc import TensorDesc
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiagonalMatrixDesc(OperatorDesc):
+    """DML_DIAGONAL_MATRIX_OPERATOR_DESC: an element is Value where x == y + Offset, and 0 elsewhere.
+
+    Dimensions before the last two are a batch.
+
+    Parameters
+    ----------
+    output_tensor : TensorDesc
+        Rank 2 to 4, any data type.
+    offset : int
+        In 32 signed bits: positive ones move the diagonal to the right, negative ones to the left.
+    value : int, float, NumPy scalar or bytes
+        A FLOAT, whatever the output's data type: other numbers are rounded to float32. A NumPy float32 keeps its bits,
+        and so do 4 bytes, which are the FLOAT as it lies in memory (little endian). For an integer output the FLOAT is
+        truncated towards 0 and has to fit; DIAGONAL_MATRIX1 takes integers of every bit.
+
+    Raises
+    ------
+    DescriptorError
+
+    Notes
+    -----
+    Source: the page DML_DIAGONAL_MATRIX_OPERATOR_DESC. It is silent about a Value that the data type cannot hold. That
+    is refused here: for an integer type a NaN, an infinity or a number out of range; for FLOAT16 a finite number that
+    is too large.
+    """
+
+    operator_name: ClassVar[str] = "DIAGONAL_MATRIX"
+    input_fields: ClassVar[tuple[str, ...]] = ()
+    output_fields: ClassVar[tuple[str, ...]] = ("output_tensor",)
+    bit_fields: ClassVar[Mapping[str, str]] = MappingProxyType({"value": "float_bytes"})
+    # As DIAGONAL_MATRIX1 has it: this operator never has an input.
+    input_tensor: ClassVar[None] = None
+
+    output_tensor: TensorDesc
+    offset: int
+    # Descriptors compare by the bits of the value, so that NaN equals itself and -0.0 differs from 0.0.
+    value: Any = field(compare=False)
+    float_bytes: bytes = field(init=False, repr=False)
+    value_bytes: bytes = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._check_tensors_are_descs()
+        self._check_data_type("output_tensor", ALL_DATA_TYPES)
+        self._check_rank("output_tensor", 2, 4)
+        self._normalise_integer("offset", INT32_MIN, INT32_MAX, "must fit a signed 32-bit integer")
+        if hasattr(self.value, "dtype") and getattr(self.value, "ndim", None) == 0:
+            self._set("value", self.value[()])  # a 0-d array can change later, the scalar in it cannot
+        self._set("float_bytes", encode_element(type(self).__name__, "value", self.value, DataType.FLOAT32))
+        self._set("value_bytes", self._convert_value())
+        self._check_outputs()
+
+    def _convert_value(self) -> bytes:
+        """Value as an element of the output."""
+        data_type = self.output_tensor.data_type
+        if data_type is DataType.FLOAT32:
+            return self.float_bytes
+        (value,) = struct.unpack("<f", self.float_bytes)
+        if data_type.is_floating_point:
+            return encode_element(type(self).__name__, "value", value, data_type)
+        limits = np.iinfo(data_type.numpy_dtype)
+        if not math.isfinite(value) or not limits.min <= math.trunc(value) <= limits.max:
+            rule = f"must be a value of {data_type.name} when it is a FLOAT without its fraction"
+            self._fail("value", self.value, rule, f"a number from {limits.min} to {limits.max}")
+        return encode_element(type(self).__name__, "value", math.trunc(value), data_type)
+
+    @property
+    def diagonal_range(self) -> tuple[int, int, bool]:
+        """(low, high, inside): Value lies where low <= x - y < high; `inside` is always true.
+
+        The range is cut to the diagonals that the output has, so 1 - height <= low <= high <= width. INT32_MIN and
+        INT32_MAX are open ends in DIAGONAL_MATRIX1; here such an offset is one diagonal like any other.
+        """
+        height, width = self.output_tensor.sizes[-2:]
+        low, high = (min(max(limit, 1 - height), width) for limit in (self.offset, self.offset + 1))
+        return low, high, True
+
+    @property
+    def minimum_feature_level(self) -> FeatureLevel:
+        """2.0 for FLOAT32 and FLOAT16 at rank 4, 2.1 for integers, 4.0 for ranks 2 and 3, 5.1 for 64-bit types."""
+        data_type = self.output_tensor.data_type
+        if data_type in SIXTY_FOUR_BIT_TYPES:
+            return FeatureLevel.FEATURE_LEVEL_5_1
+        if self.output_tensor.rank != 4:
+            return FeatureLevel.FEATURE_LEVEL_4_0
+        return FeatureLevel.FEATURE_LEVEL_2_0 if data_type.is_floating_point else FeatureLevel.FEATURE_LEVEL_2_1

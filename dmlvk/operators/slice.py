@@ -1,0 +1,103 @@
+"""SLICE: copies every so many elements of a tensor; the predecessor of SLICE1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dmlvk.data_type import DataType
+from dmlvk.operators.feature_level import FeatureLevel
+from dmlvk.operators.rules import ALL_DATA_TYPES, SIXTY_FOUR_BIT_TYPES, OperatorDesc
+from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
+
+EIGHT_BIT_TYPES = (DataType.INT8, DataType.UINT8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SliceDesc(OperatorDesc):
+    """DML_SLICE_OPERATOR_DESC: output[c] = input[offset + stride * c], a coordinate at a time.
+
+    Parameters
+    ----------
+    input_tensor : TensorDesc
+        Rank 1 to 8, any data type.
+    output_tensor : TensorDesc, optional
+        Of the input's data type and rank, and of exactly the sizes `sizes`. By default it is packed.
+    offsets : sequence of int
+        The first element to copy, one a dimension.
+    sizes : sequence of int
+        The number of elements to copy, one a dimension; the last of them lies inside the input.
+    strides : sequence of int
+        Steps through the input, 1 or more, in 32 unsigned bits. They are not the strides of the tensors.
+
+    Raises
+    ------
+    DescriptorError
+
+    Notes
+    -----
+    Source: the page DML_SLICE_OPERATOR_DESC. It is silent about a stride of 0, which is refused here as in SLICE1.
+    """
+
+    operator_name: ClassVar[str] = "SLICE"
+    input_fields: ClassVar[tuple[str, ...]] = ("input_tensor",)
+    output_fields: ClassVar[tuple[str, ...]] = ("output_tensor",)
+
+    input_tensor: TensorDesc
+    output_tensor: TensorDesc = None  # type: ignore[assignment]  # __post_init__ sets it
+    offsets: Sequence[int]
+    sizes: Sequence[int]
+    strides: Sequence[int]
+
+    def __post_init__(self) -> None:
+        self._check_tensor_is_desc("input_tensor")
+        self._check_data_type("input_tensor", ALL_DATA_TYPES)
+        self._check_slice()
+        if self.output_tensor is None:
+            self._set("output_tensor", TensorDesc(self.input_tensor.data_type, self.sizes))
+        self._check_tensor_is_desc("output_tensor")
+        self._check_same_data_type("output_tensor", "input_tensor")
+        self._check_same_rank("output_tensor", "input_tensor")
+        if self.output_tensor.sizes != self.sizes:
+            rule = "must equal the field sizes; without output_tensor the output is packed"
+            self._fail("output_tensor.sizes", self.output_tensor.sizes, rule, str(self.sizes))
+        self._check_outputs()
+
+    def _check_slice(self) -> None:
+        rank = (self.input_tensor.rank,)
+        offsets = self._normalise_integers("offsets", rank, 0, MAXIMUM_UINT32, "an offset counts from 0")
+        sizes = self._normalise_integers("sizes", rank, 1, MAXIMUM_UINT32, "the slice may not be empty")
+        rule = "a stride is 1 or more; SLICE1 takes negative ones"
+        strides = self._normalise_integers("strides", rank, 1, MAXIMUM_UINT32, rule)
+        for k, extent in enumerate(self.input_tensor.sizes):
+            if offsets[k] >= extent:
+                rule = f"the slice begins past the end of the input, which has size {extent} in dimension {k}"
+                self._fail(f"offsets[{k}]", offsets[k], rule, f"at most {extent - 1}")
+            last = offsets[k] + (sizes[k] - 1) * strides[k]
+            if last >= extent:
+                rule = (
+                    f"the slice ends past the end of the input: offset + (size - 1) * stride is {last}, the input has "
+                    f"size {extent}"
+                )
+                self._fail(f"sizes[{k}]", sizes[k], rule, f"at most {1 + (extent - 1 - offsets[k]) // strides[k]}")
+
+    @property
+    def copy_starts(self) -> tuple[int, ...]:
+        """The input coordinate that output coordinate 0 copies; as SLICE1 has it."""
+        return tuple(self.offsets)
+
+    @property
+    def input_window_strides(self) -> tuple[int, ...]:
+        """The steps through the input; as SLICE1 has them, but up to 2**32 - 1."""
+        return tuple(self.strides)
+
+    @property
+    def minimum_feature_level(self) -> FeatureLevel:
+        """1.0 for rank 4 and 5, 2.1 for 8-bit types at these ranks, 3.0 for ranks 1 to 8, 4.1 for 64-bit types."""
+        if self.input_tensor.data_type in SIXTY_FOUR_BIT_TYPES:
+            return FeatureLevel.FEATURE_LEVEL_4_1
+        if self.input_tensor.rank not in (4, 5):
+            return FeatureLevel.FEATURE_LEVEL_3_0
+        is_8_bit = self.input_tensor.data_type in EIGHT_BIT_TYPES
+        return FeatureLevel.FEATURE_LEVEL_2_1 if is_8_bit else FeatureLevel.FEATURE_LEVEL_1_0
