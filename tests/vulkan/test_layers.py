@@ -19,7 +19,7 @@ def layers() -> list[list[str]]:
 
 def imported(path: Path) -> set[str]:
     """The modules of the package that a module imports, in functions and under TYPE_CHECKING too."""
-    names = set()
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
