@@ -305,7 +305,7 @@ def parts(bench: Bench) -> dict[str, float]:
         "a Submission": dmlvk.Submission,
         "vkQueueSubmit, raw, no semaphore": raw.submit,
         "vkGetSemaphoreCounterValue": lambda: vk.vkGetSemaphoreCounterValue(
-            vulkan.handle, queue.timeline.semaphore[0], counter
+            vulkan.context.handle, queue.timeline.semaphore[0], counter
         ),
         "Queue.submit with lock, bookkeeping and timeline": queue_submit,
         "operator(...) whole": lambda: operator(input_tensor=a, output_tensor=b),

@@ -34,13 +34,13 @@ class RawCommandBuffer:
         self._lib = lib
         self._null = ffi.NULL
         self._kept = list(bindings)
-        self._device = device.vulkan.handle
+        self._device = device.vulkan.context.handle
         queue = ffi.new("VkQueue*")
-        lib.vkGetDeviceQueue(self._device, device.vulkan.family.index, 0, queue)
+        lib.vkGetDeviceQueue(self._device, device.vulkan.context.configuration.compute_family.index, 0, queue)
         self._queue = queue[0]
         pool_information = ffi.new("VkCommandPoolCreateInfo*")
         pool_information.sType = lib.VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO
-        pool_information.queueFamilyIndex = device.vulkan.family.index
+        pool_information.queueFamilyIndex = device.vulkan.context.configuration.compute_family.index
         self._pool = ffi.new("VkCommandPool*")
         self._must(lib.vkCreateCommandPool(self._device, pool_information, ffi.NULL, self._pool))
         information = ffi.new("VkCommandBufferAllocateInfo*")
@@ -58,7 +58,7 @@ class RawCommandBuffer:
         self._submit_information.sType = lib.VK_STRUCTURE_TYPE_SUBMIT_INFO
         self._submit_information.commandBufferCount = 1
         self._submit_information.pCommandBuffers = self._command_buffer
-        self._timeline = Timeline(device.vulkan)
+        self._timeline = Timeline(device.vulkan.context)
         self._prepare_timeline(ffi)
 
     def _prepare_timeline(self, ffi: Any) -> None:

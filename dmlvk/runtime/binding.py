@@ -12,9 +12,9 @@ from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.device_info import another_device
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import TensorDesc
+from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.command_buffers import Batch, CommandBuffer
 from dmlvk.vulkan.descriptors import BufferRange
-from dmlvk.vulkan.memory import Allocation
 from dmlvk.vulkan.recorder import PreparedDispatch
 
 # Numbers of bindings, never used again: what is remembered for a list of bindings is remembered by them.

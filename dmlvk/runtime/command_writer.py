@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS
 from dmlvk.runtime.submission import TimestampQueries
-from dmlvk.vulkan.command_buffers import SECONDARY, Batch, CommandBuffer
+from dmlvk.vulkan.command_buffers import Batch, CommandBuffer
+from dmlvk.vulkan.device import VulkanDevice
 from dmlvk.vulkan.memory_use import MemoryUse
-from dmlvk.vulkan.recorder import SIMULTANEOUS_USE, Recorder
+from dmlvk.vulkan.recorder import Recorder
+from dmlvk.vulkan.recorder import record_secondary as record_secondary_buffer
 
 if TYPE_CHECKING:
     from dmlvk.runtime.binding import Binding
-    from dmlvk.vulkan.device import VulkanDevice
 
 
 class Ranges:
@@ -75,21 +76,18 @@ class Hazards:
         self._reads: Places = {}
         self._writes: Places = {}
 
-    def barrier_before(self, binding: Binding) -> bool:
-        """Add a binding, and say whether a barrier has to come before it, which clears what was there.
-
-        It has to where the binding reads or overwrites what was written, or overwrites what was read.
-        """
-        written_memory, read_memory = self._written_memory, self._read_memory
-        needed = (
-            not written_memory.isdisjoint(binding.used_memory) or not read_memory.isdisjoint(binding.written_memory)
+    def need_barrier(self, binding: Binding) -> bool:
+        """Whether a binding reads or overwrites bytes that were written, or overwrites bytes that were read."""
+        return (
+            not self._written_memory.isdisjoint(binding.used_memory)
+            or not self._read_memory.isdisjoint(binding.written_memory)
         ) and self._overlap(binding)
-        if needed:
-            self.clear()
-        read_memory |= binding.read_memory
-        written_memory |= binding.written_memory
+
+    def add(self, binding: Binding) -> None:
+        """Add the memory of a binding that runs after the last barrier."""
+        self._read_memory |= binding.read_memory
+        self._written_memory |= binding.written_memory
         self._unsorted.append(binding)
-        return needed
 
     def _overlap(self, binding: Binding) -> bool:
         reads, writes = self._reads, self._writes
@@ -153,13 +151,17 @@ class CommandWriter:
         return self._vulkan.queue.batch(self._command_buffers, uses, writes)
 
     def _write(self, binding: Binding) -> None:
-        needs_barrier = self._hazards.barrier_before(binding)
+        hazards = self._hazards
+        needs_barrier = hazards.need_barrier(binding)
+        if needs_barrier:
+            hazards.clear()
+        hazards.add(binding)
         for number, (stage, seconds) in enumerate(zip(binding.stages, binding.seconds, strict=True)):
             if self._recorder is not None and (number or needs_barrier):
                 self._recorder.between_dispatches()
                 if number:
-                    self._hazards.clear()
-                    self._hazards.barrier_before(binding)
+                    hazards.clear()
+                    hazards.add(binding)
             for prepared, estimate in zip(stage, seconds, strict=True):
                 recorder = self._recorder_for(estimate, binding)
                 recorder.dispatch(prepared)
@@ -169,8 +171,8 @@ class CommandWriter:
 
     def compose(self, bindings: tuple[Binding, ...]) -> Batch:
         """Call the bindings' own secondary command buffers: far cheaper for the host than recording each dispatch."""
-        barrier = barrier_secondary(self._vulkan).handle
-        barrier_before = self._hazards.barrier_before
+        barrier = self._vulkan.dispatch_barrier.secondary().handle
+        hazards = self._hazards
         secondaries: list[Any] = []
         seconds = 0.0
         for binding in bindings:
@@ -178,8 +180,10 @@ class CommandWriter:
             if seconds > MAXIMUM_SUBMISSION_SECONDS and secondaries:
                 self._compose(secondaries)
                 secondaries, seconds = [], binding.total_seconds
-            if barrier_before(binding) and secondaries:
+            if hazards.need_barrier(binding):
+                hazards.clear()
                 secondaries.append(barrier)
+            hazards.add(binding)
             secondaries.append((binding.secondary or record_secondary_inside(self._vulkan, binding)).handle)
         self._compose(secondaries)
         uses = tuple(chain.from_iterable([binding.uses for binding in bindings]))
@@ -197,7 +201,7 @@ class CommandWriter:
         """Where a dispatch of so many seconds goes: a new command buffer when it makes this one too long."""
         if self._recorder is not None and self._seconds and self._seconds + estimate > MAXIMUM_SUBMISSION_SECONDS:
             self._finish()
-            self._hazards.barrier_before(binding)
+            self._hazards.add(binding)
         if self._recorder is None:
             self._start()
         assert self._recorder is not None
@@ -238,21 +242,8 @@ def record_secondary_inside(vulkan: VulkanDevice, binding: Binding) -> CommandBu
                 recorder.dispatch(prepared)
 
     if binding.secondary is None:
-        binding.secondary = _secondary(vulkan, write)
+        binding.secondary = record_secondary_buffer(vulkan.queue.command_buffers, write)
     return binding.secondary
-
-
-def barrier_secondary(vulkan: VulkanDevice) -> CommandBuffer:
-    """The device's secondary command buffer that is a barrier between dispatches."""
-    if vulkan.barrier is None:
-        vulkan.barrier = _secondary(vulkan, Recorder.between_dispatches)
-    return vulkan.barrier
-
-
-def _secondary(vulkan: VulkanDevice, write: Callable[[Recorder], None]) -> CommandBuffer:
-    recorder = Recorder(vulkan.queue.command_buffers.acquire(SECONDARY), SIMULTANEOUS_USE, secondary=True)
-    write(recorder)
-    return recorder.end()
 
 
 def dispatch_count(bindings: Iterable[Binding]) -> int:

@@ -18,7 +18,7 @@ from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.submission import Submission, submission_of
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import TensorFlags
-from dmlvk.vulkan.memory import Allocation
+from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.pipelines import Pipeline
 from dmlvk.vulkan.recorder import SIMULTANEOUS_USE
 

@@ -103,7 +103,7 @@ class Device(NotCopied):
         self._lists: OrderedDict[tuple[int, ...], Batch] = OrderedDict()
         self._operators: OrderedDict[OperatorKey, CompiledOperator] = OrderedDict()
         self._operators_kept = OPERATORS_KEPT_ON_CPU if self.profile.device_type == DeviceType.CPU else OPERATORS_KEPT
-        self._operators_monitor = Monitor(self.vulkan)
+        self._operators_monitor = Monitor(self.vulkan.context.availability)
 
     def __repr__(self) -> str:
         return f"<dmlvk.Device {self.name}{', closed' if self.vulkan.is_closed else ''}>"
@@ -294,7 +294,7 @@ class Device(NotCopied):
     def _submit_measured_inside(self, bindings: tuple[Binding, ...]) -> Submission:
         vulkan = self.vulkan
         queries = None
-        if self.timestamps or vulkan.family.timestamp_valid_bits:
+        if self.timestamps or vulkan.context.configuration.compute_family.timestamp_valid_bits:
             queries = TimestampQueries(vulkan, dispatch_count(bindings) + 1)
         batch = CommandWriter(vulkan, ONE_TIME_SUBMIT, queries).write(bindings)
         value = vulkan.queue.submit_inside(batch, (batch, bindings, queries))
@@ -314,7 +314,7 @@ class Device(NotCopied):
         """
         checked = self._checked(bindings)
         self.require_open()
-        has_timestamps = bool(self.vulkan.family.timestamp_valid_bits)
+        has_timestamps = bool(self.vulkan.context.configuration.compute_family.timestamp_valid_bits)
         return Sequence(self, checked, self.timestamps or bool(self.debug_level and has_timestamps))
 
     def _checked(self, bindings: Iterable[Binding]) -> tuple[Binding, ...]:

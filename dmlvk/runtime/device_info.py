@@ -131,7 +131,7 @@ def another_device(theirs: Device, ours: Device) -> str:
     if theirs.name != ours.name:
         return f"another Device ({theirs}), not of {ours}"
     handles = [device.handle for device in physical_devices()]
-    first, second = (handles.index(device.vulkan.physical.handle) for device in (theirs, ours))
+    first, second = (handles.index(device.vulkan.context.physical.handle) for device in (theirs, ours))
     if first != second:
         return f"another Device of the same name (index {first} of dmlvk.devices(), {theirs}), not of index {second}"
     return f"another Device object ({theirs}) that was opened on the same device: each has memory of its own"

@@ -47,7 +47,7 @@ class Sequence(NotCopied):
         self._queries: TimestampQueries | None = None
         self._timing: Timing | None = None
         self._last = 0
-        self._monitor = Monitor(self._vulkan)
+        self._monitor = Monitor(self._vulkan.context.availability)
         self._is_measured = timestamps or device.debug_level > 0
         self._batch: Batch = self._vulkan.monitor.run(self._record, timestamps)
 

@@ -14,7 +14,7 @@ from dmlvk.errors import BindingError
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.elements import Array, Bytes, element_view, write_elements
 from dmlvk.tensor_desc import TensorDesc
-from dmlvk.vulkan.memory import Allocation
+from dmlvk.vulkan.allocation import Allocation
 
 if TYPE_CHECKING:
     from dmlvk.runtime.calls import Call

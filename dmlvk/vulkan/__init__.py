@@ -1,4 +1,22 @@
 """Vulkan: loader, devices, memory, pipelines, submission. Knows no operator.
 
-The only place that touches the `vulkan` package.
+Only this package touches the `vulkan` package.
+
+The modules in layers: each imports only from the layers above its own, also for types alone.
+
+    availability  free_ranges  host_threads  library  memory_use  specialization
+    handles  monitor  validation
+    instance  visits
+    physical_device
+    configuration  memory_types
+    context
+    blocks  command_buffers  descriptors  heaps  pipeline_cache  timeline  timestamps
+    allocation  queue
+    memory  pipelines
+    recorder  staging_ring
+    transfers
+    device
+
+A device stands on its `context`: the VkDevice, its configuration, the ledger of its Vulkan objects, and its monitor.
+Each part of the device gets the context and those other parts that it needs; `device` puts the parts together.
 """

@@ -1,16 +1,14 @@
-"""Command buffers, used again, and batches: recorded command buffers with everything that submitting them needs."""
+"""Command buffers, which are reused, and batches: recorded command buffers with all arguments of their submission."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.library import check, vk
 from dmlvk.vulkan.memory_use import MemoryUse, Run, register
-
-if TYPE_CHECKING:
-    from dmlvk.vulkan.device import VulkanDevice
 
 # VkCommandBufferLevel
 PRIMARY = 0
@@ -18,13 +16,13 @@ SECONDARY = 1
 
 
 class CommandBuffer:
-    """A VkCommandBuffer. It has one owner, who holds this object; when the object goes, the pool takes it back.
+    """A VkCommandBuffer. Its one owner holds this object; when the object goes, the pool takes the command buffer back.
 
     Attributes
     ----------
     handle : VkCommandBuffer
     is_recorded : bool
-        Whether recording it has ended, so that it can be begun anew.
+        Whether its recording has ended, so that a new one can begin.
     """
 
     __slots__ = ("_level", "_pool", "handle", "is_recorded")
@@ -40,17 +38,17 @@ class CommandBuffer:
 
 
 class CommandBuffers:
-    """The command buffers of one queue family. Called with the device's monitor entered, but for `take_back`."""
+    """The command buffers of one queue family. Used with the device's monitor entered, except `take_back`."""
 
-    def __init__(self, device: VulkanDevice, family: int) -> None:
-        self._device = device
+    def __init__(self, context: Context, family: int) -> None:
+        self._device = context.handle
         self._free: tuple[deque[Any], deque[Any]] = (deque(), deque())
         self._unfinished: deque[Any] = deque()
         information = vk.ffi.new("VkCommandPoolCreateInfo*")
         information.sType = vk.VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO
         information.flags = 2  # VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT
         information.queueFamilyIndex = family
-        self._pool = device.handles.create("CommandPool", information)
+        self._pool = context.handles.create("CommandPool", information)
 
     def acquire(self, level: int = PRIMARY) -> CommandBuffer:
         """A command buffer ready for vkBeginCommandBuffer."""
@@ -68,11 +66,11 @@ class CommandBuffers:
         array = ffi.new("VkCommandBuffer[1]")
         # VkResult vkAllocateCommandBuffers(VkDevice device, const VkCommandBufferAllocateInfo* pAllocateInfo,
         #     VkCommandBuffer* pCommandBuffers)
-        check(vk.vkAllocateCommandBuffers(self._device.handle, information, array), "vkAllocateCommandBuffers")
+        check(vk.vkAllocateCommandBuffers(self._device, information, array), "vkAllocateCommandBuffers")
         return CommandBuffer(self, array[0], level)
 
     def take_back(self, handle: Any, level: int, is_recorded: bool) -> None:
-        """Take back a command buffer that is not in flight. Changes nothing but a deque: finalizers call it."""
+        """Take back a command buffer that is not in flight. It only appends to a deque, because finalizers call it."""
         (self._free[level] if is_recorded else self._unfinished).append(handle)
 
     def _discard(self, handle: Any) -> None:
@@ -80,29 +78,29 @@ class CommandBuffers:
         array = vk.ffi.new("VkCommandBuffer[1]", [handle])
         # void vkFreeCommandBuffers(VkDevice device, VkCommandPool commandPool, uint32_t commandBufferCount, const
         #     VkCommandBuffer* pCommandBuffers)
-        vk.vkFreeCommandBuffers(self._device.handle, self._pool.value, 1, array)
+        vk.vkFreeCommandBuffers(self._device, self._pool.value, 1, array)
 
 
 class Batch:
     """Recorded command buffers that can be submitted again and again, with a VkSubmitInfo for each.
 
-    One call of vkQueueSubmit takes them all, or none: work that is cut for the watchdogs' sake is whole to its user.
-    Whoever submits it keeps it alive until it is done.
+    One call of vkQueueSubmit takes all of them or none: work that is split because of watchdogs is one piece to its
+    user. The submitter keeps the batch alive until the work is done.
 
     Attributes
     ----------
     information : VkSubmitInfo[]
         Each signals the queue's timeline.
     count : int
-        How many there are, and values of the timeline that a submission takes.
+        The number of command buffers, and of timeline values that one submission takes.
     run : Run
         Its latest submission.
     uses, writes : collection of MemoryUse
-        The memory that it reads or writes, and of that, what it writes.
+        The memory that it reads or writes, and the part of it that it writes.
     is_registered : bool
-        Whether that memory knows the run; else each submission is to be marked in it.
+        Whether the memory knows the run; if not, each submission is marked in the memory.
     is_kept : bool
-        Whether the queue keeps it alive for a submission, and sees by its run when a later one of it is done.
+        Whether the queue already keeps the batch alive; the run tells the queue about later submissions.
     """
 
     __slots__ = (
@@ -138,7 +136,7 @@ class Batch:
         self.count = len(self._command_buffers)
         self._arrays = [ffi.new("VkCommandBuffer[1]", [each.handle]) for each in self._command_buffers]
         self._values: list[Any] = []
-        if self.count > 1:  # else the queue's own structure will do
+        if self.count > 1:  # else the queue's own structure is enough
             timelines = [ffi.new("VkTimelineSemaphoreSubmitInfo*", timeline[0]) for _ in self._arrays]
             self._values = [ffi.new("uint64_t[1]") for _ in self._arrays]
             for structure, value in zip(timelines, self._values, strict=True):
@@ -153,7 +151,7 @@ class Batch:
             register(self.run, uses, writes)
 
     def number(self, last: int) -> None:
-        """Where there are several command buffers: set the values that they signal, up to the last one's."""
+        """If there are several command buffers: set the values that they signal, given the last one's value."""
         for value, signalled in zip(self._values, range(last - self.count + 1, last + 1), strict=True):
             value[0] = signalled
 
@@ -165,7 +163,17 @@ class Batch:
 
 
 def fill_submit_information(information: Any, timeline: Any, semaphore: Any, command_buffers: Any) -> None:
-    """Make a VkSubmitInfo of one command buffer, or none, that signals a semaphore; keep its arguments alive."""
+    """Fill a VkSubmitInfo that runs one command buffer, or none, and signals a semaphore.
+
+    The caller keeps the arguments alive as long as the structure.
+
+    Parameters
+    ----------
+    information : VkSubmitInfo*
+    timeline : VkTimelineSemaphoreSubmitInfo*
+    semaphore : VkSemaphore[1]
+    command_buffers : VkCommandBuffer[1] or None
+    """
     information.sType = vk.VK_STRUCTURE_TYPE_SUBMIT_INFO
     information.pNext = timeline
     if command_buffers is not None:

@@ -1,16 +1,14 @@
-"""Descriptor sets: one layout for each number of storage buffers, and sets that are used again."""
+"""Descriptor sets: one layout for each number of storage buffers, and sets that are reused."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import check, vk
 from dmlvk.vulkan.monitor import Monitor
-
-if TYPE_CHECKING:
-    from dmlvk.vulkan.device import VulkanDevice
 
 FIRST_POOL_SETS = 64
 LARGEST_POOL_SETS = 4096
@@ -27,7 +25,7 @@ class BufferRange(NamedTuple):
 
 
 class DescriptorSet:
-    """A VkDescriptorSet. It has one owner, who holds this object; when the object goes, it is used for something else.
+    """A VkDescriptorSet. Its one owner holds this object; when the object goes, the set is reused.
 
     Attributes
     ----------
@@ -41,16 +39,17 @@ class DescriptorSet:
         self.handle = handle
 
     def __del__(self) -> None:
-        # Nothing in flight uses it: a submission keeps what it was made of alive.
+        # No work in flight uses the set: a submission keeps everything that it was made of alive.
         self._free.append(self.handle)
 
 
 class DescriptorSets:
     """Makes descriptor sets of n storage buffers at bindings 0 to n - 1, for compute shaders."""
 
-    def __init__(self, device: VulkanDevice) -> None:
-        self._device = device
-        self.monitor = Monitor(device)
+    def __init__(self, context: Context) -> None:
+        self._device = context.handle
+        self._handles = context.handles
+        self.monitor = Monitor(context.availability)
         self._layouts: dict[int, Handle] = {}
         self._pool_sizes: dict[int, int] = {}
         self._free: dict[int, deque[Any]] = {}
@@ -73,12 +72,12 @@ class DescriptorSets:
             information.sType = vk.VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO
             information.bindingCount = count
             information.pBindings = bindings
-            layout = self._device.handles.create("DescriptorSetLayout", information)
+            layout = self._handles.create("DescriptorSetLayout", information)
             self._layouts[count] = layout
         return layout.value
 
     def take(self, ranges: list[BufferRange]) -> DescriptorSet:
-        """A descriptor set that holds the given buffers."""
+        """A descriptor set of the given buffers."""
         count = len(ranges)
         ffi = vk.ffi
         buffers = ffi.new("VkDescriptorBufferInfo[]", ranges)
@@ -98,12 +97,12 @@ class DescriptorSets:
         writes.dstSet = taken.handle
         # void vkUpdateDescriptorSets(VkDevice device, uint32_t descriptorWriteCount, const VkWriteDescriptorSet*
         #     pDescriptorWrites, uint32_t descriptorCopyCount, const VkCopyDescriptorSet* pDescriptorCopies)
-        vk.vkUpdateDescriptorSets(self._device.handle, 1, writes, 0, vk.ffi.NULL)
+        vk.vkUpdateDescriptorSets(self._device, 1, writes, 0, vk.ffi.NULL)
         return taken
 
     def _new_sets(self, count: int) -> list[Any]:
         ffi = vk.ffi
-        # Pools double, so that a program with few bindings makes a small one and one with many makes few.
+        # Each pool is twice as large as the last, so that few bindings make a small pool, and many make few pools.
         sets = self._pool_sizes.get(count, FIRST_POOL_SETS)
         self._pool_sizes[count] = min(2 * sets, LARGEST_POOL_SETS)
         size = ffi.new("VkDescriptorPoolSize*", (STORAGE_BUFFER, sets * count))
@@ -112,7 +111,7 @@ class DescriptorSets:
         information.maxSets = sets
         information.poolSizeCount = 1
         information.pPoolSizes = size
-        pool = self._device.handles.create("DescriptorPool", information)
+        pool = self._handles.create("DescriptorPool", information)
         layouts = ffi.new("VkDescriptorSetLayout[]", [self._layout(count)] * sets)
         allocation = ffi.new("VkDescriptorSetAllocateInfo*")
         allocation.sType = vk.VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO
@@ -122,7 +121,7 @@ class DescriptorSets:
         array = ffi.new("VkDescriptorSet[]", sets)
         # VkResult vkAllocateDescriptorSets(VkDevice device, const VkDescriptorSetAllocateInfo* pAllocateInfo,
         #     VkDescriptorSet* pDescriptorSets)
-        result = vk.vkAllocateDescriptorSets(self._device.handle, allocation, array)
+        result = vk.vkAllocateDescriptorSets(self._device, allocation, array)
         if result:  # not VK_SUCCESS
             pool.destroy()
         check(result, "vkAllocateDescriptorSets")

@@ -1,4 +1,4 @@
-"""Which byte ranges of a block of memory are free: best fit, neighbours joined again."""
+"""The free byte ranges of a block of memory: allocation by best fit; free neighbours are joined."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Holder = TypeVar("Holder")
 class FreeRanges(Generic[Holder]):
     """The free ranges of `size` bytes.
 
-    Best fit keeps large ranges whole, and joining neighbours at once keeps the number of ranges at most one more than
-    the number of live allocations. Every step is a dictionary look-up or a bisection.
+    Best fit keeps large ranges whole. Neighbours are joined at once, so that there is at most one range more than there
+    are live allocations. Every step is a dictionary look-up or a bisection.
 
-    The ranges that are taken, each with its holder, are the truth; all else follows from them, and `repair` makes it
-    anew after an exception inside of `take` or `give`.
+    The taken ranges, each with its holder, are the truth. Everything else follows from them, and `repair` makes it anew
+    after an exception in `take` or `give`.
     """
 
     def __init__(self, size: int) -> None:
@@ -45,7 +45,7 @@ class FreeRanges(Generic[Holder]):
         return not self._taken
 
     def take(self, size: int, holder: Holder) -> int | None:
-        """The start of `size` bytes, now the holder's, or None when no free range is large enough."""
+        """Give `size` bytes to a holder; returns their start, or None if no free range is large enough."""
         position = bisect_left(self._by_size, (size, -1))
         if position == len(self._by_size):
             return None
@@ -58,7 +58,7 @@ class FreeRanges(Generic[Holder]):
         return start
 
     def give(self, start: int, holder: Holder) -> None:
-        """Make a range free again. Nothing happens where the holder has none that starts there: it was given before."""
+        """Make a holder's range free again. Nothing happens if the holder has no range there: it was freed before."""
         taken = self._taken.get(start)
         if taken is None or taken[1] is not holder:
             return
@@ -73,7 +73,7 @@ class FreeRanges(Generic[Holder]):
         self._add(start, size)
 
     def repair(self, is_held: Callable[[Holder], bool]) -> None:
-        """Free what nobody holds any more, and make everything anew that follows from what is taken."""
+        """Free the ranges whose holders are gone, and make anew everything that follows from the taken ranges."""
         self._taken = {start: taken for start, taken in sorted(self._taken.items()) if is_held(taken[1])}
         ranges = []
         end = 0

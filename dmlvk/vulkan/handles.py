@@ -1,41 +1,40 @@
-"""Vulkan objects and who destroys them: settled before the driver makes them."""
+"""Vulkan objects, and the ledger that destroys them. An object is in the ledger before the driver makes it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dmlvk.vulkan.availability import Availability
 from dmlvk.vulkan.library import VK_SUCCESS, failure, vk
-
-if TYPE_CHECKING:
-    from dmlvk.vulkan.device import VulkanDevice
 
 
 def destroy_in(array: Any, destroy: Any, *parents: Any) -> None:
-    """Destroy the Vulkan object in an array of one, if there is one, and empty the array: both or nothing.
+    """Destroy the Vulkan object in an array of one, if there is one, and empty the array: both or neither.
 
     Parameters
     ----------
     array : Vk...[1]
     destroy : function
-        Its vkDestroy... function.
+        The vkDestroy... function of the object.
     *parents
         The function's arguments before the object.
     """
     null = vk.ffi.NULL
-    # In one line: between two, an exception would leave an object that nobody knows, or that is destroyed again.
+    # In one line: an exception between two lines would leave an object that nobody knows, or that is destroyed again.
     for handle, array[0] in ((array[0], null),): _ = handle and destroy(*parents, handle, null)  # noqa: B020, E701  # fmt: skip
 
 
 class Handle:
     """A place for one Vulkan object of a device.
 
-    The place is noted with the device before the driver fills it. An exception may strike at any time (see
-    `dmlvk.vulkan.monitor`): whatever nobody came to know is destroyed with the device, and nothing is destroyed twice.
+    The place is in the device's ledger before the driver fills it. An exception may strike at any time (see
+    `dmlvk.vulkan.monitor`): an object that no other code came to know is destroyed with the device, and no object is
+    destroyed twice.
 
     Attributes
     ----------
     array : Vk...[1]
-        What a vkCreate... function writes to; NULL before it is called and after the object is destroyed.
+        The output of a vkCreate... function; NULL before the call and after the object is destroyed.
     """
 
     __slots__ = ("_destroy", "_handles", "array")
@@ -53,40 +52,47 @@ class Handle:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no object: none yet, or none any more."""
+        """Whether there is no object: not yet, or no longer."""
         return self.array[0] == vk.ffi.NULL
 
     def destroy(self) -> None:
         """Destroy the object, if there is one; nothing may use it any more."""
         handles = self._handles
-        if not handles.is_inherited:
-            destroy_in(self.array, getattr(vk, self._destroy), handles.device.handle)
+        if not handles.availability.is_inherited:
+            destroy_in(self.array, getattr(vk, self._destroy), handles.device[0])
         handles.forget(self)
 
 
 class Handles:
-    """All Vulkan objects of one device.
+    """The ledger of all Vulkan objects of one device.
 
     Attributes
     ----------
-    device : VulkanDevice
-    is_inherited : bool
-        In a forked child: the objects are the parent's, and stay as they are.
+    device : VkDevice[1]
+        The device, once it is created.
+    availability : Availability
+        Says whether the objects belong to a parent process; then they stay as they are.
     """
 
-    def __init__(self, device: VulkanDevice) -> None:
+    def __init__(self, device: Any, availability: Availability) -> None:
         self.device = device
-        self.is_inherited = False
+        self.availability = availability
         self._live: dict[int, Handle] = {}
 
     def new(self, kind: str) -> Handle:
-        """A place for an object of a kind such as "Buffer", for a call that is to fill it."""
+        """A place for an object of a kind such as "Buffer", for a call that is about to fill it."""
         handle = Handle(self, kind)
         self._live[id(handle)] = handle
         return handle
 
     def create(self, kind: str, information: Any) -> Handle:
         """Make an object by the function vkCreate<kind>.
+
+        Parameters
+        ----------
+        kind : str
+            Such as "Buffer".
+        information : Vk...CreateInfo*
 
         Raises
         ------
@@ -97,19 +103,19 @@ class Handles:
         function = f"vkCreate{kind}"
         # VkResult vkCreate...(VkDevice device, const Vk...CreateInfo* pCreateInfo, const VkAllocationCallbacks*
         #     pAllocator, Vk...* pObject)
-        result = getattr(vk, function)(self.device.handle, information, vk.ffi.NULL, handle.array)
+        result = getattr(vk, function)(self.device[0], information, vk.ffi.NULL, handle.array)
         if result != VK_SUCCESS:
-            # Drivers may have written to it; there is no object.
+            # There is no object, but some drivers write to the array all the same.
             handle.array[0] = vk.ffi.NULL
             self.forget(handle)
             raise failure(result, function)
         return handle
 
     def forget(self, handle: Handle) -> None:
-        """There is no object in this place any more."""
+        """Remove a place that holds no object any more from the ledger."""
         self._live.pop(id(handle), None)
 
     def destroy_all(self) -> None:
-        """Destroy every object that there still is, the last made first. May be repeated where it was interrupted."""
+        """Destroy every object that is left, the newest first. May be repeated after an interruption."""
         for handle in reversed(list(self._live.values())):
             handle.destroy()

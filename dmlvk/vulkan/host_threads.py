@@ -1,8 +1,8 @@
-"""Threads that copy for the host: one core moves a fraction of what a bus takes.
+"""Threads that copy data on the host: one core moves only a fraction of the bytes that a bus can take.
 
-Not the standard library's executors and threads: an exception out of a signal handler leaves their locks held, and the
-next call, or the end of the process, waits for ever. What is shared here are a queue and locks of C, which are whole at
-any time.
+The standard library's executors and threads do not serve: an exception from a signal handler leaves their locks held,
+and the next call, or the end of the process, waits for ever. The threads here share a queue and locks that are written
+in C, which are whole at any time.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from typing import TypeAlias, TypeVar
 
 Part = TypeVar("Part")
 
-# More gain little: on 16 cores 8 threads copy 30 to 40 GB/s, 12 a few more, one 6 to 8.
+# More threads gain little: on 16 cores, 8 threads copy 30 to 40 GB/s, 12 threads a few GB/s more, one thread 6 to 8.
 MAXIMUM_THREADS = 8
 
 
 def thread_count() -> int:
-    """How many threads copy at a time: two at least, so that the device fills one piece while another is emptied."""
+    """The number of threads that copy at once: at least two, so that one copies while another waits for the device."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(2, min(MAXIMUM_THREADS, cores))
 
 
 class Job:
-    """What another thread is to do once.
+    """Work that another thread does once.
 
     Attributes
     ----------
     error : BaseException, optional
-        What it raised.
+        The exception that the work raised.
     """
 
     __slots__ = ("_lock", "_work", "error")
 
     def __init__(self, work: Callable[[], None]) -> None:
-        self._work = deque([work])  # whoever takes it out does it
+        self._work = deque([work])  # the thread that takes the work out does it
         self._lock = threading.Lock()
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Do it, if it is still to be done."""
+        """Do the work, unless it is done or under way."""
         with self._lock: self._run()  # noqa: E701  # fmt: skip
 
     def _run(self) -> None:
@@ -55,27 +55,27 @@ class Job:
             self.error = error
 
     def finish(self) -> None:
-        """Wait for its end, if another thread has begun; else nobody will."""
+        """If another thread has begun the work, wait for its end; if none has, none will."""
         self._work.clear()
         with self._lock: pass  # noqa: E701  # fmt: skip
 
 
 class Workers:
-    """Threads that do jobs, started when there are some, and alive as long as the process."""
+    """Threads that do jobs. They are started with the first jobs, and live as long as the process."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._threads: list[int] = []
 
     def start(self, job: Job) -> None:
-        """Have one of them do a job."""
+        """Hand a job to one of the threads."""
         self._jobs.put(job)
         if len(self._threads) < thread_count() - 1:
             self._threads.append(_thread.start_new_thread(work_for_ever, (self._jobs,)))
 
 
 def work_for_ever(jobs: SimpleQueue[Job]) -> None:
-    """Do one job after the other."""
+    """Do one job after the other, for ever."""
     while True:
         jobs.get().run()
 
@@ -84,22 +84,23 @@ _workers = Workers()
 
 
 def for_each(parts: Iterable[Part], move: Callable[[Part], None], calls: Calls | None = None) -> None:
-    """Do something with each part, on this thread and others, in no order. What one of them raises is raised here.
+    """Call a function with each part, on this thread and others, in any order. An exception of one call is raised here.
 
-    Returns, or raises, when no thread is at it any more. An interrupt (Ctrl-C) leaves the parts alone that nobody has
-    begun with.
+    The function returns, or raises, when no thread works on it any more. After an interrupt (Ctrl-C), no thread begins
+    another part.
 
     Parameters
     ----------
     parts : iterable
     move : callable
+        Called with each part.
     calls : set of Call, optional
-        The calls of one thread and one device that other threads may be at. A call waits first for what an earlier
-        one, which two interrupts ended, left to them.
+        The calls of one thread and one device on which other threads may still be working. If two interrupts ended an
+        earlier call, the new call first waits until the other threads are done with the earlier one.
     """
     calls = set() if calls is None else calls
     left = deque(parts)
-    # A signal handler may come in the middle of another call of its thread: that one has the other threads.
+    # In a signal handler, in the middle of another call of this thread, the other threads belong to that call.
     is_nested = any(call.lock.locked() for call in calls)
     if not is_nested:
         for abandoned in tuple(calls):
@@ -120,7 +121,7 @@ class Call:
     Attributes
     ----------
     lock : Lock
-        Held as long as it goes on, by `with` in one line: see `dmlvk.vulkan.monitor`.
+        Held during the call, by `with` in one line: see `dmlvk.vulkan.monitor`.
     """
 
     def __init__(self) -> None:
@@ -128,7 +129,7 @@ class Call:
         self._jobs: list[Job] = []
 
     def run(self, left: deque[Part], move: Callable[[Part], None], calls: Calls) -> None:
-        """Do it, known to the calls that come meanwhile and after it."""
+        """Move all parts. Calls that come meanwhile or later find this one in `calls`."""
         calls.add(self)
 
         def work() -> None:
@@ -152,7 +153,7 @@ class Call:
             finally:
                 left.clear()
                 self.finish()
-        except BaseException:  # again, where an exception struck in those lines
+        except BaseException:  # once more, in case an exception struck in the lines above
             left.clear()
             self.finish()
             raise
@@ -161,7 +162,7 @@ class Call:
                 raise job.error
 
     def finish(self) -> None:
-        """Wait for the other threads' work, but for what none has begun with."""
+        """Wait for the other threads' jobs, and cancel those that none has begun."""
         for job in self._jobs:
             job.finish()
 
@@ -170,6 +171,6 @@ Calls: TypeAlias = set[Call]
 
 
 def forget_threads() -> None:
-    """In a forked child, which has no thread but its own: start new ones when they are needed."""
+    """In a forked child, which lacks the parent's other threads: start new ones at the next use."""
     global _workers
     _workers = Workers()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from weakref import ref
 
 from dmlvk.errors import DeviceError
@@ -14,17 +14,26 @@ from dmlvk.vulkan.host_threads import forget_threads
 from dmlvk.vulkan.library import VK_SUCCESS, check, driver_hint, raise_messages, skip_inherited_exit_handlers, vk
 from dmlvk.vulkan.monitor import Monitor
 
-if TYPE_CHECKING:
-    from dmlvk.vulkan.device import VulkanDevice
-
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
-API_VERSION = 1 << 22 | 3 << 12  # VK_API_VERSION_1_3: the highest whose structures dmlvk reads
+API_VERSION = 1 << 22 | 3 << 12  # VK_API_VERSION_1_3: the highest version whose structures dmlvk reads
+
+
+class OpenDevice(Protocol):
+    """The functions of a device that the end of the process, and a fork, call."""
+
+    def close(self) -> None:
+        """Destroy the device. Nothing happens if it is destroyed already."""
+
+    def disown(self) -> None:
+        """In a forked child: leave the device to the parent."""
+
+    def __hash__(self) -> int: ...
 
 
 _monitor = Monitor()
 _instance: Instance | None = None
-# Devices that are not destroyed, each with its owner: they are closed before the instance when the process ends.
-open_devices: dict[VulkanDevice, ref[object]] = {}
+# Devices that are not destroyed, each with its owner. When the process ends, they are closed before the instance.
+open_devices: dict[OpenDevice, ref[object]] = {}
 
 
 def instance() -> Instance:
@@ -33,7 +42,7 @@ def instance() -> Instance:
     Raises
     ------
     DeviceError
-        No loader or no driver; with what to install.
+        There is no loader or no driver; the message says what to install.
     """
     if _instance is None or not _instance.is_open:
         _monitor.run(_open)
@@ -44,14 +53,14 @@ def instance() -> Instance:
 def _open() -> None:
     global _instance
     if _instance is None:
-        _instance = Instance()  # known before there is anything to be lost
+        _instance = Instance()  # noted before there is anything to lose
         atexit.register(_close_all)
     if not _instance.is_open:
         _instance.open()
 
 
 def close_ownerless() -> None:
-    """Close the devices whose owner is gone: an exception came between opening them and noting them there."""
+    """Close the devices whose owner is gone: an exception struck before the owner had noted its device."""
     for device, owner in list(open_devices.items()):
         if owner() is None:
             device.close()
@@ -59,7 +68,7 @@ def close_ownerless() -> None:
 
 def _close_all() -> None:
     global _instance
-    # Backwards, and each even when another fails.
+    # The stack runs backwards, and each function even if another one fails.
     with ExitStack() as stack:
         if _instance is not None:
             stack.callback(_instance.close)
@@ -69,7 +78,7 @@ def _close_all() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """Leave what the parent has open alone. The drivers' threads are not here, so nothing of it works in a child."""
+    """Leave the parent's devices alone. A child lacks the threads of the drivers, so no device works in it."""
     global _instance
     for device in list(open_devices):
         device.disown()
@@ -92,7 +101,21 @@ def version_tuple(version: int) -> tuple[int, int, int]:
 
 
 def names(function: Any, call: str, structure: str, member: str, *arguments: Any) -> dict[str, int]:
-    """The names that one of the vkEnumerate...Properties functions lists, with their specVersion."""
+    """The names that one of the vkEnumerate...Properties functions lists, with their specVersion.
+
+    Parameters
+    ----------
+    function : function
+        The vkEnumerate...Properties function.
+    call : str
+        Its name, for messages.
+    structure : str
+        The type of its results, such as "VkExtensionProperties".
+    member : str
+        The member of the structure that holds the name.
+    *arguments
+        The function's arguments before the count.
+    """
     count = vk.ffi.new("uint32_t*")
     check(function(*arguments, count, vk.ffi.NULL), call)
     array = vk.ffi.new(f"{structure}[]", max(1, count[0]))
@@ -119,7 +142,13 @@ class Instance:
         return self._array[0]
 
     def open(self) -> None:
-        """Make it; once more where an exception ended an earlier try."""
+        """Make the VkInstance; may be repeated after an exception.
+
+        Raises
+        ------
+        DeviceError
+            There is no driver, or the validation layer is not installed; the message says what to install.
+        """
         self.close()
         ffi = vk.ffi
         layers: list[str] = []
@@ -131,7 +160,7 @@ class Instance:
         extensions: list[str] = []
         flags = 0
         if "VK_KHR_portability_enumeration" in available:
-            # Drivers on top of another API (MoltenVK) are hidden without it.
+            # Without it, the loader hides drivers on top of another API (MoltenVK).
             extensions.append("VK_KHR_portability_enumeration")
             flags |= 1  # VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR
         if vk.validates:
@@ -168,7 +197,7 @@ class Instance:
             from dmlvk.vulkan.validation import messenger_create_information, synchronization_validation
 
             messenger_information, self._callback = messenger_create_information()
-            information.pNext = messenger_information  # so that creating and destroying the instance is watched too
+            information.pNext = messenger_information  # reports on creating and destroying the instance too
             if vk.validates_synchronization:
                 features, self._enabled = synchronization_validation()
                 features.pNext = messenger_information
@@ -203,7 +232,7 @@ class Instance:
         return [array[i] for i in range(count[0])]
 
     def close(self) -> None:
-        """Destroy the instance; every device must have been closed. Nothing happens where there is none."""
+        """Destroy the instance; every device must have been closed. Nothing happens if there is no instance."""
         self.is_open = False
         if self._messenger is not None:
             # void vkDestroyDebugUtilsMessengerEXT(VkInstance instance, VkDebugUtilsMessengerEXT messenger, const

@@ -1,8 +1,8 @@
-"""The Vulkan loader's C functions, and what their result codes mean.
+"""The Vulkan loader's C functions, and the meanings of their result codes.
 
-Every call of the project goes through the one object `vk`, so that a test can put a failing function in its place and
-`DMLVK_VALIDATE=1` can look for messages after each call. The `vulkan` package's raw cffi library is used rather than
-its wrappers, which cost 3 to 25 us a call.
+Every call of the project goes through the one object `vk`. So a test can replace a function with a failing one, and
+`DMLVK_VALIDATE=1` can look for messages after each call. The object holds the functions of the `vulkan` package's raw
+cffi library, because the package's wrappers cost 3 to 25 us a call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ INSTALL_HINT = (
     "Windows: install the GPU vendor's driver, which brings vulkan-1.dll"
 )
 
-# The variables that tell the loader where drivers are, in place of where they are installed; the first one set counts.
+# Environment variables that list the drivers for the loader instead of the installed ones; the first one that is set
+# counts.
 DRIVER_VARIABLES = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
 
 VK_SUCCESS = 0
@@ -54,11 +55,11 @@ RESULT_MEANINGS = {
 
 
 class DeviceLostError(DeviceError):
-    """VK_ERROR_DEVICE_LOST: nothing more can be run on this device; its memory's contents are gone."""
+    """VK_ERROR_DEVICE_LOST: the device can run nothing any more, and the contents of its memory are gone."""
 
 
 class OutOfMemoryError(DeviceError):
-    """An allocation does not fit; the message says how much was asked and how much there is."""
+    """An allocation does not fit; the message says how much was asked and how much memory there is."""
 
 
 class ValidationError(DeviceError):
@@ -66,13 +67,13 @@ class ValidationError(DeviceError):
 
 
 class WaitTimeoutError(DeviceError, TimeoutError):
-    """Work was not done within the time given. Nothing is lost: it can be waited for again."""
+    """Work was not done within the given time. It goes on, and can be waited for again."""
 
 
 class Library:
-    """The C functions (vk...), enumerants (VK_...) and cffi's `ffi`, loaded at first use.
+    """The C functions (vk...), enumerants (VK_...) and cffi's `ffi`, loaded at the first use.
 
-    Loading at first use keeps `import dmlvk` working where no Vulkan loader is installed.
+    So `import dmlvk` works on a machine without a Vulkan loader.
     """
 
     ffi: Any
@@ -82,11 +83,12 @@ class Library:
         self.validates = validation not in ("", "0")
         self.validates_synchronization = validation == "synchronization"
         self.messages: list[str] = []
-        self._own: Any = None  # in a forked child, the loader that is not the parent's
+        self._own: Any = None  # in a forked child, a loader of its own
         self._is_forked = False
 
     def __getattr__(self, name: str) -> Any:
-        # Python calls this only for names that are not set yet; what is found is set, so each name costs this once.
+        # Python calls this function only for attributes that are not set. The value is set here, so each name costs one
+        # call.
         if name.startswith("__"):
             raise AttributeError(name)
         ffi, library = self._load()
@@ -109,10 +111,10 @@ class Library:
         return ffi, self._own or lib
 
     def leave_inherited(self) -> None:
-        """In a forked child: load loader and drivers anew when they are needed.
+        """In a forked child: load the loader and the drivers anew at the next use.
 
-        The parent's drivers have threads, which the child has not; SwiftShader, for one, shares them between devices,
-        so that even a new device would wait for them for ever.
+        The child lacks the threads of the parent's drivers. SwiftShader, for example, shares its threads between
+        devices, so that even a new device would wait for them for ever.
         """
         for name in [name for name in vars(self) if name.startswith("vk")]:
             delattr(self, name)
@@ -120,7 +122,7 @@ class Library:
         self._is_forked = True
 
     def watched(self, function: Any) -> Any:
-        """The same function, raising ValidationError when the validation layer had something to say about the call."""
+        """The same function, but it raises a ValidationError if the validation layer reported a message on the call."""
 
         def call(*arguments: Any) -> Any:
             result = function(*arguments)
@@ -131,7 +133,7 @@ class Library:
         return call
 
     def instance_function(self, instance: Any, name: str) -> Any:
-        """An extension's function of type PFN_<name>, or None where the driver has none."""
+        """An extension's function of type PFN_<name>, or None if the driver lacks it."""
         # PFN_vkVoidFunction vkGetInstanceProcAddr(VkInstance instance, const char* pName)
         address = self.vkGetInstanceProcAddr(instance, name.encode())
         if address == self.ffi.NULL:
@@ -144,10 +146,10 @@ vk = Library()
 
 
 def skip_inherited_exit_handlers() -> None:
-    """In a forked child: end the process without what the parent's libraries do at its end.
+    """In a forked child: skip the exit handlers of the parent's libraries.
 
-    Mesa's drivers wait there for their threads, which a child has not, and crash. Handlers that the child registers
-    still run, and C's files are written.
+    Those of Mesa's drivers wait for the drivers' threads, which a child lacks, and crash. Handlers that the child
+    registers still run, and buffered C files are written.
     """
     own = ctypes.CDLL(None)
     if hasattr(own, "on_exit"):
@@ -158,12 +160,12 @@ def skip_inherited_exit_handlers() -> None:
 
 
 def load_in_new_namespace() -> int:
-    """The handle of a Vulkan loader that shares nothing with the one that is loaded, nor do the drivers that it loads.
+    """The handle of a second Vulkan loader. It, and the drivers that it loads, share nothing with the first one.
 
     Raises
     ------
     DeviceError
-        The C library cannot do that (only glibc can), or there are as many namespaces as it allows.
+        The C library cannot load it (only glibc can), or has no namespace left.
     """
     own = ctypes.CDLL(None)
     if hasattr(own, "dlmopen"):
@@ -182,7 +184,7 @@ def load_in_new_namespace() -> int:
 
 
 def driver_hint() -> str:
-    """What to do where the loader finds no driver: install one, unless the environment points it elsewhere."""
+    """The advice for a loader that finds no driver: install one, or correct an environment variable."""
     for name in DRIVER_VARIABLES:
         listed = [path for path in os.environ.get(name, "").split(os.pathsep) if path]
         missing = [path for path in listed if not os.path.exists(path)]
@@ -191,12 +193,12 @@ def driver_hint() -> str:
             files = "files" if len(missing) > 1 else "a file"
             return f"{name} names {files} {there}: {', '.join(missing)}; unset it, or name a driver's JSON file"
         if listed:
-            return f"{name} is set, so only drivers in {', '.join(listed)} count: unset it, or else: {INSTALL_HINT}"
+            return f"{name} is set, so the loader looks only at {', '.join(listed)}: unset it, or else: {INSTALL_HINT}"
     return INSTALL_HINT
 
 
 def raise_messages() -> None:
-    """Raise what the validation layer reported since the last look, if anything."""
+    """Raise a ValidationError if the validation layer reported messages since the last call."""
     if vk.messages:
         messages = "\n".join(vk.messages)
         vk.messages.clear()
@@ -204,7 +206,7 @@ def raise_messages() -> None:
 
 
 def result_text(result: int) -> str:
-    """Name and meaning of a VkResult, codes that this version of the headers does not know included."""
+    """Name and meaning of a VkResult, including codes that this version of the headers does not know."""
     name = vk.ffi.typeof("VkResult").elements.get(result, "an unknown VkResult")
     meaning = RESULT_MEANINGS.get(result)
     return f"{name} ({result})" if meaning is None else f"{name} ({result}): {meaning}"

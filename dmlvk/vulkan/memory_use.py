@@ -1,4 +1,4 @@
-"""Which work on a device reads and writes which memory, so that the host waits for that work and for no other."""
+"""The work on a device that reads and writes an allocation, so that the host waits for that work and for no other."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Run:
 class MemoryUse:
     """The submissions and recordings that use an allocation.
 
-    A recording that is submitted again and again notes its value once, in its Run, and not in each of the allocations
-    that it uses: those look when the host wants to know, which is rare. What is submitted once or twice notes its value
-    here, which is cheaper than being known to every allocation.
+    A recording that is submitted again and again notes its latest value in one place, its Run. The allocations that it
+    uses read the Run when the host asks, which is rare. A recording that is submitted once or twice notes its value in
+    each allocation instead, which is cheaper than registering its Run in each.
     """
 
     __slots__ = ("_used", "_users", "_writers", "_written")
@@ -41,7 +41,7 @@ class MemoryUse:
         """Timeline value of the latest submission that reads or writes the memory."""
         if not self._users:
             return self._used
-        # A copy, for finalizers and other threads change the set.
+        # A copy, because finalizers and other threads change the set.
         return max([self._used, *(run.last for run in self._users.copy())])
 
     @property
@@ -58,7 +58,7 @@ class MemoryUse:
 
 
 def register(run: Run, uses: Iterable[MemoryUse], writes: Iterable[MemoryUse]) -> None:
-    """Let memory know a recording that reads or writes it, and what of it it writes."""
+    """Register a recording in the memory that it uses, and in the part of it that it writes."""
     for access in uses:
         access._users.add(run)
     for access in writes:
@@ -66,7 +66,7 @@ def register(run: Run, uses: Iterable[MemoryUse], writes: Iterable[MemoryUse]) -
 
 
 def mark(value: int, uses: Iterable[MemoryUse], writes: Iterable[MemoryUse]) -> None:
-    """Note a submission in the memory that it reads or writes, and in what of it it writes."""
+    """Note the value of a submission in the memory that it uses, and in the part of it that it writes."""
     for access in uses:
         access._used = value
     for access in writes:

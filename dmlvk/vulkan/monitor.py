@@ -1,25 +1,23 @@
 """Monitors: shared state that one thread at a time changes, and never in the middle of another change.
 
-Python runs signal handlers, and finalizers of whatever the garbage collector finds, between any two steps of the main
-program. They may raise there (Ctrl-C), and they may call dmlvk. Everything that several calls share therefore stands
-behind a Monitor, which settles three things in one place:
+Python runs signal handlers between any two steps of the main program, and also the finalizers of objects that the
+garbage collector finds. Handlers and finalizers may raise there (Ctrl-C), and they may call dmlvk. So a Monitor guards
+everything that several calls share. It settles three things in one place:
 
-- a lock that is given back wherever an exception strikes;
-- a call from a handler or finalizer that interrupts a change on its own thread is refused with a DeviceError: it would
-  see half of the change, and cannot wait for the other half;
-- what a change left half done is repaired before the next one.
+- the lock is released wherever an exception strikes;
+- if a handler or finalizer interrupts a change and calls in again on the same thread, the call is refused with a
+  DeviceError: it would see half of the change, and it cannot wait for the other half;
+- a change that was left half done is repaired before the next change.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from dmlvk.errors import DeviceError
-
-if TYPE_CHECKING:
-    from dmlvk.vulkan.device import VulkanDevice
+from dmlvk.vulkan.availability import Availability
 
 Result = TypeVar("Result")
 
@@ -27,8 +25,8 @@ Result = TypeVar("Result")
 def reentered() -> DeviceError:
     """The exception for a call in the middle of another one on the same thread."""
     return DeviceError(
-        "dmlvk was called by a signal handler or a finalizer in the middle of another call of it on the same thread, "
-        "which cannot go on before this one returns; set a flag there, and call dmlvk when the other call is over"
+        "dmlvk was called by a signal handler or a finalizer in the middle of another call on the same thread, which "
+        "cannot continue before this one returns; set a flag in the handler, and call dmlvk after the other call"
     )
 
 
@@ -37,26 +35,26 @@ class Monitor:
 
     Parameters
     ----------
-    device : VulkanDevice, optional
-        The device that the state belongs to: when it is closed or lost, nothing is changed any more.
+    availability : Availability, optional
+        Of the device that the state belongs to: once the device is closed or lost, nothing is changed any more.
     repair : callable, optional
-        Makes the state whole again, from what cannot be half done. Called before the next change when an exception
-        ended the last one.
+        Makes the state whole again, from those parts of it that cannot be half done. Called before the next change if
+        an exception ended the last one.
 
     Attributes
     ----------
     lock : RLock
-        Held during a change. An RLock, for it knows whose it is as soon as it is taken.
+        Held during a change. It is an RLock because an RLock knows its owner as soon as it is taken.
     is_whole : bool
-        False during a change, and after one that an exception ended. Only where there is a `repair`.
+        False during a change, and after a change that an exception ended. Always True without a `repair`.
     """
 
-    __slots__ = ("_device", "_repair", "is_whole", "lock")
+    __slots__ = ("_availability", "_repair", "is_whole", "lock")
 
-    def __init__(self, device: VulkanDevice | None = None, repair: Callable[[], None] | None = None) -> None:
+    def __init__(self, availability: Availability | None = None, repair: Callable[[], None] | None = None) -> None:
         self.lock: Any = threading.RLock()
         self.is_whole = True
-        self._device = device
+        self._availability = availability
         self._repair = repair
 
     @property
@@ -65,7 +63,7 @@ class Monitor:
         return self.lock._is_owned()
 
     def run(self, change: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function that changes the state, when no other thread does.
+        """Call a function that changes the state, while no other thread does.
 
         Raises
         ------
@@ -75,14 +73,14 @@ class Monitor:
         lock = self.lock
         if lock._is_owned():
             raise reentered()
-        # In one line: an exception between two would find the lock taken and nothing that gives it back.
+        # In one line: an exception between two lines would leave the lock taken and nothing to release it.
         with lock: return self.inside(change, *arguments)  # noqa: E701  # fmt: skip
 
     def inside(self, change: Callable[..., Result], *arguments: Any) -> Result:
-        """As `run`, with the lock held, by `with` in one line."""
-        device = self._device
-        if device is not None and not device.is_usable:
-            device.require_open()
+        """As `run`, for a caller that holds the lock by `with` in one line."""
+        availability = self._availability
+        if availability is not None and not availability.is_usable:
+            availability.require_open()
         if self._repair is None:
             return change(*arguments)
         if not self.is_whole:
@@ -93,11 +91,17 @@ class Monitor:
         return result
 
     def pass_through(self) -> None:
-        """Wait until the thread that is making a change, if there is one, is through with it."""
+        """Wait until no other thread is making a change.
+
+        Raises
+        ------
+        DeviceError
+            This thread is in the middle of a change itself.
+        """
         if self.lock._is_owned():
             raise reentered()
         with self.lock: pass  # noqa: E701  # fmt: skip
 
     def renew(self) -> None:
-        """In a forked child, where the thread that held the lock is not: make it free."""
+        """In a forked child: release the lock, whose owner may be a thread of the parent that the child lacks."""
         self.lock._at_fork_reinit()

@@ -1,11 +1,11 @@
-"""The machine's Vulkan devices: reading what one can do, and choosing one."""
+"""The machine's Vulkan devices: reading their capabilities, and choosing one of them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from dmlvk.arguments import integer_of
 from dmlvk.device_profile import (
@@ -20,7 +20,7 @@ from dmlvk.errors import DeviceError, shown
 from dmlvk.vulkan.instance import instance, names, version_tuple
 from dmlvk.vulkan.library import check, driver_hint, vk
 
-# A discrete GPU before an integrated one before a virtual one before a CPU driver before what does not say.
+# The best type first; a device of type OTHER does not say what it is.
 PREFERENCE = (
     DeviceType.DISCRETE_GPU,
     DeviceType.INTEGRATED_GPU,
@@ -29,7 +29,7 @@ PREFERENCE = (
     DeviceType.OTHER,
 )
 
-# Characters of a position in text. Python refuses to read thousands of digits as a number.
+# The most characters that a position may have as text. Python refuses to read thousands of digits as a number.
 LONGEST_POSITION = 20
 
 # VkComponentTypeKHR; those of later extensions are not in the header of the `vulkan` package.
@@ -40,6 +40,13 @@ COMPONENT_TYPES = {
     1000491002: "float8_e4m3", 1000491003: "float8_e5m2",
 }  # fmt: skip
 SCOPES = {1: "device", 2: "workgroup", 3: "subgroup", 5: "queue_family"}
+
+# Extensions that are in core since Vulkan 1.3, with their structures' names in types and in sTypes.
+EXTENSIONS_OF_1_3 = {
+    "VK_KHR_shader_integer_dot_product": ("ShaderIntegerDotProduct", "SHADER_INTEGER_DOT_PRODUCT"),
+    "VK_EXT_subgroup_size_control": ("SubgroupSizeControl", "SUBGROUP_SIZE_CONTROL"),
+    "VK_KHR_maintenance4": ("Maintenance4", "MAINTENANCE_4"),
+}
 
 
 @dataclass(frozen=True)
@@ -84,12 +91,12 @@ class MemoryHeap:
 
 @dataclass(frozen=True)
 class PhysicalDevice:
-    """A VkPhysicalDevice with all that was read off it.
+    """A snapshot of a VkPhysicalDevice.
 
     Attributes
     ----------
     rejection : str or None
-        Why dmlvk cannot use it, or None when it can.
+        The reason why dmlvk cannot use the device, or None if it can.
     """
 
     handle: Any
@@ -107,23 +114,23 @@ class PhysicalDevice:
 
     @property
     def compute_family(self) -> QueueFamily:
-        """The queue family that kernels run on: one without graphics first, which does not queue behind drawing."""
+        """The queue family that kernels run on; one without graphics is better, as kernels do not wait for drawing."""
         families = [family for family in self.queue_families if family.computes]
         return min(families, key=lambda family: (family.draws, family.index))
 
     @property
     def transfer_family(self) -> QueueFamily | None:
-        """A family whose queues only copy, beside running kernels; None where there is none."""
+        """A family whose queues only copy, which they do while kernels run; None if there is no such family."""
         return next((family for family in self.queue_families if family.transfers_only), None)
 
 
 def physical_devices() -> list[PhysicalDevice]:
-    """The devices that dmlvk can use, best first; devices of one type in the loader's order."""
+    """The devices that dmlvk can use, the best first; devices of one type are in the loader's order."""
     return [device for device in _all_devices() if device.rejection is None]
 
 
 def rejected_devices() -> list[PhysicalDevice]:
-    """The devices that dmlvk leaves out, each with its `rejection`."""
+    """The devices that dmlvk cannot use, each with its `rejection`."""
     return [device for device in _all_devices() if device.rejection is not None]
 
 
@@ -138,14 +145,16 @@ def choose(selector: int | str | None = None) -> PhysicalDevice:
     Parameters
     ----------
     selector : int, str or None
-        A position in `physical_devices()`, part of a name in any case, or None for $DMLVK_DEVICE, and the best device
-        when that is not set. A string of digits is a position when there is such a one, else part of a name ("4090").
-        Of several with the same part in their name, the first.
+        An index in `physical_devices()`; part of a name, in upper or lower case; or None for $DMLVK_DEVICE, and for the
+        best device if that is not set. A string of digits is an index if there is such a device, else part of a name
+        ("4090"). If several names match, the first one counts.
 
     Raises
     ------
     DeviceError
-        No device, or none that matches; the message lists those there are.
+        There is no device, or none matches; the message lists the devices.
+    TypeError
+        The selector has another type.
     """
     devices = physical_devices()
     if not devices:
@@ -175,7 +184,7 @@ def choose(selector: int | str | None = None) -> PhysicalDevice:
 
 
 def read_physical_device(handle: Any) -> PhysicalDevice:
-    """Read limits, features, queue families and memory of a VkPhysicalDevice."""
+    """Read the limits, features, queue families and memory of a VkPhysicalDevice."""
     ffi = vk.ffi
     basic = ffi.new("VkPhysicalDeviceProperties*")
     # void vkGetPhysicalDeviceProperties(VkPhysicalDevice physicalDevice, VkPhysicalDeviceProperties* pProperties)
@@ -231,7 +240,7 @@ def _memory(handle: Any) -> tuple[tuple[MemoryType, ...], tuple[MemoryHeap, ...]
     )
 
 
-def _chain(structures: list[tuple[str, str]]) -> list[Any]:
+def chain_of(structures: list[tuple[str, str]]) -> list[Any]:
     """New structures of the given types, each with its sType, linked by pNext in order."""
     chain: list[Any] = []
     for type_name, structure_type in structures:
@@ -245,20 +254,7 @@ def _chain(structures: list[tuple[str, str]]) -> list[Any]:
 
 def feature_structures(api_version: tuple[int, int, int], extensions: frozenset[str]) -> list[tuple[str, str]]:
     """Type and sType of the feature structures that a device of this version and these extensions knows."""
-    structures = [
-        ("VkPhysicalDeviceVulkan11Features", "PHYSICAL_DEVICE_VULKAN_1_1_FEATURES"),
-        ("VkPhysicalDeviceVulkan12Features", "PHYSICAL_DEVICE_VULKAN_1_2_FEATURES"),
-    ]
-    if api_version >= (1, 3, 0):
-        structures.append(("VkPhysicalDeviceVulkan13Features", "PHYSICAL_DEVICE_VULKAN_1_3_FEATURES"))
-    else:
-        for extension, name, structure_type in (
-            ("VK_KHR_shader_integer_dot_product", "ShaderIntegerDotProduct", "SHADER_INTEGER_DOT_PRODUCT"),
-            ("VK_EXT_subgroup_size_control", "SubgroupSizeControl", "SUBGROUP_SIZE_CONTROL"),
-            ("VK_KHR_maintenance4", "Maintenance4", "MAINTENANCE_4"),
-        ):
-            if extension in extensions:
-                structures.append((f"VkPhysicalDevice{name}Features", f"PHYSICAL_DEVICE_{structure_type}_FEATURES"))
+    structures = _structures("Features", api_version, extensions)
     if "VK_KHR_cooperative_matrix" in extensions:
         structures.append(
             ("VkPhysicalDeviceCooperativeMatrixFeaturesKHR", "PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR")
@@ -266,22 +262,19 @@ def feature_structures(api_version: tuple[int, int, int], extensions: frozenset[
     return structures
 
 
-def _property_structures(api_version: tuple[int, int, int], extensions: frozenset[str]) -> list[tuple[str, str]]:
-    structures = [
-        ("VkPhysicalDeviceVulkan11Properties", "PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES"),
-        ("VkPhysicalDeviceVulkan12Properties", "PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES"),
-    ]
+def _structures(
+    kind: Literal["Features", "Properties"], api_version: tuple[int, int, int], extensions: frozenset[str]
+) -> list[tuple[str, str]]:
+    """Type and sType of the structures of a kind in core Vulkan, and in the extensions that 1.3 took into it."""
+    names = [("Vulkan11", "VULKAN_1_1"), ("Vulkan12", "VULKAN_1_2")]
     if api_version >= (1, 3, 0):
-        structures.append(("VkPhysicalDeviceVulkan13Properties", "PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES"))
+        names.append(("Vulkan13", "VULKAN_1_3"))
     else:
-        for extension, name, structure_type in (
-            ("VK_KHR_shader_integer_dot_product", "ShaderIntegerDotProduct", "SHADER_INTEGER_DOT_PRODUCT"),
-            ("VK_EXT_subgroup_size_control", "SubgroupSizeControl", "SUBGROUP_SIZE_CONTROL"),
-            ("VK_KHR_maintenance4", "Maintenance4", "MAINTENANCE_4"),
-        ):
-            if extension in extensions:
-                structures.append((f"VkPhysicalDevice{name}Properties", f"PHYSICAL_DEVICE_{structure_type}_PROPERTIES"))
-    return structures
+        names += [names_of for extension, names_of in EXTENSIONS_OF_1_3.items() if extension in extensions]
+    return [
+        (f"VkPhysicalDevice{name}{kind}", f"PHYSICAL_DEVICE_{structure_type}_{kind.upper()}")
+        for name, structure_type in names
+    ]
 
 
 def _members(structure: Any) -> Iterator[tuple[str, Any]]:
@@ -296,13 +289,13 @@ def _profile(handle: Any, basic: Any, api_version: tuple[int, int, int], extensi
     properties: dict[str, Any] = {}
     if api_version >= MINIMUM_API_VERSION:
         head = ("VkPhysicalDeviceFeatures2", "PHYSICAL_DEVICE_FEATURES_2")
-        chain = _chain([head, *feature_structures(api_version, extensions)])
+        chain = chain_of([head, *feature_structures(api_version, extensions)])
         # void vkGetPhysicalDeviceFeatures2(VkPhysicalDevice physicalDevice, VkPhysicalDeviceFeatures2* pFeatures)
         vk.vkGetPhysicalDeviceFeatures2(handle, chain[0])
         for structure in (ffi.addressof(chain[0].features), *chain[1:]):
             features |= {name for name, value in _members(structure) if value}
         head = ("VkPhysicalDeviceProperties2", "PHYSICAL_DEVICE_PROPERTIES_2")
-        chain = _chain([head, *_property_structures(api_version, extensions)])
+        chain = chain_of([head, *_structures("Properties", api_version, extensions)])
         # void vkGetPhysicalDeviceProperties2(VkPhysicalDevice physicalDevice, VkPhysicalDeviceProperties2*
         #     pProperties)
         vk.vkGetPhysicalDeviceProperties2(handle, chain[0])

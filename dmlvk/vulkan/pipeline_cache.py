@@ -1,6 +1,7 @@
-"""The pipeline cache on disk: one file a device and driver, never trusted, never lost by two processes at once.
+"""The pipeline cache on disk: one file for each device and driver. It is checked before use, and processes share it.
 
-What only writing the file needs is imported when it is written, which a process that finds its pipelines never does.
+Modules that only the writing needs are imported when the file is written. A process that finds its pipelines in the
+file never writes.
 """
 
 from __future__ import annotations
@@ -9,24 +10,23 @@ import hashlib
 import os
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dmlvk import files
 from dmlvk.errors import DeviceError
+from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import VK_SUCCESS, ValidationError, vk
 
-if TYPE_CHECKING:
-    from dmlvk.vulkan.device import VulkanDevice
-
-# magic, format version, vendor, device, driver version, pipelineCacheUUID, length and SHA-256 of what follows
+# Magic, format version, vendor, device, driver version, pipelineCacheUUID; length and SHA-256 of the driver's data.
 HEADER = struct.Struct("<8sIIII16sQ32s")
 MAGIC = b"dmlvk-pc"
 FORMAT_VERSION = 1
 LOCK_TIMEOUT_SECONDS = 5.0
-# A cache that has grown beyond this is saved and begun anew, and so is its file: thousands of different shapes.
+# A cache that has grown beyond this number of bytes is saved, and an empty one takes its place; the same holds for the
+# file. It takes thousands of different shapes.
 LARGEST_SIZE = 64 << 20
-# Pipelines after which the cache's size is asked for.
+# The number of pipelines after which the driver is asked for the cache's size.
 SIZE_INTERVAL = 1024
 
 
@@ -43,21 +43,22 @@ def cache_folder() -> Path:
 class PipelineCache:
     """A VkPipelineCache that starts from the file of its device, and is merged into it when the device is closed.
 
-    Drivers are known to crash on caches of other versions or with flipped bits, so the driver sees only what the
-    header's identity and checksum vouch for. All else, and every failure of the file system, is a miss.
+    Some drivers crash on caches of other versions or with flipped bits. So the driver gets the file's data only if the
+    identity and the checksum in the header are right. Otherwise, and after any failure of the file system, the cache
+    starts empty.
 
     Attributes
     ----------
     loaded : bytes
-        The driver's data that the file held.
+        The driver's data from the file.
     added : int
-        Pipelines built with it since it was read.
+        The number of pipelines built since the file was read.
     """
 
-    def __init__(self, device: VulkanDevice) -> None:
-        profile = device.physical.profile
-        self._device = device
-        self._uuid = device.physical.pipeline_cache_uuid
+    def __init__(self, context: Context) -> None:
+        profile = context.physical.profile
+        self._context = context
+        self._uuid = context.physical.pipeline_cache_uuid
         self._identity = (profile.vendor_id, profile.device_id, profile.driver_version)
         stem = "-".join(f"{number:x}" for number in self._identity)
         self.path = cache_folder() / f"pipelines-{stem}-{self._uuid.hex()}.bin"
@@ -78,14 +79,14 @@ class PipelineCache:
         information.initialDataSize = len(data)
         information.pInitialData = initial
         try:
-            return self._device.handles.create("PipelineCache", information)
+            return self._context.handles.create("PipelineCache", information)
         except DeviceError:
             if not data:
                 raise
             return self._create(b"")
 
     def _read_file(self) -> bytes:
-        """The driver's data from the file, or nothing when the file is not there, not ours, or not whole."""
+        """The driver's data from the file; empty without a file, or if the file is damaged or another driver's."""
         try:
             content = files.read_bytes(self.path)
         except OSError:
@@ -104,7 +105,7 @@ class PipelineCache:
         return data
 
     def count_addition(self) -> None:
-        """A pipeline was built with it. Called by one thread at a time, with none building."""
+        """Count a pipeline that was built. Called by one thread at a time, while none builds a pipeline."""
         self.added += 1
         if self.added % SIZE_INTERVAL == 0 and self._size() > LARGEST_SIZE:
             self.save()
@@ -116,7 +117,7 @@ class PipelineCache:
         size = vk.ffi.new("size_t*")
         # VkResult vkGetPipelineCacheData(VkDevice device, VkPipelineCache pipelineCache, size_t* pDataSize, void*
         #     pData)
-        result = vk.vkGetPipelineCacheData(self._device.handle, self.handle, size, vk.ffi.NULL)
+        result = vk.vkGetPipelineCacheData(self._context.handle, self.handle, size, vk.ffi.NULL)
         return size[0] if result == VK_SUCCESS else 0
 
     def _data(self) -> bytes:
@@ -125,14 +126,19 @@ class PipelineCache:
         if not size[0]:
             return b""
         data = ffi.new("char[]", max(1, size[0]))
-        if vk.vkGetPipelineCacheData(self._device.handle, self.handle, size, data) != VK_SUCCESS:
+        if vk.vkGetPipelineCacheData(self._context.handle, self.handle, size, data) != VK_SUCCESS:
             return b""
         return bytes(ffi.buffer(data, size[0]))
 
     def save(self) -> None:
-        """Merge what was added into the file. Without a writable folder, or where the driver fails, nothing happens."""
-        # Empty where an exception ended an earlier try to close the device.
-        if not self.added or self._owner.is_empty or self._device.is_lost or self._data() in (b"", self.loaded):
+        """Merge the new pipelines into the file. Nothing happens without a writable folder, or if the driver fails."""
+        # The handle is empty if an exception ended an earlier attempt to close the device.
+        if (
+            not self.added
+            or self._owner.is_empty
+            or self._context.availability.is_lost
+            or self._data() in (b"", self.loaded)
+        ):
             return
         import filelock
 
@@ -152,13 +158,13 @@ class PipelineCache:
         self.added = 0
 
     def _merge(self, other: bytes) -> None:
-        """Add what another process has written since this one read the file."""
+        """Add the data that another process has written since this one read the file."""
         if not other or other == self.loaded:
             return
         source = self._create(other)
         # VkResult vkMergePipelineCaches(VkDevice device, VkPipelineCache dstCache, uint32_t srcCacheCount, const
         #     VkPipelineCache* pSrcCaches)
-        vk.vkMergePipelineCaches(self._device.handle, self.handle, 1, source.array)
+        vk.vkMergePipelineCaches(self._context.handle, self.handle, 1, source.array)
         source.destroy()
 
     def _write_file(self, data: bytes) -> None:

@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dmlvk.device_profile import DeviceType, DriverId
 from dmlvk.errors import DeviceError
+from dmlvk.vulkan.context import Context
+from dmlvk.vulkan.descriptors import COMPUTE_SHADER_STAGE, DescriptorSets
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import VK_SUCCESS, failure, vk
 from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.pipeline_cache import PipelineCache
+from dmlvk.vulkan.queue import Queue
 from dmlvk.vulkan.specialization import specialized
 
-if TYPE_CHECKING:
-    from dmlvk.vulkan.device import VulkanDevice
-
-COMPUTE_SHADER_STAGE = 0x20  # VK_SHADER_STAGE_COMPUTE_BIT
 REQUIRE_FULL_SUBGROUPS = 0x2  # VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT
 SPIRV_MAGIC = 0x07230203
-# Pipelines that a device keeps for operators that come again. Those of operators and bindings that are still there
-# live on beyond that. A GPU's compiler takes a third of a second for one, which then costs little memory; a CPU
-# driver's costs one to three megabytes.
+# The number of pipelines that a device keeps for operators that are compiled again. Beyond it, the pipelines of live
+# operators and bindings stay alive. A GPU's compiler takes a third of a second for a pipeline, which then costs little
+# memory; a pipeline of a CPU driver costs one to three megabytes.
 PIPELINES_KEPT = 512
 PIPELINES_KEPT_ON_CPU = 16
 
 
 class Pipeline:
-    """A VkPipeline, destroyed when the last operator, binding or submission lets go of it.
+    """A VkPipeline, destroyed when the last operator, binding or submission drops it.
 
     Attributes
     ----------
     handle : VkPipeline
     layout : VkPipelineLayout
-        What its sets and push constants go by.
+        The layout of its descriptor set and push constants.
     """
 
     __slots__ = ("_owner", "handle", "layout")
@@ -48,22 +47,37 @@ class Pipeline:
 
 
 class Pipelines:
-    """The pipelines of one device, by kernel, specialization constants, number of buffers and push constants' size."""
+    """The pipelines of one device, by kernel, specialization constants, number of buffers and push constants' size.
 
-    def __init__(self, device: VulkanDevice) -> None:
-        self._device = device
-        self.monitor = Monitor(device)
+    Parameters
+    ----------
+    context : Context
+    descriptors : DescriptorSets
+        Makes the descriptor sets that the pipelines use.
+    queue : Queue
+        The compute queue.
+
+    Attributes
+    ----------
+    cache : PipelineCache
+    """
+
+    def __init__(self, context: Context, descriptors: DescriptorSets, queue: Queue) -> None:
+        self._context = context
+        self._descriptors = descriptors
+        self._queue = queue
+        self.monitor = Monitor(context.availability)
         self._modules: dict[str, Handle] = {}
-        self._specializes = device.profile.driver_id == DriverId.GOOGLE_SWIFTSHADER
+        self._specializes = context.profile.driver_id == DriverId.GOOGLE_SWIFTSHADER
         self._layouts: dict[tuple[int, int], Handle] = {}
-        self._kept = PIPELINES_KEPT_ON_CPU if device.profile.device_type == DeviceType.CPU else PIPELINES_KEPT
+        self._kept = PIPELINES_KEPT_ON_CPU if context.profile.device_type == DeviceType.CPU else PIPELINES_KEPT
         # The least recently used first.
         self._pipelines: OrderedDict[tuple[str, tuple[int, ...], int, int, int], Pipeline] = OrderedDict()
-        self.cache = PipelineCache(device)
+        self.cache = PipelineCache(context)
 
     @property
     def count(self) -> int:
-        """Pipelines that are kept for operators that come again."""
+        """The number of pipelines that are kept for operators that are compiled again."""
         return len(self._pipelines)
 
     def get(
@@ -80,7 +94,7 @@ class Pipelines:
         Parameters
         ----------
         kernel : str
-            Name of the kernel; one name stands for one code.
+            Name of the kernel; the same name always comes with the same code.
         code : bytes
             SPIR-V with a compute entry point "main".
         specialization : tuple of int
@@ -90,7 +104,7 @@ class Pipelines:
         push_size : int
             Bytes of push constants.
         subgroup_size : int, optional
-            Runs in whole subgroups of this size, as far as the device can be told; 0 leaves both to the driver.
+            Require full subgroups of this size, as far as the device can be told; with 0 the driver chooses.
 
         Raises
         ------
@@ -115,18 +129,18 @@ class Pipelines:
             pipeline = self._pipelines[key] = self._build(kernel, code, specialization, layout, subgroup_size)
             if len(self._pipelines) > self._kept:
                 self._pipelines.popitem(last=False)
-                # Mesa's lavapipe (22.3) frees destroyed pipelines when it next gets work.
-                self._device.queue.submit_nothing()
+                # Mesa's lavapipe (22.3) frees destroyed pipelines at the next submission.
+                self._queue.submit_nothing()
         else:
             self._pipelines.move_to_end(key)
         return pipeline
 
     def _module(self, kernel: str, code: bytes, specialization: tuple[int, ...]) -> Handle:
-        """The kernel's module; given specialization constants, a module of their own, with these made plain ones."""
+        """The kernel's module; given specialization constants, a new module in which they are plain constants."""
         module = None if specialization else self._modules.get(kernel)
         if module is None:
             if len(code) % 4 or int.from_bytes(code[:4], "little") != SPIRV_MAGIC:
-                raise DeviceError(f"kernel {kernel}: {len(code)} bytes that are not SPIR-V")
+                raise DeviceError(f"kernel {kernel}: its {len(code)} bytes are not SPIR-V")
             if specialization:
                 code = specialized(code, specialization)
             ffi = vk.ffi
@@ -136,7 +150,7 @@ class Pipelines:
             information.sType = vk.VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO
             information.codeSize = len(code)
             information.pCode = words
-            module = self._device.handles.create("ShaderModule", information)
+            module = self._context.handles.create("ShaderModule", information)
             if not specialization:
                 self._modules[kernel] = module
         return module
@@ -145,7 +159,7 @@ class Pipelines:
         layout = self._layouts.get((buffer_count, push_size))
         if layout is None:
             ffi = vk.ffi
-            sets = ffi.new("VkDescriptorSetLayout[1]", [self._device.descriptors.layout(buffer_count)])
+            sets = ffi.new("VkDescriptorSetLayout[1]", [self._descriptors.layout(buffer_count)])
             constants = ffi.new("VkPushConstantRange*", (COMPUTE_SHADER_STAGE, 0, push_size))
             information = ffi.new("VkPipelineLayoutCreateInfo*")
             information.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO
@@ -153,7 +167,7 @@ class Pipelines:
             information.pSetLayouts = sets
             information.pushConstantRangeCount = 1 if push_size else 0
             information.pPushConstantRanges = constants
-            layout = self._device.handles.create("PipelineLayout", information)
+            layout = self._context.handles.create("PipelineLayout", information)
             self._layouts[buffer_count, push_size] = layout
         return layout.value
 
@@ -165,7 +179,7 @@ class Pipelines:
         module = self._module(kernel, code, done)
         count = len(todo)
         entries = ffi.new("VkSpecializationMapEntry[]", [(i, 4 * i, 4) for i in range(count)])
-        # Values may be given signed or unsigned: 32 bits either way.
+        # Callers give signed or unsigned values; either way 32 bits count.
         data = ffi.new("uint32_t[]", [value & 0xFFFFFFFF for value in todo])
         constants = ffi.new("VkSpecializationInfo*")
         constants.mapEntryCount = count
@@ -183,25 +197,25 @@ class Pipelines:
         information.layout = layout
         required_size = ffi.new("VkPipelineShaderStageRequiredSubgroupSizeCreateInfo*")
         if subgroup_size:
-            profile, features = self._device.profile, self._device.features
+            profile, features = self._context.profile, self._context.configuration.features
             if "computeFullSubgroups" in features:
                 information.stage.flags |= REQUIRE_FULL_SUBGROUPS
-            # Where there is only one size, there is nothing to require; some drivers cannot be told then.
+            # If the device has only one size, there is nothing to require, and some drivers refuse a required size.
             if "subgroupSizeControl" in features and profile.min_subgroup_size != profile.max_subgroup_size:
                 required_size.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO
                 required_size.requiredSubgroupSize = subgroup_size
                 information.stage.pNext = required_size
-        pipeline = self._device.handles.new("Pipeline")
+        pipeline = self._context.handles.new("Pipeline")
         # VkResult vkCreateComputePipelines(VkDevice device, VkPipelineCache pipelineCache, uint32_t createInfoCount,
         #     const VkComputePipelineCreateInfo* pCreateInfos, const VkAllocationCallbacks* pAllocator, VkPipeline*
         #     pPipelines)
         result = vk.vkCreateComputePipelines(
-            self._device.handle, self.cache.handle, 1, information, ffi.NULL, pipeline.array
+            self._context.handle, self.cache.handle, 1, information, ffi.NULL, pipeline.array
         )
         if done:
-            module.destroy()  # of this pipeline alone
+            module.destroy()  # no other pipeline uses it
         if result != VK_SUCCESS:
-            pipeline.array[0] = ffi.NULL  # where the driver wrote what is none
+            pipeline.array[0] = ffi.NULL  # some drivers write to it all the same
             pipeline.destroy()
             error = failure(result, "vkCreateComputePipelines")
             raise type(error)(f"kernel {kernel} with specialization constants {specialization}: {error}")
@@ -209,6 +223,6 @@ class Pipelines:
         return Pipeline(pipeline, layout)
 
     def close(self) -> None:
-        """Save the cache, and let go of the pipelines; nothing may be in flight."""
+        """Save the cache, and drop the pipelines; nothing may be in flight."""
         self.cache.save()
         self._pipelines.clear()

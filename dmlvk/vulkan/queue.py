@@ -1,4 +1,4 @@
-"""A queue: batches go in, a timeline semaphore says what is done."""
+"""A queue: it takes batches, and its timeline semaphore says which of them are done."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ import threading
 from collections import deque
 from collections.abc import Collection, Sequence
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.command_buffers import Batch, CommandBuffer, CommandBuffers, fill_submit_information
+from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.library import VK_SUCCESS, vk
 from dmlvk.vulkan.memory_use import MemoryUse, mark
 from dmlvk.vulkan.monitor import reentered
 from dmlvk.vulkan.timeline import Timeline, Waiter
 
-if TYPE_CHECKING:
-    from dmlvk.vulkan.device import VulkanDevice
-
-# Submissions after which the queue looks what is done, so that what they keep alive does not pile up unseen.
+# Submissions after which the queue looks which work is done, so that the objects that work keeps alive do not pile up.
 POLL_INTERVAL = 64
-# What stands before the next submission where it is not one in doubt.
+# The obstacle to the next submission if it is not a submission in doubt.
 OBSTACLE = object()
 
 
@@ -31,19 +29,22 @@ class Queue:
     Attributes
     ----------
     lock : RLock
-        The device's monitor's, held during `submit_inside`.
+        The lock of the device's monitor, held during `submit_inside`.
+    command_buffers : CommandBuffers
+        Those of the queue's family.
     timeline : Timeline
-        What the submissions signal.
+        Signalled by the submissions.
     submitted : int
         Timeline value of the latest submission.
     completed : int
-        Highest timeline value that was seen to be reached.
+        The highest timeline value that was seen to be reached.
     """
 
     # The first call after a wait finds little in the processor's caches: the fewer steps to a value, the better.
     __slots__ = (
         "_attempted",
-        "_device",
+        "_availability",
+        "_context",
         "_handle",
         "_in_flight",
         "_monitor",
@@ -57,6 +58,7 @@ class Queue:
         "_required_at",
         "_signal",
         "_signal_value",
+        "_visits",
         "_waiting_parts",
         "command_buffers",
         "completed",
@@ -65,39 +67,42 @@ class Queue:
         "timeline",
     )
 
-    def __init__(self, device: VulkanDevice, family: int, index: int = 0) -> None:
+    def __init__(self, context: Context, family: int, index: int = 0) -> None:
         ffi = vk.ffi
-        self._device = device
-        self._monitor = device.monitor
-        self.lock = device.monitor.lock
+        self._context = context
+        self._availability = context.availability
+        self._visits = context.visits
+        self._monitor = context.monitor
+        self.lock = context.monitor.lock
         self.submitted = 0
         self.completed = 0
         self._poll_at = POLL_INTERVAL
-        # What its submissions keep alive, with the batch, and the value of the submission at which it was put here.
+        # The work in flight: the timeline value of a submission, its batch, and the object that it keeps alive.
         self._in_flight: deque[tuple[int, Batch | None, Any]] = deque()
-        # An RLock, for it knows whose it is. Submissions come in at one end of what is in flight; this is about the
-        # other.
+        # Guards the end of `_in_flight` at which work leaves; submissions enter at the other end. It is an RLock,
+        # because an RLock knows its owner.
         self._release_lock: Any = threading.RLock()
-        # Usually None. What is being submitted, or was when an interrupt came: it may have reached the driver, or not.
-        # OBSTACLE where the device is closed or lost, or another queue has to be waited for.
+        # Usually None. During a submission, and after one that an interrupt ended, the object that the submission keeps
+        # alive: the driver may have the work, or not. OBSTACLE if the device is closed or lost, or if the next
+        # submission has to wait for another queue.
         self._obstacle: Any = None
         self._attempted = 0
-        # For a value that may never be signalled, the one after it that will: the validation layer waits for each that
-        # is waited for, and does not see that a later one passes it.
+        # For a value that may never be signalled, a later value that will be: if the host waits for the first one, the
+        # validation layer waits too, and does not see that the later one passes it.
         self._passed_by: dict[int, int] = {}
-        # What `require` was given, for the submission after this one.
+        # The arguments of `require`, and the value of the submission before the one that has to wait.
         self._required: tuple[Queue, int | None] | None = None
         self._required_at = -1
         self._waiting_parts: tuple[Any, ...] = ()
         handle = ffi.new("VkQueue*")
         # void vkGetDeviceQueue(VkDevice device, uint32_t queueFamilyIndex, uint32_t queueIndex, VkQueue* pQueue)
-        vk.vkGetDeviceQueue(device.handle, family, index, handle)
+        vk.vkGetDeviceQueue(context.handle, family, index, handle)
         self._handle = handle[0]
-        self.command_buffers = CommandBuffers(device, family)
-        self.timeline = Timeline(device)
+        self.command_buffers = CommandBuffers(context, family)
+        self.timeline = Timeline(context)
         # Built once: a submission only sets the value to signal.
         signal_value = ffi.new("uint64_t[1]")
-        # A view of it, through which it is set in half the time.
+        # Setting the value through this view takes half the time.
         self._signal_value = memoryview(ffi.buffer(signal_value)).cast("Q")
         self._signal = ffi.new("VkTimelineSemaphoreSubmitInfo*")
         self._signal.sType = vk.VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO
@@ -106,10 +111,11 @@ class Queue:
         self._nothing = ffi.new("VkSubmitInfo*")
         fill_submit_information(self._nothing, self._signal, self.timeline.semaphore, None)
         self._null_fence = ffi.NULL
+        context.availability.notify(self.obstruct)
 
     @property
     def latest(self) -> int:
-        """The value at which everything is done that may have been submitted so far, what is in doubt included."""
+        """The value at which everything submitted so far is done, a submission in doubt included."""
         return self.submitted + self._is_in_doubt
 
     @property
@@ -117,7 +123,7 @@ class Queue:
         return self._obstacle is not None and self._obstacle is not OBSTACLE
 
     def obstruct(self) -> None:
-        """Let the next submission look: the device is closed or lost, or another queue has to be waited for."""
+        """Make the next submission check first: the device is closed or lost, or another queue has to come first."""
         if self._obstacle is None:
             self._obstacle = OBSTACLE
 
@@ -134,11 +140,12 @@ class Queue:
         Parameters
         ----------
         command_buffers : sequence of CommandBuffer
-            Primary ones of `command_buffers`, to run in this order.
+            Primary command buffers of this queue, in the order in which they run.
         uses, writes : collection of MemoryUse
-            The memory that they read or write, and of that, what they write.
+            The memory that they read or write, and the part of it that they write.
         registered : bool
-            Whether that memory is to know it: for what is submitted often, or uses little memory.
+            Whether the memory itself knows the batch: worth it for a batch that is submitted often, or uses little
+            memory.
         """
         return Batch(command_buffers, self._signal, self.timeline.semaphore, uses, writes, registered=registered)
 
@@ -149,26 +156,27 @@ class Queue:
         ----------
         batch : Batch
         keep : object
-            Kept alive until the work is done: the batch itself, or what holds it. The same each time, or as good.
+            Kept alive until the work is done: the batch itself, or its holder. Each submission of a batch gives the
+            same object, or an equivalent one.
 
         Returns
         -------
         int
-            The timeline value that says that it is done.
+            The timeline value at which the work is done.
         """
         with self.lock: return self.submit_inside(batch, keep)  # noqa: E701  # fmt: skip
 
     def submit_inside(self, batch: Batch, keep: Any) -> int:
-        """As `submit`, with the device's monitor entered, or its lock held.
+        """As `submit`, for a caller that has entered the device's monitor, or holds its lock.
 
-        The path of every call: it does without Monitor.run. A signal handler's call in the middle of another submission
-        finds that one's obstacle, and is refused in `_prepare`.
+        This is the path of every call, so it does without Monitor.run. If a signal handler calls it in the middle of
+        another submission, it finds that submission as an obstacle, and `_prepare` refuses the call.
         """
         information = batch.information
         if self._obstacle is not None:
             information = self._prepare(batch)
-        # An exception may strike between any two steps. The order is such that the work then counts as running when it
-        # may be, and everything that it uses is kept.
+        # An exception may strike between any two steps. In this order, work that may be running counts as running, and
+        # everything that it uses is kept alive.
         self._obstacle = keep
         self._signal_value[0] = batch.run.last = value = self.submitted + 1
         count = batch.count
@@ -180,10 +188,10 @@ class Queue:
         # VkResult vkQueueSubmit(VkQueue queue, uint32_t submitCount, const VkSubmitInfo* pSubmits, VkFence fence)
         result = vk.vkQueueSubmit(self._handle, count, information, self._null_fence)
         if result:  # not VK_SUCCESS
-            batch.run.last = self.submitted  # or sooner
+            batch.run.last = self.submitted  # its true value is this one or an earlier one
             self._obstacle = OBSTACLE
-            raise self._device.failure(result, "vkQueueSubmit")
-        if not batch.is_kept:  # else it is among what is in flight, and stays there until its latest run is done
+            raise self._context.failure(result, "vkQueueSubmit")
+        if not batch.is_kept:  # else it is in `_in_flight` already, and stays there until its latest run is done
             self._in_flight.append((value, batch, keep))
             batch.is_kept = True
         self.submitted = value
@@ -193,30 +201,30 @@ class Queue:
         return value
 
     def _prepare(self, batch: Batch) -> Any:
-        """Before a submission that is not like any other; returns the VkSubmitInfo[] for it."""
-        self._device.require_open()
+        """Remove the obstacle to a submission; returns the VkSubmitInfo[] for it."""
+        self._availability.require_open()
         if self._is_in_doubt:
             self._refuse_if_nested()
             self._settle()
         return self._waiting(batch) if self._required_at == self.submitted else batch.information
 
     def _refuse_if_nested(self) -> None:
-        """Raise a DeviceError where the submission in doubt is not one that an exception ended, but still under way."""
-        frame = sys._getframe(2).f_back  # of what called `submit_inside`
+        """Raise a DeviceError if the submission in doubt was not ended by an exception, but is still under way."""
+        frame = sys._getframe(2).f_back  # the caller of `submit_inside`
         while frame is not None:
-            if frame.f_code in UNDER_WAY and frame.f_locals["self"]._device is self._device:
+            if frame.f_code in UNDER_WAY and frame.f_locals["self"]._context is self._context:
                 raise reentered()
             frame = frame.f_back
 
     def _settle(self) -> None:
         """After an exception inside `submit`: make the timeline pass the values that may never be signalled."""
-        # Another one each time: an exception may strike here as well, and no value may be signalled twice.
+        # A new value each time: an exception may strike here as well, and no value may be signalled twice.
         self._attempted = value = max(self._attempted, self.submitted + 1) + 1
         self._in_flight.append((value, None, self._obstacle))
         self._signal_value[0] = value
         result = vk.vkQueueSubmit(self._handle, 1, self._nothing, self._null_fence)
         if result != VK_SUCCESS:
-            raise self._device.failure(result, "vkQueueSubmit")
+            raise self._context.failure(result, "vkQueueSubmit")
         self._passed_by = {passed: by for passed, by in self._passed_by.items() if by > self.completed}
         self._passed_by.update(dict.fromkeys(range(self.submitted + 1, value), value))
         if self._required_at == self.submitted:
@@ -225,7 +233,7 @@ class Queue:
         self._obstacle = OBSTACLE
 
     def submit_nothing(self) -> None:
-        """Give the driver occasion to do what it does at a submission."""
+        """Submit no work: some drivers free destroyed objects only at the next submission."""
         self._monitor.run(self._settle)
 
     def require(self, other: Queue, value: int | None) -> None:
@@ -235,7 +243,8 @@ class Queue:
         ----------
         other : Queue
         value : int or None
-            The value that its timeline is to reach; None for everything that is submitted there by then.
+            The timeline value of the other queue that has to be reached; None for everything that is submitted there
+            by then.
         """
         if self._required is not None and self._required_at == self.submitted:
             earlier = self._required[1]
@@ -245,7 +254,7 @@ class Queue:
         self.obstruct()
 
     def _waiting(self, batch: Batch) -> Any:
-        """A VkSubmitInfo[] that also waits for what `require` was given; kept until as many others were made."""
+        """A VkSubmitInfo[] that also waits as `require` was told; alive until the next call of this function."""
         ffi = vk.ffi
         assert self._required is not None
         other, value = self._required
@@ -270,22 +279,25 @@ class Queue:
 
     def has_reached(self, value: int) -> bool:
         """Whether the timeline has reached a value; does not wait."""
-        if value > self.completed and self._device.is_usable:
+        if value > self.completed and self._availability.is_usable:
             result = self.look()
             if result != VK_SUCCESS:
-                raise self._device.failure(result, "vkGetSemaphoreCounterValue")
+                raise self._context.failure(result, "vkGetSemaphoreCounterValue")
         return value <= self.completed
 
     def look(self) -> int:
-        """See how far the device is, and let go of what is done.
+        """Read the timeline, and drop the objects of the work that is done. Needs no lock.
 
-        Returns the VkResult, for those who can go on without knowing. Needs no lock.
+        Returns
+        -------
+        int
+            The VkResult of the reading; some callers can go on after a failure.
         """
-        if not self._device.is_usable:
+        if not self._availability.is_usable:
             return VK_SUCCESS
         self._poll_at = self.submitted + POLL_INTERVAL
         try:
-            result, value = self._device.visits.during(self.timeline.look)
+            result, value = self._visits.during(self.timeline.look)
         except DeviceError:  # closed just now
             return VK_SUCCESS
         if result == VK_SUCCESS:
@@ -296,7 +308,7 @@ class Queue:
 
     def _release_completed(self) -> None:
         lock = self._release_lock
-        if self._in_flight and not lock._is_owned():  # else what lets go of something is at it already
+        if self._in_flight and not lock._is_owned():  # else this thread is in the middle of `_release`
             with lock: self._release()  # noqa: E701  # fmt: skip
 
     def _release(self) -> None:
@@ -304,7 +316,8 @@ class Queue:
         while in_flight and in_flight[0][0] <= completed:
             _, batch, keep = in_flight[0]
             if batch is not None:
-                # In this order, for others submit meanwhile: they see that it is not kept, or this their run.
+                # Other threads submit meanwhile. In this order, either they see that the batch is not kept, or this
+                # thread sees their run.
                 batch.is_kept = False
                 last = batch.run.last
                 if last > completed:
@@ -313,19 +326,19 @@ class Queue:
             in_flight.popleft()
 
     def wait(self, value: int, timeout: float | None = None) -> None:
-        """Wait until the timeline reaches a value; best without the device's monitor, for others wait for that.
+        """Wait until the timeline reaches a value. Best called outside of the device's monitor, which others wait for.
 
         Raises
         ------
         WaitTimeoutError
-            Not within `timeout` seconds; it can be waited for again.
+            It did not happen within `timeout` seconds; it can be waited for again.
         DeviceError
             The device was closed or lost.
         """
         if value <= self.completed:
             return
         if value > self.submitted:
-            # Of a submission that another thread is making just now, or that failed or was interrupted.
+            # The value of a submission that another thread is making just now, or that failed or was interrupted.
             value = min(value, self._monitor.run(self._settled))
         if self._passed_by:
             value = self._passed_by.get(value, value)
@@ -334,18 +347,18 @@ class Queue:
         visit = waiter.visit
         visit.thread = get_ident()
         with visit.lock: self._wait(waiter, value, timeout)  # noqa: E701  # fmt: skip
-        timeline.give_back(waiter)  # an exception before this drops it
+        timeline.give_back(waiter)  # an exception before this line drops the waiter
         self._release_completed()
 
     def _wait(self, waiter: Waiter, value: int, timeout: float | None) -> None:
-        if not self._device.is_usable:
-            self._device.require_open()
+        if not self._availability.is_usable:
+            self._availability.require_open()
         self.timeline.wait(waiter, value, timeout, self.submitted)
         if value > self.completed:
             self.completed = value
 
     def _settled(self) -> int:
-        """The value at which all is done that was submitted, now that nothing is in doubt."""
+        """Resolve a submission in doubt; returns the value at which everything submitted is done."""
         if self._is_in_doubt:
             self._settle()
         return self.submitted
@@ -356,23 +369,23 @@ class Queue:
         self._release_completed()
 
     def drain(self) -> None:
-        """Before closing, when nobody submits any more: wait for all work, unless the device is lost."""
-        if not self._device.is_lost:
+        """Before closing, when no thread submits any more: wait for all work, unless the device is lost."""
+        if not self._availability.is_lost:
             if self._is_in_doubt:
                 self._settle()
             if self.submitted > self.completed:
                 self.timeline.wait(self.timeline.take_waiter(), self.submitted, None, self.submitted)
 
     def disown(self) -> None:
-        """In a forked child, which has no thread but its own."""
+        """In a forked child, which lacks the parent's other threads: release the lock that one of them may hold."""
         self._release_lock._at_fork_reinit()
 
     def drop(self) -> None:
-        """Nothing runs any more: let go of everything."""
+        """When nothing runs any more: drop everything that work in flight kept alive."""
         self.completed = self.submitted
         self._in_flight.clear()
         self._obstacle = OBSTACLE
 
 
-# Functions in which a submission is in doubt because it is under way.
+# While one of these functions runs, a submission is in doubt because it is under way.
 UNDER_WAY = (Queue.submit_inside.__code__, Queue._settle.__code__)

@@ -1,15 +1,14 @@
-"""What goes into a command buffer: prepared dispatches, copies, barriers and timestamps."""
+"""Recording command buffers: prepared dispatches, copies, barriers and timestamps."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
-from dmlvk.vulkan.command_buffers import CommandBuffer
+from dmlvk.vulkan.command_buffers import SECONDARY, CommandBuffer, CommandBuffers
+from dmlvk.vulkan.descriptors import COMPUTE_SHADER_STAGE, DescriptorSet
 from dmlvk.vulkan.library import check, vk
-
-if TYPE_CHECKING:
-    from dmlvk.vulkan.descriptors import DescriptorSet
-    from dmlvk.vulkan.pipelines import Pipeline
+from dmlvk.vulkan.pipelines import Pipeline
 
 # VkPipelineStageFlagBits
 COMPUTE_STAGE = 0x800
@@ -26,7 +25,6 @@ HOST_READ = 0x2000
 ONE_TIME_SUBMIT = 1  # VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT
 SIMULTANEOUS_USE = 4  # VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT
 COMPUTE_BIND_POINT = 1  # VK_PIPELINE_BIND_POINT_COMPUTE
-COMPUTE_SHADER_STAGE = 0x20  # VK_SHADER_STAGE_COMPUTE_BIT
 
 
 class PreparedDispatch:
@@ -35,7 +33,7 @@ class PreparedDispatch:
     Attributes
     ----------
     label : str
-        What it is, for people: the kernel's name.
+        The kernel's name, for messages.
     """
 
     __slots__ = ("_owners", "groups", "label", "layout", "pipeline", "push_constants", "push_size", "sets")
@@ -63,7 +61,7 @@ class Recorder:
 
     __slots__ = ("_owner", "command_buffer")
 
-    # Structures that never change, built at first use.
+    # Structures that never change, built at the first use.
     _begin_information: ClassVar[dict[tuple[int, bool], Any]] = {}
     _barriers: ClassVar[dict[tuple[int, int], Any]] = {}
 
@@ -76,7 +74,7 @@ class Recorder:
             information = vk.ffi.new("VkCommandBufferBeginInfo*")
             information.sType = vk.VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO
             information.flags = flags
-            # Only secondary command buffers have one; outside of render passes there is nothing in it.
+            # Only secondary command buffers have inheritance information; outside of render passes it is empty.
             inheritance = vk.ffi.new("VkCommandBufferInheritanceInfo*")
             inheritance.sType = vk.VK_STRUCTURE_TYPE_COMMAND_BUFFER_INHERITANCE_INFO
             information.pInheritanceInfo = inheritance if secondary else vk.ffi.NULL
@@ -102,18 +100,18 @@ class Recorder:
         vk.vkCmdPipelineBarrier(self.command_buffer, source_stage, destination_stage, 0, 1, barrier, 0, null, 0, null)
 
     def after_earlier_submissions(self, *, copies_only: bool = False) -> None:
-        """Start after everything submitted before, and see what it wrote."""
+        """Order the commands that follow after all earlier submissions, whose writes they see."""
         stages = TRANSFER_STAGE if copies_only else COMPUTE_STAGE | TRANSFER_STAGE
         written = TRANSFER_WRITE if copies_only else SHADER_WRITE | TRANSFER_WRITE
         read = TRANSFER_READ if copies_only else SHADER_READ | TRANSFER_READ
         self._barrier(stages, written, stages, read | written)
 
     def between_dispatches(self) -> None:
-        """What follows sees what the dispatches before wrote, and overwrites only what they have read."""
+        """Order the dispatches that follow after the earlier ones, whose writes they see."""
         self._barrier(COMPUTE_STAGE, SHADER_WRITE, COMPUTE_STAGE, SHADER_READ | SHADER_WRITE)
 
     def before_host_reads(self, *, copies_only: bool = False) -> None:
-        """Make everything written visible to the host, once the host knows that the submission is done."""
+        """Make all writes visible to the host, once the host knows that the submission is done."""
         stages = TRANSFER_STAGE if copies_only else COMPUTE_STAGE | TRANSFER_STAGE
         written = TRANSFER_WRITE if copies_only else SHADER_WRITE | TRANSFER_WRITE
         self._barrier(stages, written, HOST_STAGE, HOST_READ)
@@ -155,20 +153,53 @@ class Recorder:
         vk.vkCmdCopyBuffer(self.command_buffer, source, destination, 1, region)
 
     def reset_timestamps(self, pool: Any, count: int) -> None:
-        """Make the first `count` queries of a pool writable."""
+        """Reset the first `count` queries of a pool, so that timestamps can be written."""
         # void vkCmdResetQueryPool(VkCommandBuffer commandBuffer, VkQueryPool queryPool, uint32_t firstQuery, uint32_t
         #     queryCount)
         vk.vkCmdResetQueryPool(self.command_buffer, pool, 0, count)
 
     def timestamp(self, pool: Any, query: int) -> None:
-        """Write the time at which everything recorded before is done."""
+        """Write the time at which all commands recorded before are done."""
         # void vkCmdWriteTimestamp(VkCommandBuffer commandBuffer, VkPipelineStageFlagBits pipelineStage, VkQueryPool
         #     queryPool, uint32_t query)
         vk.vkCmdWriteTimestamp(self.command_buffer, BOTTOM_OF_PIPE, pool, query)
 
     def end(self) -> CommandBuffer:
-        """Finish; the command buffer can be submitted."""
+        """End the recording; the command buffer can be submitted."""
         # VkResult vkEndCommandBuffer(VkCommandBuffer commandBuffer)
         check(vk.vkEndCommandBuffer(self.command_buffer), "vkEndCommandBuffer")
         self._owner.is_recorded = True
         return self._owner
+
+
+def record_secondary(command_buffers: CommandBuffers, write: Callable[[Recorder], None]) -> CommandBuffer:
+    """Record a secondary command buffer, which any number of primary ones can execute.
+
+    Called with the device's monitor entered.
+
+    Parameters
+    ----------
+    command_buffers : CommandBuffers
+    write : callable
+        Records the commands.
+    """
+    recorder = Recorder(command_buffers.acquire(SECONDARY), SIMULTANEOUS_USE, secondary=True)
+    write(recorder)
+    return recorder.end()
+
+
+class DispatchBarrier:
+    """A barrier between dispatches, for command buffers that are composed of secondary ones.
+
+    Used with the device's monitor entered.
+    """
+
+    def __init__(self, command_buffers: CommandBuffers) -> None:
+        self._command_buffers = command_buffers
+        self._recorded: CommandBuffer | None = None
+
+    def secondary(self) -> CommandBuffer:
+        """The secondary command buffer, recorded at the first call."""
+        if self._recorded is None:
+            self._recorded = record_secondary(self._command_buffers, Recorder.between_dispatches)
+        return self._recorded

@@ -1,8 +1,8 @@
-"""The specialization constants of a SPIR-V module made plain constants, for drivers that should but do not.
+"""Replacing the specialization constants of a SPIR-V module with plain constants, for drivers that do it too late.
 
-A driver is handed a module and the values of its specialization constants. Most put the values in first, and then drop
-what these rule out. SwiftShader optimizes the module as it stands and puts the values in last, so that its code goes
-every way that there is, with a mask for each: a copy takes twenty times as long as with constants that are plain.
+A driver gets a module and the values of its specialization constants. Most drivers insert the values first, and then
+remove the branches that the values rule out. SwiftShader optimizes the module without the values and inserts them last,
+so that its code takes every branch, with a mask for each: a copy takes twenty times as long as with plain constants.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _signed(word: int) -> int:
 
 
 def _quotient(a: int, b: int) -> int:
-    """Of signed numbers, towards zero."""
+    """The quotient of signed numbers, rounded towards zero."""
     magnitude = abs(a) // abs(b) if b else 0
     return -magnitude if (a < 0) != (b < 0) else magnitude
 
@@ -40,9 +40,9 @@ def _on_signed(operation: Callable[[int, int], int]) -> Callable[[int, int], int
     return lambda a, b: operation(_signed(a), _signed(b))
 
 
-# What OpSpecConstantOp does in modules that come from GLSL. Integers come as unsigned words, booleans as 0 and 1; of
-# what comes out the low 32 bits count, or, where the type is a boolean, whether it is zero. Divisions by zero and
-# shifts by 32 or more, whose results are undefined, have some result.
+# The operations of OpSpecConstantOp in modules that come from GLSL. Their arguments are unsigned words, and 0 or 1 for
+# booleans. Of the result the low 32 bits count, or, for a boolean, whether it is zero. Divisions by zero and shifts by
+# 32 or more are undefined in SPIR-V, and have some result here.
 OPERATIONS: dict[int, Callable[..., int]] = {
     126: operator.neg,  # OpSNegate
     128: operator.add,  # OpIAdd
@@ -79,24 +79,24 @@ OPERATIONS: dict[int, Callable[..., int]] = {
 
 
 def specialized(code: bytes, values: Sequence[int]) -> bytes:
-    """The module with plain constants in place of its specialization constants.
+    """The module with plain constants instead of its specialization constants.
 
     Parameters
     ----------
     code : bytes
-        SPIR-V, whose specialization constants are 32-bit numbers or booleans.
+        SPIR-V; its specialization constants are 32-bit numbers or booleans.
     values : sequence of int
         32-bit values, signed or unsigned, of the specialization constants 0, 1, 2, ... Others keep their defaults.
 
     Raises
     ------
     ValueError
-        For what the modules of this project do not have: OpSpecConstantOp on vectors, floats or 64-bit numbers.
+        The module has an OpSpecConstantOp on vectors, floats or 64-bit numbers, which no module of this project has.
     """
     words = struct.unpack(f"<{len(code) // 4}I", code)
-    numbers: dict[int, int] = {}  # SpecId of a result
-    booleans: set[int] = set()  # types
-    constants: dict[int, Any] = {}  # of a result: its value, or a composite's constituents
+    numbers: dict[int, int] = {}  # by result: its SpecId
+    booleans: set[int] = set()  # the boolean types
+    constants: dict[int, Any] = {}  # by result: its value, or a composite's constituents
     plain = list(words[:HEADER_WORDS])
 
     def declare(type_id: int, result: int, value: int) -> None:
@@ -137,9 +137,9 @@ def specialized(code: bytes, values: Sequence[int]) -> bytes:
 
 
 def declarations(words: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Opcode and operands of each instruction before the first function: all constants.
+    """Opcode and operands of each instruction before the first function; all constants are among them.
 
-    Ends where a module is broken: that is the driver's to say.
+    It stops where a module is broken, and leaves the error to the driver.
     """
     position = HEADER_WORDS
     while position < len(words):
@@ -160,5 +160,5 @@ def _evaluate(operation: int, arguments: Sequence[int], constants: Mapping[int, 
         return int(OPERATIONS[operation](*(constants[argument] for argument in arguments)))
     except (KeyError, TypeError) as error:
         raise ValueError(
-            f"OpSpecConstantOp {operation} of {arguments}: only operations of 32-bit integers and booleans are known"
+            f"OpSpecConstantOp {operation} of {arguments}: only operations on 32-bit integers and booleans are known"
         ) from error

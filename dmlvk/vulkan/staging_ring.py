@@ -1,44 +1,42 @@
-"""Staging memory handed out in a circle, to any number of threads at once."""
+"""A ring buffer of staging memory, whose pieces any number of threads take at once."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 from threading import get_ident
-from typing import TYPE_CHECKING
 
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT
-from dmlvk.vulkan.memory import Bytes
+from dmlvk.vulkan.availability import Availability
+from dmlvk.vulkan.blocks import Bytes
+from dmlvk.vulkan.memory import MemoryPool
 from dmlvk.vulkan.monitor import Monitor, reentered
 from dmlvk.vulkan.queue import Queue
 from dmlvk.vulkan.visits import Visit
 
-if TYPE_CHECKING:
-    from dmlvk.vulkan.device import VulkanDevice
-
 RING_SIZE = 64 << 20
-# Small enough for several threads to have two of them each, so that the device works on one while the host copies
-# another; large enough for what a piece costs besides to be little.
+# Small enough that each of several threads can have two pieces, so that the device works on one while the host copies
+# the other; large enough that the fixed cost of a piece is small.
 PIECE_SIZE = RING_SIZE // 16
 POLL_SECONDS = 50e-6
 
 
 class Piece:
-    """A part of the ring, once `StagingRing.take` has found one for it.
+    """A part of the ring, once `StagingRing.take` has found room for it.
 
     Attributes
     ----------
     visit : Visit
-        Its taker has it as long as the lock of this is held, by `with` in one line: no exception leaves it taken.
+        The piece is taken as long as the visit's lock is held, by `with` in one line: no exception leaves it taken.
     offset : int
         Bytes from the start of the ring's buffer.
     view : ndarray of uint8
         The host's view of it.
     queue : Queue
-        Where its taker submits the copy.
+        The queue to which the copy is submitted.
     until : int, optional
-        The queue's value at which the device is done with it. Where an exception kept the taker from saying so, the
-        latest that there is then.
+        The queue's value at which the device is done with the piece. If an exception kept the taker from setting it,
+        the ring sets it to the queue's latest value.
     """
 
     __slots__ = ("end", "offset", "queue", "until", "view", "visit")
@@ -55,14 +53,14 @@ class Piece:
 
 
 class StagingRing:
-    """A ring of staging memory. A piece is free again when its taker is through and the device is done with it."""
+    """A ring of staging memory. A piece is free again when its thread and the device are done with it."""
 
-    def __init__(self, device: VulkanDevice) -> None:
-        self._memory = device.memory.allocate_staging(RING_SIZE)
+    def __init__(self, availability: Availability, memory: MemoryPool) -> None:
+        self._memory = memory.allocate_staging(RING_SIZE)
         (segment,) = self._memory.segments
         self.block = segment.block
-        self._monitor = Monitor(device, self._repair)
-        self._head = 0  # positions count up for ever; the place in the ring is the position modulo its size
+        self._monitor = Monitor(availability, self._repair)
+        self._head = 0  # positions only increase; the offset in the ring is the position modulo its size
         self._tail = 0
         self._taken: deque[Piece] = deque()
 
@@ -72,10 +70,10 @@ class StagingRing:
         return self._monitor.is_entered
 
     def take(self, piece: Piece, size: int) -> None:
-        """Find room for a piece of at most PIECE_SIZE bytes, waiting for other threads and earlier copies if need be.
+        """Find room for a piece of at most PIECE_SIZE bytes, waiting for other threads and earlier copies if necessary.
 
-        Called with the piece's visit entered. Who holds a piece must not wait for another: all who do might wait for
-        each other.
+        Called with the piece's visit entered. A thread that holds a piece must not take a second one: threads that do
+        might wait for each other.
         """
         while not self._monitor.run(self._take, piece, size):
             try:
@@ -83,7 +81,7 @@ class StagingRing:
             except IndexError:  # another thread has freed all of them
                 continue
             if first.visit.lock.locked():
-                if first.visit.thread == get_ident():  # this is a handler that interrupted it
+                if first.visit.thread == get_ident():  # this is a handler that interrupted the taker
                     raise reentered()
                 time.sleep(POLL_SECONDS)
             elif first.until is not None:

@@ -6,37 +6,35 @@ import math
 import sys
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dmlvk.device_profile import DeviceType, DriverId
+from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.library import VK_SUCCESS, VK_TIMEOUT, WaitTimeoutError, vk
 from dmlvk.vulkan.visits import Visit
 
-if TYPE_CHECKING:
-    from dmlvk.vulkan.device import VulkanDevice
-
 ON_WINDOWS = sys.platform == "win32"
 
-# The longest time in a driver's wait: Python runs signal handlers (Ctrl-C) only between calls.
+# The longest wait in one call of the driver: Python runs signal handlers (Ctrl-C) only between calls.
 WAIT_SLICE = 50_000_000  # nanoseconds
-# How long a wait looks again and again before it sleeps. A GPU is done with a small dispatch in 10 us, and waking a
-# thread takes 20 to 40 more. A CPU driver wants the core that looking would take.
+# A wait polls the timeline for this long before it sleeps. A GPU finishes a small dispatch in 10 us, and waking a
+# thread takes 20 to 40 us more. A CPU driver needs the core that polling would take.
 WATCH_SECONDS = 100e-6
-# A thread that sleeps by itself looks again after this part of the time that it has waited so far, or the longest nap.
+# A thread that naps outside of the driver polls again after this share of its waiting time so far, at most LONGEST_NAP.
 NAP_SHARE = 1 / 32
 LONGEST_NAP = 1e-3  # seconds
 
 
 class Waiter:
-    """What one wait for a timeline needs.
+    """The structures of one wait for a timeline.
 
     Attributes
     ----------
     information : VkSemaphoreWaitInfo*
     counter : uint64_t*
-        The value waited for, or the one that was found.
+        The value that is waited for, or the value that was read.
     value : memoryview
-        The same, for reading and setting it in half the time.
+        The same value; reading and setting it through the view takes half the time.
     visit : Visit
         Entered during the wait.
     """
@@ -56,25 +54,27 @@ class Waiter:
 
 
 class Timeline:
-    """A timeline semaphore, which the submissions of a queue count up.
+    """A timeline semaphore, whose value the submissions of a queue increase.
 
     Attributes
     ----------
     semaphore : VkSemaphore[1]
     watch_seconds : float
-        How long a wait looks again and again before it sleeps.
+        A wait polls for this long before it sleeps.
     sleeps_in_driver : bool
-        Whether a wait sleeps in the driver. Else it sleeps by itself, and looks again.
+        Whether a wait sleeps in the driver. If not, it polls, with naps outside of the driver between.
     """
 
-    def __init__(self, device: VulkanDevice) -> None:
-        self._device = device
-        self.watch_seconds = 0.0 if device.profile.device_type == DeviceType.CPU else WATCH_SECONDS
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._device = context.handle
+        self.watch_seconds = 0.0 if context.profile.device_type == DeviceType.CPU else WATCH_SECONDS
         # NVIDIA's driver (580.159 on Linux): in half of the processes whose threads slept in vkWaitSemaphores,
-        # vkWaitForFences or vkQueueWaitIdle, submissions that signal a timeline came to take 23 us in place of 3, for a
-        # moment or to the end (bench/NOTES.md, python -m bench.sleeping_waits). vkd3d-proton went around that driver's
-        # timelines too, in pull request 2952. Windows was not measured; before Python 3.11 a nap takes 16 ms there.
-        self.sleeps_in_driver = ON_WINDOWS or device.profile.driver_id != DriverId.NVIDIA_PROPRIETARY
+        # vkWaitForFences or vkQueueWaitIdle, submissions that signal a timeline later took 23 us instead of 3, for a
+        # while or until the process ended (bench/NOTES.md, python -m bench.sleeping_waits). vkd3d-proton avoids that
+        # driver's timelines too, in pull request 2952. Windows was not measured; before Python 3.11 a nap takes 16 ms
+        # there.
+        self.sleeps_in_driver = ON_WINDOWS or context.profile.driver_id != DriverId.NVIDIA_PROPRIETARY
         self._waiters: deque[Waiter] = deque()
         ffi = vk.ffi
         kind = ffi.new("VkSemaphoreTypeCreateInfo*")
@@ -83,23 +83,23 @@ class Timeline:
         information = ffi.new("VkSemaphoreCreateInfo*")
         information.sType = vk.VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO
         information.pNext = kind
-        self._handle = device.handles.create("Semaphore", information)
+        self._handle = context.handles.create("Semaphore", information)
         self.semaphore = self._handle.array
 
     def look(self) -> tuple[int, int]:
-        """The VkResult of looking at the timeline, and the value it has reached."""
+        """The VkResult of reading the timeline, and the value that it has reached."""
         counter = vk.ffi.new("uint64_t*")
         # VkResult vkGetSemaphoreCounterValue(VkDevice device, VkSemaphore semaphore, uint64_t* pValue)
-        result = vk.vkGetSemaphoreCounterValue(self._device.handle, self.semaphore[0], counter)
+        result = vk.vkGetSemaphoreCounterValue(self._device, self.semaphore[0], counter)
         return result, counter[0]
 
     def take_waiter(self) -> Waiter:
         """A Waiter for one wait."""
         try:
             return self._waiters.popleft()
-        except IndexError:  # there are as many as there were threads waiting at a time
+        except IndexError:  # more threads wait at once than ever before
             waiter = Waiter(self.semaphore, Visit())
-            self._device.visits.register(waiter.visit)
+            self._context.visits.register(waiter.visit)
             return waiter
 
     def give_back(self, waiter: Waiter) -> None:
@@ -112,17 +112,18 @@ class Timeline:
         Parameters
         ----------
         waiter : Waiter
-            Nobody else's meanwhile.
+            Taken by this thread.
         value : int
         timeout : float or None
             Seconds; None for no limit.
         latest : int
-            The latest submission's. Where the device reports more it may be lost, and the driver is asked again.
+            The value of the latest submission. A device that reports a higher value may be lost, so the driver is asked
+            again.
 
         Raises
         ------
         WaitTimeoutError
-            Not within `timeout` seconds; it can be waited for again.
+            It did not happen within `timeout` seconds; it can be waited for again.
         DeviceError
             The device was lost, or the driver fails.
         """
@@ -136,28 +137,28 @@ class Timeline:
         while True:
             limit = int(min(longest, max(0, (deadline - now) * 1e9)))  # in this order: the time may be infinite
             # VkResult vkWaitSemaphores(VkDevice device, const VkSemaphoreWaitInfo* pWaitInfo, uint64_t timeout)
-            result = vk.vkWaitSemaphores(self._device.handle, waiter.information, limit)
+            result = vk.vkWaitSemaphores(self._device, waiter.information, limit)
             if result == VK_SUCCESS:
                 return
             if result != VK_TIMEOUT:
-                raise self._device.failure(result, "vkWaitSemaphores")
+                raise self._context.failure(result, "vkWaitSemaphores")
             now = time.monotonic()
             if now >= deadline:
-                raise WaitTimeoutError(f"the work was not done within {timeout} s; wait again for it to go on")
+                raise WaitTimeoutError(f"the work was not done within {timeout} s; it goes on: wait for it again")
             if not self.sleeps_in_driver:
                 time.sleep(min(LONGEST_NAP, NAP_SHARE * (now - start)))
 
     def _watch(self, waiter: Waiter, value: int, timeout: float | None, latest: int) -> bool:
-        """Look at the timeline for a moment; whether it came to the value."""
-        device, semaphore, counter = self._device.handle, self.semaphore[0], waiter.counter
-        # Not time.monotonic(): before Python 3.13 its steps on Windows are 16 ms, far more than what is measured here.
+        """Poll the timeline for a moment; whether it reached the value."""
+        device, semaphore, counter = self._device, self.semaphore[0], waiter.counter
+        # Not time.monotonic(): before Python 3.13 its steps on Windows are 16 ms, far longer than this poll.
         end = time.perf_counter() + (self.watch_seconds if timeout is None else min(self.watch_seconds, timeout))
         while True:
             result = vk.vkGetSemaphoreCounterValue(device, semaphore, counter)
             if result != VK_SUCCESS:
-                raise self._device.failure(result, "vkGetSemaphoreCounterValue")
+                raise self._context.failure(result, "vkGetSemaphoreCounterValue")
             reached = waiter.value[0]
             if reached >= value:
-                return reached <= latest  # else the wait that follows says whether the device is lost
+                return reached <= latest  # if not, the wait that follows finds out whether the device is lost
             if time.perf_counter() >= end:
                 return False

@@ -1,15 +1,13 @@
-"""Times on the GPU, from timestamps in query pools."""
+"""Query pools: timestamps on the GPU, and the times between them."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dmlvk.errors import DeviceError
+from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.library import check, vk
-
-if TYPE_CHECKING:
-    from dmlvk.vulkan.device import VulkanDevice
 
 SMALLEST_POOL = 32
 RESULT_64 = 1  # VK_QUERY_RESULT_64_BIT
@@ -17,7 +15,7 @@ RESULT_WAIT = 2  # VK_QUERY_RESULT_WAIT_BIT
 
 
 class QueryPool:
-    """A VkQueryPool of `capacity` timestamps. Its owner holds this object; when it goes, the pool is used again.
+    """A VkQueryPool of `capacity` timestamps. Its one owner holds this object; when that goes, the pool is reused.
 
     Attributes
     ----------
@@ -36,10 +34,11 @@ class QueryPool:
 
 
 class QueryPools:
-    """Query pools of one device, used again."""
+    """The query pools of one device."""
 
-    def __init__(self, device: VulkanDevice) -> None:
-        self._device = device
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._timestamp_bits = context.configuration.compute_family.timestamp_valid_bits
         self._free: dict[int, deque[Any]] = {}  # by capacity
 
     def take(self, count: int) -> QueryPool:
@@ -48,10 +47,10 @@ class QueryPools:
         Raises
         ------
         DeviceError
-            The queue cannot write timestamps.
+            The compute queue cannot write timestamps.
         """
-        if not self._device.family.timestamp_valid_bits:
-            raise DeviceError(f"{self._device.profile.name}: its compute queue cannot write timestamps; ask for none")
+        if not self._timestamp_bits:
+            raise DeviceError(f"{self._context.profile.name}: its compute queue cannot write timestamps; ask for none")
         capacity = max(SMALLEST_POOL, 1 << (count - 1).bit_length())
         free = self._free.get(capacity)
         if free:
@@ -60,7 +59,7 @@ class QueryPools:
         information.sType = vk.VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO
         information.queryType = vk.VK_QUERY_TYPE_TIMESTAMP
         information.queryCount = capacity
-        return QueryPool(self._free, capacity, self._device.handles.create("QueryPool", information).value)
+        return QueryPool(self._free, capacity, self._context.handles.create("QueryPool", information).value)
 
     def read(self, pool: QueryPool, count: int) -> tuple[float, ...]:
         """Seconds between consecutive timestamps of the first `count`; the submission must be done."""
@@ -68,10 +67,10 @@ class QueryPools:
         # VkResult vkGetQueryPoolResults(VkDevice device, VkQueryPool queryPool, uint32_t firstQuery, uint32_t
         #     queryCount, size_t dataSize, void* pData, VkDeviceSize stride, VkQueryResultFlags flags)
         result = vk.vkGetQueryPoolResults(
-            self._device.handle, pool.handle, 0, count, 8 * count, values, 8, RESULT_64 | RESULT_WAIT
+            self._context.handle, pool.handle, 0, count, 8 * count, values, 8, RESULT_64 | RESULT_WAIT
         )
         check(result, "vkGetQueryPoolResults")
-        # The counter has so many bits and starts again from 0.
-        mask = (1 << self._device.family.timestamp_valid_bits) - 1
-        tick = self._device.physical.profile.limits.timestamp_period * 1e-9
+        # The counter has this many bits, and starts again at 0 after its highest value.
+        mask = (1 << self._timestamp_bits) - 1
+        tick = self._context.physical.profile.limits.timestamp_period * 1e-9
         return tuple(((values[i + 1] - values[i]) & mask) * tick for i in range(count - 1))

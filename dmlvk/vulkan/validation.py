@@ -1,4 +1,4 @@
-"""What the Khronos validation layer says, collected so that the call it is about raises it."""
+"""The messages of the Khronos validation layer, collected so that the call that caused them raises them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def messenger_create_information() -> tuple[Any, Any]:
 
     def report(severity: int, types: int, data: Any, user_data: Any) -> int:
         name = ffi.string(data.pMessageIdName).decode(errors="replace") if data.pMessageIdName else ""
-        # The loader speaks through the same messenger, about other drivers and layers installed on the machine (an ICD
-        # file that it cannot read, say): not about what dmlvk does. Everything else counts.
+        # The loader uses the same messenger for messages about other drivers and layers on the machine, such as an ICD
+        # file that it cannot read. dmlvk did not cause those; all others count.
         if not (types == vk.VK_DEBUG_UTILS_MESSAGE_TYPE_GENERAL_BIT_EXT and name == "Loader Message"):
             vk.messages.append(ffi.string(data.pMessage).decode(errors="replace"))
-        return 0  # VK_FALSE: the call goes on; the exception is raised when it returns
+        return 0  # VK_FALSE: the call goes on; the exception is raised after it returns
 
     callback = ffi.callback("PFN_vkDebugUtilsMessengerCallbackEXT", report, error=0)
     information = ffi.new("VkDebugUtilsMessengerCreateInfoEXT*")
@@ -35,7 +35,7 @@ def messenger_create_information() -> tuple[Any, Any]:
 
 
 def synchronization_validation() -> tuple[Any, Any]:
-    """A VkValidationFeaturesEXT that also finds missing barriers, and the array to keep alive."""
+    """A VkValidationFeaturesEXT with which the layer also finds missing barriers, and the array to keep alive."""
     enabled = vk.ffi.new(
         "VkValidationFeatureEnableEXT[1]", [vk.VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT]
     )

@@ -1,4 +1,4 @@
-"""Visits: being in the middle of something for which a device has to stay open."""
+"""Visits: periods in which a thread needs the device to stay open."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
+from dmlvk.vulkan.availability import Availability
 from dmlvk.vulkan.monitor import reentered
-
-if TYPE_CHECKING:
-    from dmlvk.vulkan.device import VulkanDevice
 
 Result = TypeVar("Result")
 
@@ -20,14 +18,14 @@ POLL_SECONDS = 0.001
 
 
 class Visit:
-    """One thread's stay, which lasts as long as its lock is held.
+    """One thread's visit. It lasts as long as its lock is held.
 
     Attributes
     ----------
     lock : Lock
         Held by `with` in one line, so that no exception leaves it held.
     thread : int
-        Who holds it.
+        The identifier of the thread that holds it.
     """
 
     __slots__ = ("__weakref__", "lock", "thread")
@@ -38,15 +36,15 @@ class Visit:
 
 
 class Visits:
-    """The stays of all threads: waits, and uses of mapped memory. Closing the device waits for their end."""
+    """The visits of all threads: waits, and uses of mapped memory. Closing the device waits until they end."""
 
-    def __init__(self, device: VulkanDevice) -> None:
-        self._device = device
+    def __init__(self, availability: Availability) -> None:
+        self._availability = availability
         self._free: deque[Visit] = deque()
         self._all: WeakSet[Visit] = WeakSet()
 
     def register(self, visit: Visit) -> None:
-        """Let closing know a visit, before it is first used."""
+        """Let closing the device know a visit, before the first use of the visit."""
         self._all.add(visit)
 
     def during(self, use: Callable[..., Result], *arguments: Any) -> Result:
@@ -64,21 +62,21 @@ class Visits:
             self.register(visit)
         visit.thread = threading.get_ident()
         with visit.lock: result = self._inside(use, arguments)  # noqa: E701  # fmt: skip
-        self._free.append(visit)  # an exception before this drops it
+        self._free.append(visit)  # an exception before this line drops the visit
         return result
 
     def _inside(self, use: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
-        # Not before the lock is held: whoever closes first says that it is closed, and then looks at the locks.
-        self._device.require_open()
+        # Asked with the lock held: closing first marks the device as closed, and then looks at the locks.
+        self._availability.require_open()
         return use(*arguments)
 
     def wait_for_end(self) -> None:
-        """Wait until nobody is there any more.
+        """Wait until no visit goes on.
 
         Raises
         ------
         DeviceError
-            This thread is there itself: its handler or finalizer cannot wait for it.
+            One of the visits is this thread's own: its handler or finalizer cannot wait for it.
         """
         here = threading.get_ident()
         for visit in list(self._all):

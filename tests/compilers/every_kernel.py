@@ -7,6 +7,7 @@ Standard output is the driver's extensions as JSON, standard error what the driv
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -18,10 +19,9 @@ from dmlvk import DataType, TensorDesc
 from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, Slice1Desc
 from dmlvk.planning import KERNEL_PATHS, Dispatch, plan
 from dmlvk.runtime.compiled_operator import spirv
+from dmlvk.vulkan.configuration import configure
+from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.descriptors import DescriptorSets
-from dmlvk.vulkan.device import FEATURES, VulkanDevice
-from dmlvk.vulkan.handles import Handles
-from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.physical_device import PhysicalDevice, physical_devices
 from dmlvk.vulkan.pipelines import Pipelines
 from tests.compilers.radv_messages import MARK
@@ -31,23 +31,22 @@ from tests.planning import test_data_movement, test_quantized_linear_convolution
 DATA_TYPES = (DataType.UINT8, DataType.FLOAT16, DataType.FLOAT32, DataType.INT64)
 
 
-class CompilingDevice(VulkanDevice):
+class NoQueue:
+    """In place of a queue, to which no work is submitted."""
+
+    def submit_nothing(self) -> None: ...
+
+
+class CompilingDevice:
     """A VkDevice that has pipelines only: a driver without its GPU gives neither semaphores nor memory."""
 
     def __init__(self, physical: PhysicalDevice) -> None:
-        self.physical = physical
         self.profile = physical.profile
-        self.family = physical.compute_family
-        self.families = [self.family.index]
-        self._copy_family, self._copy_index = None, 0
-        self.features = frozenset(FEATURES) & physical.profile.features
-        self.extensions = self._extensions()
-        self.handles = Handles(self)
-        self.is_usable = True
-        self._array = vk.ffi.new("VkDevice[1]")
-        self._create()
-        self.descriptors = DescriptorSets(self)
-        self.pipelines = Pipelines(self)
+        configuration = dataclasses.replace(configure(physical, physical.profile), copy_queue=None)
+        context = Context(physical, physical.profile, configuration)
+        context.create()
+        context.availability.is_usable = True
+        self.pipelines = Pipelines(context, DescriptorSets(context), NoQueue())  # type: ignore[arg-type]
 
 
 def in_each_element_size() -> Iterator[OperatorDesc]:

@@ -34,7 +34,7 @@ def faults(generation: str, said: str) -> list[str]:
 
 def test_messages_are_read() -> None:
     (shader,) = shaders("nothing of ours\n" + messages("slice1/blocks", "v_add_nc_u32_e32 v1, v2, v3", "s_endpgm"))
-    assert shader.name == "slice1 (256, 4)"
+    assert shader.name == "slice1/blocks (256, 4)"
     assert (shader.kernel, shader.vector_registers, shader.instruction_count) == ("slice1/blocks", 48, 2349)
     assert shader.mnemonics == {"v_add_nc_u32_e32", "s_endpgm"}
 

@@ -11,7 +11,7 @@ import dmlvk
 from tests.vulkan.variants import copy_desc, open_variant
 
 DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, (4096,))
-LINE = r"dmlvk (?P<device>.+): SLICE1 (?P<kernel>\w+) \d+x\d+x\d+ groups of \d+ \d+\.\d us \d+\.\d\d GB/s"
+LINE = r"dmlvk (?P<device>.+): SLICE1 (?P<kernel>[\w/]+) \d+x\d+x\d+ groups of \d+ \d+\.\d us \d+\.\d\d GB/s"
 
 
 def run(device: dmlvk.Device) -> int:

@@ -61,7 +61,7 @@ with dmlvk.Device(name) as device:
         device.compile(desc)
         if number == measured_from:
             before = memory()
-    handles = len(device.vulkan.handles._live)
+    handles = len(device.vulkan.context.handles._live)
     print(round(memory() - before), device.vulkan.pipelines.count, device.vulkan.pipelines.cache.added, handles)
 """
 

@@ -14,7 +14,6 @@ import pytest
 
 import dmlvk
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS
-from dmlvk.runtime.command_writer import barrier_secondary
 from dmlvk.vulkan.library import VK_TIMEOUT, vk
 from tests.runtime.busy import keep_busy
 from tests.vulkan.variants import VARIANTS, copy_desc, open_variant
@@ -104,7 +103,7 @@ class TestBarriers:
         """Barriers between dispatches, of a list that is submitted; a sequence of the same bindings has as many."""
         copy = device.compile(copy_desc(DESC))
         bindings = [copy.bind(input_tensor=tensors[i], output_tensor=tensors[j]) for i, j in pairs]
-        barrier = device.vulkan.monitor.run(barrier_secondary, device.vulkan).handle
+        barrier = device.vulkan.monitor.run(device.vulkan.dispatch_barrier.secondary).handle
         counter = Counter(monkeypatch, "vkCmdPipelineBarrier")
         recorded = device.sequence(bindings)
         # Each command buffer has one before its dispatches, and one for the host behind them.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.vulkan.memory import DEVICE_LOCAL, HOST_VISIBLE
+from dmlvk.vulkan.memory_types import DEVICE_LOCAL, HOST_VISIBLE, staging_type
 from tests.vulkan.variants import SMALL_SEGMENT, copy_desc, open_variant
 
 WORD = dmlvk.TensorDesc(dmlvk.DataType.UINT32, (1,))
@@ -69,7 +69,7 @@ def test_memory_of_running_work_is_given_back_only_when_it_is_done(device: dmlvk
 
 def test_out_of_memory_says_how_much_was_asked_and_how_much_there_is(device: dmlvk.Device) -> None:
     with open_variant(device, "direct") as own:
-        physical = own.vulkan.physical
+        physical = own.vulkan.context.physical
         heap = physical.memory_heaps[own.vulkan.memory.memory_type.heap].size
         kept = own.tensor([1, 2, 3])
         with pytest.raises(dmlvk.DeviceError, match=rf"out of memory: .*\({heap + 4} bytes\) asked.*\({heap} bytes\)"):
@@ -108,7 +108,7 @@ def test_large_buffers_lie_in_segments_and_give_them_back(device: dmlvk.Device) 
 def test_staging_keeps_out_of_the_way_of_the_device(device: dmlvk.Device) -> None:
     with open_variant(device, "staged") as own:
         assert not own.vulkan.memory.is_direct
-        assert own.vulkan.memory.staging_type().flags & HOST_VISIBLE
+        assert staging_type(own.vulkan.memory.allowed_types).flags & HOST_VISIBLE
         assert own.vulkan.memory.memory_type.flags & DEVICE_LOCAL
 
 

@@ -178,7 +178,7 @@ def test_what_lies_behind_the_declarations_stays() -> None:
     ],
 )
 def test_what_is_not_known_is_told(operands: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=rf"OpSpecConstantOp {operands[2]} of \[.*only operations of 32-bit"):
+    with pytest.raises(ValueError, match=rf"OpSpecConstantOp {operands[2]} of \[.*only operations on 32-bit"):
         specialized(module(instruction(52, *operands)), (1, 2))
 
 

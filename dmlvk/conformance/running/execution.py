@@ -50,7 +50,7 @@ class Devices:
         self._open: OrderedDict[tuple[object, ...], dmlvk.Device] = OrderedDict()
         with dmlvk.Device(self._selector) as device:
             self.profile = device.profile
-            self.features = device.vulkan.features
+            self.features = device.vulkan.context.configuration.features
 
     def get(self, profile: str, workload: Workload) -> dmlvk.Device:
         """The device, narrowed to a profile of `profiles.PROFILES` and to what a workload asks to be planned for."""

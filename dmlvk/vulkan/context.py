@@ -1,0 +1,120 @@
+"""The context of a device: its VkDevice, its configuration, and the objects that all parts of the device share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmlvk.device_profile import DeviceProfile
+from dmlvk.errors import DeviceError
+from dmlvk.vulkan.availability import Availability
+from dmlvk.vulkan.configuration import Configuration
+from dmlvk.vulkan.handles import Handles, destroy_in
+from dmlvk.vulkan.library import VK_ERROR_DEVICE_LOST, VK_SUCCESS, failure, vk
+from dmlvk.vulkan.monitor import Monitor
+from dmlvk.vulkan.physical_device import PhysicalDevice, chain_of, feature_structures
+from dmlvk.vulkan.visits import Visits
+
+
+class Context:
+    """The part of a device that its other parts stand on.
+
+    It is made without a call of the driver, so that the code that opens a device can note it before there is anything
+    to lose. `create` then makes the VkDevice.
+
+    Parameters
+    ----------
+    physical : PhysicalDevice
+    profile : DeviceProfile
+        The capabilities that plans are made for: those of the physical device, or narrower ones.
+    configuration : Configuration
+
+    Attributes
+    ----------
+    availability : Availability
+        Whether the device is open.
+    handles : Handles
+        Every Vulkan object of the device.
+    monitor : Monitor
+        Entered while command buffers are recorded and submitted.
+    visits : Visits
+        The waits and the uses of mapped memory that are going on; closing the device waits for them.
+    """
+
+    __slots__ = (
+        "_array",
+        "availability",
+        "configuration",
+        "handles",
+        "monitor",
+        "physical",
+        "profile",
+        "visits",
+    )
+
+    def __init__(self, physical: PhysicalDevice, profile: DeviceProfile, configuration: Configuration) -> None:
+        self.physical = physical
+        self.profile = profile
+        self.configuration = configuration
+        self._array: Any = vk.ffi.new("VkDevice[1]")
+        self.availability = Availability(profile.name)
+        self.handles = Handles(self._array, self.availability)
+        self.monitor = Monitor(self.availability)
+        self.visits = Visits(self.availability)
+
+    @property
+    def handle(self) -> Any:
+        """The VkDevice; NULL before `create` and after `destroy`."""
+        return self._array[0]
+
+    def create(self) -> None:
+        """Make the VkDevice with the queues, features and extensions of the configuration.
+
+        Raises
+        ------
+        DeviceError
+            The driver fails.
+        """
+        ffi = vk.ffi
+        configuration = self.configuration
+        priorities = ffi.new("float[2]", [1.0, 1.0])
+        queues = ffi.new("VkDeviceQueueCreateInfo[]", len(configuration.families))
+        for queue, family in zip(queues, configuration.families, strict=True):
+            queue.sType = vk.VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO
+            queue.queueFamilyIndex = family
+            queue.queueCount = configuration.queue_count(family)
+            queue.pQueuePriorities = priorities
+        version = self.physical.profile.api_version
+        chain = chain_of(feature_structures(version, frozenset(configuration.extensions)))
+        basic = ffi.new("VkPhysicalDeviceFeatures*")
+        for structure in (basic, *chain):
+            for name, _ in ffi.typeof(structure).item.fields:
+                if name in configuration.features:
+                    setattr(structure, name, 1)
+        names = [ffi.new("char[]", name.encode()) for name in configuration.extensions]
+        name_array = ffi.new("char*[]", names)
+        information = ffi.new("VkDeviceCreateInfo*")
+        information.sType = vk.VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO
+        information.pNext = chain[0]
+        information.pEnabledFeatures = basic
+        information.queueCreateInfoCount = len(queues)
+        information.pQueueCreateInfos = queues
+        information.enabledExtensionCount = len(names)
+        information.ppEnabledExtensionNames = name_array
+        # VkResult vkCreateDevice(VkPhysicalDevice physicalDevice, const VkDeviceCreateInfo* pCreateInfo, const
+        #     VkAllocationCallbacks* pAllocator, VkDevice* pDevice)
+        result = vk.vkCreateDevice(self.physical.handle, information, ffi.NULL, self._array)
+        if result != VK_SUCCESS:
+            self._array[0] = ffi.NULL
+            raise failure(result, "vkCreateDevice")
+
+    def failure(self, result: int, call: str) -> DeviceError:
+        """The exception for the VkResult of a call. After VK_ERROR_DEVICE_LOST the device counts as lost."""
+        if result == VK_ERROR_DEVICE_LOST:
+            self.availability.lose()
+        return failure(result, call)
+
+    def destroy(self) -> None:
+        """Destroy every Vulkan object, then the VkDevice; nothing is in flight. May be repeated."""
+        self.handles.destroy_all()
+        # void vkDestroyDevice(VkDevice device, const VkAllocationCallbacks* pAllocator)
+        destroy_in(self._array, vk.vkDestroyDevice)

@@ -1,0 +1,77 @@
+"""The heaps of a device: the bytes that one Device uses of each, and the error for an allocation that does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dmlvk.errors import shown
+from dmlvk.vulkan.context import Context
+from dmlvk.vulkan.library import OutOfMemoryError, vk
+from dmlvk.vulkan.physical_device import MemoryType
+
+
+def size_text(size: int) -> str:
+    """A number of bytes in a readable unit, followed by the exact number."""
+    if size.bit_length() > 64:  # no memory is as large, and a float may not hold it
+        return f"{shown(size)} bytes"
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= factor:
+            return f"{size / factor:.2f} {unit} ({size} bytes)"
+    return f"{size} bytes"
+
+
+class Heaps:
+    """The bytes that one Device has allocated from each heap. Changed by one thread at a time."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._heaps = context.physical.memory_heaps
+        self._used = [0] * len(self._heaps)
+
+    def take(self, memory_type: MemoryType, size: int) -> None:
+        """Count an allocation."""
+        self._used[memory_type.heap] += size
+
+    def give(self, memory_type: MemoryType, size: int) -> None:
+        """Count an allocation that was freed."""
+        self._used[memory_type.heap] -= size
+
+    def recount(self, allocations: Iterable[tuple[MemoryType, int]]) -> None:
+        """Count all allocations anew, each given as its type and its bytes."""
+        self._used = [0] * len(self._heaps)
+        for memory_type, size in allocations:
+            self.take(memory_type, size)
+
+    def check(self, size: int, memory_type: MemoryType, asked: int) -> None:
+        """Raise an OutOfMemoryError if `size` more bytes do not fit; the message names the `asked` bytes.
+
+        CPU drivers accept any size and supply pages as they are touched, until the system kills the process.
+        """
+        if self._used[memory_type.heap] + size > self._heaps[memory_type.heap].size:
+            raise self.out_of_memory(asked, memory_type)
+
+    def out_of_memory(self, asked: int, memory_type: MemoryType, reason: str = "") -> OutOfMemoryError:
+        """The error for `asked` bytes that do not fit; the message ends with the reason."""
+        heap = memory_type.heap
+        message = (
+            f"{self._context.physical.profile.name}: out of memory: {size_text(asked)} asked; the heap has "
+            f"{size_text(self._heaps[heap].size)}, of which this Device uses {size_text(self._used[heap])}"
+        )
+        budget = self._budget(heap)
+        if budget is not None:
+            message += f", and the driver reports {size_text(max(0, budget[0] - budget[1]))} as free"
+        return OutOfMemoryError(message + reason)
+
+    def _budget(self, heap: int) -> tuple[int, int] | None:
+        """(budget, usage) of a heap in bytes as the driver estimates them, or None without VK_EXT_memory_budget."""
+        if "VK_EXT_memory_budget" not in self._context.configuration.extensions:
+            return None
+        budget = vk.ffi.new("VkPhysicalDeviceMemoryBudgetPropertiesEXT*")
+        budget.sType = vk.VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT
+        properties = vk.ffi.new("VkPhysicalDeviceMemoryProperties2*")
+        properties.sType = vk.VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2
+        properties.pNext = budget
+        # void vkGetPhysicalDeviceMemoryProperties2(VkPhysicalDevice physicalDevice,
+        #     VkPhysicalDeviceMemoryProperties2* pMemoryProperties)
+        vk.vkGetPhysicalDeviceMemoryProperties2(self._context.physical.handle, properties)
+        return budget.heapBudget[heap], budget.heapUsage[heap]
