@@ -1,7 +1,7 @@
 """A case as a folder that stands for itself: for a driver's maintainers, who need no dmlvk to run it.
 
 case.json            device, status, descriptor, plan: every dispatch with what it is given
-*.spv                the kernels
+*/*.spv              the kernels
 *.npy                the elements of inputs and of the expected output
 *.bin                the memory of each tensor before the run, guard bytes included
 output_tensor.expected.bin   the output's memory as it has to be afterwards
@@ -96,7 +96,9 @@ def export_case(case: Case, result: Result, environment: Environment, parent: Pa
     # First, as it tells whose folder this is.
     files.write_text(folder / CASE, json.dumps(record, indent=1, default=list))
     for kernel in {dispatch.kernel for stage in (*made.initialization, *made.stages) for dispatch in stage}:
-        files.write_bytes(folder / f"{kernel}.spv", spirv(kernel))
+        place = folder / f"{kernel}.spv"
+        place.parent.mkdir(exist_ok=True)
+        files.write_bytes(place, spirv(kernel))
     for field, placement in placements.items():
         files.write_bytes(folder / f"{field}.bin", placement.content.data)
         if field in workload.inputs:

@@ -167,7 +167,7 @@ def test_a_convolution_s_mark_is_the_larger_of_bytes_and_operations() -> None:
 
 def test_the_unit_of_a_kernel_is_what_its_spirv_declares() -> None:
     convolution = "quantized_linear_convolution"
-    assert harness.unit_of([f"{convolution}/pack_input", f"{convolution}_matrix"]) == "matrix"
+    assert harness.unit_of([f"{convolution}/pack_input", f"{convolution}/matrix"]) == "matrix"
     assert harness.unit_of([f"{convolution}/tile_dot4"]) == "dot_product"
     assert harness.unit_of([f"{convolution}/tile_integer", "slice1/blocks"]) is None
 

@@ -67,7 +67,7 @@ def test_a_case_that_passes_is_equal(case: Case, devices: Devices, tmp_path: Pat
     assert "equal: " in finished.stdout
     record = json.loads((folder / "case.json").read_text())
     assert record["result"]["name"] == case.name
-    assert (folder / "slice1.spv").exists() is (case is SLICE)
+    assert (folder / "slice1/blocks.spv").exists() is (case is SLICE)
     assert np.load(folder / "output_tensor.expected.npy").shape == tuple(record["output"]["sizes"])
     assert "dmlvk" not in (folder / "replay.py").read_text()
 
