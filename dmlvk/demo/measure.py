@@ -96,7 +96,7 @@ def measure(device: dmlvk.Device, panel: Panel) -> Measurement:
     return Measurement(
         panel=panel,
         operator=panel.desc.operator_name,
-        kernels=tuple(kernel.removeprefix(panel.desc.operator_name.lower() + "_") for kernel in kernels),
+        kernels=tuple(kernel.removeprefix(panel.desc.operator_name.lower() + "/") for kernel in kernels),
         result=result,
         correct=_same_bits(result, expected),
         seconds=statistics.median(device_times or host_times),

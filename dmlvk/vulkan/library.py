@@ -111,8 +111,8 @@ class Library:
     def leave_inherited(self) -> None:
         """In a forked child: load loader and drivers anew when they are needed.
 
-        The parent's drivers have threads, which the child has not; SwiftShader, for one, shares them between devices,
-        so that even a new device would wait for them for ever.
+        The parent's drivers have threads that the child does not have. Where a driver shares threads between devices,
+        even a new device would wait for them for ever: see quirks.SWIFTSHADER_SHARES_THREADS_BETWEEN_DEVICES.
         """
         for name in [name for name in vars(self) if name.startswith("vk")]:
             delattr(self, name)
@@ -146,8 +146,7 @@ vk = Library()
 def skip_inherited_exit_handlers() -> None:
     """In a forked child: end the process without what the parent's libraries do at its end.
 
-    Mesa's drivers wait there for their threads, which a child has not, and crash. Handlers that the child registers
-    still run, and C's files are written.
+    See quirks.MESA_WAITS_FOR_THREADS_AT_EXIT. Handlers that the child registers still run, and C's files are written.
     """
     own = ctypes.CDLL(None)
     if hasattr(own, "on_exit"):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from dmlvk.device_profile import DeviceType, DriverId
+from dmlvk import quirks
+from dmlvk.device_profile import DeviceType
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import VK_SUCCESS, failure, vk
@@ -54,7 +55,7 @@ class Pipelines:
         self._device = device
         self.monitor = Monitor(device)
         self._modules: dict[str, Handle] = {}
-        self._specializes = device.profile.driver_id == DriverId.GOOGLE_SWIFTSHADER
+        self._specializes = quirks.SWIFTSHADER_SPECIALIZES_LAST.applies_to(device.profile)
         self._layouts: dict[tuple[int, int], Handle] = {}
         self._kept = PIPELINES_KEPT_ON_CPU if device.profile.device_type == DeviceType.CPU else PIPELINES_KEPT
         # The least recently used first.
@@ -115,7 +116,7 @@ class Pipelines:
             pipeline = self._pipelines[key] = self._build(kernel, code, specialization, layout, subgroup_size)
             if len(self._pipelines) > self._kept:
                 self._pipelines.popitem(last=False)
-                # Mesa's lavapipe (22.3) frees destroyed pipelines when it next gets work.
+                # See quirks.LAVAPIPE_KEEPS_DESTROYED_PIPELINES.
                 self._device.queue.submit_nothing()
         else:
             self._pipelines.move_to_end(key)

@@ -8,7 +8,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from dmlvk.device_profile import DeviceType, DriverId
+from dmlvk import quirks
+from dmlvk.device_profile import DeviceType
 from dmlvk.vulkan.library import VK_SUCCESS, VK_TIMEOUT, WaitTimeoutError, vk
 from dmlvk.vulkan.visits import Visit
 
@@ -70,11 +71,9 @@ class Timeline:
     def __init__(self, device: VulkanDevice) -> None:
         self._device = device
         self.watch_seconds = 0.0 if device.profile.device_type == DeviceType.CPU else WATCH_SECONDS
-        # NVIDIA's driver (580.159 on Linux): in half of the processes whose threads slept in vkWaitSemaphores,
-        # vkWaitForFences or vkQueueWaitIdle, submissions that signal a timeline came to take 23 us in place of 3, for a
-        # moment or to the end (bench/NOTES.md, python -m bench.sleeping_waits). vkd3d-proton went around that driver's
-        # timelines too, in pull request 2952. Windows was not measured; before Python 3.11 a nap takes 16 ms there.
-        self.sleeps_in_driver = ON_WINDOWS or device.profile.driver_id != DriverId.NVIDIA_PROPRIETARY
+        # Windows was not measured; before Python 3.11 a nap takes 16 ms there.
+        slows_down = quirks.NVIDIA_SLEEPING_WAITS_SLOW_SUBMISSIONS.applies_to(device.profile)
+        self.sleeps_in_driver = ON_WINDOWS or not slows_down
         self._waiters: deque[Waiter] = deque()
         ffi = vk.ffi
         kind = ffi.new("VkSemaphoreTypeCreateInfo*")

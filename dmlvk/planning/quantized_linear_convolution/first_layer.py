@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
     DispatchBuilder,
@@ -24,7 +25,7 @@ from dmlvk.planning.quantized_linear_convolution.boxes import (
     BoxCutter,
     writes_runs,
 )
-from dmlvk.planning.quantized_linear_convolution.matrix import LARGEST_SHARED_MEMORY, matrix_of
+from dmlvk.planning.quantized_linear_convolution.matrix import matrix_of
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP, FilterPacking, PackedFilter
 
 FIRST_LAYER = "first_layer"
@@ -135,7 +136,7 @@ def first_layer_tile(profile: DeviceProfile, geometry: ConvolutionGeometry) -> F
     if matrix.k % 8:
         return f"rows of matrices are {matrix.k} bytes long, not a multiple of 8"
     lanes, stride = profile.min_subgroup_size, geometry.strides[1]
-    limit = min(profile.limits.max_compute_shared_memory_size, LARGEST_SHARED_MEMORY)
+    limit = device_traits.tile_memory(profile)
     largest_group = min(
         profile.limits.max_compute_work_group_invocations, profile.limits.max_compute_work_group_size[0]
     )

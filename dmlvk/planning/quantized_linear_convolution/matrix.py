@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.errors import shown
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning import device_traits
 from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
 from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT
-from dmlvk.planning.quantized_linear_convolution.product import (
-    NVIDIA,
-    Shape,
-)
+from dmlvk.planning.quantized_linear_convolution.product import Shape
 
 MATRIX = "matrix"
 KERNEL = "quantized_linear_convolution/matrix"
@@ -24,9 +22,6 @@ FEATURES = frozenset(("cooperativeMatrix", "vulkanMemoryModel", "shaderInt8", "s
 ROUNDING = "shaderRoundingModeRTEFloat32"
 
 VECTOR_SIZE = 16
-
-# More loses an NVIDIA device where it should fail, whatever the limit says.
-LARGEST_SHARED_MEMORY = 48 << 10
 
 # Rows of shared memory are so many vectors longer than what they hold.
 ROW_PADDING = 1
@@ -184,7 +179,7 @@ def _gpu_tiles(profile: DeviceProfile, channels: bool) -> list[MatrixTile]:
     if profile.min_subgroup_size >= 32:
         # 64 sums an invocation: no GPU spills, and a subgroup loads 96 rows for 64 x 32 products. 128 sums are for
         # those with 255 registers.
-        large = [MatrixTile(128, 128, 64, 64, 64)] if profile.vendor_id == NVIDIA else []
+        large = [MatrixTile(128, 128, 64, 64, 64)] if device_traits.has_255_registers(profile) else []
         if channels:
             return [
                 *large,
@@ -301,7 +296,7 @@ def obstacle_to_tile(
     invocations, step = tile.subgroups() * lanes, tile.step // VECTOR_SIZE
     if invocations % step or tile.pixels * step % invocations or tile.channels * step % invocations:
         return f"{invocations} invocations do not fetch both operands evenly"
-    limit = min(profile.limits.max_compute_shared_memory_size, LARGEST_SHARED_MEMORY)
+    limit = device_traits.tile_memory(profile)
     size = shared_memory(matrix, tile, channels)
     if size > limit:
         return f"{size} bytes of shared memory are more than {limit}"

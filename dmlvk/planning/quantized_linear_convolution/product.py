@@ -6,8 +6,9 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from dmlvk.device_profile import DeviceProfile, DeviceType, DriverId
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
     Builder,
@@ -22,8 +23,6 @@ from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution.packing import PackedFilter, PackedInput
 from dmlvk.planning.quantized_linear_convolution.parameters import table_bounds
-
-NVIDIA = 0x10DE
 
 # A product of two signed bytes is at most 2^14, so that this many words of four always add up within 31 bits.
 LARGEST_WORD_COUNT = 131_071 // 4
@@ -72,9 +71,7 @@ def available_paths(profile: DeviceProfile) -> tuple[str, ...]:
     paths = ["integer"]
     if profile.has_integer_dot_product:
         paths.insert(0, "dot4")
-    # The float kernel is made for lavapipe, which has shuffles; it needs 8 lanes to hand values around.
-    is_llvmpipe = profile.driver_id == DriverId.MESA_LLVMPIPE
-    if is_llvmpipe and profile.min_subgroup_size >= 8 and "shaderInt64" in profile.features:
+    if device_traits.can_run_float_kernel(profile):
         paths.insert(0, "float")
     return tuple(paths)
 
@@ -92,7 +89,7 @@ def product_shape(path: str, profile: DeviceProfile, geometry: ConvolutionGeomet
     speed = {DeviceType.DISCRETE_GPU: 1e12}.get(profile.device_type, 50e9)
     if path == "integer":
         speed /= 8
-    elif profile.vendor_id == NVIDIA and "integerDotProduct4x8BitPackedSignedAccelerated" in profile.properties:
+    elif device_traits.has_fast_dot_product(profile):
         speed *= 8
     return Shape(f"{prefix}/tile_{path}", 2 * channels, channels, 1, 128, True, False, speed)
 
