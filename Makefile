@@ -25,8 +25,17 @@ DAMAGED_FILES += tests/vulkan/test_pipeline_cache.py tests/test_surroundings.py
 # What the fuzzing is given, as in: make fuzz FUZZ_ARGUMENTS="--count 1000000 --seed 7"
 FUZZ_ARGUMENTS ?=
 
-.PHONY: help run bench test test-compilers test-large test-thorough test-mutants test-windows conformance lint drivers kernels
-.PHONY: clean fuzz
+# The checks that run nothing of dmlvk.
+define LINT
+	$(VENV_PYTHON) -m ruff check .
+	$(VENV_PYTHON) -m ruff format --check .
+	$(VENV_PYTHON) -m tools.format_kernels --check
+	$(VENV_PYTHON) -c "from importlinter.cli import lint_imports_command; lint_imports_command()" --no-logo --no-cache
+	$(VENV_PYTHON) -m mypy
+endef
+
+.PHONY: help run bench test test-compilers test-large test-thorough test-mutants test-windows conformance lint format drivers
+.PHONY: kernels clean fuzz
 
 help:
 	@$(PYTHON) -m tools.bootstrap help
@@ -42,13 +51,16 @@ bench: .venv/bench.stamp
 test: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(PYTHON) -m tools.drivers
-	$(VENV_PYTHON) -m ruff check .
-	$(VENV_PYTHON) -m mypy
+	$(LINT)
 	$(VENV_PYTHON) -m pytest $(PYTEST_ARGUMENTS)
 
 lint: .venv/test.stamp
-	$(VENV_PYTHON) -m ruff check .
-	$(VENV_PYTHON) -m mypy
+	$(LINT)
+
+format: .venv/test.stamp
+	$(VENV_PYTHON) -m ruff check --fix --exit-zero --quiet .
+	$(VENV_PYTHON) -m ruff format .
+	$(VENV_PYTHON) -m tools.format_kernels
 
 test-large: .venv/test.stamp
 	$(VENV_PYTHON) -m pytest tests/large $(PYTEST_ARGUMENTS)

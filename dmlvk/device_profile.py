@@ -6,6 +6,7 @@ tested for devices that are not there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
@@ -21,6 +22,8 @@ LARGEST_OFFSET_ALIGNMENT = 256
 # Beginnings of the names of properties that are flags; a VkBool32 cannot be told from a number by its type.
 FLAG_PROPERTIES = ("shader", "integerDotProduct", "subgroupQuadOperations")
 
+# How Mesa's drivers begin VkPhysicalDeviceDriverProperties::driverInfo.
+MESA_RELEASE = re.compile(r"Mesa (\d+)\.(\d+)\.(\d+)")
 
 # Vulkan's oldest version that dmlvk runs on.
 MINIMUM_API_VERSION = (1, 2, 0)
@@ -63,11 +66,23 @@ class DeviceType(IntEnum):
 
 
 class DriverId(IntEnum):
-    """VkDriverId, those whose ways plans, pipelines or waits have to know."""
+    """VkDriverId: the drivers that quirks and device traits name. Vulkan has more."""
 
+    MESA_RADV = 3
     NVIDIA_PROPRIETARY = 4
+    INTEL_OPEN_SOURCE_MESA = 6
     GOOGLE_SWIFTSHADER = 10
     MESA_LLVMPIPE = 13
+    MESA_TURNIP = 18
+    SAMSUNG_PROPRIETARY = 21
+    MESA_NVK = 24
+    MESA_HONEYKRISP = 26
+
+
+class VendorId(IntEnum):
+    """VkPhysicalDeviceProperties::vendorID: the vendors that device traits name. Vulkan has more."""
+
+    NVIDIA = 0x10DE
 
 
 @dataclass(frozen=True)
@@ -136,6 +151,19 @@ class DeviceProfile:
     def offset_alignment(self) -> int:
         """Bytes to which the start of a storage buffer binding is rounded down: at least the 16 of a uvec4."""
         return max(16, self.limits.min_storage_buffer_offset_alignment)
+
+    @property
+    def driver_release(self) -> tuple[int, ...]:
+        """The driver's version as its maker counts: (22, 3, 6) of Mesa 22.3.6, (580, 159, 4, 0) of NVIDIA 580.159.04.
+
+        Mesa's version is read from `driver_info`, because lavapipe's `driver_version` was 1 for years.
+        """
+        if found := MESA_RELEASE.match(self.driver_info):
+            return tuple(int(number) for number in found.groups())
+        version = self.driver_version
+        if self.driver_id == DriverId.NVIDIA_PROPRIETARY:
+            return version >> 22, version >> 14 & 0xFF, version >> 6 & 0xFF, version & 0x3F
+        return version >> 22, version >> 12 & 0x3FF, version & 0xFFF
 
     @property
     def has_integer_dot_product(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,10 @@ from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, Quant
 from dmlvk.operators.quantized_linear_convolution import SPATIAL_FIELDS, output_size
 from dmlvk.operators.rules import INT32_MAX, INT32_MIN
 from dmlvk.operators.slice1 import maximum_copied_elements
+from dmlvk.runtime.device import Device
+from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
 from dmlvk.vulkan.monitor import Monitor
-
-if TYPE_CHECKING:
-    from dmlvk import Device, Tensor
 
 Array: TypeAlias = npt.NDArray[Any]
 Argument: TypeAlias = "npt.ArrayLike | Tensor"
@@ -310,8 +309,6 @@ def _run(desc: OperatorDesc, operands: dict[str, Array | Tensor | None], device:
 
 
 def _device_of(tensors: dict[str, Any], device: Device | None) -> Any:
-    from dmlvk import Device  # the public face imports this module
-
     if device is not None and not isinstance(device, Device):
         opened = f"dmlvk.Device({shown(device) if isinstance(device, (int, str)) else ''})"
         raise TypeError(f"device is None or a dmlvk.Device, not {type(device).__name__}: pass device={opened}")
@@ -331,8 +328,6 @@ def _shared_device() -> Device:
 def _open_default_device() -> Device:
     global _default_device
     if _default_device is None or _default_device.is_closed:
-        from dmlvk import Device  # the public face imports this module
-
         _default_device = Device()
     return _default_device
 
@@ -349,8 +344,6 @@ if hasattr(os, "register_at_fork"):
 
 def _operand(argument: Any, dtype: npt.DTypeLike | None = None) -> Any:
     """A Tensor as it is; anything else as an array."""
-    from dmlvk import Tensor
-
     return argument if isinstance(argument, Tensor) else np.asarray(argument, dtype)
 
 

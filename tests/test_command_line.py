@@ -15,7 +15,9 @@ from PIL import Image
 
 import dmlvk
 import dmlvk.demo
+from dmlvk import quirks
 from dmlvk.command_line import main
+from dmlvk.command_line.terminal import PlainConsole
 from dmlvk.demo import measure, photograph
 from dmlvk.demo.panels import quantized_linear_convolution_panels, slice1_panels
 
@@ -45,6 +47,24 @@ def test_devices_names_every_device(device: dmlvk.Device) -> None:
         assert "".join(info.name.split())[:12] in shown
     for label in ("driver", "Vulkan version", "memory", "integer dot product", "subgroup size"):
         assert label in result.output
+
+
+@pytest.mark.parametrize("width", [24, 200])
+def test_devices_says_which_quirks_apply(device: dmlvk.Device, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a narrow terminal too: words may be folded, but none is left out."""
+    monkeypatch.setattr(sys.modules["dmlvk.command_line.devices"], "console", lambda: PlainConsole(width=width))
+    result = run("devices")
+    assert result.exit_code == 0
+    shown = "".join(result.output.split())
+    applying = quirks.of(device.profile)
+    assert applying
+    for quirk in applying:
+        assert "".join(f"{quirk.name}: {quirk.effect}".split()) in shown
+    others = {quirk.name for quirk in quirks.ALL} - {
+        q.name for info in dmlvk.devices() for q in quirks.of(info.profile)
+    }
+    assert others
+    assert not [name for name in others if name in shown]
 
 
 def test_devices_without_a_driver_says_what_to_install(tmp_path: Path) -> None:

@@ -305,7 +305,7 @@ def test_calls_that_name_no_device_share_one(device: dmlvk.Device, monkeypatch: 
         return device
 
     monkeypatch.setattr(functional, "_default_device", None)
-    monkeypatch.setattr(dmlvk, "Device", open_device)
+    monkeypatch.setattr(functional, "Device", open_device)
     threads = [threading.Thread(target=functional._shared_device) for _ in range(8)]
     for thread in threads:
         thread.start()

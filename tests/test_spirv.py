@@ -21,6 +21,9 @@ OP_CAPABILITY = 17
 OP_ENTRY_POINT = 15
 OP_TYPE_INT, OP_TYPE_FLOAT, OP_TYPE_POINTER = 21, 22, 32
 OP_VARIABLE = 59
+OP_FUNCTION_CALL = 57
+OP_COOPERATIVE_MATRIX_LOAD, OP_COOPERATIVE_MATRIX_STORE = 4457, 4458
+CONSTANTS = {*range(41, 47), *range(48, 53)}  # OpConstantTrue to OpConstantNull, OpSpecConstantTrue to OpSpecConstantOp
 WORKGROUP = 4  # a storage class
 SHADER = 1
 INT64 = 11
@@ -131,6 +134,38 @@ def test_shared_memory_of_matrix_kernels_is_in_whole_vectors(kernel: str) -> Non
         for opcode, operands in module
         if opcode == OP_VARIABLE and operands[2] == WORKGROUP and operands[0] in to_scalars
     ]
+
+
+MATRIX_KERNELS = [
+    kernel
+    for kernel in SOURCES
+    if (OP_CAPABILITY, (COOPERATIVE_MATRIX,)) in instructions((SPIRV / f"{kernel}.spv").read_bytes())
+]
+
+
+def test_there_are_matrix_kernels() -> None:
+    assert len(MATRIX_KERNELS) >= 4
+
+
+@pytest.mark.parametrize("kernel", MATRIX_KERNELS)
+def test_strides_of_matrices_are_constants(kernel: str) -> None:
+    """See quirks.SAMSUNG_MATRIX_OPERANDS_FROM_BUFFERS."""
+    module = instructions((SPIRV / f"{kernel}.spv").read_bytes())
+    constants = {operands[1] for opcode, operands in module if opcode in CONSTANTS}
+    # Operands: type and result, pointer, layout, stride; and pointer, matrix, layout, stride.
+    strides = [operands[4] for opcode, operands in module if opcode == OP_COOPERATIVE_MATRIX_LOAD]
+    strides += [operands[3] for opcode, operands in module if opcode == OP_COOPERATIVE_MATRIX_STORE]
+    assert strides
+    assert set(strides) <= constants
+
+
+@pytest.mark.parametrize("kernel", MATRIX_KERNELS)
+def test_no_optimizer_has_run(kernel: str) -> None:
+    """See quirks.SPIRV_OPT_BREAKS_MATRIX_KERNELS. It would have put the functions in place of the calls."""
+    assert not any(flag.startswith("-O") for flag in MANIFEST["kernels"][kernel]["flags"])
+    module = instructions((SPIRV / f"{kernel}.spv").read_bytes())
+    if not kernel.startswith("benchmark/"):  # which has no function but main
+        assert any(opcode == OP_FUNCTION_CALL for opcode, _ in module)
 
 
 @pytest.mark.parametrize("kernel", SOURCES)

@@ -8,10 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 import dmlvk
-from dmlvk import files
+from dmlvk import files, quirks
 from dmlvk.command_line.terminal import clear_errors, console
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.library import driver_hint
@@ -46,8 +49,19 @@ def devices(record: Path | None, selector: str | None) -> None:
         table.add_row(label, *(value(info) for info in found))
     terminal = console()
     terminal.print(table)
+    for index, info in enumerate(found):
+        print_quirks(terminal, f"{index}: {info.name}", info)
     for rejected in dmlvk.rejected_devices():
         terminal.print(f"Left out: {rejected.name}: {rejected.reason}")
+
+
+def print_quirks(terminal: Console, heading: str, info: dmlvk.DeviceInfo) -> None:
+    """Print the known bugs of a device's driver: below the table, where a narrow terminal has room for them."""
+    applying = quirks.of(info.profile)
+    if applying:
+        terminal.print(Text(f"{heading}: bugs of its driver that dmlvk goes around"))
+    for quirk in applying:
+        terminal.print(Padding(Text(f"{quirk.name}: {quirk.effect}"), (0, 0, 0, 4), expand=False))
 
 
 def write_profile(path: Path, selector: str | None) -> str:

@@ -14,7 +14,17 @@ from dmlvk.conformance.profiles import DEVICE, workload_profile
 from dmlvk.conformance.recorded import load
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import OperatorDesc, QuantizedLinearConvolutionDesc, Slice1Desc, SliceDesc
-from dmlvk.planning import MAXIMUM_SUBMISSION_SECONDS, PERSISTENT, SCRATCH, Access, Dispatch, PathError, Plan, plan
+from dmlvk.planning import (
+    MAXIMUM_SUBMISSION_SECONDS,
+    PERSISTENT,
+    SCRATCH,
+    Access,
+    Dispatch,
+    PathError,
+    Plan,
+    device_traits,
+    plan,
+)
 from dmlvk.runtime.compiled_operator import spirv
 from dmlvk.vulkan.specialization import declarations
 
@@ -183,7 +193,7 @@ def _best_product(profile: DeviceProfile) -> str:
     )
     if has_matrices and not is_cpu and profile.has_integer_dot_product:
         return "matrix"
-    if is_cpu and profile.driver_name == "llvmpipe" and "shaderInt64" in profile.features:
+    if is_cpu and device_traits.can_run_float_kernel(profile):
         return "float"
     return "dot4" if profile.has_integer_dot_product else "integer"
 

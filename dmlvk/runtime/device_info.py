@@ -97,11 +97,8 @@ def device_info(index: int, device: PhysicalDevice) -> DeviceInfo:
 
 
 def driver_version_text(profile: DeviceProfile) -> str:
-    """The driver's version number in the vendor's own notation where that is known, else in Vulkan's."""
-    version = profile.driver_version
-    if profile.vendor_id == 0x10DE:
-        return f"{version >> 22}.{version >> 14 & 0xFF}.{version >> 6 & 0xFF}.{version & 0x3F}"
-    return f"{version >> 22}.{version >> 12 & 0x3FF}.{version & 0xFFF}"
+    """The driver's version, as its maker counts."""
+    return ".".join(str(number) for number in profile.driver_release)
 
 
 def accelerated(profile: DeviceProfile) -> tuple[str, ...]:

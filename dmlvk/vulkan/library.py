@@ -113,8 +113,8 @@ class Library:
     def leave_inherited(self) -> None:
         """In a forked child: load the loader and the drivers anew at the next use.
 
-        The child lacks the threads of the parent's drivers. SwiftShader, for example, shares its threads between
-        devices, so that even a new device would wait for them for ever.
+        The parent's drivers have threads that the child does not have. Where a driver shares threads between devices,
+        even a new device would wait for them for ever: see quirks.SWIFTSHADER_SHARES_THREADS_BETWEEN_DEVICES.
         """
         for name in [name for name in vars(self) if name.startswith("vk")]:
             delattr(self, name)
@@ -148,8 +148,7 @@ vk = Library()
 def skip_inherited_exit_handlers() -> None:
     """In a forked child: skip the exit handlers of the parent's libraries.
 
-    Those of Mesa's drivers wait for the drivers' threads, which a child lacks, and crash. Handlers that the child
-    registers still run, and buffered C files are written.
+    See quirks.MESA_WAITS_FOR_THREADS_AT_EXIT. Handlers that the child registers still run, and C's files are written.
     """
     own = ctypes.CDLL(None)
     if hasattr(own, "on_exit"):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from dmlvk.device_profile import DeviceType, DriverId
+from dmlvk import quirks
+from dmlvk.device_profile import DeviceType
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.descriptors import COMPUTE_SHADER_STAGE, DescriptorSets
@@ -68,7 +69,7 @@ class Pipelines:
         self._queue = queue
         self.monitor = Monitor(context.availability)
         self._modules: dict[str, Handle] = {}
-        self._specializes = context.profile.driver_id == DriverId.GOOGLE_SWIFTSHADER
+        self._specializes = quirks.SWIFTSHADER_SPECIALIZES_LAST.applies_to(context.profile)
         self._layouts: dict[tuple[int, int], Handle] = {}
         self._kept = PIPELINES_KEPT_ON_CPU if context.profile.device_type == DeviceType.CPU else PIPELINES_KEPT
         # The least recently used first.
@@ -129,7 +130,7 @@ class Pipelines:
             pipeline = self._pipelines[key] = self._build(kernel, code, specialization, layout, subgroup_size)
             if len(self._pipelines) > self._kept:
                 self._pipelines.popitem(last=False)
-                # Mesa's lavapipe (22.3) frees destroyed pipelines at the next submission.
+                # See quirks.LAVAPIPE_KEEPS_DESTROYED_PIPELINES.
                 self._queue.submit_nothing()
         else:
             self._pipelines.move_to_end(key)

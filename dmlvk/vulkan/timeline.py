@@ -8,7 +8,8 @@ import time
 from collections import deque
 from typing import Any
 
-from dmlvk.device_profile import DeviceType, DriverId
+from dmlvk import quirks
+from dmlvk.device_profile import DeviceType
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.library import VK_SUCCESS, VK_TIMEOUT, WaitTimeoutError, vk
 from dmlvk.vulkan.visits import Visit
@@ -69,12 +70,9 @@ class Timeline:
         self._context = context
         self._device = context.handle
         self.watch_seconds = 0.0 if context.profile.device_type == DeviceType.CPU else WATCH_SECONDS
-        # NVIDIA's driver (580.159 on Linux): in half of the processes whose threads slept in vkWaitSemaphores,
-        # vkWaitForFences or vkQueueWaitIdle, submissions that signal a timeline later took 23 us instead of 3, for a
-        # while or until the process ended (bench/NOTES.md, python -m bench.sleeping_waits). vkd3d-proton avoids that
-        # driver's timelines too, in pull request 2952. Windows was not measured; before Python 3.11 a nap takes 16 ms
-        # there.
-        self.sleeps_in_driver = ON_WINDOWS or context.profile.driver_id != DriverId.NVIDIA_PROPRIETARY
+        # Windows was not measured; before Python 3.11 a nap takes 16 ms there.
+        slows_down = quirks.NVIDIA_SLEEPING_WAITS_SLOW_SUBMISSIONS.applies_to(context.profile)
+        self.sleeps_in_driver = ON_WINDOWS or not slows_down
         self._waiters: deque[Waiter] = deque()
         ffi = vk.ffi
         kind = ffi.new("VkSemaphoreTypeCreateInfo*")

@@ -34,9 +34,10 @@ void main() {
     uint x[CHAINS];
     [[unroll]] for (uint i = 0; i < CHAINS; ++i)
         x[i] = invocation * CHAINS + i;
-    [[dont_unroll]] for (uint iteration = 0; iteration < push.iterations; ++iteration)
+    [[dont_unroll]] for (uint iteration = 0; iteration < push.iterations; ++iteration) {
         [[unroll]] for (uint i = 0; i < CHAINS; ++i)
             x[i] = uint(dotPacked4x8EXT(int(x[i]), int(push.factor))) + push.addend;
+    }
     uint sum = 0;
     [[unroll]] for (uint i = 0; i < CHAINS; ++i)
         sum += x[i];

@@ -58,15 +58,16 @@ void main() {
     [[unroll]] for (uint i = 0; i < ROWS; ++i)
         coopMatLoad(a[i], operands, i * MATRIX_M * ROW, ROW, gl_CooperativeMatrixLayoutRowMajor);
     [[unroll]] for (uint j = 0; j < COLUMNS; ++j)
-        coopMatLoad(b[j], operands, (ROWS * MATRIX_M + j * MATRIX_N) * ROW, ROW,
-            gl_CooperativeMatrixLayoutColumnMajor);
+        coopMatLoad(b[j], operands, (ROWS * MATRIX_M + j * MATRIX_N) * ROW, ROW, gl_CooperativeMatrixLayoutColumnMajor);
     [[unroll]] for (uint i = 0; i < ROWS * COLUMNS; ++i)
         c[i] = coopmat<int, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>(0);
 
-    [[dont_unroll]] for (uint iteration = 0; iteration < push.iterations; ++iteration)
-        [[unroll]] for (uint i = 0; i < ROWS; ++i)
+    [[dont_unroll]] for (uint iteration = 0; iteration < push.iterations; ++iteration) {
+        [[unroll]] for (uint i = 0; i < ROWS; ++i) {
             [[unroll]] for (uint j = 0; j < COLUMNS; ++j)
                 c[i * COLUMNS + j] = coopMatMulAdd(a[i], b[j], c[i * COLUMNS + j]);
+        }
+    }
 
     uint subgroup = gl_WorkGroupID.x * SUBGROUPS + gl_SubgroupID;
     uint first = push.result_start + subgroup * ROWS * COLUMNS * MATRIX_M * MATRIX_N;

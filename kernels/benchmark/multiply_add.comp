@@ -36,9 +36,10 @@ void main() {
         float x[CHAINS];
         [[unroll]] for (uint i = 0; i < CHAINS; ++i)
             x[i] = float((invocation * CHAINS + i) & 0xFFu);
-        [[dont_unroll]] for (uint iteration = 0; iteration < push.iterations; ++iteration)
+        [[dont_unroll]] for (uint iteration = 0; iteration < push.iterations; ++iteration) {
             [[unroll]] for (uint i = 0; i < CHAINS; ++i)
                 x[i] = x[i] * factor + addend;
+        }
         uint sum = 0;
         [[unroll]] for (uint i = 0; i < CHAINS; ++i)
             sum += uint(int(x[i]));
@@ -47,9 +48,10 @@ void main() {
         uint x[CHAINS];
         [[unroll]] for (uint i = 0; i < CHAINS; ++i)
             x[i] = invocation * CHAINS + i;
-        [[dont_unroll]] for (uint iteration = 0; iteration < push.iterations; ++iteration)
+        [[dont_unroll]] for (uint iteration = 0; iteration < push.iterations; ++iteration) {
             [[unroll]] for (uint i = 0; i < CHAINS; ++i)
                 x[i] = x[i] * push.factor + push.addend;
+        }
         uint sum = 0;
         [[unroll]] for (uint i = 0; i < CHAINS; ++i)
             sum += x[i];

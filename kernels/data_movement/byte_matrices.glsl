@@ -4,7 +4,6 @@ uvec4 turned(uvec4 rows) {
     uvec4 odd = (rows >> 8) & 0x00FF00FF;
     uvec2 columns02 = uvec2(even.x | even.y << 8, even.z | even.w << 8);
     uvec2 columns13 = uvec2(odd.x | odd.y << 8, odd.z | odd.w << 8);
-    return uvec4(
-        (columns02.x & 0xFFFF) | columns02.y << 16, (columns13.x & 0xFFFF) | columns13.y << 16,
+    return uvec4((columns02.x & 0xFFFF) | columns02.y << 16, (columns13.x & 0xFFFF) | columns13.y << 16,
         columns02.x >> 16 | (columns02.y & 0xFFFF0000), columns13.x >> 16 | (columns13.y & 0xFFFF0000));
 }

@@ -36,8 +36,8 @@
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ELEMENT_SIZE = 4;  // bytes: 1, 2, 4, 8 or 16
-layout(constant_id = 2) const uint RANK = 1;          // dimensions in use, 0 to 8
-layout(constant_id = 3) const uint RUN_RANK = 1;      // how many of the innermost ones are packed in the output
+layout(constant_id = 2) const uint RANK = 1;  // dimensions in use, 0 to 8
+layout(constant_id = 3) const uint RUN_RANK = 1;  // how many of the innermost ones are packed in the output
 #ifdef BY_ROWS
 // 0 where rows begin and end with blocks; 1 where all rows make one run, which has a begin for each row and one end;
 // otherwise 2, a begin and an end.
@@ -101,7 +101,8 @@ uint quotient(uint dividend, uint divisor, uint multiplier, uint shift) {
 }
 
 uint divide_by_size(uint dividend, uint dimension) {
-    return quotient(dividend, push.sizes[dimension], push.sizes[dimension + 4 & 7], push.output_strides[dimension + 4 & 7]);
+    return quotient(
+        dividend, push.sizes[dimension], push.sizes[dimension + 4 & 7], push.output_strides[dimension + 4 & 7]);
 }
 
 // Divides by the first of two further divisors.

@@ -76,8 +76,8 @@ uvec4 row_block(Cursor cursor) {
     uint length = end - begin;
     uvec4 value = uvec4(0);
     if (HAS_INPUT && length != (FILL_OUTSIDE ? 0 : ELEMENTS_PER_BLOCK)) {
-        value = IS_CONSECUTIVE ? load_consecutive(cursor.source)
-                               : load_strided(cursor.source, innermost_source_stride());
+        value =
+            IS_CONSECUTIVE ? load_consecutive(cursor.source) : load_strided(cursor.source, innermost_source_stride());
     }
     if (length != (FILL_OUTSIDE ? ELEMENTS_PER_BLOCK : 0)) {
         uvec4 mask = bytes_from(begin * ELEMENT_SIZE) & ~bytes_from(end * ELEMENT_SIZE);

@@ -52,8 +52,8 @@ void main() {
             [[unroll]] for (uint part = 0; part < WORDS_PER_ELEMENT; ++part)
                 distances[min(i * WORDS_PER_ELEMENT + part, 3)] = distance;
         } else {
-            distances[i / ELEMENTS_PER_WORD] |=
-                min(distance, ELEMENT_MASK >> 1) << (i % ELEMENTS_PER_WORD * ELEMENT_BITS);
+            distances[i / ELEMENTS_PER_WORD] |= min(distance, ELEMENT_MASK >> 1)
+                << (i % ELEMENTS_PER_WORD * ELEMENT_BITS);
         }
     }
     uvec4 off_block = repeat_element(value_word(false, 0), value_word(false, WORDS_PER_ELEMENT - 1));

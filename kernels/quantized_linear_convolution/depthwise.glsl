@@ -31,7 +31,7 @@
 // invocation leaves before the barrier.
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint INPUT_FLIP = 0;   // 0x80808080 for UINT8
+layout(constant_id = 1) const uint INPUT_FLIP = 0;  // 0x80808080 for UINT8
 layout(constant_id = 2) const uint FILTER_FLIP = 0;  // 0x80
 layout(constant_id = 3) const uint OUTPUT_UNSIGNED = 0;
 layout(constant_id = 4) const uint CHANNELS_LAST = 0;
@@ -41,18 +41,18 @@ layout(constant_id = 7) const uint STRIDE_H = 1;
 layout(constant_id = 8) const uint STRIDE_W = 1;
 layout(constant_id = 9) const uint DILATION_H = 1;
 layout(constant_id = 10) const uint DILATION_W = 1;
-layout(constant_id = 11) const uint ROWS = 4;        // of a tile
-layout(constant_id = 12) const uint COLUMNS = 4;     // a multiple of 4 unless CHANNELS_LAST
-layout(constant_id = 13) const uint BLOCK = 1;       // channels of a workgroup, or quads of channels
-layout(constant_id = 14) const uint SHIFT = 0;       // bytes from the start of a tile's first word to its first tap
+layout(constant_id = 11) const uint ROWS = 4;  // of a tile
+layout(constant_id = 12) const uint COLUMNS = 4;  // a multiple of 4 unless CHANNELS_LAST
+layout(constant_id = 13) const uint BLOCK = 1;  // channels of a workgroup, or quads of channels
+layout(constant_id = 14) const uint SHIFT = 0;  // bytes from the start of a tile's first word to its first tap
 layout(constant_id = 15) const uint ALIGNED = 1;
-layout(constant_id = 16) const uint WHOLE_WORDS = 1; // the output is words, whole ones, of four such neighbours
+layout(constant_id = 16) const uint WHOLE_WORDS = 1;  // the output is words, whole ones, of four such neighbours
 layout(constant_id = 17) const uint FILTER_ZERO_POINT = 1;  // 0 where it is known to be 0
-layout(constant_id = 18) const uint BATCH = 2;              // output rows' worth of input rows fetched at a time
+layout(constant_id = 18) const uint BATCH = 2;  // output rows' worth of input rows fetched at a time
 layout(constant_id = 19) const uint CHANNELS_OF_GROUP = 1;  // output channels that see the same input channel
-layout(constant_id = 20) const uint ROW_LIMIT = 1;          // rows and columns of the input
+layout(constant_id = 20) const uint ROW_LIMIT = 1;  // rows and columns of the input
 layout(constant_id = 21) const uint COLUMN_LIMIT = 1;
-layout(constant_id = 22) const uint FILTER_STRIDE_M = 1;    // bytes
+layout(constant_id = 22) const uint FILTER_STRIDE_M = 1;  // bytes
 layout(constant_id = 23) const uint FILTER_STRIDE_H = 1;
 layout(constant_id = 24) const uint FILTER_STRIDE_W = 1;
 
@@ -61,7 +61,7 @@ layout(set = 0, binding = 1) restrict readonly buffer Filter { uint filter_words
 layout(set = 0, binding = 2) restrict buffer Output { uint output_words[]; };
 
 layout(push_constant) uniform PushConstants {
-    uint input_start;   // bytes
+    uint input_start;  // bytes
     uint filter_start;  // bytes
     uint output_start;  // bytes
 #ifdef DOT4
@@ -76,14 +76,14 @@ layout(push_constant) uniform PushConstants {
     uint table_start;  // words
 #endif
     uint images;
-    uint channels;      // output channels
+    uint channels;  // output channels
     uint rows;
     uint columns;
-    uint tile_rows;     // tiles below each other
+    uint tile_rows;  // tiles below each other
     uint tile_columns;
-    uint tiles;         // of an invocation
+    uint tiles;  // of an invocation
     uint first_of_group;  // the first channel's place in its group
-    uint first_row;     // the input row under the first output's first tap; may be negative
+    uint first_row;  // the input row under the first output's first tap; may be negative
     uint first_column;  // likewise, of the word that holds it
     uint input_stride_n;
     uint input_stride_c;
@@ -108,19 +108,19 @@ layout(set = 0, binding = 3) restrict readonly buffer Table { uint table[]; };
 #include "estimate.glsl"
 #endif
 
-const uint CHANNELS = CHANNELS_LAST != 0 ? 4 : 1;          // of an invocation
+const uint CHANNELS = CHANNELS_LAST != 0 ? 4 : 1;  // of an invocation
 const uint REACH = (TAP_COLUMNS - 1) * DILATION_W + 1;
-const uint SPAN = (COLUMNS - 1) * STRIDE_W + REACH;        // columns under a tile
-const uint WORDS = (SHIFT + SPAN + 3) / 4;                 // of four columns
-const uint FETCHED = CHANNELS_LAST != 0 ? SPAN : WORDS;    // words of a row
+const uint SPAN = (COLUMNS - 1) * STRIDE_W + REACH;  // columns under a tile
+const uint WORDS = (SHIFT + SPAN + 3) / 4;  // of four columns
+const uint FETCHED = CHANNELS_LAST != 0 ? SPAN : WORDS;  // words of a row
 // Output rows that see one row of the input.
 const uint LIVE = ((TAP_ROWS - 1) * DILATION_H + STRIDE_H) / STRIDE_H;
-const uint OUTPUTS = CHANNELS * COLUMNS;                   // of a row of a tile
+const uint OUTPUTS = CHANNELS * COLUMNS;  // of a row of a tile
 const uint OUTPUT_WORDS = OUTPUTS / 4;
 const uint BLOCK_CHANNELS = BLOCK * CHANNELS;
 const uint FETCHED_ROWS = BATCH * STRIDE_H * FETCHED;
 #ifdef DOT4
-const uint CHUNKS = (REACH + 3) / 4;                       // words of weights in a row of taps
+const uint CHUNKS = (REACH + 3) / 4;  // words of weights in a row of taps
 const uint WEIGHTS = TAP_ROWS * CHUNKS;
 const uint SHARED_WEIGHTS = FILTER_ZERO_POINT != 0 ? 2 * WEIGHTS : WEIGHTS;
 const uint PREPARED = CHANNELS * WORDS;
@@ -168,8 +168,7 @@ void prepare(uint i, uint channel) {
                     atomicOr(has_second, 1);
             }
 #else
-            int weight = filter_byte(plane + k * FILTER_STRIDE_H + chunk * FILTER_STRIDE_W)
-                - filter_zero;
+            int weight = filter_byte(plane + k * FILTER_STRIDE_H + chunk * FILTER_STRIDE_W) - filter_zero;
             shared_weights[place] = uint(weight);
             sum += weight;
 #endif
@@ -307,8 +306,7 @@ void store_exactly(uint channel, uint image, uint row, uint column, uvec4 parame
                 uint address = source + k * DILATION_H * push.input_stride_h + s * DILATION_W * push.input_stride_w;
                 value = bitfieldExtract(int((input_words[address >> 2] ^ INPUT_FLIP) >> (8 * (address & 3))), 0, 8);
             }
-            sum += value
-                * (filter_byte(weight + k * FILTER_STRIDE_H + s * FILTER_STRIDE_W) - filter_zero);
+            sum += value * (filter_byte(weight + k * FILTER_STRIDE_H + s * FILTER_STRIDE_W) - filter_zero);
         }
     }
     Wide accumulator = add(Wide(parameters.y, parameters.z), widened(sum - int(parameters.y)));
@@ -318,7 +316,8 @@ void store_exactly(uint channel, uint image, uint row, uint column, uvec4 parame
     uint value = exact_byte(accumulator, channel);
 #endif
     store_byte(push.output_start + image * push.output_stride_n + channel * push.output_stride_c
-        + row * push.output_stride_h + column * push.output_stride_w, value);
+            + row * push.output_stride_h + column * push.output_stride_w,
+        value);
 }
 
 void main() {
@@ -352,8 +351,7 @@ void main() {
             weights[c * WEIGHTS + i] = shared_weights[i * BLOCK_CHANNELS + unit * CHANNELS + c];
     }
     uint plane = push.input_start
-        + (CHANNELS_LAST != 0 ? channel : (push.first_of_group + channel) / CHANNELS_OF_GROUP)
-            * push.input_stride_c;
+        + (CHANNELS_LAST != 0 ? channel : (push.first_of_group + channel) / CHANNELS_OF_GROUP) * push.input_stride_c;
 
 #ifdef DOT4
     bool has_second_here = FILTER_ZERO_POINT != 0 && has_second != 0;
@@ -492,8 +490,8 @@ void main() {
                             uint c = CHANNELS_LAST != 0 ? b : 0;
                             uint j = CHANNELS_LAST != 0 ? w : 4 * w + b;
                             if (channel + c < push.channels && column + j < push.columns)
-                                store_exactly(channel + c, image, row + r, column + j,
-                                    shared_parameters[unit * CHANNELS + c]);
+                                store_exactly(
+                                    channel + c, image, row + r, column + j, shared_parameters[unit * CHANNELS + c]);
                         }
                     }
                 }

@@ -60,8 +60,8 @@ layout(constant_id = 8) const uint SUBGROUPS = 4;
 layout(constant_id = 9) const uint TILE_CHANNELS = 64;
 layout(constant_id = 10) const uint TILE_ROWS = 4;
 layout(constant_id = 11) const uint TILE_UNITS = 1;
-layout(constant_id = 12) const uint PASS_PIXELS = 4;      // matrices; 4 unless STORE_CHANNELS
-layout(constant_id = 22) const uint PASS_CHANNELS = 2;    // 4 where STORE_CHANNELS
+layout(constant_id = 12) const uint PASS_PIXELS = 4;  // matrices; 4 unless STORE_CHANNELS
+layout(constant_id = 22) const uint PASS_CHANNELS = 2;  // 4 where STORE_CHANNELS
 layout(constant_id = 13) const uint FILTER_PADDING = 1;  // vectors of 16 bytes between rows of the filter
 layout(constant_id = 14) const uint INPUT_CHANNELS = 3;
 layout(constant_id = 15) const uint FILTER_HEIGHT = 7;
@@ -71,7 +71,7 @@ layout(constant_id = 18) const uint STRIDE_W = 2;
 layout(constant_id = 19) const uint FILTER_ZERO_POINT = 1;  // 0 where it is known to be 0
 // The output consists of whole runs of 4 or 16 such neighbours that begin at multiples of 4 or 16 bytes; else 1.
 layout(constant_id = 20) const uint WHOLE = 16;
-layout(constant_id = 21) const uint UNROLLED_ROWS = 7;      // of taps; divides FILTER_HEIGHT
+layout(constant_id = 21) const uint UNROLLED_ROWS = 7;  // of taps; divides FILTER_HEIGHT
 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 1) readonly buffer Filter { uint filter_words[]; };
@@ -80,7 +80,7 @@ layout(set = 0, binding = 2) buffer Output { uint output_words[]; };
 layout(set = 0, binding = 2) buffer OutputVectors { uvec4 output_vectors[]; };
 
 layout(push_constant) uniform PushConstants {
-    uint input_start;   // bytes, of the first image's first pixel
+    uint input_start;  // bytes, of the first image's first pixel
     uint filter_start;  // pairs of words
     uint output_start;  // bytes
     uint input_scale_start;  // elements, like those that follow, at the first panel's first channel
@@ -91,12 +91,12 @@ layout(push_constant) uniform PushConstants {
     uint output_zero_point_start;
     uint bias_start;
     uint panels;
-    uint channels;      // output channels, from the first panel's first on
+    uint channels;  // output channels, from the first panel's first on
     uint rows;
     uint columns;
-    uint tiles;         // of a workgroup, below each other
+    uint tiles;  // of a workgroup, below each other
     uint panel_stride;  // pairs of words from one panel of the filter to the next
-    uint first_row;     // the input's row under the first pixel's first tap; may be negative
+    uint first_row;  // the input's row under the first pixel's first tap; may be negative
     uint first_column;
     uint row_limit;
     uint column_limit;
@@ -118,12 +118,12 @@ layout(push_constant) uniform PushConstants {
 #include "store.glsl"
 
 const uint PHASES = STRIDE_W % 4 == 0 ? 1 : STRIDE_W % 2 == 0 ? 2 : 4;
-const uint UNIT = 4 * MATRIX_M;                                                // outputs side by side
+const uint UNIT = 4 * MATRIX_M;  // outputs side by side
 const uint ROW_BYTES = (4 * FILTER_WIDTH + MATRIX_K - 1) / MATRIX_K * MATRIX_K;
 // From here on in pairs of words.
 const uint ROW = ROW_BYTES / 8;
 const uint SLICE = MATRIX_K / 8;
-const uint STEP = STRIDE_W * PHASES / 2;                                       // from one output of a copy to the next
+const uint STEP = STRIDE_W * PHASES / 2;  // from one output of a copy to the next
 const uint COPY = ((TILE_UNITS * UNIT / PHASES - 1) * STEP + ROW + 1) / 2 * 2;
 const uint STAGED_ROWS = (TILE_ROWS - 1) * STRIDE_H + FILTER_HEIGHT;
 const uint FILTER_PITCH = (ROW + 1) / 2 * 2 + 2 * FILTER_PADDING;
@@ -289,8 +289,8 @@ void main() {
         uint channel = min(first_channel + channel_at(i), push.channels - 1);
         int filter_zero = filter_zero_point(channel);
         int filter_sum = int(filter_words[filter_sums + channel - first_channel]);
-        Wide constant = add(
-            widened(bias_of(channel)), product(input_zero_point(channel), int(TAPS) * filter_zero - filter_sum));
+        Wide constant =
+            add(widened(bias_of(channel)), product(input_zero_point(channel), int(TAPS) * filter_zero - filter_sum));
         multipliers[i] = multiplier_of(channel);
         constants[i] = int(constant.low);
         constants_high[i] = constant.high;
@@ -347,9 +347,10 @@ void main() {
                         uint slice = i % (ROW / SLICE);
                         coopmat<int8_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA> pixels[PASS_PIXELS];
                         [[unroll]] for (uint q = 0; q < PASS_PIXELS; ++q)
-                            coopMatLoad(pixels[q], staged, source + (k * PHASES + (first_q + q) % PHASES) * COPY
-                                + (first_q + q) / PHASES * STEP + slice * SLICE, 4 / PHASES * STEP,
-                                gl_CooperativeMatrixLayoutRowMajor);
+                            coopMatLoad(pixels[q], staged,
+                                source + (k * PHASES + (first_q + q) % PHASES) * COPY + (first_q + q) / PHASES * STEP
+                                    + slice * SLICE,
+                                4 / PHASES * STEP, gl_CooperativeMatrixLayoutRowMajor);
                         [[unroll]] for (uint j = 0; j < PASS_CHANNELS; ++j) {
                             coopmat<int8_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB> channels;
                             coopMatLoad(channels, staged_filter,
@@ -395,8 +396,7 @@ void main() {
                                 int sum = int(strips[strip + i / 4][i % 4]);
                                 Wide accumulator = add(Wide(uint(constants[position]), constants_high[position]),
                                     widened(sum - constants[position]));
-                                store_byte(
-                                    destination + pixel * push.output_stride_w + channel * push.output_stride_c,
+                                store_byte(destination + pixel * push.output_stride_w + channel * push.output_stride_c,
                                     exact_byte(accumulator, multipliers[position],
                                         output_zero_point(first_channel + channel)));
                             }
@@ -407,15 +407,16 @@ void main() {
                         SUMS words = SUMS(int(range.first));
                         [[unroll]] for (uint j = 0; j < 4; ++j) {
                             FLOATS factors;
-                            coopMatLoad(factors, multipliers, (first_j + j) * MATRIX_N, 0,
-                                gl_CooperativeMatrixLayoutRowMajor);
+                            coopMatLoad(
+                                factors, multipliers, (first_j + j) * MATRIX_N, 0, gl_CooperativeMatrixLayoutRowMajor);
                             [[unroll]] for (uint e = 0; e < words.length(); ++e)
                                 words[e] +=
                                     int(rounded_bits(sums[q * PASS_CHANNELS + j][e], factors[e], range) << (8 * j));
                         }
-                        if (OUTPUT_FLIP != 0)
+                        if (OUTPUT_FLIP != 0) {
                             [[unroll]] for (uint e = 0; e < words.length(); ++e)
                                 words[e] ^= OUTPUT_FLIP;
+                        }
                         subgroupBarrier();
                         coopMatStore(words, strips, strip, STRIP_ROW, gl_CooperativeMatrixLayoutRowMajor);
                         subgroupBarrier();
@@ -435,16 +436,18 @@ void main() {
                 } else {
                     [[unroll]] for (uint j = 0; j < PASS_CHANNELS; ++j) {
                         FLOATS factors;
-                        coopMatLoad(factors, multipliers, (first_j + j) * MATRIX_N, 0,
-                            gl_CooperativeMatrixLayoutRowMajor);
+                        coopMatLoad(
+                            factors, multipliers, (first_j + j) * MATRIX_N, 0, gl_CooperativeMatrixLayoutRowMajor);
                         SUMS words = SUMS(int(range.first));
-                        [[unroll]] for (uint q = 0; q < 4; ++q)
+                        [[unroll]] for (uint q = 0; q < 4; ++q) {
                             [[unroll]] for (uint e = 0; e < words.length(); ++e)
                                 words[e] +=
                                     int(rounded_bits(sums[q * PASS_CHANNELS + j][e], factors[e], range) << (8 * q));
-                        if (OUTPUT_FLIP != 0)
+                        }
+                        if (OUTPUT_FLIP != 0) {
                             [[unroll]] for (uint e = 0; e < words.length(); ++e)
                                 words[e] ^= OUTPUT_FLIP;
+                        }
                         subgroupBarrier();
                         coopMatStore(words, strips, strip, STRIP_ROW, gl_CooperativeMatrixLayoutColumnMajor);
                         subgroupBarrier();

@@ -270,9 +270,10 @@ void make_tile() {
     if (FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0) {
         for (uint i = gl_LocalInvocationID.x; i < TILE_PIXELS; i += INVOCATIONS) {
             int sum = 0;
-            [[dont_unroll]] for (uint tap_row = 0; tap_row < TAPS / RUNS_W; ++tap_row)
+            [[dont_unroll]] for (uint tap_row = 0; tap_row < TAPS / RUNS_W; ++tap_row) {
                 [[dont_unroll]] for (uint tap_column = 0; tap_column < RUNS_W; ++tap_column)
                     sum += position_sums[i + tap_row * DILATION_H * PITCH + tap_column * DILATION_W];
+            }
             input_sums[i] = sum;
         }
         barrier();
@@ -311,8 +312,8 @@ void make_tile() {
                 gl_CooperativeMatrixLayoutRowMajor);
             [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i) {
                 SUMS of_pixels;
-                coopMatLoad(of_pixels, input_sums, subgroup_pixel + i * MATRIX_M, 0,
-                    gl_CooperativeMatrixLayoutColumnMajor);
+                coopMatLoad(
+                    of_pixels, input_sums, subgroup_pixel + i * MATRIX_M, 0, gl_CooperativeMatrixLayoutColumnMajor);
                 [[unroll]] for (uint e = 0; e < of_pixels.length(); ++e)
                     sums[i * MATRIX_COLUMNS + j][e] -= zero_points[e] * of_pixels[e];
             }
@@ -323,18 +324,20 @@ void make_tile() {
     [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; j += 4) {
         FLOATS factors[4];
         [[unroll]] for (uint q = 0; q < 4; ++q)
-            coopMatLoad(factors[q], multipliers, subgroup_channel + (j + q) * MATRIX_N, 0,
-                gl_CooperativeMatrixLayoutRowMajor);
+            coopMatLoad(
+                factors[q], multipliers, subgroup_channel + (j + q) * MATRIX_N, 0, gl_CooperativeMatrixLayoutRowMajor);
         [[unroll]] for (uint i = 0; i < MATRIX_ROWS; i += BLOCK_ROWS) {
             [[unroll]] for (uint r = 0; r < BLOCK_ROWS; ++r) {
                 SUMS words = SUMS(int(range.first));
-                [[unroll]] for (uint q = 0; q < 4; ++q)
+                [[unroll]] for (uint q = 0; q < 4; ++q) {
                     [[unroll]] for (uint e = 0; e < words.length(); ++e)
                         words[e] += int(
                             rounded_bits(sums[(i + r) * MATRIX_COLUMNS + j + q][e], factors[q][e], range) << (8 * q));
-                if (OUTPUT_FLIP != 0)
+                }
+                if (OUTPUT_FLIP != 0) {
                     [[unroll]] for (uint e = 0; e < words.length(); ++e)
                         words[e] ^= OUTPUT_FLIP;
+                }
                 coopMatStore(words, tile, strip + r * MATRIX_M * LINE, LINE, gl_CooperativeMatrixLayoutRowMajor);
             }
             store_strip(strip, subgroup_pixel + i * MATRIX_M, subgroup_channel + j * MATRIX_N);

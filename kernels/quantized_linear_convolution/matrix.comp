@@ -96,15 +96,15 @@ void locate(uint first_pixel) {
     if (FETCH == PLANES) {
         [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
             Pixel pixel = pixel_at(min(first_pixel + 4 * plane_quad(f), push.pixels - 4));
-            sources[f] = group_start + pixel.image * INPUT_STRIDE_N
-                + (pixel.row * COLUMNS + pixel.column) / 4 + 16 * plane_vector(f) * CHANNEL_STRIDE;
+            sources[f] = group_start + pixel.image * INPUT_STRIDE_N + (pixel.row * COLUMNS + pixel.column) / 4
+                + 16 * plane_vector(f) * CHANNEL_STRIDE;
         }
         return;
     }
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
         Pixel pixel = pixel_at(min(first_pixel + pixel_place(row_of_fetch(f)), push.pixels - 1));
-        sources[f] = group_start + pixel.image * INPUT_STRIDE_N + pixel.row * INPUT_STRIDE_H
-            + pixel.column * INPUT_STRIDE_W;
+        sources[f] =
+            group_start + pixel.image * INPUT_STRIDE_N + pixel.row * INPUT_STRIDE_H + pixel.column * INPUT_STRIDE_W;
         source_rows[f] = push.first_row + pixel.row * STRIDE_H;
         source_columns[f] = push.first_column + pixel.column * STRIDE_W;
         inside_taps[f] = 0;
@@ -125,9 +125,10 @@ void fetch_planes(uint step) {
         [[unroll]] for (uint i = 0; i < 4; ++i)
             next_input[4 * f + i] = NOTHING;
         if (WHOLE_STEPS || step * STEP + plane_vector(f) < RUN_VECTORS) {
-            [[unroll]] for (uint i = 0; i < 4; ++i)
+            [[unroll]] for (uint i = 0; i < 4; ++i) {
                 [[unroll]] for (uint j = 0; j < 4; ++j)
                     next_input[4 * f + i][j] = input_words[source + (4 * i + j) * CHANNEL_STRIDE];
+            }
         }
     }
 }
@@ -145,16 +146,15 @@ void fetch_runs(uint step) {
         if (CHECK_BORDER != 0) {
             if (inside)
                 next_input[f] = uvec4(border ^ FLIP);
-            inside = inside
-                && (FEW_TAPS ? (inside_taps[f] >> run & 1) != 0 : is_inside(f, tap_row, tap_column));
+            inside = inside && (FEW_TAPS ? (inside_taps[f] >> run & 1) != 0 : is_inside(f, tap_row, tap_column));
         }
         if (inside) {
             uint source = sources[f] + offset;
             if (FETCH == VECTORS)
                 next_input[f] = input_vectors[source];
             else
-                next_input[f] = uvec4(input_words[source], input_words[source + 1], input_words[source + 2],
-                    input_words[source + 3]);
+                next_input[f] = uvec4(
+                    input_words[source], input_words[source + 1], input_words[source + 2], input_words[source + 3]);
         }
     }
 }
@@ -239,24 +239,25 @@ void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place)
     subgroupBarrier();
     // Counted by constants: what NVIDIA's compiler makes of a loop that begins at the invocation's number is three times
     // as slow, and of more stores at a time too many registers.
-    [[dont_unroll]] for (uint first = 0; first < STORES; first += TOGETHER)
-    [[unroll]] for (uint n = 0; n < TOGETHER; ++n) {
-        uint i = gl_SubgroupInvocationID + (first + n) * LANES;
-        if (STRIP_LINES * UNITS % LANES != 0 && i >= STRIP_LINES * UNITS)
-            break;
-        uint line = i / UNITS;
-        uint start = (i - line * UNITS) * SIZE;
-        uint pixel = STORE_CHANNELS != 0 ? line_place + line : byte_place + start;
-        uint channel = first_channel + (STORE_CHANNELS != 0 ? byte_place + start : line_place + line);
-        uint vector = strip + line * STRIP_ROW + start / 16;
-        if (first_pixel + pixel < push.pixels && channel >= push.first_channel && channel < push.channels) {
-            uint address = destinations[pixel] + channel * OUTPUT_STRIDE_C;
-            if (STORE_UNIT == 16)
-                output_vectors[address / 16] = tile[vector];
-            else if (STORE_UNIT == 4)
-                output_words[address / 4] = tile[vector][start / 4 % 4];
-            else
-                output_bytes[address] = uint8_t(tile[vector][start / 4 % 4] >> (8 * (start % 4)));
+    [[dont_unroll]] for (uint first = 0; first < STORES; first += TOGETHER) {
+        [[unroll]] for (uint n = 0; n < TOGETHER; ++n) {
+            uint i = gl_SubgroupInvocationID + (first + n) * LANES;
+            if (STRIP_LINES * UNITS % LANES != 0 && i >= STRIP_LINES * UNITS)
+                break;
+            uint line = i / UNITS;
+            uint start = (i - line * UNITS) * SIZE;
+            uint pixel = STORE_CHANNELS != 0 ? line_place + line : byte_place + start;
+            uint channel = first_channel + (STORE_CHANNELS != 0 ? byte_place + start : line_place + line);
+            uint vector = strip + line * STRIP_ROW + start / 16;
+            if (first_pixel + pixel < push.pixels && channel >= push.first_channel && channel < push.channels) {
+                uint address = destinations[pixel] + channel * OUTPUT_STRIDE_C;
+                if (STORE_UNIT == 16)
+                    output_vectors[address / 16] = tile[vector];
+                else if (STORE_UNIT == 4)
+                    output_words[address / 4] = tile[vector][start / 4 % 4];
+                else
+                    output_bytes[address] = uint8_t(tile[vector][start / 4 % 4] >> (8 * (start % 4)));
+            }
         }
     }
     subgroupBarrier();
@@ -269,8 +270,8 @@ void make_tile(uint first_pixel, bool is_first) {
         begin_channels();
     for (uint i = gl_LocalInvocationID.x; i < TILE_PIXELS; i += INVOCATIONS) {
         Pixel pixel = pixel_at(min(first_pixel + i, push.pixels - 1));
-        destinations[i] = push.output_start + group_channel * OUTPUT_STRIDE_C
-            + pixel.image * OUTPUT_STRIDE_N + pixel.row * OUTPUT_STRIDE_H + pixel.column * OUTPUT_STRIDE_W;
+        destinations[i] = push.output_start + group_channel * OUTPUT_STRIDE_C + pixel.image * OUTPUT_STRIDE_N
+            + pixel.row * OUTPUT_STRIDE_H + pixel.column * OUTPUT_STRIDE_W;
         input_sums[i] = 0;
     }
     barrier();
@@ -334,8 +335,8 @@ void make_tile(uint first_pixel, bool is_first) {
                 gl_CooperativeMatrixLayoutRowMajor);
             [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i) {
                 SUMS of_pixels;
-                coopMatLoad(of_pixels, input_sums, subgroup_pixel + i * MATRIX_M, 0,
-                    gl_CooperativeMatrixLayoutColumnMajor);
+                coopMatLoad(
+                    of_pixels, input_sums, subgroup_pixel + i * MATRIX_M, 0, gl_CooperativeMatrixLayoutColumnMajor);
                 [[unroll]] for (uint e = 0; e < of_pixels.length(); ++e)
                     sums[i * MATRIX_COLUMNS + j][e] -= zero_points[e] * of_pixels[e];
             }
@@ -343,8 +344,8 @@ void make_tile(uint first_pixel, bool is_first) {
     }
 
     Range range = range_of(output_zero_point(group_channel));
-    bool whole = STORE_MATRICES != 0 && first_pixel + TILE_PIXELS <= push.pixels
-        && first_channel >= push.first_channel && first_channel + TILE_CHANNELS <= push.channels;
+    bool whole = STORE_MATRICES != 0 && first_pixel + TILE_PIXELS <= push.pixels && first_channel >= push.first_channel
+        && first_channel + TILE_CHANNELS <= push.channels;
     if (STORE_CHANNELS != 0) {
         [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; j += 4) {
             FLOATS factors[4];
@@ -354,13 +355,15 @@ void make_tile(uint first_pixel, bool is_first) {
             uint channel = subgroup_channel + j * MATRIX_N;
             [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i) {
                 SUMS words = SUMS(int(range.first));
-                [[unroll]] for (uint q = 0; q < 4; ++q)
+                [[unroll]] for (uint q = 0; q < 4; ++q) {
                     [[unroll]] for (uint e = 0; e < words.length(); ++e)
                         words[e] +=
                             int(rounded_bits(sums[i * MATRIX_COLUMNS + j + q][e], factors[q][e], range) << (8 * q));
-                if (OUTPUT_FLIP != 0)
+                }
+                if (OUTPUT_FLIP != 0) {
                     [[unroll]] for (uint e = 0; e < words.length(); ++e)
                         words[e] ^= OUTPUT_FLIP;
+                }
                 uint pixel = subgroup_pixel + i * MATRIX_M;
                 if (whole) {
                     coopMatStore(words, output_words, (destinations[pixel] + first_channel + channel) / 4,
@@ -378,13 +381,15 @@ void make_tile(uint first_pixel, bool is_first) {
             uint channel = subgroup_channel + j * MATRIX_N;
             [[unroll]] for (uint i = 0; i < MATRIX_ROWS; i += 4) {
                 SUMS words = SUMS(int(range.first));
-                [[unroll]] for (uint q = 0; q < 4; ++q)
+                [[unroll]] for (uint q = 0; q < 4; ++q) {
                     [[unroll]] for (uint e = 0; e < words.length(); ++e)
                         words[e] +=
                             int(rounded_bits(sums[(i + q) * MATRIX_COLUMNS + j][e], factors[e], range) << (8 * q));
-                if (OUTPUT_FLIP != 0)
+                }
+                if (OUTPUT_FLIP != 0) {
                     [[unroll]] for (uint e = 0; e < words.length(); ++e)
                         words[e] ^= OUTPUT_FLIP;
+                }
                 uint pixel = subgroup_pixel + i * MATRIX_M;
                 if (whole) {
                     coopMatStore(words, output_words,

@@ -22,31 +22,31 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint OUTPUT_UNSIGNED = 0;
 // The output's bytes of four neighbouring pixels (0) or of four neighbouring channels (1) are put into one word.
 layout(constant_id = 2) const uint STORE_CHANNELS = 0;
-layout(constant_id = 3) const uint FLIP = 0;          // 0x80808080 where the input is UINT8 and read as it lies
+layout(constant_id = 3) const uint FLIP = 0;  // 0x80808080 where the input is UINT8 and read as it lies
 layout(constant_id = 4) const uint CHECK_BORDER = 0;  // 1 where the input is read as it lies and has padding
-layout(constant_id = 5) const uint FETCH = 1;         // how the input is read: one of the following
-const uint WORDS = 0;    // runs start at multiples of 4 bytes
+layout(constant_id = 5) const uint FETCH = 1;  // how the input is read: one of the following
+const uint WORDS = 0;  // runs start at multiples of 4 bytes
 const uint VECTORS = 1;  // ... of 16 bytes
-const uint PLANES = 2;   // bytes of a run lie in planes of whole words: four pixels of 16 channels at a time
+const uint PLANES = 2;  // bytes of a run lie in planes of whole words: four pixels of 16 channels at a time
 layout(constant_id = 6) const uint MATRIX_M = 16;
 layout(constant_id = 7) const uint MATRIX_N = 16;
 layout(constant_id = 8) const uint MATRIX_K = 32;
-layout(constant_id = 9) const uint LANES = 32;        // the subgroup size
+layout(constant_id = 9) const uint LANES = 32;  // the subgroup size
 layout(constant_id = 10) const uint TILE_PIXELS = 128;
 layout(constant_id = 11) const uint TILE_CHANNELS = 128;
 layout(constant_id = 12) const uint SUBGROUP_PIXELS = 64;
 layout(constant_id = 13) const uint SUBGROUP_CHANNELS = 32;
-layout(constant_id = 14) const uint STEP = 4;         // vectors of K from one barrier to the next
-layout(constant_id = 15) const uint RUN = 4;          // vectors of a run
-layout(constant_id = 16) const uint RUN_WORDS = 16;   // words of a run that count
-layout(constant_id = 17) const uint RUNS_W = 1;       // runs in a row of taps
-layout(constant_id = 18) const uint STRIDE_H = 1;     // these four for CHECK_BORDER
+layout(constant_id = 14) const uint STEP = 4;  // vectors of K from one barrier to the next
+layout(constant_id = 15) const uint RUN = 4;  // vectors of a run
+layout(constant_id = 16) const uint RUN_WORDS = 16;  // words of a run that count
+layout(constant_id = 17) const uint RUNS_W = 1;  // runs in a row of taps
+layout(constant_id = 18) const uint STRIDE_H = 1;  // these four for CHECK_BORDER
 layout(constant_id = 19) const uint STRIDE_W = 1;
 layout(constant_id = 20) const uint DILATION_H = 1;
 layout(constant_id = 21) const uint DILATION_W = 1;
 layout(constant_id = 22) const uint FILTER_ZERO_POINT = 1;  // 0 where it is known to be 0
-layout(constant_id = 23) const uint PADDING = 1;            // vectors between rows in shared memory
-layout(constant_id = 24) const uint RUN_VECTORS = 4;        // vectors of K, those that fill the last step left out
+layout(constant_id = 23) const uint PADDING = 1;  // vectors between rows in shared memory
+layout(constant_id = 24) const uint RUN_VECTORS = 4;  // vectors of K, those that fill the last step left out
 // So many neighbouring channels (pixels) of the output are always whole 16-byte vectors or words of its memory, or bytes.
 layout(constant_id = 25) const uint STORE_UNIT = 1;
 
@@ -81,7 +81,7 @@ layout(set = 0, binding = 2) buffer OutputVectors { uvec4 output_vectors[]; };
 // 3 to 9: parameter_sources.glsl.
 
 layout(push_constant) uniform PushConstants {
-    uint input_start;   // vectors, or words where FETCH is not VECTORS
+    uint input_start;  // vectors, or words where FETCH is not VECTORS
     uint filter_start;  // vectors
     uint output_start;  // bytes
     uint input_scale_start;  // elements, like those that follow, at the first channel of the first group
@@ -92,11 +92,11 @@ layout(push_constant) uniform PushConstants {
     uint output_zero_point_start;
     uint bias_start;
     uint pixels;  // of this dispatch: images x rows x columns
-    uint taps;    // channels per group x filter height x filter width
-    uint first_channel;      // of a panel that is not stored from its beginning
-    uint channels;           // end of the output channels to be stored, in each group
+    uint taps;  // channels per group x filter height x filter width
+    uint first_channel;  // of a panel that is not stored from its beginning
+    uint channels;  // end of the output channels to be stored, in each group
     uint channels_of_group;  // output channels from one group to the next
-    uint panel_stride;       // vectors from one panel of the filter to the next
+    uint panel_stride;  // vectors from one panel of the filter to the next
     uint panels_of_group;
     uint first_row;  // the input's row under the first pixel's first tap; may be negative
     uint first_column;

@@ -79,8 +79,8 @@ void main() {
         zero_point ^= (zero_point_words[push.zero_point_start >> 2] >> (8 * (push.zero_point_start & 3))) & 0xFF;
 
     uint address = push.input_start + image * push.stride_n
-        + (group * push.channels + first + push.first_lane - push.first_channel) * push.stride_c
-        + row * push.stride_h + column * push.stride_w;
+        + (group * push.channels + first + push.first_lane - push.first_channel) * push.stride_c + row * push.stride_h
+        + column * push.stride_w;
     uint place = push.packed_start + image * push.packed_stride_n + group * push.packed_stride_group
         + row * push.packed_stride_h + column * push.quads_of_group + quad_of_group;
     if (WORDS == 4) {

@@ -21,17 +21,17 @@
         uint pixel_rows = pixels_at(step) + (slice) * SLICE_VECTORS;                                                   \
         uint channel_rows = channels_at(step) + (slice) * SLICE_VECTORS;                                               \
         [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)                                                              \
-            coopMatLoad(                                                                                               \
-                pixels[i], tile, pixel_rows + i * MATRIX_M * ROW, ROW, gl_CooperativeMatrixLayoutRowMajor);            \
+            coopMatLoad(pixels[i], tile, pixel_rows + i * MATRIX_M * ROW, ROW, gl_CooperativeMatrixLayoutRowMajor);    \
         [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j)                                                           \
             coopMatLoad(                                                                                               \
                 channels[j], tile, channel_rows + j * MATRIX_N * ROW, ROW, gl_CooperativeMatrixLayoutColumnMajor);     \
     }
 
 #define MULTIPLY_SLICE(pixels, channels)                                                                               \
-    [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j)                                                               \
+    [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {                                                             \
         [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)                                                              \
-            sums[i * MATRIX_COLUMNS + j] = coopMatMulAdd(pixels[i], channels[j], sums[i * MATRIX_COLUMNS + j]);
+            sums[i * MATRIX_COLUMNS + j] = coopMatMulAdd(pixels[i], channels[j], sums[i * MATRIX_COLUMNS + j]);        \
+    }
 
 // The two sets, with the first slice of step 0, once that is in shared memory.
 #define BEGIN_STEPS                                                                                                    \

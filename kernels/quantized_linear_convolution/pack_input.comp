@@ -72,8 +72,8 @@ void main() {
         zero_point ^= (zero_point_words[push.zero_point_start >> 2] >> (8 * (push.zero_point_start & 3))) & 0xFF;
 
     uint address = push.input_start + image * push.stride_n
-        + (group * push.channels + first + push.first_lane - push.first_channel) * push.stride_c
-        + row * push.stride_h + column * push.stride_w;
+        + (group * push.channels + first + push.first_lane - push.first_channel) * push.stride_c + row * push.stride_h
+        + column * push.stride_w;
     uint word = 0;
     for (uint i = push.first_lane; i < push.end_lane && first + i < push.channels; ++i, address += push.stride_c) {
         uint value = zero_point;

@@ -23,8 +23,12 @@ layout(set = 0, binding = FIRST_PARAMETER_BINDING) readonly buffer InputScale { 
 layout(set = 0, binding = FIRST_PARAMETER_BINDING + 1) readonly buffer FilterScale { uint filter_scales[]; };
 layout(set = 0, binding = FIRST_PARAMETER_BINDING + 2) readonly buffer OutputScale { uint output_scales[]; };
 layout(set = 0, binding = FIRST_PARAMETER_BINDING + 3) readonly buffer InputZeroPoint { uint input_zero_point_words[]; };
-layout(set = 0, binding = FIRST_PARAMETER_BINDING + 4) readonly buffer FilterZeroPoint { uint filter_zero_point_words[]; };
-layout(set = 0, binding = FIRST_PARAMETER_BINDING + 5) readonly buffer OutputZeroPoint { uint output_zero_point_words[]; };
+layout(set = 0, binding = FIRST_PARAMETER_BINDING + 4) readonly buffer FilterZeroPoint {
+    uint filter_zero_point_words[];
+};
+layout(set = 0, binding = FIRST_PARAMETER_BINDING + 5) readonly buffer OutputZeroPoint {
+    uint output_zero_point_words[];
+};
 layout(set = 0, binding = FIRST_PARAMETER_BINDING + 6) readonly buffer Bias { int biases[]; };
 
 #include "multiplier.glsl"

@@ -97,8 +97,7 @@ Channel channel_at(uint channel, int filter_sum) {
     result.filter_zero_point = int(table[record + PARAMETER_FILTER_ZERO_POINT]);
     result.output_zero_point = int(table[record + PARAMETER_OUTPUT_ZERO_POINT]);
     int input_zero_point = int(table[record + PARAMETER_INPUT_ZERO_POINT]);
-    result.constant = add(
-        widened(int(table[record + PARAMETER_BIAS])),
+    result.constant = add(widened(int(table[record + PARAMETER_BIAS])),
         product(input_zero_point, int(push.taps) * result.filter_zero_point - filter_sum));
     return result;
 }
@@ -122,8 +121,7 @@ int dot_add(uint a, uint b, int sum) {
 #else
     return sum + bitfieldExtract(int(a), 0, 8) * bitfieldExtract(int(b), 0, 8)
         + bitfieldExtract(int(a), 8, 8) * bitfieldExtract(int(b), 8, 8)
-        + bitfieldExtract(int(a), 16, 8) * bitfieldExtract(int(b), 16, 8)
-        + (int(a) >> 24) * (int(b) >> 24);
+        + bitfieldExtract(int(a), 16, 8) * bitfieldExtract(int(b), 16, 8) + (int(a) >> 24) * (int(b) >> 24);
 #endif
 }
 

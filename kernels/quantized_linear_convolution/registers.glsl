@@ -37,9 +37,10 @@ void main() {
         uint row = panel / 4 + k * (PANEL / 4);
         [[unroll]] for (uint i = 0; i < PANEL; i += 4) {
             uvec4 w = filter_vectors[row + i / 4];
-            [[unroll]] for (uint l = 0; l < 4; ++l)
+            [[unroll]] for (uint l = 0; l < 4; ++l) {
                 [[unroll]] for (uint j = 0; j < OWN_PIXELS; ++j)
                     sums[(i + l) * OWN_PIXELS + j] = dot_add(x[j], w[l], sums[(i + l) * OWN_PIXELS + j]);
+            }
         }
     }
 

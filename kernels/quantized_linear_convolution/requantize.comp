@@ -53,6 +53,6 @@ void main() {
     int exponent = int(table[record + PARAMETER_EXPONENT]);
     int value = scaled(sum, table[record + PARAMETER_MANTISSA], exponent >> 1, (exponent & 1) != 0);
     store_byte(push.output_start + image * push.output_stride_n + channel * push.output_stride_c
-        + row * push.output_stride_h + column * push.output_stride_w,
+            + row * push.output_stride_h + column * push.output_stride_w,
         clamped_byte(value + int(table[record + PARAMETER_OUTPUT_ZERO_POINT])));
 }

@@ -52,9 +52,10 @@ void main() {
     }
 
     int sums[8][8];
-    [[unroll]] for (uint i = 0; i < 8; ++i)
+    [[unroll]] for (uint i = 0; i < 8; ++i) {
         [[unroll]] for (uint j = 0; j < 8; ++j)
             sums[i][j] = 0;
+    }
     ivec4 input_sum = ivec4(0);
     uvec4 next_filter[FILTER_FETCHES];
     uvec4 next_input[INPUT_FETCHES];
@@ -90,9 +91,10 @@ void main() {
                 uint input_row = (half_tile * STEP + k) * PIXEL_VECTORS + own_pixels;
                 uvec4 w[2] = {filter_tile[filter_row], filter_tile[filter_row + CHANNEL_VECTORS / 2]};
                 uvec4 x[2] = {input_tile[input_row], input_tile[input_row + PIXEL_VECTORS / 2]};
-                [[unroll]] for (uint i = 0; i < 8; ++i)
+                [[unroll]] for (uint i = 0; i < 8; ++i) {
                     [[unroll]] for (uint j = 0; j < 8; ++j)
                         sums[i][j] = dot_add(w[i / 4][i % 4], x[j / 4][j % 4], sums[i][j]);
+                }
             }
         }
         if (step < steps) {
@@ -159,8 +161,8 @@ void main() {
         if (STORE_CHANNELS != 0) {
             [[unroll]] for (uint j = 0; j < 8; ++j)
                 if (pixel_valid[j])
-                    store_four(packed[j],
-                        first_address + destination[j] + uvec4(0, 1, 2, 3) * push.output_stride_c, channel_valid);
+                    store_four(packed[j], first_address + destination[j] + uvec4(0, 1, 2, 3) * push.output_stride_c,
+                        channel_valid);
         }
     }
 }

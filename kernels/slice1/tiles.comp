@@ -26,20 +26,20 @@
 #include "data_movement/source_elements.glsl"
 #include "data_movement/byte_matrices.glsl"
 
-layout(constant_id = 7) const uint ACROSS = 1;         // the dimension along which the source is consecutive
-layout(constant_id = 8) const uint TILE_ROWS = 32;     // elements along dimension 0, a multiple of ELEMENTS_PER_BLOCK
+layout(constant_id = 7) const uint ACROSS = 1;  // the dimension along which the source is consecutive
+layout(constant_id = 8) const uint TILE_ROWS = 32;  // elements along dimension 0, a multiple of ELEMENTS_PER_BLOCK
 layout(constant_id = 9) const uint TILE_COLUMNS = 32;  // elements across, likewise
-layout(constant_id = 10) const uint EXTRA_ROWS = 0;     // 0 where all rows of the output begin alike in their blocks
+layout(constant_id = 10) const uint EXTRA_ROWS = 0;  // 0 where all rows of the output begin alike in their blocks
 
-#define TILES_ALONG push.arguments[0]   // tiles along dimension 0
+#define TILES_ALONG push.arguments[0]  // tiles along dimension 0
 #define TILES_ACROSS push.arguments[1]
 #define LARGEST_LEAD push.arguments[2]  // elements of a row's first block that lie before the row, at most
 
 const uint PITCH = TILE_COLUMNS * ELEMENT_SIZE / 4 + 1;
 const uint VECTORS_READ = TILE_COLUMNS / ELEMENTS_PER_BLOCK;  // along a row of the input
-const uint BLOCKS_WRITTEN = TILE_ROWS / ELEMENTS_PER_BLOCK;   // along a row of the output
+const uint BLOCKS_WRITTEN = TILE_ROWS / ELEMENTS_PER_BLOCK;  // along a row of the output
 const uint READS = (TILE_ROWS + EXTRA_ROWS) * VECTORS_READ;
-const uint TOGETHER = 4;                                      // of an invocation
+const uint TOGETHER = 4;  // of an invocation
 const bool TURNED = EXTRA_ROWS == 0 && ELEMENT_SIZE < 4;
 
 shared uint tile_words[(TILE_ROWS + EXTRA_ROWS) * PITCH + (TILE_ROWS + EXTRA_ROWS) / ELEMENTS_PER_BLOCK + 1];
@@ -119,8 +119,8 @@ void main() {
                 uint column = column_start + i % VECTORS_READ * ELEMENTS_PER_BLOCK;
                 values[n] = uvec4(0);
                 if (i < READS && element < push.sizes[0] && column < columns)
-                    values[n] = source_vectors[
-                        (source_start + element * push.source_strides[0] + column) / ELEMENTS_PER_BLOCK];
+                    values[n] =
+                        source_vectors[(source_start + element * push.source_strides[0] + column) / ELEMENTS_PER_BLOCK];
             }
             [[unroll]] for (uint n = 0; n < TOGETHER; ++n) {
                 uint i = first + n * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
@@ -134,8 +134,9 @@ void main() {
             uint column = column_start + i % VECTORS_READ * ELEMENTS_PER_BLOCK;
             if (element >= 0 && element < int(push.sizes[0]) && column < columns) {
                 uint source = source_start + uint(element) * push.source_strides[0] + column;
-                put(i, column + ELEMENTS_PER_BLOCK <= columns ? load_consecutive(source)
-                                                              : load_clamped(int(source * ELEMENT_SIZE)));
+                put(i,
+                    column + ELEMENTS_PER_BLOCK <= columns ? load_consecutive(source)
+                                                           : load_clamped(int(source * ELEMENT_SIZE)));
             }
         }
     }
@@ -166,8 +167,7 @@ void main() {
                 uint row = position - position_start + LARGEST_LEAD - lead;
                 [[unroll]] for (uint word = 0; word < 4; ++word) {
                     if (ELEMENT_SIZE >= 4) {
-                        value[word] =
-                            tile_word(row + word / WORDS_PER_ELEMENT, column, word % WORDS_PER_ELEMENT);
+                        value[word] = tile_word(row + word / WORDS_PER_ELEMENT, column, word % WORDS_PER_ELEMENT);
                     } else {
                         [[unroll]] for (uint slot = 0; slot < ELEMENTS_PER_WORD; ++slot)
                             value[word] |= tile_word(row + word * ELEMENTS_PER_WORD + slot, column, 0)

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import dmlvk
+from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.pipeline_cache import HEADER, cache_folder
 from tests.damaged_files import Damage, damages
 from tests.vulkan.variants import copy_desc
@@ -49,6 +51,23 @@ def test_what_one_device_saved_the_next_one_loads(device: dmlvk.Device, folder: 
     assert saved
     assert use(device) == saved
     assert not list(folder.glob("*.new"))
+
+
+def test_a_destroyed_cache_is_not_read(device: dmlvk.Device, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """See quirks.NVIDIA_CRASHES_ON_A_NULL_CACHE. An exception in the middle of closing leaves a device without one."""
+    read = vk.vkGetPipelineCacheData
+
+    def checked(handle: Any, cache: Any, *rest: Any) -> Any:
+        assert cache != vk.ffi.NULL
+        return read(handle, cache, *rest)
+
+    monkeypatch.setattr(vk, "vkGetPipelineCacheData", checked)
+    with dmlvk.Device(device.name) as own:
+        own.compile(copy_desc(DESC))
+        cache = own.vulkan.pipelines.cache
+        cache._owner.destroy()
+        assert cache.added
+        cache.save()
 
 
 def test_the_folder_is_where_the_system_keeps_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

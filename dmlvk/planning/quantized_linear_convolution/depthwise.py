@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dmlvk.device_profile import DeviceProfile, DeviceType, DriverId
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
     DispatchBuilder,
@@ -337,11 +338,7 @@ class DepthwisePath(Path[None]):
         return (None,)
 
     def rank(self, problem: Problem) -> int | None:
-        # Of the CPU drivers, lavapipe is 2 to 6 times faster with this kernel than with the direct one, SwiftShader
-        # takes 0.8 to 1.5 times as long.
-        profile = problem.profile
-        is_faster = profile.device_type is not DeviceType.CPU or profile.driver_id == DriverId.MESA_LLVMPIPE
-        return Rank.DEPTHWISE if is_faster else None
+        return Rank.DEPTHWISE if device_traits.is_faster_with_depthwise(problem.profile) else None
 
     def seconds(self, problem: Problem, tile: None) -> float:
         geometry = problem.geometry

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dmlvk.device_profile import DeviceProfile, DeviceType, DriverId
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
     BLOCK_SIZE,
     DISPATCH_SECONDS,
@@ -43,10 +44,6 @@ SLOWEST_RATE = {
     DeviceType.VIRTUAL_GPU: 2e9,
     DeviceType.OTHER: 50e6,
 }
-
-# Mesa's LLVM drivers end the loops of an invocation after 65,535 iterations in all, without a word (seen with 22.3.6:
-# sums of 131,068 taps come out as those of the first 65,535). Fewer are safe; the other taps are another dispatch's.
-LLVMPIPE_LARGEST_ITERATION_COUNT = 60_000
 
 # Outputs whose sums are put together from several dispatches, at 8 bytes each, at a time.
 LARGEST_ACCUMULATOR_COUNT = 1 << 20
@@ -259,8 +256,8 @@ class Direct:
         """Whether an invocation's nested loops run more often than the driver lets them."""
         channels, rows, columns = (high - low for low, high in taps)
         iterations = channels * (1 + rows * (1 + columns))
-        is_llvmpipe = self.builder.profile.driver_id == DriverId.MESA_LLVMPIPE
-        return is_llvmpipe and iterations > LLVMPIPE_LARGEST_ITERATION_COUNT
+        most = device_traits.loop_iterations(self.builder.profile)
+        return most is not None and iterations > most
 
     def _table_window(self, dispatch: DispatchBuilder, box: OutputBox) -> None:
         rows = table_bounds(self.table, box[1])

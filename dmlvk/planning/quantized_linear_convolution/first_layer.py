@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
     DispatchBuilder,
@@ -28,7 +29,6 @@ from dmlvk.planning.quantized_linear_convolution.boxes import (
     writes_runs,
 )
 from dmlvk.planning.quantized_linear_convolution.matrix import (
-    LARGEST_SHARED_MEMORY,
     NO_MATRICES,
     matrix_of,
     matrix_rate,
@@ -151,7 +151,7 @@ def obstacle_to_first_layer(profile: DeviceProfile, geometry: ConvolutionGeometr
         return Obstacle("filter rows", geometry.filter_size[0], f"at most {LARGEST_HEIGHT}")
     if max(geometry.strides) > LARGEST_STRIDE:
         return Obstacle("strides", geometry.strides, f"at most {LARGEST_STRIDE}")
-    limit = min(profile.limits.max_compute_shared_memory_size, LARGEST_SHARED_MEMORY)
+    limit = device_traits.tile_memory(profile)
     if (size := first_layer_tile(profile, geometry).shared_memory(geometry)) > limit:
         return Obstacle("bytes of shared memory", size, f"at most {limit}")
     return None

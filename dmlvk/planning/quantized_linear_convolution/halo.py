@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.errors import shown
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning import device_traits
 from dmlvk.planning.builder import Range
 from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.matrix import (
-    LARGEST_SHARED_MEMORY,
     PACK_FILTER_KERNEL,
     PACKED_MATRICES,
     ROW_PADDING,
@@ -35,16 +35,12 @@ from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import (
 )
 from dmlvk.planning.quantized_linear_convolution.packing import FilterPacking
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, ObstacleError, Problem, Rank
-from dmlvk.planning.quantized_linear_convolution.product import COLUMN, IMAGE, NVIDIA, ROW, enough_workgroups
+from dmlvk.planning.quantized_linear_convolution.product import COLUMN, IMAGE, ROW, enough_workgroups
 
 KERNEL = "quantized_linear_convolution/halo"
 EXAMPLE_TILE = "128x64x64:32x64"
 
 FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}")
-
-# Of what an invocation fetches of the next block's input: three make RADV spill registers on RDNA 3.
-FETCHES_AHEAD = 2
-NVIDIA_FETCHES_AHEAD = 6
 
 # The kernel without a halo fetches the input again for each tap, but has wider tiles in as many registers, several in
 # turn. It loses where it has only so few workgroups that each multiprocessor of a large GPU gets one or two.
@@ -168,7 +164,7 @@ def halo_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: st
         tile = fitting[0]
     speed = matrix_rate(profile)
     invocations = tile.subgroups() * lanes
-    ahead = NVIDIA_FETCHES_AHEAD if profile.vendor_id == NVIDIA else FETCHES_AHEAD
+    ahead = device_traits.fetches_ahead(profile)
     return HaloShape(
         KERNEL,
         invocations,
@@ -206,7 +202,7 @@ def obstacle_to_tile(
     invocations = tile.subgroups() * lanes
     if tile.channels * (tile.step // VECTOR_SIZE) % invocations:
         return f"{invocations} invocations do not fetch the filter evenly"
-    limit = min(profile.limits.max_compute_shared_memory_size, LARGEST_SHARED_MEMORY)
+    limit = device_traits.tile_memory(profile)
     size = shared_memory(matrix, tile, geometry)
     if size > limit:
         return f"{size} bytes of shared memory are more than {limit}"

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.errors import shown
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning import device_traits
 from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
 from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle
 from dmlvk.planning.quantized_linear_convolution.product import (
-    NVIDIA,
     Shape,
     enough_workgroups,
 )
@@ -29,9 +29,6 @@ VECTOR_SIZE = 16
 
 # Matrix units are this much faster than packed dot products at the very least.
 WASTEFUL = 6
-
-# More loses an NVIDIA device where it should fail, whatever the limit says.
-LARGEST_SHARED_MEMORY = 48 << 10
 
 # Rows of shared memory are so many vectors longer than what they hold.
 ROW_PADDING = 1
@@ -230,7 +227,7 @@ def _gpu_tiles(profile: DeviceProfile, channels: bool) -> list[MatrixTile]:
     if profile.min_subgroup_size >= 32:
         # 64 sums an invocation: no GPU spills, and a subgroup loads 96 rows for 64 x 32 products. 128 sums are for
         # those with 255 registers.
-        large = [MatrixTile(128, 128, 64, 64, 64)] if profile.vendor_id == NVIDIA else []
+        large = [MatrixTile(128, 128, 64, 64, 64)] if device_traits.has_255_registers(profile) else []
         if channels:
             return [
                 *large,
@@ -357,7 +354,7 @@ def obstacle_to_tile(
     invocations, step = tile.subgroups() * lanes, tile.step // VECTOR_SIZE
     if invocations % step or tile.pixels * step % invocations or tile.channels * step % invocations:
         return f"{invocations} invocations do not fetch both operands evenly"
-    limit = min(profile.limits.max_compute_shared_memory_size, LARGEST_SHARED_MEMORY)
+    limit = device_traits.tile_memory(profile)
     size = shared_memory(matrix, tile, channels)
     if size > limit:
         return f"{size} bytes of shared memory are more than {limit}"

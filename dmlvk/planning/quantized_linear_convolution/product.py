@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from dmlvk.device_profile import DeviceProfile, DeviceType, DriverId
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
     Builder,
@@ -32,11 +33,6 @@ from dmlvk.planning.quantized_linear_convolution.stages import (
     obstacle_to_packing,
     packing_seconds,
 )
-
-NVIDIA = 0x10DE
-
-# Lanes among which the float kernel hands values around.
-LANES_OF_FLOAT = 8
 
 # Operations a second on a CPU at the very least, by path.
 CPU_RATES = {"float": 8e9, "dot4": 1e9, "integer": 5e8}
@@ -146,8 +142,7 @@ def integer_rate(profile: DeviceProfile) -> float:
 
 def dot_product_rate(profile: DeviceProfile) -> float:
     """Operations a second that packed dot products reach on a GPU at the very least."""
-    is_accelerated = "integerDotProduct4x8BitPackedSignedAccelerated" in profile.properties
-    return _rate(profile) * (8 if profile.vendor_id == NVIDIA and is_accelerated else 1)
+    return _rate(profile) * (8 if device_traits.has_fast_dot_product(profile) else 1)
 
 
 def _tile_channels(profile: DeviceProfile, geometry: ConvolutionGeometry) -> int:
@@ -428,11 +423,10 @@ class FloatPath(PackedProductPath):
     name = "float"
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
-        if profile.driver_id != DriverId.MESA_LLVMPIPE:
-            return Obstacle("driver", profile.driver_name, "Mesa's lavapipe")
-        if profile.min_subgroup_size < LANES_OF_FLOAT:
-            return Obstacle("lanes of a subgroup", profile.min_subgroup_size, f"at least {LANES_OF_FLOAT}")
-        return None if "shaderInt64" in profile.features else Obstacle("shaderInt64", "absent", "present")
+        if device_traits.can_run_float_kernel(profile):
+            return None
+        possible = "lavapipe, with 8 lanes or more and shaderInt64"
+        return Obstacle("driver and lanes of a subgroup", (profile.driver_name, profile.min_subgroup_size), possible)
 
 
 def _best_product(profile: DeviceProfile) -> type[PackedProductPath]:

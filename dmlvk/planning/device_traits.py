@@ -1,0 +1,63 @@
+"""What classes of devices are faster with, and how much room a tile has: conditions of plans on who made the device.
+
+A driver's bug is no trait: those are in `dmlvk.quirks`. Every trait is a pure function of a DeviceProfile. No trait
+decides whether a result is right, except `can_run_float_kernel`.
+"""
+
+from __future__ import annotations
+
+from dmlvk import quirks
+from dmlvk.device_profile import DeviceProfile, DeviceType, DriverId, VendorId
+
+# Bytes of shared memory that a tile on matrix units takes at most, on every device: larger tiles were never measured.
+LARGEST_TILE_MEMORY = 48 << 10
+
+# Vectors of the next block's input that an invocation of the halo kernel fetches ahead into its registers. Three make
+# RADV spill registers on RDNA 3.
+FETCHES_AHEAD = 2
+FETCHES_AHEAD_WITH_255_REGISTERS = 6
+
+
+def has_255_registers(profile: DeviceProfile) -> bool:
+    """Whether an invocation may have 255 registers before it spills any, as on NVIDIA's GPUs."""
+    return profile.vendor_id == VendorId.NVIDIA
+
+
+def fetches_ahead(profile: DeviceProfile) -> int:
+    """Vectors of the input that wait in an invocation's registers for their turn, at most."""
+    return FETCHES_AHEAD_WITH_255_REGISTERS if has_255_registers(profile) else FETCHES_AHEAD
+
+
+def has_fast_dot_product(profile: DeviceProfile) -> bool:
+    """Whether even the slowest GPU of the kind multiplies packed bytes eight times as fast as the slowest of others."""
+    is_accelerated = "integerDotProduct4x8BitPackedSignedAccelerated" in profile.properties
+    return profile.vendor_id == VendorId.NVIDIA and is_accelerated
+
+
+def can_run_float_kernel(profile: DeviceProfile) -> bool:
+    """Whether the float kernel may be chosen: it is made for lavapipe and needs 8 lanes, for its shuffles."""
+    is_lavapipe = profile.driver_id == DriverId.MESA_LLVMPIPE
+    return is_lavapipe and profile.min_subgroup_size >= 8 and "shaderInt64" in profile.features
+
+
+def is_faster_with_depthwise(profile: DeviceProfile) -> bool:
+    """Whether the depthwise kernel is faster than the direct one.
+
+    Of the CPU drivers, lavapipe is 2 to 6 times faster with it, SwiftShader takes 0.8 to 1.5 times as long.
+    """
+    return profile.device_type is not DeviceType.CPU or profile.driver_id == DriverId.MESA_LLVMPIPE
+
+
+def tile_memory(profile: DeviceProfile) -> int:
+    """Bytes of shared memory that a tile on matrix units may take."""
+    size = min(profile.limits.max_compute_shared_memory_size, LARGEST_TILE_MEMORY)
+    quirk = quirks.NVIDIA_SHARED_MEMORY_LOSES_THE_DEVICE
+    if quirk.limit is not None and quirk.applies_to(profile):
+        size = min(size, quirk.limit)
+    return size
+
+
+def loop_iterations(profile: DeviceProfile) -> int | None:
+    """Iterations that the loops of an invocation may have in all; None for no limit."""
+    quirk = quirks.LAVAPIPE_ENDS_LONG_LOOPS
+    return quirk.limit if quirk.applies_to(profile) else None

@@ -1,0 +1,93 @@
+"""What CONTRIBUTING.md, the issue forms, the hooks and the Makefile say of each other and of the tree is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from dmlvk.command_line import main
+from tools import bootstrap
+from tools.format_kernels import kernel_files, run_clang_format
+
+ROOT = Path(__file__).parents[1]
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+TEXTS = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *FORMS]
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+TARGETS = set(re.findall(r"^([a-z][a-z-]*):(?!=)", MAKEFILE, re.MULTILINE))
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_targets_of_make_exist(path: Path) -> None:
+    named = re.findall(r"(?:`|^ {4,}|[a-z] )make ([a-z-]+)(?=`| |$)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {name for name in named if name in TARGETS or "-" in name} <= TARGETS
+
+
+def test_targets_of_make_are_phony_and_in_its_help() -> None:
+    phony = {name for line in re.findall(r"^\.PHONY:(.*)$", MAKEFILE, re.MULTILINE) for name in line.split()}
+    assert phony == TARGETS
+    assert set(re.findall(r"^make ([a-z-]+)", bootstrap.HELP, re.MULTILINE)) == TARGETS - {"help"}
+
+
+def test_files_that_contributing_names_are_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:\.?[a-z_]+/)*\.?[A-Za-z_-]+(?:\.[a-z]+|/))`", text)
+    files = [name for name in named if name.startswith((".", *(path.name for path in ROOT.iterdir())))]
+    assert len(files) >= 15
+    assert [name for name in files if not (ROOT / name).exists() and name != ".venv"] == []
+
+
+def test_sections_that_contributing_names_are_in_the_readme() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    sections = re.findall(r'README has a section "([^"]+)"', text)
+    assert len(sections) == 2
+    for section in sections:
+        assert f"\n## {section}\n" in readme
+
+
+@pytest.mark.parametrize("path", [ROOT / "CONTRIBUTING.md", *FORMS], ids=lambda path: path.name)
+def test_commands_and_their_options_exist(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for command_line in re.findall(r"`dmlvk ([^`]+)`", text):
+        name, *words = command_line.split()
+        command = main.commands[name]
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known
+        assert isinstance(command, click.Command)
+
+
+def test_forms_ask_for_what_a_report_needs() -> None:
+    assert [path.stem for path in FORMS] == ["config", "driver_report", "wrong_result"]
+    driver, wrong = (path.read_text(encoding="utf-8") for path in FORMS[1:])
+    for text in (driver, wrong):
+        assert "`dmlvk devices`" in text
+        assert "required: true" in text
+    assert "`dmlvk conformance --json results.jsonl --export failures`" in driver
+
+
+def test_hooks_call_what_the_environment_has() -> None:
+    text = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    entries = re.findall(r"^ +entry: (.*)$", text, re.MULTILINE)
+    assert len(entries) == text.count("language: system") == text.count("- id: ") >= 5
+    assert all(entry.startswith(".venv/bin/") for entry in entries)
+    assert "repo: local" in text
+    assert text.count("- repo:") == 1
+
+
+def test_kernels_are_formatted() -> None:
+    files = kernel_files()
+    assert len(files) > 50
+    assert run_clang_format(files, check=True) == 0
+
+
+def test_a_kernel_that_is_not_formatted_is_found(tmp_path: Path) -> None:
+    (kernel,) = (path for path in kernel_files() if path.name == "copy.comp" and path.parent.name == "benchmark")
+    source = kernel.read_text(encoding="utf-8")
+    copied = tmp_path / "copy.comp"
+    copied.write_text(source.replace("    uint ", "  uint ", 1), encoding="utf-8")
+    assert run_clang_format([copied], check=True) != 0
+    assert run_clang_format([copied], check=False) == 0
+    assert copied.read_text(encoding="utf-8") == source

@@ -1,0 +1,219 @@
+"""Drivers' bugs as data: which apply to which device, and that nothing else asks who made a device."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dmlvk import quirks
+from dmlvk.conformance.recorded import NAMES, load
+from dmlvk.device_profile import DriverId, VendorId
+from dmlvk.quirks import ALL, Quirk, Versions
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "dmlvk"
+
+# The only files that may compare a driver or a vendor, and what for.
+MAY_ASK = {
+    "quirks.py",
+    "device_profile.py",
+    "planning/device_traits.py",  # speed and room of classes of devices
+    "runtime/device_info.py",  # names of vendors
+}
+IDENTITIES = ("driver_id", "vendor_id")
+# Names of drivers and vendors in text that is compared with a device's.
+NAMES_OF_DEVICES = ("driver_name", "driver_info")
+
+
+@pytest.mark.parametrize("quirk", ALL, ids=lambda quirk: quirk.name)
+def test_a_quirk_names_a_test_that_exists(quirk: Quirk) -> None:
+    file, *names = quirk.test.split("::")
+    scope: ast.AST = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    for name in names:
+        (scope,) = (
+            node
+            for node in ast.iter_child_nodes(scope)
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == name
+        )
+    assert isinstance(scope, ast.FunctionDef)
+    assert scope.name.startswith("test_")
+
+
+@pytest.mark.parametrize("quirk", ALL, ids=lambda quirk: quirk.name)
+def test_a_quirk_is_whole(quirk: Quirk) -> None:
+    for text in (quirk.effect, quirk.remedy, quirk.seen_with, quirk.reported):
+        assert text.strip() == text != ""
+    assert quirk.effect[0].isupper()
+    assert quirk.effect.endswith(".")
+    assert quirk.remedy.endswith(".")
+    assert quirk.drivers or not quirk.is_asked
+
+
+def test_all_quirks_are_in_all_under_names_of_their_own() -> None:
+    records = [value for value in vars(quirks).values() if isinstance(value, Quirk)]
+    assert sorted(records, key=lambda quirk: quirk.name) == sorted(ALL, key=lambda quirk: quirk.name)
+    assert len({quirk.name for quirk in ALL}) == len(ALL)
+
+
+@pytest.mark.parametrize(
+    ("versions", "release", "is_in"),
+    [
+        (Versions(), (1, 0, 0), True),
+        (Versions(first=(22, 3)), (22, 2, 9), False),
+        (Versions(first=(22, 3)), (22, 3, 0), True),
+        (Versions(first=(22, 3)), (26, 0, 1), True),
+        (Versions(before=(25,)), (24, 9, 9), True),
+        (Versions(before=(25,)), (25, 0, 0), False),
+        (Versions((22, 3), (25, 1)), (25, 0, 7), True),
+        (Versions((22, 3), (25, 1)), (25, 1, 0), False),
+        (Versions((580, 159, 4), (590,)), (580, 159, 4, 0), True),
+        (Versions((580, 159, 4), (590,)), (580, 159, 3, 9), False),
+    ],
+)
+def test_a_range_of_versions_has_its_first_and_not_its_last(
+    versions: Versions, release: tuple[int, ...], is_in: bool
+) -> None:
+    assert (release in versions) is is_in
+
+
+@pytest.mark.parametrize(
+    ("name", "release"),
+    [
+        ("lavapipe-22.3", (22, 3, 6)),  # whose driverVersion is 1
+        ("lavapipe-25.0", (25, 0, 7)),
+        ("amd-navi31", (26, 2, 6)),
+        ("nvidia-h200", (580, 159, 4, 0)),
+        ("nvk-ada", (26, 2, 6)),
+        ("swiftshader", (5, 0, 0)),
+    ],
+)
+def test_the_release_of_a_driver_is_as_its_maker_counts(name: str, release: tuple[int, ...]) -> None:
+    assert load(name).driver_release == release
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        (
+            "lavapipe-22.3",
+            {
+                quirks.LAVAPIPE_ENDS_LONG_LOOPS,
+                quirks.LAVAPIPE_KEEPS_DESTROYED_PIPELINES,
+                quirks.MESA_WAITS_FOR_THREADS_AT_EXIT,
+            },
+        ),
+        (
+            "lavapipe-26.2",
+            {
+                quirks.LAVAPIPE_ENDS_LONG_LOOPS,
+                quirks.LAVAPIPE_KEEPS_DESTROYED_PIPELINES,
+                quirks.LAVAPIPE_LEAVES_SUBGROUPS_BEHIND,
+                quirks.MESA_WAITS_FOR_THREADS_AT_EXIT,
+            },
+        ),
+        (
+            "nvidia-h200",
+            {
+                quirks.NVIDIA_SHARED_MEMORY_LOSES_THE_DEVICE,
+                quirks.NVIDIA_SLEEPING_WAITS_SLOW_SUBMISSIONS,
+                quirks.NVIDIA_CRASHES_ON_A_NULL_CACHE,
+                quirks.NVIDIA_MATRIX_LOADS_WANT_WHOLE_VECTORS,
+            },
+        ),
+        ("nvk-ada", {quirks.MESA_WAITS_FOR_THREADS_AT_EXIT}),
+        (
+            "swiftshader",
+            {
+                quirks.SWIFTSHADER_SPECIALIZES_LAST,
+                quirks.SWIFTSHADER_SHARES_THREADS_BETWEEN_DEVICES,
+                quirks.SWIFTSHADER_OVERWRITES_LANES_OUT_OF_A_LOOP,
+            },
+        ),
+    ],
+)
+def test_which_quirks_a_recorded_device_has(device: str, expected: set[Quirk]) -> None:
+    assert set(quirks.of(load(device))) == expected
+
+
+def test_a_quirk_is_of_its_drivers_and_versions_alone() -> None:
+    quirk = replace(quirks.LAVAPIPE_ENDS_LONG_LOOPS, versions=Versions(first=(25,)))
+    found = [name for name in NAMES if quirk.applies_to(load(name))]
+    assert found == ["lavapipe-25.0", "lavapipe-26.2"]
+    samsung = replace(load("amd-navi31"), driver_id=DriverId.SAMSUNG_PROPRIETARY, driver_info="")
+    assert quirks.of(samsung) == (quirks.SAMSUNG_MATRIX_OPERANDS_FROM_BUFFERS,)
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def mentions(node: ast.AST, names: tuple[str, ...]) -> bool:
+    """Whether an expression reads an attribute or a variable of one of these names."""
+    return any(
+        (isinstance(part, ast.Attribute) and part.attr in names) or (isinstance(part, ast.Name) and part.id in names)
+        for part in ast.walk(node)
+    )
+
+
+def questions(tree: ast.AST) -> Iterator[int]:
+    """Lines that ask which driver or vendor a device has: enumerations, numbers, comparisons, look-ups, matches."""
+    numbers = {int(vendor) for vendor in VendorId}
+    for node in ast.walk(tree):
+        is_question = mentions(node, ("DriverId", "VendorId")) if isinstance(node, (ast.Attribute, ast.Name)) else False
+        if isinstance(node, ast.Constant):
+            is_question = type(node.value) is int and node.value in numbers
+        elif isinstance(node, ast.Compare):
+            is_question = mentions(node, IDENTITIES + NAMES_OF_DEVICES)
+        elif isinstance(node, ast.Subscript):
+            is_question = mentions(node.slice, IDENTITIES)
+        elif isinstance(node, ast.Match):
+            is_question = mentions(node.subject, IDENTITIES)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            looks_up = node.func.attr in ("get", "startswith", "endswith", "find", "index", "count")
+            is_question = looks_up and mentions(node, IDENTITIES + NAMES_OF_DEVICES)
+        if is_question:
+            yield node.lineno  # type: ignore[attr-defined]  # all of these have one
+
+
+def test_nothing_else_asks_which_driver_or_vendor_a_device_has() -> None:
+    found = {f"dmlvk/{file}:{line}" for file, tree in sources() if file not in MAY_ASK for line in questions(tree)}
+    assert not found, "make it a quirk (dmlvk/quirks.py) or a trait (dmlvk/planning/device_traits.py)"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "profile.driver_id == 13",
+        "if 4 != device.profile.driver_id: pass",
+        "is_fast = profile.driver_id in (3, 4)",
+        "DriverId.MESA_LLVMPIPE",
+        "profile.vendor_id == VENDOR",
+        "NVIDIA = 0x10DE",
+        "speed = SPEEDS[profile.vendor_id]",
+        "speed = SPEEDS.get(profile.driver_id, 1)",
+        "match profile.vendor_id:\n    case 1: pass",
+        "profile.driver_name == 'NVIDIA'",
+        "'Mesa' in profile.driver_info",
+        "profile.driver_name.startswith('Mesa')",
+    ],
+)
+def test_the_scan_finds(code: str) -> None:
+    assert list(questions(ast.parse(code)))
+
+
+def test_code_asks_the_quirks_that_say_so() -> None:
+    """Those that no code asks say so: their remedies are for all devices."""
+    asked = {
+        node.attr
+        for file, tree in sources()
+        if file != "quirks.py"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "quirks"
+    }
+    named = {value: name for name, value in vars(quirks).items() if isinstance(value, Quirk)}
+    assert {quirk.name for quirk in ALL if named[quirk] in asked} == {quirk.name for quirk in ALL if quirk.is_asked}
