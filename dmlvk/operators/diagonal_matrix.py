@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-import numpy as np
-
 from dmlvk.data_type import DataType
 from dmlvk.operators.element import encode_element
 from dmlvk.operators.feature_level import FeatureLevel
@@ -79,10 +77,11 @@ class DiagonalMatrixDesc(OperatorDesc):
         (value,) = struct.unpack("<f", self.float_bytes)
         if data_type.is_floating_point:
             return encode_element(type(self).__name__, "value", value, data_type)
-        limits = np.iinfo(data_type.numpy_dtype)
-        if not math.isfinite(value) or not limits.min <= math.trunc(value) <= limits.max:
+        bits, is_signed = 8 * data_type.size_in_bytes, data_type.name.startswith("INT")
+        lowest, highest = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
+        if not math.isfinite(value) or not lowest <= math.trunc(value) <= highest:
             rule = f"must be a value of {data_type.name} when it is a FLOAT without its fraction"
-            self._fail("value", self.value, rule, f"a number from {limits.min} to {limits.max}")
+            self._fail("value", self.value, rule, f"a number from {lowest} to {highest}")
         return encode_element(type(self).__name__, "value", math.trunc(value), data_type)
 
     @property
