@@ -77,7 +77,7 @@ class DiagonalMatrixDesc(OperatorDesc):
         (value,) = struct.unpack("<f", self.float_bytes)
         if data_type.is_floating_point:
             return encode_element(type(self).__name__, "value", value, data_type)
-        bits, is_signed = 8 * data_type.size_in_bytes, data_type.name.startswith("INT")
+        bits, is_signed = 8 * data_type.size_in_bytes, data_type.is_signed_integer
         lowest, highest = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
         if not math.isfinite(value) or not lowest <= math.trunc(value) <= highest:
             rule = f"must be a value of {data_type.name} when it is a FLOAT without its fraction"
