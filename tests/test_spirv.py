@@ -113,14 +113,14 @@ def test_kernel_needs_no_optional_feature(kernel: str) -> None:
     for ending, capabilities in FEATURE_KERNELS.items():
         if kernel.endswith(ending):
             allowed |= capabilities
-    module = list(instructions((SPIRV / f"{kernel}.spv").read_bytes()))
+    module = instructions((SPIRV / f"{kernel}.spv").read_bytes())
     assert {operands[0] for opcode, operands in module if opcode == OP_CAPABILITY} <= allowed
 
 
 @pytest.mark.parametrize("kernel", SOURCES)
 def test_shared_memory_of_matrix_kernels_is_in_whole_vectors(kernel: str) -> None:
     """Arrays that matrices are loaded from must begin at multiples of 16 bytes: NVIDIA's loads read something else."""
-    module = list(instructions((SPIRV / f"{kernel}.spv").read_bytes()))
+    module = instructions((SPIRV / f"{kernel}.spv").read_bytes())
     if (OP_CAPABILITY, (COOPERATIVE_MATRIX,)) not in module:
         return
     scalars = {operands[0] for opcode, operands in module if opcode in (OP_TYPE_INT, OP_TYPE_FLOAT)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,14 +46,16 @@ class _Module:
         return 1
 
 
-def instructions(code: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
+def instructions(code: bytes) -> list[tuple[int, tuple[int, ...]]]:
     """The opcode and the operands of each instruction."""
+    found = []
     words = struct.unpack(f"<{len(code) // 4}I", code)
     position = 5
     while position < len(words):
         length, opcode = words[position] >> 16, words[position] & 0xFFFF
-        yield opcode, words[position + 1 : position + length]
+        found.append((opcode, words[position + 1 : position + length]))
         position += length
+    return found
 
 
 def _text(words: tuple[int, ...]) -> str:

@@ -82,7 +82,7 @@ class TestEachOperator:
 
 def test_no_wing_has_a_module_of_an_operator_that_the_registry_lacks() -> None:
     shared = {
-        "planning": {"builder", "data_movement", "grid", "kernel_interface", "loop_nest", "plan"},
+        "planning": {"builder", "data_movement", "device_traits", "grid", "kernel_interface", "loop_nest", "plan"},
         "reference": {"bits"},
         "conformance.cases": {"combinations", "layouts", "onnx_backend", "values"},
         "benchmark.work": {"base"},
