@@ -20,6 +20,7 @@ from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.channels_last import channels_last
+from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.matrix import (
     EXAMPLE_TILE,
     LARGE_TILE,
@@ -36,7 +37,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix import (
     matrix_shape,
     packs_channels,
 )
-from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP, PackedInput
+from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 from dmlvk.planning.quantized_linear_convolution.parameters import Sources
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError, Path, Problem, Rank
 from dmlvk.planning.quantized_linear_convolution.product import (

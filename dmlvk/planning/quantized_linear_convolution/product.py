@@ -1,4 +1,4 @@
-"""The product of the packed operands of a QUANTIZED_LINEAR_CONVOLUTION: which kernel, which tiles, which dispatches."""
+"""The product of the packed operands of a QUANTIZED_LINEAR_CONVOLUTION: what all kernels of it have in common."""
 
 from __future__ import annotations
 
@@ -13,35 +13,22 @@ from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
     Builder,
-    DispatchBuilder,
     Range,
     View,
-    by_dimension,
     halves,
     largest,
     reach,
 )
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
-from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import Access, Dispatch, Plan
-from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking, PackedFilter, PackedInput
-from dmlvk.planning.quantized_linear_convolution.parameters import table_bounds
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem, Rank
-from dmlvk.planning.quantized_linear_convolution.stages import (
-    Stages,
-    is_unsigned,
-    obstacle_to_packing,
-    packing_seconds,
-)
+from dmlvk.planning.plan import Dispatch
+from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
+from dmlvk.planning.quantized_linear_convolution.packing import PackedFilter
 
 # Operations a second on a CPU at the very least, by path.
 CPU_RATES = {"float": 8e9, "dot4": 1e9, "integer": 5e8}
 # With fewer workgroups each multiprocessor of a large GPU has one or two, which wait for memory; an integrated GPU has
 # a few multiprocessors.
 FEW_WORKGROUPS = {DeviceType.DISCRETE_GPU: 256, DeviceType.INTEGRATED_GPU: 8}
-
-# A multiplication of the direct kernel takes as long as so many words of a packed product.
-WORDS_OF_DIRECT_TAP = 5
 
 # Multiply-adds of the four bytes of a word, times two.
 OPERATIONS_OF_WORD = 8
@@ -111,21 +98,6 @@ class Shape:
         return self.seconds_of_panels(groups, panels, pixels, words) * idle
 
 
-def product_shape(path: str, profile: DeviceProfile, geometry: ConvolutionGeometry) -> Shape:
-    """The kernel and tile for a path that the device can run."""
-    prefix = "quantized_linear_convolution"
-    if path == "float":
-        lanes = profile.subgroup_size
-        return Shape(f"{prefix}/registers_float", lanes, 8, 2, 2 * lanes, False, True, CPU_RATES[path], 1)
-    if profile.device_type is DeviceType.CPU:
-        return Shape(f"{prefix}/registers_{path}", 16, 8, 1, 64, False, False, CPU_RATES[path], 1)
-    channels = _tile_channels(profile, geometry)
-    speed = dot_product_rate(profile) if path == "dot4" else integer_rate(profile)
-    return Shape(
-        f"{prefix}/tile_{path}", 2 * channels, channels, 1, 128, True, False, speed, enough_workgroups(profile)
-    )
-
-
 def enough_workgroups(profile: DeviceProfile) -> int:
     """Workgroups that fill a device: fewer take as long."""
     return FEW_WORKGROUPS.get(profile.device_type, 1)
@@ -143,16 +115,6 @@ def integer_rate(profile: DeviceProfile) -> float:
 def dot_product_rate(profile: DeviceProfile) -> float:
     """Operations a second that packed dot products reach on a GPU at the very least."""
     return _rate(profile) * (8 if device_traits.has_fast_dot_product(profile) else 1)
-
-
-def _tile_channels(profile: DeviceProfile, geometry: ConvolutionGeometry) -> int:
-    """Output channels of a tile: not many more than there are, and fewer where the large tiles would be too few."""
-    channels = geometry.output_channels_per_group
-    pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
-    tiles = geometry.group_count * -(-channels // 128) * -(-pixels // 128)
-    if profile.limits.max_compute_work_group_invocations >= 256 and channels > 64 and tiles >= 512:
-        return 128
-    return 64 if channels > 32 else 32
 
 
 def product_dispatches(order: ProductCutter[Any]) -> list[Dispatch]:
@@ -283,152 +245,3 @@ class ProductCutter(ABC, Generic[AnyShape]):
                 if box[dimension][1] - box[dimension][0] > 1 and not (dimension == PANEL and many_groups):
                     return dimension
         return None
-
-
-@dataclass(frozen=True)
-class PackedProductCutter(ProductCutter[Shape]):
-    """One part's product by dot products or multiplications, with a table of the channels' parameters."""
-
-    table: View
-
-    def parameters_fit(self, box: tuple[Range, ...]) -> bool:
-        return self.builder.fits(self.table.tensor, table_bounds(self.table, self.channels(box)))
-
-    def dispatch(self, box: tuple[Range, ...]) -> Dispatch:
-        geometry, part, packed_filter = self.geometry, self.part, self.packed_filter
-        channels, written = self.channels(box), self.written(box)
-        extents = [high - low for low, high in box]
-        dispatch = DispatchBuilder(self.shape.kernel)
-        quad_stride, row_stride, column_stride = part.strides
-        first_word = (
-            (box[IMAGE][0] - part.images[0]) * part.image_stride
-            + (box[GROUP][0] - part.groups[0]) * part.group_stride
-            + (box[ROW][0] - part.output_rows[0]) * geometry.strides[0] * row_stride
-            + (box[COLUMN][0] - part.output_columns[0]) * geometry.strides[1] * column_stride
-        )
-        start = part.start + 4 * first_word
-        dispatch.window(part.tensor, (part.start, part.start + part.size), start, 4, "input_start", Access.READ)
-        panels = packed_filter.bounds(self.panels(box))
-        dispatch.window(packed_filter.tensor, panels, panels[0], 4, "filter_start", Access.READ)
-        records = table_bounds(self.table, channels)
-        dispatch.window(self.table.tensor, records, records[0], 4, "table_start", Access.READ)
-        address = self.output.address((box[IMAGE][0], channels[0], box[ROW][0], box[COLUMN][0]))
-        dispatch.window(self.output.tensor, self.output.bounds(written), address, 1, "output_start", Access.WRITE)
-        first_stored, end_stored = (channel - channels[0] for channel in self.stored(box))
-        if extents[GROUP] > 1:
-            first_stored, end_stored = 0, geometry.output_channels_per_group
-        dispatch.push(
-            pixels=extents[IMAGE] * extents[ROW] * extents[COLUMN],
-            rows=extents[ROW],
-            columns=extents[COLUMN],
-            words=packed_filter.words,
-            taps=geometry.tap_count,
-            channels=end_stored,
-            channels_of_group=geometry.output_channels_per_group,
-            panel_stride=packed_filter.panel_size // 4,
-            panels_of_group=packed_filter.panels_of_group if extents[GROUP] > 1 else extents[PANEL],
-            input_stride_n=part.image_stride,
-            input_stride_group=part.group_stride,
-            input_stride_quad=quad_stride,
-            input_stride_h=row_stride * geometry.strides[0],
-            input_stride_w=column_stride * geometry.strides[1],
-            tap_stride_h=row_stride * geometry.dilations[0],
-            tap_stride_w=column_stride * geometry.dilations[1],
-            **by_dimension("output_stride", "nchw", self.output.strides),
-            first_channel=first_stored,
-        )
-        # Words of four channels where channels lie side by side (NHWC), else of four pixels.
-        store_channels = self.output.strides[1] == 1 and geometry.output_channels > 1
-        specialization = {
-            LOCAL_SIZE_X: self.shape.local_size,
-            "FILTER_HEIGHT": geometry.filter_size[0],
-            "FILTER_WIDTH": geometry.filter_size[1],
-            "OUTPUT_UNSIGNED": int(self.output_unsigned),
-            "STORE_CHANNELS": int(store_channels),
-        }
-        if self.shape.tiled:
-            specialization["TILE_CHANNELS"] = self.shape.panel
-        if self.shape.channels_last:
-            # Words of K at once: pairs lie together, at multiples of 8 bytes, where a pixel has an even number.
-            specialization["WORDS"] = 1 if part.quads % 2 else 2
-        operations = self.operations(box)
-        moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.tap_count)
-        return dispatch.finish(
-            specialization, self.grid(box), seconds=self.seconds(box), bytes_moved=moved, operations=operations
-        )
-
-
-class PackedProductPath(Path[Shape]):
-    """A path that packs both operands and multiplies the packed words."""
-
-    def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
-        return None
-
-    def obstacle_to(self, problem: Problem) -> Obstacle | None:
-        words = ChannelWords.of(problem.folded_geometry)
-        return obstacle_to_packing(problem.folded_geometry, problem.profile, words.quads, words.per_output)
-
-    def rank(self, problem: Problem) -> int | None:
-        geometry = problem.folded_geometry
-        if type(self) is not _best_product(problem.profile):
-            return None
-        # In narrow groups a product would mostly multiply for channels that nobody stores.
-        shape = product_shape(self.name, problem.profile, geometry)
-        width, channels = shape.panel * shape.panels, geometry.output_channels_per_group
-        computed = -(-channels // width) * width / channels
-        is_narrow = ChannelWords.of(geometry).per_output * computed > geometry.tap_count * WORDS_OF_DIRECT_TAP
-        return None if is_narrow else Rank.PACKED
-
-    def tiles(self, problem: Problem) -> tuple[Shape]:
-        return (product_shape(self.name, problem.profile, problem.folded_geometry),)
-
-    def seconds(self, problem: Problem, tile: Shape) -> float:
-        geometry = problem.folded_geometry
-        words = ChannelWords.of(geometry)
-        return tile.seconds_of(geometry, words.per_output) + packing_seconds(problem, geometry, words.quads)
-
-    def plan(self, problem: Problem, tile: Shape) -> Plan:
-        geometry = problem.folded_geometry
-        stages = Stages(problem, geometry, ("input_tensor",))
-        table = stages.parameter_table()
-        packed_filter = stages.packed_filter(tile.panel, FilterPacking.of(geometry, tile.channels_last))
-
-        def product(part: PackedInput) -> list[Dispatch]:
-            output, is_output_unsigned = stages.views["output_tensor"], is_unsigned(problem.desc, "output_tensor")
-            common = (stages.builder, geometry, tile, packed_filter, part, output, is_output_unsigned)
-            return product_dispatches(PackedProductCutter(*common, table))
-
-        stages.add_packed_product(ChannelWords.of(geometry).quads, tile.channels_last, product)
-        return stages.plan(self.name)
-
-
-class Dot4Path(PackedProductPath):
-    """By packed dot products of four signed bytes."""
-
-    name = "dot4"
-
-    def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
-        return None if profile.has_integer_dot_product else Obstacle("shaderIntegerDotProduct", "absent", "present")
-
-
-class IntegerPath(PackedProductPath):
-    """By 32-bit multiplications, which every device has."""
-
-    name = "integer"
-
-
-class FloatPath(PackedProductPath):
-    """By float32 multiplications in exact blocks. The kernel is made for lavapipe, which has shuffles."""
-
-    name = "float"
-
-    def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
-        if device_traits.can_run_float_kernel(profile):
-            return None
-        possible = "lavapipe, with 8 lanes or more and shaderInt64"
-        return Obstacle("driver and lanes of a subgroup", (profile.driver_name, profile.min_subgroup_size), possible)
-
-
-def _best_product(profile: DeviceProfile) -> type[PackedProductPath]:
-    """The fastest of the packed products that a device has."""
-    return next(path for path in (FloatPath, Dot4Path, IntegerPath) if path().obstacle_on(profile) is None)

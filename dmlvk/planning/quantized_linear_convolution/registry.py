@@ -9,8 +9,8 @@ from dmlvk.planning.quantized_linear_convolution.direct import DirectPath
 from dmlvk.planning.quantized_linear_convolution.first_layer import FirstLayerPath
 from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixPath
+from dmlvk.planning.quantized_linear_convolution.packed_product import Dot4Path, FloatPath, IntegerPath
 from dmlvk.planning.quantized_linear_convolution.path import Path
-from dmlvk.planning.quantized_linear_convolution.product import Dot4Path, FloatPath, IntegerPath
 
 # Of paths that are estimated to take the same time, the first is taken.
 PATHS: tuple[Path[Any], ...] = (

@@ -12,15 +12,13 @@ from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import Builder, View, copies, dense
 from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
+from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput, pack_input, packed_parts
 from dmlvk.planning.quantized_linear_convolution.packing import (
     WIDEST_PANEL,
     ChannelWords,
     FilterPacking,
     PackedFilter,
-    PackedInput,
     pack_filter,
-    pack_input,
-    packed_parts,
 )
 from dmlvk.planning.quantized_linear_convolution.parameters import (
     ROW_SIZE,
