@@ -37,7 +37,7 @@ __all__ = [
     "require_path_name",
 ]
 
-# All the kernel paths that an operator has, on one device or another.
+# All kernel paths of each operator, over all devices.
 KERNEL_PATHS: Mapping[type[OperatorDesc], tuple[str, ...]] = MappingProxyType(parts(__name__, "PATHS"))
 
 NO_OFFSETS: Mapping[str, int] = MappingProxyType({})
@@ -70,7 +70,7 @@ def plan(
     profile : DeviceProfile
         The device: its limits and features decide.
     path : str, optional
-        Forces one of the operator's kernel paths; the planner chooses the best one where it is None.
+        Forces one of the operator's kernel paths. If it is None, the planner chooses the best one.
     offsets : mapping of str to int, optional
         Bytes from the start of its memory to a tensor's own start, by descriptor field. Matters only for a tensor that
         lies across the boundary of two memory segments.
@@ -78,11 +78,11 @@ def plan(
     Raises
     ------
     PathError
-        When the path does not exist, or not on this device; the message lists those that do.
+        When the path does not exist at all or on this device. The message lists the paths that do.
     ValueError
         For an offset that is no integer, or negative.
     TypeError
-        For what is no descriptor, or no text as a path.
+        For a `desc` that is no descriptor, or a `path` that is no text.
     """
     if path is not None and not isinstance(path, str):
         raise TypeError(f"path is None or a str, not {type(path).__name__}")
@@ -98,7 +98,7 @@ def plan(
 
 
 def preferred_path(desc: OperatorDesc, name: str) -> str | None:
-    """The path that a name given for all operators, $DMLVK_KERNEL, forces on this one: none where it has no such path.
+    """The path that $DMLVK_KERNEL, a name for all operators, forces on this one; None if it has no such path.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def preferred_path(desc: OperatorDesc, name: str) -> str | None:
 
 
 def require_path_name(name: str) -> None:
-    """Raise a ValueError unless some operator has a kernel path of a name given for all operators, $DMLVK_KERNEL."""
+    """Raise a ValueError unless some operator has a kernel path with the name that $DMLVK_KERNEL gives for all."""
     if not any(name in paths for paths in KERNEL_PATHS.values()):
         known = ", ".join(sorted({repr(path) for paths in KERNEL_PATHS.values() for path in paths}))
         raise ValueError(f"DMLVK_KERNEL = {shown(name)}: no operator has a kernel path of this name; there are {known}")

@@ -13,12 +13,12 @@ from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, PERSISTENT, SCRATCH,
 BLOCK_SIZE = 16
 # Byte addresses and word indices inside a window are 32-bit numbers in the kernels.
 LARGEST_WINDOW = 1 << 31
-# Dispatches are cut to this, so that an estimate that is a little too low does no harm.
+# Dispatches are cut to this duration. So an estimate that is a little too low does no harm.
 DISPATCH_SECONDS = 0.8 * MAXIMUM_SUBMISSION_SECONDS
 
 Range = tuple[int, int]
 
-# Simple per-element kernels (packing, copying) do this many elements a second at the very least.
+# The lowest rates of simple per-element kernels (packing, copying), in elements a second.
 SLOWEST_ELEMENTS_PER_SECOND = {
     DeviceType.CPU: 25e6,
     DeviceType.INTEGRATED_GPU: 1e9,
@@ -41,7 +41,7 @@ class View:
     element_size : int
         Bytes: 1 or 4.
     strides : tuple of int
-        Elements, one a dimension.
+        Strides in elements, one for each dimension.
     """
 
     tensor: str
@@ -50,12 +50,12 @@ class View:
     strides: tuple[int, ...]
 
     def address(self, coordinates: Sequence[int]) -> int:
-        """Byte of an element; coordinates may lie outside, and the address with them."""
+        """The byte address of an element. Coordinates, and so the address, may lie outside the tensor."""
         steps = sum(c * stride for c, stride in zip(coordinates, self.strides, strict=True))
         return self.start + steps * self.element_size
 
     def bounds(self, box: Sequence[Range]) -> Range:
-        """First byte, and the byte past the last, of the elements in a box that is not empty."""
+        """The first byte of the elements in a box, and the byte after the last. The box must not be empty."""
         first = self.address([low for low, _ in box])
         return first, self.address([high - 1 for _, high in box]) + self.element_size
 
@@ -75,7 +75,7 @@ class Arena:
 
 @dataclass
 class Builder:
-    """What all steps of the planner share: the device's limits, and the memory handed out so far."""
+    """The state that all steps of the planner share: the device's limits, and the memory allocated so far."""
 
     profile: DeviceProfile
     offsets: Mapping[str, int]
@@ -94,7 +94,7 @@ class Builder:
 
     @property
     def elements_per_dispatch(self) -> int:
-        """Elements of a packing or copying kernel that keep a dispatch short."""
+        """The most elements for which a dispatch of a packing or copying kernel stays short."""
         return int(SLOWEST_ELEMENTS_PER_SECOND[self.profile.device_type] * DISPATCH_SECONDS)
 
     def fits(self, tensor: str, bounds: Range) -> bool:
@@ -117,7 +117,7 @@ def _blocks(bounds: Range) -> Range:
 
 
 class DispatchBuilder:
-    """Collects the windows and the constants of one dispatch, by the names that the kernel has for them."""
+    """Collects the windows and the constants of one dispatch, by their names in the kernel."""
 
     def __init__(self, kernel: str) -> None:
         self.kernel = kernel
@@ -139,7 +139,7 @@ class DispatchBuilder:
         self._push_constants.setdefault(name, [0] * self._interface.push_constants[name][1])
 
     def unread_window(self, other: Window, start: str) -> None:
-        """Bind the memory of another window where the kernel reads nothing: Vulkan wants a buffer at each binding."""
+        """Bind another window's memory at a binding that the kernel does not read: Vulkan requires a buffer there."""
         word = self._interface.word_of(start)
         self.windows.append(replace(other, base_word=word))
         self._push_constants[start] = 0
@@ -163,7 +163,7 @@ class DispatchBuilder:
         Raises
         ------
         KernelInterfaceError
-            A constant of the kernel was not given, or one was given that it does not have.
+            A constant of the kernel is missing, or a given constant is not the kernel's.
         """
         words = list(self._interface.push_constant_words(self._push_constants))
         for word, start in self._starts:
@@ -195,13 +195,13 @@ def halves(box: tuple[Range, ...], dimension: int) -> Iterator[tuple[Range, ...]
 
 
 def largest(contributions: Sequence[int]) -> int | None:
-    """The dimension that contributes most; None where none contributes anything."""
+    """The dimension that contributes most; None if no dimension contributes."""
     best = max(range(len(contributions)), key=lambda k: contributions[k])
     return best if contributions[best] > 0 else None
 
 
 def reach(view: View, box: Sequence[Range]) -> list[int]:
-    """How far each dimension of a box stretches the memory that it takes."""
+    """How far each dimension of a box stretches the memory range of the box."""
     return [(high - low - 1) * stride for (low, high), stride in zip(box, view.strides, strict=True)]
 
 

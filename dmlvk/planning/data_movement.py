@@ -1,4 +1,4 @@
-"""From a loop nest to dispatches of a data-movement kernel: what SLICE1, DIAGONAL_MATRIX1 and ONE_HOT share."""
+"""From a loop nest to dispatches of a data-movement kernel, shared by SLICE1, DIAGONAL_MATRIX1 and ONE_HOT."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, SCRATCH, Access, Dis
 # Offsets inside a window are 32-bit element counts and byte addresses in the kernels.
 LARGEST_WINDOW = 1 << 31
 
-# Dimensions that the tables of kernels/data_movement/loop_nest.glsl have room for, and the kernel's own arguments.
+# The sizes of the tables in kernels/data_movement/loop_nest.glsl: dimensions, and the kernel's own arguments.
 DIMENSION_COUNT = 8
 ARGUMENT_COUNT = 4
-# With no more dimensions than this, the tables' other places hold multipliers and shifts for divisions.
+# With at most this many dimensions, the unused places of the tables hold multipliers and shifts for divisions.
 QUICK_RANK = 4
 
 NO_DIMENSION = 0xFFFFFFFF
@@ -27,14 +27,14 @@ NO_DIMENSION = 0xFFFFFFFF
 # The path of kernels whose invocations each own a 16-byte block of the output.
 BLOCKS = "blocks"
 
-# Blocks are taken by rows where rows are at least this many blocks long. In groups of rows there are whole subgroups of
-# blocks across rows; where all rows make one run, there is a place for one row too many, which has to be a small part.
+# Blocks are taken by rows if rows are at least this many blocks long. In groups of rows, blocks across rows fill whole
+# subgroups. If all rows make one run, there is a place for one row too many, which has to be a small part of the whole.
 LEAST_BLOCKS_OF_A_ROW = 2
 ROWS_PER_GROUP = 64
 LEAST_ROWS_OF_A_RUN = 16
 
-# In the order of memory, blocks inside a row have a way of their own where rows are at least this many blocks long. A
-# CPU driver goes every way for each group of lanes: there they have to be many.
+# In the order of memory, blocks inside a row take a branch of their own if rows are at least this many blocks long. A
+# CPU driver takes every branch for each group of lanes, so there rows have to be longer.
 LONG_ROW = 1
 CPU_LONG_ROW = 4
 
@@ -48,7 +48,7 @@ class FixedWindow:
     field : str
         The tensor's descriptor field.
     element, element_size : int
-        Which element, and bytes an element.
+        The index of the element, and its bytes.
     argument : int
         Number of the kernel argument that receives the element's place in the window.
     """
@@ -61,7 +61,7 @@ class FixedWindow:
 
 @dataclass(frozen=True)
 class PieceArguments:
-    """What a kernel needs beside the loops.
+    """What a kernel needs in addition to the loops.
 
     Attributes
     ----------
@@ -70,20 +70,20 @@ class PieceArguments:
     arguments : tuple of int
         Up to four push constants of its own.
     kernel : str, optional
-        Another kernel for this piece than the operator's ordinary one.
+        The kernel for this piece, if it is not the operator's ordinary kernel.
     group_count : int, optional
-        Workgroups, for a kernel whose workgroups have a unit of work of their own in place of 16-byte blocks.
+        Workgroups, for a kernel whose workgroups have their own unit of work instead of 16-byte blocks.
     invocation_count : int, optional
-        Invocations, for a kernel whose invocations have one.
+        Invocations, for a kernel whose invocations have their own unit of work.
     divisors : tuple of int
-        Of such a kernel: the first and the second further divisor.
+        The first and the second further divisor of a kernel with its own unit of work.
     blocks_per_invocation : int
         How many blocks of a row each invocation of the kernel can write.
     dimensions : tuple of Dimension, optional
-        The loops that invocations are counted by, where the kernel itself makes some of the piece's. Where they are
-        counted by blocks, rows of these begin and end with blocks.
+        The loops that count invocations, if the kernel itself runs some of the piece's loops. If invocations are
+        counted by blocks, the rows of these loops begin and end with blocks.
     grouping : int
-        The push constant of that name, free for kernels with such loops, and those that count work of their own.
+        The push constant of that name. Free for kernels with such loops, and for kernels with their own unit of work.
     """
 
     specialization: Mapping[str, int]
@@ -99,17 +99,17 @@ class PieceArguments:
 
 @dataclass(frozen=True)
 class _BlockOrder:
-    """In which order invocations take the blocks: what find_block in loop_nest.glsl goes by."""
+    """The order in which invocations take the blocks, for find_block in loop_nest.glsl."""
 
     by_rows: bool
-    edges_or_long: int  # EDGES_PER_ROW where by rows, otherwise ROWS_ARE_LONG
+    edges_or_long: int  # EDGES_PER_ROW if by rows, otherwise ROWS_ARE_LONG
     blocks_per_invocation: int
     grouping: int
     block_count: int
     divisors: tuple[int, ...]
 
     def specialization(self, kernel: str) -> dict[str, int]:
-        """The constants of loop_nest.glsl that say so; which of two names the first has depends on BY_ROWS there."""
+        """The order as constants of loop_nest.glsl. The name of the first constant depends on BY_ROWS there."""
         names = kernel_interface(kernel).specialization_constants
         edges_or_long = next(name for name in ("EDGES_PER_ROW", "ROWS_ARE_LONG") if name in names)
         return {edges_or_long: self.edges_or_long, "BLOCKS_PER_INVOCATION": self.blocks_per_invocation}
@@ -130,16 +130,16 @@ def plan_data_movement(
     Parameters
     ----------
     kernel : str
-        The kernel; with "_by_rows" behind it, that of the one that takes blocks by rows.
+        The name of the kernel. The name of its variant that takes blocks by rows has "_by_rows" appended.
     nest : LoopNest
-        The output, and the source where there is one.
+        The output, and the source if there is one.
     profile : DeviceProfile
     arguments : callable
         Gives a piece's specialization constants and push constants.
     fixed_windows : sequence of FixedWindow
         Further bindings, after the nest's operands.
     offsets : mapping of str to int
-        Bytes from the start of its memory to a tensor's own start, where that is not 0.
+        Bytes from the start of its memory to a tensor's own start, if that is not 0.
     path : str
         The plan's path.
     """
@@ -153,8 +153,8 @@ def plan_data_movement(
         element_count=max(1, int(slowest * MAXIMUM_SUBMISSION_SECONDS / bytes_per_element)),
     )
     cut = list(pieces(nest, limits))
-    # The kernel has a source binding even where it is specialized not to read it; Vulkan wants a buffer there. The
-    # output serves, unless other dispatches write to it meanwhile: that nothing is read is not seen from outside.
+    # The kernel has a source binding even if it is specialized not to read it. Vulkan requires a buffer there. The
+    # output serves, unless other dispatches write to it meanwhile: nothing outside the kernel shows that it reads nothing.
     has_unread = len(nest.operands) == 1 and len(cut) > 1
     dispatches = tuple(
         _dispatch(kernel, piece, profile, arguments(piece), fixed_windows, has_unread, bytes_per_element / slowest)
@@ -228,8 +228,8 @@ def _dispatch(
 def _tables(loops: LoopNest, order: _BlockOrder) -> dict[str, list[int]]:
     """The sizes and strides of the loops as push constants.
 
-    Kernels count dimensions from the innermost. Where there are few of them, the tables' other places hold multipliers
-    and shifts for divisions.
+    Kernels count dimensions from the innermost. If there are few of them, the unused places of the tables hold
+    multipliers and shifts for divisions.
     """
     dimensions = loops.dimensions[::-1]
     sizes = _padded([dimension.size for dimension in dimensions])
@@ -245,18 +245,18 @@ def _tables(loops: LoopNest, order: _BlockOrder) -> dict[str, list[int]]:
 
 
 def _distinct_bytes(piece: LoopNest, operand: int) -> int:
-    """Bytes of an operand's elements, those that broadcast counted once."""
+    """Bytes of an operand's elements. An element that is broadcast counts once."""
     sizes = (dimension.size for dimension in piece.dimensions if dimension.strides[operand] != 0)
     return math.prod(sizes) * piece.operands[operand].element_size
 
 
 def _window_start(piece: LoopNest, operand: int) -> int:
-    """The byte of the tensor at which the window on an operand begins: windows begin at whole blocks."""
+    """The byte of the tensor at which the window on an operand begins, always at a whole block."""
     return piece.bounds(operand)[0] // BLOCK_SIZE * BLOCK_SIZE
 
 
 def has_whole_blocks(nest: LoopNest, output_start: int) -> bool:
-    """Whether all rows, of the innermost dimension, begin and end with blocks of the output."""
+    """Whether all rows (along the innermost dimension) begin and end with blocks of the output."""
     if nest.run_rank == 0:
         return False
     distances = [output_start, nest.dimensions[-1].size, *(dimension.strides[0] for dimension in nest.dimensions[:-1])]
@@ -273,10 +273,10 @@ def _order(nest: LoopNest, profile: DeviceProfile, output_start: int, blocks_per
         if has_whole_blocks(nest, output_start):
             return _BlockOrder(True, 0, blocks_per_invocation, 0, row_count * places, (places,))
         edges = 1 if nest.run_rank == rank else 2
-        # That a group of lanes has blocks of one kind is no gain on a CPU, several blocks an invocation are.
+        # On a CPU, blocks of one kind in a group of lanes are no gain, but several blocks an invocation are.
         is_gain = not is_cpu or blocks_per_invocation > 1
         if is_gain and (edges == 2 or row_count >= LEAST_ROWS_OF_A_RUN):
-            # The end of a single run counts as the begin of one row more.
+            # The end of a single run counts as the beginning of one more row.
             row_count += edges == 1
             groups = -(-row_count // ROWS_PER_GROUP)
             rows = -(-row_count // groups)
@@ -298,9 +298,10 @@ def _order(nest: LoopNest, profile: DeviceProfile, output_start: int, blocks_per
 def quick_division(divisor: int) -> tuple[int, int]:
     """A multiplier below 2^32 and a shift: for n < 2^31, n // divisor == (n * multiplier >> 32) >> shift.
 
-    There is none for 1, which the kernels see to. With multiplier * divisor = 2^(32 + shift) + e, 0 < e <= divisor, the
-    product is 2^(32 + shift) times n / divisor + n * e / (divisor * 2^(32 + shift)). As divisor <= 2^(shift + 1), n * e
-    is less than 2^(32 + shift): the second term is less than 1 / divisor, and the next whole number is not reached.
+    There is none for the divisor 1, which the kernels handle themselves. With multiplier * divisor = 2^(32 + shift) + e,
+    0 < e <= divisor, the product is 2^(32 + shift) times n / divisor + n * e / (divisor * 2^(32 + shift)). As divisor <=
+    2^(shift + 1), n * e is less than 2^(32 + shift). So the second term is less than 1 / divisor, and the sum does not
+    reach the next whole number.
     """
     shift = max((divisor - 1).bit_length() - 1, 0)
     return ((1 << shift + 32) // divisor + 1) & 0xFFFFFFFF, shift

@@ -1,4 +1,4 @@
-"""What classes of devices are faster with, and how much room a tile has: conditions of plans on who made the device.
+"""What makes classes of devices faster, and how much room a tile has: plans that depend on the device's maker.
 
 A driver's bug is no trait: those are in `dmlvk.quirks`. Every trait is a pure function of a DeviceProfile. No trait
 decides whether a result is right, except `can_run_float_kernel`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dmlvk import quirks
 from dmlvk.device_profile import DeviceProfile, DeviceType, DriverId, VendorId
 
-# Bytes of shared memory that a tile on matrix units takes at most, on every device: larger tiles were never measured.
+# A tile on matrix units takes at most this many bytes of shared memory on any device: larger ones were never measured.
 LARGEST_TILE_MEMORY = 48 << 10
 
 # Vectors of the next block's input that an invocation of the halo kernel fetches ahead into its registers. Three make
@@ -24,12 +24,12 @@ def has_255_registers(profile: DeviceProfile) -> bool:
 
 
 def fetches_ahead(profile: DeviceProfile) -> int:
-    """Vectors of the input that wait in an invocation's registers for their turn, at most."""
+    """The most vectors of the input that wait in an invocation's registers for their turn."""
     return FETCHES_AHEAD_WITH_255_REGISTERS if has_255_registers(profile) else FETCHES_AHEAD
 
 
 def has_fast_dot_product(profile: DeviceProfile) -> bool:
-    """Whether even the slowest GPU of the kind multiplies packed bytes eight times as fast as the slowest of others."""
+    """Whether the slowest GPU of this kind multiplies packed bytes 8 times as fast as the slowest other GPU."""
     is_accelerated = "integerDotProduct4x8BitPackedSignedAccelerated" in profile.properties
     return profile.vendor_id == VendorId.NVIDIA and is_accelerated
 
@@ -43,7 +43,7 @@ def can_run_float_kernel(profile: DeviceProfile) -> bool:
 def is_faster_with_depthwise(profile: DeviceProfile) -> bool:
     """Whether the depthwise kernel is faster than the direct one.
 
-    Of the CPU drivers, lavapipe is 2 to 6 times faster with it, SwiftShader takes 0.8 to 1.5 times as long.
+    Among the CPU drivers, lavapipe is 2 to 6 times faster with it. SwiftShader takes 0.8 to 1.5 times as long.
     """
     return profile.device_type is not DeviceType.CPU or profile.driver_id == DriverId.MESA_LLVMPIPE
 
@@ -58,6 +58,6 @@ def tile_memory(profile: DeviceProfile) -> int:
 
 
 def loop_iterations(profile: DeviceProfile) -> int | None:
-    """Iterations that the loops of an invocation may have in all; None for no limit."""
+    """The most iterations of all loops of an invocation together; None for no limit."""
     quirk = quirks.LAVAPIPE_ENDS_LONG_LOOPS
     return quirk.limit if quirk.applies_to(profile) else None

@@ -27,7 +27,7 @@ def folded(group_count: int, profile: DeviceProfile) -> tuple[int, int, int]:
     return -(-group_count // rows), rows, 1
 
 
-# Bytes a second that a data-movement kernel reaches at the very least, for keeping submissions short.
+# The lowest rates of a data-movement kernel, in bytes a second. They keep submissions short.
 SLOWEST_BYTES_PER_SECOND = {
     DeviceType.CPU: 100e6,
     DeviceType.INTEGRATED_GPU: 5e9,

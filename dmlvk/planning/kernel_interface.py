@@ -1,4 +1,4 @@
-"""What kernels ask to be told, by name: push constants and specialization constants, as their SPIR-V declares them."""
+"""The inputs of kernels by name: push constants and specialization constants, as their SPIR-V declares them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-# The specialization constant of the invocations that a workgroup has along x.
+# The specialization constant with a workgroup's number of invocations along x.
 LOCAL_SIZE_X = "LOCAL_SIZE_X"
 
 
@@ -26,7 +26,7 @@ class KernelInterface:
     kernel : str
         Name of the kernel, such as "slice1/tiles".
     push_constants : mapping of str to (int, int)
-        The first 32-bit word of each, and how many words it has.
+        The first 32-bit word of each push constant, and its number of words.
     specialization_constants : tuple of str
         Names in the order of their ids 0, 1, 2, ...
     """
@@ -41,7 +41,7 @@ class KernelInterface:
         Raises
         ------
         KernelInterfaceError
-            A name is missing or unknown, or a value has another number of words.
+            A name is missing or unknown, or a value has the wrong number of words.
         """
         self._require_names("push constants", self.push_constants.keys(), values.keys())
         words = [0] * max((first + count for first, count in self.push_constants.values()), default=0)
@@ -91,7 +91,7 @@ def _manifest() -> dict[str, Any]:
 
 @cache
 def kernel_interface(kernel: str) -> KernelInterface:
-    """The interface of a kernel, from the manifest that lies beside the SPIR-V.
+    """The interface of a kernel, from the manifest beside the SPIR-V.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Loops over an output's elements, with the tensors that step along: what the data-movement operators have in common.
+"""Loops over an output's elements and the tensors that step along, shared by the data-movement operators.
 
 A nest starts in the descriptor's terms and is then reordered, merged and cut until a kernel can run each piece
 (kernels/data_movement/loop_nest.glsl). All arithmetic is on Python integers, so that nothing wraps.
@@ -16,7 +16,7 @@ BLOCK_SIZE = 16
 
 
 class Role(Enum):
-    """A dimension whose coordinate itself has a meaning, so that it may not be merged with another one."""
+    """A dimension whose coordinate itself has a meaning. It must not be merged with another dimension."""
 
     NONE = 0
     AXIS = 1
@@ -33,7 +33,7 @@ class Dimension:
     size : int
         Number of steps.
     strides : tuple of int
-        Elements that each operand advances a step; negative ones go backwards.
+        Elements that each operand advances in a step. Negative strides go backwards.
     role : Role
     """
 
@@ -53,7 +53,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class LoopNest:
-    """Loops, outermost first, over operands of which the first is the output.
+    """Loops, outermost first, over operands. The first operand is the output.
 
     In a piece of a larger nest, `origin` is the coordinate where a dimension with a role begins, if that is not 0.
     """
@@ -68,7 +68,7 @@ class LoopNest:
 
     @property
     def run_rank(self) -> int:
-        """How many of the innermost dimensions are packed in the output, making runs of consecutive elements."""
+        """The number of innermost dimensions that are packed in the output: they form runs of consecutive elements."""
         expected, count = 1, 0
         for dimension in reversed(self.dimensions):
             if dimension.strides[0] != expected:
@@ -83,7 +83,7 @@ class LoopNest:
         return math.prod(dimension.size for dimension in self.dimensions[len(self.dimensions) - self.run_rank :])
 
     def dimension_with(self, role: Role) -> int | None:
-        """Index of the dimension with a role, or None where it has been dropped for its size of 1."""
+        """Index of the dimension with a role, or None if the dimension was dropped because its size is 1."""
         for index, dimension in enumerate(self.dimensions):
             if dimension.role is role:
                 return index
@@ -95,7 +95,7 @@ class LoopNest:
         return self.origin.get(role, 0), 1 if index is None else self.dimensions[index].size
 
     def bounds(self, operand: int) -> tuple[int, int]:
-        """First byte and end byte that an operand touches, counted from its tensor's start."""
+        """First byte and end byte that the loops touch of an operand, counted from its tensor's start."""
         lowest = highest = self.operands[operand].start
         for dimension in self.dimensions:
             reach = (dimension.size - 1) * dimension.strides[operand]
@@ -124,7 +124,7 @@ def simplified(nest: LoopNest) -> LoopNest:
 
 
 def widened(nest: LoopNest) -> LoopNest:
-    """The same bytes in fewer, larger elements of up to 16 bytes, where all operands run along together.
+    """The same bytes in fewer, larger elements of up to 16 bytes, if all operands have consecutive elements together.
 
     Only for nests whose elements are copied whole and whose operands have one element size.
     """
@@ -156,13 +156,13 @@ class WindowLimits:
     Attributes
     ----------
     window_size : int
-        Bytes of one window at most.
+        The most bytes of one window.
     segment_size : int
-        A tensor's memory is cut at multiples of this; a window may not lie across a cut.
+        A tensor's memory is cut at multiples of this size. A window must not lie across a cut.
     offsets : tuple of int
         For each operand, bytes from the start of its first segment to the tensor's start.
     element_count : int
-        Elements a dispatch at most.
+        The most elements of a dispatch.
     """
 
     window_size: int
@@ -172,7 +172,7 @@ class WindowLimits:
 
 
 def pieces(nest: LoopNest, limits: WindowLimits) -> Iterator[LoopNest]:
-    """Cut a nest into ones that keep to the limits, by halving the dimension that reaches farthest."""
+    """Cut a nest into nests within the limits, by halving the dimension that reaches farthest."""
     pending = [nest]
     while pending:
         piece = pending.pop()

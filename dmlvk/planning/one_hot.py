@@ -1,4 +1,4 @@
-"""ONE_HOT: OffValue everywhere, and OnValue where the index says."""
+"""ONE_HOT: OnValue at the index, and OffValue everywhere else."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dmlvk.planning.data_movement import (
 from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Operand, Role, simplified
 from dmlvk.planning.plan import Plan, require_path
 
-# Where the axis is innermost: blocks of one row that an invocation writes, and the least number of invocations that
-# have neighbouring blocks then, so that whole memory sectors are written together.
+# If the axis is innermost: the blocks of one row that an invocation writes, and the least number of invocations with
+# neighbouring blocks then. With that many, whole memory sectors are written together.
 BLOCKS_PER_INVOCATION = 4
 LEAST_NEIGHBOURS = 4
 
-# Where the output runs along the indices: coordinates along the axis that an invocation writes a block or a word for.
+# If the output runs along the indices: an invocation writes a block or a word for this many coordinates of the axis.
 AXIS_CHUNK = 64
 WORD_SIZE = 4
 
@@ -39,7 +39,7 @@ def plan(desc: OneHotDesc, profile: DeviceProfile, *, path: str | None = None, o
     dimensions = tuple(
         Dimension(
             output.sizes[i],
-            # The indices do not step along the axis, where they have size 1 and may have any stride.
+            # The indices do not step along the axis. Their size there is 1, and their stride may have any value.
             (output.element_strides[i], 0 if i == desc.axis else indices.element_strides[i]),
             Role.AXIS if i == desc.axis else Role.NONE,
         )
@@ -89,16 +89,16 @@ def plan(desc: OneHotDesc, profile: DeviceProfile, *, path: str | None = None, o
 
 @dataclass(frozen=True)
 class _Chunks:
-    """How an output that runs along the indices is written chunk by chunk of the axis.
+    """How an output that runs along the indices is written, one chunk of the axis at a time.
 
     Attributes
     ----------
     dimensions : tuple of Dimension
-        Loops of which the outermost counts chunks.
+        The loops. The outermost loop counts chunks.
     size : int
-        Coordinates along the axis that a chunk has.
+        Coordinates of a chunk along the axis.
     words_of_row : int
-        Invocations of a row where it is written in words, or larger elements; 0 where in 16-byte blocks.
+        Invocations of a row if it is written in words or larger elements; 0 if it is written in 16-byte blocks.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -112,7 +112,7 @@ class _Chunks:
 
 
 def _chunks(piece: LoopNest) -> _Chunks | None:
-    """The chunks of a piece, or None where the output does not run along the indices, or in rows too short for it."""
+    """The chunks of a piece; None if the output does not run along the indices, or its rows are too short."""
     index = piece.dimension_with(Role.AXIS)
     if index is None or index == len(piece.dimensions) - 1 or piece.run_rank == 0:
         return None

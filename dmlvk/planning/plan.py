@@ -13,7 +13,7 @@ from dmlvk.errors import shown
 
 
 class PathError(ValueError):
-    """An operator does not have the kernel path asked for: nowhere, not on this device, or not at this size."""
+    """An operator does not have the requested kernel path: at all, on this device, or at this size."""
 
 
 def require_path(operator_name: str, path: str | None, paths: Sequence[str]) -> None:
@@ -24,7 +24,7 @@ def require_path(operator_name: str, path: str | None, paths: Sequence[str]) -> 
 
 
 class Access(Enum):
-    """What a kernel does with a window. Ragged words of a WRITE window are merged atomically, so it is read too."""
+    """How a kernel uses a window. A WRITE window is also read, because its partial words are merged atomically."""
 
     READ = "read"
     WRITE = "write"
@@ -77,18 +77,18 @@ class Dispatch:
     specialization : tuple of int
         32-bit values of the specialization constants 0, 1, 2, ...; constant 0 is the workgroup size.
     push_constants : tuple of int
-        Unsigned 32-bit words, as they are when every window starts where its binding does.
+        Unsigned 32-bit words, for windows that each start at the start of their binding.
     windows : tuple of Window
-        One a binding, in order of the binding numbers of descriptor set 0.
+        One for each binding, in order of the binding numbers of descriptor set 0.
     groups : tuple of int
         Workgroups along x, y and z.
     seconds : float
-        Rough upper estimate of its duration on this kind of device; the runtime starts a new submission
-        before the sum passes MAXIMUM_SUBMISSION_SECONDS.
+        Rough upper estimate of the duration on this kind of device. The runtime starts a new submission before the
+        sum passes MAXIMUM_SUBMISSION_SECONDS.
     subgroup_size : int
-        The subgroup size that the kernel is specialized for, in whole subgroups; 0 where any will do.
+        The subgroup size that the kernel is specialized for, in full subgroups; 0 if any size will do.
     bytes_moved, operations : int
-        What it reads and writes, and the multiply-adds times two; for GB/s and TOPS.
+        The bytes read and written, and the multiply-adds times two. For GB/s and TOPS.
     """
 
     kernel: str
@@ -109,11 +109,11 @@ class Plan:
     Attributes
     ----------
     path : str
-        Name of the way the planner chose, such as "blocks"; DMLVK_KERNEL or a compile argument can force another.
+        Name of the chosen path, such as "blocks". DMLVK_KERNEL or a compile argument can force another path.
     stages : tuple of tuples of Dispatch
-        Dispatches of one stage write disjoint elements and run in any order; a stage sees what earlier ones wrote.
+        Dispatches of one stage write disjoint elements and run in any order. A stage sees the writes of earlier stages.
     initialization : tuple of tuples of Dispatch
-        Likewise, run once by `CompiledOperator.initialize` for tensors that are OWNED_BY_DML.
+        The same for initialization. `CompiledOperator.initialize` runs it once, for tensors that are OWNED_BY_DML.
     scratch_size, persistent_size : int
         Bytes of memory that the runtime provides under the names SCRATCH and PERSISTENT.
     """

@@ -1,10 +1,10 @@
 """SLICE1: a strided copy, widened to 16-byte elements where it can be.
 
 blocks
-    Each invocation writes one 16-byte block of the output and reads what it needs: any layout.
+    Each invocation writes one 16-byte block of the output and reads the elements for it. For any layout.
 tiles
-    Where rows of the output are columns of the input, workgroups turn tiles over in shared memory. Pieces of other
-    shapes are copied in blocks.
+    If rows of the output are columns of the input, workgroups transpose tiles in shared memory. Pieces of other shapes
+    are copied in blocks.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dmlvk.planning.plan import Plan, require_path
 TILES = "tiles"
 PATHS = (BLOCKS, TILES)
 
-# Elements of a tile along the output and across it, by bytes an element: 4 to 8 KiB of shared memory; or up to
-# 21 KiB where a device has more than the 16 that Vulkan asks for.
+# Elements of a tile along the output and across it, by the bytes of an element: 4 to 8 KiB of shared memory. Large
+# tiles take up to 21 KiB, on devices with more than the 16 KiB that Vulkan requires.
 TILE_SHAPES = {1: (64, 64), 2: (64, 64), 4: (64, 32), 8: (64, 16)}
 LARGE_TILE_SHAPES = {**TILE_SHAPES, 1: (128, 128), 2: (128, 64)}
 ENOUGH_SHARED_MEMORY = 32 << 10
@@ -80,13 +80,13 @@ def plan(
 def _row_step(piece: LoopNest) -> int:
     """ROW_STEP in slice1.glsl."""
     if piece.operands[0].element_size == BLOCK_SIZE:
-        return 1  # a block is one element, whatever lies between it and the next
+        return 1  # a block is one element, so the distance to the next element does not matter
     step = piece.dimensions[-1].strides[1] if piece.run_rank else 0
     return step if abs(step) == 1 or (abs(step) == 2 and piece.operands[0].element_size < 4) else 0
 
 
 def _across(nest: LoopNest) -> int | None:
-    """The dimension along which the source is consecutive, where the output is along another one; None where not."""
+    """The dimension along which the source is consecutive, if the output is so along another one; otherwise None."""
     if nest.run_rank == 0 or nest.operands[0].element_size not in TILE_SHAPES:
         return None
     least = SECTOR_SIZE // nest.operands[0].element_size
@@ -106,7 +106,7 @@ def _tiles(piece: LoopNest, across: int, profile: DeviceProfile) -> PieceArgumen
     rows, columns = (LARGE_TILE_SHAPES if has_enough else TILE_SHAPES)[element_size]
     while columns // 2 >= max(column.size, elements_per_block):
         rows, columns = 2 * rows, columns // 2
-    # Windows begin at whole blocks, so that the rows' places in them are those in the tensor.
+    # Windows begin at whole blocks, so rows have the same places within a block as in the tensor.
     aligned = all(dimension.strides[0] % elements_per_block == 0 for dimension in piece.dimensions[:-1])
     largest_lead = piece.operands[0].start % elements_per_block if aligned else elements_per_block - 1
     tiles_along = -(-(largest_lead + row.size) // rows)

@@ -1,7 +1,7 @@
 """How QUANTIZED_LINEAR_CONVOLUTION runs: kernel paths, and the choice between them.
 
-There are up to ten tensors, and on some devices four storage buffers a stage, so most paths prepare: a table of
-parameters for each output channel, the packed filter and the packed input. The paths, of which all give the same bits:
+There are up to ten tensors, and some devices have only four storage buffers a stage. So most paths prepare operands:
+a table of parameters for each output channel, the packed filter and the packed input. All paths give the same bits:
 
 depthwise
     Straight from the tensors, by words of four neighbouring channels or columns: every output channel sees one input
@@ -9,15 +9,15 @@ depthwise
 first_layer
     On matrix units, straight from an input of at most four channels.
 halo
-    The product on matrix units for filters of several taps at stride 1, whose tiles keep the input under them in shared
-    memory. Inputs are read as they lie (NHWC) or turned to NHWC first.
+    The product on matrix units for filters of several taps at stride 1. Its tiles keep the input under them in shared
+    memory. Inputs are read in place (NHWC) or converted to NHWC first.
 matrix
-    The product on matrix units (VK_KHR_cooperative_matrix). Inputs with whole vectors of channels are read as they lie
-    (NHWC, and NCHW under filters of one tap) or turned to NHWC first; others are packed.
+    The product on matrix units (VK_KHR_cooperative_matrix). Inputs with whole vectors of channels are read in place
+    (NHWC, and NCHW under filters of one tap) or converted to NHWC first. Other inputs are packed.
 dot4, integer, float
     The packed product by packed dot products, by 32-bit multiplications, or by float32 multiplications in exact blocks.
 direct
-    One output at a time from the tensors as they lie: narrow groups, and operands that are too large for the others.
+    One output at a time, from the tensors in place. For narrow groups, and for operands too large for the other paths.
 """
 
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan

@@ -40,9 +40,9 @@ class BoxCutter(ABC):
 
     @abstractmethod
     def excess(self, box: Box) -> list[int] | None:
-        """How much each dimension has to do with a box being too large for a dispatch; None where it is not.
+        """How much each dimension contributes to a box being too large for a dispatch; None if it is not too large.
 
-        0 where the box cannot be cut along a dimension.
+        The entry of a dimension is 0 if the box cannot be cut along it.
         """
 
     @abstractmethod
@@ -55,7 +55,7 @@ class BoxCutter(ABC):
         Raises
         ------
         ObstacleError
-            No window shows all that the smallest part of the outputs needs.
+            No window holds all that the smallest part of the outputs needs.
         """
         geometry = self.geometry
         pending: list[Box] = [
@@ -93,15 +93,15 @@ class BoxCutter(ABC):
         return parts
 
     def cuttable(self, box: Box, contributions: list[int]) -> list[int]:
-        """The contributions of those dimensions along which a box can be cut, and 0 for the others."""
+        """The contributions of the dimensions along which a box can be cut; 0 for other dimensions."""
         return [size if extent > 0 else 0 for size, extent in zip(contributions, self.extents(box), strict=True)]
 
     def extents(self, box: Box) -> list[int]:
-        """From the first step of a box to the last one."""
+        """For each dimension, the extent of a box from its first step to its last one."""
         return [-(-(high - low) // self.step(dimension)) - 1 for dimension, (low, high) in enumerate(box)]
 
     def seen(self, box: Box) -> tuple[Range, ...] | None:
-        """The box of the input under a box of outputs; None where it is all border."""
+        """The box of the input under a box of outputs; None if all of it is border."""
         geometry = self.geometry
         spatial: list[Range] = []
         for k in range(2):
@@ -118,7 +118,7 @@ class BoxCutter(ABC):
         return box[IMAGE], (first_group * seen_of_group, (last_group + 1) * seen_of_group), spatial[0], spatial[1]
 
     def input_bounds(self, box: Box) -> Range:
-        """The bytes of the input under a box of outputs; one byte where it is all border."""
+        """The bytes of the input under a box of outputs; one byte if all of it is border."""
         seen = self.seen(box)
         return self.input.bounds(seen) if seen else (self.input.start, self.input.start + 1)
 

@@ -1,4 +1,4 @@
-"""A copy of an input with its channels side by side (NHWC), as matrix units read it."""
+"""A copy of an input with contiguous channels (NHWC), the layout that matrix units read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dmlvk.planning.plan import Access, Dispatch
 
 VECTOR_SIZE = 16
 WORD_SIZE = 4
-# Neighbouring invocations write so many vectors side by side: whole 32-byte sectors of memory, and more is no better.
+# Neighbouring invocations write this many contiguous vectors: whole 32-byte sectors of memory. More is no better.
 LARGEST_RUN = 4
 LARGEST_RUN_BY_PIXEL = 2
 KERNEL = "quantized_linear_convolution/channels_last"
@@ -21,10 +21,10 @@ KERNEL_BY_PIXEL = "quantized_linear_convolution/channels_last_by_pixel"
 def channels_last(
     builder: Builder, geometry: ConvolutionGeometry, source: View, size_limit: int
 ) -> tuple[View, Dispatch] | None:
-    """The copy and the dispatch that makes it; None where one dispatch cannot.
+    """The copy and the dispatch that makes it; None if one dispatch cannot make it.
 
-    Whole planes are moved by words, four pixels at a time; others, such as those that a filter of one tap steps over,
-    by bytes.
+    Whole planes are moved by words, four pixels at a time. Other planes are moved by bytes, for example those that a
+    filter of one tap steps over.
     """
     channels, (height, width) = geometry.input_channels, geometry.input_size
     images, pixels = geometry.batch, height * width

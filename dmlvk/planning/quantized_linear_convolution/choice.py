@@ -1,4 +1,4 @@
-"""Which kernel path a QUANTIZED_LINEAR_CONVOLUTION takes: the best by rank, and of one rank the fastest by estimate."""
+"""Chooses the kernel path of a QUANTIZED_LINEAR_CONVOLUTION: the best rank, then the fastest by estimate."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def plan_quantized_linear_convolution(
     desc : QuantizedLinearConvolutionDesc
     profile : DeviceProfile
     path : str, optional
-        The name of one of the `PATHS`; None chooses. Behind a colon stands the name of a tile where the path's tiles
-        have names: "matrix:128x128x64:64x32".
+        The name of one of the `PATHS`; None chooses. If the path's tiles have names, a colon and the name of a tile may
+        follow: "matrix:128x128x64:64x32".
     offsets : mapping of str to int, optional
         Bytes from the start of its memory to a tensor's own start, by field.
 
     Raises
     ------
     PathError
-        When the path does not exist, not on this device, or not for a convolution of this size.
+        When the path does not exist at all, on this device, or for a convolution of this size.
     """
     problem = Problem(desc, profile, offsets)
     if path is not None:
@@ -60,7 +60,7 @@ def convolution_paths(profile: DeviceProfile) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a path is expected to do: its rank, None where it is not to be chosen, and seconds with a tile."""
+    """The expectation for a path with a tile: its rank, None if it is not to be chosen, and its seconds."""
 
     path: Path[Any]
     tile: Any
@@ -73,7 +73,7 @@ class Estimate:
 
 
 def estimates(problem: Problem) -> Iterator[Estimate]:
-    """The estimate of each path with each of its tiles, where nothing stands in the way."""
+    """The estimate of each path with each of its tiles, excluding paths with an obstacle."""
     for path in PATHS:
         if path.obstacle_on(problem.profile) is None and path.obstacle_to(problem) is None:
             rank = path.rank(problem)

@@ -1,4 +1,4 @@
-"""QUANTIZED_LINEAR_CONVOLUTION where every output channel sees one input channel, by words of four neighbours."""
+"""QUANTIZED_LINEAR_CONVOLUTION with one input channel for each output channel, by words of four neighbours."""
 
 from __future__ import annotations
 
@@ -37,33 +37,33 @@ from dmlvk.tensor_desc import TensorFlags
 
 KERNEL = "quantized_linear_convolution/depthwise"
 
-# A tile's loops are unrolled: these keep its code and its registers in bounds.
+# The loops of a tile are unrolled. The next limits bound its code and its registers.
 LARGEST_TAP_COUNT = 49
 LARGEST_REACH = 16
 LARGEST_STRIDE = 4
 
-# Sums that an invocation holds at a time; with fewer registers a GPU has room for more invocations.
+# Sums that an invocation holds at a time. A GPU runs more invocations at a time if each takes fewer registers.
 LARGEST_SUM_COUNT = {DeviceType.CPU: 48}
 
-# Taller tiles see less of the input twice, and are fewer: too few where that leaves a GPU idle.
+# Taller tiles read less of the input twice. There are also fewer of them, and too few leave a GPU idle.
 TALLEST_TILE = 28
 ENOUGH_INVOCATIONS = 1 << 16
 
-# Output rows' worth of input that is fetched at a time: rows of words of channels take more registers.
+# Output rows whose input is fetched at a time. Rows of words of channels take more registers.
 BATCH = {True: 2, False: 4}
 ROUNDING = "shaderRoundingModeRTEFloat32"
 
-# What every device has; little enough for several workgroups side by side.
+# Every device has this much. It is small enough for several workgroups to run side by side.
 LARGEST_SHARED_MEMORY = 16 << 10
 
-# So many workgroups keep a large GPU busy; more of them would only prepare weights once more.
+# This many workgroups keep a large GPU busy. Further ones would only prepare the weights again.
 ENOUGH_WORKGROUPS = {DeviceType.CPU: 32}
 LARGEST_TILE_COUNT = {DeviceType.CPU: 64}
 
-# The last step of an output costs about as much as so many taps.
+# The last step of an output costs about as much as this number of taps.
 LAST_STEP_TAPS = 10
 
-# Multiply-adds a second at the very least.
+# The lowest rate, in multiply-adds a second.
 SLOWEST_RATE = {
     DeviceType.CPU: 200e6,
     DeviceType.INTEGRATED_GPU: 4e9,
@@ -75,7 +75,7 @@ SLOWEST_RATE = {
 
 @dataclass(frozen=True)
 class InputWords:
-    """How the input's words are taken: four channels each, or four columns.
+    """How the input is divided into words: of four channels each, or of four columns.
 
     Attributes
     ----------
@@ -90,12 +90,12 @@ class InputWords:
 
     @property
     def dimension(self) -> int:
-        """The dimension of outputs of which four belong to a word."""
+        """The dimension of the outputs along which four neighbours belong to one word."""
         return CHANNEL if self.channels_last else COLUMN
 
     @classmethod
     def of(cls, geometry: ConvolutionGeometry, source: View) -> InputWords | None:
-        """None where neither channels nor columns lie side by side."""
+        """The words of an input; None if neither channels nor columns are contiguous in memory."""
         sizes = (geometry.batch, geometry.input_channels, *geometry.input_size)
         # The stride of a dimension of size 1 means nothing.
         n, c, h, w = (0 if size == 1 else stride for size, stride in zip(sizes, source.strides, strict=True))
@@ -107,7 +107,7 @@ class InputWords:
 
 
 def obstacle_to_depthwise(geometry: ConvolutionGeometry) -> Obstacle | None:
-    """Why the kernel cannot take a convolution; None where it can."""
+    """Why the kernel cannot take a convolution; None if it can."""
     if geometry.input_channels_per_group != 1:
         return Obstacle("input channels of a group", geometry.input_channels_per_group, "1")
     if (taps := math.prod(geometry.filter_size)) > LARGEST_TAP_COUNT:
@@ -130,7 +130,7 @@ def _input_view(problem: Problem) -> View:
 
 
 def multiplies_packed(profile: DeviceProfile) -> bool:
-    """Whether taps are multiplied four at a time, with float32 last steps and parameters that the kernel works out."""
+    """Whether taps are multiplied four at a time, with float32 last steps and parameters that the kernel computes."""
     return (
         profile.has_integer_dot_product
         and ROUNDING in profile.properties
@@ -140,18 +140,18 @@ def multiplies_packed(profile: DeviceProfile) -> bool:
 
 @dataclass(frozen=True)
 class Tiling:
-    """What an invocation and a workgroup make.
+    """The outputs that an invocation and a workgroup compute.
 
     Attributes
     ----------
     rows, columns : int
         Outputs of a tile.
     tiles : int
-        Of an invocation, one after another.
+        Tiles that an invocation computes one after another.
     block : int
-        Channels of a workgroup, or quads of channels.
+        Channels, or quads of channels, of a workgroup.
     items : int
-        Invocations that a channel, or quad, of a workgroup has.
+        Invocations of a workgroup for each channel or quad.
     """
 
     rows: int
@@ -169,7 +169,7 @@ class Depthwise(BoxCutter):
     ----------
     filter : View
     table : View, optional
-        The records made of the parameters, where the device multiplies without packed dot products.
+        The table of parameters, if the device multiplies without packed dot products.
     """
 
     filter: View
@@ -209,11 +209,11 @@ class Depthwise(BoxCutter):
         geometry, kind = self.geometry, self.builder.profile.device_type
         images, channels, rows, columns = (high - low for low, high in box)
         extent = (geometry.filter_size[0] - 1) * geometry.dilations[0] + 1
-        # Rows of outputs that see one row of the input.
+        # Rows of outputs that read one row of the input.
         live = -(-extent // geometry.strides[0])
         last = self.words.channels_last
         width = 2 if last and live * 16 > LARGEST_SUM_COUNT.get(kind, 32) else 4
-        # Least rows of the input, the one time that each tile prepares itself counted as two.
+        # The height with the fewest input rows to read. The preparation of each tile counts as two rows.
         height = min(
             range(1, TALLEST_TILE + 1),
             key=lambda each: (-(-rows // each) * ((each - 1) * geometry.strides[0] + extent + 2), each),
@@ -302,7 +302,7 @@ class Depthwise(BoxCutter):
             "ALIGNED": int(words.aligned),
             "WHOLE_WORDS": int(writes_runs(self.output, box, CHANNEL if words.channels_last else COLUMN, 4)),
             "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
-            # Compilers for CPUs take long over unrolled loops.
+            # Compilers for CPUs take long to compile unrolled loops.
             "BATCH": 1 if self.builder.profile.device_type is DeviceType.CPU else BATCH[words.channels_last],
             "CHANNELS_OF_GROUP": of_group,
             "ROW_LIMIT": geometry.input_size[0],

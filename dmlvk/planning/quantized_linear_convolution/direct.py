@@ -1,4 +1,4 @@
-"""QUANTIZED_LINEAR_CONVOLUTION straight from its tensors: for narrow groups, and for what is too large to pack."""
+"""QUANTIZED_LINEAR_CONVOLUTION straight from its tensors: for narrow groups, and for operands too large to pack."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from dmlvk.planning.quantized_linear_convolution.path import Path, Problem, Rank
 from dmlvk.planning.quantized_linear_convolution.product import enough_workgroups
 from dmlvk.planning.quantized_linear_convolution.stages import Stages, is_unsigned
 
-# |x - zx| and |w - zw| are at most 255: so many products fit 31 bits.
+# |x - zx| and |w - zw| are at most 255: the sum of this many products fits 31 bits.
 PRODUCTS_IN_32_BITS = (2**31 - 1) // (255 * 255)
 
-# Outputs side by side that an invocation makes.
+# Neighbouring outputs that an invocation computes.
 COLUMNS_AT_A_TIME = 4
-# The last step of an output costs about as much as so many taps.
+# The last step of an output costs about as much as this number of taps.
 LAST_STEP_TAPS = 10
 
-# Multiply-adds a second at the very least.
+# The lowest rate, in multiply-adds a second.
 SLOWEST_RATE = {
     DeviceType.CPU: 50e6,
     DeviceType.INTEGRATED_GPU: 2e9,
@@ -45,7 +45,7 @@ SLOWEST_RATE = {
     DeviceType.OTHER: 50e6,
 }
 
-# Outputs whose sums are put together from several dispatches, at 8 bytes each, at a time.
+# At most this many outputs, of 8 bytes each, have sums in progress over several dispatches at a time.
 LARGEST_ACCUMULATOR_COUNT = 1 << 20
 ACCUMULATOR_SIZE = 8
 BEGIN, ADD = 1, 2
@@ -70,7 +70,7 @@ class Direct:
     output_unsigned: bool
 
     def stages(self) -> list[tuple[Dispatch, ...]]:
-        """All outputs that a window shows all taps of, in one stage; then the others, a box of taps after another."""
+        """First, in one stage, the outputs whose taps all fit windows. Then the others, box by box of taps."""
         sizes = self.geometry.output_size
         pending: list[OutputBox] = [
             ((0, self.geometry.batch), (0, self.geometry.output_channels), (0, sizes[0]), (0, sizes[1]))
@@ -90,7 +90,7 @@ class Direct:
             cut = None if violated is None else self._output_cut(box, violated)
             is_row = _count(box) == box[3][1] - box[3][0] <= self._accumulator_limit
             if is_row and (tap_boxes := self._tap_boxes(box)) is not None:
-                # Of a single row, whose taps lie in two segments, say, as much as possible at once.
+                # A single row whose taps lie in two segments, for example: as much of it as possible at once.
                 pieces.append((box, tap_boxes))
                 continue
             if cut is not None and self._helps(box, violated):
@@ -108,7 +108,7 @@ class Direct:
         return stages + self._accumulating_stages(pieces)
 
     def _accumulating_stages(self, pieces: list[tuple[OutputBox, list[TapBox]]]) -> list[tuple[Dispatch, ...]]:
-        """Stages that sum boxes of outputs over several boxes of taps; as many outputs at once as there is room for."""
+        """Stages that sum boxes of outputs over several boxes of taps, for as many outputs at once as memory allows."""
         batches: list[list[tuple[OutputBox, list[TapBox], int]]] = []
         limit = used = self._accumulator_limit
         for box, tap_boxes in pieces:
@@ -136,7 +136,7 @@ class Direct:
 
     @property
     def _accumulator_limit(self) -> int:
-        """Accumulators there are at a time: what a window shows, in what is left of the first scratch segment."""
+        """The number of accumulators at a time: they fit one window in the rest of the first scratch segment."""
         room = min(self.builder.window_limit, self.builder.profile.segment_size - self.builder.scratch.size)
         return max(1, min(LARGEST_ACCUMULATOR_COUNT, room // ACCUMULATOR_SIZE - BLOCK_SIZE // ACCUMULATOR_SIZE))
 
@@ -150,7 +150,7 @@ class Direct:
         return box[1][0] // of_group, (box[1][1] - 1) // of_group + 1
 
     def _seen(self, box: OutputBox, taps: TapBox) -> tuple[Range, ...] | None:
-        """The box of the input under some taps of some outputs; None where it is all border."""
+        """The box of the input that some taps of some outputs read; None if all of it is border."""
         geometry = self.geometry
         groups, of_group = self._groups(box), geometry.input_channels_per_group
         channels = (groups[0] * of_group + taps[0][0], (groups[1] - 1) * of_group + taps[0][1])
@@ -166,7 +166,7 @@ class Direct:
         return box[0], channels, spatial[0], spatial[1]
 
     def _violated(self, box: OutputBox, taps: TapBox) -> str | None:
-        """The operand that no window could show."""
+        """The operand that does not fit a window."""
         fits = self.builder.fits
         seen = self._seen(box, taps)
         if seen is not None and not fits(self.input.tensor, self.input.bounds(seen)):
@@ -205,7 +205,7 @@ class Direct:
         return cut
 
     def _helps(self, box: OutputBox, operand: str | None) -> bool:
-        """Whether cutting outputs alone can make an operand fit: not when the taps of one output are too far apart."""
+        """Whether cutting outputs alone can make an operand fit; not if the taps of one output are too far apart."""
         if operand not in ("input", "filter"):
             return True
         single = tuple((low, low + 1) for low, _ in box)
@@ -217,11 +217,11 @@ class Direct:
         for k in range(2):
             taps = (geometry.filter_size[k] - 1) * geometry.dilations[k]
             span += min(taps, geometry.input_size[k] - 1) * self.input.strides[2 + k]
-        # Where the taps of one output take most of a window, few outputs would share one.
+        # If the taps of one output take most of a window, few outputs would share the window.
         return span <= self.builder.window_limit // 2
 
     def _tap_boxes(self, box: OutputBox) -> list[TapBox] | None:
-        """The taps in boxes that windows can show for a box of outputs; None where a single tap is too much."""
+        """Boxes of taps that each fit windows, for a box of outputs; None if even a single tap does not fit."""
         pending, boxes = [self.all_taps], []
         while pending:
             taps = pending.pop()
@@ -253,7 +253,7 @@ class Direct:
         return self._seconds(box, taps) > DISPATCH_SECONDS
 
     def _is_too_deep(self, taps: TapBox) -> bool:
-        """Whether an invocation's nested loops run more often than the driver lets them."""
+        """Whether an invocation's nested loops exceed the driver's limit of iterations."""
         channels, rows, columns = (high - low for low, high in taps)
         iterations = channels * (1 + rows * (1 + columns))
         most = device_traits.loop_iterations(self.builder.profile)
@@ -394,7 +394,7 @@ class DirectPath(Path[None]):
 
 
 def _seconds(profile: DeviceProfile, rows: int, columns: int, taps: int) -> float:
-    """An estimate for rows of outputs with so many taps each."""
+    """An estimate for rows of outputs, with `taps` taps for each output."""
     outputs = rows * (-(-columns // COLUMNS_AT_A_TIME) * COLUMNS_AT_A_TIME)
     return outputs * (taps + LAST_STEP_TAPS) / SLOWEST_RATE[profile.device_type]
 
@@ -407,5 +407,5 @@ def _count(box: tuple[Range, ...]) -> int:
 
 
 def _longest(box: OutputBox) -> int | None:
-    """The dimension to cut for time: the outermost one with several entries."""
+    """The dimension to cut for a shorter dispatch: the outermost one with several entries."""
     return next((k for k, (low, high) in enumerate(box) if high - low > 1), None)

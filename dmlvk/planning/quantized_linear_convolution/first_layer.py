@@ -52,10 +52,10 @@ LARGEST_STRIDE = 4
 # Vectors of 16 bytes between rows of the filter in shared memory.
 FILTER_PADDING = 1
 
-# Output channels of a tile at most.
+# A tile has at most this many output channels.
 LARGEST_CHANNELS = 64
 
-# Matrices of sums that a subgroup holds at a time: pixels by channels, where words hold channels and where they do not.
+# Matrices of sums that a subgroup holds at a time, as (pixels, channels): True if words hold channels.
 PASSES = {True: (2, 4), False: (4, 2)}
 
 ENOUGH_WORKGROUPS = 1500
@@ -63,7 +63,7 @@ LARGEST_TILE_COUNT = 4
 
 # Multiply-adds of four bytes, times two.
 OPERATIONS_OF_WORD = 8
-# The last step and the store of an output cost about as much as so many words of taps.
+# The last step and the store of an output cost about as much as this number of words of taps.
 LAST_STEP_WORDS = 30
 
 
@@ -81,7 +81,7 @@ class FirstLayerTile:
     channels : int
         Output channels of a workgroup.
     rows, units : int
-        Rows of outputs, and units of `unit` outputs side by side.
+        Rows of outputs, and units of `unit` neighbouring outputs.
     pass_pixels, pass_channels : int
         Matrices of sums that a subgroup holds at a time.
     """
@@ -97,20 +97,20 @@ class FirstLayerTile:
 
     @property
     def phases(self) -> int:
-        """Copies of the input's rows: so many outputs further on, runs begin at a multiple of 16 bytes again."""
+        """Copies of the input's rows. After this number of outputs, runs begin at a multiple of 16 bytes again."""
         return 4 // math.gcd(self.stride, 4)
 
     @property
     def unit(self) -> int:
-        """Outputs side by side that a subgroup makes."""
+        """Neighbouring outputs that a subgroup computes."""
         return 4 * self.matrix.m
 
     def row_bytes(self, geometry: ConvolutionGeometry) -> int:
-        """A row of taps, in whole matrices."""
+        """Bytes of a row of taps, in whole matrices."""
         return -(-PIXEL * geometry.filter_size[1] // self.matrix.k) * self.matrix.k
 
     def shared_memory(self, geometry: ConvolutionGeometry) -> int:
-        """Bytes that the kernel declares."""
+        """Bytes of shared memory that the kernel declares."""
         row = self.row_bytes(geometry)
         height = geometry.filter_size[0]
         copy = -(-((self.units * self.unit // self.phases - 1) * PIXEL * self.stride * self.phases + row) // 16) * 16
@@ -121,7 +121,7 @@ class FirstLayerTile:
         return staged + filters + 4 * SUBGROUPS * (strip + self.unit) + 16 * self.channels + 32
 
     def packing(self, geometry: ConvolutionGeometry) -> FilterPacking:
-        """The filter in steps of a row of taps."""
+        """How the filter is packed: in steps of a row of taps."""
         words = self.row_bytes(geometry) // 4
         return FilterPacking(
             "quantized_linear_convolution/matrix_pack_filter",
@@ -138,7 +138,7 @@ class FirstLayerTile:
 
 
 def obstacle_to_first_layer(profile: DeviceProfile, geometry: ConvolutionGeometry) -> Obstacle | None:
-    """Why the kernel cannot take a convolution on a device that has matrices for it; None where it can."""
+    """Why the kernel cannot take a convolution on a device that has matrices for it; None if it can."""
     if geometry.group_count != 1:
         return Obstacle("groups", geometry.group_count, "1")
     if geometry.input_channels > PIXEL:
@@ -161,7 +161,7 @@ def first_layer_tile(profile: DeviceProfile, geometry: ConvolutionGeometry) -> F
     """The tile for a convolution on a device that has matrices for it."""
     matrix = matrix_of(profile)
     assert matrix is not None, "asked for on a device without matrices"
-    # Where words hold channels, four matrices of channels make one of words.
+    # If words hold channels, four matrices of channels make one matrix of words.
     store_channels = geometry.output_strides[1] == 1 and geometry.output_channels > 1
     step = 4 * matrix.n if store_channels else matrix.n
     channels = max(step, min(LARGEST_CHANNELS, -(-geometry.output_channels // step) * step) // step * step)
@@ -211,7 +211,7 @@ class FirstLayer(BoxCutter):
         )
 
     def _tiles(self, box: Box) -> int:
-        """Tiles of a workgroup: several where there are workgroups enough, so that each fetches the filter for more."""
+        """Tiles of a workgroup: several if there are enough workgroups, so that one fetch of the filter serves all."""
         images, _, rows, columns = (high - low for low, high in box)
         panels = self._panels(box)
         across = -(-columns // (self.tile.units * self.tile.unit))
@@ -228,7 +228,7 @@ class FirstLayer(BoxCutter):
         dispatch = DispatchBuilder(KERNEL)
         first_row, first_column = self.first_tap(box)
         bounds = self.input_bounds(box)
-        # Rows and columns are counted from the input's own first ones, which may lie before the window.
+        # Rows and columns are counted from the first row and column of the input, which may lie before the window.
         address = self.input.address((box[IMAGE][0], 0, 0, 0))
         dispatch.window(self.input.tensor, bounds, address, 1, "input_start", Access.READ)
         panels = self._panels(box)
@@ -251,7 +251,7 @@ class FirstLayer(BoxCutter):
             **by_dimension("input_stride", "nchw", self.input.strides),
             **by_dimension("output_stride", "nchw", self.output.strides),
         )
-        # Words of four channels where channels lie side by side (NHWC), else of four pixels.
+        # Words hold four channels if channels are contiguous (NHWC), otherwise four pixels.
         store_channels = self.output.strides[CHANNEL] == 1 and geometry.output_channels > 1
         inner = CHANNEL if store_channels else COLUMN
         specialization = {
@@ -275,7 +275,7 @@ class FirstLayer(BoxCutter):
             **by_dimension("STRIDE", "HW", geometry.strides),
             "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
             "WHOLE": next((size for size in (16, 4) if writes_runs(self.output, box, inner, size)), 1),
-            # Compilers for CPUs take long over unrolled loops.
+            # Compilers for CPUs take long to compile unrolled loops.
             "UNROLLED_ROWS": 1 if self.builder.profile.device_type is DeviceType.CPU else geometry.filter_size[0],
             "PASS_CHANNELS": tile.pass_channels,
             **self.parameters.constants,

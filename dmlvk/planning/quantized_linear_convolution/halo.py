@@ -42,8 +42,8 @@ EXAMPLE_TILE = "128x64x64:32x64"
 
 FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}")
 
-# The kernel without a halo fetches the input again for each tap, but has wider tiles in as many registers, several in
-# turn. It loses where it has only so few workgroups that each multiprocessor of a large GPU gets one or two.
+# The kernel without a halo fetches the input again for each tap. With as many registers it has wider tiles, several in
+# turn. It is slower if it has so few workgroups that each multiprocessor of a large GPU gets one or two.
 FEW_WORKGROUPS = 256
 
 
@@ -54,13 +54,13 @@ class HaloShape(MatrixShape):
     Attributes
     ----------
     fetches_ahead : int
-        Vectors of the input that wait in an invocation's registers for their turn, at most.
+        At most this many vectors of the input wait in an invocation's registers for their turn.
     """
 
     fetches_ahead: int
 
     def runs(self, geometry: ConvolutionGeometry) -> Runs:
-        """A run a tap, in whole steps."""
+        """How K lies in memory: one run for each tap, in whole steps."""
         quads = geometry.input_channels_per_group // 4
         height, width = geometry.filter_size
         step = self.tile.step // VECTOR_SIZE
@@ -68,7 +68,7 @@ class HaloShape(MatrixShape):
         return Runs(quads, quads, vectors, width, height * width)
 
     def filter_packing(self, geometry: ConvolutionGeometry) -> FilterPacking:
-        """The filter in whole steps for each tap."""
+        """How the filter is packed: in whole steps for each tap."""
         runs = self.runs(geometry)
         words = 4 * runs.vectors
         # The kernel packs channels, whatever the output's layout.
@@ -85,7 +85,7 @@ class HaloShape(MatrixShape):
 
 @dataclass(frozen=True)
 class Positions:
-    """Outputs and what lies between them, in the order of the input with its border.
+    """Outputs and the gaps between them, in the order of the input with its border.
 
     A tap is the same number of positions away from every output. A row's end shares its border with the next row's
     start, and an image with the next one.
@@ -93,9 +93,9 @@ class Positions:
     Attributes
     ----------
     pitch, plane : int
-        From one row to the next, and from one image to the next.
+        Positions from one row to the next, and from one image to the next.
     halo : int
-        From an output's first tap to its last one.
+        Positions from an output's first tap to its last one.
     """
 
     pitch: int
@@ -104,13 +104,13 @@ class Positions:
 
     @classmethod
     def of(cls, geometry: ConvolutionGeometry, extents: tuple[int, int]) -> Positions:
-        """For so many rows and columns of outputs."""
+        """The positions of a number of rows and columns of outputs."""
         sizes, reaches = [], []
         for k in range(2):
             reach = (geometry.filter_size[k] - 1) * geometry.dilations[k]
             size = extents[k] + reach
             if extents[k] == geometry.output_size[k]:
-                # What is shared has to be border on both sides: the wider one of the two.
+                # The shared part has to be border on both sides: its width is that of the wider border.
                 start, end = geometry.start_padding[k], size - geometry.input_size[k] - geometry.start_padding[k]
                 size = max(extents[k], min(size, geometry.input_size[k] + max(start, end)))
             sizes.append(size)
@@ -130,7 +130,7 @@ def obstacle_to_halo(geometry: ConvolutionGeometry) -> Obstacle | None:
 
 
 def halo_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: str = "") -> HaloShape | None:
-    """The matrices and the tile for a convolution that the kernel can take; None where no tile fits with its halo.
+    """The matrices and the tile for a convolution that the kernel can take; None if no tile fits with its halo.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def halo_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: st
 
 
 def tiles_for(profile: DeviceProfile, matrix: CooperativeMatrix) -> list[MatrixTile]:
-    """The tiles that suit a device, the best first: subgroups of as few channels as make whole words."""
+    """The tiles that suit a device, the best first: subgroups of the fewest channels that fill whole words."""
     channels = PACKED_MATRICES * matrix.n
     step = max(2 * matrix.k, 64)
     if profile.device_type is DeviceType.CPU:
@@ -195,7 +195,7 @@ def tiles_for(profile: DeviceProfile, matrix: CooperativeMatrix) -> list[MatrixT
 def obstacle_to_tile(
     profile: DeviceProfile, matrix: CooperativeMatrix, lanes: int, tile: MatrixTile, geometry: ConvolutionGeometry
 ) -> str | None:
-    """Why the kernel cannot have this tile; None where it can."""
+    """Why the kernel cannot use this tile; None if it can."""
     obstacle = obstacle_to_sizes(profile, matrix, lanes, tile, channels=True)
     if obstacle is not None:
         return obstacle
@@ -210,9 +210,9 @@ def obstacle_to_tile(
 
 
 def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, geometry: ConvolutionGeometry) -> int:
-    """The most bytes of shared memory that the kernel declares, for all outputs of a convolution or for some."""
+    """The most bytes of shared memory that the kernel declares, for all outputs of a convolution or some of them."""
     row = tile.step // VECTOR_SIZE * max(1, VECTOR_SIZE // matrix.k) + ROW_PADDING
-    # Rows of a part that is cut out of an image share no border.
+    # If a part is cut out of an image, its rows share no border.
     down, across = ((geometry.filter_size[k] - 1) * geometry.dilations[k] for k in range(2))
     staged = tile.pixels + down * (geometry.output_size[1] + across) + across
     operands = (staged + 2 * tile.channels) * row
@@ -224,7 +224,7 @@ def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, geometry: Convolu
 
 @dataclass(frozen=True)
 class HaloCutter(MatrixCutter[HaloShape]):
-    """The product of an input that is read in place, counted by positions."""
+    """The product of an input that is read in place. Its pixels are counted by positions."""
 
     def turns(self, box: tuple[Range, ...]) -> int:
         return 1
@@ -241,7 +241,7 @@ class HaloCutter(MatrixCutter[HaloShape]):
 
 
 class HaloPath(MatrixUnitsPath[HaloShape]):
-    """The path of the kernel whose tiles keep the input under them, with its halo."""
+    """The path of the kernel whose tiles keep their part of the input, with its halo, in shared memory."""
 
     name = "halo"
     example_tile = EXAMPLE_TILE

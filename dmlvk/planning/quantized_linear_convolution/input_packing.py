@@ -1,4 +1,4 @@
-"""The input of a QUANTIZED_LINEAR_CONVOLUTION as words of four channels, border included: its parts, and packing."""
+"""The input of a QUANTIZED_LINEAR_CONVOLUTION as words of four channels, with its border: parts, and packing."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 
 @dataclass(frozen=True)
 class PackedInput:
-    """Part of the input as words[image][group][quad][row][column], or channels last, border included.
+    """Part of the input, with its border, as words[image][group][quad][row][column], or channels last.
 
     Attributes
     ----------
     tensor, start
-        Where it lies.
+        The memory where the part lies, and its place there.
     images, groups : Range
-        Which ones it holds.
+        The images and groups that the part holds.
     output_rows, output_columns : Range
-        The outputs that it holds all taps of.
+        The outputs whose taps the part holds completely.
     rows, columns : int
-        Its own, in input positions.
+        The size of the part, in input positions.
     quads : int
-        Words a group.
+        Words of a group.
     channels_last : bool
-        Whether it is words[image][group][row][column][quad].
+        Whether the layout is words[image][group][row][column][quad].
     """
 
     tensor: str
@@ -74,7 +74,7 @@ class PackedInput:
 
 
 def packed_parts(geometry: ConvolutionGeometry, quads: int, size_limit: int, channels_last: bool) -> list[PackedInput]:
-    """The input in parts that each take at most `size_limit` bytes packed; where they lie is not decided yet."""
+    """The input in parts of at most `size_limit` packed bytes each. Their places in memory are not decided yet."""
     pending: list[tuple[Range, ...]] = [
         (
             (0, geometry.batch),
@@ -113,7 +113,7 @@ def pack_input(
 
     Boxes are (image, quad of any group, row, column, channel of a quad) of the part.
 
-    Only a single quad is cut into channels: where these lie too far apart for a window, or in two memory segments.
+    Only a single quad is cut into channels: if the channels lie too far apart for a window, or in two memory segments.
     """
     pending: list[tuple[Range, ...]] = [
         (
@@ -155,10 +155,10 @@ def _first_channel(geometry: ConvolutionGeometry, part: PackedInput, quad: int) 
 
 
 def _seen(geometry: ConvolutionGeometry, part: PackedInput, box: tuple[Range, ...]) -> tuple[Range, ...] | None:
-    """The box of the input that a box of the part shows; None where it is all border."""
+    """The box of the input that a box of the part contains; None if all of it is border."""
     last_quad = box[1][1] - 1
     group_end = (last_quad // part.quads + 1) * geometry.input_channels_per_group
-    # A box may begin with quads that hold no channel: those that only fill a group up.
+    # A box may begin with quads that hold no channel and only fill a group up.
     first_end = (box[1][0] // part.quads + 1) * geometry.input_channels_per_group
     channels = (
         min(_first_channel(geometry, part, box[1][0]) + box[4][0], first_end),

@@ -22,40 +22,40 @@ KERNEL = "quantized_linear_convolution/matrix"
 PACK_FILTER_KERNEL = "quantized_linear_convolution/matrix_pack_filter"
 
 FEATURES = frozenset(("cooperativeMatrix", "vulkanMemoryModel", "shaderInt8", "storageBuffer8BitAccess"))
-# The last step takes float32 products for rounded to nearest even.
+# The last step relies on float32 products being rounded to nearest even.
 ROUNDING = "shaderRoundingModeRTEFloat32"
 
 VECTOR_SIZE = 16
 
-# Matrix units are this much faster than packed dot products at the very least.
+# Matrix units are at least this many times as fast as packed dot products.
 WASTEFUL = 6
 
-# Rows of shared memory are so many vectors longer than what they hold.
+# Each row of shared memory is padded with this number of vectors.
 ROW_PADDING = 1
 
-# Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. Large tiles, of which a
-# multiprocessor has room for two and not three, are slower on layers that they do not fill several times.
+# Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. A multiprocessor has room for two
+# large tiles, not for three. Large tiles are slower on layers with fewer than several rounds of them.
 ENOUGH_TILES = 192
 ENOUGH_LARGE_TILES = 1024
 LARGE_TILE = 128 * 128
-# What large tiles save is bytes of each step. Where there are only so few steps, what comes after them counts for more,
-# and the workgroups that a multiprocessor has room for.
+# Large tiles save bytes in each step. With at most this many steps, the work after the steps counts for more, and so
+# does the number of workgroups that a multiprocessor has room for.
 FEW_STEPS = 2
 
-# Pixels that are fetched together where the input is read in planes.
+# Pixels that are fetched together if the input is read by planes.
 PLANE_PIXELS = 4
 
-# Four matrices lie side by side where bytes are put together to words.
+# Four matrices lie side by side if bytes are packed into words.
 PACKED_MATRICES = 4
 
 EXAMPLE_TILE = "128x128x64:64x32"
 
-# Nothing of a tile is 0, nor more than a few thousand; whoever wrote the name, a damaged file included.
+# No side of a tile is 0 or more than a few thousand. A name can come from any source, a damaged file included.
 SIDE = "([1-9][0-9]{0,5})"
 FORCED_TILE = re.compile(rf"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}(?:\*([0-9]{{1,6}}))?")
 
 
-# Operations a second that matrix units reach at the very least. A CPU's "matrix units" are loops.
+# The lowest rate of matrix units, in operations a second. A CPU's "matrix units" are loops.
 SLOWEST_RATE = {DeviceType.DISCRETE_GPU: 8e12, DeviceType.CPU: 2e8}
 SLOWEST_RATE_OF_OTHERS = 200e9
 
@@ -63,13 +63,13 @@ NO_MATRICES = Obstacle("matrices of signed bytes", "none that the kernels take",
 
 
 def matrix_rate(profile: DeviceProfile) -> float:
-    """Operations a second that matrix units reach at the very least."""
+    """The lowest rate of matrix units, in operations a second."""
     return SLOWEST_RATE.get(profile.device_type, SLOWEST_RATE_OF_OTHERS)
 
 
 @dataclass(frozen=True)
 class MatrixTile:
-    """How the work is cut: pixels, output channels, bytes of K; and tiles a workgroup, 0 where the planner chooses."""
+    """How the work is cut: pixels, output channels, bytes of K; and tiles a workgroup, 0 if the planner chooses."""
 
     pixels: int
     channels: int
@@ -82,7 +82,7 @@ class MatrixTile:
         return self.pixels // self.subgroup_pixels * (self.channels // self.subgroup_channels)
 
     def fetches_planes(self, lanes: int) -> bool:
-        """Whether an invocation fetches whole groups of four pixels in each step, as planes have to be."""
+        """Whether an invocation fetches whole groups of four pixels in each step, which planes require."""
         fetches = self.pixels * (self.step // VECTOR_SIZE) // (self.subgroups() * lanes)
         return fetches % PLANE_PIXELS == 0
 
@@ -126,14 +126,14 @@ class MatrixShape(Shape):
 
 @dataclass(frozen=True)
 class Runs:
-    """How K lies in memory: runs of words side by side.
+    """How K lies in memory: in runs of contiguous words.
 
     Attributes
     ----------
     quads : int
-        Words of a pixel, in the packed input.
+        Words of a pixel in the packed input.
     words : int
-        Words of a run that count.
+        Words of a run that the product uses.
     vectors : int
         16-byte vectors that hold a run.
     of_row : int
@@ -160,20 +160,20 @@ class Runs:
 
     @classmethod
     def of(cls, geometry: ConvolutionGeometry) -> Runs:
-        """A run a tap, or a run a row of taps where that takes markedly fewer vectors."""
+        """One run for each tap, or for each row of taps if that takes markedly fewer vectors."""
         quads = ChannelWords.of(geometry).quads
         height, width = geometry.filter_size
         vectors = -(-quads // 4)
         taps = cls(4 * vectors, 4 * vectors, vectors, width, height * width)
         rows = cls(quads, quads * width, -(-quads * width // 4), 1, height)
-        # Loads by words instead of vectors, and the sums' masks, have to be worth it.
+        # The gain has to outweigh loads by words instead of vectors, and the masks of the sums.
         if geometry.dilations[1] == 1 and 4 * rows.total <= 3 * taps.total:
             return rows
         return taps
 
 
 def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
-    """The matrices of signed bytes that a device multiplies, the largest ones; None where it has none to use."""
+    """The largest matrices of signed bytes that a device multiplies; None if it has none that can be used."""
     if FEATURES - profile.features or not profile.has_integer_dot_product or ROUNDING not in profile.properties:
         return None
     if profile.limits.max_per_stage_descriptor_storage_buffers < BUFFER_COUNT:
@@ -194,14 +194,14 @@ def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
 
 
 def is_wasteful(geometry: ConvolutionGeometry, shape: MatrixShape) -> bool:
-    """Whether matrix units would mostly multiply zeros, or for channels that nobody stores."""
+    """Whether matrix units would mostly multiply zeros, or compute channels that are never stored."""
     channels = geometry.output_channels_per_group
     computed = -(-channels // shape.panel) * shape.panel / channels
     return VECTOR_SIZE * Runs.of(geometry).total * computed > WASTEFUL * geometry.tap_count
 
 
 def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
-    """Whether an output pixel sees the input pixel at its own place only."""
+    """Whether an output pixel reads only the input pixel at its own place."""
     return (
         geometry.filter_size == (1, 1)
         and geometry.strides == (1, 1)
@@ -211,7 +211,7 @@ def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
 
 
 def packs_channels(geometry: ConvolutionGeometry) -> bool:
-    """Whether words of the output are four channels, which lie side by side (NHWC), rather than four pixels."""
+    """Whether a word of the output holds four channels (contiguous in NHWC) rather than four pixels."""
     return geometry.output_strides[1] == 1 and geometry.output_channels > 1
 
 
@@ -225,8 +225,8 @@ def tiles_for(profile: DeviceProfile, matrix: CooperativeMatrix, channels: bool)
 
 def _gpu_tiles(profile: DeviceProfile, channels: bool) -> list[MatrixTile]:
     if profile.min_subgroup_size >= 32:
-        # 64 sums an invocation: no GPU spills, and a subgroup loads 96 rows for 64 x 32 products. 128 sums are for
-        # those with 255 registers.
+        # With 64 sums an invocation no GPU spills registers, and a subgroup loads 96 rows for 64 x 32 products. 128
+        # sums an invocation are for GPUs with 255 registers.
         large = [MatrixTile(128, 128, 64, 64, 64)] if device_traits.has_255_registers(profile) else []
         if channels:
             return [
@@ -252,7 +252,7 @@ def _gpu_tiles(profile: DeviceProfile, channels: bool) -> list[MatrixTile]:
 
 
 def _possible_tiles(profile: DeviceProfile, matrix: CooperativeMatrix, channels: bool) -> list[MatrixTile]:
-    """Those that its workgroups and shared memory have room for: none on a device as small as Vulkan allows."""
+    """The tiles that fit a device's workgroups and shared memory: none on a device as small as Vulkan allows."""
     lanes = profile.min_subgroup_size
     tiles = tiles_for(profile, matrix, channels)
     return [tile for tile in tiles if obstacle_to_tile(profile, matrix, lanes, tile, channels) is None]
@@ -325,7 +325,7 @@ def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Convolu
 def obstacle_to_sizes(
     profile: DeviceProfile, matrix: CooperativeMatrix, lanes: int, tile: MatrixTile, channels: bool
 ) -> str | None:
-    """Why a tile's sizes do not go together; None where they do. With `channels` for words of four channels."""
+    """Why a tile's sizes do not go together; None if they do. With `channels` for words of four channels."""
     invocations = tile.subgroups() * lanes
     limits = profile.limits
     largest = min(limits.max_compute_work_group_invocations, limits.max_compute_work_group_size[0])
@@ -347,7 +347,7 @@ def obstacle_to_sizes(
 def obstacle_to_tile(
     profile: DeviceProfile, matrix: CooperativeMatrix, lanes: int, tile: MatrixTile, channels: bool
 ) -> str | None:
-    """Why the kernel cannot have this tile; None where it can. With `channels` for words of four channels."""
+    """Why the kernel cannot use this tile; None if it can. With `channels` for words of four channels."""
     obstacle = obstacle_to_sizes(profile, matrix, lanes, tile, channels)
     if obstacle is not None:
         return obstacle
@@ -362,7 +362,7 @@ def obstacle_to_tile(
 
 
 def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -> int:
-    """Bytes of shared memory that the kernel declares, as kernels/quantized_linear_convolution/matrix.glsl has it."""
+    """Bytes of shared memory that the kernel declares: see kernels/quantized_linear_convolution/matrix.glsl."""
     row = tile.step // VECTOR_SIZE * max(1, VECTOR_SIZE // matrix.k) + ROW_PADDING
     operands = 2 * (tile.pixels + tile.channels) * row
     lines, words = (matrix.m, matrix.n) if channels else (matrix.n, matrix.m)

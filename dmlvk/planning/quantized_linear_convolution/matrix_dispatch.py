@@ -57,12 +57,12 @@ from dmlvk.planning.quantized_linear_convolution.stages import (
     part_limit,
 )
 
-# Ways to read the input, as kernels/quantized_linear_convolution/matrix.glsl has them.
+# Ways to read the input. kernels/quantized_linear_convolution/matrix.glsl uses the same numbers.
 WORDS, VECTORS, PLANES = range(3)
 
-# A workgroup works out its channels' parameters once for several tiles, as far as that leaves no part of a large GPU
-# without work: so many workgroups of small tiles run at a time on an H200, three on each multiprocessor. Large tiles,
-# which take longer, lose by it.
+# A workgroup computes its channels' parameters once for several tiles, if that leaves no part of a large GPU idle.
+# This many workgroups of small tiles run at a time on an H200, three on each multiprocessor. Large tiles take longer
+# and lose by it.
 LARGEST_TURNS = 8
 WORKGROUPS_AT_A_TIME = 396
 
@@ -70,7 +70,7 @@ WORKGROUPS_AT_A_TIME = 396
 def fetch_in_place(
     builder: Builder, geometry: ConvolutionGeometry, shape: MatrixShape, source: View, output: View
 ) -> int | None:
-    """How the kernel can read the input as it lies: by VECTORS or PLANES; None where it has to be packed first."""
+    """How the kernel can read the input in place: by VECTORS or PLANES; None if the input has to be packed first."""
     sizes = (geometry.batch, geometry.input_channels, *geometry.input_size)
     if geometry.input_channels_per_group % VECTOR_SIZE or not builder.fits(
         source.tensor, source.bounds([(0, size) for size in sizes])
@@ -95,7 +95,7 @@ def fetch_in_place(
 
 
 def _planes_stay_whole(geometry: ConvolutionGeometry, shape: MatrixShape) -> bool:
-    """Whether a dispatch has time and room for one image's plane under one panel: more than that is cut apart first."""
+    """Whether one image's plane under one panel fits one dispatch, in time and room. Larger work is cut first."""
     tiles = -(-geometry.output_size[0] * geometry.output_size[1] // shape.pixels)
     words = shape.filter_packing(geometry).words
     seconds = shape.seconds(tiles * shape.pixels, words)
@@ -103,7 +103,7 @@ def _planes_stay_whole(geometry: ConvolutionGeometry, shape: MatrixShape) -> boo
 
 
 def whole_input(geometry: ConvolutionGeometry, source: View) -> PackedInput:
-    """An input that is read in place, as a single part."""
+    """A single part: the whole input, read in place."""
     outputs = geometry.output_size
     return PackedInput(
         source.tensor,
@@ -139,10 +139,10 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
     source: View | None = None
 
     def parameters_fit(self, box: tuple[Range, ...]) -> bool:
-        return True  # they were gathered where they did not
+        return True  # parameters that do not fit were gathered before
 
     def turns(self, box: tuple[Range, ...]) -> int:
-        """Tiles of pixels that a workgroup does."""
+        """Tiles of pixels that a workgroup computes."""
         shape = self.shape
         if shape.tile.turns:
             return shape.tile.turns
@@ -251,7 +251,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
 
     def _constants(self, shape: MatrixShape, tile: MatrixTile, runs: Runs) -> dict[str, int]:
         geometry = self.geometry
-        # Where the input is read as it lies, does any tap fall beside it?
+        # If the input is read in place: does any tap lie outside the input?
         reach = (
             (geometry.output_size[k] - 1) * geometry.strides[k]
             + (geometry.filter_size[k] - 1) * geometry.dilations[k]
@@ -289,7 +289,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         }
 
     def _store_unit(self, box: tuple[Range, ...], stored: Range) -> int:
-        """Bytes that the output's memory is written by: 16 or 4 where a tile's neighbours always make up whole ones."""
+        """Bytes of one store to the output: 16 or 4 if neighbours in a tile always fill whole units of that size."""
         stride_n, stride_c, stride_h, stride_w = self.output.strides
         if packs_channels(self.geometry):
             units = [*stored, self.geometry.output_channels_per_group, stride_n, stride_h, stride_w]
@@ -302,7 +302,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         return next(unit for unit in (VECTOR_SIZE, 4, 1) if common % unit == 0)
 
     def _stores_matrices(self, extents: list[int]) -> bool:
-        """Whether the lines of a matrix of words are always the same number of bytes apart."""
+        """Whether the rows of a matrix of words always have the same stride."""
         stride_n, _, stride_h, stride_w = self.output.strides
         images, rows, columns = extents[IMAGE], extents[ROW], extents[COLUMN]
         if packs_channels(self.geometry):
@@ -312,10 +312,10 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
 
 
 class MatrixUnitsPath(Path[AnyMatrixShape]):
-    """A path of the product on matrix units, which reads its input in place where the input lies as it has to."""
+    """A path of the product on matrix units. It reads its input in place if the input's layout allows that."""
 
     cutter: ClassVar[type[MatrixCutter[Any]]]
-    # Whether it can pack an input that cannot be read in place nor turned to NHWC.
+    # Whether the path can pack an input that can neither be read in place nor be converted to NHWC.
     packs_input: ClassVar[bool]
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
@@ -333,7 +333,7 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
         return tile.seconds_of(geometry, words, self.pixels(geometry)) + preparing
 
     def pixels(self, geometry: ConvolutionGeometry) -> int:
-        """What the kernel counts along its grid."""
+        """The number of pixels that the kernel counts along its grid."""
         return geometry.batch * math.prod(geometry.output_size)
 
     def plan(self, problem: Problem, tile: AnyMatrixShape) -> Plan:

@@ -40,12 +40,12 @@ from dmlvk.planning.quantized_linear_convolution.stages import (
     packing_seconds,
 )
 
-# A multiplication of the direct kernel takes as long as so many words of a packed product.
+# A multiplication of the direct kernel takes as long as this number of words of a packed product.
 WORDS_OF_DIRECT_TAP = 5
 
 
 def product_shape(path: str, profile: DeviceProfile, geometry: ConvolutionGeometry) -> Shape:
-    """The kernel and tile for a path that the device can run."""
+    """The kernel and tile of a path that the device can run."""
     prefix = "quantized_linear_convolution"
     if path == "float":
         lanes = profile.subgroup_size
@@ -60,7 +60,7 @@ def product_shape(path: str, profile: DeviceProfile, geometry: ConvolutionGeomet
 
 
 def _tile_channels(profile: DeviceProfile, geometry: ConvolutionGeometry) -> int:
-    """Output channels of a tile: not many more than there are, and fewer where the large tiles would be too few."""
+    """Output channels of a tile: not many more than the convolution has, and fewer if large tiles would be too few."""
     channels = geometry.output_channels_per_group
     pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
     tiles = geometry.group_count * -(-channels // 128) * -(-pixels // 128)
@@ -121,7 +121,7 @@ class PackedProductCutter(ProductCutter[Shape]):
             **by_dimension("output_stride", "nchw", self.output.strides),
             first_channel=first_stored,
         )
-        # Words of four channels where channels lie side by side (NHWC), else of four pixels.
+        # Words hold four channels if channels are contiguous (NHWC), otherwise four pixels.
         store_channels = self.output.strides[1] == 1 and geometry.output_channels > 1
         specialization = {
             LOCAL_SIZE_X: self.shape.local_size,
@@ -133,7 +133,7 @@ class PackedProductCutter(ProductCutter[Shape]):
         if self.shape.tiled:
             specialization["TILE_CHANNELS"] = self.shape.panel
         if self.shape.channels_last:
-            # Words of K at once: pairs lie together, at multiples of 8 bytes, where a pixel has an even number.
+            # Words of K at once: if a pixel has an even number of words, pairs lie together, at multiples of 8 bytes.
             specialization["WORDS"] = 1 if part.quads % 2 else 2
         operations = self.operations(box)
         moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.tap_count)
@@ -156,7 +156,7 @@ class PackedProductPath(Path[Shape]):
         geometry = problem.folded_geometry
         if type(self) is not _best_product(problem.profile):
             return None
-        # In narrow groups a product would mostly multiply for channels that nobody stores.
+        # In narrow groups a product would mostly compute channels that are never stored.
         shape = product_shape(self.name, problem.profile, geometry)
         width, channels = shape.panel * shape.panels, geometry.output_channels_per_group
         computed = -(-channels // width) * width / channels
@@ -202,7 +202,7 @@ class IntegerPath(PackedProductPath):
 
 
 class FloatPath(PackedProductPath):
-    """By float32 multiplications in exact blocks. The kernel is made for lavapipe, which has shuffles."""
+    """By float32 multiplications in exact blocks. The kernel is made for lavapipe, which supports shuffles."""
 
     name = "float"
 

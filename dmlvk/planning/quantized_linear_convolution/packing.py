@@ -28,9 +28,9 @@ WIDEST_PANEL = 128
 
 
 def folded_geometry(geometry: ConvolutionGeometry) -> ConvolutionGeometry:
-    """The same convolution where a dimension with one tap steps over the input instead of packing what it passes.
+    """The same convolution, which steps over the input in dimensions with one tap and packs only what it reads.
 
-    A filter of size 1 with stride s sees every s-th position only: that is stride 1 on an input with s times the
+    A filter of size 1 with stride s reads only every s-th position. That equals stride 1 on an input with s times the
     element stride, as long as the padding is a multiple of s.
     """
     sizes, strides = list(geometry.input_size), list(geometry.strides)
@@ -78,7 +78,7 @@ class ChannelWords:
 
 @dataclass(frozen=True)
 class PackedFilter:
-    """The filter as panels of `width` output channels: words[k][channel], and a row with each channel's sum."""
+    """The filter as panels of `width` output channels: words[k][channel], then a row with each channel's sum."""
 
     tensor: str
     start: int
@@ -96,14 +96,14 @@ class PackedFilter:
 
     @classmethod
     def size_of(cls, geometry: ConvolutionGeometry, width: int, words: int) -> int:
-        """Bytes of the whole filter in panels, with so many words an output channel."""
+        """Bytes of the whole filter in panels, with `words` words for each output channel."""
         panels = -(-geometry.output_channels_per_group // width) * geometry.group_count
         return panels * (words + 1) * width * 4
 
 
 @dataclass(frozen=True)
 class FilterPacking:
-    """A kernel that packs filters, what it adds to the common specialization constants, and words an output channel."""
+    """A kernel that packs filters, its additional specialization constants, and the words of an output channel."""
 
     kernel: str
     words: int
@@ -111,7 +111,7 @@ class FilterPacking:
 
     @classmethod
     def of(cls, geometry: ConvolutionGeometry, channels_last: bool) -> FilterPacking:
-        """For the products that take words[k][channel]; k has the order of the packed input."""
+        """The packing for products that take words[k][channel]. The order of k is that of the packed input."""
         words = ChannelWords.of(geometry).per_output
         return cls("quantized_linear_convolution/pack_filter", words, {"CHANNELS_LAST": int(channels_last)})
 
@@ -125,7 +125,7 @@ def pack_filter(
     packing: FilterPacking,
     arena: Arena,
 ) -> tuple[PackedFilter, list[Dispatch], list[Dispatch]]:
-    """The packed filter in an arena, copies that have to be made before, and the packing."""
+    """The packed filter in an arena, the copies that have to run first, and the packing."""
     words = packing.words
     channels_of_group = geometry.output_channels_per_group
     panels_of_group = -(-channels_of_group // width)
@@ -155,7 +155,7 @@ def pack_filter(
         shown = builder.fits(source.tensor, source.bounds(box(panels)))
         fitting = shown and builder.fits(packed.tensor, packed.bounds(panels))
         if panels[1] - panels[0] == 1 and not shown:
-            # Strides so large that no window shows even one panel's channels: put the filter together, begin again.
+            # The strides are so large that one panel's channels do not fit a window: make a dense copy, then restart.
             sizes = (geometry.output_channels, geometry.input_channels_per_group, *geometry.filter_size)
             copied = dense(arena.name, arena.allocate(geometry.output_channels * geometry.tap_count), 1, sizes)
             before = copies(builder, source, copied, sizes)

@@ -1,6 +1,6 @@
 """The parameters of each output channel, multiplier, zero points and bias, from up to seven tensors.
 
-Some kernels work them out themselves from these `Sources`, others read a table with a row a channel, made before.
+Some kernels compute them from these `Sources`. Others read a table with a row for each channel, made beforehand.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.tensor_desc import TensorFlags
 
-# Storage buffers of a kernel that reads all sources itself, with its input, filter and output.
+# Storage buffers of a kernel that reads all sources itself, including its input, filter and output.
 BUFFER_COUNT = 10
 
-# As kernels/quantized_linear_convolution/parameters.glsl has it.
+# The same number as in kernels/quantized_linear_convolution/parameters.glsl.
 ROW_SIZE = 32
 
 SCALES = ("input_scale_tensor", "filter_scale_tensor", "output_scale_tensor")
@@ -33,10 +33,10 @@ ZERO_POINTS = ("input_zero_point_tensor", "filter_zero_point_tensor", "output_ze
 BIAS = ("bias_tensor",)
 PARAMETER_FIELDS = SCALES + ZERO_POINTS + BIAS
 
-# kernels/quantized_linear_convolution/parameters.comp reads them all; ..._by_part.comp a few at a time.
+# kernels/quantized_linear_convolution/parameters.comp reads all sources; ..._by_part.comp reads a few at a time.
 KERNEL = "quantized_linear_convolution/parameters"
 PARTS = (SCALES, ZERO_POINTS, BIAS)
-# The sources of a part, as push constants of ..._by_part.comp name them.
+# The names of the sources of a part in the push constants of ..._by_part.comp.
 PLACES = ("first", "second", "third")
 
 
@@ -70,7 +70,7 @@ def _stem(field: str) -> str:
 
 @dataclass(frozen=True)
 class Sources:
-    """The tensors of parameters, and what a kernel has to be told of them.
+    """The tensors of parameters, and the facts about them that a kernel needs.
 
     Attributes
     ----------
@@ -92,12 +92,12 @@ class Sources:
 
     @property
     def has_filter_zero_point(self) -> bool:
-        """Whether one may be other than 0, with the filter's bytes as signed ones."""
+        """Whether a filter zero point may differ from 0 once the filter's bytes are signed."""
         return "filter_zero_point_tensor" in self.views or self.filter_unsigned
 
     @property
     def kinds(self) -> dict[str, int]:
-        """Specialization constants: bits for the zero points and the bias that there are, and for UINT8 tensors."""
+        """Specialization constants: bits for the zero points and the bias that are present, and for UINT8 tensors."""
         unsigned = (self.input_unsigned, self.filter_unsigned, self.output_unsigned)
         present = sum(1 << bit for bit, name in enumerate(ZERO_POINTS + BIAS) if name in self.views)
         return {"PRESENT": present, "UNSIGNED_TYPES": sum(1 << bit for bit, each in enumerate(unsigned) if each)}
@@ -112,7 +112,7 @@ class Sources:
         return strides | self.kinds
 
     def bind(self, dispatch: DispatchBuilder, channels: Range) -> None:
-        """Bind all seven, after the input, the filter and the output, and tell the kernel where `channels` begin."""
+        """Bind all seven sources after the input, filter and output. Tell the kernel where `channels` begin."""
         filter_window = dispatch.windows[1]
         for field in PARAMETER_FIELDS:
             view, start = self.views.get(field), f"{_stem(field)}_start"
@@ -128,7 +128,7 @@ def parameter_dispatches(
 ) -> tuple[View, list[Dispatch]]:
     """The table, one row a channel, and the dispatches that fill it.
 
-    Where all the sources are in persistent memory the table is too, and its dispatches belong to the initialization,
+    If all the sources are in persistent memory, the table is too. Its dispatches then belong to the initialization,
     after the copies.
     """
     channels = desc.geometry.output_channels
@@ -137,13 +137,13 @@ def parameter_dispatches(
     table = View(arena.name, arena.allocate(channels * ROW_SIZE), 4, (ROW_SIZE // 4,))
     dispatches: list[Dispatch] = []
     common = {LOCAL_SIZE_X: builder.workgroup_size, **Sources.of(desc, views).kinds}
-    spare = views["input_scale_tensor"]  # is always there
+    spare = views["input_scale_tensor"]  # always present
     if builder.profile.limits.max_per_stage_descriptor_storage_buffers > len(PARAMETER_FIELDS):
         sources = [views.get(name) for name in PARAMETER_FIELDS]
         return table, _dispatches(builder, KERNEL, sources, spare, table, (0, channels), common)
     for part, names in enumerate(PARTS):
         sources = [views.get(name) for name in (*names, "", "")[:3]]
-        # The zero points' part writes a bias of 0 where there is none.
+        # The part of the zero points writes a bias of 0 if there is no bias.
         if any(sources) or part == PARTS.index(ZERO_POINTS):
             specialization = {**common, "PART": part}
             dispatches += _dispatches(
@@ -155,7 +155,7 @@ def parameter_dispatches(
 def gathered_parameters(
     desc: QuantizedLinearConvolutionDesc, builder: Builder, views: Mapping[str, View]
 ) -> tuple[dict[str, View], list[Dispatch]]:
-    """Parameters that one window shows each of: as they lie, or copied side by side where they lie far apart."""
+    """Parameters that each fit one window: in place, or copied to contiguous memory if they lie far apart."""
     channels = desc.geometry.output_channels
     gathered: dict[str, View] = {}
     dispatches: list[Dispatch] = []
@@ -182,7 +182,7 @@ def _dispatches(
     channels: Range,
     specialization: Mapping[str, int],
 ) -> list[Dispatch]:
-    """As many dispatches as windows on the sources and the table want."""
+    """The dispatches that fill the table: as few as the windows on the sources and the table allow, by halving."""
     low, high = channels
     present = [view for view in sources if view is not None]
     fitting = all(builder.fits(view.tensor, view.bounds([channels])) for view in present)
@@ -202,8 +202,8 @@ def _dispatches(
     written = table_bounds(table, channels)
     strides: list[int] = []
     for start, view in zip(starts, sources, strict=True):
-        # Where there is nothing to read, some memory has to be bound all the same: not the table, of which another part
-        # of this stage is being written, as far as anyone can tell who does not know what the kernel leaves unread.
+        # A binding needs some memory even if the kernel reads nothing from it. This must not be the table: other
+        # dispatches of this stage write to it, and only the kernel knows that it reads nothing there.
         bound = spare if view is None else view
         address = bound.address([low])
         dispatch.window(bound.tensor, bound.bounds([channels]), address, bound.element_size, start, Access.READ)

@@ -1,4 +1,4 @@
-"""What a kernel path of QUANTIZED_LINEAR_CONVOLUTION is: what it needs, what it would cost, and how it runs."""
+"""A kernel path of QUANTIZED_LINEAR_CONVOLUTION: its needs, its cost and its plan."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Tile = TypeVar("Tile")
 
 
 class Rank(IntEnum):
-    """The order in which paths are taken where several can take a convolution, the best first.
+    """The order of preference if several paths can take a convolution, the best first.
 
-    Each comes from measurements that `bench/NOTES.md` keeps.
+    Each rank comes from measurements that are recorded in `bench/NOTES.md`.
     """
 
     DEPTHWISE = 0
@@ -42,11 +42,11 @@ class Obstacle:
     Attributes
     ----------
     quantity : str
-        What the rule is about: "filter taps".
+        The quantity that the rule limits: "filter taps".
     found : object
         Its value here.
     possible : str
-        Which values are possible: "at most 49".
+        The possible values: "at most 49".
     """
 
     quantity: str
@@ -58,7 +58,7 @@ class Obstacle:
 
 
 class ObstacleError(Exception):
-    """Planning met an obstacle that shows itself in the making only: no window shows all that a part needs."""
+    """Planning met an obstacle that only the construction of a plan finds: no window holds all that a part needs."""
 
     def __init__(self, obstacle: Obstacle) -> None:
         super().__init__(str(obstacle))
@@ -83,12 +83,12 @@ class Problem:
 
     @property
     def geometry(self) -> ConvolutionGeometry:
-        """The convolution as the descriptor has it."""
+        """The convolution as the descriptor states it."""
         return self.desc.geometry
 
     @cached_property
     def folded_geometry(self) -> ConvolutionGeometry:
-        """The convolution where a dimension with one tap steps over the input."""
+        """The convolution, which steps over the input in dimensions with one tap."""
         return folded_geometry(self.desc.geometry)
 
 
@@ -96,22 +96,22 @@ class Path(ABC, Generic[Tile]):
     """One way to run a convolution. A path is stateless; all paths give the same bits."""
 
     name: ClassVar[str]
-    # A tile's name as users write it behind the path's, "matrix:128x128x64:64x32"; empty where tiles have no names.
+    # The name of a tile as users write it after the path's, "matrix:128x128x64:64x32"; empty if tiles have no names.
     example_tile: ClassVar[str] = ""
 
     @abstractmethod
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
-        """What the path needs and a device lacks."""
+        """What the path needs and a device lacks; None if the device lacks nothing."""
 
     @abstractmethod
     def obstacle_to(self, problem: Problem) -> Obstacle | None:
-        """Why the path cannot take a convolution, on a device that has what it needs."""
+        """Why the path cannot take a convolution, on a device that has everything that the path needs."""
 
     @abstractmethod
     def rank(self, problem: Problem) -> int | None:
-        """The place in the order that measurements gave; None where they speak against the path.
+        """The path's place in the measured order; None if the measurements speak against the path.
 
-        Until rates are measured on each device, the estimates decide between paths of one rank only.
+        Until rates are measured on each device, estimates decide only between paths of the same rank.
         """
 
     @abstractmethod
@@ -120,27 +120,27 @@ class Path(ABC, Generic[Tile]):
 
     @abstractmethod
     def seconds(self, problem: Problem, tile: Tile) -> float:
-        """What the convolution would take at most on such a device, the preparation of its operands included.
+        """An upper estimate of the convolution's time on such a device, including the preparation of its operands.
 
         The same estimates keep submissions short.
         """
 
     @abstractmethod
     def plan(self, problem: Problem, tile: Tile) -> Plan:
-        """How it runs.
+        """The plan of the convolution.
 
         Raises
         ------
         ObstacleError
-            No window shows all that a part of the convolution needs.
+            No window holds all that a part of the convolution needs.
         """
 
     def named_tile(self, problem: Problem, name: str) -> Tile:
-        """The tile of a name.
+        """The tile with a name.
 
         Raises
         ------
         PathError
-            The path's tiles have no names, or the name is none, or the tile is not possible on the device.
+            The path's tiles have no names, the name is not a tile's, or the tile is not possible on the device.
         """
         raise PathError(f"{OPERATOR}: the tiles of path {self.name!r} have no names, so {shown(name)} is none")

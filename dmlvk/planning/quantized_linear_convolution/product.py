@@ -1,4 +1,4 @@
-"""The product of the packed operands of a QUANTIZED_LINEAR_CONVOLUTION: what all kernels of it have in common."""
+"""The product of the packed operands of a QUANTIZED_LINEAR_CONVOLUTION: the common part of all its kernels."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from dmlvk.planning.plan import Dispatch
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.packing import PackedFilter
 
-# Operations a second on a CPU at the very least, by path.
+# The lowest rates on a CPU, in operations a second, by path.
 CPU_RATES = {"float": 8e9, "dot4": 1e9, "integer": 5e8}
-# With fewer workgroups each multiprocessor of a large GPU has one or two, which wait for memory; an integrated GPU has
-# a few multiprocessors.
+# With fewer workgroups, each multiprocessor of a large GPU has one or two, which wait for memory. An integrated GPU
+# has only a few multiprocessors.
 FEW_WORKGROUPS = {DeviceType.DISCRETE_GPU: 256, DeviceType.INTEGRATED_GPU: 8}
 
 # Multiply-adds of the four bytes of a word, times two.
 OPERATIONS_OF_WORD = 8
-# The last step and the store of an output cost about as much as so many words of taps.
+# The last step and the store of an output cost about as much as this number of words of taps.
 LAST_STEP_WORDS = 30
 
 
@@ -48,15 +48,15 @@ class Shape:
     panel : int
         Output channels of a filter panel.
     panels, pixels : int
-        What a workgroup makes.
+        Filter panels and pixels of a workgroup.
     tiled : bool
-        The kernels with shared memory: channels along x, pixels along y, and the panel is a specialization constant.
+        Whether the kernel uses shared memory: channels along x, pixels along y, the panel a specialization constant.
     channels_last : bool
-        Whether it takes its operands packed so.
+        Whether the kernel takes operands that are packed channels last.
     operations_per_second : float
-        What it reaches at the very least, with as many workgroups as fill the device.
+        The lowest rate, with enough workgroups to fill the device.
     enough_workgroups : int
-        Fewer take as long.
+        Workgroups that fill the device. Fewer take as long.
     """
 
     kernel: str
@@ -70,25 +70,25 @@ class Shape:
     enough_workgroups: int
 
     def seconds(self, columns: int, words: int) -> float:
-        """An estimate for so many columns of a panel's channels, with so many words of K an output."""
+        """An estimate for `columns` columns of a panel's channels, with `words` words of K for each output."""
         operations = columns * self.panel * OPERATIONS_OF_WORD * (words + LAST_STEP_WORDS)
         return operations / self.operations_per_second
 
     def seconds_of_panels(self, groups: int, panels: int, pixels: int, words: int) -> float:
-        """The estimate for some panels of some groups; unused channels and unused pixels of tiles count as well."""
+        """The estimate for some panels of some groups, including unused channels and unused pixels of tiles."""
         panels = -(-panels // self.panels) * self.panels
         columns = -(-pixels // self.pixels) * self.pixels if self.tiled else pixels
         return self.seconds(groups * columns * panels, words)
 
     def seconds_of(self, geometry: ConvolutionGeometry, words: int, pixels: int | None = None) -> float:
-        """The estimate for a whole convolution, on a device of which it leaves a part idle where it is small.
+        """The estimate for a whole convolution. A small convolution leaves a part of the device idle.
 
         Parameters
         ----------
         words : int
             Words of an output channel in the packed filter.
         pixels : int, optional
-            Pixels that the kernel counts; those of the output by default.
+            Pixels that the kernel counts; by default the pixels of the output.
         """
         if pixels is None:
             pixels = geometry.batch * math.prod(geometry.output_size)
@@ -99,7 +99,7 @@ class Shape:
 
 
 def enough_workgroups(profile: DeviceProfile) -> int:
-    """Workgroups that fill a device: fewer take as long."""
+    """The number of workgroups that fill a device: fewer take as long."""
     return FEW_WORKGROUPS.get(profile.device_type, 1)
 
 
@@ -108,20 +108,20 @@ def _rate(profile: DeviceProfile) -> float:
 
 
 def integer_rate(profile: DeviceProfile) -> float:
-    """Operations a second that 32-bit multiplications reach on a GPU at the very least."""
+    """The lowest rate of 32-bit multiplications on a GPU, in operations a second."""
     return _rate(profile) / 8
 
 
 def dot_product_rate(profile: DeviceProfile) -> float:
-    """Operations a second that packed dot products reach on a GPU at the very least."""
+    """The lowest rate of packed dot products on a GPU, in operations a second."""
     return _rate(profile) * (8 if device_traits.has_fast_dot_product(profile) else 1)
 
 
 def product_dispatches(order: ProductCutter[Any]) -> list[Dispatch]:
     """Dispatches for one packed part of the input.
 
-    Boxes are (image, output row, group, panel of a group, output column, channel of a panel); only a single panel is
-    cut further into channels, which it all computes and then stores in part.
+    Boxes are (image, output row, group, panel of a group, output column, channel of a panel). Only a box of a single
+    panel is cut further into channels. Its dispatch computes all channels of the panel and stores some of them.
     """
     part, packed_filter = order.part, order.packed_filter
     pending: list[tuple[Range, ...]] = [
@@ -171,15 +171,15 @@ class ProductCutter(ABC, Generic[AnyShape]):
 
     @abstractmethod
     def parameters_fit(self, box: tuple[Range, ...]) -> bool:
-        """Whether windows show what belongs to a box's output channels."""
+        """Whether the parameters of a box's output channels fit windows."""
 
     def is_empty(self, box: tuple[Range, ...]) -> bool:
-        """Whether a box holds only channels that the last panel of a group does not have."""
+        """Whether a box holds only unused channels of the last panel of a group."""
         channels = self.geometry.output_channels_per_group - box[PANEL][0] * self.packed_filter.width
         return box[CHANNEL][0] >= channels
 
     def channels(self, box: tuple[Range, ...]) -> Range:
-        """The output channels whose panels a box computes; groups are whole wherever there are several."""
+        """The output channels whose panels a box computes. A box with several groups has them whole."""
         of_group, width = self.geometry.output_channels_per_group, self.packed_filter.width
         first = box[GROUP][0] * of_group + box[PANEL][0] * width
         return first, (box[GROUP][1] - 1) * of_group + min(box[PANEL][1] * width, of_group)
@@ -207,11 +207,11 @@ class ProductCutter(ABC, Generic[AnyShape]):
         return 2 * pixels * (high - low) * self.geometry.tap_count
 
     def pixels(self, box: tuple[Range, ...]) -> int:
-        """What the kernel counts along its grid."""
+        """The number of pixels that the kernel counts along its grid."""
         return math.prod(box[dimension][1] - box[dimension][0] for dimension in (IMAGE, ROW, COLUMN))
 
     def seconds(self, box: tuple[Range, ...]) -> float:
-        """An estimate by what is done, unused channels of panels and unused pixels of tiles included."""
+        """An estimate by the work done, including unused channels of panels and unused pixels of tiles."""
         groups, panels = (box[dimension][1] - box[dimension][0] for dimension in (GROUP, PANEL))
         return self.shape.seconds_of_panels(groups, panels, self.pixels(box), self.packed_filter.words)
 
@@ -224,7 +224,7 @@ class ProductCutter(ABC, Generic[AnyShape]):
         return pixel_groups, channel_groups, groups
 
     def cut(self, box: tuple[Range, ...]) -> int | None:
-        """The dimension along which a box has to be cut; None where it is a dispatch."""
+        """The dimension along which a box has to be cut; None if the box fits one dispatch."""
         many_groups = box[GROUP][1] - box[GROUP][0] > 1
         many_panels = box[PANEL][1] - box[PANEL][0] > 1
         channel_cut = GROUP if many_groups else PANEL if many_panels else CHANNEL

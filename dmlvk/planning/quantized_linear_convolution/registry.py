@@ -12,7 +12,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixPa
 from dmlvk.planning.quantized_linear_convolution.packed_product import Dot4Path, FloatPath, IntegerPath
 from dmlvk.planning.quantized_linear_convolution.path import Path
 
-# Of paths that are estimated to take the same time, the first is taken.
+# If several paths have the same estimated time, the first one is taken.
 PATHS: tuple[Path[Any], ...] = (
     DepthwisePath(),
     FirstLayerPath(),
@@ -24,5 +24,5 @@ PATHS: tuple[Path[Any], ...] = (
     DirectPath(),
 )
 PATH_NAMES = tuple(path.name for path in PATHS)
-# Those whose tiles have names, by which `dmlvk tune` tries them.
+# The paths whose tiles have names. `dmlvk tune` tries the tiles by their names.
 PATHS_WITH_TILES = tuple(path.name for path in PATHS if path.example_tile)

@@ -1,4 +1,4 @@
-"""The stages of a QUANTIZED_LINEAR_CONVOLUTION plan as they are put together, and what the packed operands need."""
+"""Builds the stages of a QUANTIZED_LINEAR_CONVOLUTION plan, and knows what the packed operands need."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ from dmlvk.planning.quantized_linear_convolution.parameters import (
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.tensor_desc import TensorFlags
 
-# More of the input than this is packed in parts: enough to keep any GPU busy, little enough to be found.
+# A larger input is packed in parts. A part is large enough to keep any GPU busy and small enough to be allocated.
 LARGEST_PART = 1 << 28
-# Scratch memory that a plan uses at most.
+# A plan uses at most this much scratch memory.
 LARGEST_SCRATCH = 1 << 31
-# Room for the parameters' tensors where these are gathered, and for what aligning each region takes.
+# Room for the parameters' tensors if they are gathered, and for the alignment of each region.
 OTHER_SCRATCH = 4096
 REGION_ALIGNMENT = 256
 
 # Matrix kernels read up to a vector past the end of a part.
 PART_END = 16
 
-# A product of two signed bytes is at most 2^14, so that this many words of four always add up within 31 bits.
+# A product of two signed bytes is at most 2^14. So the sum over this many words of four always fits 31 bits.
 LARGEST_WORD_COUNT = 131_071 // 4
 
 
 class Stages:
     """Puts a plan together: the tensors' views, the parameters, the packed filter, and the stages that use them.
 
-    Dispatches that prepare something wait until the next stage, beside which they run.
+    Dispatches that prepare something are collected. They run side by side, in a stage before the next added one.
 
     Parameters
     ----------
     problem : Problem
     geometry : ConvolutionGeometry
-        How the path sees the convolution: the input may step over some of its rows and columns.
+        The convolution as the path sees it: it may step over some rows and columns of the input.
     copied : tuple of str
-        Fields of data tensors that are read as they lie: those that are OWNED_BY_DML are copied first.
+        Fields of data tensors that are read in place. Tensors that are OWNED_BY_DML are copied first.
     """
 
     def __init__(self, problem: Problem, geometry: ConvolutionGeometry, copied: tuple[str, ...]) -> None:
@@ -90,13 +90,13 @@ class Stages:
         return views
 
     def gathered_parameters(self) -> Sources:
-        """The tensors of parameters, each of which one window shows."""
+        """The tensors of parameters. Each of them fits one window."""
         self.parameters, dispatches = gathered_parameters(self.desc, self.builder, self.parameters)
         self._prepared += dispatches
         return Sources.of(self.desc, self.parameters)
 
     def parameter_table(self) -> View:
-        """The table of parameters, a row for each output channel. Of tensors that are OWNED_BY_DML it is made once."""
+        """The table of parameters, a row for each output channel. It is made once if the tensors are OWNED_BY_DML."""
         table, dispatches = parameter_dispatches(self.desc, self.builder, self.parameters)
         if table.tensor == PERSISTENT:
             self._initialization[1].extend(dispatches)
@@ -105,7 +105,7 @@ class Stages:
         return table
 
     def packed_filter(self, width: int, packing: FilterPacking) -> PackedFilter:
-        """The filter in panels of `width` channels. Of a tensor that is OWNED_BY_DML it is packed once."""
+        """The filter in panels of `width` channels. It is packed once if the tensor is OWNED_BY_DML."""
         is_owned = bool(self.desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
         builder = self.builder
         packed, before, dispatches = pack_filter(
@@ -130,7 +130,7 @@ class Stages:
         self._prepared.append(dispatch)
 
     def add(self, *stages: Iterable[Dispatch]) -> None:
-        """Add stages, before which stands what was prepared."""
+        """Add stages. The prepared dispatches run before them."""
         self._stages.append(tuple(self._prepared))
         self._prepared = []
         self._stages.extend(tuple(stage) for stage in stages)
@@ -140,7 +140,7 @@ class Stages:
     ) -> None:
         """Add stages that pack the input in parts and multiply each.
 
-        While one part is multiplied the next one is packed, into the other of two places.
+        While one part is multiplied, the next part is packed. Parts take turns in two places in memory.
         """
         builder, geometry = self.builder, self.geometry
         parts = packed_parts(geometry, quads, part_limit(builder, builder.scratch.size), channels_last)
@@ -156,7 +156,7 @@ class Stages:
         self.add()
 
     def plan(self, path: str) -> Plan:
-        """The plan of these stages, excluding the empty ones, with the memory that was handed out for it."""
+        """The plan of these stages, excluding empty stages, with the memory that was allocated for it."""
         return Plan(
             path=path,
             stages=tuple(stage for stage in self._stages if stage),
@@ -172,7 +172,7 @@ def is_unsigned(desc: QuantizedLinearConvolutionDesc, field: str) -> bool:
 
 
 def part_limit(builder: Builder, other_size: int) -> int:
-    """Bytes that a packed part of the input may take, of which there are two."""
+    """Bytes that a packed part of the input may take. There are two parts at a time."""
     room = (_scratch_limit(builder.profile) - other_size) // 2 - REGION_ALIGNMENT
     return max(0, min(builder.window_limit, room, LARGEST_PART))
 
@@ -180,7 +180,7 @@ def part_limit(builder: Builder, other_size: int) -> int:
 def obstacle_to_packing(
     geometry: ConvolutionGeometry, profile: DeviceProfile, quads: int, filter_words: int
 ) -> Obstacle | None:
-    """Why the operands cannot be packed; None where they can.
+    """Why the operands cannot be packed; None if they can.
 
     Parameters
     ----------
@@ -212,10 +212,10 @@ def obstacle_to_packing(
 
 
 def packing_seconds(problem: Problem, geometry: ConvolutionGeometry, quads: int) -> float:
-    """An estimate for packing the input, by the elements that are written."""
+    """An estimate for packing the input, by the number of elements written."""
     builder = Builder(problem.profile, {})
     (height, width), (rows, columns) = geometry.input_size, geometry.output_size
-    # A filter with strides does not see the whole input, one with a border sees more.
+    # A filter with strides does not read the whole input. A filter with a border reads more than the input.
     seen = min(
         (height + geometry.start_padding[0] + geometry.end_padding[0])
         * (width + geometry.start_padding[1] + geometry.end_padding[1]),
