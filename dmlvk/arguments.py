@@ -1,7 +1,7 @@
-"""Numbers that callers pass: taken by value, as Python's own, or refused with what would be right.
+"""Numbers that callers pass: taken by value as Python numbers, or refused with a message that says what is expected.
 
-NumPy's integers are of 8 to 64 bits and wrap, and an array without dimensions can change after it was checked. So only
-Python numbers go further than this module.
+NumPy's integers have 8 to 64 bits and wrap. An array without dimensions can change after it was checked. So only Python
+numbers leave this module.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy as np
 
 from dmlvk.errors import BindingError, DescriptorError, shown
 
-# More than any field has, which is one element a dimension: of an endless iterator no more are taken.
+# More than any field has: one element for each dimension. At most this many are taken from an endless iterator.
 MOST_ELEMENTS = 64
 
 
 def integer_of(value: object) -> int | None:
-    """The Python int of a Python or NumPy integer; None for all else: bools, floats, arrays, text."""
+    """The Python int of a Python or NumPy integer; None for everything else: bools, floats, arrays, text."""
     if type(value) is int:
         return value
     if isinstance(value, (int, np.integer)) and is_number(value):
@@ -32,7 +32,7 @@ def integer_of(value: object) -> int | None:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is one real number. Bools and NumPy's durations, which say that they are numbers too, are none."""
+    """Whether a value is one real number. Bools and NumPy's durations claim to be numbers, but are not."""
     return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_, np.timedelta64))
 
 
@@ -48,14 +48,14 @@ def as_integer(descriptor: str, field: str, value: object, low: int, high: int, 
 
 
 def as_integers(descriptor: str, field: str, values: Any, low: int, high: int, rule: str) -> tuple[int, ...]:
-    """The integers in [low, high] that a descriptor's field holds: any sequence of them; an error names the element."""
+    """The integers in [low, high] of a descriptor's field, given as any sequence. An error names the element."""
     if type(values) is tuple or type(values) is list:
-        taken = tuple(values)  # at once, for a list may change
+        taken = tuple(values)  # at once, because a list may change
         wrong = [item for item in taken[:MOST_ELEMENTS] if type(item) is not int or not low <= item <= high]
         if not wrong and len(taken) <= MOST_ELEMENTS:
-            return taken  # as most are
+            return taken  # the usual case
     items = None
-    if not isinstance(values, (str, bytes, bytearray, set, frozenset, dict)):  # text, or without an order of their own
+    if not isinstance(values, (str, bytes, bytearray, set, frozenset, dict)):  # neither text nor a container without an order
         with suppress(TypeError):
             items = list(islice(values, MOST_ELEMENTS + 1))
     expected = "such as (1, 2, 3)"
@@ -69,7 +69,7 @@ def as_integers(descriptor: str, field: str, values: Any, low: int, high: int, r
 def as_argument(
     name: str, value: object, low: int, high: int | None, rule: str, error: type[Exception] = BindingError
 ) -> int:
-    """The integer from `low` to `high`, or without an upper limit, that an argument is.
+    """An argument as an integer from `low` to `high`, or without an upper limit.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def as_argument(
 
 
 def as_seconds(name: str, value: object) -> float:
-    """The seconds, from 0 to infinity, that an argument is.
+    """An argument as seconds, from 0 to infinity.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""What a Vulkan device can do, as plain data: what planning needs to know, and all it may know.
+"""The capabilities of a Vulkan device as plain data: all that planning needs to know and may know.
 
-A profile is read off a device by `dmlvk.vulkan`, or loaded from a recorded JSON file, so that plans can be made and
-tested for devices that are not there.
+`dmlvk.vulkan` reads a profile from a device. A profile can also be loaded from a recorded JSON file, so that plans can
+be made and tested for absent devices.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Any
 from dmlvk.arguments import as_argument
 from dmlvk.errors import shown
 
-# VkBuffers and suballocations start at multiples of this; no Vulkan device asks for more of a storage buffer offset.
+# VkBuffers and suballocations start at multiples of this. No Vulkan device requires a larger storage buffer alignment.
 LARGEST_OFFSET_ALIGNMENT = 256
 
-# Beginnings of the names of properties that are flags; a VkBool32 cannot be told from a number by its type.
+# Prefixes of the names of properties that are flags. The type does not tell a VkBool32 from a number.
 FLAG_PROPERTIES = ("shader", "integerDotProduct", "subgroupQuadOperations")
 
-# How Mesa's drivers begin VkPhysicalDeviceDriverProperties::driverInfo.
+# The beginning of VkPhysicalDeviceDriverProperties::driverInfo of Mesa's drivers.
 MESA_RELEASE = re.compile(r"Mesa (\d+)\.(\d+)\.(\d+)")
 
-# Vulkan's oldest version that dmlvk runs on.
+# The oldest version of Vulkan that dmlvk runs on.
 MINIMUM_API_VERSION = (1, 2, 0)
 
-# What a limit has to be for there to be plans at all: Vulkan's guarantee, or less where small tensors are to take the
-# way of large ones. 1 where a limit is not named.
+# The least values of limits with which there are plans at all. A value is Vulkan's guarantee, or smaller if that makes
+# small tensors take the paths of large ones. A limit that is not named has the least value 1.
 LEAST_LIMITS: Mapping[str, int | tuple[int, int, int]] = MappingProxyType(
     {
         "max_storage_buffer_range": 1 << 12,
@@ -43,7 +43,7 @@ LEAST_LIMITS: Mapping[str, int | tuple[int, int, int]] = MappingProxyType(
         "max_buffer_size": 1 << 12,
     }
 )
-# Features that a VkDevice has only with an extension: one of its own, or what was one before Vulkan 1.3.
+# Features that a VkDevice has only with an extension. The second table holds those that are core since Vulkan 1.3.
 FEATURE_EXTENSIONS: Mapping[str, str] = MappingProxyType({"cooperativeMatrix": "VK_KHR_cooperative_matrix"})
 FEATURE_EXTENSIONS_BEFORE_1_3: Mapping[str, str] = MappingProxyType(
     {
@@ -87,7 +87,7 @@ class VendorId(IntEnum):
 
 @dataclass(frozen=True)
 class Limits:
-    """The members of VkPhysicalDeviceLimits (and of its extensions) that kernels have to keep to."""
+    """The members of VkPhysicalDeviceLimits (and of its extensions) that kernels must respect."""
 
     max_storage_buffer_range: int
     max_push_constants_size: int
@@ -143,18 +143,18 @@ class DeviceProfile:
 
     @property
     def segment_size(self) -> int:
-        """Bytes that one VkBuffer on one VkDeviceMemory holds at most; larger tensors lie in segments of this size."""
+        """The most bytes of one VkBuffer on one VkDeviceMemory. Larger tensors lie in segments of this size."""
         largest = min(self.limits.max_memory_allocation_size, self.limits.max_buffer_size)
         return largest // LARGEST_OFFSET_ALIGNMENT * LARGEST_OFFSET_ALIGNMENT
 
     @property
     def offset_alignment(self) -> int:
-        """Bytes to which the start of a storage buffer binding is rounded down: at least the 16 of a uvec4."""
+        """The alignment, in bytes, of the start of a storage buffer binding: at least the 16 of a uvec4."""
         return max(16, self.limits.min_storage_buffer_offset_alignment)
 
     @property
     def driver_release(self) -> tuple[int, ...]:
-        """The driver's version as its maker counts: (22, 3, 6) of Mesa 22.3.6, (580, 159, 4, 0) of NVIDIA 580.159.04.
+        """The driver's version as its maker counts: (22, 3, 6) for Mesa 22.3.6, (580, 159, 4, 0) for NVIDIA 580.159.04.
 
         Mesa's version is read from `driver_info`, because lavapipe's `driver_version` was 1 for years.
         """
@@ -175,8 +175,8 @@ class DeviceProfile:
     def from_record(cls, record: Mapping[str, Any]) -> DeviceProfile:
         """Read a recorded profile: Vulkan's own member names under "limits", "properties", "features" and "extensions".
 
-        Members that an older driver does not report (maxBufferSize before Vulkan 1.3) fall back to what the
-        specification guarantees or to the nearest member that bounds them.
+        A member that an older driver does not report (maxBufferSize before Vulkan 1.3) falls back to the value that the
+        specification guarantees, or to the nearest member that bounds it.
         """
         limits, properties = record["limits"], record["properties"]
         allocation_size = properties.get("maxMemoryAllocationSize") or 1 << 30
@@ -278,30 +278,32 @@ class DeviceProfile:
 
 
 def narrower(profile: DeviceProfile, device: DeviceProfile) -> DeviceProfile:
-    """A profile that may be planned for on a device: one that says no more than the device's own.
+    """Check a profile for plans on a device: it must not claim more than the device's own profile.
 
-    Names, vendor, driver and kind of device are as they are given: plans differ by them, and all of them run; but for
-    lavapipe's own kernels.
+    Names, vendor, driver and kind of device are taken as given. Plans differ by them, and all those plans run, except
+    the ones with lavapipe's own kernels.
 
     Parameters
     ----------
     profile : DeviceProfile
-        Every limit at most the device's, an alignment at least; features, extensions, properties and cooperative
-        matrices of the device only; the subgroup sizes of the device, or 1 for "nothing is known of them".
+        Every limit is at most the device's, and every alignment at least the device's. It has only features,
+        extensions, properties and cooperative matrices of the device. The subgroup sizes are the device's, or 1 for
+        "nothing is known of them".
     device : DeviceProfile
-        What was read off the device.
+        The profile that was read from the device.
 
     Returns
     -------
     DeviceProfile
-        The same, its numbers by value.
+        The same profile, with its numbers taken by value.
 
     Raises
     ------
     TypeError
-        It is no DeviceProfile, or a member of it is no set.
+        The profile is no DeviceProfile, or one of its members is no set.
     ValueError
-        It says more, or less than any plan can do with; names the field, its value and the device's.
+        The profile claims more than the device's, or less than any plan needs. The message names the field, its value
+        and the device's.
     """
     if not isinstance(profile, DeviceProfile) or not isinstance(profile.limits, Limits):
         kind = type(profile).__name__
@@ -352,10 +354,10 @@ def narrower(profile: DeviceProfile, device: DeviceProfile) -> DeviceProfile:
 
 
 def _limit(name: str, limits: Limits, device: Limits) -> Any:
-    """A limit by value, if it is no better than the device's."""
+    """A limit, taken by value; a ValueError if it is better than the device's."""
     value, own = getattr(limits, name), getattr(device, name)
     field = f"profile.limits.{name}"
-    if name == "timestamp_period":  # of what is measured, and nothing to be less of
+    if name == "timestamp_period":  # the unit of measured times, so it cannot be smaller
         if value != own:
             raise ValueError(f"{field} = {shown(value)}: must be the device's, {own}")
         return own

@@ -1,8 +1,8 @@
-"""Files that may be anything: what lies at a path need not be what belongs there.
+"""Reads and writes files safely: the file at a path need not be the expected one.
 
-A name may lead to a FIFO without an end, to a device that is never full, to a folder, to someone's letters. All of
-dmlvk reads and writes through these functions: nothing here waits for another program, reads without a bound, or ends
-in anything but its content or an OSError that names the file.
+A path may lead to an endless FIFO, to a device that is never full, to a folder, or to someone's letters. All of dmlvk
+reads and writes through these functions. They never wait for another program and never read without a bound. They
+return the content, or raise an OSError that names the file.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-# Far above all that dmlvk writes, far below what a machine cannot hold.
+# Far more than dmlvk ever writes, and far less than would exceed a machine's memory.
 MOST_BYTES = 1 << 28
-# Of JSON and TOML: ours are less than ten deep.
+# The greatest depth of JSON and TOML. Files of dmlvk are less than ten levels deep.
 MOST_DEPTH = 64
-# tomllib takes time and memory by the square of a dotted key's parts.
+# The time and memory of tomllib grow with the square of the number of parts of a dotted key.
 MOST_DOTS = 1000
 # O_NONBLOCK: a FIFO is opened without waiting for its other end. O_NOCTTY: a terminal does not become ours.
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
@@ -34,7 +34,7 @@ _KINDS = {
 
 
 class FileError(OSError):
-    """A file is not what it has to be; the message names it and says what is wrong."""
+    """A file is not of the expected kind. The message names the file and says what is wrong."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -46,9 +46,9 @@ def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
     Raises
     ------
     OSError
-        It cannot be opened or read.
+        The file cannot be opened or read.
     FileError
-        It is no regular file, or larger than `most_bytes`.
+        The file is no regular file, or larger than `most_bytes`.
     """
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -60,7 +60,7 @@ def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def first_bytes(path: Path, count: int) -> bytes:
-    """What a file begins with, whatever its size. Raises as `read_bytes` does."""
+    """The first bytes of a file of any size. Raises as `read_bytes` does."""
     with _opened(path) as file:
         return file.read(count)
 
@@ -74,7 +74,7 @@ def read_text(path: Path, most_bytes: int = MOST_BYTES) -> str:
 
 
 def parse_json(text: str | bytes, place: str) -> Any:
-    """JSON as Python's plain data; a FileError that begins with the place where it is none, or nested too deep."""
+    """JSON as Python's plain data. If the text is no JSON or nested too deep, a FileError begins with `place`."""
     try:
         return _shallow(json.loads(text), place)
     except RecursionError:
@@ -120,7 +120,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _shallow(value: Any, place: str) -> Any:
-    """The same value, which whatever walks over it can take without recursing for ever."""
+    """The same value, if its depth is limited, so that recursive code can walk over it."""
     level = [value]
     for _ in range(MOST_DEPTH):
         containers = [each for each in level if isinstance(each, (dict, list))]
@@ -139,7 +139,7 @@ def _kind(mode: int) -> str:
 
 
 def require_place(path: Path) -> None:
-    """Before any work: that a file can be written at a path, as far as that can be known without writing.
+    """Check before any work that a file can be written at a path, as far as that can be known without writing.
 
     Raises
     ------
@@ -159,12 +159,12 @@ def require_place(path: Path) -> None:
 
 
 def require_folder_place(path: Path, who: str = "") -> None:
-    """Before any work: that a folder is at a path or can be made there, as far as its parents tell.
+    """Check before any work that a folder exists at a path or can be made there, as far as its parents tell.
 
     Raises
     ------
     FileError
-        Something else is there; the message begins with who named the path.
+        Something else is there. The message begins with `who`, the source of the path.
     """
     for folder in (path, *path.parents):
         if os.path.lexists(folder):
@@ -174,12 +174,12 @@ def require_folder_place(path: Path, who: str = "") -> None:
 
 
 def require_own(path: Path, read: Callable[[Path], object]) -> None:
-    """Before any work: that a file is not there, is empty, or holds what `read` can read, and so is ours to change.
+    """Check before any work that a file may be changed: it is absent or empty, or `read` can read it.
 
     Raises
     ------
     FileError
-        It holds something else; the message says what and that it is left as it is.
+        The file holds something else. The message says what, and that the file is left as it is.
     """
     require_place(path)
     if not path.is_file() or not path.stat().st_size:
@@ -191,7 +191,7 @@ def require_own(path: Path, read: Callable[[Path], object]) -> None:
 
 
 def open_to_write(path: Path, *, append: bool = False) -> BinaryIO:
-    """Open a file to write anew or to append to. Of a FIFO the reader has to be there.
+    """Open a file to write anew or to append to. A FIFO must already have a reader.
 
     Raises
     ------
@@ -212,18 +212,18 @@ def open_to_write(path: Path, *, append: bool = False) -> BinaryIO:
 
 
 def _require_writable(path: Path, mode: int) -> None:
-    # Pipes and devices such as /dev/null hold nothing that could be lost; a disk does.
+    # Pipes and devices such as /dev/null hold no data that could be lost. A disk does.
     if stat.S_ISDIR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
         raise FileError(f"{path} cannot be written: it is {_kind(mode)}")
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
-    """Write a file anew, in its place: links to it and its permissions stay.
+    """Write a file anew, in place: its permissions and the links to it stay.
 
     Raises
     ------
     OSError
-        It always names the file: a full disk is noticed where the system no longer says which.
+        The error always names the file. The system itself does not name it when it notices a full disk.
     """
     try:
         with open_to_write(path) as file:
@@ -240,12 +240,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def encoded(text: str) -> bytes:
-    """UTF-8; half a surrogate pair, which names of files and JSON can have, as its escape, which JSON reads back."""
+    """Text as UTF-8. Half a surrogate pair, which file names and JSON can hold, becomes an escape that JSON reads."""
     return text.encode(errors="backslashreplace")
 
 
 def require_replaceable(path: Path) -> None:
-    """That a file can be put at a path: nothing but a regular file is there, if anything."""
+    """Check that a file can be put at a path: either no file or a regular file is there."""
     with suppress(FileNotFoundError):
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
@@ -253,15 +253,15 @@ def require_replaceable(path: Path) -> None:
 
 
 def replace_bytes(path: Path, content: bytes) -> None:
-    """Put a regular file in place of another, or of none: a reader sees the old one or the new one, never a part.
+    """Put a regular file at a path, or replace the one there: a reader sees the old or the new file, never a part.
 
     Raises
     ------
     OSError
-        Also where something else than a regular file is in its place: it is left alone.
+        Also if something other than a regular file is at the path. It is left alone.
     """
     require_replaceable(path)
-    import tempfile  # what reads its cache and adds nothing never needs it
+    import tempfile  # a program that only reads its cache never needs this module
 
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")
     try:

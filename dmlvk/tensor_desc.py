@@ -1,4 +1,4 @@
-"""Where the elements of a tensor lie in memory: DML_BUFFER_TENSOR_DESC, and the rules it has to keep."""
+"""The memory layout of a tensor's elements: DML_BUFFER_TENSOR_DESC, and its rules."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ class TensorDesc:
     total_size_in_bytes : int, optional
         Bytes of memory the tensor takes; at least `minimum_size_in_bytes`, which is the default.
     guaranteed_base_offset_alignment : int
-        0, or a power of two no smaller than an element, to which the tensor's place in its buffer is a multiple.
+        0, or a power of two that is at least the size of an element. The tensor's offset in its buffer is a multiple of
+        it.
     flags : TensorFlags
 
     Raises
@@ -151,13 +152,13 @@ class TensorDesc:
         return all(size == 1 or stride == packed for size, stride, packed in layout)
 
     def has_overlap(self) -> bool:
-        """Whether two coordinates share an element. Also True in the rare case that `find_overlap` cannot tell."""
+        """Whether two coordinates share an element. Also True in the rare case that `find_overlap` cannot decide."""
         return find_overlap(self.sizes, self.element_strides) is not None
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """Two coordinates that share an element, or None and None where the search was given up undecided."""
+    """Two coordinates that share an element; None and None if the search gave up undecided."""
 
     first: tuple[int, ...] | None
     second: tuple[int, ...] | None
@@ -174,8 +175,8 @@ class Overlap:
 def find_overlap(sizes: tuple[int, ...], strides: tuple[int, ...], limit: int = OVERLAP_SEARCH_LIMIT) -> Overlap | None:
     """Find two coordinates of a strided layout that share an element.
 
-    Two coordinates do so when their difference d, not zero and with abs(d[k]) < sizes[k], has sum(d[k] * strides[k]) ==
-    0. Layouts that come from permuting, padding and slicing are decided at once; any others by an exact search.
+    Two coordinates share an element if their difference d is not zero and sum(d[k] * strides[k]) == 0, with abs(d[k]) <
+    sizes[k]. Layouts that come from permuting, padding and slicing are decided at once. An exact search decides others.
 
     Parameters
     ----------
@@ -206,11 +207,11 @@ def _overlap_of_difference(difference: dict[int, int], rank: int) -> Overlap:
 
 
 class _OverlapSearch:
-    """Searches a difference d with abs(d[k]) <= reach[k] and sum(d[k] * stride[k]) == 0 that is not zero.
+    """Searches for a difference d that is not zero, with abs(d[k]) <= reach[k] and sum(d[k] * stride[k]) == 0.
 
     Dimensions are kept with the largest stride first. Before the search they are thinned out: a dimension can only take
-    part in multiples that the greatest common divisor of the other strides allows, and only as far as the others can
-    undo it; often nothing is left. What is left is searched depth first, the last two dimensions in closed form.
+    steps in multiples that the greatest common divisor of the other strides allows, and only as far as the others can
+    compensate. Often no dimension is left. The others are searched depth first, the last two of them in closed form.
     """
 
     def __init__(self, sizes: tuple[int, ...], strides: tuple[int, ...], limit: int) -> None:
@@ -221,12 +222,12 @@ class _OverlapSearch:
         self.dimensions = [k for _, _, k in entries]
         self.strides = [stride for stride, _, _ in entries]
         self.reach = [reach for _, reach, _ in entries]
-        self.units = [1] * len(entries)  # how much of the original dimension one step of a thinned-out one is
+        self.units = [1] * len(entries)  # steps of the original dimension for one step of the thinned-out dimension
         self.steps_left = limit
         self.dead_ends: set[tuple[int, int]] = set()
 
     def is_nested(self) -> bool:
-        """Whether every stride is larger than all smaller dimensions reach together: the ordinary layouts."""
+        """Whether each stride exceeds the total reach of all smaller dimensions, as in ordinary layouts."""
         covered = 0
         for stride, reach in zip(reversed(self.strides), reversed(self.reach), strict=True):
             if stride <= covered:
@@ -235,7 +236,7 @@ class _OverlapSearch:
         return True
 
     def run(self) -> dict[int, int] | None:
-        """The difference by original dimension, {} when there is none, None when the step limit was reached."""
+        """The difference by original dimension; {} if there is none; None if the search reached the step limit."""
         self._thin_out()
         count = len(self.strides)
         self.covered = [sum(self.strides[j] * self.reach[j] for j in range(k, count)) for k in range(count + 1)]
@@ -299,7 +300,7 @@ class _OverlapSearch:
         return found
 
     def _step_range(self, k: int, residual: int) -> tuple[int, int]:
-        """Steps of dimension k after which the dimensions behind it can still undo the rest."""
+        """The steps of dimension k for which the dimensions after it can still compensate the rest."""
         stride, rest = self.strides[k], self.covered[k + 1]
         return max(-self.reach[k], -((residual + rest) // stride)), min(self.reach[k], (rest - residual) // stride)
 

@@ -1,4 +1,4 @@
-"""What the operators are: descriptors, their rules and their minimum feature levels. No Vulkan and no arrays."""
+"""The operators: descriptors, their rules and their minimum feature levels. No Vulkan and no arrays."""
 
 from dmlvk.operators.diagonal_matrix import DiagonalMatrixDesc
 from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc

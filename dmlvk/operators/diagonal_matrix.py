@@ -27,11 +27,11 @@ class DiagonalMatrixDesc(OperatorDesc):
     output_tensor : TensorDesc
         Rank 2 to 4, any data type.
     offset : int
-        In 32 signed bits: positive ones move the diagonal to the right, negative ones to the left.
+        In 32 signed bits. A positive offset moves the diagonal to the right, a negative one to the left.
     value : int, float, NumPy scalar or bytes
-        A FLOAT, whatever the output's data type: other numbers are rounded to float32. A NumPy float32 keeps its bits,
-        and so do 4 bytes, which are the FLOAT as it lies in memory (little endian). For an integer output the FLOAT is
-        truncated towards 0 and has to fit; DIAGONAL_MATRIX1 takes integers of every bit.
+        A FLOAT for any output data type: other numbers are rounded to float32. A NumPy float32 keeps its bits, and so
+        do 4 bytes, which are the FLOAT in memory (little endian). For an integer output the FLOAT is truncated towards
+        0 and has to fit. DIAGONAL_MATRIX1 takes integers with all their bits.
 
     Raises
     ------
@@ -39,16 +39,16 @@ class DiagonalMatrixDesc(OperatorDesc):
 
     Notes
     -----
-    Source: the page DML_DIAGONAL_MATRIX_OPERATOR_DESC. It is silent about a Value that the data type cannot hold. That
-    is refused here: for an integer type a NaN, an infinity or a number out of range; for FLOAT16 a finite number that
-    is too large.
+    Source: the page DML_DIAGONAL_MATRIX_OPERATOR_DESC. It is silent about a Value that the data type cannot hold.
+    Here such a Value is refused: for an integer type a NaN, an infinity or a number out of range; for FLOAT16 a finite
+    number that is too large.
     """
 
     operator_name: ClassVar[str] = "DIAGONAL_MATRIX"
     input_fields: ClassVar[tuple[str, ...]] = ()
     output_fields: ClassVar[tuple[str, ...]] = ("output_tensor",)
     bit_fields: ClassVar[Mapping[str, str]] = MappingProxyType({"value": "float_bytes"})
-    # As DIAGONAL_MATRIX1 has it: this operator never has an input.
+    # For the same interface as DIAGONAL_MATRIX1. This operator never has an input.
     input_tensor: ClassVar[None] = None
 
     output_tensor: TensorDesc

@@ -26,15 +26,14 @@ class DiagonalMatrix1Desc(OperatorDesc):
     Parameters
     ----------
     input_tensor : TensorDesc, optional
-        Of the output's data type and sizes; strides of 0 broadcast it.
+        Has the output's data type and sizes. Strides of 0 broadcast it.
     output_tensor : TensorDesc
         Rank 2 to 4, any data type.
     value_data_type : DataType, optional
         Must be the output's data type, which is the default.
     value : int, float, NumPy scalar or bytes
-        A NumPy scalar of the value data type keeps its bits, and so do bytes, which are the element as it lies in
-        memory (little endian). Other numbers are rounded to a floating point type, and must fit an integer type
-        exactly.
+        A NumPy scalar of the value data type keeps its bits, and so do bytes, which are the element in memory (little
+        endian). Other numbers are rounded to a floating point type, and must fit an integer type exactly.
     diagonal_fill_begin, diagonal_fill_end : int
         Begin (inclusive) and end (exclusive) of the diagonals, in 32 signed bits. The smallest and the largest value
         stand for the open ends, also in a matrix with more than 2**31 columns.
@@ -97,7 +96,7 @@ class DiagonalMatrix1Desc(OperatorDesc):
 
     @property
     def diagonal_range(self) -> tuple[int, int, bool]:
-        """(low, high, inside): Value lies where low <= x - y < high if inside is true, and elsewhere if not.
+        """(low, high, inside): Value lies where low <= x - y < high if inside is true, and everywhere else if not.
 
         The range is cut to the diagonals that the output has, so 1 - height <= low <= high <= width.
         """

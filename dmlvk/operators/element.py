@@ -30,7 +30,7 @@ def encode_element(descriptor: str, field: str, value: Any, data_type: DataType)
     Raises
     ------
     DescriptorError
-        It is no number, or one that the data type cannot hold.
+        The value is no number, or a number that the data type cannot hold.
     """
     if isinstance(value, bytes):
         if len(value) != data_type.size_in_bytes:
@@ -62,19 +62,19 @@ def _nearest(value: Any) -> float:
     Raises
     ------
     OverflowError
-        It is finite, and too large.
+        The number is finite and too large.
     """
     nearest = float(value)
-    if math.isinf(nearest) and nearest != value:  # a long double; integers and fractions have raised it themselves
+    if math.isinf(nearest) and nearest != value:  # a long double; integers and fractions raise it themselves
         raise OverflowError
     return nearest
 
 
 def _rounded_to_odd(value: Any) -> float:
-    """A real number itself where a float64 holds it, else of the two float64 around it the one with an odd last bit.
+    """A real number as float64: itself if it fits, otherwise the one of its two neighbours with an odd last bit.
 
-    The nearest float64, rounded again to the 24 or 11 bits of a narrower type, could go wrong at a tie. From a value
-    that is rounded to odd, the second rounding gives what a single one would have given.
+    If the nearest float64 were rounded again to the 24 or 11 bits of a narrower type, a tie could go wrong. After
+    rounding to odd, the second rounding gives the result of a single rounding.
     """
     nearest = _nearest(value)
     if isinstance(value, float) or not math.isfinite(nearest):

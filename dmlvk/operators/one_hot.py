@@ -20,13 +20,14 @@ class OneHotDesc(OperatorDesc):
     Parameters
     ----------
     indices_tensor : TensorDesc
-        INT64, INT32, UINT64 or UINT32; sizes as the output's, but 1 at the axis. A negative index counts once from the
-        end; an index that is then still out of range makes its whole sequence OffValue. All bits of the index count.
+        INT64, INT32, UINT64 or UINT32; the sizes of the output, except 1 at the axis. A negative index counts once from
+        the end. An index that is then still out of range makes its whole sequence OffValue. All bits of the index
+        count.
     values_tensor : TensorDesc
         At least 2 elements of any sizes. Element 0 is OffValue, element 1 along the last dimension larger than 1 is
         OnValue.
     output_tensor : TensorDesc
-        Of the rank of the other two and of the data type of the values.
+        Has the rank of the other two tensors and the data type of the values.
     axis : int
         Less than the rank.
 

@@ -21,7 +21,7 @@ SINGLE_ELEMENT_FIELDS = (
     "output_zero_point_tensor",
 )
 PER_CHANNEL_FIELDS = ("filter_scale_tensor", "filter_zero_point_tensor")
-# The spatial arrays, with the least value of an element and the one that leaves a dimension as it is.
+# The spatial arrays, with the least value of an element and the neutral value that does not change a dimension.
 SPATIAL_FIELDS = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0)}
 
 
@@ -34,7 +34,7 @@ def output_size(
 
 @dataclass(frozen=True)
 class ConvolutionGeometry:
-    """A convolution as rank 4, whatever the rank of its descriptor; pairs are (height, width).
+    """A convolution as rank 4, for any rank of its descriptor. Pairs are (height, width).
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class ConvolutionGeometry:
 
     @property
     def tap_count(self) -> int:
-        """Multiply-adds an output element, those on padding included."""
+        """Multiply-adds for one output element, including those on padding."""
         return self.input_channels_per_group * math.prod(self.filter_size)
 
 
@@ -85,7 +85,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
     Parameters
     ----------
     input_tensor : TensorDesc
-        INT8 or UINT8, {N, C, H, W}, or {N, C, W}, which is seen as {N, C, 1, W}.
+        INT8 or UINT8, {N, C, H, W}, or {N, C, W}, which is treated as {N, C, 1, W}.
     filter_tensor : TensorDesc
         INT8 or UINT8, {M, C / group_count, H, W}, or {M, C / group_count, W}.
     output_tensor : TensorDesc
@@ -96,14 +96,14 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
     filter_scale_tensor : TensorDesc
         FLOAT32, one element of rank 1 to 4, or one an output channel: {M}, {1, M}, {1, M, 1} or {1, M, 1, 1}.
     input_zero_point_tensor, output_zero_point_tensor, filter_zero_point_tensor : TensorDesc, optional
-        Shapes as of the scales, data type as of the tensor they belong to; the filter's scale and zero point may be one
-        per channel independently of each other. Absent is 0.
+        The shapes of the scales, and the data type of the tensor they belong to. The filter's scale and its zero point
+        may each be one per channel, independently of the other. An absent tensor means 0.
     bias_tensor : TensorDesc, optional
         INT32, {1, M, 1, 1} or {1, M, 1}, in units of input scale times filter scale.
     strides, dilations : sequence of int
-        1 or more; (height, width) for rank 4. Rank 3 takes one element, or two the first of which is 1.
+        1 or more; (height, width) for rank 4. Rank 3 takes one element, or two with a first element of 1.
     start_padding, end_padding : sequence of int
-        0 or more; likewise, the first of two being 0 for rank 3.
+        0 or more, in the same forms. For rank 3 the first of two elements is 0.
     group_count : int
         Divides C and M.
 
@@ -113,9 +113,9 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
 
     Notes
     -----
-    Source: the page DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC. It lists rank 3 but only two spatial dimensions;
-    hence the two forms of the arrays. It says nothing of per-channel shapes below rank 4: the channel is dimension 1,
-    or the only dimension.
+    Source: the page DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC. It lists rank 3 but only two spatial dimensions,
+    so the arrays have two forms. It says nothing about per-channel shapes below rank 4. Here the channel is dimension
+    1, or the only dimension.
     """
 
     operator_name: ClassVar[str] = "QUANTIZED_LINEAR_CONVOLUTION"

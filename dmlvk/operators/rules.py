@@ -1,4 +1,4 @@
-"""What the descriptors of all operators have in common, and the rules that several of them share."""
+"""The common base of all operator descriptors, and the rules that several of them share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class OperatorDesc:
     input_fields, output_fields : tuple of str
         The fields that hold a TensorDesc or, for optional ones, None; in DirectML's order.
     bit_fields : mapping of str to str
-        Fields that are compared and serialized by their bits: to each the name of the attribute with its bytes.
+        Fields that are compared and serialized by their bits, each with the name of the attribute that holds its bytes.
     """
 
     operator_name: ClassVar[str]
@@ -41,7 +41,7 @@ class OperatorDesc:
 
     @property
     def tensors(self) -> dict[str, TensorDesc]:
-        """The tensors that are there, by field name, in DirectML's order: inputs, then outputs."""
+        """The tensors that are present, by field name, in DirectML's order: inputs, then outputs."""
         fields = ((name, getattr(self, name)) for name in self.input_fields + self.output_fields)
         return {name: tensor for name, tensor in fields if tensor is not None}
 
@@ -68,7 +68,7 @@ class OperatorDesc:
             self._fail(field, value, f"must be a TensorDesc, not {type(value).__name__}")
 
     def _check_outputs(self) -> None:
-        """Rules of every output: not OWNED_BY_DML, and each element has memory of its own."""
+        """Check the rules of every output: it is not OWNED_BY_DML, and no two elements share memory."""
         for name in self.output_fields:
             tensor: TensorDesc = getattr(self, name)
             if tensor.flags & TensorFlags.OWNED_BY_DML:

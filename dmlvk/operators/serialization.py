@@ -18,8 +18,8 @@ TENSOR_DEFAULTS = {"strides": None, "guaranteed_base_offset_alignment": 0, "flag
 def serialize(desc: OperatorDesc) -> dict[str, Any]:
     """A descriptor as plain data: its operator's name under "operator", and its fields.
 
-    A tensor is its data type's name, its sizes, and the members that differ from their defaults. A field that is kept
-    by its bits (`OperatorDesc.bit_fields`) is its bytes in hexadecimal digits, in the order of memory.
+    A tensor becomes its data type's name, its sizes, and the members that differ from their defaults. A field that is
+    kept by its bits (`OperatorDesc.bit_fields`) becomes its bytes in hexadecimal digits, in the order of memory.
     """
     content: dict[str, Any] = {"operator": desc.operator_name}
     for field in fields(desc):
@@ -45,7 +45,7 @@ def deserialize(content: Mapping[str, Any]) -> OperatorDesc:
     Raises
     ------
     ValueError
-        The content is no descriptor, with what is wrong; a DescriptorError where the descriptor breaks a rule.
+        The content is no descriptor; the message says what is wrong. A DescriptorError if the descriptor breaks a rule.
     """
     name = content.get("operator") if isinstance(content, Mapping) else None
     if not isinstance(name, str) or name not in DESCRIPTORS:

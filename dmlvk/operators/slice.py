@@ -1,4 +1,4 @@
-"""SLICE: copies every so many elements of a tensor; the predecessor of SLICE1."""
+"""SLICE: copies the elements of a tensor at regular steps; the predecessor of SLICE1."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SliceDesc(OperatorDesc):
     input_tensor : TensorDesc
         Rank 1 to 8, any data type.
     output_tensor : TensorDesc, optional
-        Of the input's data type and rank, and of exactly the sizes `sizes`. By default it is packed.
+        Has the input's data type and rank, and exactly the sizes `sizes`. By default it is packed.
     offsets : sequence of int
         The first element to copy, one a dimension.
     sizes : sequence of int
@@ -84,12 +84,12 @@ class SliceDesc(OperatorDesc):
 
     @property
     def copy_starts(self) -> tuple[int, ...]:
-        """The input coordinate that output coordinate 0 copies; as SLICE1 has it."""
+        """The input coordinate that output coordinate 0 copies, under the same name as in SLICE1."""
         return tuple(self.offsets)
 
     @property
     def input_window_strides(self) -> tuple[int, ...]:
-        """The steps through the input; as SLICE1 has them, but up to 2**32 - 1."""
+        """The steps through the input, under the same name as in SLICE1, but up to 2**32 - 1."""
         return tuple(self.strides)
 
     @property

@@ -25,11 +25,11 @@ class Slice1Desc(OperatorDesc):
     Parameters
     ----------
     input_tensor, output_tensor : TensorDesc
-        Of one data type and rank (1 to 8). 1 <= output size <= 1 + (window size - 1) / abs(window stride).
+        Both have the same data type and rank (1 to 8). 1 <= output size <= 1 + (window size - 1) / abs(window stride).
     input_window_offsets, input_window_sizes : sequence of int
         The window's begin and extent, one a dimension; it is not empty and lies inside the input.
     input_window_strides : sequence of int
-        Signed 32-bit steps through the window; not 0. Nothing to do with the strides of the tensors.
+        Signed 32-bit steps through the window; not 0. They are not the strides of the tensors.
 
     Raises
     ------

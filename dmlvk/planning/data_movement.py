@@ -154,7 +154,7 @@ def plan_data_movement(
     )
     cut = list(pieces(nest, limits))
     # The kernel has a source binding even if it is specialized not to read it. Vulkan requires a buffer there. The
-    # output serves, unless other dispatches write to it meanwhile: nothing outside the kernel shows that it reads nothing.
+    # output serves, unless other dispatches write to it meanwhile: only the kernel knows that it does not read it.
     has_unread = len(nest.operands) == 1 and len(cut) > 1
     dispatches = tuple(
         _dispatch(kernel, piece, profile, arguments(piece), fixed_windows, has_unread, bytes_per_element / slowest)
@@ -298,10 +298,10 @@ def _order(nest: LoopNest, profile: DeviceProfile, output_start: int, blocks_per
 def quick_division(divisor: int) -> tuple[int, int]:
     """A multiplier below 2^32 and a shift: for n < 2^31, n // divisor == (n * multiplier >> 32) >> shift.
 
-    There is none for the divisor 1, which the kernels handle themselves. With multiplier * divisor = 2^(32 + shift) + e,
-    0 < e <= divisor, the product is 2^(32 + shift) times n / divisor + n * e / (divisor * 2^(32 + shift)). As divisor <=
-    2^(shift + 1), n * e is less than 2^(32 + shift). So the second term is less than 1 / divisor, and the sum does not
-    reach the next whole number.
+    There is none for the divisor 1, which the kernels handle themselves. Let multiplier * divisor = 2^(32 + shift) + e
+    with 0 < e <= divisor. Then n * multiplier is 2^(32 + shift) times n / divisor + n * e / (divisor * 2^(32 + shift)).
+    As divisor <= 2^(shift + 1), n * e is less than 2^(32 + shift). So the second term is less than 1 / divisor, and the
+    sum does not reach the next whole number.
     """
     shift = max((divisor - 1).bit_length() - 1, 0)
     return ((1 << shift + 32) // divisor + 1) & 0xFFFFFFFF, shift

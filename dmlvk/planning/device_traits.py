@@ -1,4 +1,4 @@
-"""What makes classes of devices faster, and how much room a tile has: plans that depend on the device's maker.
+"""Choices that are faster on some classes of devices, and a tile's room: plans that depend on the device's maker.
 
 A driver's bug is no trait: those are in `dmlvk.quirks`. Every trait is a pure function of a DeviceProfile. No trait
 decides whether a result is right, except `can_run_float_kernel`.
@@ -29,7 +29,7 @@ def fetches_ahead(profile: DeviceProfile) -> int:
 
 
 def has_fast_dot_product(profile: DeviceProfile) -> bool:
-    """Whether the slowest GPU of this kind multiplies packed bytes 8 times as fast as the slowest other GPU."""
+    """Whether even the slowest GPU of this kind multiplies packed bytes 8 times as fast as the slowest of others."""
     is_accelerated = "integerDotProduct4x8BitPackedSignedAccelerated" in profile.properties
     return profile.vendor_id == VendorId.NVIDIA and is_accelerated
 

@@ -86,7 +86,7 @@ def _row_step(piece: LoopNest) -> int:
 
 
 def _across(nest: LoopNest) -> int | None:
-    """The dimension along which the source is consecutive, if the output is so along another one; otherwise None."""
+    """The dimension with consecutive source elements, if output elements are so along another; None otherwise."""
     if nest.run_rank == 0 or nest.operands[0].element_size not in TILE_SHAPES:
         return None
     least = SECTOR_SIZE // nest.operands[0].element_size

@@ -23,8 +23,8 @@ def run(desc: OperatorDesc, **arrays: npt.ArrayLike) -> npt.NDArray[Any]:
     desc : OperatorDesc
         A descriptor of any operator of the registry.
     **arrays : array_like
-        One an input tensor of the descriptor, by field name, with its sizes and data type. Their memory layout is of no
-        concern here, and neither are the strides in the descriptor.
+        One for each input tensor of the descriptor, by field name, with its sizes and data type. Their memory layout
+        does not matter here, and neither do the strides in the descriptor.
 
     Returns
     -------
@@ -34,7 +34,7 @@ def run(desc: OperatorDesc, **arrays: npt.ArrayLike) -> npt.NDArray[Any]:
     Raises
     ------
     BindingError
-        If an array is missing, is one too many, or does not have the sizes and data type of its tensor.
+        If an array is missing or has no tensor, or does not have the sizes and data type of its tensor.
     TypeError
         If `desc` is not a descriptor.
     """

@@ -21,7 +21,7 @@ def run(desc: DiagonalMatrixDesc) -> npt.NDArray[Any]:
     height, width = sizes[-2:]
     x, y = np.arange(width, dtype=np.int64), np.arange(height, dtype=np.int64)[:, np.newaxis]
 
-    # The bits of the element, so that no NaN changes on its way.
+    # The bits of the element, so that a NaN does not change when it is copied.
     value = np.frombuffer(desc.value_bytes, dtype=f"<u{dtype.itemsize}")[0]
     matrix = np.where(y + desc.offset == x, value, np.zeros((), value.dtype))
     return np.ascontiguousarray(np.broadcast_to(matrix, sizes)).view(dtype)

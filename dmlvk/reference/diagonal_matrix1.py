@@ -37,7 +37,7 @@ def run(desc: DiagonalMatrix1Desc, *, input_tensor: npt.NDArray[Any] | None = No
 def is_filled(top_x: npt.NDArray[np.int64], diagonal_fill_begin: int, diagonal_fill_end: int) -> npt.NDArray[np.bool_]:
     """useValue of the page, for each topX.
 
-    INT32_MIN and INT32_MAX are open ends, which matters to the diagonals of a matrix that is wider than 2**31.
+    INT32_MIN and INT32_MAX are open ends. That matters only for the diagonals of a matrix wider than 2**31.
     """
     open_ends = {INT32_MIN: -math.inf, INT32_MAX: math.inf}
     begin = open_ends.get(diagonal_fill_begin, diagonal_fill_begin)

@@ -17,8 +17,8 @@ def run(desc: OneHotDesc, *, indices_tensor: npt.NDArray[Any], values_tensor: np
     The page says: "The 0th element of this tensor is interpreted as the OffValue, and the 1st element along the fastest
     changing dimension of size >1 is interpreted as the OnValue"; a negative index is "relative to the end of the
     sequence"; if an index "exceeds the number of elements along the Axis dimension", then "all elements in that
-    sequence will be set to OffValue". Counting from the end happens once: an index below minus the number of elements
-    is out of range too.
+    sequence will be set to OffValue". An index counts from the end only once: one below minus the number of
+    elements is out of range too.
 
     Source: DML_ONE_HOT_OPERATOR_DESC (directml.h).
     """

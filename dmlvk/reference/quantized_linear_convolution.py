@@ -61,11 +61,11 @@ def _per_channel(tensor: Array | None, axis: int) -> Array:
 
 
 def correlate(x: Array, w: Array, geometry: ConvolutionGeometry) -> Array:
-    """acc = sum over taps inside the input of x * w, in each group by itself.
+    """acc = sum over taps inside the input of x * w, separately in each group.
 
     A tap on padding meets the real number 0, so it is left out. The sum is exact: a product has 17 bits and there are
-    fewer than 2**32 taps, so 64 bits always hold it. The matrix product of one tap is taken in float64, which is the
-    fast one in NumPy and exact as long as a sum stays below 2**53, which 2**36 channels would be needed to reach.
+    fewer than 2**32 taps, so 64 bits always hold it. The matrix product of one tap is computed in float64, which is
+    fast in NumPy and exact as long as a sum stays below 2**53. Reaching that would take 2**36 channels.
     """
     groups, (height, width) = geometry.group_count, geometry.output_size
     x = x.reshape(geometry.batch, groups, geometry.input_channels_per_group, *geometry.input_size).astype(np.float64)
@@ -106,14 +106,14 @@ def requantize(
 ) -> Array:
     """y = clamp(nearest_even(f32(f32(acc) * m)) + zy) with m = f32(f32(sx * sw[c]) / sy), f32 being one rounding.
 
-    Scales that are 0, infinite or NaN are undefined in DirectML; a result that is then NaN becomes the zero point.
+    Scales that are 0, infinite or NaN are undefined in DirectML. If the result is then NaN, it becomes the zero point.
     """
     dtype = desc.output_tensor.data_type.numpy_dtype
     limits = np.iinfo(dtype)
     with np.errstate(all="ignore"):
         multiplier = np.float32(input_scale) * filter_scale / np.float32(output_scale)
         scaled = np.rint(accumulator.astype(np.float32) * multiplier)
-    # Clamped before the zero point is added, where every value is still a float32 and those in range are small
+    # Clamp before the zero point is added: there every value is still a float32, and values in range are small
     # integers.
     in_range = np.clip(scaled, np.float32(limits.min - zero_point), np.float32(limits.max - zero_point))
     offsets = np.where(np.isnan(in_range), np.float32(0), in_range).astype(np.int64)
