@@ -55,7 +55,7 @@ def as_integers(descriptor: str, field: str, values: Any, low: int, high: int, r
         if not wrong and len(taken) <= MOST_ELEMENTS:
             return taken  # the usual case
     items = None
-    if not isinstance(values, (str, bytes, bytearray, set, frozenset, dict)):  # neither text nor a container without an order
+    if not isinstance(values, (str, bytes, bytearray, set, frozenset, dict)):  # text, or without an order of their own
         with suppress(TypeError):
             items = list(islice(values, MOST_ELEMENTS + 1))
     expected = "such as (1, 2, 3)"

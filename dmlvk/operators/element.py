@@ -1,4 +1,4 @@
-"""One element of a tensor from a number: its bytes as they lie in memory."""
+"""Encodes a number as one element of a tensor: its bytes in memory."""
 
 from __future__ import annotations
 

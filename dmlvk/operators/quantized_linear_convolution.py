@@ -28,7 +28,7 @@ SPATIAL_FIELDS = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (0, 0
 def output_size(
     input_size: int, filter_size: int, stride: int, dilation: int, start_padding: int, end_padding: int
 ) -> int:
-    """The output's size along one dimension; less than 1 where the dilated filter is larger than the padded input."""
+    """The output's size along one dimension; less than 1 if the dilated filter is larger than the padded input."""
     return (input_size + start_padding + end_padding - (1 + (filter_size - 1) * dilation)) // stride + 1
 
 
@@ -271,7 +271,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         )
 
     def channel_stride(self, field: str) -> int:
-        """Elements from one output channel's entry to the next in a scale, zero point or bias; 0 where all share one.
+        """Elements from one output channel's entry to the next in a scale, zero point or bias; 0 if all share one.
 
         Parameters
         ----------
@@ -285,7 +285,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
 
     @property
     def minimum_feature_level(self) -> FeatureLevel:
-        """2.1 where all tensors have rank 4; 5.2 for a filter scale of rank 1 or 2; 4.0 for other ranks."""
+        """2.1 if all tensors have rank 4; 5.2 for a filter scale of rank 1 or 2; 4.0 for other ranks."""
         if self.filter_scale_tensor.rank < 3:
             return FeatureLevel.FEATURE_LEVEL_5_2
         if any(tensor.rank != 4 for tensor in self.tensors.values()):

@@ -124,7 +124,7 @@ def simplified(nest: LoopNest) -> LoopNest:
 
 
 def widened(nest: LoopNest) -> LoopNest:
-    """The same bytes in fewer, larger elements of up to 16 bytes, if all operands have consecutive elements together.
+    """The same bytes in fewer, larger elements of up to 16 bytes, if all operands have consecutive elements.
 
     Only for nests whose elements are copied whole and whose operands have one element size.
     """

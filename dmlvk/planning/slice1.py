@@ -1,4 +1,4 @@
-"""SLICE1: a strided copy, widened to 16-byte elements where it can be.
+"""SLICE1: a strided copy, widened to 16-byte elements if possible.
 
 blocks
     Each invocation writes one 16-byte block of the output and reads the elements for it. For any layout.

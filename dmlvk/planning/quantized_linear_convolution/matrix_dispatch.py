@@ -131,7 +131,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
     parameters : Sources
         Scales, zero points and bias.
     source : View, optional
-        The input where it is read in place.
+        The input, if it is read in place.
     """
 
     fetch: int
@@ -396,7 +396,7 @@ class MatrixPath(MatrixUnitsPath[MatrixShape]):
 
 
 def obstacle_to_operands(problem: Problem, tile: MatrixShape) -> Obstacle | None:
-    """Why the operands of a tile cannot be packed; None where they can."""
+    """Why the operands of a tile cannot be packed; None if they can."""
     geometry = problem.folded_geometry
     quads, words = tile.runs(geometry).quads, tile.filter_packing(geometry).words
     return obstacle_to_packing(geometry, problem.profile, quads, words)

@@ -45,7 +45,7 @@ def parameter_views(
 ) -> dict[str, View]:
     """Where the scales, zero points and biases lie, by field; those that are OWNED_BY_DML are copied first.
 
-    A view has one dimension, the output channel; its stride is 0 where all channels share one element.
+    A view has one dimension, the output channel; its stride is 0 if all channels share one element.
     """
     views: dict[str, View] = {}
     for name, tensor in desc.tensors.items():
