@@ -1,10 +1,10 @@
-"""How soon the host learns that a dispatch is done, by each way that Vulkan has to tell it.
+"""How soon the host learns that a dispatch is done, by each means that Vulkan has.
 
     python -m bench.waits [--device NAME] [--rounds 1000] [--json FILE]
 
-One recorded dispatch of next to nothing is submitted and waited for, by raw cffi calls alone, every structure built
-before. The ways take turns, so that whatever else the machine does falls on all of them. What a submission costs that
-nobody waits for is told apart: a fence or a semaphore has its price there too.
+One recorded dispatch with next to nothing to compute is submitted and waited for, by raw cffi calls alone, with every
+structure built beforehand. The means take turns, so that other work on the machine affects all of them. The cost of a
+submission without a wait is listed separately, because a fence or a semaphore makes the submission dearer, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Waits(RawCommandBuffer):
         self._lib.vkQueueSubmit(self._queue, 1, self._submit_information, self._fence[0])
 
     def ways(self) -> dict[str, tuple[Callable[[], None], Callable[[], None]]]:
-        """What submits and what waits, by name."""
+        """The function that submits and the function that waits, by name."""
 
         def both() -> None:
             self.signal_timeline(self._fence[0])
@@ -61,7 +61,7 @@ class Waits(RawCommandBuffer):
 
 
 def measure(waits: Waits, rounds: int) -> dict[str, tuple[float, float, float]]:
-    """Of each way, median seconds of submission and wait, the 90th percentile, and the submission alone."""
+    """Median seconds of submission and wait, their 90th percentile, and the submission alone, for each means."""
     ways = waits.ways()
     whole: dict[str, list[float]] = {name: [] for name in ways}
     issue: dict[str, list[float]] = {name: [] for name in ways}

@@ -6,7 +6,7 @@
 
 The descriptors are those of the conformance suite, of the benchmark, and random convolutions in the sizes of networks.
 Each is planned for every recorded device with the path that the planner chooses, and for some of the devices with
-every path that its operator has. A kernel counts as its SPIR-V: one that only gets another name changes nothing.
+every path of its operator. A kernel is represented by its SPIR-V, so a new name of a kernel changes no digest.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DEVICES_OF_ALL_PATHS = 3
 
 @dataclass(frozen=True)
 class Task:
-    """A descriptor to plan, with what a workload asks of the device."""
+    """A descriptor to plan, with the workload's requirements of the device."""
 
     name: str
     workload: Workload
@@ -139,7 +139,7 @@ def _spirv_digest(kernel: str) -> str:
 
 
 def frozen(made: Plan | str) -> str:
-    """A plan as text in which its kernels stand as their SPIR-V."""
+    """A plan as text in which kernels are represented by their SPIR-V."""
     if isinstance(made, str):
         return made
     stages = [
