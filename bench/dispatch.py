@@ -1,9 +1,9 @@
-"""The host's time for a call, beside the driver's own functions called through raw cffi in the same run.
+"""What a call costs the host, beside the driver's own functions called through raw cffi in the same run.
 
     python -m bench.dispatch [--device NAME] [--rounds 60] [--json FILE] [--parts] [--startup]
 
-Each figure is a median of many rounds. Rounds of the raw loop come between them, so that other work on the machine
-affects both. The kernel is SLICE1 of 64 elements, so there is next to nothing to compute.
+Each figure is a median of many rounds, and the raw loop's rounds come between, so that whatever else the machine does
+falls on both. The kernel is SLICE1 of 64 elements: there is next to nothing to compute.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
     python -m bench.sleeping_waits [--device NAME] [--processes 4] [--rounds 3000] [--json FILE]
 
-A process repeats rounds of 100 calls of an operator and a wait for the last call. In half of the processes the wait
-sleeps in the driver, in vkWaitSemaphores. In the others the wait reads the timeline, sleeps outside the driver and
-reads it again. Once a thread has slept in NVIDIA's driver, the driver may enter a state in which a submission that
-signals a timeline takes some 23 us in place of 3. A round counts as slow if its calls took more than twice as long as
-the quickest tenth of all processes' rounds.
+A process calls an operator 100 times in a row and waits for the last, again and again. In half of the processes the
+wait sleeps in the driver, in vkWaitSemaphores; in the others it looks at the timeline, sleeps by itself and looks
+again. NVIDIA's driver may come into a state, once a thread has slept in it, in which a submission that signals a
+timeline takes some 23 us in place of 3. A round counts as slow when its calls took more than twice as long as the
+quickest tenth of all processes' rounds.
 """
 
 from __future__ import annotations

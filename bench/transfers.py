@@ -2,11 +2,10 @@
 
     python -m bench.transfers [--device NAME] [--megabytes 256] [--rounds 15] [--json FILE]
 
-The mark "bus" is vkCmdCopyBuffer between staging memory and a tensor's memory, without any copy by the host. A
-transfer can reach it if the host's copy is hidden behind it. The mark "memcpy" is a NumPy copy between two arrays that
-are in memory already, on one thread and on the threads that transfers use. Through staging memory data moves twice, so
-neither mark can be passed. If the host reaches the device's memory directly, data moves once, on one thread, and memcpy
-is the mark.
+The bus is vkCmdCopyBuffer between staging memory and a tensor's memory, nothing copied by the host: what a transfer
+can reach when the host's own copying hides behind it. memcpy is NumPy copying between two arrays that are in memory
+already, on one thread and on those that transfers use. Through staging memory data moves twice, so neither mark can be
+passed; where the host reaches the device's memory directly it moves once, on one thread, and memcpy is the mark.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How soon the host learns that a dispatch is done, by each means that Vulkan has.
+"""How soon the host learns that a dispatch is done, by each way that Vulkan has to tell it.
 
     python -m bench.waits [--device NAME] [--rounds 1000] [--json FILE]
 
-One recorded dispatch with next to nothing to compute is submitted and waited for, by raw cffi calls alone, with every
-structure built beforehand. The means take turns, so that other work on the machine affects all of them. The cost of a
-submission without a wait is listed separately, because a fence or a semaphore makes the submission dearer, too.
+One recorded dispatch of next to nothing is submitted and waited for, by raw cffi calls alone, every structure built
+before. The ways take turns, so that whatever else the machine does falls on all of them. What a submission costs that
+nobody waits for is told apart: a fence or a semaphore has its price there too.
 """
 
 from __future__ import annotations

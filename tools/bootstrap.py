@@ -1,6 +1,6 @@
 """Set-up for `make`: the virtual environment, and a Vulkan loader with at least one driver.
 
-This program runs on the machine's own Python with no packages installed, so it uses the standard library only.
+Runs on the machine's own Python with nothing installed, so it uses the standard library only.
 """
 
 from __future__ import annotations

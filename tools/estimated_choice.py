@@ -2,8 +2,8 @@
 
     python -m tools.estimated_choice [DEVICE]...
 
-The descriptors are those of `tools.plan_digests`. The devices are recorded devices, by default all of them. Nothing is
-planned: only the ranks and the estimated seconds of paths are compared.
+The descriptors are those of `tools.plan_digests`; the devices are recorded ones, all of them by default. Nothing is
+planned: a path's rank and its estimated seconds are compared alone.
 """
 
 from __future__ import annotations

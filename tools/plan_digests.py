@@ -6,7 +6,7 @@
 
 The descriptors are those of the conformance suite, of the benchmark, and random convolutions in the sizes of networks.
 Each is planned for every recorded device with the path that the planner chooses, and for some of the devices with
-every path of its operator. A kernel is represented by its SPIR-V, so a new name of a kernel changes no digest.
+every path that its operator has. A kernel counts as its SPIR-V: one that only gets another name changes nothing.
 """
 
 from __future__ import annotations
