@@ -61,7 +61,7 @@ class Waits(RawCommandBuffer):
 
 
 def measure(waits: Waits, rounds: int) -> dict[str, tuple[float, float, float]]:
-    """Median seconds of submission and wait, their 90th percentile, and the submission alone, for each means."""
+    """Median seconds of submission and wait, their 90th percentile, and the submission alone, for each way."""
     ways = waits.ways()
     whole: dict[str, list[float]] = {name: [] for name in ways}
     issue: dict[str, list[float]] = {name: [] for name in ways}
