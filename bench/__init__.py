@@ -1,1 +1,1 @@
-"""What developers measure beside `dmlvk bench`: the host's part of a call, transfers, start-up."""
+"""Measurements for developers, beside `dmlvk bench`: the host's part of a call, transfers, start-up."""

@@ -3,10 +3,10 @@
     git worktree add ../before v0.1
     python -m bench.checkouts ../before . [--device NAME] [--case "SLICE1*"] [--rounds 15] [--json FILE]
 
-Each checkout runs in a process of its own. For each case the two take turns, call by call, so that whatever else the
-machine does falls on both. What counts is processor time, all threads of a process together: on a CPU driver that is
-the time of the kernel. Times are the least of the rounds; ratios are the median of the ratios of neighbouring calls.
-The results of the two are compared byte for byte.
+Each checkout runs in a process of its own. For each case the two processes take turns, call by call, so that other
+work on the machine affects both. The figures are processor time, summed over all threads of a process: on a CPU driver
+that is the time of the kernel. Times are the minimum of the rounds; ratios are the median of the ratios of neighbouring
+calls. The results of the two are compared byte for byte.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from rich.table import Table
 import dmlvk
 from dmlvk import DataType, DiagonalMatrix1Desc, OneHotDesc, QuantizedLinearConvolutionDesc, Slice1Desc, TensorDesc
 
-# A turn is one call; on Windows, where processor time goes in steps of 16 ms, as many as take some of them.
+# A turn is one call. On Windows processor time goes in steps of 16 ms, so a turn has enough calls to take several.
 TURN_SECONDS = 0.1 if sys.platform == "win32" else 0.0
 
 INT32_MIN = -(1 << 31)
-# Of random data: indices of one-hots come out of range at times.
+# The range of random data: some indices of one-hots are out of range.
 RANGES = {
     DataType.UINT8: (0, 256),
     DataType.INT8: (-128, 128),
@@ -110,7 +110,7 @@ def diagonals(data_type: DataType) -> Iterator[tuple[str, DiagonalMatrix1Desc]]:
 
 
 def one_hots(data_type: DataType) -> Iterator[tuple[str, OneHotDesc]]:
-    """Some thousand indices in 256 classes; and where rows do not begin and end with blocks."""
+    """Some thousand indices in 256 classes, and shapes whose rows do not begin and end with blocks."""
     for name, axis, indices, output in [
         ("last axis", 1, [4096, 1], [4096, 256]),
         ("last axis of 255", 1, [4096, 1], [4096, 255]),
@@ -172,7 +172,7 @@ def cases() -> dict[str, Any]:
 
 
 def content(field: str, tensor: TensorDesc, generator: np.random.Generator) -> np.ndarray:
-    """Random data that a field may have; scales that use the whole range of the output."""
+    """Random data that is valid for a field; scales use the whole range of the output."""
     numpy_type = tensor.data_type.name.lower()
     if "scale" in field:
         return np.full(tensor.sizes, 0.3 if field == "output_scale_tensor" else 0.01, numpy_type)
@@ -180,7 +180,7 @@ def content(field: str, tensor: TensorDesc, generator: np.random.Generator) -> n
 
 
 def work(device_name: str | None) -> None:
-    """Be one of the two: of each line read, "prepare" or "run" a case, and answer with a digest or with seconds."""
+    """The process of one checkout: answer each line of input, "prepare" or "run" and a case, with digest or seconds."""
     descriptors = cases()
     bindings: list[Any] = []
     with dmlvk.Device(device_name) as device:
@@ -206,7 +206,7 @@ def work(device_name: str | None) -> None:
 
 
 class Checkout:
-    """A process with the dmlvk of a checkout, to be used in a `with`."""
+    """A process with the dmlvk of a checkout. It is a context manager."""
 
     def __init__(self, folder: Path, device_name: str | None) -> None:
         if not (folder / "dmlvk" / "__init__.py").is_file():

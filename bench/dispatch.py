@@ -29,7 +29,7 @@ from bench.startup import startup
 from dmlvk.device_profile import DeviceType
 from dmlvk.runtime.binding import Binding
 
-CALLS = 100  # in a row before somebody waits
+CALLS = 100  # in a row before each wait
 ROUNDS_A_TURN = 6
 VALUES = np.arange(64, dtype=np.int32)
 DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, VALUES.shape)
@@ -38,7 +38,7 @@ Step = Callable[[], object]
 
 
 def reverse_desc(size: int = 64) -> dmlvk.Slice1Desc:
-    """SLICE1 that turns a row around: run an even number of times it gives back what was there."""
+    """SLICE1 that reverses a row: after an even number of runs the contents are the original ones."""
     tensor = dmlvk.TensorDesc(dmlvk.DataType.INT32, (size,))
     return dmlvk.Slice1Desc(
         input_tensor=tensor,
@@ -66,7 +66,7 @@ def side_by_side(steps: dict[str, Step], calls: int, rounds: int, finish: Step) 
 
 
 class Contender(NamedTuple):
-    """What issues work, and how whoever uses it waits for that work."""
+    """A function that issues work, and the function by which its users wait for that work."""
 
     issue: Step
     wait: Step
@@ -75,9 +75,10 @@ class Contender(NamedTuple):
 def in_turns(contenders: dict[str, Contender], calls: int, turns: int) -> dict[str, float]:
     """Median seconds of a call that issues work, of each contender in a state of its own.
 
-    A round is `calls` in a row, and then the wait for them by the contender's own means, which is not timed. Each has
-    several rounds in a row, of which the first is not counted. For what the calls cost depends on the wait before: a
-    driver may keep something for each value of a timeline until somebody asks for it, and its thread may sleep or not.
+    A round is `calls` in a row, and then the wait for them by the contender's own means, which is not timed. Each
+    contender has several rounds in a row, of which the first is not counted. The reason is that the cost of the calls
+    depends on the wait before: a driver may keep something for each value of a timeline until somebody asks for it, and
+    its thread may sleep or not.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(turns + 1):
@@ -122,7 +123,7 @@ class Bench:
     def _raw_contenders(self, raw: RawCommandBuffer) -> dict[str, Contender]:
         """Plain raw submissions, and those that signal a timeline.
 
-        On a GPU they do not sleep in the driver, for NVIDIA's may be slow for all the process afterwards.
+        On a GPU their waits do not sleep in the driver: NVIDIA's driver may be slow for the whole process afterwards.
         """
         plain, timeline = (raw.wait_idle, raw.wait_timeline) if self.is_cpu else (raw.poll_idle, raw.poll_timeline)
         return {"raw": Contender(raw.submit, plain), "signal": Contender(raw.signal_timeline, timeline)}
@@ -200,7 +201,7 @@ class Bench:
         apart = [self.operator.bind(input_tensor=a, output_tensor=b) for a, b in pairs]
         chain = [self.forth, self.back] * (CALLS // 2)
         for name, bindings in (("apart", apart), ("each after the one before", chain)):
-            # A list that was never submitted before has to be recorded; every rotation of it is another list.
+            # A list that was never submitted before has to be recorded; every rotation of a list is another list.
             fresh = itertools.cycle([bindings[n:] + bindings[:n] for n in range(0, len(bindings), 2)])
 
             def anew(lists: Any = fresh) -> None:

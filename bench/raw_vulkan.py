@@ -1,7 +1,7 @@
-"""The loops that calls are measured against: the driver's own functions through raw cffi, every structure built before.
+"""The loops with which calls are compared: the driver's functions through raw cffi, every structure built beforehand.
 
-Nothing of dmlvk runs inside them. Only what they are given comes from it: the device, a timeline semaphore with the
-structure for waiting for it, and what a binding has prepared.
+No code of dmlvk runs inside them. Only their arguments come from dmlvk: the device, a timeline semaphore with the
+structure for waiting for it, and the prepared objects of a binding.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FOREVER = 2**64 - 1
 
 
 class RawCommandBuffer:
-    """The dispatches of bindings in a command buffer of its own, each after the one before, submitted by raw calls.
+    """A command buffer with the dispatches of bindings, one after the other, submitted by raw calls.
 
     Parameters
     ----------
@@ -156,14 +156,14 @@ class RawCommandBuffer:
         self._must(self._lib.vkQueueWaitIdle(self._queue))
 
     def close(self) -> None:
-        """Destroy what was made."""
+        """Destroy the Vulkan objects."""
         self.wait_idle()
         self._lib.vkDestroyFence(self._device, self._fence[0], self._null)
         self._lib.vkDestroyCommandPool(self._device, self._pool[0], self._null)
 
 
 def warm_up(device: dmlvk.Device, binding: Binding) -> None:
-    """Let an idle GPU come to its full clock, which takes an H200 most of a second."""
+    """Bring an idle GPU to its full clock, which takes most of a second on an H200."""
     end = perf_counter() + (0.1 if device.profile.device_type == DeviceType.CPU else 1.0)
     while perf_counter() < end:
         device.submit([binding] * 100).wait()

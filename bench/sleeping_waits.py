@@ -33,7 +33,7 @@ WAYS = {"in the driver": True, "by itself": False}
 
 
 def seconds_of_calls(selector: str | None, sleeps_in_driver: bool, rounds: int) -> tuple[str, list[float]]:
-    """Device and driver, and of each round the seconds that a call took."""
+    """Device and driver, and the seconds of a call in each round."""
     with dmlvk.Device(selector) as device:
         for queue in (device.vulkan.queue, device.vulkan.copy_queue):
             if queue is not None:
@@ -54,7 +54,7 @@ def seconds_of_calls(selector: str | None, sleeps_in_driver: bool, rounds: int) 
 
 
 def longest_run(is_slow: list[bool]) -> int:
-    """The most slow rounds one after the other."""
+    """The length of the longest series of slow rounds."""
     return max((len(list(run)) for slow, run in groupby(is_slow) if slow), default=0)
 
 
@@ -77,7 +77,7 @@ def main(selector: str | None, processes: int, rounds: int, json_path: Path | No
     found: list[tuple[str, list[float]]] = []
     for way in track(list(WAYS) * processes, console=console, transient=True):
         done = subprocess.run([*command, "--only", way], stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode:  # it has said why
+        if done.returncode:  # the process has printed the reason
             raise SystemExit(done.returncode)
         driver, seconds = json.loads(done.stdout)
         found.append((way, seconds))

@@ -45,7 +45,7 @@ print(json.dumps(times))
 
 
 def startup(device: str, rounds: int = 7) -> dict[str, float]:
-    """Median seconds of each step of a process that computes one result; the pipeline cache is warm, and the files'."""
+    """Median seconds of each step of a process that computes one result; pipeline cache and file cache are warm."""
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         # Python's own compiled files are there as well, as in any installation.
@@ -60,7 +60,7 @@ def startup(device: str, rounds: int = 7) -> dict[str, float]:
             steps = {name: after - before for (_, before), (name, after) in pairwise(times)}
             steps["to the first result, after the interpreter's start"] = times[-2][1] - times[0][1]
             steps["the process whole"] = whole
-            if number:  # the first fills the cache
+            if number:  # the first process fills the cache
                 for name, seconds in steps.items():
                     found.setdefault(name, []).append(seconds)
             else:

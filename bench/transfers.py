@@ -42,7 +42,7 @@ def medians(steps: dict[str, Callable[[], object]], rounds: int) -> dict[str, fl
 
 
 def bus_steps(device: dmlvk.Device, tensor: dmlvk.Tensor, size: int) -> dict[str, Callable[[], object]]:
-    """Copies of `size` bytes between staging memory and a tensor, on the queue that transfers take."""
+    """Copies of `size` bytes between staging memory and a tensor, on the queue that transfers use."""
     vulkan = device.vulkan
     queue = vulkan.copy_queue or vulkan.queue
     copies_only = queue is vulkan.copy_queue
@@ -66,7 +66,7 @@ def bus_steps(device: dmlvk.Device, tensor: dmlvk.Tensor, size: int) -> dict[str
 
 
 def measure(device: dmlvk.Device, size: int, rounds: int) -> dict[str, float]:
-    """Seconds of everything, for one size; the data that came back is compared."""
+    """Seconds of every step, for one size. The data that is read back is compared."""
     data = np.frombuffer(np.random.default_rng(size).bytes(size), np.uint8)
     elsewhere = data.copy()
     tensor = device.tensor(data)
@@ -93,14 +93,14 @@ def measure(device: dmlvk.Device, size: int, rounds: int) -> dict[str, float]:
     if not device.vulkan.memory.is_direct:
         steps |= bus_steps(device, tensor, size)
     found = medians(steps, rounds)
-    write()  # the bus has brought something else
+    write()  # the bus steps have overwritten the tensor
     if not np.array_equal(tensor.numpy(), data):
         raise SystemExit(f"{size} bytes: what came back is not what was written")
     return found
 
 
 def memcpy_on_threads(destination: np.ndarray, source: np.ndarray) -> None:
-    """Copy with the threads that transfers copy with."""
+    """Copy with the threads that transfers use."""
 
     def copy(begin: int) -> None:
         destination[begin : begin + PIECE_SIZE] = source[begin : begin + PIECE_SIZE]
@@ -164,7 +164,7 @@ def main(selector: str | None, megabytes: int, rounds: int, json_path: Path | No
     for force_staging in (False, True):
         with dmlvk.Device(selector, force_staging=force_staging) as device:
             if force_staging and not result[0]["direct"]:
-                break  # it stages anyway
+                break  # this variant uses staging memory anyway
             direct = device.vulkan.memory.is_direct
             way = "direct" if direct else "staged" + (", copy queue" if device.vulkan.copy_queue else ", one queue")
             sizes = sorted({4096, 1 << 20, 16 << 20, megabytes << 20})

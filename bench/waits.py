@@ -39,7 +39,7 @@ class Waits(RawCommandBuffer):
         self._lib.vkQueueSubmit(self._queue, 1, self._submit_information, self._fence[0])
 
     def ways(self) -> dict[str, tuple[Callable[[], None], Callable[[], None]]]:
-        """What submits and what waits, by name."""
+        """The function that submits and the function that waits, by name."""
 
         def both() -> None:
             self.signal_timeline(self._fence[0])
@@ -61,7 +61,7 @@ class Waits(RawCommandBuffer):
 
 
 def measure(waits: Waits, rounds: int) -> dict[str, tuple[float, float, float]]:
-    """Of each way, median seconds of submission and wait, the 90th percentile, and the submission alone."""
+    """Median seconds of submission and wait, their 90th percentile, and the submission alone, for each way."""
     ways = waits.ways()
     whole: dict[str, list[float]] = {name: [] for name in ways}
     issue: dict[str, list[float]] = {name: [] for name in ways}

@@ -1,4 +1,4 @@
-"""What every test shares: the drivers to run on, the validation layer, hypothesis' settings.
+"""Set-up for all tests: the drivers to run on, the validation layer, the settings of hypothesis.
 
 The suite runs on lavapipe and SwiftShader. To run it on other devices, name parts of their names:
 
@@ -22,12 +22,12 @@ from tools import drivers
 os.environ.setdefault("DMLVK_VALIDATE", "1")
 if "DMLVK_TEST_DEVICES" not in os.environ:
     os.environ.update(drivers.environment())
-# A shell makes the programs that it begins in the background ignore Ctrl-C, which tests of interrupts send themselves.
+# Programs that a shell starts in the background ignore Ctrl-C, but the tests of interrupts send it to themselves.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 _cache = tempfile.TemporaryDirectory(prefix="dmlvk-tests-")
 os.environ["DMLVK_CACHE_DIR"] = _cache.name
-# Who imports it gets an ImportError: its crash would end the run, so tests ask it by way of tests/oracle.py.
+# Its import raises an ImportError. A crash of ONNX Runtime would end the run, so tests use it through tests/oracle.py.
 sys.modules["onnxruntime"] = None  # type: ignore[assignment]
 
 import dmlvk  # noqa: E402
@@ -37,7 +37,7 @@ DEVICE_NAMES = [name.strip() for name in os.environ.get("DMLVK_TEST_DEVICES", "l
 
 _checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 settings.register_profile("default", deadline=None, max_examples=50, suppress_health_check=_checks)
-# The same examples at each run, so that a failure in CI is found again by whoever looks.
+# The same examples in each run, so that everyone can reproduce a failure in CI.
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
 settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default"))
@@ -45,7 +45,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 
 @pytest.fixture(scope="session", params=DEVICE_NAMES)
 def device(request: pytest.FixtureRequest) -> Iterator[dmlvk.Device]:
-    """An open device, each of the drivers in turn. A driver that is missing fails the test: nothing is skipped."""
+    """An open device, on each driver in turn. If a driver is missing, the test fails; nothing is skipped."""
     names = [info.name for info in dmlvk.devices()]
     if not any(request.param.lower() in name.lower() for name in names):
         pytest.fail(

@@ -1,4 +1,4 @@
-"""Exceptions that strike at a chosen line, as a signal handler's may strike at any."""
+"""Exceptions raised at a chosen line; a signal handler may raise one at any line."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from dmlvk.vulkan import library
 
 
 class Struck(BaseException):
-    """What a Strike raises; nothing but a handler of all exceptions catches it, as of KeyboardInterrupt."""
+    """The exception of a Strike. Like KeyboardInterrupt, it is caught only by a handler of all exceptions."""
 
 
 class Strike:
-    """Inside of `with Strike(n, folder)` the n-th line that runs in files of a folder raises Struck, which ends there.
+    """In `with Strike(n, folder)` the n-th line that runs in files of the folder raises Struck; the `with` catches it.
 
-    Excluded are the lines that watch the driver's functions for the validation layer: without it, these are functions
+    Lines that watch the driver's functions for the validation layer are excluded. Without the layer these are functions
     in C, in which nothing strikes.
 
     Attributes
     ----------
     lines : int
-        Lines that have run.
+        Number of lines that have run.
     place : str
         The file and line that were struck; empty if none was.
     """
@@ -35,7 +35,7 @@ class Strike:
 
     @property
     def has_struck(self) -> bool:
-        """Whether there were so many lines."""
+        """Whether the n-th line was reached."""
         return bool(self.place)
 
     def __enter__(self) -> Strike:

@@ -64,7 +64,7 @@ def _runs(python: Path) -> bool:
 
 
 def _ensure_venv_module() -> None:
-    """Debian and Ubuntu leave `venv` and `ensurepip` out of their Python; they come in a package of their own."""
+    """Install `venv` and `ensurepip` if absent: Debian and Ubuntu have them in a package apart from Python."""
     check = [sys.executable, "-c", "import venv, ensurepip"]
     if subprocess.run(check, capture_output=True).returncode == 0:
         return
@@ -109,7 +109,7 @@ def _what_to_install() -> str:
 
 
 def _device_count() -> int:
-    """How many devices Vulkan has. Asked in another process, since a faulty driver may take its process with it."""
+    """Number of Vulkan devices, counted in another process, because a faulty driver may crash its process."""
     command = [sys.executable, "-m", "tools.bootstrap", "count-devices"]
     finished = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     return int(finished.stdout) if finished.returncode == 0 else 0
@@ -141,7 +141,7 @@ def count_devices() -> int:
         return 0
     create_info = _InstanceCreateInfo(sType=1)  # VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO
     if sys.platform == "darwin":
-        # MoltenVK is not wholly conformant, and the loader hides such drivers unless they are asked for.
+        # MoltenVK is not fully conformant. The loader hides such drivers unless this flag asks for them.
         create_info.flags = 1  # VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR
         create_info.enabledExtensionCount = 1
         create_info.ppEnabledExtensionNames = (ctypes.c_char_p * 1)(b"VK_KHR_portability_enumeration")
@@ -154,7 +154,7 @@ def count_devices() -> int:
 
 
 def clean() -> None:
-    """Remove everything that make made."""
+    """Remove everything that `make` created."""
     names = [".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", "build", "dist"]
     names += ["dmlvk-demo.png", "dmlvk-bench.json", "dmlvk-bench.png"]
     for path in (ENVIRONMENT, DRIVERS, *(ROOT / name for name in names)):

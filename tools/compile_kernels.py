@@ -1,5 +1,7 @@
-"""Compiles kernels/*/*.comp to dmlvk/spirv/*/*.spv, with a manifest of the sources, the flags and the compiler,
-and of the names of push constants and specialization constants, by which plans fill them.
+"""Compiles kernels/*/*.comp to dmlvk/spirv/*/*.spv, and writes a manifest.
+
+The manifest lists the sources, the flags, the compiler, and the names of push constants and specialization constants,
+by which plans fill them.
 
 A kernel's name is its path without the ending, such as "slice1/tiles".
 
@@ -25,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Also run as a plain script: then the checkout is not on the path yet.
+# If this file runs as a plain script, the checkout is not on the path yet.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tools.debian import DRIVERS, ROOT, PackageFolder, SetupError, has_apt
@@ -56,7 +58,7 @@ class Compiler:
 
 
 def kernel_sources(kernels: Path = KERNELS) -> dict[str, Path]:
-    """Every kernel's source by the kernel's name."""
+    """The source of every kernel, by the kernel's name."""
     paths = sorted(kernels.glob("*/*.comp"))
     return {path.relative_to(kernels).with_suffix("").as_posix(): path for path in paths}
 
@@ -80,7 +82,7 @@ def source_files(source: Path) -> list[Path]:
 
 
 def source_sha256(source: Path) -> str:
-    """Hash over a kernel's source and every file that it includes: names and contents, whatever the line ends."""
+    """Hash of the names and contents of a kernel's source and every file it includes, independent of line ends."""
     digest = hashlib.sha256()
     for path in source_files(source):
         content = path.read_bytes().replace(b"\r\n", b"\n")
@@ -90,7 +92,7 @@ def source_sha256(source: Path) -> str:
 
 
 def read_manifest(path: Path = MANIFEST) -> dict[str, Any]:
-    """The manifest, or an empty one where there is none that can be read."""
+    """The manifest, or an empty one if there is no readable manifest."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return content if isinstance(content.get("kernels"), dict) else {"kernels": {}}
@@ -141,7 +143,7 @@ def _unpacked_compiler(too_old: list[str]) -> Compiler:
 
 
 def _keep(path: str) -> str | None:
-    """Of Debian's packages only the two programs and shared libraries, at their own places."""
+    """Keep only the two programs and the shared libraries of Debian's packages, at their own paths."""
     folder, _, name = path.rpartition("/")
     if folder == "usr/bin":
         return path if name in {"glslang", "spirv-val"} else None
@@ -171,11 +173,11 @@ def _version(command: tuple[str, ...]) -> tuple[tuple[int, ...], str] | None:
 
 
 def compile_kernel(compiler: Compiler, source: Path) -> bytes:
-    """SPIR-V of one kernel, checked by spirv-val. SetupError with the compiler's message where it does not compile."""
+    """SPIR-V of one kernel, checked by spirv-val. SetupError with the compiler's message if it does not compile."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "kernel.spv"
         for command in (
-            # Relative names, so that messages and debug information do not depend on where the checkout lies.
+            # Relative names, so that messages and debug information do not depend on the folder of the checkout.
             [*compiler.glslang, *FLAGS, "-o", str(output), source.relative_to(ROOT).as_posix()],
             [*compiler.spirv_val, "--target-env", TARGET, str(output)],
         ):
@@ -187,7 +189,7 @@ def compile_kernel(compiler: Compiler, source: Path) -> bytes:
 
 
 def compile_kernels(kernels: list[str], force: bool = False) -> list[str]:
-    """Compile what changed (with `force`: everything), remove what has no source, and write the manifest.
+    """Compile changed kernels (all with `force`), remove modules that have no source, and write the manifest.
 
     A kernel that fails does not stop the others; it keeps its old SPIR-V and manifest entry.
 
@@ -207,7 +209,7 @@ def compile_kernels(kernels: list[str], force: bool = False) -> list[str]:
     SPIRV.mkdir(parents=True, exist_ok=True)
 
     def bring_up_to_date(kernel: str) -> dict[str, Any] | str | None:
-        """The kernel's entry in the manifest, or why it does not compile."""
+        """The kernel's entry in the manifest, or the reason why it does not compile."""
         entry = old["kernels"].get(kernel)
         if kernels and kernel not in kernels:
             return entry
@@ -264,7 +266,7 @@ def manifest_text(compiler: str, entries: dict[str, Any]) -> str:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file completely or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_bytes(content)
     temporary.replace(path)

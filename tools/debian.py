@@ -1,4 +1,4 @@
-"""Debian packages: installed where that is allowed, or unpacked into the checkout, which needs no rights."""
+"""Debian packages: installed if that is allowed, or unpacked into the checkout, which needs no rights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DRIVERS = ROOT / ".drivers"
 
 
 class SetupError(Exception):
-    """Something is missing that only the user can supply; the message is one line that says what to do."""
+    """Only the user can supply a missing part. The message is one line that says what to do."""
 
 
 def has_apt() -> bool:
@@ -22,7 +22,7 @@ def has_apt() -> bool:
 
 
 def root_prefix() -> list[str] | None:
-    """What to put before a command to run it as root without a password; None where that is not possible."""
+    """The words before a command that run it as root without a password; None if that is not possible."""
     if os.name != "posix":
         return None
     if os.geteuid() == 0:
@@ -33,14 +33,14 @@ def root_prefix() -> list[str] | None:
 
 
 def install(packages: Iterable[str]) -> bool:
-    """Install packages with apt-get. False without apt-get or the right to use it; SetupError where it fails."""
+    """Install packages with apt-get. False without apt-get or the right to use it; SetupError if it fails."""
     packages = list(packages)
     prefix = root_prefix()
     if not has_apt() or prefix is None:
         return False
     print(f"Installing {' '.join(packages)} with apt-get", flush=True)
     command = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
-    # A list that cannot be refreshed may still be good enough: whether the installation works is what counts.
+    # A list that cannot be refreshed may still be good enough, so only a failed installation is an error.
     subprocess.run([*command, "update"], stdin=subprocess.DEVNULL)
     installation = [*command, "install", "--yes", "--no-install-recommends", *packages]
     finished = subprocess.run(installation, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -58,10 +58,10 @@ class PackageFolder:
     Parameters
     ----------
     folder : Path
-        Where apt-get's lists and the packages go; made when absent.
+        The folder of apt-get's lists and the packages; made if absent.
     *suites : str
-        The Debian releases to take packages from, such as "trixie", the last one before the others; by default what the
-        machine is configured for.
+        The Debian releases to take packages from, such as "trixie". The last one has precedence over the others. By
+        default the releases that the machine is configured for.
     """
 
     def __init__(self, folder: Path, *suites: str) -> None:
@@ -84,9 +84,9 @@ class PackageFolder:
     def unpack_with_dependencies(
         self, packages: Iterable[str], keep: Callable[[str], str | None], destination: Path
     ) -> list[Path]:
-        """Likewise with all that the packages depend on, down to the C library."""
+        """Like `unpack`, with all dependencies of the packages, including the C library."""
         installed = self.folder / "installed"
-        installed.touch()  # nothing is
+        installed.touch()  # an empty list: no package is installed
         command = ["install", "--download-only", "--no-install-recommends", "--yes", "-o", "Debug::NoLocking=1"]
         command += ["-o", f"Dir::State::Status={installed}", "-o", f"Dir::State::Extended_States={installed}.extended"]
         return self._unpack(command, list(packages), self.folder / "cache" / "archives", keep, destination)
@@ -142,7 +142,7 @@ def _unpack(archive: Path, keep: Callable[[str], str | None], destination: Path)
 
 
 def _debian_mirror() -> tuple[str, str]:
-    """The Debian mirror that this machine is configured for, and the file of its keys ("" for apt's own)."""
+    """The Debian mirror that this machine is configured for, and the file of its keys ("" for apt's keys)."""
     template = "$(COMPONENT)|$(RELEASE)|$(REPO_URI)|$(TARGET_OF)"
     command = ["apt-get", "indextargets", "--format", template, "Created-By: Packages"]
     keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")

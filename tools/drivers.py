@@ -1,8 +1,8 @@
-"""Gets what the test suite runs on: the drivers lavapipe and SwiftShader, and the Khronos validation layer.
+"""Gets the drivers lavapipe and SwiftShader and the Khronos validation layer, which the test suite needs.
 
-What the machine has is used. What it lacks comes from Debian's or Ubuntu's packages: lavapipe is installed (it needs
-LLVM), the others are unpacked into .drivers/ of the checkout. With --radv, gets AMD's driver RADV in their place, for
-`make test-compilers`.
+Those that the machine has are used. The others come from Debian's or Ubuntu's packages: lavapipe is installed (it needs
+LLVM), SwiftShader and the layer are unpacked into .drivers/ of the checkout. With --radv this program gets AMD's driver
+RADV instead, for `make test-compilers`.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ import re
 import sys
 from pathlib import Path
 
-# Also run as a plain script: then the checkout is not on the path yet.
+# If this file runs as a plain script, the checkout is not on the path yet.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tools.debian import DRIVERS, PackageFolder, SetupError, has_apt, install
 
-COMMAND = "make drivers"  # what a message about a missing driver names
+COMMAND = "make drivers"  # named in messages about a missing driver
 
 SWIFTSHADER = DRIVERS / "swiftshader"
 VALIDATION = DRIVERS / "validation"
 RADV = DRIVERS / "radv"
 RADV_FILE = RADV / "radeon_icd.json"
-# The versions of Mesa whose RADV knows all generations up to RDNA 4 and makes devices of GPUs that are not there, which
-# it gave up in 26; and where a Debian release that lacks them has them.
+# The versions of Mesa whose RADV knows all generations up to RDNA 4 and makes devices of absent GPUs (26 does not), and
+# the suites that have these versions for a Debian release that lacks them.
 RADV_VERSIONS = ("25.0", "25.1", "25.2", "25.3")
 RADV_SUITES = {"bookworm": ("bookworm-backports",)}
 LAYER_FILE = "VkLayer_khronos_validation.json"
 
-# Where loaders look for driver and layer files on Linux; on Windows these are found through the registry.
+# The folders in which loaders look for driver and layer files on Linux. On Windows the registry lists these files.
 DATA_FOLDERS = [
     Path(folder) / "vulkan"
     for folder in ("/etc", "/usr/local/etc", "/usr/local/share", "/usr/share", os.path.expanduser("~/.local/share"))
@@ -68,7 +68,7 @@ def find_validation_layer() -> Path | None:
 
 
 def find_radv() -> Path | None:
-    """A RADV's driver file that compiles for GPUs that are not there: in .drivers/, or the machine's own."""
+    """Driver file of a RADV that compiles for absent GPUs: in .drivers/, or the machine's own."""
     for folder in (RADV, *(folder / "icd.d" for folder in DATA_FOLDERS)):
         for path in sorted(folder.glob("radeon_icd*.json")):
             library = path.parent / json.loads(path.read_text())["ICD"]["library_path"]
@@ -80,7 +80,7 @@ def find_radv() -> Path | None:
 
 
 def get_radv() -> Path:
-    """RADV's driver file; unpacked from Debian's packages where the machine has none that will do."""
+    """RADV's driver file; unpacked from Debian's packages if the machine has no suitable one."""
     if find_radv() is None:
         what = f"RADV of Mesa {' or '.join(RADV_VERSIONS)}"
         _require_apt(what, "its libvulkan_radeon.so with its ICD file in .drivers/radv")
@@ -128,7 +128,7 @@ def _require_apt(what: str, remedy: str) -> None:
 
 
 def _unpack(package: str, names: set[str], description: Path, key: str) -> None:
-    """Unpack the named files of a package into one folder, and make the loader's description point beside itself."""
+    """Unpack the named files of a package into one folder; the loader's description then names the library in it."""
 
     def keep(path: str) -> str | None:
         name = path.rsplit("/", 1)[-1]
@@ -145,7 +145,7 @@ def point_beside(description: Path, key: str) -> None:
     """Make the loader's description of a driver ("ICD") or a layer name the library in its own folder."""
     content = json.loads(description.read_text())
     library = content[key]["library_path"]
-    # With a slash in it, the path counts from the folder of the description.
+    # A path with a slash in it is relative to the folder of the description.
     content[key]["library_path"] = "./" + library.replace("\\", "/").rsplit("/", 1)[-1]
     description.write_text(json.dumps(content, indent=4) + "\n")
 
@@ -153,12 +153,12 @@ def point_beside(description: Path, key: str) -> None:
 def environment() -> dict[str, str]:
     """The environment variables that lead the Vulkan loader to the test drivers and to the validation layer.
 
-    Names that the user has set already are left out.
+    Variables that the user has set already are left out.
     """
     variables = {}
     drivers = [str(path) for path in (find_lavapipe(), find_swiftshader()) if path is not None]
     if drivers and not {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"} & os.environ.keys():
-        # Loaders older than 1.3.207 know the second name only.
+        # Loaders older than 1.3.207 know only the second name.
         variables["VK_DRIVER_FILES"] = variables["VK_ICD_FILENAMES"] = os.pathsep.join(drivers)
     layer = find_validation_layer()
     if layer is not None and layer.parent == VALIDATION and "VK_LAYER_PATH" not in os.environ:

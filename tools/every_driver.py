@@ -1,8 +1,8 @@
 """Runs the conformance suite on every driver that can be found or fetched, and prints one table: driver by status.
 
-Found are all devices of this machine, real GPUs among them. Fetched, where they are not found, are SwiftShader and
-lavapipe of three releases of Mesa. What cannot be fetched is named, and ends the run with a status other than 0, as
-does a case whose output is not the same to the bit on all drivers and in the manifest.
+The program finds all devices of this machine, including real GPUs. It fetches SwiftShader and the lavapipe of three
+releases of Mesa if they are not found. It names each driver that cannot be fetched. The exit status is then not 0; nor
+is it 0 if the output of a case is not the same to the bit on all drivers and in the manifest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-# Also run as a plain script: then the checkout is not on the path yet.
+# If this file runs as a plain script, the checkout is not on the path yet.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from dmlvk.command_line.terminal import INTERRUPTED
@@ -32,9 +32,9 @@ from tools.debian import ROOT, SetupError
 
 REPORTS = ROOT / "build" / "conformance"
 SUMMARY_SECONDS = 30.0  # for a command that was interrupted
-EXAMPLES = 5  # cases that are named where more are meant
+EXAMPLES = 5  # cases that are named if there are more
 
-# Asked in another process: the Vulkan loader reads its variables once.
+# Runs in another process, because the Vulkan loader reads its variables once.
 QUERY = """
 import json, dmlvk
 print(json.dumps({
@@ -55,13 +55,13 @@ class Driver:
     Attributes
     ----------
     name : str
-        The device's and the driver's; of a CPU driver its own.
+        The names of the device and the driver; for a CPU driver its own name.
     selector : str
-        As `dmlvk conformance --device` takes it.
+        The argument of `dmlvk conformance --device`.
     python : str
-        The Python to run.
+        The Python program to run.
     variables : mapping of str to str
-        Environment variables that lead the Vulkan loader to it.
+        Environment variables that lead the Vulkan loader to the driver.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Driver:
 
 
 def devices(python: str, variables: Mapping[str, str]) -> list[Driver]:
-    """The devices that dmlvk finds; those that it leaves out are named on the way."""
+    """The devices that dmlvk finds. Devices that it leaves out are named in a message."""
     finished = subprocess.run(
         [python, "-c", QUERY], env={**os.environ, **variables}, cwd=ROOT, capture_output=True, text=True
     )
@@ -90,7 +90,7 @@ def only(description: Path) -> dict[str, str]:
 
 
 def find_and_fetch() -> tuple[list[Driver], list[str]]:
-    """All drivers, and one line for each that cannot be had."""
+    """All drivers, and one line for each driver that is not available."""
     found = devices(sys.executable, {})
     missing = []
     if not any("SwiftShader" in driver.name for driver in found):
@@ -114,7 +114,7 @@ def find_and_fetch() -> tuple[list[Driver], list[str]]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of the suite on one driver."""
+    """The result of the suite on one driver."""
 
     driver: str
     run: Run
@@ -134,7 +134,7 @@ def run(number: int, driver: Driver, arguments: list[str]) -> Outcome:
     with subprocess.Popen(command, cwd=ROOT, env={**os.environ, **driver.variables}) as process:
         try:
             status = process.wait()
-        except KeyboardInterrupt:  # of a terminal it goes to the command as well, which ends with a summary
+        except KeyboardInterrupt:  # a terminal sends it to the command as well, which ends with a summary
             try:
                 process.wait(SUMMARY_SECONDS)
             except subprocess.TimeoutExpired:
@@ -145,7 +145,7 @@ def run(number: int, driver: Driver, arguments: list[str]) -> Outcome:
 
 
 def differences(outcomes: list[Outcome], recorded: Mapping[str, str]) -> list[str]:
-    """What is not the same on all drivers, one line a kind; nothing where all is well."""
+    """The differences between drivers, one line for each kind; empty if there are none."""
     digests: dict[tuple[str, str], set[str]] = defaultdict(set)
     ran: dict[tuple[str, str], int] = defaultdict(int)
     for outcome in outcomes:
@@ -175,7 +175,7 @@ def differences(outcomes: list[Outcome], recorded: Mapping[str, str]) -> list[st
 
 
 def table(outcomes: list[Outcome]) -> Table:
-    """Driver by status."""
+    """A table of drivers by status."""
     shown = Table(title="Conformance", title_justify="left")
     shown.add_column("driver")
     for heading in (*(status.value for status in Status), "minutes"):
@@ -187,7 +187,7 @@ def table(outcomes: list[Outcome]) -> Table:
 
 
 def check_arguments(arguments: list[str]) -> None:
-    """Whether the arguments choose any case: known before drivers are fetched, and told once."""
+    """Check that the arguments choose any case, before drivers are fetched, so that the error is shown once."""
     command = [sys.executable, "-m", "dmlvk", "conformance", "--list", *arguments]
     finished = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if finished.returncode != 0:

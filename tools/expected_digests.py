@@ -1,7 +1,7 @@
-"""Writes dmlvk/conformance/manifest.json: the digest of what each default case has to give, a line a case.
+"""Writes dmlvk/conformance/manifest.json: the digest of the expected output of each default case, one line a case.
 
-The digests come from `dmlvk.reference`, or from where a case's expected output comes from, so that no device is needed;
-`dmlvk conformance` holds every result against them. Cases whose output is left open have none. Needs the package onnx.
+The expected outputs come from `dmlvk.reference`, or from the case's own source, so that no device is needed. `dmlvk
+conformance` compares every result with the digests. Cases whose output is left open have none. Needs the package onnx.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-# Also run as a plain script: then the checkout is not on the path yet.
+# If this file runs as a plain script, the checkout is not on the path yet.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from dmlvk.conformance.case import Case
@@ -25,7 +25,7 @@ MANIFEST = Path(__file__).resolve().parent.parent / "dmlvk" / "conformance" / "m
 
 
 def expected_digests(cases: Iterable[Case]) -> dict[str, str]:
-    """Digests by name, of the cases that have one; those that differ in how they are run alone share it."""
+    """Digests of the cases that have one, by name. Cases that differ only in the way they are run share a digest."""
     by_data: dict[str, str] = {}
     digests = {}
     for case in cases:

@@ -1,8 +1,9 @@
 """lavapipe of Debian releases other than the machine's own, each run with the C library that it was built for.
 
-A driver needs a C library at least as new as its own, and one process has one. So a release's driver is unpacked with
-all that it depends on, and the checkout's Python runs on that: an older Python runs on a newer C library. No rights are
-needed, nothing is installed, and Python, NumPy and dmlvk are the same for every driver.
+A driver needs a C library at least as new as the one that it was built for, and a process has only one C library. So a
+release's driver is unpacked with all its dependencies, and the checkout's Python runs on these libraries: an older
+Python runs on a newer C library. No rights are needed, nothing is installed, and Python, NumPy and dmlvk are the same
+for every driver.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ class Release:
     Attributes
     ----------
     name : str
-        What the driver says of itself begins with it.
+        The beginning of the version text that the driver reports.
     suites : tuple of str
-        The last one has Mesa; what it depends on may come from the others.
+        The last one has Mesa; its dependencies may come from the others.
     """
 
     name: str
@@ -39,12 +40,12 @@ class Release:
 
     @property
     def folder(self) -> Path:
-        """Where it is unpacked."""
+        """The folder into which the release is unpacked."""
         return DRIVERS / self.name.lower().replace(" ", "-")
 
     @property
     def python(self) -> Path:
-        """A program that is this Python on the release's libraries, also for the processes that it starts."""
+        """A program that runs this Python on the release's libraries, also in the processes that it starts."""
         return self.folder / "bin" / "python"
 
     @property
@@ -56,7 +57,7 @@ class Release:
 RELEASES = [
     Release("Mesa 22.3", ("bookworm",)),
     Release("Mesa 25.0", ("bookworm", "bookworm-backports")),
-    Release("Mesa 26", ("sid",)),  # the first with matrix units
+    Release("Mesa 26", ("sid",)),  # the first release with matrix units
 ]
 
 
@@ -66,7 +67,7 @@ def get(release: Release) -> None:
     Raises
     ------
     SetupError
-        It cannot be had on this machine.
+        The release is not available on this machine.
     """
     if not release.description.exists():
         if not has_apt():
@@ -92,7 +93,7 @@ def get(release: Release) -> None:
 
 
 def _keep(path: str) -> str | None:
-    """Of the packages only shared libraries, of Mesa's drivers only lavapipe, all in one folder."""
+    """Keep only shared libraries, and lavapipe as the only driver of Mesa, all in one folder."""
     folder, _, name = path.rpartition("/")
     if re.fullmatch(r"lvp_icd.*\.json", name):
         return DESCRIPTION
@@ -102,14 +103,14 @@ def _keep(path: str) -> str | None:
 
 
 def _make_python(release: Release) -> None:
-    """A virtual environment that shares its packages with the one that runs, and starts Python with other libraries."""
+    """Make a virtual environment that shares the packages of the running one but starts Python with other libraries."""
     libraries = release.folder / "libraries"
     linkers = sorted(libraries.glob("ld-linux*.so*"))
     if not linkers:
         raise SetupError(f"Debian's packages of {release.name} hold no dynamic linker for this processor")
     command = [str(linkers[0]), "--library-path", str(libraries), "--argv0"]
     release.python.parent.mkdir(exist_ok=True)
-    # Python takes what it was started as, the script, for its own program, and finds its environment beside that.
+    # Python takes the script that started it for its own program, and looks for its environment beside the script.
     script = f'#!/bin/sh\nexec {shlex.join(command)} "$0" {shlex.quote(sys.executable)} "$@"\n'
     release.python.write_text(script)
     release.python.chmod(0o755)

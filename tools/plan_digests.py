@@ -46,7 +46,7 @@ DEVICES_OF_ALL_PATHS = 3
 
 @dataclass(frozen=True)
 class Task:
-    """A descriptor to plan, with what a workload asks of the device."""
+    """A descriptor to plan, with the workload's requirements of the device."""
 
     name: str
     workload: Workload
@@ -139,7 +139,7 @@ def _spirv_digest(kernel: str) -> str:
 
 
 def frozen(made: Plan | str) -> str:
-    """A plan as text in which its kernels stand as their SPIR-V."""
+    """A plan as text in which kernels are represented by their SPIR-V."""
     if isinstance(made, str):
         return made
     stages = [

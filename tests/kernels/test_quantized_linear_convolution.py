@@ -20,7 +20,7 @@ from tests.convolution_cases import TYPES, qlinear_conv, random_case
 from tests.kernels.harness import check
 from tests.layouts import examples, random_bytes, view
 
-# The paths that take any convolution, if it is not too large, and those that take some.
+# The paths that take any convolution that is not too large, and the paths that take only some.
 PATHS = ("matrix", "dot4", "integer", "float", "direct")
 MADE_FOR_SOME = ("depthwise", "first_layer", "halo")
 KINDS = st.sampled_from(list(TYPES))
@@ -34,7 +34,7 @@ def describe(
     layouts: np.random.Generator | None = None,
     flags: dict[str, TensorFlags] | None = None,
 ) -> QuantizedLinearConvolutionDesc:
-    """The descriptor that arrays imply; with random layouts where a generator is given."""
+    """The descriptor that the arrays imply; with random layouts if a generator is given."""
     x, w = arrays["input_tensor"], arrays["filter_tensor"]
     fields = [attributes[name] for name in ("strides", "dilations", "start_padding", "end_padding")]
     spatial = [output_size(x.shape[2 + k], w.shape[2 + k], *(f[k] for f in fields)) for k in range(x.ndim - 2)]
@@ -48,7 +48,7 @@ def describe(
 
 
 def strides_of(array: np.ndarray, generator: np.random.Generator | None) -> list[int] | None:
-    """Packed, channels last, or any order of the dimensions with gaps; all 0 where every element is the same."""
+    """Packed, channels last, or any order of the dimensions with gaps; all 0 if all elements are equal."""
     if generator is None or generator.integers(3) == 0:
         return None
     if array.size > 1 and array.dtype != np.int8 and (array == array.flat[0]).all():
@@ -71,7 +71,7 @@ def run(
     path: str | None,
     seed: int = 0,
 ) -> None:
-    """Check on one path; on all that the device has where the path is None."""
+    """Check on one path, or on all paths of the device if the path is None."""
     inputs = {}
     for name, array in arrays.items():
         tensor = desc.tensors[name]
@@ -90,7 +90,7 @@ def test_every_path_is_named_here() -> None:
 
 
 def takes(device: dmlvk.Device, desc: QuantizedLinearConvolutionDesc, path: str) -> bool:
-    """Whether a path that is made for some convolutions only is made for this one; the others take any."""
+    """Whether a path that takes only some convolutions takes this one; the other paths take any."""
     if path in MADE_FOR_SOME:
         try:
             device.plan(desc, path)
@@ -101,7 +101,7 @@ def takes(device: dmlvk.Device, desc: QuantizedLinearConvolutionDesc, path: str)
 
 
 def one_path(device: dmlvk.Device, desc: QuantizedLinearConvolutionDesc, number: int) -> str:
-    """A path made for such convolutions where there is one, else any."""
+    """A path made for such convolutions if there is one, otherwise any path."""
     paths = [path for path in paths_of(device) if takes(device, desc, path)]
     made_for_it = [path for path in paths if path in MADE_FOR_SOME]
     return (made_for_it or paths)[number % len(made_for_it or paths)]
@@ -131,7 +131,7 @@ def test_windows_across_cuts_in_memory(
     arrays, attributes = random_case(seed, x_type, w_type)
     desc = describe(arrays, TYPES[y_type], attributes, np.random.default_rng(seed))
     expected = dmlvk.reference.run(desc, **arrays)
-    # Operands that do not fit such windows packed are taken as they lie; a path that packs is refused then.
+    # Operands that do not fit such windows when packed are read in place; a path that packs is then refused.
     run(tight_device, desc, arrays, expected, tight_device.plan(desc).path, seed)
 
 
@@ -148,7 +148,7 @@ def hard_case(seed: int, x_type: str, w_type: str) -> tuple[dict[str, np.ndarray
             arrays[f"{name}_tensor"] = generator.choice(edges, shape).astype(TYPES[kind])
         arrays[f"{name}_zero_point_tensor"] = generator.choice(edges, 1).astype(TYPES[kind])
     style = generator.integers(3)
-    if style == 0:  # any binary32 number that is not negative, denormals and the largest ones among them
+    if style == 0:  # any binary32 number that is not negative, including denormals and the largest ones
         bits = generator.integers(1, 0x7F800000, filters + 2).astype(np.uint32)
         scales = bits.view(np.float32)
     elif style == 1:  # powers of two around a ratio that leaves results in range: half of them ties
@@ -215,7 +215,7 @@ def test_sums_past_32_bits_do_not_wrap(device: dmlvk.Device, channels: int) -> N
 
 
 def test_products_near_32_bits_on_every_path(device: dmlvk.Device) -> None:
-    """The most taps of the largest products that keep to 32 bits, and a bias that carries the sum past them."""
+    """The most taps of the largest products that fit 32 bits, and a bias with which the sum exceeds 32 bits."""
     arrays = quantized(
         np.full((1, 33_024, 1, 1), 255, np.uint8),
         np.full((2, 33_024, 1, 1), 255, np.uint8),
@@ -272,7 +272,7 @@ def test_channels_last_on_every_path(
     groups: int,
     x_type: str,
 ) -> None:
-    """Whole vectors of channels side by side, which a kernel may read as they lie, and rows of few channels."""
+    """Whole vectors of channels side by side, which a kernel may read in place, and rows of few channels."""
     generator = np.random.default_rng(channels)
     kind, size = TYPES[x_type], 11
     arrays = quantized(
@@ -327,7 +327,7 @@ def special_case(
     if seed % 2:
         arrays["filter_zero_point_tensor"] = generator.integers(-128, 128, filters).astype(np.int8)
     if seed % 3 == 0:
-        arrays["bias_tensor"][0, ::3] = 2**31 - 1  # sums past 32 bits
+        arrays["bias_tensor"][0, ::3] = 2**31 - 1  # sums that exceed 32 bits
     return arrays, {**PLAIN, **attributes, "group_count": groups}
 
 
@@ -349,8 +349,8 @@ def test_depthwise_by_words(
     gap: int,
     attributes: dict[str, Any],
 ) -> None:
-    """Channels or columns in words, with rests of words, rows that begin anywhere, and borders on all sides."""
-    # As planned for a CPU, and for a GPU, which is given larger batches of rows.
+    """Channels or columns in words, with partial words, rows that begin anywhere, and borders on all sides."""
+    # With the plan for a CPU, and with the plan for a GPU, which has larger batches of rows.
     for seed, x_type, planned_for in ((channels, "u8", device), (channels + 1, "s8", gpu_device)):
         arrays, others = special_case(seed, x_type, channels, channels, channels * multiplier, (19, 13), **attributes)
         desc = describe(arrays, np.int8, others)
@@ -413,7 +413,7 @@ def test_per_channel_tensors_may_be_broadcast_views(device: dmlvk.Device) -> Non
 
 
 class TestOwnedByDml:
-    """A tensor that is given once, at initialization, and not bound again."""
+    """Tensors that are given once, at initialization, and not bound again."""
 
     @pytest.mark.parametrize("path", PATHS)
     @pytest.mark.parametrize("owned", [("filter_tensor",), ("filter_tensor", "bias_tensor", "filter_scale_tensor")])
@@ -441,7 +441,7 @@ class TestOwnedByDml:
             operator(output_tensor=output, **others)
         operator.initialize(**{name: tensors[name] for name in owned})
         for name in owned:
-            tensors[name].write(np.zeros_like(arrays[name]))  # its contents are the operator's now
+            tensors[name].write(np.zeros_like(arrays[name]))  # the operator has its contents now
         with pytest.raises(dmlvk.BindingError, match="OWNED_BY_DML"):
             operator(output_tensor=output, **tensors)
         expected = dmlvk.reference.run(desc, **arrays)

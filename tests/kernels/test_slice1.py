@@ -71,14 +71,14 @@ def test_any_window_of_any_layout(device: dmlvk.Device, desc: Slice1Desc, blocks
 
 @st.composite
 def transposes(draw: st.DrawFn) -> Slice1Desc:
-    """Three dimensions, of which input and output each run along another one, with rows of any alignment."""
+    """Three dimensions; input and output run along different ones, with rows of any alignment."""
     data_type = draw(DATA_TYPES)
     rows, columns, outer = draw(st.integers(32, 140)), draw(st.integers(32, 140)), draw(st.integers(1, 3))
     offsets = [draw(st.integers(0, 9)) for _ in range(2)]
     pitch, gap = offsets[1] + columns + draw(st.sampled_from([0, 1, 32])), draw(st.sampled_from([0, 0, 1, 16]))
     input_sizes = [outer, columns + offsets[1], rows + offsets[0]]
     return Slice1Desc(
-        # Dimension 1 is the one that the input runs along.
+        # The input runs along dimension 1.
         input_tensor=TensorDesc(data_type, input_sizes, [pitch * (rows + offsets[0]), 1, pitch]),
         output_tensor=TensorDesc(data_type, [outer, columns, rows], [(rows + gap) * columns, rows + gap, 1]),
         input_window_offsets=[0, offsets[1], offsets[0]],
@@ -176,7 +176,7 @@ def test_windows_across_cuts_in_memory(tight_device: dmlvk.Device, desc: Slice1D
 
 
 def test_transposing_across_many_windows(tight_device: dmlvk.Device) -> None:
-    """Rows and columns that both reach far past one window."""
+    """Rows and columns that are both much larger than one window."""
     desc = Slice1Desc(
         input_tensor=TensorDesc(DataType.UINT8, [307, 211], [1, 307]),
         output_tensor=TensorDesc(DataType.UINT8, [307, 211]),

@@ -8,22 +8,22 @@ import dmlvk
 from dmlvk.device_profile import DeviceType
 from dmlvk.runtime.binding import Binding
 
-# How long an idle GPU takes to raise its clock, which can be five times as high in the end (an H200's).
+# The time in which an idle GPU raises its clock. An H200's clock can be five times as high in the end.
 WARM_UP_SECONDS = 1.0
 
 DESC = dmlvk.TensorDesc(dmlvk.DataType.UINT8, (1 << 20,))
-# A GPU turns DESC round in less time than it takes to record that.
+# A GPU reverses DESC in less time than recording that takes.
 LARGE = dmlvk.TensorDesc(dmlvk.DataType.UINT8, (1 << 26,))
 
 
 def keep_busy(own: dmlvk.Device, seconds: float = 0.4) -> tuple[dmlvk.Submission, dmlvk.Tensor]:
-    """Submit work of about so many seconds; with a tensor, as DESC says, that it writes last."""
+    """Submit work of about so many seconds; also returns the tensor, described by DESC, that the work writes last."""
     is_cpu = own.profile.device_type is DeviceType.CPU
     bindings, _ = _there_and_back(own, DESC if is_cpu else LARGE)
     own.submit(bindings).wait()
     count, elapsed = 1, 0.0
     warm = time.monotonic() + (0.0 if is_cpu else WARM_UP_SECONDS)
-    # So much of it that what a submission costs besides does not count.
+    # Enough work that the other costs of a submission do not matter.
     while elapsed < 0.04 or time.monotonic() < warm:
         if elapsed < 0.04:
             count *= 4
@@ -35,7 +35,7 @@ def keep_busy(own: dmlvk.Device, seconds: float = 0.4) -> tuple[dmlvk.Submission
 
 
 def _there_and_back(own: dmlvk.Device, desc: dmlvk.TensorDesc) -> tuple[list[Binding], dmlvk.Tensor]:
-    """Two dispatches, each of which needs what the other one writes; with what the second one writes."""
+    """Two dispatches that each need the output of the other, and the output tensor of the second one."""
     reverse = own.compile(
         dmlvk.Slice1Desc(
             input_tensor=desc,

@@ -24,16 +24,16 @@ REASON = "in the middle of another call"
 
 
 class Raised(BaseException):
-    """What the handler raises in the end."""
+    """The exception that the handler raises at its end."""
 
 
 class Handler:
-    """Makes a call of its own each time a signal comes.
+    """Makes a call each time a signal comes.
 
     Attributes
     ----------
     made, refused : int
-        Calls that went through, with the right bits, and those that a DeviceError refused.
+        Number of calls that worked, with the right bits, and of calls that a DeviceError refused.
     """
 
     def __init__(self, state: State, choice: random.Random, *, raises: bool) -> None:
@@ -60,7 +60,7 @@ class Handler:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if not self.is_on:
             return
-        self.is_on = False  # no handler inside of a handler
+        self.is_on = False  # no handler inside a handler
         try:
             self.work()
             self.made += 1
@@ -80,7 +80,7 @@ class Handler:
         signal.setitimer(signal.ITIMER_REAL, self._choice.uniform(50e-6, 2e-3))
 
 
-# Calls that change what the interrupted call is asked about afterwards.
+# Calls that change the results that the interrupted call is checked for afterwards.
 CHANGES = ("write", "write bytes", "write with gaps")
 
 
@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--raises", action="store_true")
     arguments = parser.parse_args()
     faulthandler.dump_traceback_later(arguments.seconds + 20, exit=True)
-    sys.unraisablehook = lambda _: None  # what is raised in a finalizer ends there
+    sys.unraisablehook = lambda _: None  # exceptions in a finalizer end there
     state = State(arguments.device, arguments.variant)
     state.check()
     handler = Handler(state, random.Random(arguments.seed), raises=arguments.raises)

@@ -50,7 +50,7 @@ CONVOLUTION = dmlvk.QuantizedLinearConvolutionDesc(
 
 
 class State:
-    """A device with everything that a call can need. What is submitted here is done when it is made."""
+    """A device with everything that a call can need. Work submitted by the constructor is done when it returns."""
 
     def __init__(self, name: str, variant: str) -> None:
         self.own = own = open_variant(NamedDevice(name), variant)  # type: ignore[arg-type]
@@ -119,7 +119,7 @@ class State:
 
 
 class NamedDevice:
-    """What `open_variant` asks of a device."""
+    """The attributes that `open_variant` needs of a device."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -170,7 +170,7 @@ CALLS: dict[str, Callable[[State], Any]] = {
     "open": lambda s: dmlvk.Device(s.own.name),
     "close": lambda s: s.own.close(),
 }
-# After these, the tensor holds what it did before or what was written.
+# After these calls, the tensor holds its old contents or the written ones.
 WRITES = {"write", "write bytes"}
 
 
@@ -186,7 +186,7 @@ def measured_sequence(state: State) -> object:
 
 
 def on_another_thread(work: Callable[[], None]) -> None:
-    """Do it there; whoever waits for a lock for ever ends the process."""
+    """Do the work on another thread; a thread that waits for a lock for ever ends the process."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -206,9 +206,9 @@ def on_another_thread(work: Callable[[], None]) -> None:
 
 
 def strike_all(name: str, variant: str, call: str, most: int | None, seed: int, shim: Shim) -> int:
-    """Strike a call at every line, each on a new State; how many were struck.
+    """Strike a call at every line, each time on a new State, and return the number of strikes.
 
-    With `most`, at that many lines at most, chosen by the seed, on one State.
+    With `most`, strike at most that many lines, chosen by the seed, on one State.
     """
     use = CALLS[call]
     number = struck = 0
@@ -269,7 +269,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--call", choices=list(CALLS), action="append")
     arguments = parser.parse_args()
-    # What strikes in a finalizer ends there; Python would print it.
+    # An exception in a finalizer ends there; Python would print it.
     sys.unraisablehook = lambda _: None
     dmlvk.devices()  # the instance is made before anything strikes
     with pytest.MonkeyPatch.context() as patch:

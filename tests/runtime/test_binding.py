@@ -1,4 +1,4 @@
-"""What may be bound to an operator, and what may not."""
+"""Which tensors may be bound to an operator, and which may not."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_other_things_in_a_list_of_bindings(device: dmlvk.Device) -> None:
 
 
 def test_tensors_at_every_offset_in_a_buffer(device: dmlvk.Device, operator: dmlvk.CompiledOperator) -> None:
-    """Bindings are aligned to as much as 256 bytes, tensors to 16: the push constants carry the rest."""
+    """Bindings are aligned to up to 256 bytes, tensors to 16: the push constants hold the remaining offset."""
     buffer = device.buffer(4096)
     everything = buffer.tensor(dmlvk.TensorDesc(dmlvk.DataType.UINT8, (4096,)))
     values = np.arange(32, dtype=np.int32).reshape(4, 8)

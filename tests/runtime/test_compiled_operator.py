@@ -19,7 +19,7 @@ VALUES = np.arange(64, dtype=np.int32)
 
 
 def copying(device: dmlvk.Device, source: str, target: str) -> tuple[tuple[Dispatch, ...], ...]:
-    """The stages of a plan that copies, with other names for what it reads and writes."""
+    """The stages of a plan that copies, with other names for its input and output."""
     names = {"input_tensor": source, "output_tensor": target}
     return tuple(
         tuple(

@@ -1,4 +1,4 @@
-"""What stands for something on a device is not copied by Python's own means."""
+"""Objects that represent something on a device are not copied by Python's own means."""
 
 from __future__ import annotations
 

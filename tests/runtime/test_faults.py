@@ -1,4 +1,4 @@
-"""Every call that can fail, failing: a clear exception, no leak, host data whole, the device usable or closed."""
+"""Every call that can fail is made to fail: a clear exception, no leak, intact host data, a usable or closed device."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.vulkan.variants import copy_desc, open_variant
 DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, (64,))
 VALUES = np.arange(64, dtype=np.int32)
 DEVICE_LOST = -4
-OTHER_CODES = (-1, -2, -77_000_001)  # out of host memory, out of device memory, one that no header knows
-# Every call with every code; by default every call is lost once, and returns one of the others in turn.
+OTHER_CODES = (-1, -2, -77_000_001)  # out of host memory, out of device memory, a code that no header has
+# Every call with every code; by default every call loses the device once, and returns one of the other codes in turn.
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 VARIANTS = ["direct", "staged", "staged-copy-queue"]
 
@@ -34,7 +34,7 @@ def _no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def work(own: dmlvk.Device, values: np.ndarray) -> None:
-    """Everything once: tensors, a call, a list, a sequence, timestamps, and their results."""
+    """Use everything once: tensors, a call, a list, a sequence, timestamps, and their results."""
     source, target, third = own.tensor(values), own.tensor(DESC), own.tensor(DESC)
     copy = own.compile(copy_desc(DESC))
     copy(input_tensor=source, output_tensor=target).wait()
@@ -55,7 +55,7 @@ def work(own: dmlvk.Device, values: np.ndarray) -> None:
 
 
 def program(device: dmlvk.Device, variant: str) -> list[dmlvk.DeviceError]:
-    """The small program: what it raised, in order. After a failure it goes on with the same device as far as it can."""
+    """Run a small program that continues after failures on the same device if it can; its exceptions, in order."""
     errors: list[dmlvk.DeviceError] = []
     values = VALUES.copy()
     try:
@@ -88,7 +88,7 @@ def test_each_call_of_a_program_failing(device: dmlvk.Device, shim: Shim, varian
     assert calls > 40
     assert shim.live_count == {}
     survived = tried = 0
-    # Every call on one driver; on others, which may take a quarter of a second to open a device, some.
+    # Every call on one driver; some calls on others, which may take a quarter of a second to open a device.
     step = 1 if "llvmpipe" in device.name or THOROUGH else 17
     for number, code in product(range(0, calls, step), (DEVICE_LOST,) if is_lost else OTHER_CODES):
         if not (is_lost or THOROUGH or code == OTHER_CODES[number // step % len(OTHER_CODES)]):
@@ -101,14 +101,14 @@ def test_each_call_of_a_program_failing(device: dmlvk.Device, shim: Shim, varian
         tried += happened
         assert shim.live_count == {}, f"call {number}, {name}: {errors}"
         if errors:
-            # An allocation that fails is told in words, the others by the function and its code.
+            # The message describes a failed allocation in words, other failures by the function and its code.
             assert name in str(errors[0]) or "out of memory" in str(errors[0]), f"call {number}, {name}"
             assert errors[0].__traceback__ is not None
             lost = code == -4 and name in ("vkQueueSubmit", "vkWaitSemaphores", "vkGetSemaphoreCounterValue")
             assert len(errors) == 1 or lost, f"call {number}, {name}: {errors}"
         else:
             survived += happened
-    # Some failures need not reach the caller: the pipeline cache is a convenience, a block of memory a first try.
+    # Some failures need not reach the caller: the pipeline cache is optional, and a block of memory is a first try.
     assert survived < tried / 2
 
 

@@ -118,7 +118,7 @@ def run(device: dmlvk.Device, more: str) -> list[str]:
 @pytest.mark.parametrize("work", ["nothing", "use", "open_own", "call_one_liner", "drop", "fork_again"])
 def test_what_a_forked_child_may_do(device: dmlvk.Device, work: str) -> None:
     expected = [f"{work} 7", "parent"]
-    # A child of the child says its own line before.
+    # The child's own child prints its line before.
     assert run(device, f"in_child({work})") == (["call_one_liner 7", *expected] if work == "fork_again" else expected)
 
 
@@ -135,7 +135,7 @@ def test_a_pool_of_forked_processes(device: dmlvk.Device) -> None:
 
 
 def test_a_fork_while_other_threads_work(device: dmlvk.Device) -> None:
-    """Their locks are held for ever in the child, which has none of these threads."""
+    """The other threads' locks stay locked for ever in the child, which has none of these threads."""
     more = """
     import threading
     stop = threading.Event()

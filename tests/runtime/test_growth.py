@@ -1,4 +1,4 @@
-"""Memory stays flat once the caches are full; each test is a process of its own, whose memory is its alone."""
+"""Memory stays constant once the caches are full. Each test is a separate process with memory of its own."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ with dmlvk.Device(name) as device:
 
 @pytest.mark.parametrize("series", ["dense", "depthwise"])
 def test_thousands_of_different_convolutions(device: dmlvk.Device, series: str) -> None:
-    # Depthwise ones take a compiler's time each: a tenth of the work passes the limits of a CPU driver as well.
+    # Each depthwise convolution takes long to compile; a tenth of the work also exceeds the limits of a CPU driver.
     sizes = [3000, 1000] if THOROUGH or series == "dense" else [300, 200]
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(PROGRAM), device.name, series, *map(str, sizes)],
@@ -83,7 +83,7 @@ def test_thousands_of_different_convolutions(device: dmlvk.Device, series: str) 
     if device.name.startswith("llvmpipe"):  # SwiftShader does with two for either series
         assert built > 2 * PIPELINES_KEPT_ON_CPU, "the limit was not reached"
     assert handles <= OPERATORS_KEPT_ON_CPU + PIPELINES_KEPT_ON_CPU + 64
-    # One to three megabytes for each pipeline, on lavapipe, if none were given back.
+    # If no memory were freed, each pipeline would take one to three megabytes on lavapipe.
     assert grown <= 16, f"{grown} MiB"
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C: in a wait, and between the driver's taking of work and our noting of it."""
+"""Ctrl-C: in a wait, and between the moment when the driver takes work and the moment when dmlvk records that."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_signal_during_a_wait(device: dmlvk.Device, wait: str) -> None:
 def test_an_interrupt_inside_a_submission(
     device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, variant: str, reaches_the_driver: bool
 ) -> None:
-    """Wherever it strikes, what may be running is kept, what comes later waits for it, and nothing hangs."""
+    """Wherever it strikes, objects that may be in use are kept, later work waits for them, and nothing hangs."""
     with open_variant(device, variant) as own:
         copy = own.compile(copy_desc(DESC))
         source, target, third = own.tensor(VALUES), own.tensor(DESC), own.tensor(DESC)
@@ -100,7 +100,7 @@ def test_an_interrupt_inside_a_submission(
             monkeypatch.setattr(vk, "vkQueueSubmit", interrupted)
             with suppress(KeyboardInterrupt):
                 use()
-            if number % 2:  # and once more, where it is cleared up
+            if number % 2:  # and once more, in the cleanup
                 with pytest.raises(KeyboardInterrupt):
                     own.submit(bindings)
             monkeypatch.setattr(vk, "vkQueueSubmit", submit)
@@ -161,7 +161,7 @@ def is_free(own: dmlvk.Device) -> bool:
 
 
 class InterruptAfterCall:
-    """Raises KeyboardInterrupt in a function after the n-th call that it makes: there Python looks for signals."""
+    """Raises KeyboardInterrupt in a function after its n-th call, which is where Python looks for signals."""
 
     def __init__(self, code: CodeType, number: int) -> None:
         self._code = code
@@ -171,9 +171,9 @@ class InterruptAfterCall:
         self.has_struck = False
 
     def run(self, function: Callable[[], object]) -> None:
-        """Call a function until it is through or the interrupt strikes."""
+        """Run a function until it returns or the interrupt strikes."""
         before = sys.gettrace()
-        # Python 3.12 knows no events of opcodes where no frame had asked for them when the trace function was set.
+        # Python 3.12 sends no events of opcodes unless a frame had asked for them when the trace function was set.
         sys._getframe().f_trace_opcodes = True
         sys.settrace(self)
         try:
@@ -196,7 +196,7 @@ class InterruptAfterCall:
 
 @pytest.mark.parametrize("comes_again", [False, True], ids=["first run", "run again"])
 def test_an_interrupt_after_each_call_inside_a_submission(device: dmlvk.Device, comes_again: bool) -> None:
-    """The lock is given back, what may be running is kept, and what comes later runs."""
+    """The lock is released, objects that may be in use are kept, and later work runs."""
     with open_variant(device, "direct") as own:
         copy = own.compile(copy_desc(DESC))
         struck = 0

@@ -1,4 +1,4 @@
-"""What lives how long: calls that are remembered, memory that comes back, objects that do not pile up."""
+"""Lifetimes: calls that are remembered, memory that is freed, objects that do not accumulate."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ ROUNDS = 10_000
 
 
 def resident_bytes() -> int:
-    """Memory of this process, where the system tells."""
+    """Memory of this process, if the system reports it."""
     path = Path("/proc/self/statm")
     return int(path.read_text().split()[1]) * 4096 if path.exists() else 0
 
 
 def test_ten_thousand_rounds_leave_no_object_and_no_memory(device: dmlvk.Device, shim: Shim) -> None:
-    """Compile, bind, submit, drop: with validation off it is the driver's memory that is watched as well."""
-    # What a driver may leave behind shows in a fifth of them.
+    """Compile, bind, submit, drop: with validation off, the driver's memory is checked as well."""
+    # A driver's leaks show in a fifth of the rounds.
     rounds = ROUNDS if "llvmpipe" in device.name else ROUNDS // 5
     with open_variant(device, "direct") as own:
         counts = []
@@ -48,7 +48,7 @@ def test_ten_thousand_rounds_leave_no_object_and_no_memory(device: dmlvk.Device,
                 binding = operator.bind(input_tensor=source, output_tensor=target)
                 own.submit([binding] * (number % 3))
             if number % 50 == 0:
-                own.wait()  # so that as much is in flight at a time on a busy machine as on an idle one
+                own.wait()  # so that the amount of work in flight is the same on a busy machine as on an idle one
             if number in (rounds // 10, rounds - 1):
                 del source, target, operator
                 binding = None  # type: ignore[assignment]
@@ -58,7 +58,7 @@ def test_ten_thousand_rounds_leave_no_object_and_no_memory(device: dmlvk.Device,
                 counts.append((shim.live_count, dict(shim.allocated), len(gc.get_objects()), resident_bytes()))
         (objects, allocated, python_objects, memory), last = counts
         assert last[0] == objects
-        # As many command buffers and descriptor sets as were once in use at a time.
+        # The number of command buffers and descriptor sets is the most that were in use at a time.
         assert all(last[1][call] <= allocated[call] + 64 for call in last[1])
         assert last[2] < python_objects + 1000
         assert last[3] < memory + (32 << 20)
@@ -69,7 +69,7 @@ def test_a_repeated_call_binds_and_records_nothing(device: dmlvk.Device, shim: S
     copy = device.compile(copy_desc(DESC))
     source, target = device.tensor(VALUES), device.tensor(DESC)
     copy(input_tensor=source, output_tensor=target).wait()
-    assert device.vulkan.queue.look() == 0  # which a submission does now and then: not one of these
+    assert device.vulkan.queue.look() == 0  # a submission does this now and then, but none of these did
     before = (len(shim.calls), dict(shim.allocated))
     for _ in range(5):
         copy(input_tensor=source, output_tensor=target)
@@ -122,14 +122,14 @@ def test_so_many_calls_are_remembered_and_no_more(device: dmlvk.Device) -> None:
 
 
 def test_a_new_tensor_in_the_place_of_a_dropped_one_is_not_taken_for_it(device: dmlvk.Device) -> None:
-    """Python gives ids again at once; what is remembered by them must have gone with the old tensor."""
+    """Python reuses ids at once, so entries remembered by the old tensor's id must be gone with it."""
     copy = device.compile(copy_desc(DESC))
     kept = []
     for number in range(50):
         source, target = device.tensor(VALUES + number), device.tensor(DESC)
         copy(input_tensor=source, output_tensor=target)
         np.testing.assert_array_equal(target.numpy(), VALUES + number)
-        kept.append(device.buffer(256))  # so that memory moves on
+        kept.append(device.buffer(256))  # so that the next memory is at another place
 
 
 def test_a_freed_tensor_is_refused_by_a_remembered_call(device: dmlvk.Device) -> None:
@@ -170,14 +170,14 @@ def test_the_last_call_goes_with_its_tensors(device: dmlvk.Device) -> None:
         copy = own.compile(copy_desc(DESC))
         source = own.tensor(VALUES)
         for _ in range(2):
-            target = own.tensor(DESC)  # the one before goes when this one is there
+            target = own.tensor(DESC)  # the previous tensor is dropped when this one exists
             assert copy._calls.last is None
             for _ in range(2):
                 copy(input_tensor=source, output_tensor=target)
         call = copy._calls.last
         assert call is not None
         assert call.tensors == {"input_tensor": source, "output_tensor": target}
-        # Freed by another thread while this one is in the midst of a call: it runs once more, and is not remembered.
+        # Another thread frees it during a call of this thread: the call still runs, and is not remembered.
         call.tensors = None
         copy(input_tensor=source, output_tensor=target)
         assert copy._calls.last is None
@@ -201,7 +201,7 @@ def test_calls_of_one_operator_share_its_scratch(device: dmlvk.Device) -> None:
         gone = weakref.ref(operator)
         del operator
         own.wait()
-        assert gone() is None  # at once: nothing that it remembers holds it in a circle
+        assert gone() is None  # at once: nothing that it remembers makes a reference cycle
         assert own.memory_used == 8 * 256
 
 
@@ -274,7 +274,7 @@ def test_a_submission_that_failed_is_not_waited_for(device: dmlvk.Device, monkey
                     use()
             np.testing.assert_array_equal(target.numpy(), -VALUES)
             source.write(VALUES)
-        # Nor does it keep anything: its value is never reached when nothing comes after it.
+        # It keeps no objects either: its value is never reached if no work follows it.
         for use in uses:
             use()
             with monkeypatch.context() as patch:

@@ -1,6 +1,6 @@
 """Exceptions and calls that strike in the middle of public calls; each test is a process of its own.
 
-A sample here; `make test-thorough` strikes every line of every call, on every way of moving data.
+The tests strike a sample; `make test-thorough` strikes every line of every call, with every way of moving data.
 """
 
 from __future__ import annotations

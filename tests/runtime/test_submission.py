@@ -100,13 +100,13 @@ class TestBarriers:
         pairs: list[tuple[int, int]],
         monkeypatch: pytest.MonkeyPatch,
     ) -> int:
-        """Barriers between dispatches, of a list that is submitted; a sequence of the same bindings has as many."""
+        """Barriers between the dispatches of a submitted list; a sequence of the same bindings has the same number."""
         copy = device.compile(copy_desc(DESC))
         bindings = [copy.bind(input_tensor=tensors[i], output_tensor=tensors[j]) for i, j in pairs]
         barrier = device.vulkan.monitor.run(device.vulkan.dispatch_barrier.secondary).handle
         counter = Counter(monkeypatch, "vkCmdPipelineBarrier")
         recorded = device.sequence(bindings)
-        # Each command buffer has one before its dispatches, and one for the host behind them.
+        # Each command buffer has a barrier before its dispatches, and one for the host after them.
         barriers = counter.count - 1 - device.vulkan.memory.is_direct
         executed: list[object] = []
         execute = vk.vkCmdExecuteCommands
@@ -186,7 +186,7 @@ def test_long_work_is_split_into_submissions(device: dmlvk.Device, monkeypatch: 
 
     monkeypatch.setattr(vk, "vkQueueSubmit", watch)
     device.submit(bindings).wait()
-    # In one call: the driver takes all of it, or none.
+    # In one call, so that the driver takes all of the work or none.
     assert parts == [5]
     np.testing.assert_array_equal(tensors[2].numpy(), VALUES)
 
@@ -316,7 +316,7 @@ class TestWaiting:
 
 
 class TestWatching:
-    """A wait that looks at the timeline again and again before it sleeps, as it does on GPUs."""
+    """A wait that polls the timeline before it sleeps, as on GPUs."""
 
     @pytest.fixture
     def own(self, device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[dmlvk.Device]:
@@ -370,7 +370,7 @@ class TestWatching:
 
 
 class TestNapping:
-    """A wait that sleeps by itself and looks again, as with a driver in which no thread may sleep."""
+    """A wait that sleeps outside the driver and polls again, for a driver in which no thread may sleep."""
 
     @pytest.fixture
     def own(self, device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[dmlvk.Device]:

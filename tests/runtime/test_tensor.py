@@ -32,7 +32,7 @@ def descs(draw: st.DrawFn, output: bool = True) -> dmlvk.TensorDesc:
 
 
 def random_elements(desc: dmlvk.TensorDesc, seed: int) -> np.ndarray:
-    """Elements of any bits, NaNs of every payload included."""
+    """Elements of any bits, including NaNs of every payload."""
     size = desc.element_count * desc.data_type.size_in_bytes
     return layouts.random_bytes(seed, size).view(desc.data_type.numpy_dtype).reshape(desc.sizes)
 

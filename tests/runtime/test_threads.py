@@ -1,4 +1,4 @@
-"""Many threads on one device, and devices beside each other."""
+"""Many threads on one device, and several devices at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VALUES = np.arange(64, dtype=np.int32)
 
 
 def in_threads(count: int, work: Callable[[int], None]) -> None:
-    """Run work(0), work(1), ... at once; what one of them raises is raised here."""
+    """Run work(0), work(1), ... at once; an exception in one of them is raised here."""
     failures: list[BaseException] = []
 
     def run(number: int) -> None:
@@ -52,7 +52,7 @@ def reverse_desc(desc: dmlvk.TensorDesc) -> dmlvk.Slice1Desc:
 
 @pytest.mark.parametrize("variant", ["direct", "staged", "staged-copy-queue"])
 def test_everything_at_once(device: dmlvk.Device, variant: str) -> None:
-    """Eight threads share operators and one source tensor, and do all that can be done in an order of their own."""
+    """Eight threads share operators and a source tensor. Each does everything possible, in an order of its own."""
     with open_variant(device, variant) as own:
         copy, reverse = own.compile(copy_desc(DESC)), own.compile(reverse_desc(DESC))
         shared = own.tensor(VALUES)
@@ -97,7 +97,7 @@ def test_everything_at_once(device: dmlvk.Device, variant: str) -> None:
 
 @pytest.mark.parametrize("variant", ["staged", "staged-copy-queue"])
 def test_large_transfers_share_the_ring(device: dmlvk.Device, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six threads want more of the ring than there is."""
+    """Six threads need more of the ring than it has."""
     monkeypatch.setattr(staging_ring, "RING_SIZE", 1 << 20)
     monkeypatch.setattr("dmlvk.vulkan.transfers.PIECE_SIZE", 1 << 18)
     size = 5 << 18
@@ -140,7 +140,7 @@ def test_others_submit_while_one_waits_for_a_result(device: dmlvk.Device) -> Non
 
 
 def test_closing_while_others_work(device: dmlvk.Device) -> None:
-    """Each thread comes to an end with results that are right or with a DeviceError."""
+    """Each thread ends with correct results or with a DeviceError."""
     for variant in ("direct", "staged-copy-queue"):
         own = open_variant(device, variant)
         copy = own.compile(copy_desc(DESC))
