@@ -47,7 +47,7 @@ class Timing:
 
 
 class Submission(NotCopied):
-    """Work in order on a device's queue. The caller need not keep anything: what the work uses lives until it is done."""
+    """Work in order on a device's queue. The caller need not keep anything: all that the work uses is kept for it."""
 
     __slots__ = ("_queue", "_value")
 

@@ -1,9 +1,9 @@
 """Runs one case on a device and judges its result.
 
-Each tensor lies in a buffer of its own, between guard bytes. Before the run, the output, the guards and the gaps between
-strides are random bytes. Afterwards the output's elements must equal the expected ones bit for bit, and every other
-byte, those of the inputs included, must be unchanged. The case is dispatched several times: if the same work gives
-different bits, there is a race.
+Each tensor lies in a buffer of its own, between guard bytes. Before the run, the output, the guards and the gaps
+between strides are random bytes. Afterwards the output's elements must equal the expected ones bit for bit, and every
+other byte, those of the inputs included, must be unchanged. The case is dispatched several times: if the same work
+gives different bits, there is a race.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ FRUITLESS_STARTS = 3
 MOST_WORKERS = 4
 # In place of a case's name, in a result that reports that a device could not be closed.
 CLOSING = "device:close"
-# A message of a worker's standard error is shown from here to its end.
+# A message shows at most this many bytes from the end of a worker's standard error.
 ERROR_TAIL = 2000
 
 
@@ -315,7 +315,7 @@ class Runner:
         return self._timeout if worker.is_ready else START_SECONDS
 
     def _patience(self) -> float:
-        """Seconds until the first worker's time is over, at most half a second: Windows cannot interrupt a longer wait."""
+        """Seconds until the first worker's time is over; at most 0.5, as Windows does not interrupt a longer wait."""
         now = time.monotonic()
         busy = [worker for worker in self._workers if worker.assigned or not worker.is_ready]
         left = [worker.last_message + self._seconds(worker) - now for worker in busy]
