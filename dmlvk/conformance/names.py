@@ -117,7 +117,8 @@ def select(
     patterns : sequence of str
         A case is chosen if any pattern names it. Without patterns, all cases are chosen.
     full : bool
-        Whether to choose cases that do not run by default too. A pattern that names only such cases chooses them anyway.
+        Whether to choose the cases that do not run by default too. A pattern that names only such cases chooses them
+        anyway.
     sample : int, optional
         Draw this many of the cases at random. The same seed draws the same cases on every machine.
     seed : int

@@ -151,7 +151,7 @@ class Environment:
         return self.device, self.driver, self.driver_version, dict(self.kernels), self.path, self.validated
 
     def difference(self, other: Environment) -> str:
-        """The first difference because of which results of one run cannot replace the other's; empty if there is none."""
+        """The first difference that keeps one run's results from replacing the other's; empty if there is none."""
         mine, theirs = (f"{run.device} with {run.driver} ({run.driver_version})" for run in (self, other))
         if mine != theirs:
             return f"they are of {mine}, and this is {theirs}"
