@@ -1,7 +1,7 @@
 """The operators as functions: NumPy arrays in, a NumPy array out.
 
-Given a dmlvk.Tensor for any of its tensors, a function returns a dmlvk.Tensor, and nothing leaves the device. It does
-not wait then; `Tensor.numpy` does.
+If any of its tensors is a dmlvk.Tensor, a function returns a dmlvk.Tensor, and no data leaves the device. The function
+then does not wait; `Tensor.numpy` does.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ def diagonal_matrix1(
     dtype: npt.DTypeLike | DataType | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Fill a band of diagonals with a value, or all but a band where begin > end.
+    """Fill a band of diagonals with a value; if begin > end, fill everything except a band.
 
     Parameters
     ----------
     input : array_like or Tensor, optional
-        Rank 2 to 4; its elements stay where nothing is filled. Without it there are zeros.
+        Rank 2 to 4. Elements outside the fill keep the input's values; without an input, they are zeros.
     sizes : sequence of int, optional
-        Sizes of the output; needed without an input, and the input's sizes otherwise.
+        Sizes of the output. Required without an input; the input's sizes otherwise.
     value : number
-        What to fill with. A NumPy scalar of the output's type keeps its bits.
+        The value to fill with. A NumPy scalar of the output's type keeps its bits.
     diagonal_fill_begin, diagonal_fill_end : int
-        Filled where begin <= x - y < end; begin > end fills where x - y < end or x - y >= begin.
+        Elements with begin <= x - y < end are filled. If begin > end, those with x - y < end or x - y >= begin are.
     dtype : dtype, optional
-        Type of the output: the input's; without an input it defaults to what ``numpy.asarray(value)`` has.
+        Type of the output: the input's type. Without an input, it defaults to that of ``numpy.asarray(value)``.
     device : Device, optional
         Defaults to the device of the tensors given, else to the process's default device.
 
@@ -68,9 +68,9 @@ def diagonal_matrix1(
     Raises
     ------
     DescriptorError
-        For sizes, types or values that DIAGONAL_MATRIX1 does not take.
+        For sizes, types or values that DIAGONAL_MATRIX1 does not accept.
     TypeError
-        For a dtype without a DirectML data type, or where neither `input` nor `sizes` is given.
+        For a dtype without a DirectML data type, or if neither `input` nor `sizes` is given.
 
     Notes
     -----
@@ -104,16 +104,17 @@ def one_hot(
     axis: int,
     device: Device | None = None,
 ) -> Any:
-    """Turn indices into sequences of `output_length` elements that are off but for the one that the index names.
+    """Turn each index into a sequence of `output_length` elements: on at the index, off elsewhere.
 
     Parameters
     ----------
     indices : array_like or Tensor
-        int32, int64, uint32 or uint64, with size 1 at `axis`. Negative ones count once from the end; one that is out of
-        range leaves its sequence off.
+        int32, int64, uint32 or uint64, with size 1 at `axis`. A negative index counts once from the end. For an index
+        out of range, the whole sequence is off.
     values : array_like or Tensor
-        Element 0 is off; element 1 along the last dimension larger than 1 is on. An array of another rank than
-        `indices`, such as ``[0.0, 1.0]``, is given leading dimensions of 1; a Tensor has to have the rank.
+        Element 0 is the off value. Element 1 along the last dimension larger than 1 is the on value. An array whose
+        rank differs from that of `indices`, such as ``[0.0, 1.0]``, gets leading dimensions of 1; a Tensor must have
+        that rank.
     output_length : int
         Size of the output at `axis`.
     axis : int
@@ -128,7 +129,7 @@ def one_hot(
     Raises
     ------
     DescriptorError
-        For sizes, types or an axis that ONE_HOT does not take.
+        For sizes, types or an axis that ONE_HOT does not accept.
 
     Notes
     -----
@@ -170,9 +171,9 @@ def slice1(
     input : array_like or Tensor
         Rank 1 to 8.
     input_window_offsets, input_window_sizes, input_window_strides : sequence of int
-        One a dimension. The window lies inside the input; strides are not 0.
+        One element for each dimension. The window must lie inside the input, and strides must not be 0.
     output_sizes : sequence of int, optional
-        Defaults to all that the window gives: 1 + (size - 1) // abs(stride).
+        Defaults to all elements of the window: 1 + (size - 1) // abs(stride).
     device : Device, optional
         Defaults to the device of the tensors given, else to the process's default device.
 
@@ -183,7 +184,7 @@ def slice1(
     Raises
     ------
     DescriptorError
-        For a window or sizes that SLICE1 does not take.
+        For a window or sizes that SLICE1 does not accept.
 
     Notes
     -----
@@ -235,17 +236,17 @@ def quantized_linear_convolution(
     input, filter : array_like or Tensor
         int8 or uint8, {N, C, H, W} and {M, C / group_count, H, W}; or {N, C, W} and {M, C / group_count, W}.
     input_scale, output_scale : float or array_like or Tensor
-        One number; rounded to float32 unless it is a Tensor.
+        One number, rounded to float32 unless it is a Tensor.
     filter_scale : float or array_like or Tensor
-        One number, or one an output channel: {M} or {1, M, 1, 1}.
+        One number, or one for each output channel: {M} or {1, M, 1, 1}.
     input_zero_point, filter_zero_point, output_zero_point : int or array_like or Tensor, optional
-        Likewise, in the range of the tensor each belongs to; default 0.
+        In the same forms as the scales, and in the range of the tensor that each belongs to; default 0.
     bias : array_like or Tensor, optional
-        In the range of int32; {M} or {1, M, 1, 1}; a Tensor has to have the rank of `input`.
+        In the range of int32; {M} or {1, M, 1, 1}. A Tensor must have the rank of `input`.
     output_dtype : dtype, optional
-        int8 or uint8; defaults to the type of `output_zero_point` if that has one of these, else of `input`.
+        int8 or uint8. Defaults to the type of `output_zero_point` if that is int8 or uint8, else to that of `input`.
     strides, dilations, start_padding, end_padding : sequence of int
-        (height, width); for rank 3 also one element.
+        (height, width). For rank 3, one element is accepted too.
     group_count : int
     device : Device, optional
         Defaults to the device of the tensors given, else to the process's default device.
@@ -257,9 +258,9 @@ def quantized_linear_convolution(
     Raises
     ------
     DescriptorError
-        For sizes, types or values that QUANTIZED_LINEAR_CONVOLUTION does not take.
+        For sizes, types or values that QUANTIZED_LINEAR_CONVOLUTION does not accept.
     TypeError
-        For a scale that is no real number, or a zero point or bias that is no integer.
+        For a scale that is not a real number, or a zero point or bias that is not an integer.
 
     Notes
     -----
@@ -292,7 +293,7 @@ def quantized_linear_convolution(
 
 
 def _run(desc: OperatorDesc, operands: dict[str, Array | Tensor | None], device: Device | None) -> Result:
-    """Bind the operands by field name, run the operator, and bring the output to where the operands came from."""
+    """Bind the operands by field name and run the operator. The output goes to where the operands came from."""
     present = {name: operand for name, operand in operands.items() if operand is not None}
     on_device = {name: operand for name, operand in present.items() if not isinstance(operand, np.ndarray)}
     device = _device_of(on_device, device)
@@ -320,7 +321,7 @@ def _device_of(tensors: dict[str, Any], device: Device | None) -> Any:
 
 
 def _shared_device() -> Device:
-    """The device for calls that name none, opened at the first of them."""
+    """The device for calls that name no device, opened at the first such call."""
     found = _default_device
     return _default_device_monitor.run(_open_default_device) if found is None or found.is_closed else found
 
@@ -343,12 +344,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def _operand(argument: Any, dtype: npt.DTypeLike | None = None) -> Any:
-    """A Tensor as it is; anything else as an array."""
+    """A Tensor unchanged; any other argument as an array."""
     return argument if isinstance(argument, Tensor) else np.asarray(argument, dtype)
 
 
 def _is_untyped(argument: object) -> bool:
-    """Whether an argument is Python numbers or lists of them, whose dtype is NumPy's guess."""
+    """Whether an argument is a Python number or a list of them, so that its dtype is NumPy's guess."""
     return not hasattr(argument, "dtype") and isinstance(argument, (int, float, list, tuple))
 
 
@@ -368,7 +369,7 @@ def _numpy_dtype(dtype: Any) -> np.dtype[Any] | None:
 
 
 def _with_rank(array: Array, rank: int) -> Array:
-    """The array with leading dimensions of 1 added, or taken away as far as there are any."""
+    """The array with leading dimensions of 1 added, or removed as far as it has any."""
     while array.ndim > rank and array.shape[0] == 1:
         array = array[0]
     return array.reshape((1,) * (rank - array.ndim) + array.shape)
@@ -391,7 +392,10 @@ def _output_data_type(output_dtype: Any, output_zero_point: Any, input_type: Dat
 
 
 def _with_channel_dimension(array: Array, rank: int) -> Array:
-    """One element as {1, 1, ...}, one a channel as {1, C, 1, ...}; the descriptor refuses other shapes."""
+    """Reshape one element to {1, 1, ...}, and one for each channel to {1, C, 1, ...}.
+
+    The descriptor refuses other shapes.
+    """
     if array.ndim <= 1 or array.shape == (1, array.size) + (1,) * (array.ndim - 2):
         return array.reshape((1, array.size, 1, 1)[:rank] if rank > 1 else -1)
     return array
@@ -407,7 +411,7 @@ def _scale_operand(name: str, scale: Any, rank: int) -> Any:
 
 
 def _integer_operand(name: str, argument: Any, data_type: DataType, rank: int) -> Any:
-    """A zero point or a bias as an array of the data type, if all its values fit; a Tensor as it is."""
+    """A zero point or a bias as an array of the data type, if all its values fit; a Tensor unchanged."""
     operand = None if argument is None else _operand(argument)
     if not isinstance(operand, np.ndarray):
         return operand
@@ -424,7 +428,7 @@ def _integer_operand(name: str, argument: Any, data_type: DataType, rank: int) -
 
 
 def _spatial(name: str, values: Any, rank: int) -> tuple[int, ...]:
-    """One element as two for rank 3, so that those given and those left at their defaults have one length."""
+    """For rank 3, extend one element to two, so that given values and defaults have the same length."""
     least, neutral = SPATIAL_FIELDS[name]
     rule = f"must be {least} or more"
     checked = as_integers("quantized_linear_convolution", name, values, least, MAXIMUM_UINT32, rule)
@@ -434,7 +438,7 @@ def _spatial(name: str, values: Any, rank: int) -> tuple[int, ...]:
 def _convolved_sizes(
     input_desc: TensorDesc, filter_desc: TensorDesc, spatial: dict[str, tuple[int, ...]]
 ) -> tuple[int, ...]:
-    """The output's sizes; where there are none, sizes for which the descriptor names what is wrong."""
+    """The output's sizes. If there are none, sizes for which the descriptor's error names the mistake."""
     unusable = (1,) * input_desc.rank
     if input_desc.rank not in (3, 4) or filter_desc.rank != input_desc.rank:
         return unusable

@@ -1,10 +1,10 @@
 """The benchmark harness behind `dmlvk bench` and `dmlvk tune`.
 
-cases/         what is measured, as the workloads that the conformance suite uses
-marks.py       what the device reaches at best: copy, fill, multiply-adds from registers
-measurement.py one operator on a device: times, and its result checked
+cases/         the measured cases, as workloads of the same kind as the conformance suite's
+marks.py       the best rates that the device reaches: copy, fill, multiply-adds from registers
+measurement.py one operator on a device: its times, and a check of its result
 peers/         other libraries on the same work, one module each
-harness.py     all of it, as one record that can be written as JSON
-tables.py      the record as tables; roofline.py as a picture
-tuner.py       which kernel path is the fastest, remembered for the device
+harness.py     a whole run, as one record that can be written as JSON
+tables.py      the record as tables; roofline.py draws it as a picture
+tuner.py       finds the fastest kernel path, remembered for the device
 """

@@ -1,4 +1,4 @@
-"""All of a run: marks, cases and peers, as one record of plain data that can be written as JSON."""
+"""A whole run (marks, cases and peers) as one record of plain data that can be written as JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dmlvk.runtime.compiled_operator import spirv
 
 FORMAT = 1
 
-# SPIR-V capabilities that tell which unit a kernel multiplies with, the fastest first.
+# SPIR-V capabilities that show with which unit a kernel multiplies, the fastest first.
 UNITS = {6022: "matrix", 6019: "dot_product"}
 CAPABILITY = 17
 
@@ -41,17 +41,17 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Settings:
-    """How a run is made.
+    """The settings of a run.
 
     Attributes
     ----------
     scale : Scale
     rounds : int
-        Timed runs of each thing; fewer where they take long.
+        Timed runs of each measured item; fewer if they take long.
     peers : sequence of str
-        Names of peers that are asked to take part.
+        Names of the peers to measure.
     left_out : mapping of str to str
-        Names of peers that are not, and why: they are named in the record as absent.
+        Names of the peers that are not measured, and why: the record lists them as absent.
     """
 
     scale: Scale
@@ -80,9 +80,9 @@ def run(
     cases : sequence of Case
     settings : Settings
     progress : callable
-        Called with the name of each thing before it is measured: the marks, then each case.
+        Called before each measurement with its name: the marks, then each case.
     keep : callable
-        Called with the record so far after each case, so that one that is interrupted is not lost.
+        Called after each case with the record so far, so that the record of an interrupted run is not lost.
     """
     progress("marks")
     marks, absent_marks = measure_marks(device, settings.scale.data_bytes, settings.rounds)
@@ -104,7 +104,7 @@ def run(
         workload = case.build()
         expected = workload.result()
         row = _case(device, case, workload, expected, marks, settings.rounds)
-        # A peer chooses its own layout, and few have zero points: one trial stands for all of a layer's cases.
+        # A peer chooses its own layout, and few peers have zero points: one trial serves for all cases of a layer.
         row["work"] = without(case, "layout", "path", "filter_zero_point")
         if row["work"] not in done:
             done.add(row["work"])
@@ -115,7 +115,7 @@ def run(
 
 
 def is_correct(record: Record) -> bool:
-    """Whether every result of a run was what it must be: the marks' and the cases', not the peers'."""
+    """Whether every result of a run was right: those of the marks and the cases. Those of the peers do not count."""
     return all(mark["correct"] for mark in record["marks"].values()) and all(
         row.get("correct", True) for row in record["cases"]
     )
@@ -132,7 +132,7 @@ def read(path: Path) -> Record:
     Raises
     ------
     OSError
-        It cannot be read, or is not a record of this format.
+        The file cannot be read, or is not a record of this format.
     """
     record = files.read_json(path)
     if not isinstance(record, dict) or record.get("format") != FORMAT or not isinstance(record.get("cases"), list):
@@ -141,7 +141,7 @@ def read(path: Path) -> Record:
 
 
 def unit_of(kernels: Iterable[str]) -> str | None:
-    """The unit that kernels multiply with, as their SPIR-V declares: "matrix" or "dot_product"; None for neither."""
+    """The unit with which kernels multiply, by their SPIR-V: "matrix" or "dot_product"; None for neither."""
     declared: set[int] = set()
     for kernel in kernels:
         words = np.frombuffer(spirv(kernel), "<u4")
@@ -153,7 +153,7 @@ def unit_of(kernels: Iterable[str]) -> str | None:
 
 
 def mark_seconds(work: Work, unit: str | None, marks: dict[str, Mark]) -> tuple[float, str] | None:
-    """The time in which the marks would do some work, and the name of the mark that decides; None without its mark."""
+    """The time for some work at the marks' rates, and the name of the deciding mark; None if the mark is absent."""
     if not work.operations:
         name = "copy" if work.bytes_read >= work.bytes_written / 16 else "fill"
         return work.bytes_moved / marks[name].rate, name
@@ -218,12 +218,12 @@ def _mark_record(mark: Mark) -> Record:
 
 
 def _present(names: Iterable[str]) -> tuple[list[Peer], dict[str, str]]:
-    """The peers that can take part, and why the others cannot."""
+    """The peers that can run here, and the reasons why the others cannot."""
     present, absent = [], {}
     for name in names:
         try:
             reason = PEERS[name].absence()
-        except Exception as error:  # whatever a broken installation raises
+        except Exception as error:  # a broken installation may raise anything
             reason = f"it cannot be loaded: {_one_line(error)}"
         if reason is None:
             present.append(PEERS[name])
@@ -237,7 +237,7 @@ def _trial(peer: Peer, workload: Workload, expected: npt.NDArray[Any], rounds: i
         trial = peer.measure(workload, expected, rounds)
     except UnsupportedError as error:
         return {"peer": peer.name, "unsupported": str(error)}
-    except Exception as error:  # a peer's own failure is a finding, not an end
+    except Exception as error:  # a peer's failure is a finding and does not end the run
         return {"peer": peer.name, "failure": _one_line(error)}
     return {"peer": peer.name, "seconds": trial.times.record(), "result": trial.result}
 
@@ -252,7 +252,7 @@ def _sizes(workload: Workload) -> dict[str, list[int]]:
 
 
 def _circumstances(device: dmlvk.Device, settings: Settings) -> Record:
-    """Where, when and with what."""
+    """The circumstances of a run: where, when, and with which software."""
     profile = device.profile
     try:
         package = version("dmlvk")

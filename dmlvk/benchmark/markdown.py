@@ -11,7 +11,7 @@ Record = dict[str, Any]
 
 
 def page(record: Record) -> Iterator[str]:
-    """The lines of a page: the marks, then what each operator reaches of them and beside the best peer on a GPU."""
+    """The lines of a page: the marks, then each operator's share of them and its speed beside the best GPU peer."""
     device = record["device"]
     yield f"# {device['name']}, {device['driver']}, {record['date']}"
     yield ""

@@ -1,7 +1,7 @@
-"""The marks: what this device reaches in this run, by kernels that do nothing else.
+"""The marks: the rates that this device reaches in this run, with kernels that do nothing else.
 
-A mark's kernel is run as the plan of a descriptor whose tensors have the right sizes: the runtime carries out any plan.
-Each result is compared with what NumPy says it must be.
+A mark's kernel runs as the plan of a descriptor whose tensors have the right sizes: the runtime carries out any plan.
+Each result is compared with NumPy's.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from dmlvk.planning.quantized_linear_convolution.matrix import matrix_of
 from dmlvk.runtime.compiled_operator import CompiledOperator
 
 VECTOR_SIZE = 16
-# Chains in an invocation of the kernels that multiply from registers, and matrices in a subgroup: see the kernels.
+# In the kernels that multiply from registers: chains in an invocation, and matrices in a subgroup. See the kernels.
 CHAINS = 8
 MATRIX_ROWS, MATRIX_COLUMNS = 2, 4
 SUBGROUPS = 4  # of a workgroup that multiplies matrices
 MATRIX_WORKGROUPS = 1056  # as many for each of 132, 96, 88, 66, 48, 44, 32, ... processors
 
-# How long the kernels that multiply run, and up to twice that: long enough to be timed, too short for a GPU to lower
-# its clock for the heat.
+# The kernels that multiply run for this time to twice this time: long enough to be timed, and too short for a GPU to
+# lower its clock because of heat.
 TARGET_SECONDS = 5e-4
 CPU_TARGET_SECONDS = 2e-2
 
@@ -40,21 +40,21 @@ FACTOR, ADDEND = 0x5F9B3DC7, 0x1234567
 
 @dataclass(frozen=True)
 class Mark:
-    """A rate that nothing on the device is expected to pass.
+    """A rate that no kernel on the device is expected to exceed.
 
     Attributes
     ----------
     name : str
         "copy", "fill", "dot_product", "matrix", "float_multiply_add" or "integer_multiply_add".
     rate : float
-        Bytes a second for copy (read and written) and fill, operations a second for the others.
+        Bytes per second for copy (reads plus writes) and fill, operations per second for the others.
     unit : str
         "bytes/s" or "operations/s".
     what : str
-        For people.
+        A description for people.
     times : Times
     correct : bool
-        Whether the result was what it must be.
+        Whether the result was right.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Mark:
 
 
 class AbsentMarkError(Exception):
-    """The device has no such unit; says why."""
+    """The device has no such unit; the message says why."""
 
 
 def measure_marks(device: dmlvk.Device, size: int, rounds: int) -> tuple[dict[str, Mark], dict[str, str]]:
@@ -84,7 +84,7 @@ def measure_marks(device: dmlvk.Device, size: int, rounds: int) -> tuple[dict[st
     -------
     dict of str to Mark
     dict of str to str
-        Those that it has not, and why.
+        The marks that the device does not have, and why.
     """
     marks: dict[str, Mark] = {}
     absent: dict[str, str] = {}
@@ -230,7 +230,7 @@ def _chains(
     what: str,
     rounds: int,
 ) -> Mark:
-    """A mark of one operation in chains; `step` is the operation in NumPy, None for floats that count up by one."""
+    """A mark of one operation in chains. `step` is the operation in NumPy; None for floats that count up by one."""
     profile = device.profile
     local_size = workgroup_size(profile)
     workgroups = 64 if profile.device_type is DeviceType.CPU else 4096
@@ -252,7 +252,7 @@ def _chains(
         )
 
     iterations, times, result = _calibrated(device, _output_only(count), dispatch, rounds)
-    # NumPy runs some of the chains: whole workgroups at both ends.
+    # NumPy computes some of the chains: whole workgroups at both ends.
     picked = np.r_[:local_size, count - local_size : count].astype(np.uint32)
     x = picked[:, None] * np.uint32(CHAINS) + np.arange(CHAINS, dtype=np.uint32)
     if step is None:
@@ -271,12 +271,12 @@ def _calibrated(
     rounds: int,
     source: npt.NDArray[np.uint32] | None = None,
 ) -> tuple[int, Times, npt.NDArray[np.uint32]]:
-    """Run with as many iterations as take the target time; that number, the times, and the output of the last."""
+    """Run for the target time. Returns the number of iterations, the times, and the output of the last run."""
     target = CPU_TARGET_SECONDS if device.profile.device_type is DeviceType.CPU else TARGET_SECONDS
     iterations = 16
     while True:
         times, _ = _run(device, desc, dispatch(iterations), 1, source, warm=False)
-        # Past this a float that counts up by one would stop counting.
+        # Beyond this, a float that counts up by one would stop counting.
         if times.median >= target or iterations >= 1 << 20:
             break
         iterations *= 2
@@ -313,7 +313,7 @@ def _vectors(
     windows: tuple[Window, ...],
     count: int,
 ) -> Dispatch:
-    """One invocation a vector."""
+    """One invocation for each vector."""
     size = workgroup_size(profile)
     interface = kernel_interface(kernel)
     return Dispatch(
@@ -342,7 +342,7 @@ def _output_only(words: int) -> DiagonalMatrix1Desc:
 
 
 def _window_size(profile: DeviceProfile, size: int) -> int:
-    """As much of a size as one storage buffer can show, in whole vectors."""
+    """The part of a size that one storage buffer can cover, in whole vectors."""
     most = min(size, profile.limits.max_storage_buffer_range - profile.offset_alignment, profile.segment_size)
     return most // VECTOR_SIZE * VECTOR_SIZE
 

@@ -1,4 +1,4 @@
-"""One operator on a device: its times, on memory that no cache holds, and its result, compared bit for bit."""
+"""One operator on a device: its times on memory that no cache holds, and a bit-for-bit check of its result."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class DispatchTimes:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What an operator took.
+    """The measurement of an operator.
 
     Attributes
     ----------
     path : str
         The kernel path of the plan.
     work : Work
-        What the operator has to move and compute at the least.
+        The least that the operator must move and compute.
     times : Times
-        Of all its dispatches together, on the device.
+        Times of all its dispatches together, on the device.
     processor : Times, optional
-        On a CPU driver: what it took of all processors.
+        On a CPU driver: the time that it used on all processors together.
     dispatches : tuple of DispatchTimes
     correct : bool
         Whether every output, on each set of memory, has the expected bits.
@@ -64,7 +64,7 @@ def measure(
     rounds: int = 20,
     warm_up_seconds: float = WARM_UP_SECONDS,
 ) -> Measurement:
-    """Time an operator and check what it gives.
+    """Time an operator and check its result.
 
     Parameters
     ----------
@@ -72,9 +72,9 @@ def measure(
         Opened with `timestamps=True`.
     desc : OperatorDesc
     inputs : mapping of str to ndarray
-        By descriptor field. What is OWNED_BY_DML is given once, before, and is not part of the time.
+        By descriptor field. Tensors that are OWNED_BY_DML are given once, beforehand, and are not part of the time.
     expected : ndarray
-        What the output has to be.
+        The right output.
     path : str, optional
         Forces a kernel path.
     rounds : int

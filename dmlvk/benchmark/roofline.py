@@ -1,4 +1,4 @@
-"""A record of the harness as a picture: a roofline of the convolutions, and the data movement beside its marks."""
+"""A record of the harness as a picture: a roofline of the convolutions, and data movement beside its marks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from dmlvk.benchmark.tables import parameters
 
 Record = dict[str, Any]
 
-# Filled points are dmlvk's; a peer's are hollow and have its colour. Colours that the colour-blind can tell apart.
+# dmlvk's points are filled; a peer's points are hollow and in its colour. Colour-blind readers can tell these colours
+# apart.
 OURS = {"nhwc": "#0072B2", "nchw": "#56B4E9"}
 OUR_COLOUR = "#0072B2"
 PEER_COLOURS = {
@@ -40,7 +41,7 @@ LAYER_MARKERS = "os^vD<>Pp*Xh"
 
 
 def require_matplotlib() -> None:
-    """End with what to install, where there is nothing to draw with."""
+    """End with a message that says what to install, if Matplotlib is missing."""
     missing = missing_package("matplotlib")
     if missing:
         raise click.ClickException(f"{missing}, which --plot needs: pip install 'dmlvk[bench]'")
@@ -52,7 +53,7 @@ def picture_format(path: Path) -> str:
     Raises
     ------
     FileError
-        No picture can be drawn under this name.
+        No picture can be written under this name.
     """
     from matplotlib.figure import Figure
 
@@ -69,9 +70,9 @@ def draw(record: Record, kind: str) -> bytes:
     Parameters
     ----------
     record : dict
-        What `dmlvk.benchmark.harness.run` gives.
+        A result of `dmlvk.benchmark.harness.run`.
     kind : str
-        The format, as `picture_format` gives it.
+        The format, as `picture_format` returns it.
     """
     from matplotlib.figure import Figure
 
@@ -118,7 +119,7 @@ def _roofline(axes: Any, record: Record, rows: list[Record]) -> None:
             rates.append(row["operations_per_second"] / 1e12)
             colour = OURS.get(_parameter(row, "layout"), OUR_COLOUR)
             axes.plot(intensity, rates[-1], marker, color=colour, mec="white", mew=0.6, ms=10, zorder=4)
-    # Roofs far above and below everything would squeeze the rest.
+    # Roofs far above or below all points would squeeze the rest.
     if rates:
         axes.set_ylim(min(min(rates) / 1.6, max(rates) / 300), max(top, max(rates)) * 1.7)
     axes.set_xlim(low, high)
@@ -166,7 +167,7 @@ def _handle(marker: str, colour: str, label: str, *, hollow: bool = False) -> An
 
 
 def _trials(record: Record, row: Record) -> Iterator[Record]:
-    """The trials to draw: on a GPU not those of a CPU, far away at the edge."""
+    """The trials to draw. On a GPU, those of a CPU are left out: they would lie far away at the edge."""
     for trial in row.get("peers", ()):
         on_cpu = record["peers"][trial["peer"]]["runs_on"] == "CPU"
         if "seconds" in trial and (not on_cpu or record["device"]["type"] == "CPU"):

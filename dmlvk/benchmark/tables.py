@@ -15,15 +15,15 @@ Record = dict[str, Any]
 
 
 def show(record: Record, terminal: Console, *, dispatches: bool = False) -> None:
-    """Print a record: marks, cases, peers, and what was absent.
+    """Print a record: marks, cases, peers, and all that was absent.
 
     Parameters
     ----------
     record : dict
-        What `dmlvk.benchmark.harness.run` gives.
+        A result of `dmlvk.benchmark.harness.run`.
     terminal : Console
     dispatches : bool
-        Also the time of each dispatch.
+        Whether to print the time of each dispatch too.
     """
     device = record["device"]
     title = f"{device['name']}, {device['driver']}, {record['date']}"
@@ -45,7 +45,7 @@ def show(record: Record, terminal: Console, *, dispatches: bool = False) -> None
 
 
 def best_trial(record: Record, row: Record, runs_on: tuple[str, ...] = ("CUDA", "Vulkan")) -> Record | None:
-    """The fastest trial of a GPU peer on the work of a case; None where there is none."""
+    """The fastest trial of a GPU peer on the work of a case; None if there is none."""
     trials = [
         trial
         for other in record["cases"]
@@ -57,7 +57,7 @@ def best_trial(record: Record, row: Record, runs_on: tuple[str, ...] = ("CUDA", 
 
 
 def summary(record: Record) -> Iterator[str]:
-    """Geometric means over the convolutions, by layout and filter zero point, where there is a peer on a GPU."""
+    """Geometric means over the convolutions with a GPU peer, by layout and filter zero point."""
     ratios: dict[str, list[float]] = defaultdict(list)
     for row in record["cases"]:
         best = best_trial(record, row)
@@ -78,7 +78,7 @@ def parameters(row: Record) -> dict[str, str]:
 
 
 def rate_text(bytes_per_second: float, operations_per_second: float) -> str:
-    """TOPS for what computes, GB/s for what moves."""
+    """A rate: TOPS for operators that compute, GB/s for operators that move data."""
     if operations_per_second:
         return f"{_three_digits(operations_per_second / 1e12)} TOPS"
     return f"{_three_digits(bytes_per_second / 1e9)} GB/s"

@@ -1,4 +1,4 @@
-"""Times: warm-up, rounds, and what is said of them."""
+"""Times: warm-up, rounds, and their statistics."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dmlvk.runtime.binding import Binding
 
 # An idle GPU runs at a fraction of its clock and takes a while to speed up (an H200: 345 of 1,980 MHz).
 WARM_UP_SECONDS = 1.0
-# Fewer rounds than asked for, where they take longer than this together; but never fewer than three.
+# If the rounds together take longer than this, there are fewer than requested, but never fewer than three.
 ENOUGH_SECONDS = 1.0
 FEWEST_ROUNDS = 3
 
-# Tensors are rotated until they take this much memory: several times the largest cache of any device.
+# Tensors are rotated through this much memory: several times the largest cache of any device.
 ROTATION_BYTES = 1 << 28
 LARGEST_ROTATION = 64
 
@@ -49,17 +49,17 @@ class Times:
 
 @dataclass(frozen=True)
 class Rounds:
-    """What time_bindings has measured.
+    """The result of time_bindings.
 
     Attributes
     ----------
     times : Times
-        Of the whole, on the device.
+        Times of the whole binding, on the device.
     dispatches : tuple of Times
-        Of each dispatch.
+        Times of each dispatch.
     processor : Times, optional
-        On a CPU driver: the time that this program's threads had on all processors together. Other work on the machine
-        disturbs it less than it disturbs the others.
+        On a CPU driver: the time that this program's threads ran on all processors together. Other work on the machine
+        disturbs this time less than it disturbs the other two.
     """
 
     times: Times
@@ -68,7 +68,7 @@ class Rounds:
 
 
 def rotation(bytes_moved: int, device_type: DeviceType) -> int:
-    """How many sets of tensors to take in turn, so that nothing is found in a cache."""
+    """The number of sets of tensors to use in turn, so that no data is found in a cache."""
     most = 4 if device_type is DeviceType.CPU else LARGEST_ROTATION
     return max(1, min(most, -(-ROTATION_BYTES // max(1, bytes_moved))))
 
@@ -85,9 +85,9 @@ def time_bindings(
     bindings : sequence of Binding
         The same work on different memory.
     rounds : int
-        The most that are timed, after a warm-up in which each binding runs at least once.
+        The largest number of timed rounds. A warm-up, in which each binding runs at least once, comes first.
     warm_up_seconds : float
-        How long to warm up, on a GPU.
+        The duration of the warm-up on a GPU.
     """
     is_cpu = device.profile.device_type is DeviceType.CPU
     start = time.perf_counter()
@@ -117,7 +117,7 @@ def time_bindings(
 
 
 def time_on_host(step: Callable[[int], Any], rounds: int) -> Times:
-    """Time a function by the host's clock: one call a round, with the round's number, after one that is not timed."""
+    """Time a function by the host's clock: one call per round, with the round's number, after an untimed call."""
     step(0)
     found: list[float] = []
     start = time.perf_counter()

@@ -1,8 +1,8 @@
-"""Which kernel path is the fastest for a descriptor on a device: measured, checked, remembered.
+"""Finds the fastest kernel path for a descriptor on a device: measured, checked, remembered.
 
-The paths are those that the operator's planner takes on the device, and on matrix units the tiles that the kernel can
-have there. Which tiles those are is the planner's knowledge; this module asks it for a plan of each and measures the
-ones that differ.
+The candidates are the paths that the operator's planner accepts on the device and, on matrix units, the tiles that the
+kernel can have there. Only the planner knows which tiles are possible: this module asks for a plan of each candidate
+and measures the plans that differ.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dmlvk.planning.quantized_linear_convolution.registry import PATHS_WITH_TILE
 from dmlvk.runtime.tuned_paths import TunedPaths
 
 PLANNER = "planner"
-# Paths follow each other, so the device is warm but for the first.
+# Paths are measured one after the other, so the device is already warm for all except the first.
 WARM_UP_SECONDS = 0.3
-# A path that is not faster than the planner's choice by this much is noise.
+# A path must be faster than the planner's choice by this much; a smaller difference is noise.
 MARGIN = 1.02
 
-# Pixels and channels of a tile and of a subgroup, and bytes of K. Those that a device cannot have, the planner refuses.
+# Pixels and channels of a tile and of a subgroup, and bytes of K. The planner refuses tiles that a device cannot have.
 TILE_SIDES = (32, 64, 128, 256)
 SUBGROUP_SIDES = (16, 32, 64)
 STEPS = (64, 32, 128)
@@ -55,14 +55,14 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What came of one descriptor.
+    """The result for one descriptor.
 
     Attributes
     ----------
     attempts : tuple of Attempt
-        The planner's own choice first, as PLANNER.
+        The first is the planner's own choice, as PLANNER.
     path : str, optional
-        The fastest path; None where the planner's choice is as good.
+        The fastest path; None if the planner's choice is as good.
     """
 
     desc: OperatorDesc
@@ -81,7 +81,7 @@ class Tuning:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Of each path with a right result."""
+        """Median seconds of each path with a right result."""
         return {attempt.path: attempt.seconds for attempt in self.attempts if attempt.counts}
 
 
@@ -89,7 +89,7 @@ def candidates(desc: OperatorDesc, profile: DeviceProfile) -> Iterator[str]:
     """The kernel paths whose plans differ from the planner's choice and from each other's."""
     seen = [replace(planning.plan(desc, profile), path="")]
     for name in planning.KERNEL_PATHS[type(desc)]:
-        # A CPU's "matrix units" are loops, and whole batches of them take thousands of dispatches.
+        # A CPU driver's "matrix units" are loops, and a whole batch takes thousands of dispatches.
         has_tiles = name in PATHS_WITH_TILES and profile.device_type is not DeviceType.CPU
         for path in (name, *(f"{name}:{tile}" for tile in tiles())) if has_tiles else (name,):
             try:
@@ -123,16 +123,16 @@ def tune(device: dmlvk.Device, workload: Workload, rounds: int = 10) -> Tuning:
     Returns
     -------
     Tuning
-        Not yet remembered.
+        The result, not yet remembered.
 
     Raises
     ------
     ValueError
-        For rounds that are no integer, or none.
+        For rounds that are not an integer, or below 1.
     """
     rounds = as_argument("rounds", rounds, 1, None, "each candidate is run at least once", ValueError)
     desc, expected = workload.desc, workload.result()
-    # Under its own name the planner's choice is planned, whatever is remembered for the descriptor.
+    # Under the name PLANNER, the planner's choice is planned even if a path is remembered for the descriptor.
     planned = device.plan(desc).path
     attempts = [replace(_attempt(device, workload, expected, planned, rounds), path=PLANNER)]
     attempts += [_attempt(device, workload, expected, path, rounds) for path in candidates(desc, device.profile)]
@@ -140,7 +140,7 @@ def tune(device: dmlvk.Device, workload: Workload, rounds: int = 10) -> Tuning:
 
 
 def remember(choices: TunedPaths, tuning: Tuning) -> None:
-    """Keep what was found for the device's next programs.
+    """Remember the result for later programs on this device.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The command `dmlvk`: one module a subcommand."""
+"""The command `dmlvk`: one module for each subcommand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dmlvk bench`: the operators' speed, beside what the device can reach and what other libraries do."""
+"""`dmlvk bench`: the operators' speed, beside the device's best rates and the speed of other libraries."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def bench(
     terminal = console()
     if plot_path is not None:
         roofline.require_matplotlib()
-        # A name without an ending gets one.
+        # A file name without an extension gets one.
         plot_path = plot_path if plot_path.suffix else plot_path.with_name(f"{plot_path.name}.png")
         files.require_place(plot_path)
         roofline.picture_format(plot_path)
@@ -101,7 +101,7 @@ def bench(
         files.require_own(json_path, harness.read)
 
     def drawn(record: harness.Record) -> tuple[bytes, str]:
-        """The picture and the page, as far as they are asked for."""
+        """The picture and the page, if requested."""
         picture = b"" if plot_path is None else roofline.draw(record, roofline.picture_format(plot_path))
         return picture, "" if markdown_path is None else "\n".join(page(record)) + "\n"
 
@@ -111,7 +111,7 @@ def bench(
             picture, text = drawn(record)
             show(record, PlainConsole(file=io.StringIO()), dispatches=dispatches)
             harness.is_correct(record)
-        except Exception as error:  # a record of the right format can lack anything that a table or a picture shows
+        except Exception as error:  # a record of the right format may still lack data that is shown
             problem = f"{type(error).__name__}: {error}"
             raise files.FileError(f"{source} is not a whole record of `dmlvk bench --json`: {problem}") from error
     else:
@@ -134,7 +134,7 @@ def bench(
                 return
             if not chosen:
                 raise click.ClickException("no case is of that kind; `dmlvk bench --list` names those that there are")
-            # On a CPU driver those that compile for Vulkan take minutes: they wait to be asked.
+            # On a CPU driver, peers that compile for Vulkan take minutes: they run only if requested.
             slow = [name for name, peer in PEERS.items() if is_cpu and peer.runs_on == "Vulkan" and name not in peers]
             left_out = dict.fromkeys((name for name in PEERS if name not in peers), "not asked for")
             if not peers:

@@ -1,4 +1,4 @@
-"""`dmlvk conformance`: does a device give, for every case, the bits that the reference gives?"""
+"""`dmlvk conformance`: does a device give the reference's bits for every case?"""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from dmlvk.planning import KERNEL_PATHS
 
 OUTPUT_FILE = click.Path(dir_okay=False, path_type=Path)
 OUTPUT_FOLDER = click.Path(file_okay=False, path_type=Path)
-INPUT_FILE = click.Path(path_type=Path)  # that it cannot be read is told by who reads it, in one line
+INPUT_FILE = click.Path(path_type=Path)  # the reader reports an unreadable file, in one line
 PATHS = sorted({path for paths in KERNEL_PATHS.values() for path in paths})
 
 
 @dataclass
 class Request:
-    """What was asked for on the command line: see the options' help."""
+    """The request on the command line: see the options' help."""
 
     patterns: tuple[str, ...]
     list_names: bool
@@ -75,14 +75,14 @@ class Request:
     cases: str
 
     def source(self) -> CaseSource:
-        """The cases there are; with a path that is forced, not those that force another."""
+        """All cases; if a path is forced, excluding the cases that force another."""
         source = case_source(self.cases)
         if self.path is None:
             return source
         return lambda default_only: (case for case in source(default_only) if case.path in (None, self.path))
 
     def chosen(self) -> list[Case]:
-        """The cases that are chosen."""
+        """The chosen cases."""
         chosen = select(
             self.source(),
             self.patterns,
@@ -96,7 +96,7 @@ class Request:
         return chosen
 
     def items(self) -> list[Item]:
-        """The cases that are chosen, on each profile."""
+        """The chosen cases on each profile."""
         profiles = list(PROFILES) if "all" in self.profiles else list(dict.fromkeys(self.profiles)) or [DEVICE]
         chosen = self.chosen()
         return [(profile, case.name) for profile in profiles for case in chosen]
@@ -155,7 +155,7 @@ def conformance(**options: object) -> None:
 
 
 def run_request(request: Request) -> int:
-    """Run what was asked for, report, and give the exit status."""
+    """Run the request, report, and return the exit status."""
     _check_outputs(request)
     items = request.items()
     waivers = read_waivers(request.waivers) if request.waivers is not None else []
@@ -171,7 +171,7 @@ def run_request(request: Request) -> int:
         _run_items(run, resumed, items, request, digests, terminal)
     except KeyboardInterrupt:
         interrupted = True
-    except (OSError, DeviceError) as stopped:  # a full disk: what there is until now is reported all the same
+    except (OSError, DeviceError) as stopped:  # such as a full disk: the results so far are reported all the same
         errors.append(stopped)
     if run.environment is not None:
         errors += _report(run, waivers, request, terminal)
@@ -188,7 +188,7 @@ def run_request(request: Request) -> int:
 
 
 def _resumed(request: Request) -> Run:
-    """What an earlier run left. That its device could not be closed is no case, and may go better this time."""
+    """The results of an earlier run, excluding that its device could not be closed: that may go better this time."""
     if request.resume is None:
         return Run()
     run = read_results(request.resume)
@@ -204,7 +204,7 @@ def _run_items(
     digests: Mapping[str, str],
     terminal: Console,
 ) -> None:
-    """Run cases and add what comes of them, to the file of results as well, one by one."""
+    """Run cases and add each result, to the file of results too."""
     configuration = Configuration(request.device, request.cases, request.path, request.repeat)
     with Runner(configuration, timeout=request.timeout, jobs=request.jobs, validate=request.validate) as runner:
         environment = _environment(runner, request)
@@ -213,7 +213,7 @@ def _run_items(
             writer.write(environment)
             run.environment = environment
             if not _is_same_file(request.json or request.resume, request.resume):
-                # So that the new file can be resumed in turn without the old one.
+                # Then the new file can be resumed in turn without the old one.
                 for result in run.results.values():
                     writer.write(result)
             results = (compared(result, digests) for result in runner.run(items))
@@ -223,7 +223,7 @@ def _run_items(
 
 
 def _report(run: Run, waivers: list[Waiver], request: Request, terminal: Console) -> list[OSError]:
-    """Write all reports that can be written; gives the errors of the others."""
+    """Write all reports that can be written; returns the errors of the others."""
     waiver_report = _waive(run, waivers)
     errors = []
 
@@ -252,7 +252,7 @@ def _print_lines(terminal: Console, lines: Iterator[str]) -> None:
 
 
 def _check_outputs(request: Request) -> None:
-    """Before anything runs: whether there is a place for each report, and the file of results is one."""
+    """Check, before any run, that each report can be written and that the file of results holds results."""
     if request.json is not None:
         files.require_own(request.json, read_results)
     for path in (request.junit, request.html, request.record_digests):
@@ -266,7 +266,7 @@ def _check_outputs(request: Request) -> None:
 
 
 def check_recorded_devices(request: Request) -> int:
-    """Check plans without running them, report, and give the exit status."""
+    """Check plans without running them, report, and return the exit status."""
     cases = request.chosen()
     terminal = console()
     checks = list(with_plan_progress(terminal, check_plans(cases, recorded.NAMES, request.path), len(cases)))
@@ -286,7 +286,7 @@ def _environment(runner: Runner, request: Request) -> Environment:
 
 
 def _check_identity(request: Request, resumed: Environment | None, environment: Environment) -> None:
-    """Whether results that there are already may stand beside those of this run."""
+    """Check that existing results may be combined with those of this run."""
     if resumed is not None and resumed.identity != environment.identity:
         raise ResultsError(
             f"{request.resume} cannot be resumed here: {resumed.difference(environment)}; "
@@ -317,7 +317,7 @@ def _waive(run: Run, waivers: list[Waiver]) -> WaiverReport:
 
 
 def _export(run: Run, request: Request, folder: Path) -> Iterator[str]:
-    """Write the failing cases, or all that ran; says what was written and what could not be."""
+    """Export the failing cases, or all that ran. Yields text on what was written and what could not be written."""
     assert run.environment is not None
     results = [result for result in run.results.values() if result.status is not Status.NOT_SUPPORTED]
     finder = CaseFinder(case_source(request.cases))
@@ -330,5 +330,5 @@ def _export(run: Run, request: Request, folder: Path) -> Iterator[str]:
             yield f"Exported {export_case(forced, result, run.environment, folder)}"
         except OSError:
             raise
-        except Exception as error:  # a case that cannot be built or planned has failed for that very reason
+        except Exception as error:  # a case that cannot be built or planned failed for this reason
             yield f"Not exported: {result.name}: {type(error).__name__}: {error}"

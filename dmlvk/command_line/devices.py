@@ -1,4 +1,4 @@
-"""`dmlvk devices`: the Vulkan devices there are, and what they can do."""
+"""`dmlvk devices`: the Vulkan devices and their abilities."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def devices(record: Path | None, selector: str | None) -> None:
 
 
 def print_quirks(terminal: Console, heading: str, info: dmlvk.DeviceInfo) -> None:
-    """Print the known bugs of a device's driver: below the table, where a narrow terminal has room for them."""
+    """Print the known bugs of a device's driver, below the table: a narrow terminal has room for them there."""
     applying = quirks.of(info.profile)
     if applying:
         terminal.print(Text(f"{heading}: bugs of its driver that dmlvk goes around"))
@@ -85,7 +85,7 @@ def _subgroups(info: dmlvk.DeviceInfo) -> str:
     return str(profile.subgroup_size) + (f" ({smallest} to {largest})" if smallest != largest else "")
 
 
-# What `dmlvk devices` says of a device: a row's label, and what it shows.
+# The rows of `dmlvk devices` for a device: each row's label, and the value that it shows.
 _DEVICE_ROWS: dict[str, Callable[[dmlvk.DeviceInfo], str]] = {
     "type": lambda info: info.type.name.lower().replace("_", " "),
     "vendor": lambda info: info.vendor,

@@ -1,4 +1,4 @@
-"""What the subcommands share: how they print, and how they end where the user can put something right."""
+"""Shared by the subcommands: how they print, and how they end on an error that the user can correct."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from dmlvk.runtime.debug import debug_level
 from dmlvk.runtime.tuned_paths import record_file
 from dmlvk.vulkan.pipeline_cache import cache_folder
 
-INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
-BROKEN_PIPE = 141  # and of one whose reader went away
-# Of a message: it may quote a whole file.
+INTERRUPTED = 130  # a shell's status for a program that Ctrl-C ended
+BROKEN_PIPE = 141  # a shell's status for a program whose reader closed the pipe
+# The longest message: a message may quote a whole file.
 MOST_CHARACTERS = 4000
 
 
 def clear_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """End with one line and status 1 where something that the user can change is wrong; a traceback is for bugs."""
+    """End with one line and status 1 on an error that the user can correct. A traceback is for bugs."""
 
     @wraps(command)
     def guarded(*arguments: Any, **options: Any) -> None:
@@ -48,7 +48,7 @@ def one_line(error: Exception) -> str:
 
 
 def require_settings() -> None:
-    """Before any work: that the variables DMLVK_... hold what they can."""
+    """Check, before any work, that the variables DMLVK_... have valid values."""
     try:
         debug_level()
         if name := os.environ.get("DMLVK_KERNEL"):
@@ -61,7 +61,7 @@ def require_settings() -> None:
 
 
 def is_readers_end(error: BaseException) -> bool:
-    """Whether it says that nobody reads standard output any more: that of a file has the file's name."""
+    """Whether an error says that standard output has no reader any more. An error of a file has the file's name."""
     return isinstance(error, BrokenPipeError) and error.filename is None
 
 
@@ -72,25 +72,25 @@ class WrongCommandLine(click.ClickException):
 
 
 class Commands(click.Group):
-    """Ends in one line where click takes more, for a wrong command line, or says "Aborted!", after Ctrl-C.
+    """Ends with one line, where click prints several (a wrong command line) or "Aborted!" (Ctrl-C).
 
-    Standard output that is closed is as one that nobody looks at; a reader that went away, as `head` does, has seen
-    what it wanted, and the command ends without a word.
+    A closed standard output counts as one that nobody reads. If a reader closes the pipe, as `head` does, it has seen
+    enough, and the command ends without a message.
     """
 
     def main(self, *arguments: Any, **options: Any) -> Any:
-        """Run the command line, and write out what is printed while it can still be told that this failed."""
+        """Run the command line, and flush the output while a failure can still be reported."""
         open_closed_streams()
         try:
             return super().main(*arguments, **options)
-        except OSError as error:  # of what click itself prints, such as --help
+        except OSError as error:  # an error in click's own output, such as --help
             click.echo(f"Error: {one_line(error)}", err=True)
             raise SystemExit(1) from None
         finally:
             _flush(sys.exc_info()[1])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that is named."""
+        """Run the named command."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -105,15 +105,15 @@ class Commands(click.Group):
 
 
 def open_closed_streams() -> None:
-    """Put the null device where standard streams are closed: else the next file that is opened takes their place."""
+    """Open the null device for closed standard streams: else the next file that is opened would take their place."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            # The lowest number that is free: the stream's own, unless a library has taken it already.
+            # It gets the lowest free descriptor: the stream's own, unless a library has already taken that.
             setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode))  # noqa: SIM115 open to the end
 
 
 def _flush(ending: BaseException | None) -> None:
-    """Write out standard output. What cannot be written is not tried again when the interpreter ends."""
+    """Flush standard output. If a write fails, it is not tried again when the interpreter ends."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -130,26 +130,26 @@ def _flush(ending: BaseException | None) -> None:
 
 
 class PlainConsole(Console):
-    """A terminal for names that others gave: [brackets] and :colons: in a string are just that.
+    """A terminal for names from outside: [brackets] and :colons: in a string have no special meaning.
 
-    What is to have a colour is a `rich.text.Text`.
+    Coloured text is a `rich.text.Text`.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, **options)
 
     def on_broken_pipe(self) -> NoReturn:
-        """Let whoever prints know, where rich would end the process."""
+        """Tell the caller that prints; rich would end the process."""
         raise
 
 
 def console() -> Console:
-    """The terminal; into a file or a pipe a table is as wide as its text, rather than cut to a guess at a width."""
+    """The terminal. In a file or a pipe, a table is as wide as its text, not cut to a guessed width."""
     return PlainConsole() if sys.stdout.isatty() else PlainConsole(width=200, soft_wrap=False)
 
 
 def require_names(option: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """End with what there is to choose from, where an option names something else."""
+    """If an option names something unknown, end with a message that lists the known names."""
     names = list(known)
     for name in given:
         if name not in names:
@@ -158,7 +158,7 @@ def require_names(option: str, given: Iterable[str], known: Iterable[str]) -> No
 
 @contextmanager
 def shown_progress(terminal: Console, total: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar on a terminal, nothing elsewhere; gives what to call with the name of each step as it begins."""
+    """A progress bar on a terminal, nothing elsewhere. Yields a function to call with each step's name as it begins."""
     if not terminal.is_terminal:
         yield lambda name: None
         return

@@ -1,4 +1,4 @@
-"""`dmlvk tune`: which kernel path is the fastest here, remembered for the programs that come after."""
+"""`dmlvk tune`: finds the fastest kernel path on this device, and remembers it for later programs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--descriptors",
-    type=click.Path(path_type=Path),  # that it cannot be read is told by who reads it, in one line
+    type=click.Path(path_type=Path),  # the reader reports an unreadable file, in one line
     default=None,
     help="Descriptors to tune for in place of cases, a JSON object a line: what $DMLVK_RECORD has written.",
 )
@@ -90,7 +90,7 @@ def tune(
 def _work(
     device: dmlvk.Device, patterns: tuple[str, ...], descriptors: Path | None, batch: int | None
 ) -> dict[str, Callable[[], Workload]]:
-    """What to tune for, by name."""
+    """The workloads to tune, by name."""
     from dataclasses import replace
 
     from dmlvk.benchmark.cases import SCALES, cases, select

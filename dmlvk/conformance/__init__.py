@@ -1,1 +1,1 @@
-"""The kernel conformance suite: does a device give, for every case, the bits that the reference gives?"""
+"""The kernel conformance suite: does a device give the reference's bits for every case?"""

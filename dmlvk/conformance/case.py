@@ -1,4 +1,4 @@
-"""A case: parameters under a name, a check whether a device can run it, and the work itself as plain data.
+"""A case: a name with parameters, a check whether a device can run the case, and the work itself as plain data.
 
 The same objects are run by `dmlvk conformance` and timed by `dmlvk bench`.
 """
@@ -19,7 +19,7 @@ from dmlvk.operators import OperatorDesc
 
 NO_NUMBERS: Mapping[str, int] = MappingProxyType({})
 
-# What the first group of a case's name was called once. Waivers, results, digests and patterns may still say so.
+# Former names of the first group of case names. Waivers, results, digests and patterns may still use them.
 FORMER_GROUPS = MappingProxyType({"qlinearconv": "quantized_linear_convolution"})
 
 
@@ -47,18 +47,18 @@ class Workload:
     ----------
     desc : OperatorDesc
     inputs : mapping of str to ndarray
-        By descriptor field, of the tensors' sizes.
+        Arrays by descriptor field, of the tensors' sizes.
     expected : ndarray, optional
-        What the output must be, bit for bit; None for what `dmlvk.reference` gives.
+        The right output, bit for bit; None for the result of `dmlvk.reference`.
     offsets : mapping of str to int
-        Bytes from the start of a buffer to a tensor, by descriptor field; multiples of 16. 0 where a field is absent.
+        Bytes from the start of a buffer to a tensor, by descriptor field; multiples of 16. 0 if a field is absent.
     limits : mapping of str to int
-        Members of `Limits` that the device is planned for in place of its own, all of them lower: how small tensors
-        take the way of large ones.
+        Members of `Limits` that replace the device's own for planning, all of them lower. With them, small tensors take
+        the paths of large ones.
     device_type : DeviceType, optional
-        What the device is planned for as: a GPU's plans run on a CPU driver, and the other way round.
+        The type of device to plan for: a GPU's plans can run on a CPU driver, and the reverse.
     is_defined : bool
-        False where the operator leaves the output's values open: then all that is asked is that nothing else changes.
+        False if the operator leaves the output's values open: then the only check is that nothing else changes.
     """
 
     desc: OperatorDesc
@@ -70,7 +70,7 @@ class Workload:
     is_defined: bool = True
 
     def result(self) -> npt.NDArray[Any]:
-        """What the output must be."""
+        """The right output."""
         return reference.run(self.desc, **self.inputs) if self.expected is None else self.expected
 
 
@@ -81,18 +81,18 @@ class Case:
     Attributes
     ----------
     name : str
-        Groups with colons between, then parameters with semicolons:
-        "quantized_linear_convolution:zero_point:in=u8;filter=s8;path=dot4;shape=odd". Unique, and the same in every
-        version that means the same.
+        Groups separated by colons, then parameters separated by semicolons:
+        "quantized_linear_convolution:zero_point:in=u8;filter=s8;path=dot4;shape=odd". Unique. A name means the
+        same in every version.
     build : callable
-        Makes the workload; the same one each time. Random data comes from `generator` of the name, less what does not
-        change the result: all paths have the same data.
+        Makes the workload, the same each time. Random data comes from `generator` of the name, excluding parameters
+        that do not change the result: all paths have the same data.
     path : str, optional
         The kernel path that is forced; None for the planner's choice.
     is_default : bool
-        Whether it is one of those that run unless more are asked for.
+        Whether the case runs when no further cases are requested.
     support : callable, optional
-        What else a device must have, beyond the path.
+        A check of the device's further abilities, beyond the path.
     """
 
     name: str
@@ -114,18 +114,18 @@ class Case:
 
 
 def current_name(name: str) -> str:
-    """A case's name, or a pattern of names, whose first group may have its former name."""
+    """The current form of a case's name, or of a pattern, whose first group may have its former name."""
     group, colon, rest = name.partition(":")
     return FORMER_GROUPS.get(group, group) + colon + rest
 
 
 def generator(name: str) -> np.random.Generator:
-    """Random numbers that depend on a case's name alone, on every machine and in every version of NumPy that we know.
+    """Random numbers that depend on a case's name alone, on every machine and in every known version of NumPy.
 
-    A group that has another name now keeps the data that it had under the former one, and so its digests.
+    A renamed group keeps the data of its former name, and so its digests.
 
-    PCG64 and `Generator.integers` and `bytes` are stable across NumPy's releases; the distributions are not promised
-    to be, so cases draw integers and bytes only.
+    PCG64, `Generator.integers` and `Generator.bytes` are stable across NumPy's releases. The distributions are not
+    promised to be, so cases draw integers and bytes only.
     """
     for former, current in FORMER_GROUPS.items():
         if name.startswith(f"{current}:"):

@@ -1,4 +1,4 @@
-"""Recorded digests of outputs, so that any machine can be compared with ours."""
+"""Recorded digests of outputs, with which any machine can be compared."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dmlvk.conformance.results import Result, ResultsError, Status
 
 
 def recorded_digests(path: Path | None = None) -> dict[str, str]:
-    """Digests by case name, of a file or of those that come with dmlvk.
+    """Digests by case name, from a file or from the package.
 
     Raises
     ------
     ResultsError
-        The file is not one of digests.
+        The file is not a file of digests.
     OSError
-        It cannot be read.
+        The file cannot be read.
     """
     if path is None:
         ours = resources.files("dmlvk.conformance").joinpath("manifest.json")
@@ -37,13 +37,13 @@ def recorded_digests(path: Path | None = None) -> dict[str, str]:
 
 
 def write_digests(path: Path, results: Iterable[Result]) -> None:
-    """Write the digests of what passed, by name; of outputs whose values are open there are none."""
+    """Write the digests of the cases that passed, by name. Outputs whose values are open have no digest."""
     digests = {result.name: result.digest for result in results if result.status is Status.PASS and result.digest}
     files.write_text(path, json.dumps(dict(sorted(digests.items())), indent=0) + "\n")
 
 
 def compared(result: Result, digests: Mapping[str, str]) -> Result:
-    """A result held against recorded digests: what passes here and differs from them fails."""
+    """Compare a result with recorded digests: a result that passes here but differs from its digest fails."""
     recorded = digests.get(result.name)
     if result.status is not Status.PASS or recorded in (None, result.digest):
         return result

@@ -1,7 +1,7 @@
-"""What is wrong with a request to the conformance suite, as far as the user can put it right."""
+"""Errors in a request to the conformance suite that the user can correct."""
 
 from __future__ import annotations
 
 
 class ConformanceError(ValueError):
-    """A pattern that names nothing, a file that cannot be understood; the message says what would be right."""
+    """A pattern that names nothing, or a file that cannot be understood. The message says what would be right."""

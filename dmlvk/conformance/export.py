@@ -1,11 +1,11 @@
-"""A case as a folder that stands for itself: for a driver's maintainers, who need no dmlvk to run it.
+"""A case as a self-contained folder for a driver's maintainers, who need no dmlvk to run it.
 
-case.json            device, status, descriptor, plan: every dispatch with what it is given
+case.json            device, status, descriptor, plan: every dispatch with its arguments
 */*.spv              the kernels
 *.npy                the elements of inputs and of the expected output
 *.bin                the memory of each tensor before the run, guard bytes included
-output_tensor.expected.bin   the output's memory as it has to be afterwards
-replay.py            runs all that and compares: needs Python, NumPy and the `vulkan` package
+output_tensor.expected.bin   the output's right memory after the run
+replay.py            runs the dispatches and compares: needs Python, NumPy and the `vulkan` package
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LONGEST_FOLDER_NAME = 100
 
 
 def folder_name(result: Result) -> str:
-    """A name for a case's folder on any file system; where it is cut short, a hash tells it from others so cut."""
+    """A name for a case's folder on any file system. If the name is cut short, a hash keeps it distinct."""
     name = result.name if result.profile == "device" else f"{result.profile}.{result.name}"
     folder = re.sub(r"[^A-Za-z0-9.=,_-]+", "_", name)
     if len(folder) <= LONGEST_FOLDER_NAME:
@@ -54,10 +54,10 @@ def export_case(case: Case, result: Result, environment: Environment, parent: Pa
     ----------
     case : Case
     result : Result
-        What came out, on which profile.
+        The result, with its profile.
     environment : Environment
     parent : Path
-        Where the folder is made.
+        The folder in which the new folder is made.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def export_case(case: Case, result: Result, environment: Environment, parent: Pa
     ValueError
         The device does not have the path that the case forces.
     OSError
-        The folder cannot be written; or it is there and holds something else than an exported case.
+        The folder cannot be written, or it exists and contains something other than an exported case.
     """
     device = DeviceProfile.from_record(environment.record)
     workload = case.build()
@@ -93,7 +93,7 @@ def export_case(case: Case, result: Result, environment: Environment, parent: Pa
         "stages": _stages(made.stages, placements, profile),
         "plan": json.loads(json.dumps(asdict(made), default=str)),
     }
-    # First, as it tells whose folder this is.
+    # Written first, because this file marks the folder as an export.
     files.write_text(folder / CASE, json.dumps(record, indent=1, default=list))
     for kernel in {dispatch.kernel for stage in (*made.initialization, *made.stages) for dispatch in stage}:
         place = folder / f"{kernel}.spv"
@@ -120,7 +120,7 @@ def _write_array(path: Path, array: npt.NDArray[Any]) -> None:
 
 
 def _require_own(folder: Path) -> None:
-    """That a folder is new, empty, or an exported case: others' files keep their content."""
+    """Raise an error unless a folder is new, empty, or an exported case: no other files are overwritten."""
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     try:
@@ -132,7 +132,7 @@ def _require_own(folder: Path) -> None:
 
 
 def crossing_offsets(placements: Mapping[str, Placement], profile: DeviceProfile) -> dict[str, int]:
-    """What the planner has to know of tensors that lie across the boundary of two memory segments."""
+    """The offsets that the planner needs for tensors that lie across the boundary of two memory segments."""
     segment = profile.segment_size
     offsets = {}
     for field, placement in placements.items():
@@ -167,7 +167,7 @@ def _stages(
 
 
 def _dispatch(dispatch: Dispatch, placements: Mapping[str, Placement], profile: DeviceProfile) -> dict[str, Any]:
-    """A dispatch as it is recorded: bindings at aligned addresses, and push constants that make up for that."""
+    """A dispatch as recorded: bindings at aligned addresses, and push constants that correct for the alignment."""
     push_constants = list(dispatch.push_constants)
     bindings = []
     for window in dispatch.windows:

@@ -15,17 +15,17 @@ from typing import TypeAlias
 from dmlvk.conformance.case import Case, current_name
 from dmlvk.conformance.errors import ConformanceError
 
-# Lists cases lazily, always in the same order: all of them, or given True only those that run by default.
+# Lists cases lazily and always in the same order: all cases or, given True, only the default cases.
 CaseSource: TypeAlias = Callable[[bool], Iterator[Case]]
 
 OUR_CASES = "dmlvk.conformance.cases:all_cases"
 
-# Values of a parameter that are named where a pattern asks for another.
+# If a pattern asks for an unknown value of a parameter, the message names at most this many known values.
 MOST_VALUES = 12
 
 
 class SelectionError(ConformanceError):
-    """What was asked for does not choose any case; the message says what would."""
+    """The request chooses no case; the message says what would."""
 
 
 def case_source(name: str) -> CaseSource:
@@ -34,12 +34,12 @@ def case_source(name: str) -> CaseSource:
     Raises
     ------
     SelectionError
-        There is none of that name; or, while its cases are taken, it turns out to list something else, or fails.
+        There is no function of that name. Or the function fails while it lists cases, or lists something else.
     """
     module_name, _, function_name = name.partition(":")
     try:
         found = getattr(import_module(module_name), function_name)
-    except Exception as error:  # whatever a module raises that is not ours
+    except Exception as error:  # a user's module may raise anything
         raise SelectionError(f"no cases under {name!r}, which should be MODULE:FUNCTION: {error}") from error
 
     def listed(default_only: bool) -> Iterator[Case]:
@@ -77,14 +77,14 @@ def matches(pattern: str, case: Case) -> bool:
 
 
 class CaseFinder:
-    """Cases by name, of a source that is only read as far as needed: its defaults first, which are soon listed."""
+    """Finds cases of a source by name. Reads the source only as far as needed: first the defaults, which list fast."""
 
     def __init__(self, source: CaseSource) -> None:
         self._cases = chain(source(True), source(False))
         self._seen: dict[str, Case] = {}
 
     def find(self, name: str) -> Case:
-        """The case of a name.
+        """The case with this name.
 
         Raises
         ------
@@ -109,20 +109,21 @@ def select(
     seed: int = 0,
     shard: tuple[int, int] | None = None,
 ) -> list[Case]:
-    """The cases to run, in their order.
+    """The cases to run, in the source's order.
 
     Parameters
     ----------
     source : callable
     patterns : sequence of str
-        A case is chosen that any of them names; all where there is none.
+        A case is chosen if any pattern names it. Without patterns, all cases are chosen.
     full : bool
-        Also those that do not run unless asked for. A pattern that names nothing but such cases asks for them.
+        Whether to choose the cases that do not run by default too. A pattern that names only such cases chooses them
+        anyway.
     sample : int, optional
-        So many of them, drawn at random; the same ones for the same seed, on every machine.
+        Draw this many of the cases at random. The same seed draws the same cases on every machine.
     seed : int
     shard : (int, int), optional
-        (i, n) with 1 <= i <= n: the i-th of n parts, which together are all of them, without a case twice.
+        (i, n) with 1 <= i <= n: the i-th of n parts, which together contain each case exactly once.
 
     Raises
     ------
@@ -147,7 +148,7 @@ def select(
         drawn = {case.name for case in sorted(chosen, key=lambda case: _draw(seed, case.name))[:sample]}
         chosen = [case for case in chosen if case.name in drawn]
     if shard is not None:
-        # Every n-th rather than a stretch: neighbours are alike, and so the parts take about as long.
+        # Every n-th case rather than n blocks: neighbours are alike, so all parts take about the same time.
         chosen = chosen[shard[0] - 1 :: shard[1]]
     return chosen
 
@@ -166,7 +167,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def _draw(seed: int, name: str) -> bytes:
-    """A case's place in the lottery: by its name, so that a case more or less moves no other."""
+    """A case's random rank, from its name: adding or removing a case does not move any other."""
     return hashlib.sha256(f"{seed}:{name}".encode()).digest()
 
 
@@ -181,7 +182,7 @@ def _nothing_named(pattern: str, cases: list[Case]) -> str:
 
 
 def _wrong_parameter(pattern: str, cases: list[Case]) -> str:
-    """Which parameter of a pattern no case of its groups has, or not with that value; else nothing."""
+    """A text about the parameter of a pattern that no case of its groups has, or has with that value; else empty."""
     groups, _, last = pattern.rpartition(":")
     known: dict[str, dict[str, None]] = {}
     for case in cases:

@@ -1,5 +1,7 @@
-"""Plans checked without running them: does each keep to its device's limits, use only what the device has, and take
-the best path that it has?"""
+"""Checks plans without running them.
+
+Does each plan keep to its device's limits, use only the device's features, and take the device's best path?
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ from dmlvk.planning import (
 from dmlvk.runtime.compiled_operator import spirv
 from dmlvk.vulkan.specialization import declarations
 
-# The feature that each SPIR-V capability needs; None where every device of Vulkan 1.2 has it.
+# The feature that each SPIR-V capability needs; None if every device of Vulkan 1.2 has the capability.
 CAPABILITY_FEATURES: dict[int, str | None] = {
     1: None,  # Shader
     9: "shaderFloat16",
@@ -38,7 +40,7 @@ CAPABILITY_FEATURES: dict[int, str | None] = {
     39: "shaderInt8",
     61: None,  # GroupNonUniform
     64: None,  # GroupNonUniformBallot
-    65: None,  # GroupNonUniformShuffle: asked for on lavapipe only, which has it
+    65: None,  # GroupNonUniformShuffle: used only on lavapipe, which has it
     4433: "storageBuffer16BitAccess",
     4448: "storageBuffer8BitAccess",
     5345: "vulkanMemoryModel",
@@ -46,14 +48,14 @@ CAPABILITY_FEATURES: dict[int, str | None] = {
     6019: "shaderIntegerDotProduct",  # DotProduct
     6022: "cooperativeMatrix",
 }
-# The property that stands for each capability that no feature does.
+# The property that announces each capability for which there is no feature.
 CAPABILITY_PROPERTIES = {4467: "shaderRoundingModeRTEFloat32"}
 OP_CAPABILITY = 17
 
-# A convolution of at least so much work is worth a device's best path: channels of a group in and out, pixels out.
+# A convolution of at least this size is worth a device's best path: channels of a group in and out, pixels out.
 WORTHWHILE_CHANNELS = 32
 WORTHWHILE_PIXELS = 32
-# A transpose of at least so many rows and columns is worth shared memory, where that is faster than a cache.
+# A transpose of at least this many rows and columns is worth shared memory, if that is faster than a cache.
 WORTHWHILE_ROWS = 64
 
 
@@ -66,7 +68,7 @@ def capabilities(kernel: str) -> frozenset[int]:
 
 
 def violations(made: Plan, desc: OperatorDesc, profile: DeviceProfile) -> Iterator[str]:
-    """What a device could not carry out of a plan, and where the plan touches memory that is not the operator's."""
+    """The parts of a plan that a device cannot carry out, and its accesses to memory outside the operator's tensors."""
     if not made.stages or not all(made.stages):
         yield "a stage without dispatches"
     sizes = {field: tensor.total_size_in_bytes for field, tensor in desc.tensors.items()}
@@ -118,7 +120,7 @@ def _windows(dispatch: Dispatch, sizes: dict[str, int], writable: set[str], prof
         end = window.offset + window.size
         if window.offset % 16 or window.size % 16 or window.size <= 0:
             yield f"{window} is not made of whole 16 bytes"
-        # Bound from an aligned address below, it has to fit the range still.
+        # Bound from an aligned address below its start, the window must still fit the range.
         if window.size + profile.offset_alignment > limits.max_storage_buffer_range + 16:
             yield f"{window} is larger than a storage buffer may be, {limits.max_storage_buffer_range} bytes"
         if 16 % window.base_unit or window.base_word >= len(dispatch.push_constants):
@@ -132,10 +134,10 @@ def _windows(dispatch: Dispatch, sizes: dict[str, int], writable: set[str], prof
 
 
 def missed_path(made: Plan, desc: OperatorDesc, profile: DeviceProfile) -> str | None:
-    """The better path that a plan leaves unused although the work is worth it; None where it takes the best.
+    """The better path that a plan leaves unused although the work is worth it; None if the plan takes the best path.
 
-    What is worth it is said cautiously and without the planner's help: convolutions with many channels on both sides,
-    and transposes of many rows and columns.
+    This test is cautious and independent of the planner: only convolutions with many channels on both sides, and
+    transposes of many rows and columns, are worth it.
     """
     expect = EXPECTED_PATHS.get(type(desc))
     best = expect(desc, profile) if expect is not None else None
@@ -144,7 +146,7 @@ def missed_path(made: Plan, desc: OperatorDesc, profile: DeviceProfile) -> str |
     try:
         plan(desc, profile, path=best)
     except PathError:
-        return None  # the device has it, but not for an operator of this size
+        return None  # the device has the path, but not for an operator of this size
     return best
 
 
@@ -156,7 +158,7 @@ def _expected_of_slice(desc: Slice1Desc | SliceDesc, profile: DeviceProfile) -> 
     return "tiles" if profile.device_type is not DeviceType.CPU and _is_transpose(desc) else None
 
 
-# The path that an operator is expected to take, for the operators that have several.
+# The path that an operator is expected to take, for operators with several paths.
 EXPECTED_PATHS: Mapping[type[OperatorDesc], Callable[[Any, DeviceProfile], str | None]] = {
     QuantizedLinearConvolutionDesc: _expected_of_convolution,
     Slice1Desc: _expected_of_slice,
@@ -172,7 +174,7 @@ def _is_worthwhile_product(desc: QuantizedLinearConvolutionDesc) -> bool:
 
 
 def _is_transpose(desc: Slice1Desc | SliceDesc) -> bool:
-    """Whether elements side by side in the output lie apart in the input, and the other way round, for many of them."""
+    """Whether many neighbours in the output lie apart in the input, and many neighbours in the input in the output."""
     steps = [
         stride * window
         for stride, window in zip(desc.input_tensor.element_strides, desc.input_window_strides, strict=True)
@@ -200,13 +202,13 @@ def _best_product(profile: DeviceProfile) -> str:
 
 @dataclass(frozen=True)
 class PlanCheck:
-    """What came out for one case on one recorded device.
+    """The result for one case on one recorded device.
 
     Attributes
     ----------
     case, device : str
     path : str
-        The path planned; empty where the case is not for this device.
+        The planned path; empty if the case is not for this device.
     problems : tuple of str
     """
 
@@ -217,7 +219,7 @@ class PlanCheck:
 
 
 def check_plans(cases: Iterable[Case], devices: Sequence[str], path: str | None = None) -> Iterator[PlanCheck]:
-    """Plan every case for every device of those names, and check each plan.
+    """Plan every case for every named device, and check each plan.
 
     Parameters
     ----------
@@ -225,7 +227,7 @@ def check_plans(cases: Iterable[Case], devices: Sequence[str], path: str | None 
     devices : sequence of str
         Names of `recorded.NAMES`.
     path : str, optional
-        The kernel path of cases that leave it to the planner.
+        The kernel path for cases that leave the choice to the planner.
     """
     for case in cases:
         workload = case.build()

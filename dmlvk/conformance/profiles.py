@@ -1,7 +1,7 @@
-"""Lesser devices: a device's profile, narrowed, so that on a rich GPU the paths of a poor one are run.
+"""Narrowed profiles of a device, with which a capable GPU runs the paths of a less capable one.
 
-What a narrowed profile lacks is not enabled either when the VkDevice is made, so that a kernel which uses it all the
-same is caught by the validation layer.
+A feature that a narrowed profile lacks is not enabled on the VkDevice either. So the validation layer catches a kernel
+that uses it all the same.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 from dmlvk.conformance.case import Workload
 from dmlvk.device_profile import DeviceProfile, DeviceType, Limits
 
-# The device as it is.
+# The unchanged device.
 DEVICE = "device"
 
-# What Vulkan 1.2 guarantees (its "Required Limits"; of maxBufferSize, which is younger, Vulkan 1.3).
+# The limits that Vulkan 1.2 guarantees (its "Required Limits"). maxBufferSize is newer: its value is Vulkan 1.3's.
 REQUIRED_LIMITS: Mapping[str, Any] = MappingProxyType(
     {
         "max_storage_buffer_range": 1 << 27,
@@ -54,12 +54,12 @@ SUBGROUP_CONTROL_FEATURES = frozenset({"subgroupSizeControl", "computeFullSubgro
 
 
 def narrowed_limits(limits: Limits, changes: Mapping[str, Any]) -> Limits:
-    """Limits no better than these and no better than the changes: the lesser of both, of an alignment the greater.
+    """Limits no better than these and no better than the changes: the smaller of both; for alignments, the larger.
 
     Raises
     ------
     ValueError
-        For a name that is no limit.
+        For a name that is not a limit.
     """
     narrow: dict[str, Any] = {}
     for name, value in changes.items():
@@ -144,7 +144,7 @@ PROFILES: Mapping[str, Callable[[DeviceProfile], DeviceProfile]] = MappingProxyT
         "tiny-segments": _limits(
             max_storage_buffer_range=1 << 16, max_memory_allocation_size=1 << 17, max_buffer_size=1 << 17
         ),
-        # Not less but other: on a CPU driver the plans that GPUs get.
+        # Not narrower but different: on a CPU driver, the plans for GPUs.
         "discrete-gpu": lambda profile: replace(profile, device_type=DeviceType.DISCRETE_GPU),
     }
 )
@@ -156,7 +156,7 @@ def narrow(profile: DeviceProfile, name: str) -> DeviceProfile:
 
 
 def workload_profile(device: DeviceProfile, name: str, workload: Workload) -> DeviceProfile:
-    """What a device is planned for as under a profile of `profiles.PROFILES`, for a workload."""
+    """The profile that plans of a workload are made for, under a profile of `profiles.PROFILES`."""
     narrowed = narrow(device, name)
     return replace(
         narrowed,

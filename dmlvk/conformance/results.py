@@ -1,7 +1,7 @@
-"""What came out: one result a case, written as JSON lines while the run goes on and read back afterwards.
+"""Results: one for each case, written as JSON lines during the run and read back afterwards.
 
 The first line of a run is its environment, {"kind": "environment", ...}; each other one is a result, {"kind":
-"result", ...}. Runs may be appended to one file: of a case that ran again the last result counts.
+"result", ...}. Several runs may be appended to one file: if a case ran again, its last result counts.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dmlvk import files
 from dmlvk.conformance.case import current_name
 from dmlvk.conformance.errors import ConformanceError
 
-# A full run on all profiles is some hundred MiB.
+# A full run on all profiles makes a file of some hundred MiB.
 MOST_BYTES = 1 << 30
-# How each line begins: what is left of one that was cut short tells whose it was.
+# The beginnings of lines: they identify a line of this format even if it was cut short.
 LINE_STARTS = (b'{"kind": "environment"', b'{"kind": "result"')
 
 
@@ -44,7 +44,7 @@ class Result:
     Attributes
     ----------
     name, profile : str
-        The case, and the profile to which the device was narrowed; "device" as it is.
+        The case, and the profile to which the device was narrowed; "device" is the unchanged device.
     status : Status
     reason : str
         For a program to read, empty for Pass: "feature:shaderIntegerDotProduct", "path:matrix", "limit:memory" of
@@ -53,14 +53,13 @@ class Result:
     message : str
         For a person.
     operator, types, path : str
-        "SLICE1", "uint8", "tiles"; of a convolution the types of input, filter and output: "uint8 int8 uint8".
+        "SLICE1", "uint8", "tiles". For a convolution, the types of input, filter and output: "uint8 int8 uint8".
     digest : str
-        The first 16 hexadecimal digits of the SHA-256 of the output's elements; of a case that did not give one
-        empty.
+        The first 16 hexadecimal digits of the SHA-256 of the output's elements; empty if the case gave no output.
     seconds : float
-        From its start to its end, the reference's share included.
+        From the case's start to its end, the reference's share included.
     waiver : str
-        Why a failure is waived; empty where it is not.
+        Why a failure is waived; empty if it is not.
     """
 
     name: str
@@ -77,27 +76,27 @@ class Result:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Profile and name: what is run once."""
+        """Profile and name, which identify a result in a run."""
         return self.profile, self.name
 
     @property
     def is_good(self) -> bool:
-        """Whether it may stand in a run that ends with status 0, waivers apart."""
+        """Whether a run with this result can end with status 0, apart from waivers."""
         return self.status in (Status.PASS, Status.NOT_SUPPORTED)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data, without what is empty."""
+        """As plain data, without empty members."""
         members = {name: value for name, value in asdict(self).items() if value not in ("", 0.0)}
         return {"kind": "result", **members, "status": self.status.value, "seconds": round(self.seconds, 4)}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Result:
-        """Read back what `to_json` gave; members of later versions are passed over.
+        """Read back the result of `to_json`. Members from later versions are ignored.
 
         Raises
         ------
         KeyError, TypeError, ValueError
-            A member is missing, or is not of its type.
+            A member is missing or has a wrong type.
         """
         read = cls(**_members(cls, record))
         return replace(read, name=current_name(read.name))
@@ -105,7 +104,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Environment:
-    """Where a run took place.
+    """The environment of a run.
 
     Attributes
     ----------
@@ -116,15 +115,15 @@ class Environment:
     record : mapping
         The device's profile, as `DeviceProfile.from_record` reads it.
     features : tuple of str
-        What the VkDevice was made with.
+        The features enabled on the VkDevice.
     package, python, numpy, system : str
         Versions, and the operating system.
     kernels : mapping of str to str
         SHA-256 of each kernel's SPIR-V.
     path : str
-        The kernel path of cases that leave it to the planner; empty where it was left to the planner.
+        The kernel path for cases that leave the choice to the planner; empty if the planner chose.
     validated : bool
-        Whether the validation layer watched.
+        Whether the validation layer was enabled.
     date : str
         ISO 8601, UTC.
     command : str
@@ -148,11 +147,11 @@ class Environment:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What has to be equal for results of one run to stand for another's."""
+        """The members that must be equal before results of one run can replace those of another."""
         return self.device, self.driver, self.driver_version, dict(self.kernels), self.path, self.validated
 
     def difference(self, other: Environment) -> str:
-        """The first thing that makes results of one run unfit to stand for the other's; empty where there is none."""
+        """The first difference that keeps one run's results from replacing the other's; empty if there is none."""
         mine, theirs = (f"{run.device} with {run.driver} ({run.driver_version})" for run in (self, other))
         if mine != theirs:
             return f"they are of {mine}, and this is {theirs}"
@@ -171,7 +170,7 @@ class Environment:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Environment:
-        """Read back what `to_json` gave. Raises as `Result.from_json` does."""
+        """Read back the result of `to_json`. Raises as `Result.from_json` does."""
         return cls(**_members(cls, record))
 
 
@@ -194,7 +193,7 @@ def _number(value: Any) -> float:
         raise ValueError(str(error)) from error
 
 
-# From JSON to a member of the type that its dataclass writes; a TypeError or ValueError for what is none.
+# Functions from JSON to a member of the dataclass's type; a TypeError or ValueError for other JSON.
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "str": _text,
     "float": _number,
@@ -207,7 +206,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _members(cls: Any, record: Any) -> dict[str, Any]:
-    """The members of a record that a dataclass has, each of its type."""
+    """The members of a record that a dataclass has, each converted to its type."""
     kinds = {entry.name: str(entry.type) for entry in fields(cls)}
     return {name: _READERS[kinds[name]](value) for name, value in _only(dict)(record).items() if name in kinds}
 
@@ -220,21 +219,21 @@ class Run:
     results: dict[tuple[str, str], Result] = field(default_factory=dict)
 
     def add(self, result: Result) -> None:
-        """A result; of a case that ran before, the new one counts."""
+        """Add a result. If the case ran before, the new result counts."""
         self.results[result.key] = result
 
     @property
     def failures(self) -> list[Result]:
-        """Those that are neither Pass nor NotSupported, waived or not."""
+        """The results that are neither Pass nor NotSupported, waived or not."""
         return [result for result in self.results.values() if not result.is_good]
 
     @property
     def succeeded(self) -> bool:
-        """Whether there is nothing but Pass, NotSupported and what is waived."""
+        """Whether all results are Pass, NotSupported or waived."""
         return all(result.waiver for result in self.failures)
 
     def counts(self) -> Counter[Status]:
-        """How many of each status."""
+        """The number of results of each status."""
         return Counter(result.status for result in self.results.values())
 
 
@@ -243,7 +242,7 @@ class ResultsError(ConformanceError):
 
 
 def read_results(path: Path) -> Run:
-    """Read the results of a run, of an interrupted one too: a last line that was cut short is passed over.
+    """Read the results of a run, even of an interrupted run: a last line that was cut short is ignored.
 
     Raises
     ------
@@ -278,8 +277,8 @@ def _entry(line: bytes, place: str) -> Environment | Result:
 
 
 def _is_cut(line: bytes, *, is_first: bool) -> bool:
-    """Whether an interruption cut a line short that was to be one of ours; half of another's is another's."""
-    if is_first:  # nothing before it says whose a brace or two are
+    """Whether a line is one of this format, cut short by an interruption. A part of another format's line is not."""
+    if is_first:  # no earlier line shows that a brace or two belong to this format
         begins = line.startswith(LINE_STARTS)
     else:
         begins = any(start.startswith(line[: len(start)]) for start in LINE_STARTS)
@@ -294,7 +293,7 @@ def _is_cut(line: bytes, *, is_first: bool) -> bool:
 
 @contextmanager
 def naming(path: Path | None) -> Iterator[None]:
-    """Name the file in an error about it: a full disk is noticed where the system no longer says which."""
+    """Name the file in an error about it: on a full disk, the system's error no longer says which file."""
     try:
         yield
     except OSError as error:
@@ -304,12 +303,12 @@ def naming(path: Path | None) -> Iterator[None]:
 
 
 class ResultsWriter:
-    """Appends to a file of results, line by line: what was measured is kept however the run ends.
+    """Appends to a file of results, line by line, so that results are kept however the run ends.
 
     Raises
     ------
     OSError
-        The file cannot be written; or it holds something else than results, and is left as it is.
+        The file cannot be written. Or it holds something other than results, and is left unchanged.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -327,7 +326,7 @@ class ResultsWriter:
         Raises
         ------
         OSError
-            Such as a full disk.
+            For example, the disk is full.
         """
         if self._file is None:
             return
@@ -344,13 +343,13 @@ class ResultsWriter:
         try:
             if self._file is not None:
                 self._file.close()
-        except OSError:  # what did not fit on the disk does not fit now either: the first error is the one to tell
+        except OSError:  # data that did not fit on the disk does not fit now either; the first error is reported
             if error is None:
                 raise
 
 
 def _end_last_line(path: Path, file: BinaryIO) -> None:
-    """Take away a last line that an interruption cut short; end one that lacks nothing but its end."""
+    """Remove a last line that was cut short. If only its line end is missing, add that."""
     if not path.is_file():
         return
     content = files.read_bytes(path, MOST_BYTES)

@@ -1,10 +1,10 @@
-"""Waivers: failures that are known, each with a reason and a day on which it has to be looked at again.
+"""Waivers: known failures, each with a reason and a day on which it must be reviewed.
 
 A waiver file is TOML:
 
     [[waiver]]
     driver = "llvmpipe"              # part of the driver's name, in any case
-    versions = ">=22.3,<23"          # of the driver's version number; all where it is absent
+    versions = ">=22.3,<23"          # the driver's version number; all versions if absent
     cases = ["slice1:*:type=uint8;*"]   # patterns, as on the command line
     reason = "wrong result of a 16-bit shift, reported to Mesa"
     expires = 2027-06-30
@@ -47,7 +47,7 @@ class Waiver:
     driver : str
         Part of the driver's name, in any case.
     versions : str
-        Comparisons with the driver's version number, with commas between: ">=22.3,<23". Empty: any version.
+        Comparisons with the driver's version number, separated by commas: ">=22.3,<23". Empty: any version.
     cases : tuple of str
         Patterns of case names.
     reason : str
@@ -62,7 +62,7 @@ class Waiver:
     expires: datetime.date
 
     def applies_to(self, environment: Environment) -> bool:
-        """Whether it is about this driver and this version of it."""
+        """Whether the waiver is about this driver and this version of it."""
         if self.driver.casefold() not in environment.driver.casefold():
             return False
         mine = _numbers(environment.driver_version)
@@ -74,7 +74,7 @@ class Waiver:
         return True
 
     def names(self, result: Result) -> bool:
-        """Whether it is about this case."""
+        """Whether the waiver is about this case."""
         case = Case(result.name, _no_workload)
         return any(matches(pattern, case) for pattern in self.cases)
 
@@ -103,9 +103,9 @@ def read_waivers(path: Path) -> list[Waiver]:
     Raises
     ------
     WaiverError
-        It is not TOML, or a waiver lacks a field or has a wrong one.
+        The file is not TOML, or a waiver lacks a field or has a wrong one.
     OSError
-        It cannot be read.
+        The file cannot be read.
     """
     try:
         content = files.read_toml(path)
@@ -147,7 +147,7 @@ def _waiver(place: str, entry: Any) -> Waiver:
 
 @dataclass(frozen=True)
 class WaiverReport:
-    """What the waivers did to a run.
+    """The effect of waivers on a run.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ class WaiverReport:
     passing : tuple of Result
         Waived cases that pass.
     unneeded : tuple of Waiver
-        Waivers of which that holds for all cases that ran: they can go.
+        Waivers whose cases, of those that ran, all pass: they can be removed.
     expired : tuple of Waiver
         Waivers about this driver that no longer hold and whose cases still fail.
     """
@@ -170,7 +170,7 @@ class WaiverReport:
 def apply_waivers(
     waivers: Sequence[Waiver], environment: Environment, results: Iterable[Result], today: datetime.date
 ) -> WaiverReport:
-    """Hold a run's results against the waivers about its driver."""
+    """Apply the waivers about a run's driver to its results."""
     waived, passing, expired = [], [], []
     unneeded: dict[Waiver, bool] = {}
     applying = [waiver for waiver in waivers if waiver.applies_to(environment)]

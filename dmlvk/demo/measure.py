@@ -11,21 +11,22 @@ import numpy as np
 import dmlvk
 from dmlvk.demo.panels import Panel
 
-# Median of so many runs; of fewer on a device that is slow enough for each to be measured well.
+# The median of this many runs. On a slow device fewer runs are enough, because each is measured well.
 MOST_RUNS, FEWEST_RUNS = 9, 3
 ENOUGH_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What came of one panel.
+    """The result of one panel.
 
     Attributes
     ----------
     operator : str
         DirectML's name, such as "SLICE1".
     kernels : tuple of str
-        The kernels that a run dispatches, each without its operator's name where more follows that.
+        The kernels that a run dispatches. If more follows the operator's name in a kernel's name, the operator's name
+        is left out.
     result : np.ndarray
         The output, read back.
     correct : bool
@@ -33,9 +34,9 @@ class Measurement:
     seconds : float
         Median of several runs.
     timed_by : str
-        "GPU" for the device's own timestamps; "host" where it has none: from the call to the end of waiting.
+        "GPU" for the device's own timestamps. "host" if it has none: from the call to the end of waiting.
     bytes_moved : int
-        What the plan reads and writes.
+        The bytes that the plan reads and writes.
     """
 
     panel: Panel
@@ -58,15 +59,15 @@ def measure(device: dmlvk.Device, panel: Panel) -> Measurement:
     Raises
     ------
     DeviceError
-        What the device could not do.
+        The device could not run the panel.
     """
     compiled = device.compile(panel.desc)
     tensors = {field: device.tensor(desc) for field, desc in panel.desc.tensors.items()}
     for field, array in panel.inputs.items():
         tensors[field].write(array)
-    # What the operator does not write would be seen.
+    # Elements that the operator does not write would show.
     tensors["output_tensor"].write_bytes(b"\xa5" * panel.desc.output_tensor.total_size_in_bytes)
-    # What is OWNED_BY_DML is given once, before the first dispatch, and not timed.
+    # Tensors that are OWNED_BY_DML are given once, before the first dispatch, and not timed.
     owned = {field for field, desc in panel.desc.tensors.items() if desc.flags & dmlvk.TensorFlags.OWNED_BY_DML}
     if owned:
         compiled.initialize(**{field: tensors[field] for field in owned})
@@ -83,7 +84,7 @@ def measure(device: dmlvk.Device, panel: Panel) -> Measurement:
         device.timestamps = True
         device.submit([binding]).wait()
     except dmlvk.DeviceError:
-        # Vulkan does not promise timestamps on every queue. What else may be wrong is raised again below.
+        # Vulkan does not promise timestamps on every queue. Any other error is raised again below.
         device.timestamps = False
     while len(host_times) < FEWEST_RUNS or (len(host_times) < MOST_RUNS and sum(host_times) < ENOUGH_SECONDS):
         start = time.perf_counter()
@@ -106,5 +107,5 @@ def measure(device: dmlvk.Device, panel: Panel) -> Measurement:
 
 
 def _same_bits(result: np.ndarray, expected: np.ndarray) -> bool:
-    """Type, sizes and every bit, which `==` would not tell of NaNs and of -0.0."""
+    """Whether type, sizes and every bit are equal. `==` would not compare the bits of NaNs and -0.0."""
     return (result.dtype, result.shape) == (expected.dtype, expected.shape) and result.tobytes() == expected.tobytes()

@@ -1,4 +1,4 @@
-"""What the demo runs: each panel is one operator on the photograph, and the ways in which its result is looked at.
+"""The demo's panels: each is one operator on the photograph, with the views of its result.
 
 A new operator joins with a function that returns its panels, named in `all_panels`.
 """
@@ -17,14 +17,14 @@ from dmlvk.operators.quantized_linear_convolution import output_size
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
-# Dark to light; one colour a brightness level.
+# Dark to light; one colour for each brightness level.
 LEVEL_COLOURS = np.array(
     [[24, 32, 72], [86, 44, 110], [178, 58, 96], [232, 112, 72], [247, 183, 92], [253, 243, 200]], np.uint8
 )
 
 
 def _as_picture(result: np.ndarray) -> np.ndarray:
-    """{H,W,3} as it is, {H,W,1} and {H,W} in grey."""
+    """{H,W,3} unchanged, {H,W,1} and {H,W} in grey."""
     plane = result if result.ndim == 3 else result[..., None]
     return np.broadcast_to(plane, (*plane.shape[:2], 3))
 
@@ -36,7 +36,7 @@ class View:
     Attributes
     ----------
     title, caption : str
-        What is to be seen, and the fields that bring it about.
+        What the picture shows, and the fields that cause it.
     picture : callable
         Makes an {H,W,3} UINT8 picture of the result.
     """
@@ -59,7 +59,7 @@ class Panel:
     inputs : dict of str to np.ndarray
         The arrays for the descriptor's input tensors, by field name.
     views : tuple of View
-        What is shown of the result; a convolution has one for each of its filters.
+        The pictures of the result; a convolution has one for each of its filters.
     """
 
     title: str
@@ -79,7 +79,7 @@ def photograph() -> np.ndarray:
 
 
 def all_panels(photo: np.ndarray) -> dict[str, list[Panel]]:
-    """The demo's panels by operator name, each operator with what it does in one sentence."""
+    """The demo's panels by operator name; `SENTENCES` says what each operator does."""
     return {
         "SLICE1": slice1_panels(photo),
         "DIAGONAL_MATRIX1": diagonal_matrix1_panels(photo),
@@ -135,8 +135,8 @@ def slice1_panels(photo: np.ndarray) -> list[Panel]:
 def diagonal_matrix1_panels(photo: np.ndarray) -> list[Panel]:
     """Bands of diagonals over the photograph.
 
-    The operator works on the last two dimensions, so the photograph is shown to it as {3,H,W}: the same bytes, and
-    strides that say where each element lies. The results are written in the photograph's own layout in the same way.
+    The operator works on the last two dimensions, so it gets the photograph as {3,H,W}: the same bytes, with strides
+    that give each element's place. The results are written in the photograph's own layout in the same way.
     """
     planes = photo.transpose(2, 0, 1)
     grey = photo[..., 1]
@@ -171,7 +171,7 @@ def _channels_last(result: np.ndarray) -> np.ndarray:
 
 
 def one_hot_panels(photo: np.ndarray) -> list[Panel]:
-    """A label map of brightness levels, {1,H,W}, as one plane a level, {levels,H,W}."""
+    """A label map of brightness levels, {1,H,W}, as one plane for each level, {levels,H,W}."""
     level_count = len(LEVEL_COLOURS)
     weights = np.array([299, 587, 114], np.uint32)
     brightness = photo.astype(np.uint32) @ weights // 1000
@@ -200,7 +200,7 @@ def one_hot_panels(photo: np.ndarray) -> list[Panel]:
         return _as_picture(np.concatenate(rows, axis=0))
 
     unsigned = levels.astype(np.uint32)[None]
-    # Negative indices count once from the end: the same labels the other way round.
+    # Negative indices count once from the end: the same labels in reverse order.
     signed = -1 - levels.astype(np.int64)[None]
     outside = np.where(levels == 2, 2**32 + 1, levels).astype(np.uint64)[None]
     return [
@@ -215,7 +215,7 @@ def one_hot_panels(photo: np.ndarray) -> list[Panel]:
 # Padding is a real 0: middle grey.
 PIXEL_SCALE, PIXEL_ZERO_POINT = 1 / 128, 128
 
-# How much each of red, green and blue adds to the brightness that the eye sees.
+# The shares of red, green and blue in the brightness that the eye sees.
 BRIGHTNESS = np.array([0.299, 0.587, 0.114])
 
 
@@ -251,7 +251,7 @@ def quantized_linear_convolution_panels(photo: np.ndarray) -> list[Panel]:
     in_colour("Motion blur", _each_channel(np.full((1, 31), 1 / 31)))
     in_colour("Sharpen", _each_channel(np.array([[0, -1, 0], [-1, 5, -1], [0, -1, 0]])), dilations=(2, 2))
     sepia = np.array([[0.393, 0.769, 0.189], [0.349, 0.686, 0.168], [0.272, 0.534, 0.131]])
-    # The matrix is meant for black at 0 and white at 1, not for black at -1: the bias makes up for it.
+    # The matrix is made for black at 0 and white at 1, not for black at -1: the bias corrects for that.
     in_colour("Sepia", sepia[:, :, None, None], bias=sepia.sum(axis=1) - 1)
     return panels
 
@@ -302,7 +302,7 @@ def convolution(
     spatial = zip((height, width), filter_size, strides, dilations, padding, padding, strict=True)
     rows, columns = (output_size(*dimension) for dimension in spatial)
     tensors = {field: tensor_desc(array) for field, array in inputs.items()}
-    # Given once, before the first dispatch, and rearranged there as the kernel likes it.
+    # Given once, before the first dispatch, and rearranged then into the kernel's layout.
     tensors["filter_tensor"] = replace(tensors["filter_tensor"], flags=dmlvk.TensorFlags.OWNED_BY_DML)
     channels_last = (rows * columns * count, 1, columns * count, count)
     desc = dmlvk.QuantizedLinearConvolutionDesc(
@@ -325,7 +325,7 @@ def _each_channel(plane: np.ndarray) -> np.ndarray:
 def _filter_caption(
     desc: dmlvk.QuantizedLinearConvolutionDesc, inputs: dict[str, np.ndarray], channels: Sequence[int]
 ) -> str:
-    """What made these output channels."""
+    """A caption that says what made these output channels."""
     sizes = ", ".join(map(str, desc.filter_tensor.sizes))
     scales = dict.fromkeys(f"{inputs['filter_scale_tensor'][0, channel, 0, 0]:.3g}" for channel in channels)
     extras = [f"group_count {desc.group_count}"] if desc.group_count > 1 else []

@@ -12,7 +12,7 @@ from dmlvk.demo.measure import Measurement
 from dmlvk.demo.panels import SENTENCES, View
 
 COLUMNS = 4
-CELL = 256  # pixels that a result fits into
+CELL = 256  # the side in pixels of the square for a result
 GAP = 28
 MARGIN = 48
 
@@ -28,11 +28,11 @@ def draw_sheet(photo: np.ndarray, measurements: list[Measurement], device: str, 
     photo : np.ndarray
         The demo's input, {H,W,3} UINT8.
     measurements : list of Measurement
-        What was run, in the order of the panels.
+        The panels' results, in the order of the panels.
     device : str
         The device's name and driver, for the heading.
     path : Path
-        The PNG file; a name of another kind of picture makes one of that kind.
+        The PNG file. If the name has another picture format's extension, the picture has that format.
     """
     from PIL import Image, ImageDraw, ImageFont
 

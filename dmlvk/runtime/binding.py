@@ -1,4 +1,4 @@
-"""An operator with its tensors: checked once, with everything prebuilt that a dispatch needs."""
+"""An operator with its tensors, checked once. Everything that a dispatch needs is built beforehand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dmlvk.vulkan.command_buffers import Batch, CommandBuffer
 from dmlvk.vulkan.descriptors import BufferRange
 from dmlvk.vulkan.recorder import PreparedDispatch
 
-# Numbers of bindings, never used again: what is remembered for a list of bindings is remembered by them.
+# Each binding has a number, and no number is used twice. The device remembers lists of bindings by these numbers.
 _serials = count()
 
 if TYPE_CHECKING:
@@ -47,21 +47,21 @@ class Binding(NotCopied):
         "SLICE1", for people.
     plan : Plan
     dispatches : tuple of tuples of Dispatch
-        What was planned. Dispatches of one stage run in any order; each stage sees what the one before wrote.
+        The planned dispatches. Dispatches of one stage run in any order; each stage sees the previous stage's writes.
     stages : tuple of tuples of PreparedDispatch
-        The same, ready for recording.
+        The same dispatches, ready for recording.
     seconds : tuple of tuples of float
         The planner's estimate for each dispatch.
     reads, writes : tuple of (int, int, int)
         The memory that the work reads and writes: the allocation's id, first byte and end.
     read_memory, written_memory, used_memory : frozenset of int
-        The ids of the allocations that are read, written, either.
+        The ids of the allocations that the work reads, writes, or either.
     uses, written : frozenset of Access
-        Where the host looks for the work that uses memory, and for the work that writes it.
+        The records in which the host finds the work that uses memory, and the work that writes memory.
     batch : Batch, optional
         The binding alone, recorded for a call of the operator.
     secondary : CommandBuffer, optional
-        Its dispatches, recorded for being one of a list.
+        Its dispatches, recorded to be executed as one binding of a list.
     """
 
     in_place_of_a_copy = "bind the tensors once more (operator.bind)"
@@ -73,7 +73,8 @@ class Binding(NotCopied):
         stages: tuple[tuple[Dispatch, ...], ...],
         memory: Mapping[str, MemoryRange],
     ) -> None:
-        # Not the operator itself: it remembers bindings of calls, and is to go when its user drops it.
+        # The binding does not keep the operator: the operator remembers the bindings of its calls, and must be
+        # released when its user drops it.
         self.device = operator.device
         self.operator_name = operator.desc.operator_name
         self.plan = plan
@@ -116,7 +117,7 @@ class Binding(NotCopied):
         ranges = []
         for window in dispatch.windows:
             buffer_range, distance = self._place(dispatch, window, memory[window.tensor])
-            # Modulo 2^32: a start before its window's own is a two's complement word.
+            # Modulo 2^32: a start below the window's own start is a word in two's complement.
             word = push_constants[window.base_word] + distance // window.base_unit
             push_constants[window.base_word] = word & 0xFFFFFFFF
             ranges.append(buffer_range)
@@ -129,7 +130,7 @@ class Binding(NotCopied):
         )
 
     def _place(self, dispatch: Dispatch, window: Window, place: MemoryRange) -> tuple[BufferRange, int]:
-        """The storage buffer binding of a window, and the window's start in it: only bindings are aligned."""
+        """The storage buffer binding of a window, and the window's start in it. Only the binding is aligned."""
         pieces = place.memory.pieces(place.start + window.offset, window.size)
         if len(pieces) != 1:
             raise AssertionError(f"{dispatch.kernel}: the window {window} lies in {len(pieces)} segments of its memory")
@@ -145,23 +146,23 @@ class Binding(NotCopied):
 def check_tensors(
     operator: str, fields: Mapping[str, TensorDesc], tensors: Mapping[str, object], device: Device
 ) -> dict[str, Tensor]:
-    """Check that the tensors are those that the fields describe.
+    """Check the tensors against the fields of the descriptor.
 
     Parameters
     ----------
     operator : str
         For messages.
     fields : mapping of str to TensorDesc
-        What has to be bound.
+        The tensors that must be bound.
     tensors : mapping of str to object
-        What was given.
+        The tensors that the caller gave.
     device : Device
 
     Raises
     ------
     BindingError
-        A tensor is missing or unknown, has another data type, sizes or strides than its field, less memory, a worse
-        aligned place, was freed, or is another device's.
+        A tensor is missing or unknown. Or its data type, sizes or strides differ from its field's. Or it has less
+        memory or a smaller alignment than its field needs, was freed, or belongs to another device.
     """
     unknown = [name for name in tensors if name not in fields]
     if unknown:

@@ -1,4 +1,4 @@
-"""Calls of an operator that may come again: with the same tensors nothing is checked, bound or recorded anew."""
+"""Remembered calls of an operator: a repeated call with the same tensors is not checked, bound or recorded anew."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ if TYPE_CHECKING:
     from dmlvk.runtime.binding import Binding
     from dmlvk.runtime.tensor import Tensor
 
-# Calls that an operator remembers; each costs a descriptor set and a command buffer.
+# An operator remembers at most this many calls; each costs a descriptor set and a command buffer.
 MAXIMUM_CALLS = 256
 
 
 class Call:
-    """An operator bound to tensors, recorded.
+    """An operator bound to tensors and recorded.
 
     Attributes
     ----------
     tensors : dict of str to proxy of Tensor, or None
-        Equal to the keyword arguments that the call was made with, which Python compares without running a line of
-        Python; None once it is forgotten.
+        Equal to the keyword arguments of the call; the interpreter compares the two without running any Python code.
+        None once the call is forgotten.
     binding : Binding
-        With the memory: whoever submits the batch keeps the call.
+        Holds the memory: a submission of the batch keeps the call.
     batch : Batch
-        The binding recorded.
+        The recorded binding.
     """
 
     __slots__ = ("__weakref__", "_calls", "_key", "_tensors", "batch", "binding", "tensors")
 
     def __init__(self, calls: Calls, key: tuple[object, ...], tensors: Mapping[str, Tensor], binding: Binding) -> None:
-        # Weak: the calls go with their operator, whichever of their tensors are still there.
+        # A weak reference: the calls are dropped with their operator, even if some of their tensors remain.
         self._calls = ref(calls)
         self._key = key
         self._tensors = tuple(ref(tensor) for tensor in tensors.values())
@@ -41,7 +41,7 @@ class Call:
         self.batch = binding.batch
 
     def forget(self) -> None:
-        """Let go of it: a tensor of it was dropped or freed, or there are too many."""
+        """Forget this call: one of its tensors was dropped or freed, or there are too many calls."""
         self.tensors = None
         calls = self._calls()
         if calls is not None:
@@ -57,25 +57,25 @@ class Call:
 class Calls(dict[tuple[object, ...], Call]):
     """Calls by the names and ids of their tensors.
 
-    An id means a tensor for as long as the tensor is there. The calls of a tensor are forgotten when it goes, so that
-    they neither hold its memory nor are taken for those of the next one with the same id.
+    An id stands for a tensor as long as the tensor exists. A tensor's calls are forgotten when the tensor is dropped.
+    So they do not hold its memory, and are not taken for the calls of a later tensor with the same id.
 
     Attributes
     ----------
     last : Call or None
-        The latest one: comparing its tensors costs a third of making a key of them.
+        The latest call: comparing its tensors costs a third of making a key from them.
     """
 
     last: Call | None = None
 
     def find(self, tensors: Mapping[str, Tensor]) -> Call | None:
-        """The call with these tensors, which becomes the last."""
+        """The remembered call with these tensors, which becomes `last`."""
         call = self.get((*tensors, *map(id, tensors.values())))
         if call is None:
             return None
         try:
             is_same = call.tensors == tensors
-        except ReferenceError:  # an exception kept a tensor that has gone from being forgotten
+        except ReferenceError:  # a dropped tensor whose calls were not forgotten, due to an exception
             is_same = False
         if not is_same:  # or forgotten by another thread, just now
             call.forget()
@@ -91,7 +91,7 @@ class Calls(dict[tuple[object, ...], Call]):
             for oldest in list(self.values())[:1]:
                 oldest.forget()
         call = Call(self, (*tensors, *map(id, tensors.values())), tensors, binding)
-        # The tensors first: a call that is found is one that goes with its tensors.
+        # The tensors come first: so every call that can be found is also forgotten with its tensors.
         for tensor in tensors.values():
             if tensor.calls is None:
                 tensor.calls = WeakSet()

@@ -1,4 +1,4 @@
-"""Bindings put into command buffers, with barriers where one depends on another."""
+"""Records bindings into command buffers, with barriers between bindings that depend on each other."""
 
 from __future__ import annotations
 
@@ -44,12 +44,15 @@ class Ranges:
 
 Places = dict[int, Ranges]
 
-# So many bindings are compared one by one rather than sorted.
+# At most this many bindings are compared one by one; more are sorted first.
 FEW = 4
 
 
 def overlap(earlier: Binding, later: Binding) -> bool:
-    """Whether the later binding reads or overwrites what the earlier one writes, or overwrites what it reads."""
+    """Whether the later binding depends on the earlier one.
+
+    It does if it reads or overwrites bytes that the earlier one writes, or overwrites bytes that the earlier one reads.
+    """
     for memory, start, end in later.writes:
         for other, other_start, other_end in earlier.reads + earlier.writes:
             if memory == other and start < other_end and other_start < end:
@@ -64,7 +67,8 @@ def overlap(earlier: Binding, later: Binding) -> bool:
 class Hazards:
     """The memory that bindings since the last barrier have read and written.
 
-    Most bindings share no allocation with those before them, which is known at once. Bytes are compared for the others.
+    Most bindings share no allocation with earlier bindings. A comparison of two sets shows that at once. For the other
+    bindings, bytes are compared.
     """
 
     __slots__ = ("_read_memory", "_reads", "_unsorted", "_writes", "_written_memory")
@@ -72,7 +76,7 @@ class Hazards:
     def __init__(self) -> None:
         self._read_memory: set[int] = set()
         self._written_memory: set[int] = set()
-        self._unsorted: list[Binding] = []  # not yet in these:
+        self._unsorted: list[Binding] = []  # bindings not yet in the two below
         self._reads: Places = {}
         self._writes: Places = {}
 
@@ -108,16 +112,16 @@ class Hazards:
         )
 
     def clear(self) -> None:
-        """There was a barrier."""
+        """Forget everything: a barrier was recorded."""
         for content in (self._read_memory, self._written_memory, self._reads, self._writes):
             content.clear()
         self._unsorted.clear()
 
 
 class CommandWriter:
-    """Records bindings into as many command buffers as keep each one's running time below the watchdogs' patience.
+    """Records bindings into command buffers, each short enough to run within the limit of the watchdogs.
 
-    Used with the device's monitor entered.
+    The caller must have entered the device's monitor.
 
     Parameters
     ----------
@@ -125,7 +129,7 @@ class CommandWriter:
     flags : int
         VkCommandBufferUsageFlags of the command buffers.
     queries : TimestampQueries, optional
-        Room for a timestamp before the first dispatch and one after each.
+        Queries for one timestamp before the first dispatch and one after each dispatch.
     """
 
     def __init__(self, vulkan: VulkanDevice, flags: int, queries: TimestampQueries | None = None) -> None:
@@ -144,7 +148,7 @@ class CommandWriter:
         for binding in bindings:
             self._write(binding)
         if self._recorder is None and not self._command_buffers:
-            self._start()  # an empty list is a submission too
+            self._start()  # an empty list makes a submission too
         self._finish()
         uses: frozenset[MemoryUse] = frozenset().union(*[binding.uses for binding in bindings])
         writes: frozenset[MemoryUse] = frozenset().union(*[binding.written for binding in bindings])
@@ -170,7 +174,7 @@ class CommandWriter:
                     recorder.timestamp(self._queries.pool.handle, self._query)
 
     def compose(self, bindings: tuple[Binding, ...]) -> Batch:
-        """Call the bindings' own secondary command buffers: far cheaper for the host than recording each dispatch."""
+        """Execute the bindings' secondary command buffers: far cheaper for the host than recording each dispatch."""
         barrier = self._vulkan.dispatch_barrier.secondary().handle
         hazards = self._hazards
         secondaries: list[Any] = []
@@ -198,7 +202,7 @@ class CommandWriter:
         self._finish()
 
     def _recorder_for(self, estimate: float, binding: Binding) -> Recorder:
-        """Where a dispatch of so many seconds goes: a new command buffer when it makes this one too long."""
+        """The recorder for a dispatch of this estimate: a new one if the command buffer would become too long."""
         if self._recorder is not None and self._seconds and self._seconds + estimate > MAXIMUM_SUBMISSION_SECONDS:
             self._finish()
             self._hazards.add(binding)
@@ -227,12 +231,15 @@ class CommandWriter:
 
 
 def record_secondary(vulkan: VulkanDevice, binding: Binding) -> None:
-    """Record a binding's dispatches for being called from any number of command buffers; it keeps them."""
+    """Record a binding's dispatches in a secondary command buffer, which the binding keeps.
+
+    Any number of command buffers can execute it.
+    """
     vulkan.monitor.run(record_secondary_inside, vulkan, binding)
 
 
 def record_secondary_inside(vulkan: VulkanDevice, binding: Binding) -> CommandBuffer:
-    """As `record_secondary`, with the device's monitor entered; returns them."""
+    """As `record_secondary`, with the device's monitor entered; returns the secondary command buffer."""
 
     def write(recorder: Recorder) -> None:
         for number, stage in enumerate(binding.stages):
@@ -247,5 +254,5 @@ def record_secondary_inside(vulkan: VulkanDevice, binding: Binding) -> CommandBu
 
 
 def dispatch_count(bindings: Iterable[Binding]) -> int:
-    """Dispatches of all stages of all bindings."""
+    """The number of dispatches in all stages of all bindings."""
     return sum(len(stage) for binding in bindings for stage in binding.stages)

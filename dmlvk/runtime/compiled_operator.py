@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 @cache
 def spirv(kernel: str) -> bytes:
-    """The compiled kernel of a name.
+    """The SPIR-V of a kernel, by its name.
 
     Raises
     ------
     DeviceError
-        There is none: the installation is damaged.
+        There is no such kernel: the installation is damaged.
     """
     try:
         content = get_data("dmlvk", f"spirv/{kernel}.spv")
@@ -43,7 +43,7 @@ def spirv(kernel: str) -> bytes:
     return content
 
 
-# Plans that an operator keeps for tensors that cross a segment's end in different places.
+# An operator keeps at most this many plans for tensors that cross a segment's end in different places.
 PLANS_KEPT = 64
 
 
@@ -55,7 +55,7 @@ class CompiledOperator(NotCopied):
     device : Device
     desc : OperatorDesc
     plan : Plan
-        What it dispatches for tensors with memory of their own.
+        The plan for tensors with memory of their own.
     """
 
     in_place_of_a_copy = "compile its descriptor (operator.desc, which can be pickled) where it is needed"
@@ -77,9 +77,9 @@ class CompiledOperator(NotCopied):
         self._queue = device.vulkan.queue
         self._calls = Calls()
         self._call_scratch: ref[Allocation] | None = None
-        # Of the dispatches of its plans, which it keeps: an id means a dispatch for as long as that is there.
+        # By the ids of the dispatches. The operator keeps its plans, so an id always means the same dispatch.
         self._pipelines: dict[int, Pipeline] = {}
-        # The kernels are built now, so that what the driver refuses is known and a call does not wait for its compiler.
+        # The pipelines are built now: a driver's refusal is reported here, and no call waits for the driver's compiler.
         for stage in (*plan.initialization, *plan.stages):
             for dispatch in stage:
                 self.pipeline(dispatch)
@@ -89,11 +89,11 @@ class CompiledOperator(NotCopied):
 
     @property
     def has_state(self) -> bool:
-        """Whether it has to be initialised, and so remembers tensors."""
+        """Whether the operator must be initialised, and therefore remembers tensors."""
         return bool(self._owned_fields or self.plan.persistent_size)
 
     def pipeline(self, dispatch: Dispatch) -> Pipeline:
-        """The pipeline of a dispatch of one of its plans; operators of one device share it."""
+        """The pipeline of a dispatch in one of its plans. Operators of one device share pipelines."""
         pipeline = self._pipelines.get(id(dispatch))
         if pipeline is None:
             pipeline = self._pipelines[id(dispatch)] = self._vulkan.pipelines.get(
@@ -107,17 +107,17 @@ class CompiledOperator(NotCopied):
         return pipeline
 
     def __call__(self, **tensors: Tensor) -> Submission:
-        """Run once, after everything submitted before; does not wait.
+        """Run once, after all work submitted before; does not wait.
 
         Parameters
         ----------
         **tensors : Tensor
-            One for each tensor of the descriptor, by field name, but for those that are OWNED_BY_DML.
+            One for each tensor of the descriptor, by field name, except those that are OWNED_BY_DML.
 
         Raises
         ------
         BindingError
-            A tensor is not what the descriptor says, or an output shares memory with another tensor.
+            A tensor does not match the descriptor, or an output shares memory with another tensor.
         DeviceError
             The device is closed, lost, or out of memory.
         """
@@ -125,7 +125,7 @@ class CompiledOperator(NotCopied):
         try:
             if call is None or call.tensors != tensors:
                 call = self._calls.find(tensors)
-        except (ReferenceError, ValueError):  # a tensor of the last call has just gone; or an array, no Tensor
+        except (ReferenceError, ValueError):  # a tensor of the last call was just dropped; or an argument is an array
             call = self._calls.find(tensors)
         if call is None:
             return self._call_anew(tensors)
@@ -139,8 +139,8 @@ class CompiledOperator(NotCopied):
         return submission
 
     def _call_anew(self, tensors: dict[str, Tensor]) -> Submission:
-        """A call with tensors that it was not called with before."""
-        calls = self._calls  # before it is read what is bound: `initialize` binds other memory and starts new ones
+        """A call with tensors that are new to the operator."""
+        calls = self._calls  # read before the bound memory is: `initialize` binds other memory and starts new calls
         binding = self._bind(tensors, for_call=True)
         device = self.device
         if device.debug_level:
@@ -156,7 +156,7 @@ class CompiledOperator(NotCopied):
         return submission_of(queue, queue.submit_inside(batch, (batch, binding)))
 
     def bind(self, **tensors: Tensor) -> Binding:
-        """Check tensors and prepare everything to run on them, any number of times.
+        """Check tensors and prepare everything needed to run on them any number of times.
 
         Raises
         ------
@@ -186,9 +186,9 @@ class CompiledOperator(NotCopied):
         return Binding(self, plan, plan.stages, memory)
 
     def initialize(self, **tensors: Tensor) -> Submission:
-        """Take over the contents of the tensors that are OWNED_BY_DML, and prepare what the plan derives from them.
+        """Take over the contents of the tensors that are OWNED_BY_DML, and prepare the data derived from them.
 
-        What is submitted later sees the new contents. The tensors given can be changed or dropped afterwards.
+        Work submitted later sees the new contents. The given tensors may be changed or dropped afterwards.
 
         Raises
         ------
@@ -212,7 +212,8 @@ class CompiledOperator(NotCopied):
             memory = dict(owned)
             self._add_scratch(self.plan, memory)
             submission = self.device.submit((Binding(self, self.plan, self.plan.initialization, memory),))
-        # At the end and at once, when all that fills the new memory is submitted: until then calls use the old one.
+        # Last, and in one step, after all work that fills the new memory is submitted: until then calls use the old
+        # memory.
         self._owned, self._calls = owned, Calls()
         return submission
 
@@ -230,7 +231,7 @@ class CompiledOperator(NotCopied):
     def _add_scratch(self, plan: Plan, memory: dict[str, MemoryRange], *, for_call: bool = False) -> None:
         if not plan.scratch_size:
             return
-        # Calls run one after the other, so they share it; bindings of one list may run at the same time.
+        # Calls run one after the other, so they share scratch memory; bindings of one list may run at the same time.
         shared = self._call_scratch() if for_call and self._call_scratch is not None else None
         if shared is not None and shared.size >= plan.scratch_size:
             memory[SCRATCH] = MemoryRange(shared, 0, plan.scratch_size)
@@ -240,7 +241,7 @@ class CompiledOperator(NotCopied):
             self._call_scratch = ref(memory[SCRATCH].memory)
 
     def _plan_for(self, memory: Mapping[str, MemoryRange]) -> Plan:
-        """The plan for tensors in these places: another where one crosses a segment's end unexpectedly."""
+        """The plan for tensors in these places. A tensor that crosses a segment's end needs another plan."""
         offsets = tuple(
             (name, place.start % place.memory.segment_size)
             for name, place in memory.items()

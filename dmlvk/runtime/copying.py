@@ -1,4 +1,4 @@
-"""What stands for something on a device cannot be copied by Python's own means."""
+"""Objects that represent something on a device cannot be copied by Python's own means."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import ClassVar, NoReturn
 
 
 class NotCopied:
-    """Refuses copy.copy, copy.deepcopy and pickle: two objects would own one thing.
+    """Refuses copy.copy, copy.deepcopy and pickle: two objects would own the same resource.
 
     Attributes
     ----------
     in_place_of_a_copy : str
-        What to do instead.
+        What the user should do instead.
     """
 
     __slots__ = ()

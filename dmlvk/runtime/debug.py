@@ -1,4 +1,4 @@
-"""What DMLVK_DEBUG prints: a line for each dispatch, and with 2 the plan behind it."""
+"""The output of DMLVK_DEBUG: a line for each dispatch, and at level 2 its plan too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def debug_level() -> int:
     Raises
     ------
     ValueError
-        It is neither empty nor one of these.
+        The variable is neither empty nor one of these numbers.
     """
     text = os.environ.get("DMLVK_DEBUG", "")
     if text not in ("", "0", "1", "2"):
@@ -48,7 +48,7 @@ def dispatch_text(dispatch: Dispatch) -> str:
 
 
 def time_text(dispatch: Dispatch, seconds: float | None) -> str:
-    """Time on the GPU with the rates that it makes."""
+    """Time on the GPU, and the rates that follow from it."""
     if seconds is None:
         return ", no timestamps on this queue"
     text = f" {seconds * 1e6:.1f} us"
@@ -60,7 +60,7 @@ def time_text(dispatch: Dispatch, seconds: float | None) -> str:
 
 
 def plan_text(binding: Binding, stage: int, dispatch: Dispatch) -> str:
-    """What the planner decided for a dispatch."""
+    """The planner's decisions for a dispatch."""
     windows = ", ".join(
         f"{window.access.value} {window.tensor}[{window.offset}:{window.offset + window.size}]"
         for window in dispatch.windows

@@ -33,14 +33,14 @@ from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.physical_device import choose
 from dmlvk.vulkan.recorder import ONE_TIME_SUBMIT, SIMULTANEOUS_USE
 
-# Compiled operators that a device keeps for descriptors that come again. Each keeps its pipelines, which cost a CPU
-# driver megabytes.
+# A device keeps at most this many compiled operators, for descriptors that are compiled again. Each operator keeps its
+# pipelines, which cost megabytes on a CPU driver.
 OPERATORS_KEPT = 512
 OPERATORS_KEPT_ON_CPU = 128
-# Lists of bindings whose command buffers a device keeps for lists that come again.
+# A device keeps the command buffers of at most this many lists of bindings, for lists that are submitted again.
 LIST_CACHE_SIZE = 64
 
-# What equal compilations have in common: the descriptor, and the path that was asked for.
+# Compilations are equal if they have the same descriptor and the same requested path.
 OperatorKey: TypeAlias = tuple[OperatorDesc, "str | None"]
 
 
@@ -52,34 +52,35 @@ class Device(NotCopied):
     selector : int, str or None
         A position in `devices()`, or part of a name in any case; None for $DMLVK_DEVICE, else the best device.
     timestamps : bool
-        Whether submissions measure their time on the GPU, for `Submission.gpu_time`. Can be changed at any time.
+        Whether submissions measure their time on the GPU, for `Submission.gpu_time`. May be changed at any time.
     profile : DeviceProfile, optional
-        What to plan for in place of what the device says: tighter limits, fewer features; never more.
+        Plan for this profile in place of the device's own. It may have tighter limits and fewer features, never more.
     force_staging : bool
-        Move data through staging memory even where the host reaches the device's memory.
+        Move data through staging memory even if the host can map the device's memory.
     force_copy_queue : bool
-        Treat the one queue of a device as two, of which one copies; where there are two, they are used anyway.
+        Treat a device's only queue as two, one of them for copies. If the device has two queues, both are used anyway.
 
     Attributes
     ----------
     debug_level : int
-        $DMLVK_DEBUG when it was opened: 1 prints a line for each dispatch, 2 its plan too, and each call waits.
+        $DMLVK_DEBUG when the device was opened. 1 prints a line for each dispatch; 2 prints its plan too. In both
+        cases each call waits.
 
     Raises
     ------
     DeviceError
-        No Vulkan loader, driver or device, with what to install; or none that matches the selector, with those that
-        there are.
+        There is no Vulkan loader, driver or device; the message says what to install. Or no device matches the
+        selector; the message lists the devices.
     TypeError, ValueError
-        For a selector of another type, or a profile that says more than the device has.
+        For a selector of another type, or a profile that claims more than the device has.
 
     Notes
     -----
-    A device and all that belongs to it may be used from several threads. It is closed by `close`, at the end of a
-    `with` block, and when the process ends. An exception out of a signal handler (Ctrl-C) may strike anywhere: what
-    the call has done is then whole or not done at all, but for a large `Tensor.write`, which may have written a part.
-    A signal handler or finalizer that calls into the device in the middle of another call of the same thread may get
-    a DeviceError. A device that was opened before a fork belongs to the parent; a child opens its own.
+    A device and all objects that belong to it may be used from several threads. It is closed by `close`, at the end
+    of a `with` block, and when the process ends. An exception from a signal handler (Ctrl-C) may interrupt a call
+    anywhere: the call's effect is then complete or absent, except that a large `Tensor.write` may have written a
+    part. A signal handler or finalizer that calls into the device in the middle of another call of the same thread
+    may get a DeviceError. A device opened before a fork belongs to the parent; a child process opens its own.
     """
 
     in_place_of_a_copy = "open the device once more (dmlvk.Device(selector)) where it is needed"
@@ -98,7 +99,7 @@ class Device(NotCopied):
             choose(selector), self, profile=profile, force_staging=force_staging, force_copy_queue=force_copy_queue
         )
         self.timestamps = timestamps
-        # What was measured on the device as it is says nothing of another profile.
+        # Measurements on the unchanged device say nothing about another profile.
         self._choices = TunedPaths(self.vulkan.profile) if profile is None else None
         self._lists: OrderedDict[tuple[int, ...], Batch] = OrderedDict()
         self._operators: OrderedDict[OperatorKey, CompiledOperator] = OrderedDict()
@@ -115,7 +116,7 @@ class Device(NotCopied):
 
     @property
     def profile(self) -> DeviceProfile:
-        """What the device can do, which is what plans are made for."""
+        """The device's limits and features. Plans are made for this profile."""
         return self.vulkan.profile
 
     @property
@@ -138,13 +139,13 @@ class Device(NotCopied):
         Parameters
         ----------
         array_or_desc : array_like or TensorDesc
-            An array, of any strides and byte order, is copied to a packed tensor of its shape and type; one without
-            dimensions becomes a tensor of sizes (1,). Of a desc an empty tensor is made: what is in it is undefined.
+            An array, of any strides and byte order, is copied to a packed tensor of its shape and type; an array
+            without dimensions becomes a tensor of sizes (1,). A desc makes a tensor whose contents are undefined.
 
         Raises
         ------
         DescriptorError
-            For an array that no tensor can hold: without elements, or of more than 8 dimensions.
+            For an array that no tensor can hold: it has no elements, or more than 8 dimensions.
         TypeError
             For a dtype without a DirectML data type.
         DeviceError
@@ -159,12 +160,12 @@ class Device(NotCopied):
         return tensor
 
     def buffer(self, size_in_bytes: int) -> Buffer:
-        """Make a buffer, in which `Buffer.tensor` lays tensors. What is in it is undefined.
+        """Make a buffer, in which `Buffer.tensor` places tensors. Its contents are undefined.
 
         Raises
         ------
         BindingError
-            For a size below 1, or that is no integer.
+            For a size that is below 1 or not an integer.
         DeviceError
             Out of memory, with how much was asked and how much there is.
         """
@@ -183,13 +184,13 @@ class Device(NotCopied):
         ----------
         desc : OperatorDesc
         path : str, optional
-            Forces one of the operator's kernel paths, as $DMLVK_KERNEL does for all operators that have it; by default
-            it is what `dmlvk tune` has found the fastest for this descriptor, or else what the planner chooses.
+            Forces one of the operator's kernel paths. $DMLVK_KERNEL forces a path for all operators that have it. By
+            default, the path is the fastest that `dmlvk tune` found for this descriptor, or else the planner's choice.
 
         Raises
         ------
         ValueError
-            There is no such path on this device; the message lists those that there are.
+            There is no such path on this device; the message lists the paths that exist.
         DeviceError
             The driver refuses a kernel, or the device is closed.
         """
@@ -202,13 +203,13 @@ class Device(NotCopied):
         if known is not None:
             try:  # noqa: SIM105 - contextlib.suppress would be a third of it all
                 self._operators.move_to_end(key)
-            except KeyError:  # it had to make room just now
+            except KeyError:  # it was just removed to make room
                 pass
             return known
-        # Not in the monitor: a driver may take seconds over a kernel, and other threads need not wait for it.
+        # Outside the monitor: a driver may take seconds to compile a kernel, and other threads need not wait for that.
         record_descriptor(desc)
         operator = CompiledOperator(self, desc, *self._chosen_plan(desc, path))
-        # Tensors that are OWNED_BY_DML make an operator a thing of its own: two users initialise it differently.
+        # An operator with tensors that are OWNED_BY_DML is not shared: two users initialise it differently.
         return operator if operator.has_state else self._operators_monitor.run(self._remember_operator, key, operator)
 
     def _remember_operator(self, key: OperatorKey, operator: CompiledOperator) -> CompiledOperator:
@@ -218,25 +219,26 @@ class Device(NotCopied):
         return operator
 
     def _chosen_plan(self, desc: OperatorDesc, path: str | None) -> tuple[Plan, str | None]:
-        """The plan of the path given, or else of the one remembered, or else of the planner's; and the path."""
+        """The plan and its path: the given path, or else the remembered one, or else the planner's choice."""
         remembered = self._choices.path(desc) if path is None and self._choices is not None else None
         if remembered is not None:
             try:
                 return self.plan(desc, remembered), remembered
             except planning.PathError:
-                pass  # a file that says more than the planner knows
+                pass  # the file has a path that the planner does not know
         return self.plan(desc, path), path
 
     def submit(self, bindings: Iterable[Binding]) -> Submission:
         """Run bindings in order, in one submission after all earlier work; does not wait.
 
-        Barriers stand exactly where a binding reads or overwrites what one before it in the list wrote, or overwrites
-        what one read. Work that would run longer than a watchdog allows is split into several submissions.
+        A barrier stands exactly where a binding reads or overwrites bytes that an earlier binding of the list wrote, or
+        overwrites bytes that one read. Work that would run longer than a watchdog allows is split into several
+        submissions.
 
         Raises
         ------
         BindingError
-            A binding is another device's.
+            A binding belongs to another device.
         DeviceError
             The device is closed or lost.
         """
@@ -253,14 +255,14 @@ class Device(NotCopied):
         return submission_of(self.vulkan.queue, self.vulkan.queue.submit(batch, (batch, listed)))
 
     def submit_inside(self, listed: tuple[Binding, ...]) -> Submission:
-        """As `submit`, with the device's monitor entered, and bindings that are checked."""
+        """As `submit`, with the device's monitor entered and the bindings already checked."""
         if self.timestamps or self.debug_level:
             return self._submit_measured_inside(listed)
         batch = self._recorded(listed) or self._record(listed)
         return submission_of(self.vulkan.queue, self.vulkan.queue.submit_inside(batch, (batch, listed)))
 
     def _recorded(self, listed: tuple[Binding, ...]) -> Batch | None:
-        """The batch of a list of this device's that was submitted before, if it is remembered."""
+        """The remembered batch of a list that was submitted to this device before; None if there is none."""
         try:
             if len(listed) == 1:
                 return listed[0].batch if listed[0].device is self else None
@@ -269,17 +271,17 @@ class Device(NotCopied):
             return None
 
     def _record(self, bindings: tuple[Binding, ...]) -> Batch:
-        """A list as command buffers, remembered for the next time. Called with the device's monitor entered."""
+        """Record a list as command buffers and remember them. Called with the device's monitor entered."""
         writer = CommandWriter(self.vulkan, SIMULTANEOUS_USE)
         if len(bindings) == 1:
             (binding,) = bindings
             binding.batch = batch = writer.write(bindings)
             return batch
         if any(binding.total_seconds > MAXIMUM_SUBMISSION_SECONDS for binding in bindings):
-            batch = writer.write(bindings)  # they are split inside a binding
+            batch = writer.write(bindings)  # the split may fall inside a binding
         else:
             batch = writer.compose(bindings)
-        # By the bindings' numbers: they do not keep the bindings, nor their memory, and are never used again.
+        # Remembered by the bindings' numbers, which keep neither the bindings nor their memory, and are never reused.
         self._lists[tuple(binding.serial for binding in bindings)] = batch
         if len(self._lists) > LIST_CACHE_SIZE:
             self._lists.popitem(last=False)
@@ -301,7 +303,7 @@ class Device(NotCopied):
         return submission_of(vulkan.queue, value, None if queries is None else Timing(queries))
 
     def report(self, bindings: tuple[Binding, ...], submission: Submission) -> None:
-        """Wait for a submission and print what $DMLVK_DEBUG asks for."""
+        """Wait for a submission and print the lines that $DMLVK_DEBUG asks for."""
         debug.report(self.name, self.debug_level, bindings, submission)
 
     def sequence(self, bindings: Iterable[Binding]) -> Sequence:
@@ -338,13 +340,13 @@ class Device(NotCopied):
         self.vulkan.wait_idle()
 
     def close(self) -> None:
-        """Wait for all work, then give back all memory; its tensors cannot be used any more. May be repeated."""
+        """Wait for all work, then release all memory. Its tensors cannot be used afterwards. May be repeated."""
         self.vulkan.close()
         self._operators.clear()
         self._lists.clear()
 
     def __del__(self) -> None:
-        # Everything that belongs to a device keeps it alive, so nobody can be using it any more.
+        # Every object that belongs to a device keeps the device alive, so none is in use any more.
         if hasattr(self, "vulkan"):
             self.vulkan.close()
 
@@ -358,7 +360,7 @@ class Device(NotCopied):
 
 
 def _require_list(bindings: object) -> None:
-    """Raise a TypeError that says what to pass, where this is nothing to go through."""
+    """Raise a TypeError that says what to pass, unless the argument is iterable."""
     try:
         iter(bindings)  # type: ignore[call-overload]
     except TypeError:

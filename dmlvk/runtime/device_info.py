@@ -1,4 +1,4 @@
-"""What `dmlvk.devices()` says of each device."""
+"""Descriptions of devices, as `dmlvk.devices()` returns them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dmlvk.vulkan.physical_device import rejected_devices as rejected_physical_d
 if TYPE_CHECKING:
     from dmlvk.runtime.device import Device
 
-# PCI vendor numbers, and the Khronos ones of drivers that are no PCI device.
+# PCI vendor numbers, and Khronos's vendor numbers for drivers without a PCI device.
 VENDORS = {
     0x1002: "AMD", 0x1010: "Imagination Technologies", 0x106B: "Apple", 0x10DE: "NVIDIA", 0x13B5: "Arm",
     0x1414: "Microsoft", 0x14E4: "Broadcom", 0x144D: "Samsung", 0x1AE0: "Google", 0x19E5: "Huawei", 0x5143: "Qualcomm",
@@ -29,9 +29,9 @@ class DeviceInfo:
     Attributes
     ----------
     index : int
-        What `Device(index)` takes.
+        The argument for `Device(index)`.
     name : str
-        The driver's name for the device; `Device` takes a part of it.
+        The driver's name for the device; `Device` accepts a part of it.
     type : DeviceType
     vendor : str
     driver : str
@@ -41,7 +41,7 @@ class DeviceInfo:
     accelerated : tuple of str
         Hardware that makes kernels faster: "int8 dot product", "int8 matrices 16x16x32", ...
     profile : DeviceProfile
-        All that was read off the device.
+        Everything that was read from the device.
     """
 
     index: int
@@ -56,7 +56,7 @@ class DeviceInfo:
 
 @dataclass(frozen=True)
 class RejectedDevice:
-    """A Vulkan device that dmlvk leaves out, and why."""
+    """A Vulkan device that dmlvk does not use, and the reason."""
 
     name: str
     reason: str
@@ -68,13 +68,13 @@ def devices() -> list[DeviceInfo]:
     Raises
     ------
     DeviceError
-        No Vulkan loader or no driver; with what to install.
+        There is no Vulkan loader or no driver; the message says what to install.
     """
     return [device_info(index, device) for index, device in enumerate(physical_devices())]
 
 
 def rejected_devices() -> list[RejectedDevice]:
-    """The Vulkan devices that dmlvk leaves out, each with the reason."""
+    """The Vulkan devices that dmlvk does not use, each with the reason."""
     return [RejectedDevice(device.profile.name, device.rejection or "") for device in rejected_physical_devices()]
 
 
@@ -97,12 +97,12 @@ def device_info(index: int, device: PhysicalDevice) -> DeviceInfo:
 
 
 def driver_version_text(profile: DeviceProfile) -> str:
-    """The driver's version, as its maker counts."""
+    """The driver's version, in its vendor's own format."""
     return ".".join(str(number) for number in profile.driver_release)
 
 
 def accelerated(profile: DeviceProfile) -> tuple[str, ...]:
-    """The hardware of a device that quantized kernels are faster on."""
+    """The hardware of a device that makes quantized kernels faster."""
     found = []
     packed = "integerDotProduct4x8BitPacked{}Accelerated"
     signs = [
@@ -124,7 +124,7 @@ def accelerated(profile: DeviceProfile) -> tuple[str, ...]:
 
 
 def another_device(theirs: Device, ours: Device) -> str:
-    """Says of what belongs to one Device that it does not belong to the other, so that the two can be told apart."""
+    """Text for an object that belongs to one Device and not to the other, in which the two can be told apart."""
     if theirs.name != ours.name:
         return f"another Device ({theirs}), not of {ours}"
     handles = [device.handle for device in physical_devices()]

@@ -1,4 +1,4 @@
-"""A tensor's elements as NumPy sees them: a strided view of its bytes, and writing to layouts that overlap."""
+"""A tensor's elements in NumPy: a strided view of its bytes, and writes to layouts whose elements overlap."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 def element_view(desc: TensorDesc, memory: Bytes) -> Array:
     """The elements of a tensor in its memory, without copying."""
     size = desc.data_type.size_in_bytes
-    # DirectML lets a size of 1 have any stride; past the memory's end NumPy would refuse it.
+    # DirectML allows any stride for a dimension of size 1. NumPy would refuse a stride past the memory's end.
     strides = [
         stride * size if extent > 1 else 0 for extent, stride in zip(desc.sizes, desc.element_strides, strict=True)
     ]
@@ -24,18 +24,19 @@ def element_view(desc: TensorDesc, memory: Bytes) -> Array:
 
 
 def write_elements(desc: TensorDesc, memory: Bytes, array: Array) -> None:
-    """Write every element in row-major order, so that of several that share memory the last one stays."""
+    """Write every element in row-major order. If several share memory, the last of them is kept."""
     view = element_view(desc, memory)
     if not desc.has_overlap():
         view[...] = array
         return
-    # A broadcast dimension keeps what its last coordinate writes.
+    # A broadcast dimension keeps the elements of its last coordinate.
     last = tuple(
         slice(-1, None) if size > 1 and stride == 0 else slice(None)
         for size, stride in zip(desc.sizes, desc.element_strides, strict=True)
     )
     view, array = view[last], array[last]
-    # What else overlaps (a sheared window) goes by element number: NumPy promises no order for repeated ones.
+    # Other overlapping layouts (a sheared window) are written by element number: NumPy promises no order for
+    # repeated ones.
     offsets = np.zeros((1,) * desc.rank, np.int64)
     for dimension, size in enumerate(view.shape):
         shape = [1] * desc.rank
@@ -47,5 +48,5 @@ def write_elements(desc: TensorDesc, memory: Bytes, array: Array) -> None:
 
 
 def flat_desc(desc: TensorDesc, memory: Bytes) -> TensorDesc:
-    """All whole elements that fit in the memory, one after the other."""
+    """A packed, one-dimensional tensor of all whole elements that fit in the memory."""
     return TensorDesc(desc.data_type, (memory.size // desc.data_type.size_in_bytes,))

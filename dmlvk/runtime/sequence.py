@@ -22,7 +22,7 @@ class Sequence(NotCopied):
     The contents of its tensors may change between replays (`Tensor.write`); their memory stays the same.
     """
 
-    # As the queue's: submitting it is to touch little memory.
+    # For the same reason as the queue's: submitting must touch little memory.
     __slots__ = (
         "__weakref__",
         "_batch",
@@ -62,7 +62,7 @@ class Sequence(NotCopied):
     def submit(self) -> Submission:
         """Run everything once more, after all earlier work; does not wait.
 
-        With timestamps it waits for its own last run, for a replay overwrites them.
+        With timestamps, it first waits for the sequence's last run, because a replay overwrites the timestamps.
 
         Raises
         ------
@@ -89,7 +89,7 @@ class Sequence(NotCopied):
         if self._timing is not None:
             queue.wait(self._last)
             self._timing.times()
-        # The new one before the run that overwrites the old one's timestamps.
+        # The new timing is made before the run that overwrites the old one's timestamps.
         self._timing = None if self._queries is None else Timing(self._queries)
         self._last = queue.submit(self._batch, self)
         return submission_of(queue, self._last, self._timing)

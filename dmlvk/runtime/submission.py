@@ -1,4 +1,4 @@
-"""Work that was given to a device."""
+"""Work submitted to a device."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ OF_NOTHING = (
 
 
 class TimestampQueries:
-    """Room for the timestamps of one recording: one before its first dispatch and one after each.
+    """Queries for the timestamps of one recording: one before its first dispatch and one after each dispatch.
 
-    Made with the device's monitor entered.
+    The caller must have entered the device's monitor to make one.
     """
 
     def __init__(self, vulkan: VulkanDevice, count: int) -> None:
@@ -32,7 +32,7 @@ class TimestampQueries:
 
 
 class Timing:
-    """The times of one run of a recording. They have to be read before the recording runs again."""
+    """The times of one run of a recording. They must be read before the recording runs again."""
 
     def __init__(self, queries: TimestampQueries) -> None:
         self._queries = queries
@@ -47,13 +47,13 @@ class Timing:
 
 
 class Submission(NotCopied):
-    """Work in order on a device's queue. Nothing has to be kept: what the work uses lives until it is done."""
+    """Work in order on a device's queue. The caller need not keep anything: all that the work uses is kept for it."""
 
     __slots__ = ("_queue", "_value")
 
     in_place_of_a_copy = "wait for it where it was made"
 
-    # No __init__: making one would cost twice as much, and every call of an operator makes one.
+    # No __init__: it would double the cost of making a submission, and every call of an operator makes one.
     _queue: Queue
     _value: int
 
@@ -64,7 +64,7 @@ class Submission(NotCopied):
 
     @property
     def done(self) -> bool:
-        """Whether the work is done; does not wait. What closing the device waited for is done."""
+        """Whether the work is done; does not wait. After the device was closed, its work is done."""
         try:
             queue = self._queue
         except AttributeError:
@@ -82,10 +82,10 @@ class Submission(NotCopied):
         Raises
         ------
         DeviceError
-            Also a TimeoutError when the time is over: the work goes on and can be waited for again. Or the device was
-            lost.
+            The time is over; the error is then a TimeoutError too, and the work goes on and can be waited for again.
+            Or the device was lost.
         TypeError, ValueError
-            For a timeout that is no number, or negative or NaN.
+            For a timeout that is not a number, is negative, or is NaN.
         """
         try:
             queue = self._queue
@@ -97,14 +97,14 @@ class Submission(NotCopied):
     def gpu_time(self) -> float | None:
         """Seconds on the GPU from the start of the first dispatch to the end of the last, after waiting for them.
 
-        None when no timestamps were asked for (`Device.timestamps`), or the device has none.
+        None if no timestamps were requested (`Device.timestamps`), or the device has none.
         """
         times = self.dispatch_times
         return None if times is None else sum(times)
 
     @property
     def dispatch_times(self) -> tuple[float, ...] | None:
-        """Seconds of each dispatch, as far as the device runs them one after the other; None as for `gpu_time`."""
+        """Seconds of each dispatch, if the device runs them one after the other; None as for `gpu_time`."""
         return None
 
 
@@ -120,13 +120,13 @@ class MeasuredSubmission(Submission):
 
     @property
     def dispatch_times(self) -> tuple[float, ...]:
-        """Seconds of each dispatch, after waiting for them, as far as the device runs them one after the other."""
+        """Seconds of each dispatch, after waiting for them, if the device runs them one after the other."""
         self.wait()
         return self._timing.times()
 
 
 def submission_of(queue: Queue, value: int, timing: Timing | None = None) -> Submission:
-    """The submission that is done when a queue reaches a value."""
+    """A submission that is done when the queue reaches this value."""
     if timing is not None:
         return MeasuredSubmission(queue, value, timing)
     made = Submission()

@@ -1,4 +1,4 @@
-"""Memory on a device, and tensors laid in it."""
+"""Memory on a device, and the tensors in it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TENSOR_ALIGNMENT = 16
 
 
 class Buffer(NotCopied):
-    """Memory of one's own on a device, for tensors that are to be neighbours. Made by `Device.buffer`.
+    """A block of memory on a device, for tensors that must lie next to each other. Made by `Device.buffer`.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Buffer(NotCopied):
         return f"<dmlvk.Buffer of {self.size_in_bytes} bytes on {self.device.name}>"
 
     def tensor(self, desc: TensorDesc, offset: int = 0) -> Tensor:
-        """Lay a tensor in the buffer. It keeps the memory alive by itself; several may overlap.
+        """Place a tensor in the buffer. The tensor keeps the memory alive. Tensors may overlap.
 
         Parameters
         ----------
@@ -55,7 +55,7 @@ class Buffer(NotCopied):
         Raises
         ------
         BindingError
-            For an offset that is no integer or not aligned, or a tensor that does not fit.
+            For an offset that is not an integer or not aligned, or a tensor that does not fit.
         """
         if not isinstance(desc, TensorDesc):
             raise TypeError(f"desc is a TensorDesc, not {type(desc).__name__}")
@@ -79,7 +79,7 @@ class Buffer(NotCopied):
         return self._memory
 
     def free(self) -> None:
-        """Let go of the memory; it is given back when no tensor, binding or running work uses it any more."""
+        """Release the memory. It is given back when no tensor, binding or running work uses it any more."""
         self._memory = None
 
 
@@ -93,7 +93,7 @@ class Tensor(NotCopied):
     offset : int
         Bytes from the start of its memory.
     calls : WeakSet of Call, optional
-        What operators remember of calls with it.
+        The calls with this tensor that operators remember.
     """
 
     __slots__ = ("__weakref__", "_memory", "calls", "desc", "device", "offset")
@@ -116,7 +116,7 @@ class Tensor(NotCopied):
         return self._memory is None
 
     def memory(self) -> Allocation:
-        """The memory that it lies in.
+        """The memory in which the tensor lies.
 
         Raises
         ------
@@ -131,14 +131,14 @@ class Tensor(NotCopied):
         return self._memory
 
     def free(self) -> None:
-        """Let go of the memory now; it is given back when no other tensor, binding or running work uses it any more."""
+        """Release the memory now. It is given back when no other tensor, binding or running work uses it any more."""
         self._forget_calls()
         self._memory = None
-        self._forget_calls()  # those that another thread has made meanwhile
+        self._forget_calls()  # the calls that another thread has made meanwhile
 
     def __del__(self) -> None:
         if getattr(self, "calls", None) is not None:
-            # Whoever revives it in a finalizer finds it freed: what was remembered by its id is gone.
+            # A finalizer that revives the tensor finds it freed: the calls remembered by its id are gone.
             self._memory = None
             self._forget_calls()
 
@@ -153,7 +153,7 @@ class Tensor(NotCopied):
         Returns
         -------
         numpy.ndarray
-            Of the tensor's sizes and data type.
+            An array of the tensor's sizes and data type.
         """
         return self.device.vulkan.visits.during(self._numpy)
 
@@ -171,10 +171,10 @@ class Tensor(NotCopied):
         return element_view(desc, self._read(memory)).copy(order="C")
 
     def write(self, array: npt.ArrayLike) -> None:
-        """Write every element, whatever the strides; bytes between the elements keep their value.
+        """Write every element, with any strides. Bytes between the elements keep their value.
 
-        Work submitted before still sees the old elements, work submitted after the new ones. Where elements share
-        memory, the later one in row-major order stays.
+        Work submitted before the write sees the old elements; work submitted after it sees the new ones. If elements
+        share memory, the last of them in row-major order is kept.
 
         Parameters
         ----------
@@ -213,7 +213,7 @@ class Tensor(NotCopied):
             transfers.write(memory, self.offset, content)
 
     def read_bytes(self) -> bytes:
-        """The whole memory, `desc.total_size_in_bytes` bytes with gaps and padding, after waiting for its writes."""
+        """The whole memory, after waiting for its writes: `desc.total_size_in_bytes` bytes with gaps and padding."""
         return self._read(self.memory()).tobytes()
 
     def write_bytes(self, data: Any) -> None:

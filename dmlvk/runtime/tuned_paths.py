@@ -1,8 +1,8 @@
-"""The kernel paths that `dmlvk tune` has found the fastest, remembered for each device in the cache folder.
+"""The fastest kernel paths that `dmlvk tune` has found, remembered for each device in the cache folder.
 
-A choice counts for exactly one descriptor on exactly one device, driver and set of kernels. Planning knows nothing of
-it: the runtime asks for a plan by the path that is remembered. A file that cannot be read, in whole or in part, is as
-if there were none.
+A choice applies to exactly one descriptor on exactly one device, driver and set of kernels. Planning knows nothing of
+these choices: the runtime asks for a plan by the remembered path. A file, or a part of one, that cannot be read is
+ignored.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from dmlvk.vulkan.pipeline_cache import LOCK_TIMEOUT_SECONDS, cache_folder
 FORMAT = 1
 PREFIX = "choices-"
 FILE_NAME = re.compile(PREFIX + r"[0-9a-f]+-[0-9a-f]+-[0-9a-f]{8}\.json")
-# How each line of $DMLVK_RECORD begins.
+# Each line of the file that $DMLVK_RECORD names begins with this.
 RECORD_START = b'{"operator": "'
 
 
 @dataclass(frozen=True)
 class TunedPath:
-    """What was found for one descriptor.
+    """The result of tuning one descriptor.
 
     Attributes
     ----------
     descriptor : mapping
         Its record: see `dmlvk.operators.serialization`.
     driver, kernels : str
-        What it was measured with; other drivers and other kernels do not use it.
+        The driver and kernels of the measurement; other drivers and other kernels do not use the choice.
     path : str, optional
-        The fastest kernel path; None where that is what the planner chooses anyway.
+        The fastest kernel path; None if it is the planner's own choice.
     seconds : mapping of str to float
-        Median seconds of each path that was measured, "planner" being the planner's choice.
+        Median seconds of each measured path; "planner" is the planner's choice.
     """
 
     descriptor: Mapping[str, Any]
@@ -56,7 +56,7 @@ class TunedPath:
     seconds: Mapping[str, float]
 
     def to_json(self) -> dict[str, Any]:
-        """As the file has it."""
+        """The entry for the file."""
         return {
             "descriptor": self.descriptor,
             "driver": self.driver,
@@ -67,7 +67,7 @@ class TunedPath:
 
     @classmethod
     def from_json(cls, entry: Any) -> TunedPath | None:
-        """An entry of the file; None where it is not one."""
+        """Read an entry of the file; None if it is not a valid entry."""
         try:
             seconds = {name: float(value) for name, value in entry["seconds"].items()}
             choice = cls(entry["descriptor"], entry["driver"], entry["kernels"], entry["path"], seconds)
@@ -80,13 +80,13 @@ class TunedPath:
 
 
 class TunedPaths:
-    """The choices for one device. Read once, when first asked.
+    """The choices for one device. The file is read once, at the first request.
 
     Attributes
     ----------
     file : Path
     device, driver, kernels : str
-        What a choice has to be of.
+        A choice must be for this device, driver and set of kernels.
     """
 
     def __init__(self, profile: DeviceProfile) -> None:
@@ -98,9 +98,9 @@ class TunedPaths:
         self._paths: dict[str, str] | None = None
 
     def path(self, desc: OperatorDesc) -> str | None:
-        """The kernel path that is remembered for a descriptor; None where the planner is to choose."""
+        """The kernel path remembered for a descriptor; None if the planner must choose."""
         paths = self._paths
-        if paths is None:  # several threads may find that; they read the same
+        if paths is None:  # several threads may get here; they read the same
             current = (choice for choice in read(self.file) if self.is_current(choice) and choice.path is not None)
             paths = self._paths = {key_of(choice.descriptor): str(choice.path) for choice in current}
         return paths.get(key_of(serialize(desc))) if paths else None
@@ -110,18 +110,18 @@ class TunedPaths:
         return (choice.driver, choice.kernels) == (self.driver, self.kernels)
 
     def require_place(self) -> None:
-        """Before any work: raise an OSError unless the file can be written, as far as that can be known."""
+        """Raise an OSError, before any work, if it can be foreseen that the file cannot be written."""
         files.require_folder_place(self.file.parent)
         files.require_replaceable(self.file)
 
     def remember(self, desc: OperatorDesc, path: str | None, seconds: Mapping[str, float]) -> None:
-        """Write what was found, in place of what was there for the descriptor, and drop what is out of date.
+        """Write a descriptor's result in place of its earlier one, and drop results that are out of date.
 
         Raises
         ------
         OSError
-            The folder cannot be written; something else than a file is where the file should be; or another process
-            holds the file for longer than it should.
+            The folder cannot be written; the file's path is taken by something other than a file; or another process
+            holds the file for too long.
         """
         made = TunedPath(serialize(desc), self.driver, self.kernels, path, seconds)
         key = key_of(made.descriptor)
@@ -139,12 +139,12 @@ def kernels_hash() -> str:
 
 
 def key_of(record: Mapping[str, Any]) -> str:
-    """What equal descriptors have in common: the record without the fill value, which makes no plan faster."""
+    """A key that equal descriptors share: the record without the fill value, which makes no plan faster."""
     return json.dumps({name: value for name, value in record.items() if name != "value"}, sort_keys=True)
 
 
 def remembered_files() -> list[Path]:
-    """The files of all devices. What has another name, or is no file, is nobody's choices."""
+    """The files of all devices. Entries with another kind of name, and entries that are not files, are left out."""
     found = cache_folder().glob(f"{PREFIX}*.json")
     return sorted(file for file in found if FILE_NAME.fullmatch(file.name) and file.is_file())
 
@@ -171,12 +171,12 @@ def clear(file: Path) -> None:
 
 
 def record_descriptor(desc: OperatorDesc) -> None:
-    """Add a descriptor to the file that $DMLVK_RECORD names, a line of JSON each, for `dmlvk tune --descriptors`.
+    """Add a descriptor, as a line of JSON, to the file that $DMLVK_RECORD names. `dmlvk tune --descriptors` reads it.
 
     Raises
     ------
     OSError
-        The file cannot be written, or holds something else.
+        The file cannot be written, or holds something other than descriptors.
     """
     path = record_file()
     if path is not None:
@@ -185,12 +185,12 @@ def record_descriptor(desc: OperatorDesc) -> None:
 
 
 def record_file() -> Path | None:
-    """The file that $DMLVK_RECORD names; None where it is not set.
+    """The file that $DMLVK_RECORD names; None if the variable is not set.
 
     Raises
     ------
     OSError
-        It cannot be written, or holds something else than descriptors.
+        The file cannot be written, or holds something other than descriptors.
     """
     name = os.environ.get("DMLVK_RECORD")
     if not name:

@@ -1,4 +1,4 @@
-"""Other libraries on the same work: one module each, which imports its library only when asked."""
+"""Other libraries on the same work. Each has a module, which imports the library only when needed."""
 
 from __future__ import annotations
 

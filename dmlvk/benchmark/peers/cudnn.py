@@ -1,7 +1,7 @@
 """cuDNN through torch: convolutions in float16 in both layouts, and torch's quantized convolution of signed bytes.
 
-None of them is the same operator. float16 moves twice the bytes and gives float16; the quantized one has no zero points
-and one scale for all of the filter. Neither adds a bias here, which torch would do in a pass of its own.
+None of them is the same operator. float16 moves twice the bytes and gives float16. The quantized convolution has no
+zero points, and one scale for the whole filter. Neither adds a bias here: torch would need a separate pass for it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class CuDNN(Peer):
 
 
 def _random(sizes: tuple[int, ...], seed: int) -> Any:
-    """Random numbers of a size that sums do not leave the range of a float16."""
+    """Random numbers so small that sums stay in the range of float16."""
     import torch
 
     return torch.from_numpy(np.random.default_rng(seed).standard_normal(sizes, np.float32) * 0.05).cuda()
@@ -61,14 +61,14 @@ def _random(sizes: tuple[int, ...], seed: int) -> Any:
 def _float16(desc: QuantizedLinearConvolutionDesc, count: int, layout: str) -> Callable[[int], Any]:
     import torch
 
-    torch.backends.cudnn.benchmark = True  # the fastest of cuDNN's algorithms, found by trying
+    torch.backends.cudnn.benchmark = True  # cuDNN's fastest algorithm, found by trials
     memory_format = getattr(torch, layout)
     image, weight = (
         _random(tensor.sizes, seed).half().contiguous(memory_format=memory_format)
         for seed, tensor in enumerate((desc.input_tensor, desc.filter_tensor))
     )
     images = [image.clone(memory_format=torch.preserve_format) for _ in range(count)]
-    results: list[Any] = [None] * count  # kept, so that each run writes memory that no cache holds
+    results: list[Any] = [None] * count  # kept: each run then writes memory that no cache holds
 
     def step(number: int) -> None:
         results[number % count] = None

@@ -75,8 +75,8 @@ def _one_hot(desc: OneHotDesc, inputs: Mapping[str, Array], output: Any) -> Step
     return one_hot
 
 
-# To each operator what prepares the fastest of CuPy's own operations, given the descriptor, its inputs and an array for
-# the output. A step gives the result, which may be that array.
+# For each operator, the function that prepares the fastest of CuPy's own operations from the descriptor, its inputs and
+# an array for the output. A step returns the result, which may be that array.
 STEPS: Mapping[type[OperatorDesc], Callable[[Any, Mapping[str, Array], Any], Step]] = {
     Slice1Desc: _slice1,
     DiagonalMatrix1Desc: _diagonal_matrix1,

@@ -1,9 +1,9 @@
 """ncnn on Vulkan: its int8 convolution, requantized to int8.
 
 It is symmetric (no zero points), takes one image at a time and rounds halves away from zero. Its Python interface moves
-data between host and device in each call, so what is timed is a chain of convolutions against a shorter one: the
-difference is theirs alone. That works for layers whose output can be the next one's input; the time of one image is
-taken for each image of the batch.
+data between host and device in each call. Therefore a long chain of convolutions is timed against a short one: the
+difference contains convolutions alone. That works for layers whose output can be the next layer's input. The time of
+one image counts for each image of the batch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dmlvk.conformance.case import Workload
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 
 SHORT, LONG = 1, 17  # convolutions in a chain
-INT8_WEIGHTS = 0x000D4B38  # what ncnn's model format has before weights of one byte
+INT8_WEIGHTS = 0x000D4B38  # the tag before weights of one byte in ncnn's model format
 REQUANTIZE = 101  # its int8_scale_term: scales for input, weights and output
 
 
@@ -116,7 +116,7 @@ def _model(desc: QuantizedLinearConvolutionDesc, length: int) -> tuple[str, byte
     data = random.integers(-127, 128, count, np.int8).tobytes()
     scales = filters if desc.group_count == 1 else desc.group_count
     layer = struct.pack("<I", INT8_WEIGHTS) + data + bytes(-count % 4)
-    # Bias, then ncnn's scales: what a float is multiplied by to become a byte.
+    # The bias, then ncnn's scales: a float is multiplied by a scale to become a byte.
     layer += np.zeros(filters, np.float32).tobytes() + np.full(scales, 100, np.float32).tobytes()
     layer += np.float32(20).tobytes() + np.float32(2).tobytes()
     return "\n".join(lines) + "\n", layer * length

@@ -55,7 +55,7 @@ def _one_hot(desc: OneHotDesc, inputs: Mapping[str, Array], output: Array) -> St
     return one_hot
 
 
-# To each operator what prepares its work, given the descriptor, its inputs and an array for the output.
+# For each operator, the function that prepares its work from the descriptor, its inputs and an array for the output.
 STEPS: Mapping[type[OperatorDesc], Callable[[Any, Mapping[str, Array], Array], Step]] = {
     Slice1Desc: _slice1,
     DiagonalMatrix1Desc: _diagonal_matrix1,

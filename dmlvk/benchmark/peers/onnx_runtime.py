@@ -57,7 +57,7 @@ def _slice1(desc: Slice1Desc, inputs: Mapping[str, Array], expected: Array) -> N
     slices = Slices.of(desc)
     packed = tuple(1 for _ in desc.input_tensor.sizes)
     if desc.input_window_strides == packed and desc.input_tensor.sizes == desc.output_tensor.sizes:
-        # The same elements in another order: the memory as it lies, transposed.
+        # The same elements in another order: the memory as it is, transposed.
         strides = desc.input_tensor.element_strides
         outermost_first = sorted(range(len(strides)), key=lambda dimension: -strides[dimension])
         sizes = [desc.input_tensor.sizes[dimension] for dimension in outermost_first]
@@ -91,7 +91,7 @@ def _one_hot(desc: OneHotDesc, inputs: Mapping[str, Array], expected: Array) -> 
     return Node("OneHot", ("indices", *constants), feeds, constants, {"axis": desc.axis})
 
 
-# The constants of QLinearConv, and the fields that they come from.
+# The constants of QLinearConv, and the fields from which they come.
 CONVOLUTION_CONSTANTS = {
     "x_scale": "input_scale_tensor",
     "x_zero_point": "input_zero_point_tensor",
@@ -111,7 +111,7 @@ def _quantized_linear_convolution(
     for name, source in CONVOLUTION_CONSTANTS.items():
         array = inputs[source]
         constants[name] = array if name == "w" else array.reshape(()) if array.size == 1 else array.ravel()
-    # Zero points of filters are one a channel where scales are.
+    # A filter has one zero point for each channel if it has one scale for each channel.
     constants["w_zero_point"] = np.broadcast_to(constants["w_zero_point"], constants["w_scale"].shape).copy()
     attributes = {
         "strides": desc.strides,
@@ -122,7 +122,7 @@ def _quantized_linear_convolution(
     return Node("QLinearConv", ("x", *constants), {"x": inputs["input_tensor"]}, constants, attributes)
 
 
-# To each operator what makes its node, given the descriptor, its inputs and the expected output.
+# For each operator, the function that makes its node from the descriptor, its inputs and the expected output.
 NODES: Mapping[type[OperatorDesc], Callable[[Any, Mapping[str, Array], Array], Node]] = {
     Slice1Desc: _slice1,
     DiagonalMatrix1Desc: _diagonal_matrix1,
@@ -161,7 +161,7 @@ class ONNXRuntime(Peer):
 
 
 def model_of(workload: Workload, expected: Array) -> tuple[bytes, dict[str, Array]]:
-    """A model of one node, serialized, and what to feed it: the data; parameters are part of the model."""
+    """A serialized model of one node, and the data to feed it. Parameters are part of the model."""
     from onnx import helper, numpy_helper
 
     node = part_for(NODES, workload.desc)(workload.desc, workload.inputs, expected)

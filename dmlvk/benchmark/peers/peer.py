@@ -1,4 +1,4 @@
-"""What a peer is, and what several of them share."""
+"""The interface of a peer, and the functions that several peers share."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from dmlvk.tensor_desc import TensorDesc
 Part = TypeVar("Part")
 
 EQUAL, DIFFERENT = "equal", "DIFFERENT"
-# It computes something else that is as good for a network: other types, or no zero points.
+# The peer computes something else that serves a network as well: other types, or no zero points.
 OTHER_ARITHMETIC = "other arithmetic"
 
 
 class UnsupportedError(Exception):
-    """The peer has no such operator, or not for such tensors; says what it lacks."""
+    """The peer lacks the operator, or lacks it for such tensors; the message says what is missing."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a peer took for one piece of work.
+    """A peer's measurement on one piece of work.
 
     Attributes
     ----------
     times : Times
     result : str
-        EQUAL or DIFFERENT to what was expected, or OTHER_ARITHMETIC.
+        EQUAL or DIFFERENT, compared with the expected result, or OTHER_ARITHMETIC.
     """
 
     times: Times
@@ -51,11 +51,11 @@ class Peer(ABC):
     Attributes
     ----------
     name : str
-        As --peer takes it.
+        The name for --peer.
     runs_on : str
         "CPU", "CUDA" or "Vulkan".
     operators : collection of type of OperatorDesc
-        The descriptors of the operators that it has, if not for all tensors.
+        The descriptors of the operators that the peer has, even if it has them for some tensors only.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Peer(ABC):
 
     @abstractmethod
     def absence(self) -> str | None:
-        """Why it cannot take part here; None where it can."""
+        """Why the peer cannot run here; None if it can."""
 
     @abstractmethod
     def version(self) -> str:
@@ -77,17 +77,17 @@ class Peer(ABC):
         Raises
         ------
         UnsupportedError
-            It cannot do this work. Any other exception is a failure of the peer, which is reported as such.
+            The peer cannot do this work. Any other exception is a failure of the peer and is reported as such.
         """
 
 
 def part_for(parts: Mapping[type[OperatorDesc], Part], desc: OperatorDesc) -> Part:
-    """What a peer has for an operator.
+    """A peer's part for an operator.
 
     Raises
     ------
     UnsupportedError
-        It has nothing.
+        The peer has no part for it.
     """
     if type(desc) not in parts:
         raise UnsupportedError(f"no {desc.operator_name}")
@@ -95,7 +95,7 @@ def part_for(parts: Mapping[type[OperatorDesc], Part], desc: OperatorDesc) -> Pa
 
 
 def missing_package(*modules: str) -> str | None:
-    """Which of some modules cannot be imported, for people."""
+    """A text that names the first module that cannot be imported; None if all can."""
     for module in modules:
         try:
             found = importlib.util.find_spec(module)
@@ -141,14 +141,14 @@ def shown(memory: npt.NDArray[Any], tensor: TensorDesc) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True)
 class Slices:
-    """A SLICE1 as Python slices, and with steps that are all positive as a library without negative ones wants them.
+    """A SLICE1 as Python slices, and as slices with positive steps for libraries without negative steps.
 
     Attributes
     ----------
     signed : tuple of slice
     positive : tuple of slice
     flipped : tuple of int
-        The dimensions to turn around after `positive`.
+        The dimensions to reverse after `positive`.
     """
 
     signed: tuple[slice, ...]
@@ -181,7 +181,7 @@ class Slices:
 
 
 def require_upper_triangle_or_identity(desc: DiagonalMatrix1Desc) -> None:
-    """The two forms of DIAGONAL_MATRIX1 that other libraries have.
+    """Accept only the two forms of DIAGONAL_MATRIX1 that other libraries have.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""torch on CUDA: its eager operations, and what torch.compile makes of an expression."""
+"""torch on CUDA: its eager operations, and expressions compiled by torch.compile."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from dmlvk.conformance.case import Workload
 from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, Slice1Desc
 
 Array = npt.NDArray[Any]
-# Cycles that the GPU idles before each timed run, while the host issues it: else the host's time would be measured.
+# The GPU idles for this many cycles before each timed run, while the host issues the run. Otherwise the host's time
+# would be measured.
 IDLE_CYCLES = 400_000
 
 
@@ -47,12 +48,12 @@ def cuda_absence() -> str | None:
 
 
 def rotation_of(desc: OperatorDesc) -> int:
-    """As many sets of tensors as the kernels of this project get."""
+    """The number of sets of tensors, the same as for the kernels of this project."""
     return max(1, min(LARGEST_ROTATION, -(-ROTATION_BYTES // max(1, work_of(desc).bytes_moved))))
 
 
 def time_on_cuda(step: Callable[[int], object], rounds: int) -> Times:
-    """Time a function by CUDA events: one call a round, with the round's number, after a second of warm-up."""
+    """Time a function by CUDA events: one call per round, with the round's number, after a second of warm-up."""
     import torch
 
     start = time.perf_counter()
@@ -74,7 +75,7 @@ def time_on_cuda(step: Callable[[int], object], rounds: int) -> Times:
 
 
 def on_cuda(array: Array) -> Any:
-    """An array as a CUDA tensor of the same bits; torch has next to nothing for unsigned types of 16 bits and more."""
+    """An array as a CUDA tensor of the same bits. torch supports little for unsigned types of 16 bits and more."""
     import torch
 
     if array.dtype.kind == "u" and array.itemsize > 1:
@@ -86,20 +87,20 @@ Rotation = tuple[Callable[..., Any], list[tuple[Any, ...]]]
 
 
 def _views(workload: Workload, desc: Slice1Desc, count: int) -> list[Any]:
-    """The input on the device, so many times, with the strides of its descriptor."""
+    """`count` copies of the input on the device, with the strides of its descriptor."""
     memory = memory_of(workload.inputs["input_tensor"], desc.input_tensor)
     strides = desc.input_tensor.element_strides
     return [copy.as_strided(desc.input_tensor.sizes, strides) for copy in copies(memory, count)]
 
 
 def copies(array: Array, count: int) -> list[Any]:
-    """An array on the device, so many times."""
+    """`count` copies of an array on the device."""
     first = on_cuda(array)
     return [first, *(first.clone() for _ in range(count - 1))]
 
 
 def _outputs(expected: Array, count: int) -> list[Any]:
-    """Tensors on the device for the result."""
+    """`count` tensors on the device for the result."""
     return [on_cuda(np.zeros(1, expected.dtype)).new_empty(expected.shape) for _ in range(count)]
 
 
@@ -182,7 +183,7 @@ def _compiled_one_hot(workload: Workload, desc: OneHotDesc, expected: Array, cou
 
 Prepare = Callable[[Workload, Any, Array, int], Rotation]
 
-# To each operator the fastest of torch's own operations, and an expression for torch.compile.
+# For each operator, the fastest of torch's own operations, and an expression for torch.compile.
 EAGER: Mapping[type[OperatorDesc], Prepare] = {
     Slice1Desc: _eager_slice1,
     DiagonalMatrix1Desc: _eager_diagonal_matrix1,

@@ -1,4 +1,4 @@
-"""Cases as products of named parameters, and which of them are run by default."""
+"""Cases as products of named parameters, and the choice of the default cases."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import numpy as np
 from dmlvk.conformance.case import Case, NotSupported, Workload, generator
 from dmlvk.device_profile import DeviceProfile, DeviceType
 
-# How something is run does not change what comes out, so it does not change the data either: cases that differ in
-# these alone have the same digest.
+# These parameters say how a case is run. They change neither the result nor the data: cases that differ only in them
+# have the same digest.
 WAYS = ("path", "device")
 
 PLANNERS_CHOICE = "auto"
@@ -107,9 +107,9 @@ def data_name(name: str) -> str:
 
 
 def covering_pairs(values: Sequence[Sequence[str]], keep: Callable[[tuple[str, ...]], bool]) -> set[tuple[str, ...]]:
-    """Few combinations among which each pair of values meets that meets in any combination which is kept.
+    """A small set of combinations that covers each pair of values found together in any kept combination.
 
-    Pair after pair that is not covered yet is completed to a combination, with the values that cover most pairs more.
+    Each pair not yet covered is completed to a combination, with the values that cover most further pairs.
     """
     count = len(values)
     if count == 1:

@@ -1,1 +1,1 @@
-"""What a run looks like: in the terminal, as JUnit XML, as a page of HTML."""
+"""Reports of a run: in the terminal, as JUnit XML, as a page of HTML."""

@@ -1,4 +1,4 @@
-"""A run as one page of HTML that needs nothing beside itself."""
+"""A run as one self-contained page of HTML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dmlvk import files
 from dmlvk.conformance.results import Result, Run, Status
 from dmlvk.conformance.waivers import WaiverReport
 
-# Of several results in a cell of the matrix, the worst gives it its colour.
+# The worst result in a cell of the matrix gives the cell its colour.
 WORST_FIRST = (
     Status.DEVICE_LOST,
     Status.TIMEOUT,
@@ -23,7 +23,7 @@ WORST_FIRST = (
     Status.PASS,
     Status.NOT_SUPPORTED,
 )
-# Cases that took longest are listed so far.
+# At most this many of the slowest cases are listed.
 SLOWEST_COUNT = 10
 
 
@@ -39,7 +39,7 @@ class Cell:
 
     @property
     def text(self) -> str:
-        """ "37", or how many of how many went wrong: "2 of 37"."""
+        """ "37", or the number of bad results of all: "2 of 37"."""
         total = sum(self.counts.values())
         bad = total - self.counts[Status.PASS] - self.counts[Status.NOT_SUPPORTED]
         if bad:
@@ -53,7 +53,7 @@ class Cell:
 
 @dataclass
 class Matrix:
-    """Operators with their types downwards, paths across; one a profile."""
+    """Operators with their types as rows, paths as columns; one matrix for each profile."""
 
     profile: str
     columns: list[str]
@@ -61,7 +61,7 @@ class Matrix:
 
 
 def matrices(results: Iterable[Result]) -> list[Matrix]:
-    """The matrices of a run, one a profile. A case that was not built, of unknown types, is counted under its group."""
+    """The matrices of a run, one for each profile. A case that was not built has unknown types: its group counts it."""
     cells: dict[str, dict[tuple[str, str], dict[str, Cell]]] = {}
     for result in results:
         rows = cells.setdefault(result.profile, {})

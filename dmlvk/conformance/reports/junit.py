@@ -1,4 +1,4 @@
-"""A run as JUnit XML, which continuous-integration services read: one suite a group of cases and profile."""
+"""A run as JUnit XML for continuous-integration services: one suite for each group of cases and profile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from dmlvk import files
 from dmlvk.conformance.results import Result, Run, Status
 
-# What XML 1.0 cannot hold, not even escaped.
+# Characters that XML 1.0 cannot hold, not even escaped.
 UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -36,7 +36,7 @@ def write_junit(path: Path, run: Run) -> None:
 
 
 def _kind(result: Result) -> str:
-    """The element that a result's details stand in; none for Pass."""
+    """The name of the element for a result's details; none for Pass."""
     if result.status is Status.PASS:
         return ""
     if result.waiver or result.status is Status.NOT_SUPPORTED:

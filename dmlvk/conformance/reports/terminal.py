@@ -1,4 +1,4 @@
-"""A run in the terminal: progress while it goes on, a table at its end."""
+"""A run in the terminal: progress during the run, a table at its end."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ COLOURS = {
     Status.DEVICE_LOST: "red",
     Status.TIMEOUT: "yellow",
 }
-# Reasons of NotSupported that are listed one by one; the rest is in the JSON lines.
+# At most this many reasons of NotSupported are listed one by one; the rest is in the JSON lines.
 REASON_COUNT = 12
-# Waived cases that pass and are listed one by one; the page of HTML has all.
+# At most this many waived cases that pass are listed one by one; the page of HTML has all.
 PASSING_COUNT = 12
 
 
@@ -39,7 +39,7 @@ def _progress(console: Console) -> Progress:
 
 
 def with_progress(console: Console, results: Iterable[Result], total: int) -> Iterator[Result]:
-    """Pass results on, with a bar while they come and a line for each that is not good."""
+    """Pass results on. Shows a progress bar, and a line for each result that is not good."""
     with _progress(console) as progress:
         task = progress.add_task("", total=total)
         for result in results:
@@ -50,7 +50,7 @@ def with_progress(console: Console, results: Iterable[Result], total: int) -> It
 
 
 def with_plan_progress(console: Console, checks: Iterable[PlanCheck], case_count: int) -> Iterator[PlanCheck]:
-    """Pass checks on, with a bar of cases while they come and a line for each problem."""
+    """Pass checks on. Shows a progress bar of cases, and a line for each problem."""
     with _progress(console) as progress:
         task = progress.add_task("", total=case_count)
         case = ""
@@ -64,7 +64,7 @@ def with_plan_progress(console: Console, checks: Iterable[PlanCheck], case_count
 
 
 def plan_table(checks: Iterable[PlanCheck]) -> Table:
-    """For each recorded device, how many plans took which path, and how many have a problem."""
+    """For each recorded device, the number of plans on each path and the number with a problem."""
     counts: dict[str, Counter[str]] = {}
     for check in checks:
         row = counts.setdefault(check.device, Counter())
@@ -90,7 +90,7 @@ def failure_text(result: Result) -> Text:
 
 
 def summary_table(run: Run) -> Table:
-    """How many cases of each group and profile ended how."""
+    """The number of cases with each status, by group and profile."""
     environment = run.environment
     title = "" if environment is None else f"{environment.device}, {environment.driver}, Vulkan {environment.vulkan}"
     table = Table(title=title, title_justify="left")
@@ -118,7 +118,7 @@ def _numbers(counts: Counter[Status]) -> list[str]:
 
 
 def print_summary(console: Console, run: Run, waivers: WaiverReport) -> None:
-    """The table, and what is to be said about it."""
+    """Print the table and the remarks about it."""
     console.print(summary_table(run))
     reasons = Counter(result.reason for result in run.results.values() if result.status is Status.NOT_SUPPORTED)
     for reason, count in reasons.most_common(REASON_COUNT):

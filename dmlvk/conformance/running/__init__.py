@@ -1,1 +1,1 @@
-"""Running cases: on a device, in worker processes, in memory that shows what else was written."""
+"""Running cases on a device, in worker processes, in memory that reveals stray writes."""

@@ -1,8 +1,9 @@
-"""Running one case on a device and judging what came out.
+"""Runs one case on a device and judges its result.
 
-Each tensor lies in a buffer of its own, between guard bytes. All of it, the gaps between strides included, is random
-bytes before; afterwards the output's elements must be the expected ones to the bit, and every other byte, the inputs'
-too, what it was. This is done several times over: where the same work gives different bits, something races.
+Each tensor lies in a buffer of its own, between guard bytes. Before the run, the output, the guards and the gaps
+between strides are random bytes. Afterwards the output's elements must equal the expected ones bit for bit, and every
+other byte, those of the inputs included, must be unchanged. The case is dispatched several times: if the same work
+gives different bits, there is a race.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from dmlvk.runtime.elements import element_view
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError, ValidationError, raise_messages
 
-# A device that has no room for less than this is not small but broken.
+# If a device has no room for less than this, the device is broken rather than small.
 SMALL_MEMORY = 256 << 20
-# Open devices, of different profiles and limits, that a worker keeps.
+# A worker keeps at most this many open devices, of different profiles and limits.
 DEVICE_COUNT = 4
 
 
 class Devices:
-    """One Vulkan device under the profiles and limits that it is narrowed to.
+    """One Vulkan device, opened under each profile and set of limits to which it is narrowed.
 
     Parameters
     ----------
     selector : str, optional
-        As `dmlvk.Device` takes it.
+        As `dmlvk.Device` accepts it.
     """
 
     def __init__(self, selector: str | None) -> None:
@@ -53,7 +54,7 @@ class Devices:
             self.features = device.vulkan.context.configuration.features
 
     def get(self, profile: str, workload: Workload) -> dmlvk.Device:
-        """The device, narrowed to a profile of `profiles.PROFILES` and to what a workload asks to be planned for."""
+        """The device, narrowed to a profile of `profiles.PROFILES` and to the limits that a workload asks for."""
         key = (profile, tuple(sorted(workload.limits.items())), workload.device_type)
         device = self._open.get(key)
         if device is None:
@@ -72,7 +73,7 @@ class Devices:
 
 
 def execute(case: Case, devices: Devices, profile: str, repeat: int) -> Result:
-    """Run a case, and never raise but for an interrupt.
+    """Run a case. Raises nothing except for an interrupt.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ def execute(case: Case, devices: Devices, profile: str, repeat: int) -> Result:
     profile : str
         A name of `profiles.PROFILES`.
     repeat : int
-        Times that it is dispatched.
+        The number of times that the case is dispatched.
     """
     start = time.perf_counter()
     result = partial(Result, case.name, profile, path=case.path or "")
@@ -109,7 +110,7 @@ def execute(case: Case, devices: Devices, profile: str, repeat: int) -> Result:
             found = result(Status.FAIL, f"exception:{type(error).__name__}", str(error))
         else:
             found = result(Status.NOT_SUPPORTED, "limit:memory", str(error))
-    except Exception as error:  # whatever it is, it is this case's, and the others run
+    except Exception as error:  # any error is this case's result; the other cases go on
         found = result(Status.FAIL, f"exception:{type(error).__name__}", str(error))
     if workload is not None:
         found = replace(found, operator=workload.desc.operator_name, types=types_text(workload.desc))
@@ -130,7 +131,7 @@ def memory_size(desc: OperatorDesc) -> int:
 
 
 def types_text(desc: OperatorDesc) -> str:
-    """The output's data type; of a convolution those of input, filter and output."""
+    """The output's data type; for a convolution, the data types of input, filter and output."""
     shown = (
         ("input_tensor", "filter_tensor", "output_tensor") if "filter_tensor" in desc.tensors else ("output_tensor",)
     )
@@ -149,21 +150,21 @@ class PlacedTensor:
         self.placement = placement
         buffer = device.buffer(placement.size)
         self.tensor = buffer.tensor(placement.desc, placement.start)
-        # By 8 bytes: of single bytes a tensor has at most 2^32 - 1.
+        # In elements of 8 bytes: a tensor of single bytes has at most 2^32 - 1 of them.
         self._whole = buffer.tensor(TensorDesc(dmlvk.DataType.UINT64, (placement.size // 8,)))
 
     def fill(self) -> None:
-        """Write the content to the device, guards and all."""
+        """Write the content, guards included, to the device."""
         self._whole.write_bytes(self.placement.content)
 
     def read(self) -> Bytes:
-        """What is there now, guards and all."""
+        """Read the present content, guards included."""
         return np.frombuffer(self._whole.read_bytes(), np.uint8)
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What one dispatch left behind."""
+    """The memory after one dispatch."""
 
     elements: npt.NDArray[Any]
     digest: str
@@ -210,14 +211,14 @@ def _initialize(operator: dmlvk.CompiledOperator, owned: Mapping[str, PlacedTens
         for tensor in owned.values():
             tensor.fill()
         operator.initialize(**{field: tensor.tensor for field, tensor in owned.items()})
-        for tensor in owned.values():  # what was taken over may be changed
+        for tensor in owned.values():  # the operator took over their contents: the tensors may be changed
             tensor.tensor.write_bytes(~tensor.placement.memory)
 
 
 def _look(after: Bytes, output: Placement) -> _Outcome:
     memory = after[output.start : output.start + output.desc.total_size_in_bytes]
     elements = element_view(output.desc, memory).copy(order="C")
-    # Everything else is as before: put the old elements back, and nothing may differ.
+    # Everything else must be unchanged: with the old elements put back, nothing may differ.
     others = after.copy()
     restored = others[output.start : output.start + output.desc.total_size_in_bytes]
     as_bits(element_view(output.desc, restored))[...] = as_bits(element_view(output.desc, output.memory))
@@ -263,7 +264,7 @@ def _verdict(outcomes: list[_Outcome], expected: npt.NDArray[Any], output: Place
 
 
 def difference(got: npt.NDArray[Any], expected: npt.NDArray[Any]) -> str:
-    """The first coordinate at which two arrays of one shape differ, both elements there, and how many differ."""
+    """The first coordinate at which two arrays of one shape differ, its two elements, and the number of differences."""
     differing = np.flatnonzero((as_bits(got) != as_bits(expected)).ravel())
     if not differing.size:
         return "All elements are equal."

@@ -1,4 +1,4 @@
-"""Where a case's tensors lie: each in a buffer of its own, between guard bytes, all of it random before a run."""
+"""Places a case's tensors: each in a buffer of its own, between guard bytes. All bytes are random before a run."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from dmlvk.tensor_desc import TensorDesc
 Bytes = npt.NDArray[np.uint8]
 
 GUARD = LARGEST_OFFSET_ALIGNMENT
-# A guard that has to be as long as a memory segment is left away where segments are longer than this.
+# A guard that would be as long as a memory segment is omitted if segments are longer than this.
 LONGEST_GUARD = 1 << 20
 
 
 class Placement:
-    """A tensor's place in a buffer, and what the buffer is filled with before a run.
+    """A tensor's place in a buffer, and the buffer's content before a run.
 
     Attributes
     ----------
     desc : TensorDesc
     start, size : int
-        Bytes from the buffer's start to the tensor, and of the buffer.
+        Bytes from the buffer's start to the tensor, and the buffer's size in bytes.
     content : ndarray of uint8
         The whole buffer: the tensor's elements, and random bytes everywhere else.
     """
@@ -49,7 +49,7 @@ class Placement:
         Raises
         ------
         ValueError
-            Elements share memory and are not equal: the case asks for what cannot be.
+            Elements share memory and are not equal: the case asks for the impossible.
         """
         write_elements(self.desc, self.memory, array)
         if self.desc.has_overlap() and not equal_bits(element_view(self.desc, self.memory), array):
@@ -68,7 +68,7 @@ def placed_tensors(name: str, workload: Workload, profile: DeviceProfile) -> dic
 
 
 def _guard_before(desc: TensorDesc, offset: int, profile: DeviceProfile) -> int:
-    """Bytes of the guard before a tensor: as many as change nothing about how it lies in alignments and segments."""
+    """Bytes of the guard before a tensor, chosen so that its alignment and its place in segments stay the same."""
     guard = math.lcm(GUARD, desc.guaranteed_base_offset_alignment or 1)
     if guard + offset + desc.total_size_in_bytes + GUARD <= profile.segment_size:
         return guard
@@ -77,7 +77,7 @@ def _guard_before(desc: TensorDesc, offset: int, profile: DeviceProfile) -> int:
 
 
 def equal_bits(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:
-    """Whether two arrays of one type and shape have the same bits; NaN and -0.0 count by theirs."""
+    """Whether two arrays of one type and shape have the same bits. NaN and -0.0 are compared by their bits too."""
     return bool(np.array_equal(as_bits(first), as_bits(second)))
 
 

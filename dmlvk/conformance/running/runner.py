@@ -1,4 +1,4 @@
-"""Runs cases in worker processes that are watched and restarted: a hang or a crash costs the case that caused it."""
+"""Runs cases in worker processes that are watched and restarted: a hang or a crash costs only the case at fault."""
 
 from __future__ import annotations
 
@@ -25,40 +25,41 @@ from dmlvk.conformance.running.worker import Configuration
 from dmlvk.device_profile import DeviceType
 from dmlvk.errors import DeviceError
 
-# Profile and name of a case.
+# The profile and the name of a case.
 Item: TypeAlias = tuple[str, str]
-# What workers say; None at the end of one.
+# Messages of workers; None at the end of a worker.
 Inbox: TypeAlias = "queue.Queue[tuple[Worker, dict[str, Any] | None]]"
 
-# Cases that a worker is given ahead, so that it does not wait for its parent.
+# A worker is given this many cases ahead, so that it does not wait for its parent.
 AHEAD = 4
 # Seconds for starting Python and opening the device, and for closing it.
 START_SECONDS = 120.0
 QUIT_SECONDS = 20.0
-# Workers that may die one after the other without having run a case.
+# At most this many workers may die one after the other without having run a case.
 FRUITLESS_STARTS = 3
 MOST_WORKERS = 4
-# Stands where a case's name stands in the result that says that a device could not be closed.
+# In place of a case's name, in a result that reports that a device could not be closed.
 CLOSING = "device:close"
-# A message of a worker's standard error is shown from here to its end.
+# A message shows at most this many bytes from the end of a worker's standard error.
 ERROR_TAIL = 2000
 
 
-# Python puts the current folder first for -m and for -c, and 3.10 has no option against it. Nothing but `sys`, which is
-# built in, is imported before the path is what it has to be.
+# Python puts the current folder first on the path for -m and for -c, and Python 3.10 has no option against that. Only
+# `sys`, which is built in, is imported before the path is right.
 WORKER = "import sys; sys.path[:] = sys.argv[1:]; from dmlvk.conformance.running.worker import main; main()"
 SAFE_PATH = ("-P",) if sys.version_info >= (3, 11) else ()
 
 
 def worker_path() -> list[str]:
-    """Where a worker imports from: what this process does, with the current folder behind everything else.
+    """The import path of a worker: this process's path, with the current folder moved to the end.
 
-    So it runs the same dmlvk and NumPy as this process, whatever lies in the current folder, and still finds a module
-    of cases there where this process does. Where this process has its dmlvk from there, all stays as it is.
+    So the worker runs the same dmlvk and NumPy as this process, whatever the current folder contains. It still finds a
+    module of cases there if this process does. If this process imported dmlvk from the current folder, the path is
+    left unchanged.
     """
     try:
         here = os.getcwd()
-    except FileNotFoundError:  # a folder that was deleted has no code
+    except FileNotFoundError:  # a deleted folder contains no code
         return [entry for entry in sys.path if entry]
     path = [entry or here for entry in sys.path]
     elsewhere = [entry for entry in path if os.path.realpath(entry) != here]
@@ -68,14 +69,14 @@ def worker_path() -> list[str]:
 
 
 class Worker:
-    """One worker process, and what it has been given.
+    """One worker process and its cases.
 
     Attributes
     ----------
     assigned : deque of Item
-        Given and not finished, in order.
+        The cases given to it and not finished, in order.
     current : Item, optional
-        What it has started.
+        The case that it has started.
     """
 
     def __init__(self, configuration: Configuration, variables: Mapping[str, str], inbox: Inbox) -> None:
@@ -89,7 +90,7 @@ class Worker:
             {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
             if os.name == "nt"
             else {"start_new_session": True}
-        )  # Ctrl-C is for the parent, which ends its workers itself
+        )  # Ctrl-C goes to the parent only, which ends its workers itself
         self._process = subprocess.Popen(
             [sys.executable, *SAFE_PATH, "-c", WORKER, *worker_path()],
             stdin=subprocess.PIPE,
@@ -107,31 +108,31 @@ class Worker:
             try:
                 inbox.put((self, json.loads(line)))
             except ValueError:
-                break  # cut short by its end
+                break  # cut short by the process's end
         inbox.put((self, None))
 
     def send(self, **message: Any) -> None:
-        """Send a message; that the process is gone is noticed where its answers are read."""
+        """Send a message. If the process is gone, the reader of its answers notices that."""
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
 
     def assign(self, item: Item) -> None:
-        """Give it a case."""
+        """Give the worker a case."""
         if not self.assigned:
             self.last_message = time.monotonic()
         self.assigned.append(item)
         self.send(run=list(item))
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the process at once."""
         self._process.kill()
         self._process.wait()
         self._release()
 
     def quit(self) -> str:
-        """Ask it to close its devices and end; returns what went wrong with that, or nothing."""
+        """Ask the worker to close its devices and end. Returns an error text, empty if all went well."""
         self.send(quit=True)
         try:
             self._process.wait(QUIT_SECONDS)
@@ -163,7 +164,7 @@ class Worker:
         return f"crash:exit status {hex(code) if code > 255 else code}"
 
     def errors(self) -> str:
-        """The end of what it wrote to standard error."""
+        """The last part of the worker's standard error."""
         try:
             size = self._errors.seek(0, os.SEEK_END)
             self._errors.seek(max(0, size - ERROR_TAIL))
@@ -173,23 +174,23 @@ class Worker:
 
 
 class Runner:
-    """Runs cases and yields their results as they come. Used in a `with` statement, which ends the processes.
+    """Runs cases and yields each result as it arrives. Used in a `with` statement, which ends the processes.
 
     Parameters
     ----------
     configuration : Configuration
     timeout : float
-        Seconds that a case may take.
+        The time limit of a case, in seconds.
     jobs : int, optional
-        Worker processes at a time. None: one, and on a CPU driver one a core, up to four. A device that is lost is lost
-        to all, so that on a GPU only one worker tells at once which case it was.
+        Worker processes at a time. None: one worker, or on a CPU driver one for each core, at most four. A lost device
+        is lost to all workers, so on a GPU only a single worker shows at once which case was at fault.
     validate : bool
-        Whether the Khronos validation layer watches, with synchronization validation.
+        Whether the Khronos validation layer is enabled, with synchronization validation.
 
     Attributes
     ----------
     environment : Environment, optional
-        Known when the first result is.
+        Known from the first result on.
     """
 
     def __init__(
@@ -234,14 +235,14 @@ class Runner:
         self._workers.clear()
 
     def _one_by_one(self, lost: list[Result]) -> Iterator[Result]:
-        """Cases that lost the device while others ran on it too: again, alone, to see whose doing it was."""
+        """Run again, one at a time, the cases that lost the device while others ran on it, to find the one at fault."""
         self._jobs = 1
         again = list(self._run([result.key for result in lost]))
         explained = any(result.status is Status.DEVICE_LOST for result in again)
         yield from again if explained else lost
 
     def open(self) -> Environment:
-        """Start a first worker and learn what the device is.
+        """Start a first worker and learn about its device.
 
         Raises
         ------
@@ -285,13 +286,13 @@ class Runner:
                 worker.assign(self._pending.popleft())
 
     def _receive(self) -> list[Result]:
-        """Wait for a message or for a worker's time to be over; returns the results that come of it."""
+        """Wait for a message or for the end of a worker's time; returns the results that follow."""
         try:
             worker, message = self._inbox.get(timeout=self._patience())
         except queue.Empty:
             return self._overdue()
         if worker not in self._workers:
-            return []  # of one that was killed
+            return []  # the message of a worker that was killed
         worker.last_message = time.monotonic()
         if message is None:
             return self._ended(worker)
@@ -314,7 +315,7 @@ class Runner:
         return self._timeout if worker.is_ready else START_SECONDS
 
     def _patience(self) -> float:
-        """Until the first worker's time is over, at most half a second: Windows does not interrupt a longer wait."""
+        """Seconds until the first worker's time is over; at most 0.5, as Windows does not interrupt a longer wait."""
         now = time.monotonic()
         busy = [worker for worker in self._workers if worker.assigned or not worker.is_ready]
         left = [worker.last_message + self._seconds(worker) - now for worker in busy]
@@ -331,14 +332,14 @@ class Runner:
         return results
 
     def _ended(self, worker: Worker) -> list[Result]:
-        """A worker's pipe is at its end."""
+        """Handle the end of a worker's pipe."""
         ending, errors = worker.ending(), worker.errors()
         worker.kill()
         message = f"the process that ran it ended ({ending.removeprefix('crash:')}); its last words: {errors or 'none'}"
         return self._lost(worker, Status.DEVICE_LOST, ending, message)
 
     def _lost(self, worker: Worker, status: Status, reason: str, message: str) -> list[Result]:
-        """Put what a worker had not begun back in front, and blame what it had."""
+        """Put the cases that a worker had not begun back in front, and blame the case that it had begun."""
         self._workers.remove(worker)
         current = worker.current
         unfinished = [item for item in worker.assigned if item != current]
@@ -354,7 +355,7 @@ class Runner:
         return []
 
     def _quit(self) -> Iterator[Result]:
-        """Close the devices properly: the driver's and the validation layer's last word counts too."""
+        """Close the devices properly: last messages of the driver and the validation layer count too."""
         while self._workers:
             worker = self._workers.pop()
             text = worker.quit()

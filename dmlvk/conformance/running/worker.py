@@ -1,7 +1,7 @@
-"""The process that cases run in, so that a driver which hangs or crashes takes one case with it and not the run.
+"""The process in which cases run, so that a driver that hangs or crashes costs one case and not the whole run.
 
-It reads JSON lines from its standard input and writes JSON lines to what was its standard output; what drivers and
-libraries print goes to standard error instead. It ends at once when its parent does.
+It reads JSON lines from its standard input and writes JSON lines to its original standard output. The output of drivers
+and libraries goes to standard error instead. The process ends at once when its parent ends.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a worker is told first.
+    """The first message to a worker.
 
     Attributes
     ----------
     device : str, optional
-        As `dmlvk.Device` takes it.
+        As `dmlvk.Device` accepts it.
     cases : str
-        "module:function" that lists the cases.
+        The "module:function" that lists the cases.
     path : str, optional
-        The kernel path that cases take which leave it to the planner.
+        The kernel path for cases that leave the choice to the planner.
     repeat : int
-        Times that a case is dispatched.
+        The number of times that a case is dispatched.
     """
 
     device: str | None = None
@@ -54,14 +54,14 @@ class Configuration:
 
 
 def environment(devices: Devices) -> Environment:
-    """Where this process runs."""
+    """The environment in which this process runs."""
     profile = devices.profile
     driver = next((info.driver for info in dmlvk.devices() if info.profile == profile), profile.driver_name)
     return Environment(
         device=profile.name,
         driver=driver,
         vulkan=".".join(map(str, profile.api_version)),
-        # Mesa has its version in the text, and 1 as lavapipe's number.
+        # Mesa gives its version in the text, and the number 1 for lavapipe.
         driver_version=next(iter(VERSION.findall(profile.driver_info)), driver_version_text(profile)),
         record=profile.to_record(),
         features=tuple(sorted(devices.features)),
@@ -75,7 +75,7 @@ def environment(devices: Devices) -> Environment:
 
 @cache
 def package_version() -> str:
-    """The version of dmlvk; of a checkout that is not installed, "checkout"."""
+    """The version of dmlvk; "checkout" for a checkout that is not installed."""
     try:
         return version("dmlvk")
     except PackageNotFoundError:
@@ -92,18 +92,18 @@ class Channel:
     """The worker's end of the pipes."""
 
     def __init__(self) -> None:
-        # Descriptor 1 becomes standard error, whoever prints to it; the pipe keeps a number of its own.
+        # File descriptor 1 becomes standard error for all code that prints to it; the pipe keeps another descriptor.
         self._output: BinaryIO = os.fdopen(os.dup(1), "wb", 0)
         os.dup2(2, 1)
         self._incoming: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        # Unbuffered: a buffer's lock, held while it waits for a line, would stop the interpreter from ending.
+        # Unbuffered: a buffer's lock, held during the wait for a line, would keep the interpreter from ending.
         with open(0, "rb", buffering=0, closefd=False) as lines:
             for line in lines:
                 self._incoming.put(json.loads(line))
-        os._exit(0)  # the parent is gone, and perhaps the main thread hangs in a driver
+        os._exit(0)  # the parent is gone, and the main thread may hang in a driver
 
     def receive(self) -> dict[str, Any]:
         """Wait for the next message."""
@@ -115,7 +115,7 @@ class Channel:
 
 
 def main() -> None:
-    """Serve until told to quit."""
+    """Run cases until told to quit."""
     faulthandler.enable()
     channel = Channel()
     configuration = Configuration(**channel.receive()["configure"])
@@ -140,7 +140,7 @@ def main() -> None:
             result = Result(name, profile, Status.FAIL, "exception:LookupError", str(error))
         channel.send(result=replace(result, message=result.message[:10_000]).to_json())
         if result.status is Status.DEVICE_LOST:
-            os._exit(0)  # closing what is lost may hang; another worker starts afresh
+            os._exit(0)  # closing a lost device may hang; a new worker starts instead
     devices.close()
 
 
