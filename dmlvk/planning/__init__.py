@@ -13,6 +13,7 @@ from dmlvk.operators import OperatorDesc
 from dmlvk.operators.registry import parts
 from dmlvk.planning.plan import (
     MAXIMUM_SUBMISSION_SECONDS,
+    NO_OFFSETS,
     PERSISTENT,
     SCRATCH,
     Access,
@@ -39,8 +40,6 @@ __all__ = [
 
 # All kernel paths of each operator, over all devices.
 KERNEL_PATHS: Mapping[type[OperatorDesc], tuple[str, ...]] = MappingProxyType(parts(__name__, "PATHS"))
-
-NO_OFFSETS: Mapping[str, int] = MappingProxyType({})
 
 
 class Planner(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceProfile, DeviceType
 from dmlvk.planning.grid import folded, workgroup_size
@@ -82,7 +83,7 @@ class Builder:
     scratch: Arena = field(default_factory=lambda: Arena(SCRATCH))
     persistent: Arena = field(default_factory=lambda: Arena(PERSISTENT))
 
-    @property
+    @cached_property
     def window_limit(self) -> int:
         """Bytes of the largest window; the aligned start of a binding may lie before it."""
         limit = min(self.profile.limits.max_storage_buffer_range, LARGEST_WINDOW, self.profile.segment_size)

@@ -5,9 +5,10 @@ The runtime carries a plan out without knowing which operator it came from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 
 from dmlvk.errors import shown
 
@@ -33,6 +34,9 @@ class Access(Enum):
 # Names of memory that no caller binds: DirectML's temporary and persistent resources.
 SCRATCH = "scratch"
 PERSISTENT = "persistent"
+
+# Each tensor starts where its memory starts.
+NO_OFFSETS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)

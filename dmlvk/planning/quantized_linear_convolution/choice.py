@@ -1,21 +1,18 @@
-"""Chooses the kernel path of a QUANTIZED_LINEAR_CONVOLUTION: the best rank, then the fastest by estimate."""
+"""Chooses the kernel path of a QUANTIZED_LINEAR_CONVOLUTION: the first preferred one of the registry."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import shown
 from dmlvk.operators import QuantizedLinearConvolutionDesc
-from dmlvk.planning.plan import PathError, Plan
+from dmlvk.planning.plan import NO_OFFSETS, PathError, Plan
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, ObstacleError, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.registry import PATHS
-
-NO_OFFSETS: Mapping[str, int] = MappingProxyType({})
 
 
 def plan_quantized_linear_convolution(
@@ -45,11 +42,12 @@ def plan_quantized_linear_convolution(
     problem = Problem(desc, profile, offsets)
     if path is not None:
         return _forced(problem, path)
-    for estimate in sorted(ranked for ranked in estimates(problem) if ranked.rank is not None):
-        try:
-            return estimate.path.plan(problem, estimate.tile)
-        except ObstacleError:
-            continue
+    for each in PATHS:
+        if each.obstacle_on(profile) is None and each.obstacle_to(problem) is None and each.is_preferred(problem):
+            try:
+                return each.plan(problem, _cheapest_tile(each, problem))
+            except ObstacleError:
+                continue
     raise AssertionError("one path takes every convolution")
 
 
@@ -58,27 +56,10 @@ def convolution_paths(profile: DeviceProfile) -> tuple[str, ...]:
     return tuple(path.name for path in PATHS if path.obstacle_on(profile) is None)
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """The expectation for a path with a tile: its rank, None if it is not to be chosen, and its seconds."""
-
-    path: Path[Any]
-    tile: Any
-    rank: int | None
-    seconds: float
-
-    def __lt__(self, other: Estimate) -> bool:
-        assert self.rank is not None and other.rank is not None, "paths without a rank are not compared"
-        return (self.rank, self.seconds) < (other.rank, other.seconds)
-
-
-def estimates(problem: Problem) -> Iterator[Estimate]:
-    """The estimate of each path with each of its tiles, excluding paths with an obstacle."""
-    for path in PATHS:
-        if path.obstacle_on(problem.profile) is None and path.obstacle_to(problem) is None:
-            rank = path.rank(problem)
-            for tile in path.tiles(problem):
-                yield Estimate(path, tile, rank, path.seconds(problem, tile))
+def _cheapest_tile(path: Path[Any], problem: Problem) -> Any:
+    """The tile with the least estimated time."""
+    tiles = path.tiles(problem)
+    return tiles[0] if len(tiles) == 1 else min(tiles, key=partial(path.seconds, problem))
 
 
 def _forced(problem: Problem, text: str) -> Plan:
@@ -93,7 +74,7 @@ def _forced(problem: Problem, text: str) -> Plan:
         try:
             if tile_name:
                 return replace(path.plan(problem, path.named_tile(problem, tile_name)), path=text)
-            return path.plan(problem, min(path.tiles(problem), key=partial(path.seconds, problem)))
+            return path.plan(problem, _cheapest_tile(path, problem))
         except ObstacleError as error:
             obstacle = error.obstacle
     names = ", ".join(repr(each.name) for each in paths.values() if each is not path and not each.obstacle_to(problem))

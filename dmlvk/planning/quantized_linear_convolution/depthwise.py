@@ -31,7 +31,7 @@ from dmlvk.planning.quantized_linear_convolution.boxes import (
 )
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT, Sources, table_bounds
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem, Rank
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
 from dmlvk.tensor_desc import TensorFlags
 
@@ -268,8 +268,8 @@ class Depthwise(BoxCutter):
         if self.table is None:
             self.parameters.bind(dispatch, box[CHANNEL])
         else:
-            records = table_bounds(self.table, box[CHANNEL])
-            dispatch.window(self.table.tensor, records, records[0], 4, "table_start", Access.READ)
+            table_rows = table_bounds(self.table, box[CHANNEL])
+            dispatch.window(self.table.tensor, table_rows, table_rows[0], 4, "table_start", Access.READ)
         dispatch.push(
             images=images,
             channels=channels,
@@ -337,8 +337,8 @@ class DepthwisePath(Path[None]):
     def tiles(self, problem: Problem) -> tuple[None]:
         return (None,)
 
-    def rank(self, problem: Problem) -> int | None:
-        return Rank.DEPTHWISE if device_traits.is_faster_with_depthwise(problem.profile) else None
+    def is_preferred(self, problem: Problem) -> bool:
+        return device_traits.is_faster_with_depthwise(problem.profile)
 
     def seconds(self, problem: Problem, tile: None) -> float:
         geometry = problem.geometry

@@ -24,7 +24,7 @@ from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import SCRATCH, Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 from dmlvk.planning.quantized_linear_convolution.parameters import ROW_SIZE, table_bounds
-from dmlvk.planning.quantized_linear_convolution.path import Path, Problem, Rank
+from dmlvk.planning.quantized_linear_convolution.path import Path, Problem
 from dmlvk.planning.quantized_linear_convolution.product import enough_workgroups
 from dmlvk.planning.quantized_linear_convolution.stages import Stages, is_unsigned
 
@@ -365,8 +365,8 @@ class DirectPath(Path[None]):
     def tiles(self, problem: Problem) -> tuple[None]:
         return (None,)
 
-    def rank(self, problem: Problem) -> int:
-        return Rank.DIRECT
+    def is_preferred(self, problem: Problem) -> bool:
+        return True
 
     def seconds(self, problem: Problem, tile: None) -> float:
         geometry = problem.geometry

@@ -34,7 +34,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix import (
     matrix_rate,
 )
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP, FilterPacking, PackedFilter
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem, Rank
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
 
 KERNEL = "quantized_linear_convolution/first_layer"
@@ -316,9 +316,9 @@ class FirstLayerPath(Path[FirstLayerTile]):
     def tiles(self, problem: Problem) -> tuple[FirstLayerTile]:
         return (first_layer_tile(problem.profile, problem.geometry),)
 
-    def rank(self, problem: Problem) -> int | None:
+    def is_preferred(self, problem: Problem) -> bool:
         # A CPU's matrix units are loops.
-        return None if problem.profile.device_type is DeviceType.CPU else Rank.FIRST_LAYER
+        return problem.profile.device_type is not DeviceType.CPU
 
     def seconds(self, problem: Problem, tile: FirstLayerTile) -> float:
         geometry = problem.geometry

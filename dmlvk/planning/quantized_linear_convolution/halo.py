@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.errors import shown
@@ -23,7 +24,6 @@ from dmlvk.planning.quantized_linear_convolution.matrix import (
     Runs,
     is_wasteful,
     matrix_of,
-    matrix_rate,
     matrix_shape,
     obstacle_to_sizes,
     packs_channels,
@@ -34,8 +34,8 @@ from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import (
     obstacle_to_operands,
 )
 from dmlvk.planning.quantized_linear_convolution.packing import FilterPacking
-from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, ObstacleError, Problem, Rank
-from dmlvk.planning.quantized_linear_convolution.product import COLUMN, IMAGE, ROW, enough_workgroups
+from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, ObstacleError, Problem
+from dmlvk.planning.quantized_linear_convolution.product import COLUMN, IMAGE, ROW
 
 KERNEL = "quantized_linear_convolution/halo"
 EXAMPLE_TILE = "128x64x64:32x64"
@@ -49,15 +49,7 @@ FEW_WORKGROUPS = 256
 
 @dataclass(frozen=True)
 class HaloShape(MatrixShape):
-    """A tile with its halo on a device's matrices.
-
-    Attributes
-    ----------
-    fetches_ahead : int
-        At most this many vectors of the input wait in an invocation's registers for their turn.
-    """
-
-    fetches_ahead: int
+    """A tile with its halo on a device's matrices."""
 
     def runs(self, geometry: ConvolutionGeometry) -> Runs:
         """How K lies in memory: one run for each tap, in whole steps."""
@@ -129,6 +121,7 @@ def obstacle_to_halo(geometry: ConvolutionGeometry) -> Obstacle | None:
     return None
 
 
+@lru_cache(maxsize=256)
 def halo_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: str = "") -> HaloShape | None:
     """The matrices and the tile for a convolution that the kernel can take; None if no tile fits with its halo.
 
@@ -162,24 +155,7 @@ def halo_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: st
         if not fitting:
             return None
         tile = fitting[0]
-    speed = matrix_rate(profile)
-    invocations = tile.subgroups() * lanes
-    ahead = device_traits.fetches_ahead(profile)
-    return HaloShape(
-        KERNEL,
-        invocations,
-        tile.channels,
-        1,
-        tile.pixels,
-        True,
-        True,
-        speed,
-        enough_workgroups(profile),
-        matrix,
-        lanes,
-        tile,
-        ahead,
-    )
+    return HaloShape.of(KERNEL, profile, matrix, tile)
 
 
 def tiles_for(profile: DeviceProfile, matrix: CooperativeMatrix) -> list[MatrixTile]:
@@ -234,7 +210,11 @@ class HaloCutter(MatrixCutter[HaloShape]):
 
     def more_constants(self, box: tuple[Range, ...]) -> dict[str, int]:
         positions = self._positions(box)
-        return {"PITCH": positions.pitch, "PLANE": positions.plane, "MOST_AHEAD": self.shape.fetches_ahead}
+        return {
+            "PITCH": positions.pitch,
+            "PLANE": positions.plane,
+            "MOST_AHEAD": device_traits.fetches_ahead(self.builder.profile),
+        }
 
     def _positions(self, box: tuple[Range, ...]) -> Positions:
         return Positions.of(self.geometry, (box[ROW][1] - box[ROW][0], box[COLUMN][1] - box[COLUMN][0]))
@@ -263,16 +243,15 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
         assert tile is not None, "asked for after this was checked"
         return (tile,)
 
-    def rank(self, problem: Problem) -> int | None:
+    def is_preferred(self, problem: Problem) -> bool:
         profile, geometry = problem.profile, problem.folded_geometry
         if profile.device_type is DeviceType.CPU:
-            return None
+            return False
         other = matrix_shape(profile, geometry)
         pixels = geometry.batch * math.prod(geometry.output_size)
         channels = geometry.output_channels_per_group
         workgroups = geometry.group_count * -(-channels // other.tile.channels) * -(-pixels // other.tile.pixels)
-        is_better = workgroups < FEW_WORKGROUPS and not is_wasteful(geometry, other)
-        return Rank.HALO if is_better else None
+        return workgroups < FEW_WORKGROUPS and not is_wasteful(geometry, other)
 
     def named_tile(self, problem: Problem, name: str) -> HaloShape:
         tile = halo_shape(problem.profile, problem.folded_geometry, name)

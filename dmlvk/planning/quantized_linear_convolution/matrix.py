@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TypeVar
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.errors import shown
@@ -87,6 +89,9 @@ class MatrixTile:
         return fetches % PLANE_PIXELS == 0
 
 
+AnyMatrixShape = TypeVar("AnyMatrixShape", bound="MatrixShape")
+
+
 @dataclass(frozen=True)
 class MatrixShape(Shape):
     """A tile on a device's matrices.
@@ -102,6 +107,27 @@ class MatrixShape(Shape):
     matrix: CooperativeMatrix
     lanes: int
     tile: MatrixTile
+
+    @classmethod
+    def of(
+        cls: type[AnyMatrixShape], kernel: str, profile: DeviceProfile, matrix: CooperativeMatrix, tile: MatrixTile
+    ) -> AnyMatrixShape:
+        """The shape of a kernel's work with a tile."""
+        lanes = profile.min_subgroup_size
+        return cls(
+            kernel=kernel,
+            local_size=tile.subgroups() * lanes,
+            panel=tile.channels,
+            panels=1,
+            pixels=tile.pixels,
+            tiled=True,
+            channels_last=True,
+            operations_per_second=matrix_rate(profile),
+            enough_workgroups=enough_workgroups(profile),
+            matrix=matrix,
+            lanes=lanes,
+            tile=tile,
+        )
 
     def runs(self, geometry: ConvolutionGeometry) -> Runs:
         """How K lies in memory."""
@@ -172,6 +198,7 @@ class Runs:
         return taps
 
 
+@lru_cache(maxsize=64)
 def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
     """The largest matrices of signed bytes that a device multiplies; None if it has none that can be used."""
     if FEATURES - profile.features or not profile.has_integer_dot_product or ROUNDING not in profile.properties:
@@ -258,6 +285,7 @@ def _possible_tiles(profile: DeviceProfile, matrix: CooperativeMatrix, channels:
     return [tile for tile in tiles if obstacle_to_tile(profile, matrix, lanes, tile, channels) is None]
 
 
+@lru_cache(maxsize=256)
 def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: str = "") -> MatrixShape:
     """The matrices and the tile for a convolution.
 
@@ -285,20 +313,7 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
             raise PathError(f"tile {shown(forced)} is not possible on {profile.name}: {obstacle}")
     else:
         tile = _choose(profile, matrix, geometry)
-    return MatrixShape(
-        KERNEL,
-        tile.subgroups() * lanes,
-        tile.channels,
-        1,
-        tile.pixels,
-        True,
-        True,
-        matrix_rate(profile),
-        enough_workgroups(profile),
-        matrix,
-        lanes,
-        tile,
-    )
+    return MatrixShape.of(KERNEL, profile, matrix, tile)
 
 
 def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ConvolutionGeometry) -> MatrixTile:

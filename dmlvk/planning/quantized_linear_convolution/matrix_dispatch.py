@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
@@ -28,6 +28,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix import (
     PACKED_MATRICES,
     ROW_PADDING,
     VECTOR_SIZE,
+    AnyMatrixShape,
     MatrixShape,
     MatrixTile,
     Runs,
@@ -39,7 +40,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix import (
 )
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 from dmlvk.planning.quantized_linear_convolution.parameters import Sources
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError, Path, Problem, Rank
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.product import (
     COLUMN,
     GROUP,
@@ -115,9 +116,6 @@ def whole_input(geometry: ConvolutionGeometry, source: View) -> PackedInput:
         *geometry.input_size,
         geometry.input_channels_per_group // 4,
     )
-
-
-AnyMatrixShape = TypeVar("AnyMatrixShape", bound=MatrixShape)
 
 
 @dataclass(frozen=True)
@@ -381,11 +379,11 @@ class MatrixPath(MatrixUnitsPath[MatrixShape]):
     def tiles(self, problem: Problem) -> tuple[MatrixShape]:
         return (matrix_shape(problem.profile, problem.folded_geometry),)
 
-    def rank(self, problem: Problem) -> int | None:
-        if problem.profile.device_type is DeviceType.CPU:
-            return None
-        geometry = problem.folded_geometry
-        return None if is_wasteful(geometry, matrix_shape(problem.profile, geometry)) else Rank.MATRIX
+    def is_preferred(self, problem: Problem) -> bool:
+        profile, geometry = problem.profile, problem.folded_geometry
+        if profile.device_type is DeviceType.CPU:
+            return False
+        return not is_wasteful(geometry, matrix_shape(profile, geometry))
 
     def named_tile(self, problem: Problem, name: str) -> MatrixShape:
         tile = matrix_shape(problem.profile, problem.folded_geometry, name)

@@ -18,7 +18,7 @@ from dmlvk.planning.plan import Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
 from dmlvk.planning.quantized_linear_convolution.parameters import table_bounds
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem, Rank
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.product import (
     COLUMN,
     CPU_RATES,
@@ -94,8 +94,8 @@ class PackedProductCutter(ProductCutter[Shape]):
         dispatch.window(part.tensor, (part.start, part.start + part.size), start, 4, "input_start", Access.READ)
         panels = packed_filter.bounds(self.panels(box))
         dispatch.window(packed_filter.tensor, panels, panels[0], 4, "filter_start", Access.READ)
-        records = table_bounds(self.table, channels)
-        dispatch.window(self.table.tensor, records, records[0], 4, "table_start", Access.READ)
+        rows = table_bounds(self.table, channels)
+        dispatch.window(self.table.tensor, rows, rows[0], 4, "table_start", Access.READ)
         address = self.output.address((box[IMAGE][0], channels[0], box[ROW][0], box[COLUMN][0]))
         dispatch.window(self.output.tensor, self.output.bounds(written), address, 1, "output_start", Access.WRITE)
         first_stored, end_stored = (channel - channels[0] for channel in self.stored(box))
@@ -152,16 +152,15 @@ class PackedProductPath(Path[Shape]):
         words = ChannelWords.of(problem.folded_geometry)
         return obstacle_to_packing(problem.folded_geometry, problem.profile, words.quads, words.per_output)
 
-    def rank(self, problem: Problem) -> int | None:
+    def is_preferred(self, problem: Problem) -> bool:
         geometry = problem.folded_geometry
         if type(self) is not _best_product(problem.profile):
-            return None
+            return False
         # In narrow groups a product would mostly compute channels that are never stored.
         shape = product_shape(self.name, problem.profile, geometry)
         width, channels = shape.panel * shape.panels, geometry.output_channels_per_group
         computed = -(-channels // width) * width / channels
-        is_narrow = ChannelWords.of(geometry).per_output * computed > geometry.tap_count * WORDS_OF_DIRECT_TAP
-        return None if is_narrow else Rank.PACKED
+        return ChannelWords.of(geometry).per_output * computed <= geometry.tap_count * WORDS_OF_DIRECT_TAP
 
     def tiles(self, problem: Problem) -> tuple[Shape]:
         return (product_shape(self.name, problem.profile, problem.folded_geometry),)

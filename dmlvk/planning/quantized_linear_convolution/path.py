@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cached_property
 from typing import ClassVar, Generic, TypeVar
 
@@ -19,20 +18,6 @@ from dmlvk.planning.quantized_linear_convolution.packing import folded_geometry
 OPERATOR = QuantizedLinearConvolutionDesc.operator_name
 
 Tile = TypeVar("Tile")
-
-
-class Rank(IntEnum):
-    """The order of preference if several paths can take a convolution, the best first.
-
-    Each rank comes from measurements that are recorded in `bench/NOTES.md`.
-    """
-
-    DEPTHWISE = 0
-    FIRST_LAYER = 1
-    HALO = 2
-    MATRIX = 3
-    PACKED = 4
-    DIRECT = 5
 
 
 @dataclass(frozen=True)
@@ -108,10 +93,10 @@ class Path(ABC, Generic[Tile]):
         """Why the path cannot take a convolution, on a device that has everything that the path needs."""
 
     @abstractmethod
-    def rank(self, problem: Problem) -> int | None:
-        """The path's place in the measured order; None if the measurements speak against the path.
+    def is_preferred(self, problem: Problem) -> bool:
+        """Whether measurements say that the path is at least as fast as the paths after it in the registry.
 
-        Until rates are measured on each device, estimates decide only between paths of the same rank.
+        The measurements are recorded in `bench/NOTES.md`. The path can take the convolution.
         """
 
     @abstractmethod

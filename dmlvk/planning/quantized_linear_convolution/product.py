@@ -26,9 +26,9 @@ from dmlvk.planning.quantized_linear_convolution.packing import PackedFilter
 
 # The lowest rates on a CPU, in operations a second, by path.
 CPU_RATES = {"float": 8e9, "dot4": 1e9, "integer": 5e8}
-# With fewer workgroups, each multiprocessor of a large GPU has one or two, which wait for memory. An integrated GPU
-# has only a few multiprocessors.
-FEW_WORKGROUPS = {DeviceType.DISCRETE_GPU: 256, DeviceType.INTEGRATED_GPU: 8}
+# The number of workgroups that fill a GPU. With fewer, each multiprocessor of a large GPU has one or two, which wait
+# for memory. An integrated GPU has only a few multiprocessors.
+FILLING_WORKGROUPS = {DeviceType.DISCRETE_GPU: 256, DeviceType.INTEGRATED_GPU: 8}
 
 # Multiply-adds of the four bytes of a word, times two.
 OPERATIONS_OF_WORD = 8
@@ -100,7 +100,7 @@ class Shape:
 
 def enough_workgroups(profile: DeviceProfile) -> int:
     """The number of workgroups that fill a device: fewer take as long."""
-    return FEW_WORKGROUPS.get(profile.device_type, 1)
+    return FILLING_WORKGROUPS.get(profile.device_type, 1)
 
 
 def _rate(profile: DeviceProfile) -> float:
@@ -117,13 +117,13 @@ def dot_product_rate(profile: DeviceProfile) -> float:
     return _rate(profile) * (8 if device_traits.has_fast_dot_product(profile) else 1)
 
 
-def product_dispatches(order: ProductCutter[Any]) -> list[Dispatch]:
+def product_dispatches(cutter: ProductCutter[Any]) -> list[Dispatch]:
     """Dispatches for one packed part of the input.
 
     Boxes are (image, output row, group, panel of a group, output column, channel of a panel). Only a box of a single
     panel is cut further into channels. Its dispatch computes all channels of the panel and stores some of them.
     """
-    part, packed_filter = order.part, order.packed_filter
+    part, packed_filter = cutter.part, cutter.packed_filter
     pending: list[tuple[Range, ...]] = [
         (
             part.images,
@@ -131,17 +131,17 @@ def product_dispatches(order: ProductCutter[Any]) -> list[Dispatch]:
             part.groups,
             (0, packed_filter.panels_of_group),
             part.output_columns,
-            (0, min(packed_filter.width, order.geometry.output_channels_per_group)),
+            (0, min(packed_filter.width, cutter.geometry.output_channels_per_group)),
         )
     ]
     dispatches: list[Dispatch] = []
     while pending:
         box = pending.pop(0)
-        if order.is_empty(box):
+        if cutter.is_empty(box):
             continue
-        cut = order.cut(box)
+        cut = cutter.cut(box)
         if cut is None:
-            dispatches.append(order.dispatch(box))
+            dispatches.append(cutter.dispatch(box))
         else:
             pending[:0] = halves(box, cut)
     return dispatches

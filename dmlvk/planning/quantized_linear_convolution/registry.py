@@ -12,7 +12,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixPa
 from dmlvk.planning.quantized_linear_convolution.packed_product import Dot4Path, FloatPath, IntegerPath
 from dmlvk.planning.quantized_linear_convolution.path import Path
 
-# If several paths have the same estimated time, the first one is taken.
+# In the order of preference that measurements gave: see `Path.is_preferred` and `bench/NOTES.md`.
 PATHS: tuple[Path[Any], ...] = (
     DepthwisePath(),
     FirstLayerPath(),
