@@ -172,6 +172,8 @@ CALLS: dict[str, Callable[[State], Any]] = {
 }
 # After these calls, the tensor holds its old contents or the written ones.
 WRITES = {"write", "write bytes"}
+# These calls do not use the State's device, so a struck one leaves it as it was: a State serves for many strikes.
+CALLS_WITHOUT_DEVICE = {"open"}
 
 
 def measured(state: State) -> dmlvk.Submission:
@@ -206,17 +208,20 @@ def on_another_thread(work: Callable[[], None]) -> None:
 
 
 def strike_all(name: str, variant: str, call: str, most: int | None, seed: int, shim: Shim) -> int:
-    """Strike a call at every line, each time on a new State, and return the number of strikes.
+    """Strike a call at every line, and return the number of strikes. Each strike has a new State if the call uses it.
 
     With `most`, strike at most that many lines, chosen by the seed, on one State.
     """
     use = CALLS[call]
     number = struck = 0
     step = 1
-    keep = most is not None
+    keep = most is not None or call in CALLS_WITHOUT_DEVICE
     state: State | None = None
+    alive: dict[str, int] = {}
     if most is not None:
         state = State(name, variant)
+        state.check()
+        alive = dict(shim.live_count)
         with Strike(sys.maxsize, FOLDER) as count:
             use(state)
         step = max(1, count.lines // most)
@@ -228,6 +233,7 @@ def strike_all(name: str, variant: str, call: str, most: int | None, seed: int, 
         if state is None:
             state = State(name, variant)
             state.check()
+            alive = dict(shim.live_count)
         before = state.target.numpy()
         state.own.wait()
         strike = Strike(number, FOLDER)
@@ -242,6 +248,11 @@ def strike_all(name: str, variant: str, call: str, most: int | None, seed: int, 
             if call != "close":
                 state.check()
                 on_another_thread(state.check)
+            if call in CALLS_WITHOUT_DEVICE:
+                gc.collect()
+                close_ownerless()
+                if shim.live_count != alive:
+                    raise SystemExit(f"objects beside the State's: {shim.live_count}, before the call {alive}")
             if call == "close" or not keep or not strike.has_struck:
                 on_another_thread(state.own.close)
                 if not state.own.is_closed:
