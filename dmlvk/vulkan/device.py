@@ -123,7 +123,9 @@ class VulkanDevice:
             The work in flight failed; the device is closed all the same. Or this is a signal handler or finalizer in
             the middle of another call of this device; the device stays open.
         """
-        if not self._is_destroyed and not self.context.availability.is_inherited:
+        if self._is_destroyed:
+            open_devices.pop(self, None)  # an exception may have struck just before the end of `_destroy`
+        elif not self.context.availability.is_inherited:
             self._closing.run(self._close)
 
     def _close(self) -> None:
