@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pkgutil import get_data
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from dmlvk.errors import BindingError, DeviceError
@@ -15,6 +15,8 @@ from dmlvk.runtime.binding import Binding, MemoryRange, check_aliasing, check_te
 from dmlvk.runtime.calls import Calls
 from dmlvk.runtime.command_writer import CommandWriter, record_secondary
 from dmlvk.runtime.copying import NotCopied
+from dmlvk.runtime.exchange import array_of
+from dmlvk.runtime.layouts import plain
 from dmlvk.runtime.submission import Submission, submission_of
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import TensorFlags
@@ -185,10 +187,16 @@ class CompiledOperator(NotCopied):
         self._add_scratch(plan, memory, for_call=for_call)
         return Binding(self, plan, plan.stages, memory)
 
-    def initialize(self, **tensors: Tensor) -> Submission:
+    def initialize(self, **tensors: Any) -> Submission:
         """Take over the contents of the tensors that are OWNED_BY_DML, and prepare the data derived from them.
 
         Work submitted later sees the new contents. The given tensors may be changed or dropped afterwards.
+
+        Parameters
+        ----------
+        **tensors : Tensor or array_like
+            One for each tensor of the descriptor that is OWNED_BY_DML, by field name. Arrays are copied to the device;
+            they have the sizes and the data type of their fields.
 
         Raises
         ------
@@ -196,7 +204,11 @@ class CompiledOperator(NotCopied):
             As a call does.
         """
         self.device.require_open()
-        checked = check_tensors(self.desc.operator_name, self._owned_fields, tensors, self.device)
+        given = {
+            name: self._owned_tensor(name, value) if name in self._owned_fields and value is not None else value
+            for name, value in tensors.items()
+        }
+        checked = check_tensors(self.desc.operator_name, self._owned_fields, given, self.device)
         vulkan = self.device.vulkan
         owned: dict[str, MemoryRange] = {}
         submission = submission_of(vulkan.queue, vulkan.queue.submitted)
@@ -216,6 +228,27 @@ class CompiledOperator(NotCopied):
         # memory.
         self._owned, self._calls = owned, Calls()
         return submission
+
+    def _owned_tensor(self, field: str, value: Any) -> Tensor:
+        """A tensor, or an array as a tensor that lies as the descriptor says."""
+        if isinstance(value, Tensor):
+            return value
+        desc = plain(self._owned_fields[field])
+        array = array_of(value)
+        name = self.desc.operator_name
+        if array.shape != desc.sizes or array.dtype != desc.data_type.numpy_dtype:
+            raise BindingError(
+                f"{name}: {field} is an array of shape {array.shape} and dtype {array.dtype}; the descriptor has sizes "
+                f"{desc.sizes} and dtype {desc.data_type.numpy_dtype}"
+            )
+        if desc.has_overlap():
+            raise BindingError(
+                f"{name}: {field} has elements that share memory (strides {desc.strides}); pass a Tensor, or describe "
+                "the field without strides"
+            )
+        tensor = self.device.tensor(desc)
+        tensor.write(array)
+        return tensor
 
     def _memory(self, tensors: Mapping[str, Tensor]) -> dict[str, MemoryRange]:
         return {

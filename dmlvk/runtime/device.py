@@ -6,14 +6,13 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, TypeAlias
-
-import numpy as np
+from typing import Any, SupportsIndex, TypeAlias
 
 from dmlvk import planning
 from dmlvk.arguments import as_argument
+from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.errors import BindingError
+from dmlvk.errors import BindingError, shown
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Plan
 from dmlvk.runtime import debug
@@ -22,6 +21,7 @@ from dmlvk.runtime.command_writer import CommandWriter, dispatch_count
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.device_info import another_device
+from dmlvk.runtime.exchange import array_of
 from dmlvk.runtime.sequence import Sequence
 from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
 from dmlvk.runtime.tensor import Buffer, Tensor, desc_of_array
@@ -133,14 +133,18 @@ class Device(NotCopied):
         """Raise a DeviceError when the device is closed or lost."""
         self.vulkan.require_open()
 
-    def tensor(self, array_or_desc: Any) -> Tensor:
+    def tensor(self, array_or_desc: Any, dtype: Any = None) -> Tensor:
         """Make a tensor.
 
         Parameters
         ----------
         array_or_desc : array_like or TensorDesc
-            An array, of any strides and byte order, is copied to a packed tensor of its shape and type; an array
-            without dimensions becomes a tensor of sizes (1,). A desc makes a tensor whose contents are undefined.
+            Elements are copied to a packed tensor of their shape and type: a NumPy array of any strides and byte order,
+            a number, a list, a Tensor of this or another device, or an array of another library (torch, CuPy, whatever
+            has `__dlpack__`). Elements without dimensions become a tensor of sizes (1,). A desc makes a tensor whose
+            contents are undefined.
+        dtype : DataType or dtype, optional
+            The elements are converted to this type, as NumPy's `astype` does.
 
         Raises
         ------
@@ -148,15 +152,46 @@ class Device(NotCopied):
             For an array that no tensor can hold: it has no elements, or more than 8 dimensions.
         TypeError
             For a dtype without a DirectML data type.
+        BufferError
+            Another library does not give its elements away; the message is that library's.
         DeviceError
             Out of memory, with how much was asked and how much there is.
         """
         if isinstance(array_or_desc, TensorDesc):
+            if dtype is not None:
+                raise TypeError(f"dtype = {shown(dtype)}: a TensorDesc has a data type; pass one of the two")
             return Tensor(self, array_or_desc, self.vulkan.memory.allocate(array_or_desc.total_size_in_bytes))
-        array = np.asarray(array_or_desc)
+        if isinstance(array_or_desc, Tensor) and array_or_desc.device is self and dtype is None:
+            tensor = self.empty(array_or_desc.desc.sizes, array_or_desc.desc.data_type)
+            tensor.write(array_or_desc)
+            return tensor
+        array = array_of(array_or_desc, dtype)
         desc = desc_of_array(array)
         tensor = Tensor(self, desc, self.vulkan.memory.allocate(desc.total_size_in_bytes))
         tensor.write(array.reshape(desc.sizes))
+        return tensor
+
+    def empty(self, sizes: SupportsIndex | Iterable[SupportsIndex], data_type: Any = DataType.FLOAT32) -> Tensor:
+        """Make a packed tensor whose contents are undefined.
+
+        Parameters
+        ----------
+        sizes : int or sequence of int
+        data_type : DataType or dtype, optional
+
+        Raises
+        ------
+        DescriptorError
+            For sizes or a type that no tensor has.
+        DeviceError
+            Out of memory, with how much was asked and how much there is.
+        """
+        return self.tensor(TensorDesc(data_type, (sizes,) if isinstance(sizes, SupportsIndex) else sizes))
+
+    def zeros(self, sizes: SupportsIndex | Iterable[SupportsIndex], data_type: Any = DataType.FLOAT32) -> Tensor:
+        """Make a packed tensor of zeros, without moving them from the host. Parameters and errors as for `empty`."""
+        tensor = self.empty(sizes, data_type)
+        self.vulkan.transfers.clear(tensor.memory(), tensor.offset, tensor.desc.total_size_in_bytes)
         return tensor
 
     def buffer(self, size_in_bytes: int) -> Buffer:

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import numpy as np
-import numpy.typing as npt
 
 from dmlvk.arguments import as_argument
 from dmlvk.data_type import DataType
 from dmlvk.errors import BindingError
+from dmlvk.runtime.array_protocol import ArrayProtocol
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.elements import Array, Bytes, element_view, write_elements
+from dmlvk.runtime.exchange import array_of, dlpack_capsule, dlpack_device
+from dmlvk.runtime.layouts import LEAST_SIZE_TURNED_ON_DEVICE, read_turned, turn, write_turned
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.allocation import Allocation
 
@@ -83,7 +85,7 @@ class Buffer(NotCopied):
         self._memory = None
 
 
-class Tensor(NotCopied):
+class Tensor(NotCopied, ArrayProtocol):
     """A tensor in a device's memory. Made by `Device.tensor` and `Buffer.tensor`.
 
     Attributes
@@ -147,30 +149,61 @@ class Tensor(NotCopied):
             for call in tuple(self.calls):
                 call.forget()
 
-    def numpy(self) -> Array:
-        """Copy the elements into a new, packed array, after waiting for the work that writes them.
+    def numpy(self, out: Array | None = None) -> Array:
+        """Copy the elements to an array, after waiting for the work that writes them.
+
+        Parameters
+        ----------
+        out : numpy.ndarray, optional
+            An array of the tensor's sizes and data type, of any strides, to be filled; by default a new, packed one.
 
         Returns
         -------
         numpy.ndarray
-            An array of the tensor's sizes and data type.
-        """
-        return self.device.vulkan.visits.during(self._numpy)
+            `out`, or the new array.
 
-    def _numpy(self) -> Array:
+        Raises
+        ------
+        BindingError
+            `out` has other sizes or another data type, or cannot be written.
+        TypeError
+            `out` is not a NumPy array.
+        """
+        dtype = self.desc.data_type.numpy_dtype
+        if out is None:
+            out = np.empty(self.desc.sizes, dtype)
+        elif not isinstance(out, np.ndarray):
+            raise TypeError(f"out is a numpy.ndarray, not {type(out).__name__}")
+        elif out.shape != self.desc.sizes or out.dtype != dtype:
+            raise BindingError(
+                f"out is an array of shape {out.shape} and dtype {out.dtype}; the tensor's elements need "
+                f"{self.desc.sizes} and {dtype}"
+            )
+        elif not out.flags.writeable:
+            raise BindingError("out is a read-only array: pass one that can be written, or none")
+        if self.device.vulkan.visits.during(self._read_mapped, out):
+            return out
+        if self.desc.total_size_in_bytes >= LEAST_SIZE_TURNED_ON_DEVICE and read_turned(self, out):
+            return out
+        memory = self.memory()
+        if self.desc.is_packed and out.flags.c_contiguous:
+            self.device.vulkan.transfers.read(memory, self.offset, out.reshape(-1).view(np.uint8))
+        else:
+            out[...] = element_view(self.desc, self._read(memory))
+        return out
+
+    def _read_mapped(self, out: Array) -> bool:
+        """Read the elements where the host reaches them; whether it does."""
         transfers, desc = self.device.vulkan.transfers, self.desc
         memory = self.memory()
         view = transfers.mapped(memory, self.offset, desc.total_size_in_bytes)
-        if view is not None:
-            transfers.wait_for_writes(memory)
-            return element_view(desc, view).copy(order="C")
-        if desc.is_packed:
-            result = np.empty(desc.sizes, desc.data_type.numpy_dtype)
-            transfers.read(memory, self.offset, result.reshape(-1).view(np.uint8))
-            return result
-        return element_view(desc, self._read(memory)).copy(order="C")
+        if view is None:
+            return False
+        transfers.wait_for_writes(memory)
+        out[...] = element_view(desc, view)
+        return True
 
-    def write(self, array: npt.ArrayLike) -> None:
+    def write(self, array: Any) -> None:
         """Write every element, with any strides. Bytes between the elements keep their value.
 
         Work submitted before the write sees the old elements; work submitted after it sees the new ones. If elements
@@ -179,7 +212,8 @@ class Tensor(NotCopied):
         Parameters
         ----------
         array : array_like
-            Of the tensor's sizes and data type, with any strides and byte order.
+            Of the tensor's sizes and data type, with any strides and byte order: a NumPy array, a list, a Tensor, or
+            another library's array (by DLPack).
 
         Raises
         ------
@@ -187,7 +221,9 @@ class Tensor(NotCopied):
             For other sizes or another data type.
         """
         desc = self.desc
-        elements = np.asarray(array)
+        if isinstance(array, Tensor) and array.device is self.device and self._write_tensor(array):
+            return
+        elements = array_of(array)
         if elements.shape != desc.sizes:
             raise BindingError(
                 f"an array of shape {elements.shape} cannot be written to a tensor of sizes {desc.sizes}"
@@ -195,22 +231,69 @@ class Tensor(NotCopied):
         expected = desc.data_type.numpy_dtype
         if elements.dtype.newbyteorder("=") != expected:
             raise BindingError(f"an array of {elements.dtype} cannot be written to a tensor of {expected}; use astype")
-        self.device.vulkan.visits.during(self._write, elements)
-
-    def _write(self, elements: Array) -> None:
-        transfers, desc = self.device.vulkan.transfers, self.desc
+        if self.device.vulkan.visits.during(self._write_mapped, elements):
+            return
         memory = self.memory()
-        view = transfers.mapped(memory, self.offset, desc.total_size_in_bytes)
-        if view is not None:
-            transfers.wait_for_uses(memory)
-            write_elements(desc, view, elements)
+        if desc.is_packed and elements.flags.c_contiguous and elements.dtype.isnative:
+            self.device.vulkan.transfers.write(memory, self.offset, elements.reshape(-1).view(np.uint8))
+        elif desc.total_size_in_bytes >= LEAST_SIZE_TURNED_ON_DEVICE and write_turned(self, elements):
+            return
         elif desc.is_packed:
-            packed = np.ascontiguousarray(elements, dtype=desc.data_type.numpy_dtype)
-            transfers.write(memory, self.offset, packed.reshape(-1).view(np.uint8))
+            packed = np.ascontiguousarray(elements, dtype=expected)
+            self.device.vulkan.transfers.write(memory, self.offset, packed.reshape(-1).view(np.uint8))
         else:
             content = self._read(memory)
             write_elements(desc, content, elements)
-            transfers.write(memory, self.offset, content)
+            self.device.vulkan.transfers.write(memory, self.offset, content)
+
+    def _write_tensor(self, source: Tensor) -> bool:
+        """Write the elements of a tensor of the same device; whether the device can do that."""
+        is_alike = source.desc.sizes == self.desc.sizes and source.desc.data_type == self.desc.data_type
+        if not is_alike or self.desc.has_overlap() or source.memory() is self.memory():
+            return False
+        turn(source, self)
+        return True
+
+    def _write_mapped(self, elements: Array) -> bool:
+        """Write the elements where the host reaches them; whether it does."""
+        transfers, desc = self.device.vulkan.transfers, self.desc
+        memory = self.memory()
+        view = transfers.mapped(memory, self.offset, desc.total_size_in_bytes)
+        if view is None:
+            return False
+        transfers.wait_for_uses(memory)
+        write_elements(desc, view, elements)
+        return True
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The kind and the number of the device whose memory `__dlpack__` gives: (1, 0) is the host's."""
+        return dlpack_device(self)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The memory in DLPack's form, for `np.from_dlpack(tensor)`, `torch.from_dlpack(tensor)` and others.
+
+        The consumer's array shares the tensor's memory where the host reaches it, and keeps that memory when the tensor
+        and its device are gone. Work in flight is waited for here. Work that is submitted later has to be waited for
+        (`Submission.wait`) before the consumer looks at its results.
+
+        Parameters
+        ----------
+        stream, max_version, dl_device, copy
+            As Python's array API standard has them.
+
+        Raises
+        ------
+        BufferError
+            The memory cannot be shared; the message says why. `copy=True` copies.
+        """
+        return dlpack_capsule(self, stream, max_version, dl_device, copy)
 
     def read_bytes(self) -> bytes:
         """The whole memory, after waiting for its writes: `desc.total_size_in_bytes` bytes with gaps and padding."""

@@ -11,6 +11,7 @@ The modules in layers: each imports only from the layers above its own, also for
     configuration  memory_types
     context
     blocks  command_buffers  descriptors  heaps  pipeline_cache  timeline  timestamps
+    host_view
     allocation  queue
     memory  pipelines
     recorder  staging_ring

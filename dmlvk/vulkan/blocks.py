@@ -95,12 +95,16 @@ class Block:
             check(vk.vkMapMemory(device, memory.value, 0, self.size, 0, address), "vkMapMemory")
             self.mapped = np.frombuffer(ffi.buffer(address[0], self.size), np.uint8)
 
+    @property
+    def handles(self) -> list[Handle]:
+        """The Vulkan objects of the block."""
+        return [handle for handle in (self._buffer, self._memory) if handle is not None]
+
     def destroy(self) -> None:
         """Return the buffer and the memory to the driver; freeing memory also unmaps it. May be repeated."""
         self.mapped = None
-        for handle in (self._buffer, self._memory):
-            if handle is not None:
-                handle.destroy()
+        for handle in self.handles:
+            handle.destroy()
 
 
 class Segment(NamedTuple):
@@ -109,6 +113,13 @@ class Segment(NamedTuple):
     block: Block
     offset: int
     size: int
+
+    @property
+    def mapped(self) -> Bytes:
+        """The host's view of these bytes, in a mapped block. It does not keep the memory."""
+        mapped = self.block.mapped
+        assert mapped is not None, "staging and direct memory are mapped for as long as they live"
+        return mapped[self.offset : self.offset + self.size]
 
 
 def create_buffer(context: Context, size: int) -> Handle:

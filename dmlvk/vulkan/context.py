@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.availability import Availability
 from dmlvk.vulkan.configuration import Configuration
-from dmlvk.vulkan.handles import Handles, destroy_in
+from dmlvk.vulkan.handles import Handle, Handles, destroy_in
 from dmlvk.vulkan.library import VK_ERROR_DEVICE_LOST, VK_SUCCESS, failure, vk
 from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.physical_device import PhysicalDevice, chain_of, feature_structures
@@ -113,8 +114,13 @@ class Context:
             self.availability.lose()
         return failure(result, call)
 
-    def destroy(self) -> None:
-        """Destroy every Vulkan object, then the VkDevice; nothing is in flight. May be repeated."""
-        self.handles.destroy_all()
+    def destroy(self, kept: Collection[Handle] = ()) -> None:
+        """Destroy every Vulkan object but the kept ones, then the VkDevice if none is kept; nothing is in flight.
+
+        May be repeated.
+        """
+        self.handles.destroy_all(kept)
+        if kept:
+            return
         # void vkDestroyDevice(VkDevice device, const VkAllocationCallbacks* pAllocator)
         destroy_in(self._array, vk.vkDestroyDevice)

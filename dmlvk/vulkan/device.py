@@ -6,9 +6,12 @@ from weakref import ref
 
 from dmlvk.device_profile import DeviceProfile, narrower
 from dmlvk.errors import DeviceError
+from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.configuration import configure
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.descriptors import DescriptorSets
+from dmlvk.vulkan.handles import Handle
+from dmlvk.vulkan.host_view import HostView
 from dmlvk.vulkan.instance import close_ownerless, open_devices
 from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.memory import MemoryPool
@@ -177,6 +180,14 @@ class VulkanDevice:
         for queue in self._queues():
             queue.wait_idle()
 
+    def host_view(self, memory: Allocation) -> HostView:
+        """The view through which other libraries see memory that lies in one mapped segment."""
+        found = None if memory.host_view is None else memory.host_view()
+        if found is None or found.is_dropped:
+            found = HostView(memory, memory.segments[0], self.close, lambda: self.is_closed)
+            memory.host_view = ref(found)
+        return found
+
     def disown(self) -> None:
         """In a forked child: leave the device to the parent. Nothing is destroyed or waited for."""
         self.context.availability.disown()
@@ -186,15 +197,17 @@ class VulkanDevice:
             queue.disown()
 
     def _destroy(self) -> None:
-        """Destroy everything; nothing is in flight. May be repeated after an exception."""
+        """Destroy everything but memory that other libraries see; nothing is in flight. May be repeated."""
         for queue in self._queues():
             queue.drop()
+        kept: list[Handle] = []
         try:
             if hasattr(self, "pipelines"):
                 self.pipelines.close()
             if hasattr(self, "memory"):
-                self.memory.close()
+                kept = self.memory.close()
         finally:
-            self.context.destroy()
-            self._is_destroyed = True
-            open_devices.pop(self, None)
+            self.context.destroy(kept)
+            if not kept:
+                self._is_destroyed = True
+                open_devices.pop(self, None)

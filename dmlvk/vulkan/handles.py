@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from dmlvk.vulkan.availability import Availability
@@ -115,7 +116,8 @@ class Handles:
         """Remove a place that holds no object any more from the ledger."""
         self._live.pop(id(handle), None)
 
-    def destroy_all(self) -> None:
-        """Destroy every object that is left, the newest first. May be repeated after an interruption."""
+    def destroy_all(self, kept: Collection[Handle] = ()) -> None:
+        """Destroy every object that is left but the kept ones, the newest first. May be repeated."""
         for handle in reversed(list(self._live.values())):
-            handle.destroy()
+            if handle not in kept:
+                handle.destroy()

@@ -71,10 +71,16 @@ def _close_all() -> None:
     # The stack runs backwards, and each function even if another one fails.
     with ExitStack() as stack:
         if _instance is not None:
-            stack.callback(_instance.close)
+            stack.callback(_close_unused, _instance)
             _instance = None
         for device in list(open_devices):
             stack.callback(device.close)
+
+
+def _close_unused(instance: Instance) -> None:
+    """Close the instance, unless a device is left: other libraries still see its memory as the process ends."""
+    if not open_devices:
+        instance.close()
 
 
 def _after_fork_in_child() -> None:

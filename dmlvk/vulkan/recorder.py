@@ -145,6 +145,12 @@ class Recorder:
         #     pCommandBuffers)
         vk.vkCmdExecuteCommands(self.command_buffer, len(secondaries), array)
 
+    def clear(self, buffer: Any, offset: int, size: int) -> None:
+        """Fill bytes of a VkBuffer with zeros; offset and size are multiples of 4."""
+        # void vkCmdFillBuffer(VkCommandBuffer commandBuffer, VkBuffer dstBuffer, VkDeviceSize dstOffset, VkDeviceSize
+        #     size, uint32_t data)
+        vk.vkCmdFillBuffer(self.command_buffer, buffer, offset, size, 0)
+
     def copy(self, source: Any, source_offset: int, destination: Any, destination_offset: int, size: int) -> None:
         """Copy bytes from one VkBuffer to another."""
         region = vk.ffi.new("VkBufferCopy*", (source_offset, destination_offset, size))

@@ -7,7 +7,7 @@ from threading import get_ident
 from typing import Any, NamedTuple
 
 from dmlvk.vulkan.allocation import Allocation
-from dmlvk.vulkan.blocks import Bytes, Segment
+from dmlvk.vulkan.blocks import Bytes
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.host_threads import Calls, for_each
 from dmlvk.vulkan.memory import MemoryPool
@@ -81,6 +81,11 @@ class Transfers:
             self._ring = StagingRing(self._context.availability, self._memory)
         return self._ring
 
+    @property
+    def is_direct(self) -> bool:
+        """Whether the host reads and writes the device's memory without staging."""
+        return self._memory.is_direct
+
     def mapped(self, allocation: Allocation, offset: int, size: int) -> Bytes | None:
         """The host's view of bytes that lie in one mapped segment, or None. The view must not outlive a visit."""
         if not self._memory.is_direct:
@@ -88,7 +93,8 @@ class Transfers:
         pieces = allocation.pieces(offset, size)
         if len(pieces) != 1:
             return None
-        return _view(*pieces[0])
+        segment, start, length = pieces[0]
+        return segment.mapped[start : start + length]
 
     def wait_for_writes(self, allocation: Allocation) -> None:
         """Wait for the submissions that write this memory; then the host may read it."""
@@ -106,7 +112,7 @@ class Transfers:
     def _write_mapped(self, allocation: Allocation, offset: int, data: Bytes) -> None:
         self.wait_for_uses(allocation)
         for segment, start, length in allocation.pieces(offset, data.size):
-            _view(segment, start, length)[:] = data[:length]
+            segment.mapped[start : start + length][:] = data[:length]
             data = data[length:]
 
     def _write_staged(self, allocation: Allocation, offset: int, data: Bytes) -> None:
@@ -153,7 +159,7 @@ class Transfers:
     def _read_mapped(self, allocation: Allocation, offset: int, out: Bytes) -> None:
         self.wait_for_writes(allocation)
         for segment, start, length in allocation.pieces(offset, out.size):
-            out[:length] = _view(segment, start, length)
+            out[:length] = segment.mapped[start : start + length]
             out = out[length:]
 
     def _read_staged(self, allocation: Allocation, offset: int, out: Bytes) -> None:
@@ -196,6 +202,30 @@ class Transfers:
             destination_offset += length
         return value
 
+    def clear(self, allocation: Allocation, offset: int, size: int) -> None:
+        """Fill bytes with zeros, after everything submitted before; offset and size are multiples of 4."""
+        self._visits.during(self._clear_mapped if self.is_direct else self._clear_filled, allocation, offset, size)
+
+    def _clear_mapped(self, allocation: Allocation, offset: int, size: int) -> None:
+        self.wait_for_uses(allocation)
+        for segment, start, length in allocation.pieces(offset, size):
+            segment.mapped[start : start + length][:] = 0
+
+    def _clear_filled(self, allocation: Allocation, offset: int, size: int) -> None:
+        for segment, start, length in allocation.pieces(offset, size):
+            self._context.monitor.run(
+                self._fill_inside, segment.block.buffer, segment.offset + start, length, allocation
+            )
+
+    def _fill_inside(self, buffer: Any, offset: int, size: int, written: Allocation) -> None:
+        queue = self._queue
+        recorder = Recorder(queue.command_buffers.acquire())
+        recorder.after_earlier_submissions()
+        recorder.clear(buffer, offset, size)
+        recorder.before_host_reads()
+        batch = queue.batch([recorder.end()], [written.access], [written.access])
+        queue.submit_inside(batch, (batch, written))
+
     def _copy(self, *copy: Any) -> int:
         return self._context.monitor.run(self._copy_inside, *copy)
 
@@ -224,9 +254,3 @@ class Transfers:
         uses = [*writes, read.access] if read is not None and not copies_only else writes
         batch = queue.batch([command_buffer], uses, writes)
         return queue.submit_inside(batch, (batch, read, written))
-
-
-def _view(segment: Segment, start: int, length: int) -> Bytes:
-    mapped = segment.block.mapped
-    assert mapped is not None, "staging and direct memory are mapped for as long as they live"
-    return mapped[segment.offset + start : segment.offset + start + length]

@@ -1,0 +1,107 @@
+"""A tensor as NumPy sees it: shape, dtype and conversion, and arithmetic refused with a hint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk.runtime.elements import Array
+
+if TYPE_CHECKING:
+    from dmlvk.tensor_desc import TensorDesc
+
+HINT = (
+    "a dmlvk.Tensor computes nothing by itself: copy its elements to the host (tensor.numpy()), share them "
+    "(np.from_dlpack(tensor), torch.from_dlpack(tensor)), or run an operator on them (dmlvk.slice1, ...)"
+)
+
+
+class ArrayProtocol:
+    """The attributes of an array, and NumPy's protocol, for a class with `desc` and `numpy`.
+
+    Two tensors are equal if they are the same object: comparing elements is arithmetic.
+    """
+
+    __slots__ = ()
+
+    desc: TensorDesc
+
+    def numpy(self, out: Array | None = None) -> Array:
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes, outermost first."""
+        return self.desc.sizes
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of the elements."""
+        return self.desc.data_type.numpy_dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self.desc.rank
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.desc.element_count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, excluding gaps between them: those of `tensor.numpy()`."""
+        return self.desc.element_count * self.desc.data_type.size_in_bytes
+
+    def __len__(self) -> int:
+        return self.desc.sizes[0]
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            message = "a Tensor of several elements is neither true nor false: use tensor.numpy().any() or .all()"
+            raise ValueError(message)
+        return bool(self.numpy().item())
+
+    def tolist(self) -> list[Any]:
+        """The elements as Python numbers, in nested lists."""
+        found: list[Any] = self.numpy().tolist()
+        return found
+
+    def item(self) -> Any:
+        """The only element as a Python number.
+
+        Raises
+        ------
+        ValueError
+            There are several elements.
+        """
+        if self.size != 1:
+            raise ValueError(f"a Tensor of sizes {self.desc.sizes} has {self.size} elements, not one: use tolist()")
+        return self.numpy().item()
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        """The elements, copied: `np.asarray(tensor)` is `tensor.numpy()`. `np.from_dlpack(tensor)` shares memory."""
+        if copy is False:
+            raise ValueError("here the elements of a Tensor are copied; np.from_dlpack(tensor) shares them if it can")
+        return self.numpy() if dtype is None else self.numpy().astype(dtype, copy=False)
+
+    def __array_ufunc__(self, ufunc: object, method: str, *inputs: object, **arguments: object) -> NoReturn:
+        raise TypeError(HINT)
+
+    def __getitem__(self, index: object) -> NoReturn:
+        raise TypeError(
+            "a dmlvk.Tensor is not indexed: index a copy (tensor.numpy()[...]), or copy a window on the device "
+            "(dmlvk.slice1)"
+        )
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError(HINT)
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _refuse
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __and__ = __rand__ = __or__ = __ror__ = _refuse
+    __xor__ = __rxor__ = __neg__ = __pos__ = __abs__ = __invert__ = __divmod__ = __rdivmod__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = _refuse

@@ -1,0 +1,128 @@
+"""Layouts of host arrays, and transfers that turn one layout into another on the device.
+
+An array whose elements fill its memory crosses the bus as it lies, and SLICE1's kernels put the elements where the
+tensor wants them: a host turns layouts at a fraction of the bus's speed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dmlvk.data_type import DataType
+from dmlvk.operators import Slice1Desc
+from dmlvk.runtime.elements import Array, Bytes
+from dmlvk.tensor_desc import TensorDesc
+from dmlvk.vulkan.library import OutOfMemoryError
+
+if TYPE_CHECKING:
+    from dmlvk.runtime.device import Device
+    from dmlvk.runtime.tensor import Tensor
+
+# Smaller tensors are turned by the host: a dispatch costs more than the host saves.
+LEAST_SIZE_TURNED_ON_DEVICE = 1 << 20
+
+
+@dataclass(frozen=True)
+class HostLayout:
+    """The layout of a host array whose elements fill its memory, in any order of the dimensions.
+
+    Attributes
+    ----------
+    desc : TensorDesc
+        A tensor with the same layout.
+    memory : ndarray of uint8
+        The array's memory, in the order of the addresses.
+    """
+
+    desc: TensorDesc
+    memory: Bytes
+
+    @classmethod
+    def of(cls, array: Array) -> HostLayout | None:
+        """The layout of an array in the host's byte order; None if its elements do not fill its memory."""
+        # Dimensions of size 1 may have any stride.
+        order = sorted(range(array.ndim), key=lambda k: (array.shape[k] > 1, -array.strides[k]))
+        in_order = array.transpose(order)
+        if not in_order.flags.c_contiguous or not array.dtype.isnative:
+            return None
+        strides = tuple(
+            stride // array.itemsize if size > 1 else 1 for size, stride in zip(array.shape, array.strides, strict=True)
+        )
+        desc = TensorDesc(DataType.from_numpy(array.dtype), array.shape, strides)
+        return cls(desc, in_order.reshape(-1).view(np.uint8))
+
+    @classmethod
+    def require(cls, array: Array) -> HostLayout:
+        """The layout of an array, or else of a packed copy of the array."""
+        found = cls.of(array)
+        if found is None:
+            found = cls.of(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
+            assert found is not None, "a packed array fills its memory"
+        return found
+
+    def is_layout_of(self, desc: TensorDesc) -> bool:
+        """Whether a tensor has this layout, without gaps."""
+        layouts = zip(desc.sizes, desc.element_strides, self.desc.element_strides, strict=True)
+        return all(size == 1 or stride == own for size, stride, own in layouts)
+
+
+def write_turned(tensor: Tensor, elements: Array) -> bool:
+    """Write elements of any layout by way of the device; whether that was possible."""
+    desc = tensor.desc
+    if desc.has_overlap():
+        return False  # SLICE1 promises no order for elements that share memory
+    layout = HostLayout.require(elements)
+    if layout.is_layout_of(desc):
+        tensor.device.vulkan.transfers.write(tensor.memory(), tensor.offset, layout.memory)
+        return True
+    staged = _staged(tensor.device, layout.desc)
+    if staged is None:
+        return False
+    tensor.device.vulkan.transfers.write(staged.memory(), 0, layout.memory)
+    turn(staged, tensor)
+    return True
+
+
+def read_turned(tensor: Tensor, out: Array) -> bool:
+    """Read the elements into an array by way of the device; whether that was possible."""
+    layout = HostLayout.of(out)
+    if layout is None:
+        return False
+    if layout.is_layout_of(tensor.desc):
+        tensor.device.vulkan.transfers.read(tensor.memory(), tensor.offset, layout.memory)
+        return True
+    staged = _staged(tensor.device, layout.desc)
+    if staged is None:
+        return False
+    turn(tensor, staged)
+    tensor.device.vulkan.transfers.read(staged.memory(), 0, layout.memory)
+    return True
+
+
+def turn(source: Tensor, destination: Tensor) -> None:
+    """Copy all elements from one tensor to another of the same sizes and type, on their device; does not wait."""
+    rank = source.desc.rank
+    desc = Slice1Desc(
+        input_tensor=plain(source.desc),
+        output_tensor=plain(destination.desc),
+        input_window_offsets=(0,) * rank,
+        input_window_sizes=source.desc.sizes,
+        input_window_strides=(1,) * rank,
+    )
+    source.device.compile(desc)(input_tensor=source, output_tensor=destination)
+
+
+def plain(desc: TensorDesc) -> TensorDesc:
+    """The layout of a tensor alone: without its flags and its alignment."""
+    return TensorDesc(desc.data_type, desc.sizes, desc.strides, total_size_in_bytes=desc.total_size_in_bytes)
+
+
+def _staged(device: Device, desc: TensorDesc) -> Tensor | None:
+    """A tensor for the time of a transfer; None if the device has no memory for it."""
+    try:
+        return device.tensor(desc)
+    except OutOfMemoryError:
+        return None
