@@ -1,17 +1,18 @@
 #version 450
 
-// Benchmark, the mark of the packed dot product of four signed bytes: chains of it from registers.
+// Benchmark: chains of packed dot products of four signed bytes, from registers. It is the mark of this instruction.
 //
-// Maths. x <- dot(bytes of x, bytes of factor) + addend, eight operations each; the addend fills all four bytes again, so
-// that no step is known beforehand. The last x of each chain, added up, is what is stored and compared.
+// Maths. x <- dot(bytes of x, bytes of factor) + addend, eight operations each. The addend fills all four bytes again,
+// so that no step is known beforehand. An invocation stores the sum of the last x of its chains, which is then
+// compared.
 //
-// Loop structure. Each invocation runs CHAINS chains that do not depend on each other, side by side, so that the unit is
-// never waited for. No memory is touched before the end.
+// Loop structure. Each invocation runs CHAINS independent chains side by side, so that it never waits for the unit. No
+// memory is accessed before the end.
 //
 // Layout. One word an invocation.
 //
-// Preconditions. As many invocations as words; the iterations are a push constant, so that no compiler unrolls or foresees
-// them.
+// Preconditions. There are as many invocations as words. The number of iterations is a push constant, so that no
+// compiler unrolls the loop or foresees its result.
 
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_integer_dot_product : require

@@ -1,20 +1,20 @@
 #version 450
 
-// Benchmark, the mark of the matrix units: products of matrices of signed bytes from registers.
+// Benchmark: products of matrices of signed bytes, from registers. It is the mark of the matrix units.
 //
-// Maths. C[i][j] <- A[i] B[j] + C[i][j], 2 M N K operations each, for two A and four B: as often as asked for, so that in
-// the end C[i][j] = iterations * A[i] B[j] modulo 2^32.
+// Maths. C[i][j] <- A[i] B[j] + C[i][j], 2 M N K operations each, for two A and four B. This is repeated `iterations`
+// times, so that in the end C[i][j] = iterations * A[i] B[j] modulo 2^32.
 //
-// Loop structure. Each subgroup has eight C, none of which depends on another. A and B are the same in all subgroups and
-// pass through shared memory once, before the loop; no memory is touched inside it.
+// Loop structure. Each subgroup has eight independent C. A and B are the same in all subgroups. They pass through
+// shared memory once, before the loop. The loop accesses no memory.
 //
-// Layout. Source: two A and four transposed B, rows of K bytes one below the other. Result: subgroup by subgroup the eight
-// C, each row by row.
+// Layout. Source: two A and four transposed B, rows of K bytes one below the other. Result: the eight C of each
+// subgroup, one subgroup after the other, each C row by row.
 //
-// Preconditions. Whole subgroups of LANES invocations; VK_KHR_cooperative_matrix lists signed MxNxK with 32-bit sums for
-// subgroups, K a multiple of 8.
+// Preconditions. Whole subgroups of LANES invocations. VK_KHR_cooperative_matrix lists signed MxNxK with 32-bit sums
+// for subgroups, and K is a multiple of 8.
 //
-// Compiler bugs avoided. Offsets and strides of the matrices are specialization constants, as in
+// Compiler bugs avoided. Strides of the matrices are specialization constants, as in
 // quantized_linear_convolution/matrix.comp.
 
 #extension GL_EXT_control_flow_attributes : require
@@ -34,7 +34,7 @@ layout(set = 0, binding = 0) readonly buffer Source { uint source[]; };
 layout(set = 0, binding = 1) writeonly buffer Result { int result[]; };
 
 layout(push_constant) uniform PushConstants {
-    uint source_start;  // in words, as the following
+    uint source_start;  // in words, like those that follow
     uint result_start;
     uint iterations;
 } push;

@@ -1,17 +1,18 @@
 #version 450
 
-// Benchmark, the mark of 32-bit multiply-adds, float or integer: chains of them from registers.
+// Benchmark: chains of 32-bit multiply-adds, float or integer, from registers. It is the mark of these operations.
 //
-// Maths. x <- x * factor + addend, two operations each. The last x of each chain, added up, is what is stored and compared:
-// for floats the caller takes a factor of 1 and small integers, which are exact whether or not the driver fuses the two.
+// Maths. x <- x * factor + addend, two operations each. An invocation stores the sum of the last x of its chains,
+// which is then compared. For floats, the caller passes a factor of 1 and small integers, which are exact whether or
+// not the driver fuses the two.
 //
-// Loop structure. Each invocation runs CHAINS chains that do not depend on each other, side by side, so that the unit is
-// never waited for. No memory is touched before the end.
+// Loop structure. Each invocation runs CHAINS independent chains side by side, so that it never waits for the unit. No
+// memory is accessed before the end.
 //
 // Layout. One word an invocation.
 //
-// Preconditions. As many invocations as words; factor, addend and iterations are push constants, so that no compiler knows
-// what comes out.
+// Preconditions. There are as many invocations as words. Factor, addend and iterations are push constants, so that no
+// compiler knows the result.
 
 #extension GL_EXT_control_flow_attributes : require
 
@@ -23,7 +24,7 @@ layout(set = 0, binding = 0) writeonly buffer Result { uint result[]; };
 layout(push_constant) uniform PushConstants {
     uint start;  // in words
     uint iterations;
-    uint factor;  // the bits of a float where FLOAT
+    uint factor;  // with FLOAT, the bits of a float
     uint addend;
 } push;
 

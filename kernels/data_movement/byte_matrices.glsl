@@ -1,4 +1,4 @@
-// Four words with four bytes each, turned: byte i of word j becomes byte j of word i.
+// Transposes a 4 x 4 matrix of bytes, whose rows are words: byte i of word j becomes byte j of word i.
 uvec4 turned(uvec4 rows) {
     uvec4 even = rows & 0x00FF00FF;
     uvec4 odd = (rows >> 8) & 0x00FF00FF;

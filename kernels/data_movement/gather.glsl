@@ -1,10 +1,11 @@
-// A block put together element by element: the way that takes any layout.
+// Builds a block element by element. This works for any layout.
 
-// The kernel's own: one 32-bit word of the element at a cursor, in the low bits where an element is smaller than a word.
+// The kernel defines this: one 32-bit word of the element at a cursor. A smaller element is in the low bits.
 uint element_word(Cursor cursor, uint part);
 
-// A GPU is up to a third faster with all elements one after the other, each with its place in the block a constant. A CPU
-// driver, which goes every way under a mask, is up to five times faster with a loop that ends where no lane has elements.
+// A GPU is up to a third faster if it takes all elements one after the other, so that each has a constant place in the
+// block. A CPU driver takes every branch under a mask. It is up to five times faster with a loop that ends when no
+// lane has elements left.
 uvec4 gather(Block block) {
     uvec4 value = uvec4(0);
     uint begin = GATHERS_IN_LOOP ? block.first - block.start : 0;
@@ -14,7 +15,7 @@ uvec4 gather(Block block) {
         if (GATHERS_IN_LOOP || (element >= block.first && element < block.last)) {
             [[unroll]] for (uint part = 0; part < WORDS_PER_ELEMENT; ++part) {
                 uint bits = element_word(block.cursor, part) << (slot % ELEMENTS_PER_WORD * ELEMENT_BITS & 31);
-                // Not value[word] = bits: an index known only at run time sends the vector to memory on some compilers.
+                // Not value[word] = bits: some compilers move a vector to memory if its index is not a constant.
                 uint word = slot / ELEMENTS_PER_WORD * WORDS_PER_ELEMENT + part;
                 value |= mix(uvec4(0), uvec4(bits), equal(uvec4(0, 1, 2, 3), uvec4(word)));
             }

@@ -1,19 +1,19 @@
-// The output window of the data-movement kernels, written a 16-byte block at a time. OUTPUT_BINDING comes from the kernel.
-//
-// The window is seen both as words and as vectors of four: two views of one binding.
+// The output window of the data-movement kernels, written one 16-byte block at a time. The kernel defines
+// OUTPUT_BINDING. The window has two views with one binding: words, and vectors of four words.
 
 layout(set = 0, binding = OUTPUT_BINDING) buffer OutputWords { uint output_words[]; };
 layout(set = 0, binding = OUTPUT_BINDING) buffer OutputVectors { uvec4 output_vectors[]; };
 
-// A block of equal elements, from the element's words.
+// A block of equal elements, from the words of the element.
 uvec4 repeat_element(uint low, uint high) {
     if (ELEMENT_SIZE == 8)
         return uvec4(low, high, low, high);
     return uvec4(low * (ELEMENT_SIZE == 1 ? 0x01010101u : ELEMENT_SIZE == 2 ? 0x00010001u : 1u));
 }
 
-// Replaces the bits of a word that a mask has. The others may be another run's, another dispatch's or a gap's that has to
-// keep its value: two atomics leave them alone, whatever others do to the word in between.
+// Replaces the bits of a word that are set in the mask. The other bits may belong to another run, to another dispatch,
+// or to a gap that has to keep its value. Two atomics leave them alone, whatever other invocations do to the word in
+// between.
 void store_bits(uint word, uint mask, uint bits) {
     atomicAnd(output_words[word], ~mask);
     atomicOr(output_words[word], bits & mask);

@@ -1,10 +1,9 @@
-// The source window of the data-movement kernels, read an element or a 16-byte run at a time. The kernel defines
-// SOURCE_BINDING.
+// The source window of the data-movement kernels, read by elements or 16-byte runs. The kernel defines SOURCE_BINDING.
 
 layout(set = 0, binding = SOURCE_BINDING) readonly buffer SourceWords { uint source_words[]; };
 layout(set = 0, binding = SOURCE_BINDING) readonly buffer SourceVectors { uvec4 source_vectors[]; };
 
-// One word of an element, in the low bits: the element itself where it is smaller than a word.
+// One word of an element. An element smaller than a word is in the low bits.
 uint load_element_word(uint element, uint word_of_element) {
     if (ELEMENT_SIZE >= 4)
         return source_words[element * WORDS_PER_ELEMENT + word_of_element];
@@ -12,9 +11,9 @@ uint load_element_word(uint element, uint word_of_element) {
     return source_words[element / ELEMENTS_PER_WORD] >> shift & ELEMENT_MASK;
 }
 
-// The 16 bytes that start at an element, wherever that lies in its word. Reads no word that holds none of these bytes.
+// The 16 bytes from an element on, which may begin anywhere in a word. Reads only words that hold some of them.
 uvec4 load_consecutive(uint element) {
-    // Windows are at most 2^31 bytes, so that byte addresses fit.
+    // A window has at most 2^31 bytes, so byte addresses fit.
     uint address = element * ELEMENT_SIZE;
     if (address % BLOCK_SIZE == 0)
         return source_vectors[address / BLOCK_SIZE];
@@ -27,7 +26,7 @@ uvec4 load_consecutive(uint element) {
     return low >> shift | high << (32 - shift);
 }
 
-// A block of elements a stride apart.
+// A block of elements that lie `stride` elements apart.
 uvec4 load_strided(uint element, uint stride) {
     uvec4 value = uvec4(0);
     [[unroll]] for (uint word = 0; word < 4; ++word) {
@@ -41,7 +40,7 @@ uvec4 load_strided(uint element, uint stride) {
     return value;
 }
 
-// Every second one of elements smaller than a word, pushed together: the even ones of each word into its lower half.
+// Moves the even elements of each word into its lower half and clears the upper half. For elements smaller than a word.
 uvec4 even_elements(uvec4 value) {
     if (ELEMENT_SIZE == 2)
         return value & 0xFFFFu;
@@ -49,16 +48,16 @@ uvec4 even_elements(uvec4 value) {
     return (value | value >> 8) & 0xFFFFu;
 }
 
-// A block of every second element. Reads no word that holds none of them: the second half is read up to its last element,
-// an odd place.
+// A block of every second element. Reads only words that hold some of them: the second load ends with the last of
+// these elements, so they have the odd places in it.
 uvec4 load_every_second(uint element) {
     uvec4 first = even_elements(load_consecutive(element));
     uvec4 second = even_elements(load_consecutive(element + ELEMENTS_PER_BLOCK - 1) >> ELEMENT_BITS);
     return uvec4(first.xz, second.xz) | uvec4(first.yw, second.yw) << 16;
 }
 
-// The 16 bytes at an address of the source, which may begin before the window or end behind it: what lies outside is of no
-// use to the caller and is read from the nearest word that is there.
+// The 16 bytes at a byte address of the source. They may begin before the window or end after it: the caller does not
+// use the bytes outside the window, which are read from the nearest word inside it.
 uvec4 load_clamped(int address) {
     int word = address >> 2;
     int last_word = source_words.length() - 1;
@@ -72,7 +71,7 @@ uvec4 load_clamped(int address) {
     return value >> shift | uvec4(value.yzw, words[4]) << (32 - shift);
 }
 
-// All ones in the bytes from `byte` on.
+// A mask with ones in the bytes from `byte` on.
 uvec4 bytes_from(uint byte) {
     ivec4 bits = clamp(ivec4(int(byte)) - ivec4(0, 4, 8, 12), 0, 4) * 8;
     return mix(uvec4(0xFFFFFFFFu) << bits, uvec4(0), equal(bits, ivec4(32)));
@@ -92,22 +91,23 @@ uvec4 reverse_elements(uvec4 value) {
     return value;
 }
 
-// A block whose source runs forwards (stride 1) or backwards (stride -1) along each row, put together row by row.
+// Builds a block row by row. Its source runs forwards (stride 1) or backwards (stride -1) along each row.
 //
-// The loop asks before each round, not behind it: where the round computes the result, SwiftShader gives it to lanes that
-// have left the loop as the last round of the others computes it, with zeros in place of what they no longer load.
+// The loop tests its condition before each round, not after it. SwiftShader otherwise changes the result of lanes that
+// have left the loop: they get what the other lanes' last round computes, with zeros in place of what they no longer
+// load.
 uvec4 load_rows(Block block, bool backwards) {
     uvec4 value = uvec4(0);
     uint element = block.first;
     while (element < block.last) {
         uint count = min(block.last - element, rest_of_row(block.cursor));
         uint slot = element - block.start;
-        // Backwards: read forwards into the mirrored slots, then turn them round.
+        // Backwards: the elements are read forwards into the mirrored slots, and then reversed.
         uint mirrored = backwards ? ELEMENTS_PER_BLOCK - slot - count : slot;
         uint source = backwards ? block.cursor.source - (count - 1) : block.cursor.source;
         uvec4 part = load_clamped(int(source * ELEMENT_SIZE) - int(mirrored * ELEMENT_SIZE));
         part = backwards ? reverse_elements(part) : part;
-        // Later rows replace what was read past the end of earlier ones.
+        // Each row replaces what was read past the end of the row before.
         uvec4 mask = bytes_from(slot * ELEMENT_SIZE);
         value = (value & ~mask) | (part & mask);
         element += count;

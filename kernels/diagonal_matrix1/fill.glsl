@@ -1,17 +1,19 @@
-// DIAGONAL_MATRIX1: output[.., y, x] = filled(x - y) ? value : input[.., y, x], or zero where there is no input
+// DIAGONAL_MATRIX1: output[.., y, x] = filled(x - y) ? value : input[.., y, x], or zero if there is no input
 //
-// Maths. filled(t) = (End >= Begin) ^ (t >= Begin) ^ (t < End). For Begin <= End that is Begin <= t < End, otherwise all
-// but End <= t < Begin: a band, or everything except a band. The planner shifts t by the smallest t of the dispatch, which
-// makes it unsigned, and clips the band to the dispatch, in exact arithmetic; here, one subtraction and one comparison
-// decide. Neither the full range of 32-bit sizes nor INT32_MIN and INT32_MAX as open ends need more than 32 bits then.
+// Maths. filled(t) = (End >= Begin) ^ (t >= Begin) ^ (t < End). If Begin <= End, this is the band Begin <= t < End.
+// Otherwise it is everything except the band End <= t < Begin. The planner subtracts the smallest t of the dispatch
+// from t, which makes it unsigned, and clips the band to the dispatch, in exact arithmetic. Here, one subtraction and
+// one comparison decide. So 32 bits are enough for the full range of 32-bit sizes, and for INT32_MIN and INT32_MAX as
+// open ends.
 //
-// Loop structure. See data_movement/loop_nest.glsl: one invocation writes one 16-byte block of the output. Of a whole block inside a row,
-// one stretch lies in the band: it is read as in slice1/blocks.comp and the stretch replaced under a mask. A block that is filled
-// from end to end reads nothing. Other blocks are put together element by element.
+// Loop structure. See data_movement/loop_nest.glsl: one invocation writes one 16-byte block of the output. In a whole
+// block inside a row, the elements in the band are consecutive. The block is read as in slice1/blocks.comp, and the
+// filled elements are replaced under a mask. A block that is filled from end to end reads nothing. Other blocks are
+// built element by element.
 //
-// Layout. Dimensions are sorted by output stride; x and y may be any of them, or none where their size is 1.
+// Layout. Dimensions are sorted by output stride. Each of x and y may be any of them, or none if its size is 1.
 //
-// Preconditions. Output elements do not overlap; input and output have equal sizes (an input broadcasts by strides of 0).
+// Preconditions. Output elements do not overlap. Input and output have equal sizes (strides of 0 broadcast an input).
 #include "data_movement/loop_nest.glsl"
 #define OUTPUT_BINDING 0
 #include "data_movement/output_block.glsl"
@@ -21,9 +23,9 @@
 
 layout(constant_id = 7) const uint X_DIMENSION = NO_DIMENSION;
 layout(constant_id = 8) const uint Y_DIMENSION = NO_DIMENSION;
-layout(constant_id = 9) const bool FILL_OUTSIDE = false;  // Begin > End: all but the band
+layout(constant_id = 9) const bool FILL_OUTSIDE = false;  // Begin > End: everything except the band is filled
 layout(constant_id = 10) const bool HAS_INPUT = true;
-layout(constant_id = 11) const bool IS_CONSECUTIVE = true;  // along rows, in the source
+layout(constant_id = 11) const bool IS_CONSECUTIVE = true;  // whether rows are consecutive in the source
 
 #define BAND_BEGIN push.arguments[0]
 #define BAND_LENGTH push.arguments[1]
@@ -52,14 +54,15 @@ uint element_word(Cursor cursor, uint part) {
     return HAS_INPUT ? load_element_word(cursor.source, part) : 0;
 }
 
-// How far a lies above b, and `most` where it is more.
+// a - b, but at least 0 and at most `most`.
 uint excess(uint a, uint b, uint most) {
     return a > b ? min(a - b, most) : 0;
 }
 
 // A whole block inside a row.
 uvec4 row_block(Cursor cursor) {
-    // The block's elements in the band, from the one numbered `begin` up to `end`: along a row t steps by one or not at all.
+    // The block's elements in the band: from `begin` up to, but excluding, `end`. In a row, t steps by one or not at
+    // all.
     uint t = diagonal(cursor);
     uint band_end = BAND_BEGIN + BAND_LENGTH;
     uint begin = 0;

@@ -1,8 +1,8 @@
-// ONE_HOT in 16-byte blocks of the output: see element.glsl.
+// ONE_HOT in 16-byte blocks of the output. Maths, layout and preconditions: element.glsl.
 //
-// Loop structure. Where the axis is innermost a block has one index, and at most one hot element. An invocation writes
-// several blocks of one row after it has loaded the row's index. In other layouts, and across rows, each element loads its
-// own.
+// Loop structure. If the axis is the innermost dimension, a block inside a row has one index and at most one hot
+// element. An invocation loads the index of a row and then writes several blocks of this row. In other layouts, and in
+// blocks across rows, each element loads its own index.
 #include "element.glsl"
 #include "data_movement/gather.glsl"
 
@@ -18,7 +18,7 @@ uint element_word(Cursor cursor, uint part) {
     return value_word(hot_coordinate(cursor.source) == axis_coordinate(cursor), part);
 }
 
-// All ones in the bytes of a block's element number `slot`.
+// A mask with ones in the bytes of element number `slot` of a block.
 uvec4 slot_mask(uint slot) {
     uvec4 word = uvec4(0, 1, 2, 3);
     if (ELEMENT_SIZE >= 4)
@@ -35,7 +35,7 @@ void write_blocks(Block block, uvec4 off_block) {
     uint hot = hot_coordinate(block.cursor.source);
     do {
         uvec4 value = off_block;
-        // An unsigned distance: a hot coordinate before the block is far away, and so is NOWHERE, past every size.
+        // The distance is unsigned: a hot coordinate before the block is far away. So is NOWHERE, past every size.
         uint distance = hot - axis_coordinate(block.cursor);
         if (distance < block.last - block.first) {
             uvec4 mask = slot_mask(block.first - block.start + distance);

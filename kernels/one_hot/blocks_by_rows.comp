@@ -1,10 +1,11 @@
 #version 460
 
-// ONE_HOT: output = (index == coordinate along the axis) ? on : off, where rows are long.
+// ONE_HOT: output = (index == coordinate along the axis) ? on : off, for long rows.
 //
-// Loops: one invocation writes several 16-byte blocks of one row after it has loaded the row's index.
-// Why apart: one module for each order of blocks, since some drivers take long to compile what they then leave out.
-// Maths in full, layout and preconditions: element.glsl; blocks and their order: blocks.glsl, data_movement/loop_nest.glsl.
+// Loops: one invocation loads a row's index, and then writes several 16-byte blocks of this row.
+// Why apart: some drivers take long to compile code that they then leave out, so each order of blocks has a module.
+// Maths in full, layout and preconditions: element.glsl. Blocks and their order: blocks.glsl,
+// data_movement/loop_nest.glsl.
 
 #extension GL_GOOGLE_include_directive : require
 #define BY_ROWS

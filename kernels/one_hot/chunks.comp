@@ -1,12 +1,13 @@
 #version 460
 
-// ONE_HOT: output = (index == coordinate along the axis) ? on : off, where the output runs along the indices.
+// ONE_HOT: output = (index == coordinate along the axis) ? on : off, for an output that runs along the indices.
 //
-// Loops: one invocation loads a block's indices, all before it looks at the first, keeps how far each one's hot coordinate
-// lies from its chunk's first, and then writes a 16-byte block for each of AXIS_CHUNK coordinates along the axis. Bytes and
-// 16-bit elements are compared four or two at a time.
-// Layout: blocks are counted by rows (data_movement/loop_nest.glsl), the outermost dimension counts chunks.
-// Preconditions: all rows begin and end with blocks. Others, and the maths: element.glsl.
+// Loops: one invocation loads the indices of a block's elements, all of them before it uses the first. For each index
+// it computes the distance from the chunk's first coordinate to the hot coordinate. Then it writes a 16-byte block for
+// each of AXIS_CHUNK coordinates along the axis. 8-bit elements are compared four at a time, 16-bit elements two at a
+// time.
+// Layout: blocks are counted by rows (data_movement/loop_nest.glsl). The outermost dimension counts chunks.
+// Preconditions: all rows begin and end with blocks. Further preconditions, and the maths in full: element.glsl.
 
 #extension GL_GOOGLE_include_directive : require
 #define BY_ROWS
@@ -15,8 +16,8 @@
 
 const uint OWN_WORDS = ELEMENTS_PER_BLOCK * INDEX_WORDS;
 
-// The indices of a block's elements, in vectors where they lie side by side: word by word, each load of a subgroup touches
-// as many lines of memory as it has invocations.
+// Loads the indices of a block's elements, as vectors if they are contiguous. Word by word, each load of a subgroup
+// would touch as many cache lines as the subgroup has invocations.
 void load_indices(uint index, out uint words[OWN_WORDS]) {
     uint first = index * INDEX_WORDS;
     if (OWN_WORDS % 4 == 0 && push.source_strides[0] == 1 && first % 4 == 0) {
@@ -35,12 +36,11 @@ void main() {
     Block block;
     if (!find_block(block_index(), block))
         return;
-    // The loops' outermost dimension counts the chunks.
     uint chunk = RANK == 0 ? 0 : block.cursor.coordinates[RANK - 1];
     uint vectors_apart = RANK == 0 ? 0 : push.output_strides[RANK - 1] / ELEMENTS_PER_BLOCK / AXIS_CHUNK;
     uint begin = AXIS_START + chunk * AXIS_CHUNK;
     uint count = min(push.grouping - chunk * AXIS_CHUNK, AXIS_CHUNK);
-    // Elements smaller than a word: the distance, with the element's highest bit set.
+    // For elements smaller than a word: the distance, with the highest bit of the element set.
     const uint HIGHEST_BITS = ELEMENT_SIZE == 1 ? 0x80808080u : ELEMENT_SIZE == 2 ? 0x80008000u : 0;
     uvec4 distances = uvec4(HIGHEST_BITS);
     uint indices[OWN_WORDS];
@@ -64,7 +64,7 @@ void main() {
         if (ELEMENT_SIZE >= 4) {
             output_vectors[vector] = mix(off_block, on_block, equal(distances, uvec4(i)));
         } else {
-            // An element's highest bit goes where its distance passes below 0; no element borrows from another one.
+            // An element's highest bit is cleared when its distance falls below 0. No element borrows from another.
             uvec4 next = distances - repeat_element(1, 0);
             uvec4 passed = (distances & ~next & HIGHEST_BITS) >> (ELEMENT_BITS - 1);
             output_vectors[vector] = off_block ^ passed * (difference.x & ELEMENT_MASK);

@@ -1,17 +1,18 @@
 // ONE_HOT: output[c] = (index(c without its axis) == c[axis]) ? on value : off value
 //
-// Maths. An index counts with all of its 64 bits (or 32, as its type has them). A negative one of a signed type has the
-// depth, the output's size along the axis, added once; what is not in [0, depth) then matches nothing. The comparison is
-// made on 32 bits after the upper word has been seen to be zero, so that 2^32 + 1 is out of range and not 1.
+// Maths. All 32 or 64 bits of an index count. If the type is signed and the index negative, the depth, which is the
+// output's size along the axis, is added once. An index that is then outside [0, depth) matches no coordinate. Only 32
+// bits are compared, after the upper word was found to be zero, so that 2^32 + 1 is out of range and not 1.
 //
-// Loop structure. See data_movement/loop_nest.glsl. The index that decides about an element comes after a long wait for memory, so that
-// each index is loaded as seldom as can be: each kernel that includes this has a way of its own.
+// Loop structure. See data_movement/loop_nest.glsl. An element waits long for its index from memory, so each index is
+// loaded as few times as possible. Each kernel that includes this file does so in its own way.
 //
-// Layout. Dimensions are sorted by output stride; source strides are those of the indices, 0 along the axis. OnValue and
-// OffValue are bound as windows of their own, because any distance may lie between them. In kernels that define IN_CHUNKS,
-// the outermost dimension counts chunks of AXIS_CHUNK coordinates along the axis, and push.grouping is the axis's size.
+// Layout. Dimensions are sorted by output stride. Source strides are those of the indices, 0 along the axis. OnValue
+// and OffValue have a window each, because any distance may lie between them. In kernels that define IN_CHUNKS, the
+// outermost dimension counts chunks of AXIS_CHUNK coordinates along the axis, and push.grouping is the size of the
+// axis.
 //
-// Preconditions. Output elements do not overlap. AXIS_CHUNK is at most 127, and no chunk but the last is short.
+// Preconditions. Output elements do not overlap. AXIS_CHUNK is at most 127. Only the last chunk may be shorter.
 #include "data_movement/loop_nest.glsl"
 #define OUTPUT_BINDING 0
 #include "data_movement/output_block.glsl"
@@ -22,7 +23,7 @@ layout(set = 0, binding = 2) readonly buffer OffValue { uint off_value_words[]; 
 layout(set = 0, binding = 3) readonly buffer OnValue { uint on_value_words[]; };
 
 layout(constant_id = 7) const uint AXIS_DIMENSION = NO_DIMENSION;
-layout(constant_id = 8) const uint INDEX_WORDS = 1;  // 32-bit words an index: 1 or 2
+layout(constant_id = 8) const uint INDEX_WORDS = 1;  // 32-bit words of an index: 1 or 2
 layout(constant_id = 9) const bool INDEX_IS_SIGNED = false;
 #ifdef IN_CHUNKS
 layout(constant_id = 10) const uint AXIS_CHUNK = 1;  // coordinates along the axis that an invocation writes
@@ -35,8 +36,7 @@ layout(constant_id = 10) const uint AXIS_CHUNK = 1;  // coordinates along the ax
 
 const uint NOWHERE = 0xFFFFFFFFu;  // no coordinate: sizes are at most 2^32 - 1
 
-// The coordinate along the axis that an index stands for, from its words, or NOWHERE. The second word counts where an
-// index has one.
+// The coordinate along the axis that an index selects, or NOWHERE. The second word is ignored if an index has only one.
 uint hot_coordinate(uint low, uint second) {
     uint high = INDEX_WORDS == 2 ? second : (INDEX_IS_SIGNED && int(low) < 0 ? 0xFFFFFFFFu : 0);
     if (INDEX_IS_SIGNED && int(high) < 0) {

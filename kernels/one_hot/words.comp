@@ -1,14 +1,15 @@
 #version 460
 
-// ONE_HOT: output = (index == coordinate along the axis) ? on : off, where the output runs along the indices in rows that
-// begin anywhere in a 16-byte block.
+// ONE_HOT: output = (index == coordinate along the axis) ? on : off, for an output that runs along the indices in rows
+// that begin anywhere in a 16-byte block.
 //
-// Loops: as chunks.comp, with a word in place of a block, or an element where that is larger. Rows of bytes or
-// 16-bit elements begin anywhere in a word, the row of each coordinate along the axis elsewhere, so that other elements share
-// a word each time: an invocation loads the indices of all that can come into its word, and of these two words of distances
-// shifts out the one that is written.
-// Layout: words are counted along rows, rows by all other dimensions, of which the outermost counts chunks.
-// Preconditions: rows are at least a word long. Others, and the maths: element.glsl.
+// Loops: as in chunks.comp, but an invocation writes a word in place of a block, or an element if it is larger than a
+// word. Rows of 8-bit or 16-bit elements begin anywhere in a word, at another place for each coordinate along the
+// axis, so that a word holds other elements each time. An invocation loads the indices of all elements that can come
+// into its word. They give two words of values for each coordinate; the word to be written is shifted out of these
+// two.
+// Layout: words are counted along rows. Rows are counted along all other dimensions; the outermost one counts chunks.
+// Preconditions: a row is at least a word long. Further preconditions, and the maths in full: element.glsl.
 
 #extension GL_GOOGLE_include_directive : require
 #define IN_CHUNKS
@@ -18,8 +19,8 @@ layout(set = 0, binding = OUTPUT_BINDING) buffer OutputPairs { uvec2 output_pair
 
 const uint HIGHEST_BITS = ELEMENT_SIZE == 1 ? 0x80808080u : 0x80008000u;
 
-// How far the hot coordinates of the row's elements from `first` on lie from `begin`, each with the element's highest bit
-// set. Past the row's end they are those of its last element, and of no use.
+// The distances from `begin` to the hot coordinates of the row's elements from `first` on, each with the highest bit
+// of the element set. Past the row's end, the last element is repeated, and its distance is not used.
 uvec2 load_distances(uint source, uint first, uint begin) {
     uvec2 distances = uvec2(HIGHEST_BITS);
     [[unroll]] for (uint i = 0; i < 2 * ELEMENTS_PER_WORD - 1; ++i) {
@@ -30,7 +31,7 @@ uvec2 load_distances(uint source, uint first, uint begin) {
     return distances;
 }
 
-// Elements that are words or pairs of them.
+// For elements of one or two words.
 void write_elements(uint element, uint distance, uint count, uint rows_apart) {
     uvec2 off = uvec2(value_word(false, 0), value_word(false, WORDS_PER_ELEMENT - 1));
     uvec2 on = uvec2(value_word(true, 0), value_word(true, WORDS_PER_ELEMENT - 1));
@@ -43,19 +44,19 @@ void write_elements(uint element, uint distance, uint count, uint rows_apart) {
     }
 }
 
-// Bytes and 16-bit elements.
+// For 8-bit and 16-bit elements.
 void write_parts(uint row_start, uint place, uvec2 distances, uint count, uint rows_apart) {
     uint first = place * ELEMENTS_PER_WORD;
     uint off = value_word(false, 0);
     uint difference = off ^ value_word(true, 0);
     uint off_word = repeat_element(off, 0).x;
     for (uint i = 0; i < count; ++i, row_start += rows_apart) {
-        // An element's highest bit goes where its distance passes below 0; no element borrows from another one.
+        // An element's highest bit is cleared when its distance falls below 0. No element borrows from another.
         uvec2 next = distances - repeat_element(1, 0).x;
         uvec2 passed = (distances & ~next & HIGHEST_BITS) >> (ELEMENT_BITS - 1);
         distances = next;
         uvec2 values = off_word ^ passed * difference;
-        // The row's elements before its first whole word.
+        // Elements of the row before its first whole word.
         uint lead = -row_start % ELEMENTS_PER_WORD;
         uint shift = lead * ELEMENT_BITS;
         uint value = lead == 0 ? values.x : values.x >> shift | values.y << (32 - shift);
@@ -82,7 +83,7 @@ void main() {
     uint chunk = 0;
     [[unroll]] for (uint dimension = 1; dimension < 8; ++dimension) {
         if (dimension < RANK) {
-            // What is left for the outermost dimension is its coordinate.
+            // The outermost dimension needs no division: its coordinate is the rest.
             uint rest = dimension + 1 < RANK ? divide_by_size(row, dimension) : 0;
             chunk = row - rest * push.sizes[dimension];
             row = rest;

@@ -1,15 +1,15 @@
-// The arithmetic of QUANTIZED_LINEAR_CONVOLUTION that has to come out the same on every device: integers only.
+// The arithmetic of QUANTIZED_LINEAR_CONVOLUTION that has to give the same result on every device, in integers only.
 //
 // m = f32(f32(sx * sw) / sy) and y = clamp(nearest_even(f32(f32(acc) * m)) + zy), where f32() rounds to binary32,
 // nearest even, keeping denormals. Vulkan promises none of that for float: the rounding mode of a product is open, a
 // division may be 2.5 ULP off, denormals may be flushed, and drivers contract and reassociate. Integers are exact
-// everywhere, so binary32 is spelled out in them. This costs some 45 instructions an output, against K / 4 dot products
-// for its sum; a second route through the float unit for devices that declare RTE would save little and double what has
-// to be proven.
+// everywhere, so binary32 is computed in integers. This costs some 45 instructions an output, against K / 4 dot
+// products for its sum. A second route through the float unit, for devices that declare RTE, would save little here
+// and double what has to be proven. (Kernels on matrix units and depthwise_dot4 have that route: float32.glsl.)
 
-// A binary32 value in full: mantissa with bit 31 set, so that |value| = mantissa * 2^(exponent - 31). A mantissa of 0
-// is the value 0, and also NaN, whose result is the output's zero point; infinity has an exponent that saturates
-// anything.
+// A binary32 value. Bit 31 of the mantissa is set, so that |value| = mantissa * 2^(exponent - 31). A mantissa of 0
+// stands for 0, and also for NaN, whose result is the output's zero point. The exponent of infinity is so large that
+// any result saturates.
 struct Binary32 {
     uint mantissa;
     int exponent;
@@ -18,11 +18,11 @@ struct Binary32 {
 
 const int INFINITE_EXPONENT = 4096;
 
-// Rounds fraction * 2^(exponent - 31) to binary32; bit 31 of fraction is set, sticky tells that there was something
-// below it.
+// Rounds fraction * 2^(exponent - 31) to binary32. Bit 31 of the fraction is set. `sticky` tells whether the exact
+// value has further bits below the fraction.
 Binary32 rounded_to_binary32(uint fraction, bool sticky, int exponent, bool negative) {
     Binary32 result = Binary32(0, 0, negative);
-    // 24 bits stay of a normal number, one less for each power of two below 2^-126.
+    // A normal number keeps 24 bits, and one bit less for each power of two below 2^-126.
     int dropped = 8 + max(0, -126 - exponent);
     if (dropped > 32)
         return result;
@@ -67,7 +67,7 @@ Wide product(int a, int b) {
     return Wide(uint(low), uint(high));
 }
 
-// nearest_even(f32(f32(accumulator) * multiplier)), cut to [-1024, 1024], beyond which every output saturates.
+// nearest_even(f32(f32(accumulator) * multiplier)), clamped to [-1024, 1024]. Beyond that, every output saturates.
 int scaled(Wide accumulator, uint multiplier_mantissa, int multiplier_exponent, bool multiplier_negative) {
     bool negative = int(accumulator.high) < 0;
     if (negative)
@@ -95,7 +95,7 @@ int scaled(Wide accumulator, uint multiplier_mantissa, int multiplier_exponent, 
         ++exponent;
     }
 
-    // f32(that * multiplier). Below 2^-126 binary32 rounds more coarsely, but all of that becomes 0 in the next step.
+    // f32(that * multiplier). Below 2^-126 binary32 rounds more coarsely, but such values become 0 in the next step.
     uint high, low;
     umulExtended(kept << 8, multiplier_mantissa, high, low);
     exponent += multiplier_exponent;

@@ -1,15 +1,18 @@
 #version 450
 
-// QUANTIZED_LINEAR_CONVOLUTION, preparation for matrix units: planes of bytes (NCHW) to channels side by side (NHWC).
+// QUANTIZED_LINEAR_CONVOLUTION, preparation for matrix units: planes of bytes (NCHW) to contiguous channels (NHWC).
 //
 //     output[image][pixel][channel] = input[image][channel][pixel]
 //
-// Loops: one invocation four pixels of 16 channels: 16 words, turned 4 x 4 bytes at a time, become a vector for each
-// pixel. VECTORS neighbours have neighbouring vectors of the same pixels, then come the next pixels: 8 neighbours read
-// 32 bytes of a plane, VECTORS of them write VECTORS x 16 bytes of a pixel. No shared memory.
+// Loops: one invocation moves four pixels of 16 channels. It loads 16 words, transposes them 4 x 4 bytes at a time,
+// and stores one vector for each pixel. It uses no shared memory.
 //
-// Preconditions: channels are a multiple of 16 x VECTORS, pixels and all strides of 4, rows lie one after the other,
-// `count` invocations.
+// Layout: VECTORS neighbouring invocations move neighbouring vectors of the same pixels, and the invocations after
+// them the next pixels. So 8 neighbours along the pixels read 32 bytes of a plane, and VECTORS neighbours write
+// VECTORS x 16 bytes of a pixel.
+//
+// Preconditions: the number of channels is a multiple of 16 x VECTORS. The number of pixels and all strides, in bytes,
+// are multiples of 4. Rows lie one after the other. There are `count` invocations.
 
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require

@@ -1,15 +1,18 @@
 #version 450
 
-// QUANTIZED_LINEAR_CONVOLUTION, preparation for matrix units: bytes with any strides to channels side by side (NHWC).
+// QUANTIZED_LINEAR_CONVOLUTION, preparation for matrix units: bytes with any strides to contiguous channels (NHWC).
+// This is for planes that are not whole words, and for filters of one tap that step over most pixels: only pixels that
+// such a filter sees are moved. channels_last.comp moves whole planes faster.
 //
 //     output[image][row][column][channel] = input[image][channel][row][column]
 //
-// Loops: one invocation one pixel of 16 channels: 16 bytes, of a word each, become a vector. VECTORS neighbours have
-// neighbouring vectors of the same pixel, then come the next pixels: so neighbours read neighbouring bytes of a plane
-// and write whole sectors. For planes that are not whole words, and for filters of one tap that step over most pixels,
-// of which only those that they see are moved; channels_last.comp does whole planes faster.
+// Loops: one invocation moves one pixel of 16 channels. It loads 16 bytes, each from its own word, and stores one
+// vector.
 //
-// Preconditions: channels are a multiple of 16 x VECTORS; `count` invocations.
+// Layout: VECTORS neighbouring invocations move neighbouring vectors of the same pixel, and the invocations after them
+// the next pixels. So neighbours read neighbouring bytes of a plane and write whole sectors.
+//
+// Preconditions: the number of channels is a multiple of 16 x VECTORS. There are `count` invocations.
 
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require

@@ -1,12 +1,17 @@
 #version 450
 
-// QUANTIZED_LINEAR_CONVOLUTION, preparation: the elements of a strided tensor, side by side in memory of dmlvk's own.
+// QUANTIZED_LINEAR_CONVOLUTION, preparation: copies the elements of a strided tensor to memory of dmlvk's own, where
+// they are contiguous. This is for tensors that are OWNED_BY_DML, which are given once and not bound again, and for
+// filters whose strides no window can show.
 //
-// For tensors that are OWNED_BY_DML, which are given once and not bound again, and for filters whose strides no window
-// could show. Rare and small, so it is plain: one invocation an element of a box of up to four dimensions; elements of
-// 8 bits are merged into their word by two atomics, because the words have several owners.
+// Maths: destination[c] = source[c].
 //
-// Preconditions: offsets, strides and sizes in elements, counted inside the windows.
+// Loops: one invocation copies one element of a box of up to four dimensions. Copies are rare and small, so the kernel
+// is plain.
+//
+// Layout: 8-bit elements are merged into their word by two atomics, because several invocations share a word.
+//
+// Preconditions: offsets, strides and sizes are in elements, counted inside the windows.
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ELEMENT_SIZE = 4;  // bytes: 1 or 4

@@ -1,34 +1,36 @@
 // QUANTIZED_LINEAR_CONVOLUTION, depthwise: every output channel sees a single input channel.
 //
 // Maths: acc = sum over taps of x'(w - zw), plus the channel's constant, bias - zx' sum over taps of (w - zw). Taps
-// beside the input see zx'. x' and zx' are signed bytes, w - zw has nine bits; of the 49 taps that there are at most,
-// sums of products have 21.
+// outside the input see zx'. x' and zx' are signed bytes, and w - zw has nine bits. There are at most 49 taps, so sums
+// of products have 21 bits.
 //
-//     once a workgroup: the weights w - zw and the last step's parameters of its channels, to shared memory; one barrier
-//     for each of an invocation's tiles of ROWS x COLUMNS outputs (of one channel, or of four side by side):
-//         for each batch of input rows, the next one being fetched meanwhile, STRIDE_H rows at a time:
-//             an output row begins to see the input: add what they give to the LIVE output rows that see them
-//             the oldest of these has seen all: finish and store it; the others grow older
-//             the few words with an output that the last step is not certain of: once more, from the start, in integers
+// Loops:
+//     once a workgroup: store the weights w - zw and its channels' parameters to shared memory; one barrier
+//     for each of an invocation's tiles of ROWS x COLUMNS outputs (of one channel, or of four neighbouring channels):
+//         for each batch of input rows, while the next batch is fetched, STRIDE_H rows at a time:
+//             an output row begins to see the input: add the rows' products to the LIVE output rows that see them
+//             the oldest of these output rows has seen all: finish and store it; the others grow older
+//             the few words with an output that the last step is not certain of: compute them again, from the start,
+//             in integers
 //
-// All that is indexed is unrolled, so that rows, weights and sums stay in registers; the loop over batches is not: with
-// all rows of a tile unrolled, an H200's compiler gave up on the registers and channels-last inputs took twice as long.
-// Sums begin with the channel's constant.
+// All loops that index arrays are unrolled, so that rows, weights and sums stay in registers. The loop over batches is
+// not: with all rows of a tile unrolled, an H200's compiler left the arrays in memory, and channels-last inputs took
+// twice as long. Sums begin with the channel's constant.
 //
 // Layout: words of the input hold four columns (CHANNELS_LAST 0, NCHW) or four channels (1, NHWC). Columns of a row
-// are taken by words too where the output's rows do not begin at words of the input: SHIFT bytes in, or at any byte
-// (ALIGNED 0). What lies beside the input is masked out.
+// are loaded by words even if the output's rows do not begin at words of the input: they begin SHIFT bytes after one,
+// or at any byte (ALIGNED 0). Bytes outside the input are masked out.
 //
-// DOT4: four taps of a row by one packed dot product, with the taps' bytes moved into place by a shift of two words;
-// channels-last words are turned over first, four columns at a time. w - zw is one signed byte less
-// another, which is 0 throughout where zw is 0. A dilated filter is a wider one with zeros. Otherwise: bytes are taken out of the
-// words once a row, and each tap is a 32-bit multiplication.
+// With DOT4, one packed dot product multiplies four taps of a row; a shift of two words moves the taps' bytes into
+// place. Words of channels are transposed first, four columns at a time. w - zw is the difference of two signed bytes,
+// of which the second is always 0 if zw is 0. A dilated filter is a wider one with zeros. Without DOT4, bytes are
+// taken out of the words once a row, and each tap is a 32-bit multiplication.
 //
-// DOT4 works the last step's parameters out itself; otherwise they come as records.
+// With DOT4, the kernel computes the last step's parameters itself. Otherwise it reads them as records.
 //
-// Preconditions: 32-bit words only; DOT4 ten storage buffers, otherwise four. Channels-last inputs begin at a word at every position, and
-// have one output channel an input channel. gl_WorkGroupSize.x is a multiple of BLOCK. Grid: x tiles, y channels. No
-// invocation leaves before the barrier.
+// Preconditions: memory is accessed by 32-bit words only. With DOT4 there are ten storage buffers, otherwise four.
+// Channels-last inputs begin at a word at every position, and have one output channel for each input channel.
+// gl_WorkGroupSize.x is a multiple of BLOCK. Grid: x tiles, y channels. No invocation leaves before the last barrier.
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint INPUT_FLIP = 0;  // 0x80808080 for UINT8
@@ -41,14 +43,14 @@ layout(constant_id = 7) const uint STRIDE_H = 1;
 layout(constant_id = 8) const uint STRIDE_W = 1;
 layout(constant_id = 9) const uint DILATION_H = 1;
 layout(constant_id = 10) const uint DILATION_W = 1;
-layout(constant_id = 11) const uint ROWS = 4;  // of a tile
+layout(constant_id = 11) const uint ROWS = 4;  // rows of outputs in a tile
 layout(constant_id = 12) const uint COLUMNS = 4;  // a multiple of 4 unless CHANNELS_LAST
 layout(constant_id = 13) const uint BLOCK = 1;  // channels of a workgroup, or quads of channels
 layout(constant_id = 14) const uint SHIFT = 0;  // bytes from the start of a tile's first word to its first tap
 layout(constant_id = 15) const uint ALIGNED = 1;
-layout(constant_id = 16) const uint WHOLE_WORDS = 1;  // the output is words, whole ones, of four such neighbours
-layout(constant_id = 17) const uint FILTER_ZERO_POINT = 1;  // 0 where it is known to be 0
-layout(constant_id = 18) const uint BATCH = 2;  // output rows' worth of input rows fetched at a time
+layout(constant_id = 16) const uint WHOLE_WORDS = 1;  // 1 if the output consists of whole words of four such neighbours
+layout(constant_id = 17) const uint FILTER_ZERO_POINT = 1;  // 0 if it is known to be 0
+layout(constant_id = 18) const uint BATCH = 2;  // input rows that are fetched at a time, divided by STRIDE_H
 layout(constant_id = 19) const uint CHANNELS_OF_GROUP = 1;  // output channels that see the same input channel
 layout(constant_id = 20) const uint ROW_LIMIT = 1;  // rows and columns of the input
 layout(constant_id = 21) const uint COLUMN_LIMIT = 1;
@@ -79,12 +81,12 @@ layout(push_constant) uniform PushConstants {
     uint channels;  // output channels
     uint rows;
     uint columns;
-    uint tile_rows;  // tiles below each other
+    uint tile_rows;  // tiles one below the other
     uint tile_columns;
-    uint tiles;  // of an invocation
+    uint tiles;  // tiles of an invocation
     uint first_of_group;  // the first channel's place in its group
     uint first_row;  // the input row under the first output's first tap; may be negative
-    uint first_column;  // likewise, of the word that holds it
+    uint first_column;  // the first column of the word that holds this tap; may be negative
     uint input_stride_n;
     uint input_stride_c;
     uint input_stride_h;
@@ -108,14 +110,14 @@ layout(set = 0, binding = 3) restrict readonly buffer Table { uint table[]; };
 #include "estimate.glsl"
 #endif
 
-const uint CHANNELS = CHANNELS_LAST != 0 ? 4 : 1;  // of an invocation
+const uint CHANNELS = CHANNELS_LAST != 0 ? 4 : 1;  // channels of an invocation
 const uint REACH = (TAP_COLUMNS - 1) * DILATION_W + 1;
-const uint SPAN = (COLUMNS - 1) * STRIDE_W + REACH;  // columns under a tile
-const uint WORDS = (SHIFT + SPAN + 3) / 4;  // of four columns
+const uint SPAN = (COLUMNS - 1) * STRIDE_W + REACH;  // input columns under a tile
+const uint WORDS = (SHIFT + SPAN + 3) / 4;  // words of four columns
 const uint FETCHED = CHANNELS_LAST != 0 ? SPAN : WORDS;  // words of a row
 // Output rows that see one row of the input.
 const uint LIVE = ((TAP_ROWS - 1) * DILATION_H + STRIDE_H) / STRIDE_H;
-const uint OUTPUTS = CHANNELS * COLUMNS;  // of a row of a tile
+const uint OUTPUTS = CHANNELS * COLUMNS;  // outputs of a row of a tile
 const uint OUTPUT_WORDS = OUTPUTS / 4;
 const uint BLOCK_CHANNELS = BLOCK * CHANNELS;
 const uint FETCHED_ROWS = BATCH * STRIDE_H * FETCHED;
@@ -140,7 +142,7 @@ int filter_byte(uint address) {
     return bitfieldExtract(int((filter_words[address >> 2] >> (8 * (address & 3))) ^ FILTER_FLIP), 0, 8);
 }
 
-// Weights and parameters of channel `channel` as number i of the workgroup's.
+// Prepares the weights and parameters of a channel, as number i of the workgroup's channels.
 void prepare(uint i, uint channel) {
     int filter_zero = FILTER_ZERO_POINT != 0 ? filter_zero_point(channel) : 0;
     uint plane = push.filter_start + channel * FILTER_STRIDE_M;
@@ -183,7 +185,7 @@ void prepare(uint i, uint channel) {
 #endif
 }
 
-// Which bytes of a word of columns lie inside the input, from the word's first column on.
+// A mask of the bytes of a word of columns that lie inside the input. `column` is the word's first column.
 uint inside_mask(uint column) {
     int low = clamp(-int(column), 0, 4);
     int high = clamp(int(COLUMN_LIMIT) - int(column), 0, 4);
@@ -192,8 +194,8 @@ uint inside_mask(uint column) {
     return below_high & ~below_low;
 }
 
-// Four bytes at any address, of which those in the mask are inside; the others may be anything. No word is read that
-// holds none of them.
+// Four bytes at any address. Bytes in the mask are inside the input; the others may have any value. Reads only words
+// that hold bytes in the mask.
 uint bytes_at(uint address, uint mask) {
     uint first = (address + uint(findLSB(mask)) / 8) >> 2;
     uint last = (address + uint(findMSB(mask)) / 8) >> 2;
@@ -202,14 +204,14 @@ uint bytes_at(uint address, uint mask) {
     if (shift == 0)
         return low;
     uint high = last == first ? low : input_words[last];
-    // One word with both ends inside is either the first of the two, or the second.
+    // If both ends of the mask lie in one word, this is either the first of the two words or the second.
     if (last == first && int(first) != int(address) >> 2)
         low = 0;
     return low >> shift | high << (32 - shift);
 }
 
-// The words of a batch of input rows as they lie in memory: what is done with a fetched word at once is waited for at
-// once. Masks: of a word's bytes, or whether a column is inside.
+// Fetches the words of a batch of input rows, unchanged: an operation on a fetched word would wait for it at once.
+// `masks` has a mask of each word's bytes, or tells whether a column is inside.
 void fetch(uint row, uint row_limit, uint address, uint masks[FETCHED], uint border, out uint words[FETCHED_ROWS]) {
     [[unroll]] for (uint s = 0; s < BATCH * STRIDE_H; ++s) {
         bool inside = row + s < row_limit;
@@ -229,7 +231,7 @@ void fetch(uint row, uint row_limit, uint address, uint masks[FETCHED], uint bor
     }
 }
 
-// A fetched word as signed bytes, with the border where it lies outside.
+// A fetched word as signed bytes, with the border in the bytes outside the input.
 uint finished(uint word, uint mask, uint border) {
     word ^= INPUT_FLIP;
     return CHANNELS_LAST != 0 ? word : (word & mask) | (border & ~mask);
@@ -237,7 +239,7 @@ uint finished(uint word, uint mask, uint border) {
 
 #ifdef DOT4
 
-// A fetched row as words of four columns, channel by channel.
+// Arranges a fetched row as words of four columns, channel by channel.
 void arrange(uint words[FETCHED_ROWS], uint fetched, uint s, inout uint prepared[PREPARED_ROWS]) {
     uint first = fetched * FETCHED;
     uint place = s * PREPARED;
@@ -262,7 +264,7 @@ void arrange(uint words[FETCHED_ROWS], uint fetched, uint s, inout uint prepared
     }
 }
 
-// Four columns of a channel, from some place in row s on; what lies past the row's end meets weights of 0.
+// Four columns of a channel, from a place in row s on. Columns past the row's end are multiplied by weights of 0.
 int window(uint prepared[PREPARED_ROWS], uint s, uint channel, uint offset) {
     uint n = s * PREPARED + channel * WORDS + offset / 4;
     uint shift = 8 * (offset % 4);
@@ -274,7 +276,7 @@ int window(uint prepared[PREPARED_ROWS], uint s, uint channel, uint offset) {
 
 #else
 
-// A fetched row as bytes, channel by channel.
+// Arranges a fetched row as bytes, channel by channel.
 void arrange(uint words[FETCHED_ROWS], uint fetched, uint s, inout uint prepared[PREPARED_ROWS]) {
     [[unroll]] for (uint channel = 0; channel < CHANNELS; ++channel) {
         [[unroll]] for (uint i = 0; i < SPAN; ++i) {
@@ -288,7 +290,7 @@ void arrange(uint words[FETCHED_ROWS], uint fetched, uint s, inout uint prepared
 
 #endif
 
-// One output in integers, from the input's and the filter's bytes.
+// Computes and stores one output in integers, from the bytes of the input and the filter.
 void store_exactly(uint channel, uint image, uint row, uint column, uvec4 parameters) {
     int filter_zero = filter_zero_point(channel);
     int input_zero = input_zero_point(channel);
@@ -328,12 +330,12 @@ void main() {
         has_second = 0;
     barrier();
     for (uint i = invocation; i < BLOCK_CHANNELS; i += gl_WorkGroupSize.x) {
-        // Channels past the last one are made and not stored.
+        // Outputs of channels past the last one are computed and not stored.
         prepare(i, min(first_channel + i, push.channels - 1));
     }
     barrier();
 
-    // Neighbours are what lies side by side in memory.
+    // Neighbouring invocations take neighbours in memory.
     uint unit = CHANNELS_LAST != 0 ? invocation % BLOCK : invocation / items;
     uint item = CHANNELS_LAST != 0 ? invocation / BLOCK : invocation % items;
     uint channel = first_channel + unit * CHANNELS;
@@ -376,13 +378,13 @@ void main() {
         [[unroll]] for (uint n = 0; n < FETCHED; ++n)
             masks[n] = CHANNELS_LAST != 0 ? (left + n < COLUMN_LIMIT ? 1 : 0) : inside_mask(left + 4 * n);
 
-        // sums[0] belong to the output row that begins to see the input, the others to the ones above it.
+        // The first OUTPUTS sums belong to the output row that begins to see the input, the others to rows above it.
         int sums[LIVE * OUTPUTS];
         [[unroll]] for (uint i = 0; i < LIVE * OUTPUTS; ++i)
             sums[i] = int(parameters[i % OUTPUTS / COLUMNS].y);
         uint next[FETCHED_ROWS];
         uint tile_end = min(ROWS, push.rows - row) + LIVE - 1;
-        // Rows past the tile's are not fetched, but that is not a branch around the fetch.
+        // Rows past the tile are not fetched, but without a branch around the fetch.
         uint row_limit = min(ROW_LIMIT, top + tile_end * STRIDE_H);
         fetch(top, row_limit, source, masks, border, next);
         [[dont_unroll]] for (uint first = 0; first < tile_end; first += BATCH) {
@@ -399,7 +401,8 @@ void main() {
 
                 [[unroll]] for (uint s = 0; s < STRIDE_H; ++s) {
                     [[unroll]] for (uint age = 0; age < LIVE; ++age) {
-                        // The tap row under which the output row `age` above sees this input row, if there is one.
+                        // The tap row under which the output row that is `age` rows above the newest sees this input
+                        // row, if there is one.
                         uint distance = age * STRIDE_H + s;
                         uint k = distance / DILATION_H;
                         if (distance % DILATION_H == 0 && k < TAP_ROWS) {
@@ -447,7 +450,7 @@ void main() {
                 if (newest + 1 >= LIVE && newest < tile_end) {
                     uint r = newest + 1 - LIVE;
                     uint line = destination + r * push.output_stride_h;
-                    // One bit a word; channels that the estimate cannot have set them all.
+                    // One bit for each word. Channels that must not use the estimate set all bits.
                     uint uncertain = exact;
                     [[unroll]] for (uint w = 0; w < OUTPUT_WORDS; ++w) {
 #ifdef DOT4

@@ -3,8 +3,8 @@
 // QUANTIZED_LINEAR_CONVOLUTION, depthwise, with packed dot products, on devices that round to nearest even
 // (shaderRoundingModeRTEFloat32).
 //
-// Maths, loops, layout, preconditions: depthwise.glsl. Four products and their sum are one instruction,
-// signed x signed, of VK_KHR_shader_integer_dot_product; the last step is in float32 (float32.glsl).
+// Maths, loops, layout, preconditions: depthwise.glsl. Four products and their sum are one instruction, signed x
+// signed, of VK_KHR_shader_integer_dot_product. The last step is in float32 (float32.glsl).
 
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require

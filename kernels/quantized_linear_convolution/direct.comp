@@ -1,23 +1,27 @@
 #version 450
 
-// QUANTIZED_LINEAR_CONVOLUTION, straight from the tensors: depthwise and narrow groups, and whatever else cannot be
-// packed.
+// QUANTIZED_LINEAR_CONVOLUTION, straight from the tensors: depthwise and narrow groups, and everything else that
+// cannot be packed.
 //
 // Maths: acc = sum over taps inside the input of (x - zx)(w - zw). |x - zx| and |w - zw| are at most 255, so 33,025
-// products fit 32 bits; with more taps than that the sum is carried over to 64 bits after each row of taps (MANY_TAPS
-// 1), or, where even a row has more, after each tap (MANY_TAPS 2). Where no window shows all that an output needs, a
-// dispatch takes a box of taps: its sums are added to 64-bit accumulators in memory (ACCUMULATE), for the requantize
-// kernel.
+// products fit 32 bits. If there are more taps, the sum is carried over to 64 bits after each row of taps (MANY_TAPS
+// 1), or after each tap if even a row has more (MANY_TAPS 2). If no window shows all operands of an output, a dispatch
+// takes a box of taps. Its sums are added to 64-bit accumulators in memory (ACCUMULATE), for the requantize kernel.
 //
-// Loops: one invocation makes up to four outputs side by side, one word where the layout allows, and
+// Loops: one invocation computes up to four neighbouring outputs of a row, which are one word if the layout allows it:
 //     for each channel of the box, for each tap row inside the input, for each tap column:
 //         one filter byte, four input bytes, four multiplications
-// A depthwise filter meets each input byte a few times only, so packing would cost more than it saves: input and filter
-// are read as they lie, at any strides, by words of which a byte is taken; caches serve the overlap between taps.
 //
-// Preconditions: sizes and strides are those of the box; positions before the input wrap to large unsigned numbers. The
-// windows begin at the box's first output, first channel and first tap; the starts may lie before the window's (they
-// wrap).
+// Layout: input and filter are read in place, at any strides: a word is loaded and a byte taken out of it. A depthwise
+// filter meets each input byte only a few times, so packing would cost more than it saves. Caches serve the overlap
+// between taps.
+//
+// Preconditions: sizes and strides are those of the box. Positions before the input wrap to large unsigned numbers.
+// The windows begin at the box's first output, first channel and first tap. A start may lie before its window (it
+// wraps).
+//
+// Driver bugs avoided: lavapipe ends the loops of an invocation after 65,535 iterations in all. The planner gives a
+// dispatch a box of taps with fewer.
 
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require

@@ -1,21 +1,22 @@
-// The last step of QUANTIZED_LINEAR_CONVOLUTION by estimate, with the integers of arithmetic.glsl in reserve.
+// The last step of QUANTIZED_LINEAR_CONVOLUTION by an estimate, with the integers of arithmetic.glsl as a fallback.
 //
-// y is an integer next to v = f32(f32(acc) m). Float units differ in how they round, but products are correctly rounded
-// in some direction everywhere, and sums of up to 24 bits are floats as they are: where no clamp hides it, |v| < 256,
-// the estimate is off by less than 2^-15 (2^-16 for its own rounding, 2^-17 for v's). So an estimate that is 2^-15 or
-// more away from the middle between two integers says y for certain, on every device. One in 16,000 is not, and is done
-// again with integers. Channels whose sums may have more bits, or whose multiplier is not of ordinary size, always take
-// the integers.
+// y is an integer next to v = f32(f32(acc) m). Float units differ in how they round, but everywhere a product is
+// correctly rounded in some direction, and a sum of up to 24 bits is exact as a float. If no clamp hides it, |v| <
+// 256, so the estimate is off by less than 2^-15: 2^-16 for its own rounding, and 2^-17 for that of v. So an estimate
+// that is at least 2^-15 away from the middle between two integers gives y for certain, on every device. One in 16,000
+// estimates does not, and is computed again in integers. Channels whose sums may have more bits, or whose multiplier
+// is not of ordinary size, always use the integers.
 //
-// To be included after parameter_table.glsl.
+// Include this file after parameter_table.glsl.
 
 const float CERTAIN = 0.5 - 1.0 / 32768.0;
 const int LARGEST_EXPONENT = 90;
 const int LARGEST_SUM = 1 << 24;
 const int LARGEST_PRODUCT = 128 * 255;  // of x' and w - zw
 
-// What the last step needs of an output channel: the multiplier as a float's bits, the constant part of the sum (64
-// bits, low word first), and 1 where the estimate must not be used. The rest of the sum is that of `taps` products.
+// The parameters of an output channel for the last step: the multiplier as the bits of a float, the constant part of
+// the sum (64 bits, low word first), and 1 if the estimate must not be used. The rest of the sum is a sum of `taps`
+// products.
 uvec4 estimate_parameters(uint channel, Wide constant, uint taps) {
     Binary32 m = exact_multiplier_of(channel);
     int room = LARGEST_SUM - int(taps) * LARGEST_PRODUCT;
@@ -28,7 +29,7 @@ uvec4 estimate_parameters(uint channel, Wide constant, uint taps) {
     return uvec4(bits, constant.low, constant.high, small && ordinary ? 0 : 1);
 }
 
-// The output's range less its zero point, and what turns an integer in a float into a byte in its lowest bits.
+// The output's range minus its zero point. `to_byte` makes an integer in a float a byte in its lowest bits.
 struct Range {
     float low;
     float high;
@@ -41,7 +42,7 @@ Range range_of(int output_zero_point) {
         float(low - output_zero_point), float(low + 255 - output_zero_point), float(12582912 + output_zero_point));
 }
 
-// y of a whole sum, and how far v is from it at most, of this and earlier ones.
+// y of a whole sum. `distance_to_integer` becomes the largest distance of v from its integer, in all calls so far.
 uint estimate(int accumulator, float multiplier, Range range, inout float distance_to_integer) {
     float value = clamp(float(accumulator) * multiplier, range.low, range.high);
     float rounded = roundEven(value);
@@ -49,7 +50,7 @@ uint estimate(int accumulator, float multiplier, Range range, inout float distan
     return floatBitsToUint(rounded + range.to_byte) & 0xFF;
 }
 
-// y of a whole sum in integers alone.
+// y of a whole sum, in integers only.
 uint exact_byte(Wide accumulator, uint channel) {
     Binary32 m = exact_multiplier_of(channel);
     return clamped_byte(scaled(accumulator, m.mantissa, m.exponent, m.negative) + output_zero_point(channel));

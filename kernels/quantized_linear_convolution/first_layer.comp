@@ -2,38 +2,43 @@
 
 // QUANTIZED_LINEAR_CONVOLUTION of an input with at most 4 channels, on matrix units: a network's first layer.
 //
-// Maths: output[pixel][channel] = sum over tap rows, over K of input[row][pixel's first column * 4 + k] filter[channel]
-// [row][k]: with four bytes a pixel, of which the last ones may be 0, a row of taps is a run of bytes that lies side by
-// side in a row of the input. Neighbouring outputs see runs that begin STRIDE_W pixels apart and overlap: a matrix of
-// pixels is the input's row itself, with a stride between its rows that is less than their length. Nothing is copied
-// for it. Signed bytes (UINT8 is flipped), exact in 32 bits. Then, as everywhere,
-//     acc = that - zw sum(x') + bias - zx' sum over taps of (w - zw)
+// Maths: products[pixel][channel] = sum over tap rows, and over k, of
+//     input[row][4 * the pixel's first column + k] filter[channel][row][k]
+// A pixel has four bytes, of which the last ones may be 0. So a row of taps is a run of contiguous bytes in a row of
+// the input. The runs of neighbouring outputs begin STRIDE_W pixels apart and overlap. A matrix of pixels is the
+// input's row itself, with a stride between the matrix's rows that is less than their length, and nothing is copied
+// for it. Bytes are signed (UINT8 is flipped), and sums are exact in 32 bits. Then, as everywhere,
+//     acc = products - zw sum(x') + bias - zx' sum over taps of (w - zw)
 //
-//     once a workgroup: the filter and the last step's parameters to shared memory
-//     for each of its tiles of TILE_ROWS x TILE_UNITS units of 4 MATRIX_M outputs side by side:
-//         the input's rows under it to shared memory, four bytes a pixel, what lies beside the input as zx'; barrier
+// Loops:
+//     once a workgroup: store the filter and the last step's parameters to shared memory
+//     for each of its tiles of TILE_ROWS x TILE_UNITS units of 4 MATRIX_M neighbouring outputs:
+//         store the input's rows under the tile to shared memory, four bytes a pixel, and zx' for positions outside the
+//         input; barrier
 //         each subgroup, for each of its units, for PASS_PIXELS x PASS_CHANNELS matrices of sums at a time:
 //             for each tap row, for each K of a matrix: load, multiply all pairs
-//             the last step in registers, four matrices of sums to one of words; these through shared memory to whoever
-//             writes them as vectors
+//             the last step in registers turns four matrices of sums into one of words; these go through shared memory
+//             to the invocations that write them as vectors
 //
-// Layout: a matrix load has to begin at a multiple of 16 bytes, and outputs lie 4 * STRIDE_W bytes apart. So there are
-// PHASES copies of the input's rows, each begun STRIDE_W pixels later than the one before: copy c serves the outputs c,
-// PHASES + c, 2 PHASES + c, ..., whose runs begin at multiples of 16 bytes in it. Four pixel matrices of a unit hold
-// every fourth output each, and where words hold channels, four matrices hold every fourth channel each: elements with
-// the same index make a word, however matrices lie in registers. Filter rows are padded, so that eight of them lie in
-// different banks.
+// Layout: a matrix load has to begin at a multiple of 16 bytes, and the runs of neighbouring outputs lie 4 * STRIDE_W
+// bytes apart. So there are PHASES copies of the input's rows, each of which begins STRIDE_W pixels later than the one
+// before. Copy c serves the outputs c, PHASES + c, 2 PHASES + c, ..., whose runs begin at multiples of 16 bytes in it.
+// Each of the four pixel matrices of a unit holds every fourth output. If words hold channels, each of four matrices
+// holds every fourth channel. So elements with the same index make a word, however matrices lie in registers. Filter
+// rows are padded, so that eight of them lie in different banks.
 //
-// Sums begin with what the bias and the zero points add to a channel. sum(x') is added up only where a filter zero point
-// of the tile is not 0. A tile with a channel whose sums may not fit 32 bits takes its last steps in integers.
+// Sums begin with the constant that the bias and the zero points add to a channel. sum(x') is added up only if a
+// filter zero point of the tile is not 0. A tile with a channel whose sums may not fit 32 bits takes its last steps in
+// integers.
 //
-// Preconditions: as many invocations as SUBGROUPS of LANES; at most 4 channels of the input in one group; dilations of
-// 1; filter panels of TILE_CHANNELS with a step of one row of taps; SUBGROUPS divide a tile's units, the passes' matrices
-// a unit's. Input and output may have any strides. The device rounds to nearest even (shaderRoundingModeRTEFloat32).
-// Grid: x tiles of columns, y tiles of rows, z panels of images. No invocation leaves before the last barrier.
+// Preconditions: a workgroup has SUBGROUPS subgroups of LANES invocations. The input has at most 4 channels, in one
+// group. Dilations are 1. Filter panels have TILE_CHANNELS channels and steps of one row of taps. SUBGROUPS divides
+// the number of units of a tile, and the matrices of a pass divide those of a unit. Input and output may have any
+// strides. The device rounds to nearest even (shaderRoundingModeRTEFloat32). Grid: x tiles of columns, y tiles of
+// rows, z panels of images. No invocation leaves before the last barrier.
 //
-// Compiler bugs avoided: as in matrix.comp; all subgroups go through the same subgroup
-// barriers, without which lavapipe (Mesa 26) leaves the later ones' work undone.
+// Compiler bugs avoided: as in matrix.comp. All subgroups go through the same subgroup barriers; otherwise lavapipe
+// (Mesa 26) leaves the work of the later subgroups undone.
 
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -49,9 +54,9 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint OUTPUT_UNSIGNED = 0;
-// The output's bytes of four neighbouring pixels (0) or of four neighbouring channels (1) are put into one word.
+// 0: a word of the output holds four neighbouring pixels. 1: it holds four neighbouring channels.
 layout(constant_id = 2) const uint STORE_CHANNELS = 0;
-layout(constant_id = 3) const uint FLIP = 0;  // 0x80 where the input is UINT8
+layout(constant_id = 3) const uint FLIP = 0;  // 0x80 if the input is UINT8
 layout(constant_id = 4) const uint MATRIX_M = 16;
 layout(constant_id = 5) const uint MATRIX_N = 16;
 layout(constant_id = 6) const uint MATRIX_K = 32;
@@ -61,17 +66,18 @@ layout(constant_id = 9) const uint TILE_CHANNELS = 64;
 layout(constant_id = 10) const uint TILE_ROWS = 4;
 layout(constant_id = 11) const uint TILE_UNITS = 1;
 layout(constant_id = 12) const uint PASS_PIXELS = 4;  // matrices; 4 unless STORE_CHANNELS
-layout(constant_id = 22) const uint PASS_CHANNELS = 2;  // 4 where STORE_CHANNELS
+layout(constant_id = 22) const uint PASS_CHANNELS = 2;  // 4 with STORE_CHANNELS
 layout(constant_id = 13) const uint FILTER_PADDING = 1;  // vectors of 16 bytes between rows of the filter
 layout(constant_id = 14) const uint INPUT_CHANNELS = 3;
 layout(constant_id = 15) const uint FILTER_HEIGHT = 7;
 layout(constant_id = 16) const uint FILTER_WIDTH = 7;
 layout(constant_id = 17) const uint STRIDE_H = 2;
 layout(constant_id = 18) const uint STRIDE_W = 2;
-layout(constant_id = 19) const uint FILTER_ZERO_POINT = 1;  // 0 where it is known to be 0
-// The output consists of whole runs of 4 or 16 such neighbours that begin at multiples of 4 or 16 bytes; else 1.
+layout(constant_id = 19) const uint FILTER_ZERO_POINT = 1;  // 0 if it is known to be 0
+// 16 or 4 if the output consists of whole runs of this many such neighbours, which begin at multiples of as many
+// bytes; otherwise 1.
 layout(constant_id = 20) const uint WHOLE = 16;
-layout(constant_id = 21) const uint UNROLLED_ROWS = 7;  // of taps; divides FILTER_HEIGHT
+layout(constant_id = 21) const uint UNROLLED_ROWS = 7;  // rows of taps; divides FILTER_HEIGHT
 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 1) readonly buffer Filter { uint filter_words[]; };
@@ -94,7 +100,7 @@ layout(push_constant) uniform PushConstants {
     uint channels;  // output channels, from the first panel's first on
     uint rows;
     uint columns;
-    uint tiles;  // of a workgroup, below each other
+    uint tiles;  // tiles of a workgroup, one below the other
     uint panel_stride;  // pairs of words from one panel of the filter to the next
     uint first_row;  // the input's row under the first pixel's first tap; may be negative
     uint first_column;
@@ -118,9 +124,9 @@ layout(push_constant) uniform PushConstants {
 #include "store.glsl"
 
 const uint PHASES = STRIDE_W % 4 == 0 ? 1 : STRIDE_W % 2 == 0 ? 2 : 4;
-const uint UNIT = 4 * MATRIX_M;  // outputs side by side
+const uint UNIT = 4 * MATRIX_M;  // neighbouring outputs
 const uint ROW_BYTES = (4 * FILTER_WIDTH + MATRIX_K - 1) / MATRIX_K * MATRIX_K;
-// From here on in pairs of words.
+// The following are in pairs of words.
 const uint ROW = ROW_BYTES / 8;
 const uint SLICE = MATRIX_K / 8;
 const uint STEP = STRIDE_W * PHASES / 2;  // from one output of a copy to the next
@@ -130,12 +136,12 @@ const uint FILTER_PITCH = (ROW + 1) / 2 * 2 + 2 * FILTER_PADDING;
 const uint MATRIX_COLUMNS = TILE_CHANNELS / MATRIX_N;
 const uint TAPS = INPUT_CHANNELS * FILTER_HEIGHT * FILTER_WIDTH;
 
-// A strip is one matrix of words, or of sums: lines are pixels of 4 MATRIX_N channels, or channels of UNIT pixels.
+// A strip is one matrix of words, or of sums. Its lines are pixels of 4 MATRIX_N channels, or channels of UNIT pixels.
 const uint STRIP_LINES = STORE_CHANNELS != 0 ? MATRIX_M : MATRIX_N;
 const uint STRIP_VECTORS = (STORE_CHANNELS != 0 ? MATRIX_N : MATRIX_M) / 4;
 const uint STRIP_ROW = STRIP_VECTORS + 1;
-// Of an invocation. Loops are counted by a constant: what NVIDIA's compiler makes of one that starts at the invocation's
-// number is three times as slow.
+// Stores of an invocation. The loops over them are counted by a constant: with NVIDIA's compiler, a loop that begins
+// at the invocation's number is three times as slow.
 const uint STORES = (STRIP_LINES * STRIP_VECTORS + LANES - 1) / LANES;
 const uint STRIP_SUMS = MATRIX_M * MATRIX_N / 4;
 const uint STRIP = STRIP_LINES * STRIP_ROW > STRIP_SUMS ? STRIP_LINES * STRIP_ROW : STRIP_SUMS;
@@ -143,20 +149,20 @@ const uint STRIP = STRIP_LINES * STRIP_ROW > STRIP_SUMS ? STRIP_LINES * STRIP_RO
 shared uvec4 strips[SUBGROUPS * STRIP];
 shared uvec2 staged[STAGED_ROWS * PHASES * COPY];
 shared uvec2 staged_filter[FILTER_HEIGHT * TILE_CHANNELS * FILTER_PITCH];
-// By position, which is how matrices see them:
+// By position, the order in which matrices hold them:
 shared int input_sums[SUBGROUPS * UNIT];
 shared float multipliers[TILE_CHANNELS];
 shared int constants[TILE_CHANNELS];
 shared uint constants_high[TILE_CHANNELS];
 shared int filter_zero_points[TILE_CHANNELS];
-// Whole vectors, so that whatever order these have, each begins at a multiple of 16 bytes.
+// Whole vectors, so that each of these variables begins at a multiple of 16 bytes, whatever their order.
 shared uvec4 has_filter_zero_point;
 shared uvec4 needs_integers;
 
 #define SUMS coopmat<int, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 #define FLOATS coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 
-// Which channel of the tile is at a position: every fourth one in a matrix where words hold channels.
+// The channel of the tile at a position. If words hold channels, a matrix holds every fourth channel.
 uint channel_at(uint position) {
     if (STORE_CHANNELS == 0)
         return position;
@@ -164,9 +170,9 @@ uint channel_at(uint position) {
     return position - in_block + 4 * (in_block % MATRIX_N) + in_block / MATRIX_N;
 }
 
-// Pairs of pixels that are staged for a row of the input: where copies are whole pairs apart, a pair belongs to all.
+// Pairs of pixels that are staged for a row of the input. If copies are whole pairs apart, a pair belongs to all.
 const uint PAIRS = STRIDE_W % 2 == 0 ? COPY + (PHASES - 1) * STRIDE_W / 2 : PHASES * COPY;
-// So many of an invocation are on their way at a time.
+// Pairs that an invocation loads at a time.
 const uint TOGETHER = 4;
 
 uint column_of_pair(uint pair) {
@@ -185,7 +191,7 @@ void stage_pair(uint row, uint pair, uvec2 pixels) {
     }
 }
 
-// All that is on its way is asked for before anything is done with what comes first.
+// All loads of a round are started before the first loaded word is used.
 void stage_input(uint plane, uint first_row, uint first_column, uint border) {
     [[dont_unroll]] for (uint first = 0; first < STAGED_ROWS * PAIRS; first += TOGETHER * SUBGROUPS * LANES) {
         uint words[TOGETHER * 2 * INPUT_CHANNELS];
@@ -225,7 +231,7 @@ void stage_input(uint plane, uint first_row, uint first_column, uint border) {
     }
 }
 
-// sum(x') under a unit's pixels; bytes that stand for no channel are 0.
+// Computes sum(x') under a unit's pixels. Bytes that stand for no channel are 0.
 void add_up_input(uint row, uint unit, uint sums_start) {
     for (uint i = gl_SubgroupInvocationID; i < UNIT; i += LANES) {
         uint pixel = i % MATRIX_M * 4 + i / MATRIX_M;
@@ -242,7 +248,7 @@ void add_up_input(uint row, uint unit, uint sums_start) {
     }
 }
 
-// Sixteen bytes side by side, of which those with a place before `end` exist: `first` is the place of the first.
+// Stores sixteen neighbouring bytes, except those whose place is `end` or more. `first` is the place of the first byte.
 void store_sixteen(uvec4 bytes, uint address, uint stride, uint first, uint end) {
     if (WHOLE == 16) {
         if (first < end)
@@ -309,7 +315,8 @@ void main() {
         uint first_row = (gl_WorkGroupID.y * push.tiles + t) * TILE_ROWS;
         if (first_row >= push.rows)
             break;
-        // Nobody reads the tile before any more. Before the first one, those with no channel to prepare go ahead.
+        // No invocation may still read the previous tile. Before the first tile, those with no channel to prepare go
+        // ahead.
         if (t > 0)
             barrier();
         stage_input(plane, push.first_row + first_row * STRIDE_H, push.first_column + first_column * STRIDE_W, border);
@@ -321,7 +328,7 @@ void main() {
             uint unit = own - tile_row * TILE_UNITS;
             uint row = first_row + tile_row;
             uint unit_column = first_column + unit * UNIT;
-            // Where there is nothing to store, nothing is: first places of `end` and more.
+            // In rows past the output every place is at or past `end_column`, so nothing is stored.
             uint end_column = row < push.rows ? push.columns : 0;
             uint source = tile_row * STRIDE_H * PHASES * COPY + unit * UNIT / PHASES * STEP;
             uint destination = push.output_start + image * push.output_stride_n + first_channel * push.output_stride_c

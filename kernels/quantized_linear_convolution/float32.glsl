@@ -1,17 +1,17 @@
-// The last step of QUANTIZED_LINEAR_CONVOLUTION in float32, for devices that promise to round float32 to nearest even,
-// which the kernel has to ask for (RoundingModeRTE): then f32(f32(acc) m) is one conversion and one product, as long as
-// acc fits 32 bits and m is a normal number. A smaller m makes every output 0, and an infinite one saturates all but 0
-// like the largest finite number.
+// The last step of QUANTIZED_LINEAR_CONVOLUTION in float32, for devices that promise to round float32 to nearest even.
+// The kernel has to ask for that (RoundingModeRTE). Then f32(f32(acc) m) is one conversion and one product, as long as
+// acc fits 32 bits and m is a normal number. A smaller m makes every output 0. An infinite m saturates all but 0, like
+// the largest finite number.
 //
-// To be included after parameter_sources.glsl.
+// Include this file after parameter_sources.glsl.
 
 const int LARGEST_EXPONENT = 127;
 const int SMALLEST_EXPONENT = -126;
-const uint LARGEST_TAP_COUNT = 32767;  // x'(w' - zw) is at most 128 * 255, so that many sum up to less than 2^30
+const uint LARGEST_TAP_COUNT = 32767;  // |x'(w' - zw)| <= 128 * 255, so the sum of this many is below 2^30
 const uint ONES = 0x01010101;
 
 float multiplier_of(uint channel) {
-    // Not by way of a function that returns the structure: to NVIDIA's compiler that is worth 17 more registers.
+    // Not called in a function that returns the structure: with one, NVIDIA's compiler takes 17 more registers.
     Binary32 m = multiplier(input_scale(channel), filter_scale(channel), output_scale(channel));
     if (m.mantissa == 0 || m.exponent < SMALLEST_EXPONENT)
         return 0.0;
@@ -21,13 +21,13 @@ float multiplier_of(uint channel) {
     return uintBitsToFloat(bits | (m.negative ? 1u << 31 : 0));
 }
 
-// Whether sums of a channel with this constant, and so many products, fit 32 bits.
+// Whether the sums of a channel with this constant, and with this number of products, fit 32 bits.
 bool is_narrow(Wide constant, uint taps) {
     return taps <= LARGEST_TAP_COUNT && constant.high == uint(int(constant.low) >> 31)
         && abs(int(constant.low) >> 1) < 1 << 29;
 }
 
-// y of a whole sum in integers alone.
+// y of a whole sum, in integers only.
 uint exact_byte(Wide accumulator, float multiplier, int output_zero_point) {
     uint bits = floatBitsToUint(multiplier);
     int exponent = int(bits >> 23 & 0xFF) - 127;
@@ -36,14 +36,14 @@ uint exact_byte(Wide accumulator, float multiplier, int output_zero_point) {
     return uint(OUTPUT_UNSIGNED != 0 ? clamp(value, 0, 255) : clamp(value, -128, 127)) & 0xFF;
 }
 
-// The output's range less its zero point, and what makes bytes of four sums of bits.
+// The output's range minus its zero point, and the term that turns four sums of bits into bytes.
 struct Range {
     float low;
     float high;
     uint first;
 };
 
-// Adding 1.5 * 2^23 leaves the nearest integer, even ones at ties, in the lowest bits of a float32.
+// Adding 1.5 * 2^23 leaves the nearest integer, even at ties, in the lowest bits of a float32.
 const float TO_INTEGER = 12582912.0;
 const uint TO_INTEGER_BITS = 0x4B400000;
 
@@ -52,14 +52,15 @@ Range range_of(int output_zero_point) {
     return Range(float(low), float(low + 255), -(TO_INTEGER_BITS + uint(low)) * ONES);
 }
 
-// The integer nearest to an accumulator times its multiplier, cut to the range, as the low bits of a float32. Four of
-// them, each eight bits further up, and `range.first` add up to a word of four bytes from 0 on: no byte carries into
-// the next, since all are from 0 to 255, and what stands above them adds up to a constant.
+// The integer nearest to an accumulator times its multiplier, clamped to the range, in the low bits of a float32. Four
+// of them, each shifted by eight bits more than the one before, and `range.first` add up to a word of four bytes that
+// count from 0. No byte carries into the next, because all are from 0 to 255. The bits above the bytes add up to a
+// constant.
 uint rounded_bits(int accumulator, float multiplier, Range range) {
     precise float value = clamp(float(accumulator) * multiplier, range.low, range.high);
     precise float rounded = value + TO_INTEGER;
     return floatBitsToUint(rounded);
 }
 
-// Bytes from 0 on as bytes of the output's type.
+// Turns bytes that count from 0 into bytes of the output's type.
 const int OUTPUT_FLIP = OUTPUT_UNSIGNED != 0 ? 0 : int(0x80808080);

@@ -1,41 +1,44 @@
 #version 450
 
-// QUANTIZED_LINEAR_CONVOLUTION, the product: on matrix units, for filters of several taps at stride 1. The input under a
-// tile of outputs is fetched once and serves all taps; matrix.comp fetches it for each tap.
+// QUANTIZED_LINEAR_CONVOLUTION, the product: on matrix units, for filters of several taps at stride 1. The input under
+// a tile of outputs is fetched once and serves all taps; matrix.comp fetches it for each tap.
 //
-// Maths and memory: matrix.glsl. The input is read as it lies, in whole vectors of channels (NHWC).
+// Maths and memory: matrix.glsl. The input is read in place, in whole vectors of channels (NHWC).
 //
-// Outputs are counted by "positions" in the order of the input with its border: PITCH from one row to the next, PLANE from
-// one image to the next. In that order a tap is equally far from every output, so that the matrices of pixels for a tap
-// are those for the first tap, begun so many rows further on in shared memory. The price are the positions between rows
-// and images, which are computed and not stored: 3% of 56 x 56, 23% of 7 x 7. A row's end and the next one's start share
-// their border, and so do images.
+// Outputs are counted by "positions" in the order of the input with its border: PITCH from one row to the next, PLANE
+// from one image to the next. In that order, a tap is equally far from every output. So the matrices of pixels for a
+// tap are those for the first tap, moved on by that many rows in shared memory. The price is the positions between
+// rows and images, which are computed and not stored: 3% for 56 x 56, 23% for 7 x 7. A row's end and the next row's
+// start share their border, and so do images.
 //
+// Loops:
 //     for each block of STEP vectors of channels, for each tap ("step"):
-//         at the last tap each invocation fetches its share of the next block's input
+//         at the last tap, each invocation fetches its share of the next block's input
 //         each subgroup, for each K of a matrix:
 //             loads a column of input matrices, moved by the tap, and a row of filter matrices, multiplies all pairs
-//         store the filter of the next step, fetched a step before, to the other half of its shared memory; fetch that of
-//         the one after it; one barrier
-//         at the last tap, when all have loaded what they need: store the input that was fetched; one more barrier
-//     four matrices of sums, of interleaved channels, into one of words; a strip of these goes through shared memory to
-//     whoever writes vectors of channels, or a byte for each plane
+//         each invocation stores the filter of the next step, fetched a step before, to the other half of the filter's
+//         shared memory, and fetches the filter of the step after it; one barrier
+//         at the last tap, when all invocations have loaded their matrices: store the fetched input; one more barrier
+//     four matrices of sums, of interleaved channels, become one matrix of words; a strip of words goes through shared
+//     memory to the invocations that write vectors of channels, or a byte for each plane
 //
-// Layout: shared memory holds rows of K, a row per position of the tile and its halo, and per channel; a vector of padding
-// between rows keeps eight of them in different banks. The last step packs channels, never pixels: neighbouring positions
-// need not be neighbours in the output.
+// Layout: in shared memory, both operands are rows of K, one row for each position of the tile and its halo, and one
+// for each channel. A vector of padding between rows keeps eight rows in different banks. The last step packs
+// channels, never pixels, because neighbouring positions need not be neighbours in the output.
 //
-// What limits it: see bench/NOTES.md. Against the other kernel it moves half as much from the second-level cache; it wins
-// where tiles are so few that a multiprocessor has one or two of them.
+// The limits of its speed: see bench/NOTES.md. It moves half as many bytes from the second-level cache as matrix.comp.
+// It is faster if there are so few tiles that a multiprocessor has one or two of them.
 //
-// Sums begin with what the bias and the zero points add to a channel. sum(x') is added up by position while the input is
-// staged, and only where a filter zero point of the tile is not 0; an output adds up its taps' positions. A tile with a
-// channel whose sums may not fit 32 bits takes all its last steps in integers.
+// Sums begin with the constant that the bias and the zero points add to a channel. sum(x') is added up by position
+// while the input is stored to shared memory, and only if a filter zero point of the tile is not 0. For an output, the
+// sums at its taps' positions are added. A tile with a channel whose sums may not fit 32 bits takes all its last steps
+// in integers.
 //
-// Preconditions: strides of 1; TAPS of at least 2; runs (channels of a group) of whole steps; steps of an even number of a
-// matrix' K; INVOCATIONS invocations in whole subgroups of LANES, which fetch the filter evenly; subgroups have a multiple
-// of four matrices of channels; push.pixels counts positions. The device rounds to nearest even (shaderRoundingModeRTEFloat32). Grid: x channels, y
-// tiles of positions, z groups. No invocation leaves before the last barrier.
+// Preconditions: strides are 1, and TAPS is at least 2. Runs (the channels of a group) are whole steps. A step is an
+// even number of the K of a matrix. There are INVOCATIONS invocations, in whole subgroups of LANES, which fetch the
+// filter evenly. A subgroup has a multiple of four matrices of channels. push.pixels counts positions. The device
+// rounds to nearest even (shaderRoundingModeRTEFloat32). Grid: x channels, y tiles of positions, z groups. No
+// invocation leaves before the last barrier.
 //
 // Compiler bugs avoided: as in matrix.comp.
 
@@ -57,21 +60,21 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 
 layout(constant_id = 52) const uint PITCH = 1;  // positions from one row of outputs to the one below
 layout(constant_id = 53) const uint PLANE = 1;  // positions of an image
-// Vectors of a block's input that an invocation has on their way while the block before is multiplied; the others follow
-// when that is done.
+// At most this many vectors of the next block's input are in an invocation's registers while the current block is
+// multiplied. The other vectors are loaded after that.
 layout(constant_id = 54) const uint MOST_AHEAD = 4;
 
 const uint TAPS = RUN_VECTORS / RUN;
-const uint BLOCKS = RUN / STEP;  // of input channels
+const uint BLOCKS = RUN / STEP;  // blocks of input channels
 const uint HALO = (TAPS / RUNS_W - 1) * DILATION_H * PITCH + (RUNS_W - 1) * DILATION_W;
 const uint STAGED = TILE_PIXELS + HALO;
-const uint FILTERS = STAGED * ROW;  // where they begin
+const uint FILTERS = STAGED * ROW;  // where the filters begin
 const uint FILTER_BUFFER = TILE_CHANNELS * ROW;
 const uint OPERANDS = FILTERS + 2 * FILTER_BUFFER;
 const uint STAGED_FETCHES = ((STAGED + 7) / 8 * 8 * STEP + INVOCATIONS - 1) / INVOCATIONS;
 const uint FETCHES_AHEAD = STAGED_FETCHES < MOST_AHEAD ? STAGED_FETCHES : MOST_AHEAD;
 
-// Words of four channels by pixel.
+// The lines of a strip: words of four channels, one line for each pixel.
 const uint BLOCK_ROWS = STORE_CHANNELS != 0 || MATRIX_ROWS < 2 ? 1 : 2;
 const uint LINES = BLOCK_ROWS * MATRIX_M;
 const uint LINE_VECTORS = MATRIX_N / 4;
@@ -86,9 +89,9 @@ const uint NOWHERE = 0xFFFFFFFF;
 
 #include "matrix_workgroup.glsl"
 
-uint first_position;  // the tile's
+uint first_position;  // the tile's first position
 
-// What an invocation fetches, as it lies in memory: nothing is done with it before it is stored, see
+// The vectors that an invocation fetches, as they are in memory. Nothing is done with them before they are stored: see
 // matrix_steps.glsl.
 uvec4 next_filter[FILTER_FETCHES];
 uvec4 next_input[FETCHES_AHEAD];
@@ -109,7 +112,7 @@ Place place_of(uint position) {
 uvec4 input_at(uint staged, uint vector) {
     uint position = first_position + staged;
     Place place = place_of(position);
-    // What becomes 0, and the border, when it is stored.
+    // These values become 0, and the border, when they are stored.
     if (RUN_WORDS != 4 * RUN && 4 * vector >= RUN_WORDS)
         return uvec4(FLIP);
     uvec4 value = uvec4(border ^ FLIP);
@@ -170,8 +173,8 @@ void put_filter(uint step) {
         put(filters + stored_row(index_of_fetch(f) / STEP) * ROW, index_of_fetch(f) % STEP, next_filter[f]);
 }
 
-// Stores the filter of the next step, which was fetched a step before, and fetches that of the one after it; at the end
-// of K the last one again, which nobody multiplies.
+// Stores the filter of the next step, which was fetched a step before, and fetches the filter of the step after it. At
+// the end of K it fetches the last one again, which is not multiplied.
 void move_filter(uint step) {
     put_filter(step + 1);
     fetch_filter(min(step + 2, STEPS - 1));
@@ -190,7 +193,7 @@ uint channels_at(uint step) {
 
 #include "matrix_steps.glsl"
 
-// What lies in a strip: lines of bytes, a pixel's channels.
+// Stores a strip, whose lines are bytes: a pixel's channels.
 void store_strip(uint strip, uint line_place, uint byte_place) {
     subgroupBarrier();
     [[unroll]] for (uint n = 0; n < (LINES * LINE_VECTORS + LANES - 1) / LANES; ++n) {

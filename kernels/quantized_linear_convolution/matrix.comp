@@ -4,36 +4,40 @@
 //
 // Maths and memory: matrix.glsl.
 //
+// Loops:
 //     for each step of K:
-//         store the next step of both operands, fetched a step before, to the other half of shared memory; fetch the one
-//         after it into registers
+//         each invocation stores the next step of both operands, fetched a step before, to the other half of shared
+//         memory, and fetches the step after it into registers
 //         each subgroup, for each K of a matrix:
 //             loads a column of input matrices and a row of filter matrices from shared memory, multiplies all pairs
 //         one barrier, before the last of these products
-//     four matrices of sums at a time into one of words, which is stored as it is; or, at the output's ends and where its
-//     strides do not allow that, a strip of them goes through shared memory to whoever writes vectors, words or bytes
+//     four matrices of sums at a time become one matrix of words, which is stored directly; at the output's ends, or if
+//     its strides do not allow that, a strip of words goes through shared memory to the invocations that write vectors,
+//     words or bytes
 //
-// Layout: both operands lie in shared memory as rows of K, a row per pixel or channel, which is what matrix units load
-// fastest (A by rows, B by columns); a vector of padding between rows keeps eight of them in different banks. Rows are
-// 16-byte vectors for the stores' sake. What an invocation fetches keeps its place in the step, so that the pixels'
-// addresses are worked out once; the order of pixels or channels that the last step wants costs nothing there. Planes
-// of an NCHW input are turned 4 x 4 bytes at a time on the way. Channel tiles run fastest, so that workgroups that share
-// pixels run at the same time.
+// Layout: in shared memory, both operands are rows of K, one row for each pixel or channel, which matrix units load
+// fastest (A by rows, B by columns). A vector of padding between rows keeps eight rows in different banks. Rows
+// consist of 16-byte vectors for the sake of the stores. The vectors that an invocation fetches keep their place in
+// the step, so that it computes the pixels' addresses once. The order of pixels or channels that the last step needs
+// costs nothing there. Planes of an NCHW input are transposed 4 x 4 bytes at a time on the way. Channel tiles run
+// fastest, so that workgroups that share pixels run at the same time.
 //
-// Sums begin with what the bias and the zero points add to a channel. sum(x') is added up in shared memory while the input
-// is stored there, and only where a filter zero point of the tile is not 0: in registers it would take the place of a
-// third workgroup (NVIDIA: more than 168 of them, a fifth more time). A tile with a channel whose sums may not fit 32 bits
-// takes all its last steps in integers. How matrices lie in registers is nobody's business but the driver's: only elements
-// with the same index are combined.
+// Sums begin with the constant that the bias and the zero points add to a channel. sum(x') is added up in shared
+// memory while the input is stored there, and only if a filter zero point of the tile is not 0. In registers it would
+// take the place of a third workgroup (NVIDIA: more than 168 registers, a fifth more time). A tile with a channel
+// whose sums may not fit 32 bits takes all its last steps in integers. Only the driver knows how matrices lie in
+// registers, so only elements with the same index are combined.
 //
-// Preconditions: filter panels TILE_CHANNELS wide; steps of an even number of a matrix' K; INVOCATIONS invocations in whole subgroups of LANES; the tile sizes
-// divide by the subgroups' and these by the matrices'; along the output's words a subgroup has a multiple of four
-// matrices. PLANES: one tap, no border, planes of whole words that all tiles see whole. The device rounds to nearest even
-// (shaderRoundingModeRTEFloat32). Grid: x channels, y TURNS tiles of pixels, z groups. No invocation leaves before the
-// last barrier.
+// Preconditions: filter panels are TILE_CHANNELS wide. A step is an even number of the K of a matrix. There are
+// INVOCATIONS invocations, in whole subgroups of LANES. The tile sizes are multiples of the subgroups' sizes, and
+// these are multiples of the matrices' sizes. Along the words of the output, a subgroup has a multiple of four
+// matrices. With PLANES: one tap, no border, and planes of whole words that all tiles see whole. The device rounds to
+// nearest even (shaderRoundingModeRTEFloat32). Grid: x channels, y TURNS tiles of pixels, z groups. No invocation
+// leaves before the last barrier.
 //
-// Compiler bugs avoided: strides, offsets and loop bounds of matrix instructions are specialization constants (Samsung's
-// miscompiles them from buffers), no optimizer has run (spirv-opt breaks matrix kernels).
+// Compiler bugs avoided: strides of matrix instructions and bounds of the loops around them are specialization
+// constants (Samsung's compiler miscompiles them from buffers). No optimizer has run (spirv-opt breaks matrix
+// kernels). Shared variables are arrays or whole vectors (NVIDIA's matrix loads, see matrix.glsl).
 
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -62,18 +66,18 @@ shared uvec4 tile[2 * HALF_TILE > STRIPS ? 2 * HALF_TILE : STRIPS];
 
 #include "matrix_workgroup.glsl"
 
-// What an invocation fetches.
+// The places of the vectors that an invocation fetches.
 uint own_vector;
 uint own_index;
 uint sources[INPUT_FETCHES];
-uint inside_taps[INPUT_FETCHES];  // a bit for each tap that falls inside of the input, while there are so few
+uint inside_taps[INPUT_FETCHES];  // with FEW_TAPS, a bit for each tap that lies inside the input
 uint source_rows[INPUT_FETCHES];
 uint source_columns[INPUT_FETCHES];
-// As it lies in memory: nothing is done with it before it is stored, see matrix_steps.glsl.
+// The vectors as they lie in memory. Nothing is done with them before they are stored: see matrix_steps.glsl.
 uvec4 next_input[INPUT_FETCHES];
 uvec4 next_filter[FILTER_FETCHES];
 
-// Which four pixels of the tile, and which vector of the step, an invocation fetches from planes at its f-th turn.
+// The four pixels of the tile, and the vector of the step, that an invocation fetches from planes at its f-th turn.
 uint plane_quad(uint f) {
     return (gl_LocalInvocationID.x + f * INVOCATIONS) % (TILE_PIXELS / 4);
 }
@@ -82,7 +86,7 @@ uint plane_vector(uint f) {
     return (gl_LocalInvocationID.x + f * INVOCATIONS) / (TILE_PIXELS / 4);
 }
 
-// The row of both operands that it stores at its f-th turn, but for planes.
+// The row of both operands that an invocation stores at its f-th turn, except for pixels of planes.
 uint row_of_fetch(uint f) {
     return stored_row(own_index + f * STEPPED_ROWS);
 }
@@ -115,7 +119,7 @@ void locate(uint first_pixel) {
     }
 }
 
-// What becomes 0 when it is stored.
+// The value that becomes 0 when it is stored.
 const uvec4 NOTHING = uvec4(FLIP);
 const bool WHOLE_STEPS = RUN_VECTORS % STEP == 0;
 
@@ -169,8 +173,8 @@ void fetch_step(uint step) {
         next_filter[f] = filter_vectors[source + f * INVOCATIONS];
 }
 
-// What next_input holds, planes as vectors of channels. next_input itself stays as it is: where it changes under a
-// condition, both versions of it take registers.
+// Copies next_input, with planes as vectors of channels. next_input itself does not change: if it changed under a
+// condition, both versions of it would take registers.
 void arrange_input(out uvec4 vectors[INPUT_FETCHES]) {
     if (FETCH != PLANES) {
         [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
@@ -186,7 +190,7 @@ void arrange_input(out uvec4 vectors[INPUT_FETCHES]) {
     }
 }
 
-// The position and the vector of the step of what next_input holds.
+// The position, and the vector of the step, of an arranged vector.
 uint position_of_fetch(uint f) {
     if (FETCH != PLANES)
         return row_of_fetch(f);
@@ -205,7 +209,7 @@ void put_step(uint step) {
     arrange_input(vectors);
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
         vectors[f] ^= FLIP;
-        // What follows a run in memory meets zeros of the filter, but it must not count in sum(x').
+        // The bytes after a run in memory are multiplied by zeros of the filter, but they must not count in sum(x').
         if (FETCH == WORDS && RUN_WORDS % 4 != 0)
             vectors[f] = mix(uvec4(0), vectors[f],
                 lessThan(4 * ((step * STEP + own_vector) % RUN) + uvec4(0, 1, 2, 3), uvec4(RUN_WORDS)));
@@ -229,16 +233,16 @@ uint channels_at(uint step) {
 
 #include "matrix_steps.glsl"
 
-// What lies in a strip: lines of bytes, a pixel's channels or a channel's pixels.
+// Stores a strip, whose lines are bytes: a pixel's channels or a channel's pixels.
 void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place) {
-    // Single bytes are stored by neighbouring invocations side by side, in few sectors of memory.
+    // Neighbouring invocations store neighbouring units. So single bytes go to few sectors of memory.
     const uint SIZE = STORE_UNIT;
     const uint UNITS = 16 * STRIP_VECTORS / SIZE;
     const uint STORES = (STRIP_LINES * UNITS + LANES - 1) / LANES;
     const uint TOGETHER = STORES < 4 ? STORES : 4;
     subgroupBarrier();
-    // Counted by constants: what NVIDIA's compiler makes of a loop that begins at the invocation's number is three times
-    // as slow, and of more stores at a time too many registers.
+    // The loop is counted by constants: with NVIDIA's compiler, a loop that begins at the invocation's number is three
+    // times as slow, and more stores at a time take too many registers.
     [[dont_unroll]] for (uint first = 0; first < STORES; first += TOGETHER) {
         [[unroll]] for (uint n = 0; n < TOGETHER; ++n) {
             uint i = gl_SubgroupInvocationID + (first + n) * LANES;
@@ -410,13 +414,13 @@ void main() {
     own_index = gl_LocalInvocationID.x / STEP;
 
     uint first_pixel = gl_WorkGroupID.y * (TURNS * TILE_PIXELS);
-    // Without the loop there are fewer registers to keep, which can be one workgroup more on each multiprocessor.
+    // Without the loop fewer registers are in use, which can allow one more workgroup on each multiprocessor.
     if (TURNS == 1) {
         make_tile(first_pixel, true);
         return;
     }
     [[dont_unroll]] for (uint turn = 0; turn < TURNS && first_pixel < push.pixels; ++turn) {
-        // Strips and destinations of the tile before are still being read.
+        // Strips and destinations of the previous tile may still be read.
         if (turn > 0)
             barrier();
         make_tile(first_pixel, turn == 0);

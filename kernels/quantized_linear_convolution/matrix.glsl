@@ -2,31 +2,32 @@
 //
 //     output[pixel][channel] = sum over k of input[pixel][k] filter[channel][k]         signed bytes, exact in 32 bits
 //
-// K runs over "runs" of bytes that lie side by side in the input: the channels of one tap, padded to 16; or, where
-// there are so few channels that this would mostly multiply padding, a whole row of taps of pixels with 4 bytes or a
-// few more. Within K any order will do as long as both operands have the same. In units of 16 bytes ("vectors"):
+// K is divided into "runs" of bytes that are contiguous in the input. A run is the channels of one tap, padded to 16.
+// If there are so few channels that this would mostly multiply padding, a run is a whole row of taps, of pixels with 4
+// bytes or a few more. Any order within K will do, as long as both operands have the same. In units of 16 bytes
+// ("vectors"):
 //
-//     input    [image][group][row][column][vector]   packed, or the tensor itself where it lies like that (NHWC);
+//     input    [image][group][row][column][vector]   packed, or the tensor itself if it has this layout (NHWC);
 //              or [image][channel][row][column]      the tensor itself, for filters of a single tap (NCHW, 1x1)
-//     filter   [panel][step][channel of the panel][vector of the step], channels in the order in which they are stored to
-//              shared memory (`stored_row`), then each channel's sum of bytes
+//     filter   [panel][step][channel of the panel][vector of the step], channels in the order in which they are stored
+//              to shared memory (`stored_row`), then each channel's sum of bytes
 //
 // The planner gives the shape of the device's matrices (M x N x K), its subgroup size, and the tiles.
 //
-// The last step packs four bytes into a word inside of the matrices' own registers: elements with the same place in four
-// matrices are neighbours in the output. So four matrices side by side take the pixels (or, for NHWC outputs, the
-// channels) 4 i + 0, 4 i + 1, 4 i + 2 and 4 i + 3. "Position" counts rows of the tile in that order, see `position_of`.
-// A kernel says by PACK_CHANNELS whether the four are channels.
+// The last step packs four bytes into a word inside the matrices' own registers: elements at the same place in four
+// matrices are neighbours in the output. So four neighbouring matrices hold the pixels (or, for NHWC outputs, the
+// channels) 4 i + 0, 4 i + 1, 4 i + 2 and 4 i + 3. A "position" counts rows of the tile in that order, see
+// `position_of`. The kernel defines PACK_CHANNELS, which tells whether the four are channels.
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint OUTPUT_UNSIGNED = 0;
-// The output's bytes of four neighbouring pixels (0) or of four neighbouring channels (1) are put into one word.
+// 0: a word of the output holds four neighbouring pixels. 1: it holds four neighbouring channels.
 layout(constant_id = 2) const uint STORE_CHANNELS = 0;
-layout(constant_id = 3) const uint FLIP = 0;  // 0x80808080 where the input is UINT8 and read as it lies
-layout(constant_id = 4) const uint CHECK_BORDER = 0;  // 1 where the input is read as it lies and has padding
+layout(constant_id = 3) const uint FLIP = 0;  // 0x80808080 if the input is UINT8 and read in place
+layout(constant_id = 4) const uint CHECK_BORDER = 0;  // 1 if the input is read in place and has padding
 layout(constant_id = 5) const uint FETCH = 1;  // how the input is read: one of the following
 const uint WORDS = 0;  // runs start at multiples of 4 bytes
-const uint VECTORS = 1;  // ... of 16 bytes
+const uint VECTORS = 1;  // runs start at multiples of 16 bytes
 const uint PLANES = 2;  // bytes of a run lie in planes of whole words: four pixels of 16 channels at a time
 layout(constant_id = 6) const uint MATRIX_M = 16;
 layout(constant_id = 7) const uint MATRIX_N = 16;
@@ -38,37 +39,38 @@ layout(constant_id = 12) const uint SUBGROUP_PIXELS = 64;
 layout(constant_id = 13) const uint SUBGROUP_CHANNELS = 32;
 layout(constant_id = 14) const uint STEP = 4;  // vectors of K from one barrier to the next
 layout(constant_id = 15) const uint RUN = 4;  // vectors of a run
-layout(constant_id = 16) const uint RUN_WORDS = 16;  // words of a run that count
+layout(constant_id = 16) const uint RUN_WORDS = 16;  // words of a run without what fills its last vector
 layout(constant_id = 17) const uint RUNS_W = 1;  // runs in a row of taps
-layout(constant_id = 18) const uint STRIDE_H = 1;  // these four for CHECK_BORDER
+layout(constant_id = 18) const uint STRIDE_H = 1;  // this and the next three are for CHECK_BORDER
 layout(constant_id = 19) const uint STRIDE_W = 1;
 layout(constant_id = 20) const uint DILATION_H = 1;
 layout(constant_id = 21) const uint DILATION_W = 1;
-layout(constant_id = 22) const uint FILTER_ZERO_POINT = 1;  // 0 where it is known to be 0
+layout(constant_id = 22) const uint FILTER_ZERO_POINT = 1;  // 0 if it is known to be 0
 layout(constant_id = 23) const uint PADDING = 1;  // vectors between rows in shared memory
-layout(constant_id = 24) const uint RUN_VECTORS = 4;  // vectors of K, those that fill the last step left out
-// So many neighbouring channels (pixels) of the output are always whole 16-byte vectors or words of its memory, or bytes.
+layout(constant_id = 24) const uint RUN_VECTORS = 4;  // vectors of K, without those that fill the last step
+// Bytes of one store: 16 or 4 if this many neighbouring channels (pixels) of the output always are a whole vector or
+// word of its memory, otherwise 1.
 layout(constant_id = 25) const uint STORE_UNIT = 1;
 
-// What the addresses of the loops are made of is known to the compiler: it saves a sixth of the time.
+// The terms of the loops' addresses are constants that the compiler knows: this saves a sixth of the time.
 // (26 to 34: parameter_sources.glsl.)
-layout(constant_id = 35) const uint ROWS = 1;  // output pixels of this dispatch
+layout(constant_id = 35) const uint ROWS = 1;  // rows and columns of output pixels in this dispatch
 layout(constant_id = 36) const uint COLUMNS = 1;
 layout(constant_id = 37) const uint INPUT_STRIDE_N = 1;  // in units of push.input_start, from one image to the next
 layout(constant_id = 38) const uint INPUT_STRIDE_GROUP = 1;
-layout(constant_id = 39) const uint INPUT_STRIDE_H = 1;  // ... from one output pixel to the one below
+layout(constant_id = 39) const uint INPUT_STRIDE_H = 1;  // likewise, from one output pixel to the one below
 layout(constant_id = 40) const uint INPUT_STRIDE_W = 1;
-layout(constant_id = 41) const uint TAP_STRIDE_H = 1;  // ... from one tap to the one below
+layout(constant_id = 41) const uint TAP_STRIDE_H = 1;  // likewise, from one tap to the one below
 layout(constant_id = 42) const uint TAP_STRIDE_W = 1;
-layout(constant_id = 43) const uint CHANNEL_STRIDE = 1;  // ... from one channel to the next, for PLANES
+layout(constant_id = 43) const uint CHANNEL_STRIDE = 1;  // likewise, from one channel to the next, for PLANES
 layout(constant_id = 44) const uint OUTPUT_STRIDE_N = 1;  // bytes
 layout(constant_id = 45) const uint OUTPUT_STRIDE_C = 1;
 layout(constant_id = 46) const uint OUTPUT_STRIDE_H = 1;
 layout(constant_id = 47) const uint OUTPUT_STRIDE_W = 1;
 layout(constant_id = 48) const uint ROW_LIMIT = 1;  // rows and columns of the input
 layout(constant_id = 49) const uint COLUMN_LIMIT = 1;
-layout(constant_id = 50) const uint TURNS = 1;  // tiles of pixels that a workgroup does one after the other
-// 1 where a matrix of words lies in the output with equal strides, wherever it is: it can be stored as it is.
+layout(constant_id = 50) const uint TURNS = 1;  // tiles of pixels that a workgroup computes one after the other
+// 1 if a matrix of words has one stride in the output, wherever it lies, so that it can be stored directly.
 layout(constant_id = 51) const uint STORE_MATRICES = 0;
 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
@@ -81,7 +83,7 @@ layout(set = 0, binding = 2) buffer OutputVectors { uvec4 output_vectors[]; };
 // 3 to 9: parameter_sources.glsl.
 
 layout(push_constant) uniform PushConstants {
-    uint input_start;  // vectors, or words where FETCH is not VECTORS
+    uint input_start;  // vectors, or words if FETCH is not VECTORS
     uint filter_start;  // vectors
     uint output_start;  // bytes
     uint input_scale_start;  // elements, like those that follow, at the first channel of the first group
@@ -93,7 +95,7 @@ layout(push_constant) uniform PushConstants {
     uint bias_start;
     uint pixels;  // of this dispatch: images x rows x columns
     uint taps;  // channels per group x filter height x filter width
-    uint first_channel;  // of a panel that is not stored from its beginning
+    uint first_channel;  // the first to be stored, if a panel is not stored from its beginning
     uint channels;  // end of the output channels to be stored, in each group
     uint channels_of_group;  // output channels from one group to the next
     uint panel_stride;  // vectors from one panel of the filter to the next
@@ -111,7 +113,7 @@ layout(push_constant) uniform PushConstants {
 const uint INVOCATIONS = TILE_PIXELS / SUBGROUP_PIXELS * (TILE_CHANNELS / SUBGROUP_CHANNELS) * LANES;
 const uint FILTER_FETCHES = TILE_CHANNELS * STEP / INVOCATIONS;
 const uint STEPS = (RUN_VECTORS + STEP - 1) / STEP;
-// A matrix row of 8 bytes would lie inside of a vector, where no load can begin: it gets a vector of its own.
+// A matrix row of 8 bytes gets its own vector, because no load can begin inside a vector.
 const uint SLICES = MATRIX_K < 16 ? 16 / MATRIX_K : 1;
 const uint SLICE_VECTORS = MATRIX_K > 16 ? MATRIX_K / 16 : 1;
 const uint STEP_SLICES = STEP * 16 / MATRIX_K;
@@ -120,24 +122,25 @@ const uint HALF_TILE = (TILE_PIXELS + TILE_CHANNELS) * ROW;
 const uint MATRIX_ROWS = SUBGROUP_PIXELS / MATRIX_M;
 const uint MATRIX_COLUMNS = SUBGROUP_CHANNELS / MATRIX_N;
 
-// The last step takes words out of the matrices a strip at a time: lines of four matrices' channels, or pixels.
+// The last step takes words out of the matrices one strip at a time. The lines of a strip hold the channels, or the
+// pixels, of four matrices.
 const uint STRIP_LINES = STORE_CHANNELS != 0 ? MATRIX_M : MATRIX_N;
 const uint STRIP_VECTORS = (STORE_CHANNELS != 0 ? MATRIX_N : MATRIX_M) / 4;
 const uint STRIP_ROW = STRIP_VECTORS + 1;
-// The way of integers takes one matrix of sums at a time.
+// The last step in integers takes one matrix of sums at a time.
 const uint STRIP_SUMS = MATRIX_M * MATRIX_N / 4;
 const uint STRIP = STRIP_LINES * STRIP_ROW > STRIP_SUMS ? STRIP_LINES * STRIP_ROW : STRIP_SUMS;
 const uint STRIPS = INVOCATIONS / LANES * STRIP;
 
 // By place in the tile:
 shared uint destinations[TILE_PIXELS];
-// By position, which is how matrices see them:
+// By position, the order in which matrices hold them:
 shared int input_sums[TILE_PIXELS];
 shared float multipliers[TILE_CHANNELS];
 shared int constants[TILE_CHANNELS];
 shared int filter_zero_points[TILE_CHANNELS];
-// Whole vectors, so that whatever order these have, each begins at a multiple of 16 bytes: NVIDIA's matrix loads read
-// something else where an array does not.
+// Whole vectors, so that each of these variables begins at a multiple of 16 bytes, whatever their order: NVIDIA's
+// matrix loads read something else if an array does not begin there.
 shared uvec4 has_filter_zero_point;
 shared uvec4 needs_integers;
 
@@ -153,7 +156,8 @@ Pixel pixel_at(uint index) {
     return Pixel(image, line - image * ROWS, index - line * COLUMNS);
 }
 
-// Where the pixel or channel at a position is in the tile, and back, when four matrices of `size` lie interleaved.
+// The place in the tile of the pixel or channel at a position, and the reverse. Four matrices of `size` are
+// interleaved.
 uint place_at(uint position, uint size) {
     uint in_block = position % (4 * size);
     return position - in_block + 4 * (in_block % size) + in_block / size;
@@ -164,9 +168,9 @@ uint position_of(uint place, uint size) {
     return place - in_block + in_block % 4 * size + in_block / 4;
 }
 
-// The row of shared memory that the index-th invocations of STEP side by side store. Eight invocations store 128 bytes at
-// once, two rows of a step of 64: those of rows four apart lie in different banks, those of neighbours overlap by the
-// padding between them.
+// The row of shared memory that the index-th group of STEP neighbouring invocations stores. Eight invocations store
+// 128 bytes at once, two rows of a step of 64 bytes. Rows that are four apart lie in different banks. Neighbouring
+// rows would overlap there by the padding between them.
 uint stored_row(uint index) {
     return (index & ~7u) | (index & 1) << 2 | (index >> 1 & 3);
 }
@@ -179,13 +183,14 @@ uint channel_place(uint position) {
     return PACK_CHANNELS ? place_at(position, MATRIX_N) : position;
 }
 
-// What the last step adds to the products of an output channel; channels are counted from the first of the first group.
+// The constant that the last step adds to the products of an output channel. Channels are counted from the first
+// channel of the first group.
 Wide exact_constant(uint channel, int filter_sum) {
     return add(widened(bias_of(channel)),
         product(input_zero_point(channel), int(push.taps) * filter_zero_point(channel) - filter_sum));
 }
 
-// y of one output in integers alone.
+// y of one output, in integers only.
 uint exact_byte(int products, int input_sum, uint channel, int filter_sum, float multiplier) {
     Wide accumulator = add(exact_constant(channel, filter_sum), widened(products));
     accumulator = add(accumulator, product(-filter_zero_point(channel), input_sum));

@@ -1,23 +1,26 @@
 #version 450
 
-// QUANTIZED_LINEAR_CONVOLUTION, preparation for matrix units: the filter with the bytes of K side by side, in panels
-// that the product reads in order.
+// QUANTIZED_LINEAR_CONVOLUTION, preparation for matrix units: the filter with contiguous bytes of K, in panels that
+// the product reads in order.
 //
-// Layout: K is cut into runs as matrix.glsl says: word k of an output channel belongs to run k /
-// RUN_WORDS, that is tap row run / RUNS_W, and in it to tap column run % RUNS_W + (k % RUN_WORDS) / QUADS and quad
-// (k % RUN_WORDS) % QUADS of input channels. What no tap or channel answers to is 0. A panel holds WIDTH output
-// channels of one group as words[step][channel of the panel][STEP_WORDS], then one more row: the sum of each channel's
-// bytes, which the zero points need. UINT8 is taken as INT8 by flipping the top bit.
+// Maths: the bytes of each output channel are copied and added up. UINT8 is taken as INT8 by flipping the top bit.
 //
-// With IN_ORDER, channels of a step lie as matrix.glsl stores them to shared memory, so that neighbouring
-// invocations read neighbouring vectors: row i is for the position `stored_row(i)`, and where four matrices of
-// INTERLEAVED channels lie interleaved, that is not yet the channel.
+// Layout: K is divided into runs, as matrix.glsl says. Word k of an output channel belongs to run k / RUN_WORDS, whose
+// tap row is run / RUNS_W. In the run, it belongs to tap column run % RUNS_W + (k % RUN_WORDS) / QUADS and to quad (k
+// % RUN_WORDS) % QUADS of the input channels. Bytes of no tap or channel are 0. A panel holds WIDTH output channels of
+// one group as words[step][channel of the panel][STEP_WORDS]. One more row follows: the sum of each channel's bytes,
+// which the zero points need.
 //
-// Loops: one workgroup an output channel; its invocations take every gl_WorkGroupSize-th word, four byte loads each,
-// and add up their sums in shared memory.
+// With IN_ORDER, the channels of a step have the order in which matrix.glsl stores them to shared memory, so that
+// neighbouring invocations read neighbouring vectors. Row i is for the position `stored_row(i)`. If four matrices of
+// INTERLEAVED channels are interleaved, position and channel differ.
 //
-// Preconditions: `count` channels, the first being the first of a group or of a panel. Channels of a panel beyond its
-// group's last are not written: what they make of it is never stored. K is at most 131,071 bytes, so sums fit 32 bits.
+// Loops: one workgroup packs one output channel. Each invocation takes every gl_WorkGroupSize-th word, with four byte
+// loads each. The sums of the invocations are added up in shared memory.
+//
+// Preconditions: there are `count` channels, and the first is the first of a group or of a panel. Channels of a panel
+// past the last of its group are not written: results for them are never stored. K is at most 131,071 bytes, so sums
+// fit 32 bits.
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint WIDTH = 8;
@@ -25,11 +28,11 @@ layout(constant_id = 2) const uint FLIP = 0;  // 0x80 for UINT8
 layout(constant_id = 3) const uint FILTER_HEIGHT = 1;
 layout(constant_id = 4) const uint FILTER_WIDTH = 1;
 layout(constant_id = 5) const uint STEP_WORDS = 16;
-layout(constant_id = 6) const uint RUN_WORDS = 4;  // with what fills the last vector
+layout(constant_id = 6) const uint RUN_WORDS = 4;  // words of a run, including those that fill its last vector
 layout(constant_id = 7) const uint RUNS_W = 1;
 layout(constant_id = 8) const uint QUADS = 1;
 layout(constant_id = 9) const uint IN_ORDER = 0;
-layout(constant_id = 10) const uint INTERLEAVED = 0;  // 0 where they do not
+layout(constant_id = 10) const uint INTERLEAVED = 0;  // 0 if no matrices are interleaved
 
 layout(set = 0, binding = 0) readonly buffer Filter { uint filter_words[]; };
 layout(set = 0, binding = 1) buffer Packed { uint packed_words[]; };
@@ -39,7 +42,7 @@ layout(push_constant) uniform PushConstants {
     uint packed_start;  // words
     uint count;
     uint channels;           // input channels per group
-    uint words;              // words an output channel, in whole steps
+    uint words;              // words of an output channel, in whole steps
     uint channels_of_group;  // output channels per group
     uint first_of_group;     // the first channel's place in its group
     uint stride_m;           // bytes
@@ -59,13 +62,13 @@ uint row_of(uint channel) {
         uint in_block = channel % (4 * INTERLEAVED);
         position = channel - in_block + in_block % 4 * INTERLEAVED + in_block / 4;
     }
-    // stored_row turned back
+    // The inverse of stored_row.
     return (position & ~7u) | (position & 3) << 1 | (position >> 2 & 1);
 }
 
 void main() {
     uint channel = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
-    // The whole workgroup leaves, or none of it.
+    // The whole workgroup leaves, or none of it, so that all its invocations reach the barriers.
     if (channel >= push.count)
         return;
     uint place = push.first_of_group + channel;

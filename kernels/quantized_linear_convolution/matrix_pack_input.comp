@@ -1,18 +1,20 @@
 #version 450
 
-// QUANTIZED_LINEAR_CONVOLUTION, preparation for matrix units: the input with channels side by side, and its border.
+// QUANTIZED_LINEAR_CONVOLUTION, preparation for matrix units: the input with contiguous channels, and its border.
 //
-// Layout: words[image][group][row][column][i], each with four signed bytes: channels 4 i to 4 i + 3 of the group at one
-// position; channels past the group's last are 0. Matrix units want the bytes of K side by side. Rows and columns are
-// those that the output needs, padding included, which holds the input's zero point: then every tap is a plain load.
-// UINT8 is taken as INT8 by flipping the top bit.
+// Maths: the bytes are copied. UINT8 is taken as INT8 by flipping the top bit.
 //
-// Loops: one invocation WORDS words (4: a 16-byte vector, or 1) of a box of the layout, four byte loads a word;
-// neighbours have neighbouring columns, so that an NCHW input is read along memory.
+// Layout: words[image][group][row][column][i], each with four signed bytes: channels 4 i to 4 i + 3 of the group at
+// one position. Channels past the group's last one are 0. Matrix units need the bytes of K to be contiguous. Rows and
+// columns are those that the output needs, including the padding, which holds the input's zero point. So every tap is
+// a plain load.
 //
-// Preconditions: the box is `sizes` words large along image, quad (group and i in one), row and column; with WORDS 4
-// its first quad and the quads of a group are multiples of 4. Positions outside the input are told by `row_limit` and
-// `column_limit`; starts may lie before the window's for them (they wrap).
+// Loops: one invocation packs WORDS words (4, a 16-byte vector, or 1) of a box of the layout, with four byte loads a
+// word. Neighbouring invocations have neighbouring columns, so that an NCHW input is read along memory.
+//
+// Preconditions: the size of the box is in words along image, quad (group and i in one), row and column. With WORDS 4,
+// its first quad and the quads of a group are multiples of 4. `row_limit` and `column_limit` tell which positions are
+// outside the input. Because of such positions, a start may lie before its window (it wraps).
 
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -38,7 +40,7 @@ layout(push_constant) uniform PushConstants {
     uint first_quad;       // counted from the box's first group
     uint quads_of_group;
     uint channels;         // per group
-    uint first_row;        // of the box, in the input; negative on the upper border
+    uint first_row;        // of the box, in the input; negative in the upper border
     uint first_column;
     uint row_limit;        // rows of the input
     uint column_limit;
@@ -49,8 +51,8 @@ layout(push_constant) uniform PushConstants {
     uint packed_stride_n;  // words
     uint packed_stride_group;
     uint packed_stride_h;
-    uint first_channel;    // the channel that input_start stands at, counted from the first group's first
-    uint first_lane;       // which of a word's four channels: all, or a part where no window shows all
+    uint first_channel;    // the channel at input_start, counted from the first group's first
+    uint first_lane;       // which of a word's four channels: all, or some if no window shows all
     uint end_lane;
 } push;
 

@@ -1,21 +1,23 @@
-// One step of K on matrix units, for both kernels: each keeps two steps of its operands in shared memory, this is how one
-// of them is multiplied. To be included after what a kernel says about its operands:
+// One step of K on matrix units, for both kernels. Each kernel keeps two steps of its operands in shared memory. The
+// macros here multiply one of them. Include this file after the kernel's functions for its operands:
 //
 //     uint pixels_at(uint step)      where the subgroup's rows of pixels begin in `tile`
-//     uint channels_at(uint step)    ... and its rows of channels
+//     uint channels_at(uint step)    where its rows of channels begin
 //
-// K of a matrix is a slice of a step. While one slice is multiplied, the next one's matrices are on their way from shared
-// memory: also from one step to the next, over the barrier between them.
+// A slice of a step is the K of one matrix. While one slice is multiplied, the matrices of the next one are loaded
+// from shared memory, also from one step to the next, across the barrier between them.
 //
-// Who fetches from memory meanwhile is to follow two rules, or he waits for it in the midst of a step, with idle matrix
-// units: 40% more time on NVIDIA. Nothing may be done with a fetched value before it is stored to shared memory, no
-// flipping of its bits, and least of all in a branch. And where a value is fetched only under a condition, the compiler
-// copies it to where its other version is: loops that fetch always do, and their last rounds are loops of their own.
+// Meanwhile the kernel fetches from memory. It has to follow two rules; otherwise it waits for a fetch in the middle
+// of a step, with idle matrix units, which takes 40% more time on NVIDIA.
+//   - Nothing is done with a fetched value before it is stored to shared memory. Not even its bits are flipped, least
+//     of all in a branch.
+//   - A loop that fetches does so in each round, and its last rounds are code of their own. If a value is fetched only
+//     under a condition, the compiler copies it to the place of its other version.
 
 #define PIXELS coopmat<int8_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA>
 #define CHANNELS coopmat<int8_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB>
 
-// Macros, so that the two sets of matrices are names and never an index.
+// Macros, so that the two sets of matrices have names and are never indexed.
 #define LOAD_SLICE(pixels, channels, step, slice)                                                                      \
     {                                                                                                                  \
         uint pixel_rows = pixels_at(step) + (slice) * SLICE_VECTORS;                                                   \
@@ -33,13 +35,14 @@
             sums[i * MATRIX_COLUMNS + j] = coopMatMulAdd(pixels[i], channels[j], sums[i * MATRIX_COLUMNS + j]);        \
     }
 
-// The two sets, with the first slice of step 0, once that is in shared memory.
+// Declares the two sets, and loads the first slice of step 0, which has to be in shared memory.
 #define BEGIN_STEPS                                                                                                    \
     PIXELS even_pixels[MATRIX_ROWS], odd_pixels[MATRIX_ROWS];                                                          \
     CHANNELS even_channels[MATRIX_COLUMNS], odd_channels[MATRIX_COLUMNS];                                              \
     LOAD_SLICE(even_pixels, even_channels, 0, 0)
 
-// All slices of a step but for loading what comes after the last one, which `before_last` does while that is multiplied.
+// Multiplies all slices of a step. `before_last` stands before the last multiplication, so that it can load meanwhile
+// what comes after the last slice.
 #define MULTIPLY_STEP(step, before_last)                                                                               \
     [[unroll]] for (uint k = 0; k < STEP_SLICES; k += 2) {                                                             \
         LOAD_SLICE(odd_pixels, odd_channels, step, k + 1)                                                              \
@@ -51,7 +54,7 @@
         MULTIPLY_SLICE(odd_pixels, odd_channels)                                                                       \
     }
 
-// Once the next step is in shared memory; after the last one a barrier is enough.
+// Waits until the next step is in shared memory, and loads its first slice. After the last step, a barrier is enough.
 #define BEGIN_NEXT_STEP(step)                                                                                          \
     {                                                                                                                  \
         barrier();                                                                                                     \

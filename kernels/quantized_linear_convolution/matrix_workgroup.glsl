@@ -1,14 +1,14 @@
-// What a workgroup on matrix units begins with, and what both of its kernels do with shared memory. To be included after
-// matrix.glsl and the declaration of `tile`, rows of ROW vectors.
+// The start of a workgroup on matrix units, and the accesses to shared memory that both kernels share. Include this
+// file after matrix.glsl and the declaration of `tile`, which has rows of ROW vectors.
 
 #define SUMS coopmat<int, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 #define FLOATS coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 
-// The same for all invocations of a workgroup, or of a subgroup, and for all its tiles.
-uint border;  // four bytes of what lies beside the input
+// These are the same in all invocations of a workgroup, or of a subgroup, and for all its tiles.
+uint border;  // four bytes with the value of positions outside the input
 uint group_start;
-uint group_channel;  // the group's first; channels are counted from it
-uint first_channel;  // the tile's
+uint group_channel;  // the group's first channel, from which channels are counted
+uint first_channel;  // the tile's first channel
 uint panel;
 uint filter_sums;
 uint subgroup_pixel;
@@ -26,9 +26,10 @@ void begin_workgroup() {
     border = CHECK_BORDER != 0 ? (input_zero_point(group_channel) & 0xFF) * ONES : 0;
 }
 
-// The multipliers, biases and zero points of the tile's channels are worked out here rather than by a dispatch before:
-// on layers that take 40 us, waiting for one more dispatch costs more than some hundred integer operations a channel.
-// The first operands are on their way meanwhile. A barrier has to follow before anyone reads what this writes.
+// Computes the multipliers, constants and zero points of the tile's channels. An earlier dispatch could do so, but on
+// layers that take 40 us, waiting for one more dispatch costs more than some hundred integer operations a channel. The
+// loads of the first operands are under way meanwhile. A barrier has to follow before any invocation reads the
+// results.
 void begin_channels() {
     uint invocation = gl_LocalInvocationID.x;
     if (invocation == 0) {

@@ -1,7 +1,7 @@
 // The multiplier of QUANTIZED_LINEAR_CONVOLUTION, m = f32(f32(sx * sw) / sy), from the bits of the three scales.
 //
-// In integers, which are exact on every device, with denormals, infinities and signs. Once for each channel in some
-// hundred workgroups: short code matters more than few steps.
+// It is computed in integers, which are exact on every device, with denormals, infinities and signs. This runs once
+// for each channel in some hundred workgroups, so short code matters more than few steps.
 
 const uint ZERO = 0, FINITE = 1, INFINITE = 2, NOT_A_NUMBER = 3;
 
@@ -50,8 +50,9 @@ Binary32 divide(Binary32 a, Binary32 b) {
         dividend <<= 1;
         --exponent;
     }
-    // Now 1 <= dividend / divisor < 2. Every float unit divides to 2.5 units in the last place: what an estimate of 24 bits
-    // leaves of the dividend puts it right. That is small, so 32 bits of it are all.
+    // Now 1 <= dividend / divisor < 2. Every float unit divides to within 2.5 units in the last place, so the estimate
+    // of 24 bits is close, and the remainder of the dividend corrects it. The remainder is small: its low 32 bits are
+    // all of it.
     uint quotient = uint(float(dividend) / float(divisor) * 8388608.0);
     int left = int((dividend << 23) - quotient * divisor);
     while (left < 0) {
@@ -69,7 +70,7 @@ Binary32 divide(Binary32 a, Binary32 b) {
     return rounded_to_binary32(quotient << 8 | (half_step ? 0x80 : 0), left != 0, exponent, a.negative != b.negative);
 }
 
-// f32(f32(x * w) / y); a mantissa of 0 where that is 0 or not a number.
+// f32(f32(x * w) / y); a mantissa of 0 if that is 0 or not a number.
 Binary32 multiplier(uint x, uint w, uint y) {
     Binary32 nothing = Binary32(0, 0, false);
     uint kind_x = kind_of(x), kind_w = kind_of(w), kind_y = kind_of(y);
@@ -78,7 +79,7 @@ Binary32 multiplier(uint x, uint w, uint y) {
     bool negative = int(x ^ w) < 0;
     Binary32 t;
     if (kind_x == ZERO || kind_w == ZERO)
-        return nothing;  // 0, or 0 times infinity, or then 0 / 0
+        return nothing;  // 0; or not a number: 0 times infinity, or 0 / 0
     if (kind_x == INFINITE || kind_w == INFINITE)
         t = infinity(negative);
     else
@@ -86,7 +87,7 @@ Binary32 multiplier(uint x, uint w, uint y) {
     negative = negative != (int(y) < 0);
     uint kind_t = kind_of(t);
     if (kind_t == ZERO || kind_y == INFINITE)
-        return nothing;  // infinity / infinity too
+        return nothing;  // 0; or not a number: 0 / 0, or infinity / infinity
     if (kind_t == INFINITE || kind_y == ZERO)
         return infinity(negative);
     return divide(t, from_bits(y));
@@ -97,7 +98,7 @@ int signed_byte(uint word, uint element, uint flip) {
     return bitfieldExtract(int(bits), 0, 8);
 }
 
-// 0x80 where a tensor (0: input, 1: filter, 2: output) is UINT8. The kernel gives UNSIGNED_TYPES.
+// 0x80 if a tensor (0: input, 1: filter, 2: output) is UINT8, otherwise 0. The kernel defines UNSIGNED_TYPES.
 uint flip_of(uint tensor) {
     return (UNSIGNED_TYPES >> tensor & 1) != 0 ? 0x80 : 0;
 }

@@ -3,16 +3,20 @@
 // QUANTIZED_LINEAR_CONVOLUTION, preparation: the filter as words of four channels, in panels that the product reads in
 // order.
 //
-// Layout: word k of an output channel holds four signed bytes: input channels 4 i to 4 i + 3 of one tap, where k = (i *
-// height + r) * width + s, or with CHANNELS_LAST (r * width + s) * quads + i; channels past the last are 0. A panel holds WIDTH output channels of one group as
-// words[k][channel of the panel], so that neighbours read neighbours, then one more row: the sum of each channel's
-// bytes, which the zero points need. UINT8 is taken as INT8 by flipping the top bit.
+// Maths: the bytes of each output channel are copied and added up. UINT8 is taken as INT8 by flipping the top bit.
 //
-// Loops: one workgroup an output channel; its invocations take every gl_WorkGroupSize-th word, four byte loads each,
-// and add up their sums in shared memory.
+// Layout: word k of an output channel holds four signed bytes: input channels 4 i to 4 i + 3 of one tap, where k = (i
+// * height + r) * width + s, or, with CHANNELS_LAST, k = (r * width + s) * quads + i. Channels past the last one are
+// 0. A panel holds WIDTH output channels of one group as words[k][channel of the panel], so that neighbouring
+// invocations read neighbouring words. One more row follows: the sum of each channel's bytes, which the zero points
+// need.
 //
-// Preconditions: `count` channels, the first being the first of a group or of a panel. Channels of a panel beyond its
-// group's last are not written: what they make of it is never stored. K is at most 131,071 bytes, so sums fit 32 bits.
+// Loops: one workgroup packs one output channel. Each invocation takes every gl_WorkGroupSize-th word, with four byte
+// loads each. The sums of the invocations are added up in shared memory.
+//
+// Preconditions: there are `count` channels, and the first is the first of a group or of a panel. Channels of a panel
+// past the last of its group are not written: results for them are never stored. K is at most 131,071 bytes, so sums
+// fit 32 bits.
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint WIDTH = 8;
@@ -29,7 +33,7 @@ layout(push_constant) uniform PushConstants {
     uint packed_start;  // words
     uint count;
     uint channels;           // input channels per group
-    uint words;              // words an output channel
+    uint words;              // words of an output channel
     uint channels_of_group;  // output channels per group
     uint first_of_group;     // the first channel's place in its group
     uint stride_m;           // bytes
@@ -42,7 +46,7 @@ shared int sums[gl_WorkGroupSize.x];
 
 void main() {
     uint channel = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
-    // The whole workgroup leaves, or none of it.
+    // The whole workgroup leaves, or none of it, so that all its invocations reach the barrier.
     if (channel >= push.count)
         return;
     uint place = push.first_of_group + channel;

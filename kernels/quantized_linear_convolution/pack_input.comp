@@ -2,17 +2,19 @@
 
 // QUANTIZED_LINEAR_CONVOLUTION, preparation: the input as words of four channels, with its border.
 //
-// Layout: words[image][group][i][row][column], each with four signed bytes: channels 4 i to 4 i + 3 of the group at one
-// position; channels past the group's last are 0. Rows and columns are those that the output needs, padding included,
-// which holds the input's zero point: then every tap is a plain load, and the sum of (x - zx)(w - zw) over all taps may
-// be opened to sum(xw) - zw sum(x) - zx sum(w) + K zx zw without a special case at the edges. UINT8 is taken as INT8.
+// Maths: the bytes are copied. UINT8 is taken as INT8 by flipping the top bit.
 //
-// Loops: one invocation a word of a box of the layout, four byte loads; neighbours have neighbouring columns, so that
-// an NCHW input is read, and the result written, along memory.
+// Layout: words[image][group][i][row][column], each with four signed bytes: channels 4 i to 4 i + 3 of the group at
+// one position. Channels past the group's last one are 0. Rows and columns are those that the output needs, including
+// the padding, which holds the input's zero point. So every tap is a plain load, and the sum of (x - zx)(w - zw) over
+// all taps is sum(xw) - zw sum(x) - zx sum(w) + K zx zw, without a special case at the edges.
 //
-// Preconditions: the box is `sizes` words large along image, quad (group and i in one), row and column. Positions
-// outside the input are told by `row_limit` and `column_limit`; starts may lie before the window's for them (they
-// wrap).
+// Loops: one invocation packs one word of a box of the layout, with four byte loads. Neighbouring invocations have
+// neighbouring columns, so that an NCHW input is read, and the result written, along memory.
+//
+// Preconditions: the size of the box is in words along image, quad (group and i in one), row and column. `row_limit`
+// and `column_limit` tell which positions are outside the input. Because of such positions, a start may lie before its
+// window (it wraps).
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint FLIP = 0;         // 0x80 for UINT8
@@ -30,10 +32,10 @@ layout(push_constant) uniform PushConstants {
     uint rows;     // of the box
     uint columns;
     uint quads;
-    uint first_quad;       // in the groups that the layout holds, the first of which is the window's first
+    uint first_quad;       // counted from the first group of the layout, which is the window's first
     uint quads_of_group;
     uint channels;         // per group
-    uint first_row;        // of the box, in the input; negative on the upper border
+    uint first_row;        // of the box, in the input; negative in the upper border
     uint first_column;
     uint row_limit;        // rows of the input
     uint column_limit;
@@ -44,8 +46,8 @@ layout(push_constant) uniform PushConstants {
     uint packed_stride_n;  // words
     uint packed_stride_quad;
     uint packed_stride_h;
-    uint first_channel;    // the channel that input_start stands at, counted from the first group's first
-    uint first_lane;       // which of a word's four channels: all, or a part where no window shows all
+    uint first_channel;    // the channel at input_start, counted from the first group's first
+    uint first_lane;       // which of a word's four channels: all, or some if no window shows all
     uint end_lane;
 } push;
 

@@ -1,13 +1,15 @@
-// The parameters of QUANTIZED_LINEAR_CONVOLUTION's output channels, straight from the up to seven tensors that hold them.
+// The parameters of QUANTIZED_LINEAR_CONVOLUTION's output channels, read from the (at most seven) tensors that hold
+// them.
 //
-// For kernels that work them out themselves: on layers that take 40 us, waiting for one more dispatch costs more than some
-// hundred integer operations a channel. Others read the records of parameters.glsl.
+// This file is for kernels that compute the parameters themselves. On layers that take 40 us, waiting for one more
+// dispatch costs more than some hundred integer operations a channel. Other kernels read the records of
+// parameters.glsl.
 //
-// To be included after the push constants, which have the seven starts, in elements, at the channel that the kernel counts
-// from. The kernel defines FIRST_PARAMETER_CONSTANT and FIRST_PARAMETER_BINDING: nine specialization constants and seven
-// storage buffers from these on.
+// Include this file after the push constants. They have the seven starts, in elements, at the channel from which the
+// kernel counts. The kernel defines FIRST_PARAMETER_CONSTANT, the first of nine specialization constants, and
+// FIRST_PARAMETER_BINDING, the first of seven storage buffers.
 
-// Elements from one output channel to the next, 0 where all have the same.
+// Elements from one output channel to the next; 0 if all channels have the same element.
 layout(constant_id = FIRST_PARAMETER_CONSTANT) const uint INPUT_SCALE_STRIDE = 0;
 layout(constant_id = FIRST_PARAMETER_CONSTANT + 1) const uint FILTER_SCALE_STRIDE = 1;
 layout(constant_id = FIRST_PARAMETER_CONSTANT + 2) const uint OUTPUT_SCALE_STRIDE = 0;
@@ -33,8 +35,9 @@ layout(set = 0, binding = FIRST_PARAMETER_BINDING + 6) readonly buffer Bias { in
 
 #include "multiplier.glsl"
 
-// Zero points as signed bytes. UINT8 data are taken as INT8 by flipping the top bit, which subtracts 128, from data and
-// zero point alike; x - zx does not change, and one signed kernel serves all eight mixes of types. An absent one is 0.
+// Zero points as signed bytes. UINT8 data are taken as INT8 by flipping the top bit, which subtracts 128 from both
+// data and zero point. So x - zx does not change, and one signed kernel serves all eight combinations of types. An
+// absent zero point is 0.
 int input_zero_point(uint channel) {
     uint element = push.input_zero_point_start + channel * INPUT_ZERO_POINT_STRIDE;
     uint flip = flip_of(0);
@@ -47,7 +50,7 @@ int filter_zero_point(uint channel) {
     return (PRESENT & 2) != 0 ? signed_byte(filter_zero_point_words[element >> 2], element, flip) : -int(flip);
 }
 
-// The output's as it is: what is added to the last step's result.
+// The output's zero point is not flipped, because it is added to the last step's result.
 int output_zero_point(uint channel) {
     uint element = push.output_zero_point_start + channel * OUTPUT_ZERO_POINT_STRIDE;
     uint flip = flip_of(2);
@@ -58,7 +61,7 @@ int bias_of(uint channel) {
     return (PRESENT & 8) != 0 ? biases[push.bias_start + channel * BIAS_STRIDE] : 0;
 }
 
-// The scales' bits, for `multiplier`.
+// The bits of the scales, for `multiplier`.
 uint input_scale(uint channel) {
     return input_scales[push.input_scale_start + channel * INPUT_SCALE_STRIDE];
 }

@@ -1,5 +1,5 @@
-// The parameters of QUANTIZED_LINEAR_CONVOLUTION's output channels from the records of parameters.glsl: the
-// functions of parameter_sources.glsl, for kernels whose devices have not enough storage buffers for those.
+// The parameters of QUANTIZED_LINEAR_CONVOLUTION's output channels, from the records of parameters.glsl. These are the
+// functions of parameter_sources.glsl for kernels on devices with too few storage buffers for that file.
 
 #include "parameters.glsl"
 

@@ -1,24 +1,25 @@
 #version 450
 
-// QUANTIZED_LINEAR_CONVOLUTION, preparation: what belongs to an output channel, as one record of integers.
+// QUANTIZED_LINEAR_CONVOLUTION, preparation: the parameters of each output channel, as one record of integers.
 //
 // Maths: the multiplier m = f32(f32(sx * sw[c]) / sy) as mantissa and exponent, the three zero points, the bias.
 //
 // Loops: one invocation a channel, some hundred integer operations.
 //
-// Layout: seven sources and the table, so that a single dispatch makes the whole record: every dispatch that another
-// one waits for costs some 4 us on a GPU, a tenth of a whole layer.
-// A source has one element, stride 0, or one a channel at any stride. 8-bit elements are addressed in bytes inside
-// words.
+// Layout: one dispatch has seven sources and the table, so that it writes the whole record. On a GPU, every dispatch
+// for which another one waits costs some 4 us, a tenth of a whole layer. A source has one element and stride 0, or one
+// element for each channel at any stride. 8-bit elements are addressed by bytes inside words.
 //
-// Preconditions: eight storage buffers a stage (else parameters_by_part.comp); `count`
-// channels from the first that the windows show. Sources that are absent are bound to some other window and never read.
+// Preconditions: eight storage buffers a stage (otherwise parameters_by_part.comp). The windows begin at the first of
+// `count` channels. Absent sources are bound to some other window and never read.
+//
+// Compiler bugs avoided: glslang gives a local array the stride of an array in memory (see `element`).
 
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint PRESENT = 0;         // bits 0 to 2: which zero points there are; bit 3: a bias
+layout(constant_id = 1) const uint PRESENT = 0;         // bits 0 to 2: which zero points exist; bit 3: a bias
 layout(constant_id = 2) const uint UNSIGNED_TYPES = 0;  // bits 0 to 2: input, filter, output are UINT8
 
 layout(set = 0, binding = 0) readonly buffer InputScale { uint input_scale[]; };
@@ -48,8 +49,8 @@ void main() {
     uint channel = workgroup * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
     if (channel >= push.count)
         return;
-    // One longer than the push constants' arrays: glslang gives an array of the same type their stride in memory too, which
-    // an array in registers must not have (VUID-StandaloneSpirv-None-10684).
+    // One element longer than the arrays of the push constants. A local array of the same type would get their stride
+    // in memory from glslang, which an array in registers must not have (VUID-StandaloneSpirv-None-10684).
     uint element[SOURCES + 1];
     [[unroll]] for (uint i = 0; i < SOURCES; ++i)
         element[i] = push.start[i] + channel * push.stride[i];

@@ -1,19 +1,23 @@
 #version 450
 
-// QUANTIZED_LINEAR_CONVOLUTION, preparation, where a stage has room for four storage buffers only: a third of what
-// parameters.comp does at once.
+// QUANTIZED_LINEAR_CONVOLUTION, preparation, a third of the work of parameters.comp, for devices with only four
+// storage buffers a stage.
 //
-// Maths: part 0 writes the multiplier as mantissa and exponent; part 1 the three zero points (and a bias of 0 where
-// there is none); part 2 the bias.
+// Maths: part 0 writes the multiplier as mantissa and exponent. Part 1 writes the three zero points, and a bias of 0
+// if there is none. Part 2 writes the bias.
 //
-// Layout: three sources and the table make the four storage buffers that every device has in a stage; hence the parts.
+// Loops: one invocation a channel.
 //
-// Preconditions: as there. Each part writes words of its own.
+// Layout: three sources and the table are the four storage buffers that every device has in a stage. So the work has
+// parts.
+//
+// Preconditions: as in parameters.comp, except the number of storage buffers. Each part writes its own words of a
+// record.
 
 #extension GL_GOOGLE_include_directive : require
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint PRESENT = 0;         // bits 0 to 2: which zero points there are; bit 3: a bias
+layout(constant_id = 1) const uint PRESENT = 0;         // bits 0 to 2: which zero points exist; bit 3: a bias
 layout(constant_id = 2) const uint UNSIGNED_TYPES = 0;  // bits 0 to 2: input, filter, output are UINT8
 layout(constant_id = 3) const uint PART = 0;
 

@@ -1,22 +1,23 @@
-// What the product kernels of QUANTIZED_LINEAR_CONVOLUTION share: their memory, where a pixel lies, and the last step.
+// Shared by the product kernels of QUANTIZED_LINEAR_CONVOLUTION: memory, the place of a pixel, and the last step.
 //
-// The convolution is a matrix product: output channels x K times K x pixels, K being the words of four channels under
-// the filter, in the order k = (i * filter height + r) * filter width + s; a pixel is a position of the output in an
-// image. Both operands come packed (see the pack kernels), so that the product knows nothing of strides, types and
-// padding.
+// The convolution is a matrix product: (output channels x K) times (K x pixels). K counts the taps under the filter in
+// all channels of the group, taken as words of four channels. Word k holds quad i of the channels under tap row r and
+// tap column s, in the order k = (i * filter height + r) * filter width + s. A pixel is a position of the output in an
+// image. Both operands are packed before (see the pack kernels), so the product depends on no strides, types or
+// padding of the tensors.
 //
 //     acc = sum(x'w') - zw sum(x') + (bias + zx (K zw - sum(w')))
 //
-// x', w' being signed bytes. The first sum is exact in 32 bits: |x'w'| <= 2^14 and the planner sends at most 131,071
-// taps here; the products with zero points fit 32 bits likewise. What they add up to with the bias takes 64.
+// x' and w' are signed bytes. The first sum is exact in 32 bits: |x'w'| <= 2^14, and the planner sends at most 131,071
+// taps here. The products with zero points fit 32 bits too. The whole sum, with the bias, takes 64 bits.
 //
-// The kernels have specialization constants of their own from 5 on.
+// Each kernel has its own specialization constants from 5 on.
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint FILTER_HEIGHT = 1;
 layout(constant_id = 2) const uint FILTER_WIDTH = 1;
 layout(constant_id = 3) const uint OUTPUT_UNSIGNED = 0;
-// The output's bytes of four neighbouring pixels (0) or of four neighbouring channels (1) are put into one word.
+// 0: a word of the output holds four neighbouring pixels. 1: it holds four neighbouring channels.
 layout(constant_id = 4) const uint STORE_CHANNELS = 0;
 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
@@ -43,14 +44,14 @@ layout(push_constant) uniform PushConstants {
     uint input_stride_group;
     uint input_stride_quad;   // words from four channels to the next four
     uint input_stride_h;      // words from one output pixel to the one below
-    uint input_stride_w;      // ... and to the one to the right
+    uint input_stride_w;      // words from one output pixel to the one to its right
     uint tap_stride_h;        // words from one tap to the one below
     uint tap_stride_w;
     uint output_stride_n;     // bytes
     uint output_stride_c;
     uint output_stride_h;
     uint output_stride_w;
-    uint first_channel;       // of a panel that is not stored from its beginning
+    uint first_channel;       // the first to be stored, if a panel is not stored from its beginning
 } push;
 
 #include "arithmetic.glsl"
@@ -80,7 +81,7 @@ uint tap_offset(uint k) {
         + (k - row * FILTER_WIDTH) * push.tap_stride_w;
 }
 
-// The last step of one output channel.
+// The parameters of one output channel for the last step.
 struct Channel {
     Wide constant;  // bias + zx (K zw - sum(w'))
     int filter_zero_point;
@@ -109,12 +110,12 @@ uint output_byte(int products, int input_sum, Channel channel) {
     return clamped_byte(value + channel.output_zero_point);
 }
 
-// Whether an output channel, counted in its group from the dispatch's first panel, is to be stored.
+// Whether an output channel is to be stored. Channels are counted in their group, from the dispatch's first panel.
 bool is_stored(uint channel) {
     return channel >= push.first_channel && channel < push.channels;
 }
 
-// Four signed bytes times four signed bytes, added to a sum.
+// The dot product of four signed bytes and four signed bytes, added to a sum.
 int dot_add(uint a, uint b, int sum) {
 #ifdef DOT_PRODUCT
     return sum + dotPacked4x8EXT(int(a), int(b));

@@ -1,10 +1,13 @@
-// The product from registers alone, for drivers that run on a CPU: there shared memory is memory like any other, a
-// barrier splits the program, and what counts is how many loads there are to a product.
+// The product with registers only, for drivers that run on a CPU. There, shared memory is ordinary memory, a barrier
+// splits the program, and the number of loads for each product decides the speed.
 //
+// Loops:
 //     each invocation: 8 channels x 4 neighbouring pixels
 //     for each word of K:
 //         4 words of the input, one a pixel; 8 words of the filter, the same for all invocations
 //         32 dot products
+//
+// Layout: the 8 words of the filter are contiguous in its panel, so that they are two 16-byte loads.
 //
 // Preconditions: filter panels 8 wide. Grid: x pixels, y panels, z groups.
 
@@ -44,8 +47,8 @@ void main() {
         }
     }
 
-    // The last step is long, and a driver would spend seconds on 32 copies of it: a loop, over a copy of the sums,
-    // because what is indexed by a variable lies in memory and not in registers.
+    // The last step is long, and a driver would spend seconds on 32 copies of it, so it is a loop. The loop takes a
+    // copy of the sums, because an array that is indexed by a variable lies in memory and not in registers.
     int finished[PANEL * OWN_PIXELS];
     [[unroll]] for (uint i = 0; i < PANEL * OWN_PIXELS; ++i)
         finished[i] = sums[i];

@@ -1,23 +1,24 @@
 #version 450
 
-// QUANTIZED_LINEAR_CONVOLUTION, the product: tiles in registers, by float32 multiplications and subgroup shuffles;
-// lavapipe's.
+// QUANTIZED_LINEAR_CONVOLUTION, the product: tiles in registers, by float32 multiplications and subgroup shuffles, for
+// lavapipe.
 //
-// Maths: product.glsl. A product of two signed bytes is at most 2^14, so 1,024 of them add up to at
-// most 2^24, and float32 is exact up to there: every partial sum is an integer that it can hold, so neither rounding
-// mode nor contraction nor the order of additions can change it. Such blocks are then added up in 32-bit integers.
+// Maths: product.glsl. A product of two signed bytes is at most 2^14, so 1,024 of them add up to at most 2^24. Up to
+// there float32 is exact: every partial sum is an integer that it can hold. So neither the rounding mode nor
+// contraction nor the order of additions can change a sum. The sums of such blocks are then added up in 32-bit
+// integers.
 //
-// Why: on a CPU with 8 lanes a float multiplication and addition are two instructions; an integer dot product is four
-// slow multiplications, four additions and the taking apart of its words. And Mesa 22.3 makes a storage buffer load
-// inside a loop a walk over the lanes, some 40 cycles for 8 lanes, even where all of them want the same word. So loads
-// are what counts: here each of 8 lanes loads filter words of its own, takes them apart once, and the lanes hand their
-// values around by shuffles, one instruction each. A walk that brings 64 bits costs what one costs that brings 32, so
-// two words of K are taken at once wherever a pixel's words come in pairs: 4 loads for 256 vector multiply-adds, in
-// place of 36.
+// Why: on a CPU with 8 lanes, a float multiplication and addition are two instructions. An integer dot product is four
+// slow multiplications, four additions and the extraction of bytes from its words. Besides, Mesa 22.3 turns a storage
+// buffer load inside a loop into a walk over the lanes, some 40 cycles for 8 lanes, even if all of them want the same
+// word. So the number of loads decides the speed. Here each of 8 lanes loads its own filter words and takes them apart
+// once, and the lanes pass their values around by shuffles, one instruction each. A walk that loads 64 bits costs as
+// much as one that loads 32. So two words of K are loaded at once if a pixel's words come in pairs: 4 loads for 256
+// vector multiply-adds, in place of 36.
 //
-// Layout: both operands with channels last, k = (r * filter width + s) * quads + i, so that the words of two following
-// quads lie side by side. The filter's words[k][8 channels] then hold, in 64-bit lane l, channels 2 l % 8 and 2 l % 8 + 1
-// of word k + l / 4.
+// Layout: both operands have their channels last, k = (r * filter width + s) * quads + i, so that the words of two
+// consecutive quads are contiguous. In the filter's words[k][8 channels], 64-bit lane l then holds channels 2 l % 8
+// and 2 l % 8 + 1 of word k + l / 4.
 //
 // Loops:
 //     each invocation: 16 channels (two panels) x 2 pixels, one workgroup apart so that lanes read along rows
@@ -25,12 +26,13 @@
 //         for each pair of words: 2 input and 2 filter loads, 16 + 16 conversions, 128 shuffles, 256 multiply-adds
 //         add the 32 float sums to the integer sums
 //
-// 16 x 2 is the best of the shapes tried: 32 sums fill the registers of AVX-512VL; more spill, by a factor of 4 in
-// time. The tap's place is stepped, not divided out: lavapipe has no cheap division.
+// 16 x 2 is the best of the shapes tried: 32 sums fill the registers of AVX-512VL, and more sums spill, which takes 4
+// times as long. The place of a tap is advanced in steps and not computed by divisions, because lavapipe has no cheap
+// division.
 //
-// Preconditions: 64-bit integers; with WORDS 2 an even number of quads, and input and filter at multiples of 8 bytes.
-// Subgroups of 8 or more with shuffle, all lanes active: workgroups are multiples of the subgroup size and nobody
-// leaves early. Filter panels 8 wide. Grid: x pixels, y pairs of panels, z groups.
+// Preconditions: 64-bit integers. With WORDS 2, an even number of quads, and input and filter at multiples of 8 bytes.
+// Subgroups of 8 or more lanes with shuffle, all lanes active: workgroups are multiples of the subgroup size, and no
+// invocation leaves early. Filter panels 8 wide. Grid: x pixels, y pairs of panels, z groups.
 
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -38,7 +40,7 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "product.glsl"
 
-layout(constant_id = 5) const uint WORDS = 1;  // of K at once: 1 or 2
+layout(constant_id = 5) const uint WORDS = 1;  // words of K that are loaded at once: 1 or 2
 
 layout(set = 0, binding = 0) readonly buffer InputPairs { uint64_t input_pairs[]; };
 layout(set = 0, binding = 1) readonly buffer FilterPairs { uint64_t filter_pairs[]; };
@@ -59,7 +61,7 @@ void main() {
     uint first_panel = gl_WorkGroupID.y * PANELS;
     uint filter_place[PANELS];
     [[unroll]] for (uint p = 0; p < PANELS; ++p) {
-        // Past the last panel the last one is done again, and not stored.
+        // Past the last panel, the last one is computed again and not stored.
         uint panel = min(first_panel + p, push.panels_of_group - 1);
         filter_place[p] = push.filter_start + (group * push.panels_of_group + panel) * push.panel_stride;
     }

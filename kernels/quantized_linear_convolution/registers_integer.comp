@@ -3,9 +3,10 @@
 // QUANTIZED_LINEAR_CONVOLUTION, the product: tiles in registers, for drivers that run on a CPU, by 32-bit
 // multiplications.
 //
-// The floor, which needs nothing that Vulkan does not require of every device. Maths, memory and preconditions:
-// product.glsl; loops and layout: registers.glsl. A byte is taken out of its word
-// by a signed bit field extraction and multiplied in 32 bits.
+// Maths, memory and preconditions: product.glsl. Loops and layout: registers.glsl.
+//
+// This kernel needs only what Vulkan requires of every device. A byte is taken out of its word by a signed bit field
+// extraction and multiplied in 32 bits.
 
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require

@@ -1,12 +1,15 @@
 #version 450
 
-// QUANTIZED_LINEAR_CONVOLUTION, the last step by itself: from 64-bit accumulators in memory to the output.
+// QUANTIZED_LINEAR_CONVOLUTION, the last step alone: from 64-bit accumulators in memory to the output.
 //
 // Maths: y = clamp(nearest_even(f32(f32(acc + bias) * m)) + zy), in integers (arithmetic.glsl).
 //
-// Loops: one invocation an output. Only outputs whose taps no window can show at once come this way.
+// Loops: one invocation an output. Only outputs whose taps take several dispatches of the direct kernel need it.
 //
-// Preconditions: accumulators as the direct kernel leaves them: 8 bytes each, [image][channel][row][column] of the box.
+// Layout: the accumulators are as the direct kernel leaves them, 8 bytes each, [image][channel][row][column] of the
+// box. The output may have any strides.
+//
+// Preconditions: the accumulators hold the sums of all taps.
 
 #extension GL_GOOGLE_include_directive : require
 

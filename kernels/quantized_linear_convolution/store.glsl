@@ -1,11 +1,11 @@
-// Bytes of the output, written without touching any other byte. The kernel gives `output_words`.
+// Stores bytes of the output and changes no other byte. The kernel declares `output_words`.
 
 uint clamped_byte(int value) {
     return uint(OUTPUT_UNSIGNED != 0 ? clamp(value, 0, 255) : clamp(value, -128, 127)) & 0xFF;
 }
 
-// Words are shared with other invocations, and with gaps that keep their value: two atomics, each of which leaves all
-// other bytes alone whatever happens to the word in between.
+// Words are shared with other invocations, and with gaps that keep their value. So a word is changed by two atomics,
+// each of which leaves all other bytes alone, whatever happens to the word in between.
 void store_masked(uint word, uint mask, uint bits) {
     atomicAnd(output_words[word], ~mask);
     if (bits != 0)
@@ -17,8 +17,8 @@ void store_byte(uint address, uint value) {
     store_masked(address >> 2, 0xFFu << shift, value << shift);
 }
 
-// Four bytes, from the lowest, at four addresses; those that are not valid are left out. Consecutive addresses, which
-// is what ordinary layouts have, are one whole word or lie across two.
+// Stores four bytes, from the lowest, at four addresses, except those that are not valid. Consecutive addresses, which
+// ordinary layouts have, are one whole word or lie across two words.
 void store_four(uint packed, uvec4 address, bvec4 valid) {
     if (all(valid) && address.y == address.x + 1 && address.z == address.x + 2 && address.w == address.x + 3) {
         uint shift = 8 * (address.x & 3);

@@ -1,5 +1,6 @@
-// The product with shared memory: a workgroup makes TILE_CHANNELS x 128 outputs, an invocation 8 x 8 of them.
+// The product with shared memory: a workgroup computes TILE_CHANNELS x 128 outputs, an invocation 8 x 8 of them.
 //
+// Loops:
 //     for each 8 words of K:
 //         each invocation fetches its share of the next 8 words of both operands into registers
 //         for each of the current 8 words:
@@ -7,18 +8,19 @@
 //             64 dot products
 //         store the fetched words to the other half of shared memory; one barrier
 //
-// Layout: shared memory holds [k][channel] and [k][pixel], so that an invocation's 8 are two 16-byte vectors, half a
-// tile apart: neighbouring invocations then read neighbouring vectors, without bank conflicts. 8 x 8 takes 16 words
-// from shared memory for 64 dot products, few enough that the dot unit is what limits; with 64 sums and 16 operands it
-// stays within the registers of any GPU. Vectors of the filter lie side by side in its panel; four pixels of the input
-// are four loads, which run along the row of the packed input, so the same few cache lines serve all of them.
+// Layout: shared memory holds [k][channel] and [k][pixel]. An invocation's 8 channels, or 8 pixels, are two 16-byte
+// vectors, half a tile apart. So neighbouring invocations read neighbouring vectors, without bank conflicts. 8 x 8
+// outputs take 16 words from shared memory for 64 dot products, so few that the dot product unit is the limit. 64 sums
+// and 16 operands fit the registers of any GPU. Vectors of the filter are contiguous in its panel. Four pixels of the
+// input are four loads along a row of the packed input, so the same few cache lines serve all of them.
 //
-// sum(x') costs next to nothing: each invocation adds up the words that it fetches anyway, 4 dot products to 512, and
-// the sums are added through shared memory at the end.
+// sum(x') costs next to nothing: each invocation adds up the words that it fetches anyway, with 4 dot products to 512
+// if TILE_CHANNELS is 128. These sums are added through shared memory at the end.
 //
-// Preconditions: local size TILE_CHANNELS / 8 * 16; filter panels TILE_CHANNELS wide. TILE_CHANNELS is 32, 64 or 128:
-// 12 to 16 KiB of shared memory, inside what every device has. Grid: x channels, y pixels, z groups; channels run
-// fastest, so that workgroups that share pixels run at the same time. No invocation leaves before the last barrier.
+// Preconditions: the local size is TILE_CHANNELS / 8 * 16, and filter panels are TILE_CHANNELS wide. TILE_CHANNELS is
+// 32, 64 or 128: 10 to 16 KiB of shared memory, which every device has. Grid: x channels, y pixels, z groups. Channels
+// run fastest, so that workgroups that share pixels run at the same time. No invocation leaves before the last
+// barrier.
 
 layout(constant_id = 5) const uint TILE_CHANNELS = 64;
 
@@ -42,7 +44,7 @@ void main() {
     uint first_pixel = gl_WorkGroupID.y * TILE_PIXELS;
     uint panel = push.filter_start + (group * push.panels_of_group + tile) * push.panel_stride;
 
-    // What this invocation fetches: the same four pixels in every step, and one row of K in INPUT_FETCHES.
+    // This invocation fetches the same four pixels in every step, in INPUT_FETCHES rows of K.
     uint fetch_pixel = invocation % PIXEL_VECTORS;
     uint fetch_row = invocation / PIXEL_VECTORS;
     uint source[4];
@@ -108,7 +110,7 @@ void main() {
         barrier();
     }
 
-    // The parts of sum(x') that the rows' fetchers hold, to whoever owns the pixels.
+    // The parts of sum(x') go from the invocations that fetched them to the owners of the pixels.
     input_tile[invocation] = uvec4(input_sum);
     barrier();
     int input_sums[8];

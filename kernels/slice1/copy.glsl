@@ -1,18 +1,23 @@
 // SLICE1: output[c] = input[start + stride * c]
 //
-// Maths. The window's offsets, sizes and strides are folded into a start and a signed source stride for each dimension by
-// the planner, together with the tensors' own strides; what is left is a strided copy of bits.
+// Maths. The planner folds the window's offsets, sizes and strides, and the tensors' own strides, into a start and a
+// signed source stride for each dimension. What remains is a strided copy of bits.
 //
 // Loop structure. See data_movement/loop_nest.glsl: one invocation writes one 16-byte block of the output.
-//   - Where rows are consecutive in the input, forwards or backwards, a block is read as up to five words a row and shifted
-//     into place: this is the way of windows and reversals at any misalignment.
-//   - Every second element of 8 or 16 bits: twice as many bytes are read likewise, and every second element picked out.
-//   - Other strides: element by element inside a row, without a thought for its end; carrying from row to row elsewhere.
+//   - Rows that are consecutive in the input, forwards or backwards: a block is read as up to five words a row and
+//     shifted into place. Windows and reversals are copied in this way at any misalignment.
+//   - Every second element of 8 or 16 bits: twice as many bytes are read in the same way, and every second element is
+//     kept.
+//   - Other strides: a block inside a row is read element by element, without a test for the row's end. In other
+//     blocks, coordinates carry from row to row.
 //
-// Layout. Dimensions are sorted by output stride, so that neighbouring invocations write neighbouring blocks. The planner
-// merges dimensions that step together and widens elements (up to 16 bytes) where a run allows it.
+// Layout. Dimensions are sorted by output stride, so that neighbouring invocations write neighbouring blocks. The
+// planner merges dimensions that step together, and widens elements (up to 16 bytes) if a run allows it.
 //
-// Preconditions. Output elements do not overlap; the source window holds every element that is read.
+// Preconditions. Output elements do not overlap. The source window holds every element that is read.
+//
+// Compiler bugs avoided. The loop over the rows of a block tests its condition before each round (SwiftShader): see
+// load_rows in data_movement/source_elements.glsl.
 #include "data_movement/loop_nest.glsl"
 #define OUTPUT_BINDING 0
 #include "data_movement/output_block.glsl"
@@ -24,8 +29,8 @@ uint element_word(Cursor cursor, uint part) {
     return load_element_word(cursor.source, part);
 }
 
-// The step from one element of a row to the next in the source, where it is 1 or 2, forwards or backwards; 0: any other.
-// A constant, since a CPU driver goes every way that there is, under a mask.
+// The source's step from one element of a row to the next: 1 or 2, negative if it is backwards; 0 for any other step.
+// It is a constant, because a CPU driver takes every branch that there is, under a mask.
 layout(constant_id = 7) const int ROW_STEP = 0;
 
 const bool IS_BACKWARDS = ROW_STEP < 0;

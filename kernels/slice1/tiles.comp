@@ -1,22 +1,24 @@
-// SLICE1 where rows of the output are columns of the input: output[.., b, .., a] = input[start + b + stride * a + ..]
+// SLICE1 for outputs whose rows are columns of the input:
+//     output[.., b, .., a] = input[start + b + stride * a + ..]
 //
-// Maths. As in blocks.comp: a strided copy of bits. Here the output runs along one dimension, a, and the input along
-// another one, b (NHWC to NCHW, a transpose): whichever of them consecutive invocations follow, the other tensor is
-// touched 32 bytes for an element.
+// Maths. A strided copy of bits, as in blocks.comp. Here the output runs along one dimension, a, and the input along
+// another one, b, as from NHWC to NCHW or in a transpose. If consecutive invocations follow one of the two, each
+// element of the other tensor takes an access of 32 bytes.
 //
-// Loop structure. A workgroup moves a tile of TILE_ROWS x TILE_COLUMNS elements: it reads rows along b as 16-byte vectors
-// into shared memory, and after a barrier puts 16-byte blocks along a together from there. Where it can, an invocation has
-// four vectors on their way before it touches the first: memory is far, and a workgroup that waits for each is a third
-// slower. Rows of the output may begin anywhere in a block, each elsewhere: a tile holds whole blocks of each row, so that
-// only the ends of rows are ragged, and reads EXTRA_ROWS more of the input where the rows' leads differ. Where they do
-// not, an invocation makes the blocks of all columns that share its words, which are turned over in registers: a quarter
-// of the reads of shared memory for bytes.
+// Loop structure. A workgroup moves a tile of TILE_ROWS x TILE_COLUMNS elements. It reads rows along b into shared
+// memory as 16-byte vectors. After a barrier it builds 16-byte blocks along a from there. If all vectors are whole and
+// aligned, an invocation starts four loads before it uses the first vector: memory is far, and a workgroup that waits
+// for each vector is a third slower. Rows of the output may begin anywhere in a block, each at another place. So a
+// tile holds whole blocks of each row, and only the ends of rows are ragged. If the rows begin at different places in
+// their blocks, the tile reads EXTRA_ROWS more rows of the input. If they do not, an invocation builds the blocks of
+// all columns that share its words and transposes them in registers, which for bytes takes a quarter of the reads of
+// shared memory.
 //
-// Layout. Shared rows are a word longer than the tile, and one more after each block of rows, so that neither the words of
-// neighbouring rows nor those of neighbouring blocks lie in the same bank.
+// Layout. In shared memory, rows are one word longer than in the tile, and one more word follows ELEMENTS_PER_BLOCK
+// rows. So neither the words of neighbouring rows nor those of neighbouring blocks lie in the same bank.
 //
-// Preconditions. Dimension 0 is a, with output stride 1; ACROSS is b, with source stride 1. No element is larger than 8
-// bytes. Output elements do not overlap.
+// Preconditions. Dimension 0 is a, with output stride 1. Dimension ACROSS is b, with source stride 1. Elements have at
+// most 8 bytes. Output elements do not overlap.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "data_movement/loop_nest.glsl"
@@ -28,18 +30,18 @@
 
 layout(constant_id = 7) const uint ACROSS = 1;  // the dimension along which the source is consecutive
 layout(constant_id = 8) const uint TILE_ROWS = 32;  // elements along dimension 0, a multiple of ELEMENTS_PER_BLOCK
-layout(constant_id = 9) const uint TILE_COLUMNS = 32;  // elements across, likewise
-layout(constant_id = 10) const uint EXTRA_ROWS = 0;  // 0 where all rows of the output begin alike in their blocks
+layout(constant_id = 9) const uint TILE_COLUMNS = 32;  // elements along ACROSS, likewise
+layout(constant_id = 10) const uint EXTRA_ROWS = 0;  // 0 if all rows of the output begin at one place in their blocks
 
 #define TILES_ALONG push.arguments[0]  // tiles along dimension 0
 #define TILES_ACROSS push.arguments[1]
-#define LARGEST_LEAD push.arguments[2]  // elements of a row's first block that lie before the row, at most
+#define LARGEST_LEAD push.arguments[2]  // at most this many elements of a row's first block lie before the row
 
 const uint PITCH = TILE_COLUMNS * ELEMENT_SIZE / 4 + 1;
 const uint VECTORS_READ = TILE_COLUMNS / ELEMENTS_PER_BLOCK;  // along a row of the input
 const uint BLOCKS_WRITTEN = TILE_ROWS / ELEMENTS_PER_BLOCK;  // along a row of the output
 const uint READS = (TILE_ROWS + EXTRA_ROWS) * VECTORS_READ;
-const uint TOGETHER = 4;  // of an invocation
+const uint TOGETHER = 4;  // vectors that an invocation loads at a time
 const bool TURNED = EXTRA_ROWS == 0 && ELEMENT_SIZE < 4;
 
 shared uint tile_words[(TILE_ROWS + EXTRA_ROWS) * PITCH + (TILE_ROWS + EXTRA_ROWS) / ELEMENTS_PER_BLOCK + 1];
@@ -61,7 +63,7 @@ uint tile_word(uint row, uint column, uint part) {
     return word >> (column % ELEMENTS_PER_WORD * ELEMENT_BITS) & ELEMENT_MASK;
 }
 
-// Blocks of the columns that share the tile's word `across`, from a row on: elements of 1 or 2 bytes.
+// The blocks of the columns that share the tile's word `across`, from a row on. For elements of 1 or 2 bytes.
 void turn(uint row, uint across, out uvec4 blocks[ELEMENTS_PER_WORD]) {
     [[unroll]] for (uint word = 0; word < 4; ++word) {
         uvec4 rows = uvec4(0);
@@ -83,7 +85,7 @@ void main() {
     uint outer = divide_by_first(tile, TILES_ACROSS);
     uint column_start = (tile - outer * TILES_ACROSS) * TILE_COLUMNS;
     uint rest = divide_by_second(outer, TILES_ALONG);
-    uint position_start = (outer - rest * TILES_ALONG) * TILE_ROWS;  // in a row of the output, from its first block on
+    uint position_start = (outer - rest * TILES_ALONG) * TILE_ROWS;  // counted from the row's first block
 
     uint output_start = push.output_start;
     uint source_start = push.source_start;
@@ -102,9 +104,9 @@ void main() {
         }
     }
 
-    // Row r of the tile is element first_element + r along dimension 0; before the first one in some tiles.
+    // Row r of the tile is element first_element + r along dimension 0. In some tiles first_element is negative.
     int first_element = int(position_start) - int(LARGEST_LEAD);
-    // The same in all invocations: whether all vectors are whole and begin at multiples of 16 bytes.
+    // Whether all vectors are whole and begin at multiples of 16 bytes. This is the same in all invocations.
     uint misplaced = source_start | columns | push.source_strides[0];
     [[unroll]] for (uint dimension = 1; dimension < 8; ++dimension) {
         if (dimension < RANK && dimension != ACROSS)
@@ -142,7 +144,7 @@ void main() {
     }
     barrier();
 
-    // Of an invocation at a time.
+    // Columns that an invocation builds at a time.
     const uint COLUMNS = TURNED ? ELEMENTS_PER_WORD : 1;
     for (uint i = gl_LocalInvocationID.x; i < TILE_COLUMNS / COLUMNS * BLOCKS_WRITTEN; i += gl_WorkGroupSize.x) {
         uint across = i / BLOCKS_WRITTEN;
