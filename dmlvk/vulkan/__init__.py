@@ -11,10 +11,10 @@ The modules in layers: each imports only from the layers above its own, also for
     configuration  memory_types
     context
     blocks  command_buffers  descriptors  heaps  pipeline_cache  timeline  timestamps
-    host_view
-    allocation  queue
-    memory  pipelines
-    recorder  staging_ring
+    host_view  queue
+    allocation  pipelines
+    memory  recorder
+    staging_ring
     transfers
     device
 
