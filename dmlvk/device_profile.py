@@ -166,6 +166,11 @@ class DeviceProfile:
         return version >> 22, version >> 12 & 0x3FF, version & 0xFFF
 
     @property
+    def runs_cuda(self) -> bool:
+        """Whether CUDA drives the same GPU: beside NVIDIA's own driver."""
+        return self.driver_id == DriverId.NVIDIA_PROPRIETARY
+
+    @property
     def has_integer_dot_product(self) -> bool:
         """Whether kernels may use VK_KHR_shader_integer_dot_product (core in Vulkan 1.3)."""
         extension = "VK_KHR_shader_integer_dot_product" in self.extensions or self.api_version >= (1, 3, 0)

@@ -95,6 +95,8 @@ class PhysicalDevice:
 
     Attributes
     ----------
+    uuid : bytes
+        The 16 bytes by which other APIs know the same GPU.
     rejection : str or None
         The reason why dmlvk cannot use the device, or None if it can.
     """
@@ -105,6 +107,7 @@ class PhysicalDevice:
     memory_types: tuple[MemoryType, ...]
     memory_heaps: tuple[MemoryHeap, ...]
     pipeline_cache_uuid: bytes
+    uuid: bytes
     rejection: str | None
 
     @property
@@ -212,8 +215,19 @@ def read_physical_device(handle: Any) -> PhysicalDevice:
         memory_types=memory_types,
         memory_heaps=memory_heaps,
         pipeline_cache_uuid=bytes(ffi.buffer(basic.pipelineCacheUUID)),
+        uuid=_uuid(handle) if api_version >= MINIMUM_API_VERSION else b"",
         rejection=rejection,
     )
+
+
+def _uuid(handle: Any) -> bytes:
+    identity = vk.ffi.new("VkPhysicalDeviceIDProperties*")
+    identity.sType = vk.VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES
+    properties = vk.ffi.new("VkPhysicalDeviceProperties2*")
+    properties.sType = vk.VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2
+    properties.pNext = identity
+    vk.vkGetPhysicalDeviceProperties2(handle, properties)
+    return bytes(vk.ffi.buffer(identity.deviceUUID))
 
 
 def _queue_families(handle: Any) -> tuple[QueueFamily, ...]:
