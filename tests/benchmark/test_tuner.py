@@ -18,13 +18,16 @@ import dmlvk
 from dmlvk import DataType, planning
 from dmlvk.benchmark import tuner
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer, descriptor
+from dmlvk.benchmark.harness import Settings
 from dmlvk.benchmark.tuner import PLANNER, Attempt, Tuning, candidates, random_workload, tune
 from dmlvk.command_line import main
 from dmlvk.operators.serialization import deserialize, serialize
 from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
 from dmlvk.runtime.tuned_paths import read as read_choices
+from tests.argument_values import INT32
 from tests.damaged_files import Damage, damages
 from tests.profiles import load
+from tests.vulkan.variants import copy_desc
 
 ROOT = Path(__file__).parent.parent.parent
 DESC = descriptor(Layer(16, 6, 8, 3), 2, "nchw", DataType.UINT8, True)
@@ -176,6 +179,14 @@ def test_every_candidate_is_measured_and_checked(opened: dmlvk.Device) -> None:
     assert wrong.expected is not None
     wrong.expected.reshape(-1)[0] ^= 1
     assert not any(attempt.correct for attempt in tune(opened, wrong, rounds=1).attempts)
+
+
+@pytest.mark.parametrize("rounds", [0, 1.0, True, "3"])
+def test_rounds_are_counted(device: dmlvk.Device, rounds: Any) -> None:
+    with pytest.raises(ValueError, match="rounds = "):
+        tune(device, random_workload(copy_desc(dmlvk.TensorDesc(INT32, (4, 8)))), rounds)
+    with pytest.raises(ValueError, match="rounds = "):
+        Settings(None, rounds, ())  # type: ignore[arg-type]
 
 
 def test_the_winner_is_right_and_faster_by_more_than_noise() -> None:

@@ -25,7 +25,8 @@ from dmlvk.vulkan.descriptors import DescriptorSets
 from dmlvk.vulkan.physical_device import PhysicalDevice, physical_devices
 from dmlvk.vulkan.pipelines import Pipelines
 from tests.compilers.radv_messages import MARK
-from tests.planning import test_data_movement, test_quantized_linear_convolution
+from tests.planning import test_data_movement
+from tests.planning.quantized_linear_convolution import descriptors as convolutions
 
 # A type of each element size.
 DATA_TYPES = (DataType.UINT8, DataType.FLOAT16, DataType.FLOAT32, DataType.INT64)
@@ -79,7 +80,7 @@ def dispatches(device: CompilingDevice, path: str | None) -> Iterator[Dispatch]:
     descriptors = [
         *in_each_element_size(),
         *test_data_movement.DESCRIPTORS.values(),
-        *test_quantized_linear_convolution.DESCRIPTORS.values(),
+        *convolutions.DESCRIPTORS.values(),
     ]
     for desc in descriptors:
         for name in (None, *KERNEL_PATHS[type(desc)]) if path is None else (path,):

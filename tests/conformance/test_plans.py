@@ -23,7 +23,7 @@ from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning import Access, Plan, plan
 from dmlvk.runtime.compiled_operator import spirv
 from tests.conformance.drill_cases import convolution_workload
-from tests.planning.test_quantized_linear_convolution import convolution
+from tests.planning.quantized_linear_convolution.descriptors import convolution
 from tests.test_spirv import MANIFEST
 
 DESC = convolution_workload("a convolution").desc
