@@ -11,7 +11,7 @@ import dmlvk
 UINT8, INT32, FLOAT16, FLOAT32, FLOAT64 = (
     dmlvk.DataType[name] for name in ("UINT8", "INT32", "FLOAT16", "FLOAT32", "FLOAT64")
 )
-HUGE = 10**5000  # Python does not write it in digits
+HUGE = 10**5000  # Python refuses to print its digits
 INTEGERS = [np.dtype(code).type for code in "bBhHiIlLqQ"]
 NO_INTEGERS = {
     "bool": True,
@@ -27,4 +27,4 @@ NO_INTEGERS = {
     "timedelta": np.timedelta64(16, "s"),
     "fraction": Fraction(16),
 }
-MOST_CHARACTERS = 2000  # of a message
+MOST_CHARACTERS = 2000  # the limit for a message

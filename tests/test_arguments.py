@@ -15,7 +15,7 @@ from tests.argument_values import FLOAT32, HUGE, INTEGERS, NO_INTEGERS, UINT8
 
 
 class Number(int):
-    """An integer with its own ideas."""
+    """An integer whose `__int__` and `__index__` give another value."""
 
     def __int__(self) -> int:
         return 7

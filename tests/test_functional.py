@@ -1,4 +1,4 @@
-"""The NumPy one-liners: what they accept, what they default to, and that they are the operators."""
+"""The NumPy one-liners: accepted arguments, defaults, and the same results as the operators."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class TestQuantizedLinearConvolution:
     bias = np.array([500, -500, 0], np.int32)
 
     def expected(self, output_dtype: Any = np.uint8) -> np.ndarray:
-        """By the reference, with a descriptor that is written out."""
+        """The reference's output for a descriptor that is written out."""
         arrays: dict[str, np.ndarray] = {
             "input_tensor": self.input,
             "input_scale_tensor": np.full((1, 1, 1, 1), 0.25, np.float32),

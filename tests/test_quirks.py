@@ -1,4 +1,4 @@
-"""Drivers' bugs as data: which apply to which device, and that nothing else asks who made a device."""
+"""Drivers' bugs as data: the quirks of each device. No other code asks for a device's driver or vendor."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from dmlvk.quirks import ALL, Quirk, Versions
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "dmlvk"
 
-# The only files that may compare a driver or a vendor, and what for.
+# The only files that may compare a driver or a vendor, and the purpose.
 MAY_ASK = {
     "quirks.py",
     "device_profile.py",
-    "planning/device_traits.py",  # speed and room of classes of devices
+    "planning/device_traits.py",  # speed and shared memory of classes of devices
     "runtime/device_info.py",  # names of vendors
 }
 IDENTITIES = ("driver_id", "vendor_id")
-# Names of drivers and vendors in text that is compared with a device's.
+# Fields whose text names the driver of a device.
 NAMES_OF_DEVICES = ("driver_name", "driver_info")
 
 
@@ -83,7 +83,7 @@ def test_a_range_of_versions_has_its_first_and_not_its_last(
 @pytest.mark.parametrize(
     ("name", "release"),
     [
-        ("lavapipe-22.3", (22, 3, 6)),  # whose driverVersion is 1
+        ("lavapipe-22.3", (22, 3, 6)),  # its driverVersion is 1
         ("lavapipe-25.0", (25, 0, 7)),
         ("amd-navi31", (26, 2, 6)),
         ("nvidia-h200", (580, 159, 4, 0)),
@@ -207,7 +207,7 @@ def test_the_scan_finds(code: str) -> None:
 
 
 def test_code_asks_the_quirks_that_say_so() -> None:
-    """Those that no code asks say so: their remedies are for all devices."""
+    """Quirks that no code asks have `is_asked` = False: their remedies apply to all devices."""
     asked = {
         node.attr
         for file, tree in sources()

@@ -1,4 +1,4 @@
-"""`dmlvk tune`: the fastest path is found, remembered, used; and whatever is in the file, nothing breaks."""
+"""`dmlvk tune` finds, remembers and uses the fastest path, and no content of its file breaks a program."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def opened(device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def compiled_path(device: dmlvk.Device) -> str:
-    """What a program that starts now compiles."""
+    """The path that a new program compiles."""
     with dmlvk.Device(device.profile.name) as another:
         return another.compile(DESC).plan.path
 
@@ -87,7 +87,7 @@ def test_a_remembered_path_gives_the_same_bits(opened: dmlvk.Device) -> None:
 
 @pytest.fixture
 def choices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TunedPaths:
-    """Those of a recorded device, in an empty folder."""
+    """The choices for a recorded device, in an empty folder."""
     monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path / "cache"))
     return TunedPaths(load("nvidia-h200"))
 
@@ -262,7 +262,7 @@ def test_descriptors_that_cannot_be_read_are_named_by_their_line(opened: dmlvk.D
 def test_whatever_lies_in_place_of_the_choices_is_as_if_there_were_none(
     opened: dmlvk.Device, damage: Damage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is a file under this name is ours and written anew; what is none stays, and is told before any work."""
+    """A regular file of this name is ours and is replaced. Anything else stays, and an error comes before any work."""
     choices = TunedPaths(opened.profile)
     choices.file.parent.mkdir(parents=True, exist_ok=True)
     damage.make(choices.file)

@@ -1,4 +1,4 @@
-"""Plans checked on recorded devices; and that the check notices a plan which a device could not carry out."""
+"""Plans are checked on recorded devices. The check notices a plan that a device could not carry out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TRANSPOSE = Slice1Desc(
 
 
 def changed(found: Plan, **changes: object) -> Plan:
-    """A plan whose first dispatch is another."""
+    """The plan with fields of its first dispatch replaced."""
     first, *others = found.stages
     return replace(found, stages=((replace(first[0], **changes), *first[1:]), *others))  # type: ignore[arg-type]
 

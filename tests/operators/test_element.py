@@ -14,7 +14,7 @@ from tests.argument_values import FLOAT16, FLOAT32, FLOAT64, HUGE, UINT8
 
 
 def element(value: Any, data_type: dmlvk.DataType) -> Any:
-    """What DIAGONAL_MATRIX1 fills with."""
+    """The element that DIAGONAL_MATRIX1 fills with."""
     desc = dmlvk.DiagonalMatrix1Desc(
         output_tensor=dmlvk.TensorDesc(data_type, (2, 2)), value=value, diagonal_fill_begin=0, diagonal_fill_end=1
     )
@@ -22,7 +22,7 @@ def element(value: Any, data_type: dmlvk.DataType) -> Any:
 
 
 class TestRounding:
-    """A value is rounded once. By way of float64 what lies just beside a tie falls on it, and then the wrong way."""
+    """A value is rounded once. Rounding to float64 first moves a value beside a tie onto it, and then the wrong way."""
 
     @pytest.mark.parametrize(("data_type", "tie"), [(FLOAT32, 2**24 + 1), (FLOAT16, 2**11 + 1)])
     @pytest.mark.parametrize("sign", [1, -1])

@@ -1,4 +1,4 @@
-"""Constants of kernels by name."""
+"""Push constants and specialization constants by name."""
 
 from __future__ import annotations
 

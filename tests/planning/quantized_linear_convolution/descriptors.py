@@ -1,4 +1,4 @@
-"""Convolutions that planning is tested with."""
+"""Convolutions that planning is tested with, and the number of outputs that a plan writes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def convolution(
     flags: TensorFlags = TensorFlags.NONE,
     everything_owned: bool = False,
 ) -> QuantizedLinearConvolutionDesc:
-    """A convolution with all ten tensors, UINT8 but for the filter."""
+    """A convolution with all ten tensors. Input and output are UINT8, the filter is INT8."""
     output = [output_size(size[k], kernel[k], strides[k], dilations[k], padding[k], padding[k]) for k in range(2)]
     parameter_flags = OWNED if everything_owned else TensorFlags.NONE
     filter_flags = OWNED if everything_owned else flags
@@ -108,6 +108,6 @@ DESCRIPTORS = {
 
 
 def written_elements(plan_: Plan, desc: QuantizedLinearConvolutionDesc) -> int:
-    """Outputs that the dispatches say they make: every one has the same number of operations."""
+    """Number of outputs, from the operations of the dispatches. Every output takes the same number of operations."""
     taps = math.prod(desc.filter_tensor.sizes[1:])
     return sum(dispatch.operations for dispatch in plan_.dispatches) // (2 * taps)

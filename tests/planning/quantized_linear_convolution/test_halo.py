@@ -17,7 +17,7 @@ from tests.planning.quantized_linear_convolution.matrix_devices import MATRIX_DE
 @pytest.mark.parametrize("device", MATRIX_DEVICES)
 @pytest.mark.parametrize("name", DESCRIPTORS)
 def test_halos_wherever_a_device_has_matrices(name: str, device: str) -> None:
-    """Tiles divide by the driver's matrices, and what they hold of the input stays within 48 KiB."""
+    """Tiles are multiples of the driver's matrices. A tile with its halo stays within 48 KiB of shared memory."""
     profile, desc = profiles.load(device), DESCRIPTORS[name]
     try:
         found = plan(desc, profile, path="halo")

@@ -21,7 +21,7 @@ from tests.planning.quantized_linear_convolution.matrix_devices import MATRIX_DE
 @pytest.mark.parametrize("device", MATRIX_DEVICES)
 @pytest.mark.parametrize("name", DESCRIPTORS)
 def test_matrices_wherever_a_device_has_them(name: str, device: str) -> None:
-    """The shape is one that the driver lists, tiles divide by it, and shared memory stays within 48 KiB."""
+    """The driver lists the matrix shape, tiles are multiples of it, and shared memory stays within 48 KiB."""
     profile, desc = profiles.load(device), DESCRIPTORS[name]
     try:
         found = plan(desc, profile, path="matrix")
@@ -83,7 +83,7 @@ def test_a_tile_that_the_kernel_cannot_have_is_refused(tile: str, reason: str) -
 def planes(
     batch: int, channels: int, filters: int, size: int, *, strides: list[int] | None = None
 ) -> QuantizedLinearConvolutionDesc:
-    """A filter of one tap on square images; NCHW, or the input with strides of its own."""
+    """A filter of one tap on square images. The input is NCHW unless it has strides of its own."""
     one = [1, 1, 1, 1]
     return QuantizedLinearConvolutionDesc(
         input_tensor=TensorDesc(DataType.UINT8, [batch, channels, size, size], strides),
@@ -117,7 +117,7 @@ def test_planes_are_read_in_place(desc: QuantizedLinearConvolutionDesc, in_place
 
 
 def channels_innermost(tensor: TensorDesc) -> TensorDesc:
-    """The same in NHWC."""
+    """The same tensor in NHWC."""
     _, channels, height, width = tensor.sizes
     return replace(tensor, strides=(height * width * channels, 1, width * channels, channels))
 
@@ -126,7 +126,7 @@ def channels_innermost(tensor: TensorDesc) -> TensorDesc:
     ("channels", "channels_last", "tile"),
     [
         (64, True, (64, 128)),
-        (64, False, (128, 64)),  # planes are fetched four pixels at a time, which the other tile does not
+        (64, False, (128, 64)),  # planes are fetched four pixels at a time; the other tile does not do so
         (128, True, (64, 128)),
         (192, True, (128, 128)),
     ],
@@ -150,7 +150,7 @@ def test_large_tiles_where_there_are_steps_enough(channels: int, channels_last: 
         (64, 256, 14, 1),  # as many workgroups as a large GPU has room for
         (64, 128, 28, 2),
         (64, 64, 56, 4),
-        (36, 64, 56, 3),  # 2 turns would be 441 workgroups: a second round for the last few
+        (36, 64, 56, 3),  # 2 turns would be 441 workgroups, the last few in a second round
         (64, 512, 28, 1),  # large tiles
     ],
 )
@@ -163,7 +163,7 @@ def test_tiles_take_turns_while_a_gpu_stays_busy(batch: int, channels: int, size
 
 
 def test_planes_in_place_are_never_cut_apart() -> None:
-    """Four pixels make a word: on a device so slow that a dispatch is a part of a plane, the input is turned first."""
+    """Four pixels make a word. If a slow device makes a dispatch smaller than a plane, the input is converted first."""
     profile = profiles.load("lavapipe-26.2")
     for channels in (64, 16_000):
         found = plan(planes(1, channels, 6, 2), profile, path="matrix")
@@ -172,7 +172,7 @@ def test_planes_in_place_are_never_cut_apart() -> None:
 
 
 def test_matrices_want_their_rounding_mode() -> None:
-    """The last step is float32 arithmetic, which only a promise to round to nearest even makes exact."""
+    """The last step is float32 arithmetic. It is exact only if the driver promises to round to nearest even."""
     profile = profiles.load("nvidia-h200")
     assert matrix_of(profile) is not None
     assert matrix_of(replace(profile, properties=profile.properties - {"shaderRoundingModeRTEFloat32"})) is None

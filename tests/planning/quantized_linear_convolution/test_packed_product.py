@@ -14,7 +14,7 @@ from tests.planning.quantized_linear_convolution.descriptors import convolution
 
 
 def test_float_path_wants_64_bit_integers() -> None:
-    """Its loads take two words at once."""
+    """The kernel of this path loads two words at once."""
     profile = profiles.load("lavapipe-22.3")
     assert "float" in convolution_paths(profile)
     assert "float" not in convolution_paths(replace(profile, features=profile.features - {"shaderInt64"}))

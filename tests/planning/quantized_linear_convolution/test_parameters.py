@@ -11,14 +11,14 @@ from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS
 
 
 def test_parameters_take_one_dispatch_or_none() -> None:
-    """Three where a stage has room for four storage buffers only; none a call where all of them are owned."""
+    """Three dispatches if a stage has only four storage buffers. None in a call if all parameters are owned."""
     profile = profiles.load("nvidia-h200")
     floor = replace(profile, limits=replace(profile.limits, max_per_stage_descriptor_storage_buffers=4))
 
     def count(stages: tuple[tuple[Dispatch, ...], ...]) -> int:
         return sum("parameters" in dispatch.kernel for stage in stages for dispatch in stage)
 
-    for path in ("dot4", "direct"):  # the matrix path works them out in its product
+    for path in ("dot4", "direct"):  # the kernel of the path `matrix` computes them itself
         given, owned = (DESCRIPTORS[name] for name in ("odd", "all owned"))
         assert count(plan(given, profile, path=path).stages) == 1
         assert count(plan(given, floor, path=path).stages) == 3
