@@ -87,6 +87,8 @@ def test_all_quirks_are_in_all_under_names_of_their_own() -> None:
         (Versions((22, 3), (25, 1)), (25, 1, 0), False),
         (Versions((580, 159, 4), (590,)), (580, 159, 4, 0), True),
         (Versions((580, 159, 4), (590,)), (580, 159, 3, 9), False),
+        (Versions(first=(22, 3, 1)), (22, 3, 1), True),
+        (Versions(before=(25, 1, 0)), (25, 1, 0), False),
     ],
 )
 def test_a_range_of_versions_has_its_first_and_not_its_last(
