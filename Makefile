@@ -9,23 +9,23 @@ else
     VENV_PYTHON := .venv/bin/python
 endif
 
-# What `dmlvk conformance` is given on every driver, as in: make conformance CONFORMANCE_ARGUMENTS="--sample 100"
+# Arguments of `dmlvk conformance` on every driver, as in: make conformance CONFORMANCE_ARGUMENTS="--sample 100"
 CONFORMANCE_ARGUMENTS ?=
 
-# What pytest is given besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"
+# Arguments of pytest besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"
 PYTEST_ARGUMENTS ?=
 
-# What `dmlvk bench` is given, as in: make bench BENCH_ARGUMENTS="--operator slice1 --device Radeon"
+# Arguments of `dmlvk bench`, as in: make bench BENCH_ARGUMENTS="--operator slice1 --device Radeon"
 BENCH_ARGUMENTS ?=
 
-# Tests that put files damaged in every way where dmlvk reads or writes one.
+# Tests with damaged files where dmlvk reads or writes a file.
 DAMAGED_FILES := tests/test_files.py tests/conformance/test_files.py tests/benchmark/test_tuner.py
 DAMAGED_FILES += tests/vulkan/test_pipeline_cache.py tests/test_surroundings.py
 
-# What the fuzzing is given, as in: make fuzz FUZZ_ARGUMENTS="--count 1000000 --seed 7"
+# Arguments of the fuzzing, as in: make fuzz FUZZ_ARGUMENTS="--count 1000000 --seed 7"
 FUZZ_ARGUMENTS ?=
 
-# The checks that run nothing of dmlvk.
+# The checks that do not run dmlvk.
 define LINT
 	$(VENV_PYTHON) -m ruff check .
 	$(VENV_PYTHON) -m ruff format --check .

@@ -108,7 +108,7 @@ LAVAPIPE_ENDS_LONG_LOOPS = Quirk(
     "that of the first 65,535.",
     remedy="A dispatch of the direct kernel takes at most 60,000 iterations; another dispatch adds the other taps.",
     reported="not reported; the limit is LP_MAX_TGSI_LOOP_ITERATIONS in Mesa's gallivm/lp_bld_limits.h",
-    test="tests/kernels/test_quantized_linear_convolution.py::test_sums_past_32_bits_do_not_wrap",
+    test="tests/kernels/quantized_linear_convolution/test_arithmetic.py::test_sums_past_32_bits_do_not_wrap",
     is_asked=True,
     limit=60_000,
 )
@@ -130,7 +130,7 @@ LAVAPIPE_LEAVES_SUBGROUPS_BEHIND = Quirk(
     effect="Where the subgroups of a workgroup do not all reach the same subgroup barriers, the work of the later "
     "subgroups is left undone.",
     remedy="All subgroups of a matrix kernel go through the same barriers.",
-    test="tests/kernels/test_quantized_linear_convolution.py::test_first_layers_on_matrix_units",
+    test="tests/kernels/quantized_linear_convolution/test_first_layer.py::test_first_layers_on_matrix_units",
     is_asked=False,
 )
 MESA_WAITS_FOR_THREADS_AT_EXIT = Quirk(
@@ -163,7 +163,7 @@ NVIDIA_SLEEPING_WAITS_SLOW_SUBMISSIONS = Quirk(
     remedy="On Linux a wait looks at the timeline, sleeps outside the driver, and looks again.",
     reported="https://github.com/HansKristian-Work/vkd3d-proton/pull/2952 goes around that driver's timelines too; "
     "measured by python -m bench.sleeping_waits",
-    test="tests/runtime/test_submission.py::TestNapping::test_is_for_nvidia_s_driver_on_linux",
+    test="tests/runtime/test_waiting.py::TestNapping::test_is_for_nvidia_s_driver_on_linux",
     is_asked=True,
 )
 NVIDIA_CRASHES_ON_A_NULL_CACHE = Quirk(

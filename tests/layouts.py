@@ -1,4 +1,4 @@
-"""Hypothesis strategies for tensors of any layout, and NumPy's view of such a tensor in memory."""
+"""Hypothesis strategies for tensors of any layout, and NumPy views of such tensors in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def view(memory: np.ndarray, desc: TensorDesc, offset: int = 0) -> np.ndarray:
 
 @st.composite
 def sizes(draw: st.DrawFn, rank: int, largest: int = 20_000) -> tuple[int, ...]:
-    """Sizes of a rank: mostly small ones, now and then a long dimension, at most `largest` elements."""
+    """Sizes of a rank: mostly small, sometimes with a long dimension, at most `largest` elements."""
     result: list[int] = []
     for _ in range(rank):
         room = largest // math.prod(result)
@@ -33,7 +33,7 @@ def sizes(draw: st.DrawFn, rank: int, largest: int = 20_000) -> tuple[int, ...]:
 
 @st.composite
 def output_strides(draw: st.DrawFn, tensor_sizes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Strides without overlap: packed, or any order of the dimensions with gaps between and within."""
+    """Strides without overlap: packed, or any order of the dimensions, with gaps between elements and between rows."""
     if draw(st.booleans()):
         return None
     strides = [0] * len(tensor_sizes)
@@ -48,13 +48,13 @@ def output_strides(draw: st.DrawFn, tensor_sizes: tuple[int, ...]) -> tuple[int,
 def interleaved_output(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Sizes and strides that neither nest nor overlap: {a, b} with strides {b, a}, a and b coprime."""
     a, b = draw(st.sampled_from([(3, 2), (2, 5), (7, 4), (9, 16), (5, 3)]))
-    # Distinct since b * i + a * j = b * i' + a * j' needs b | j - j' with |j - j'| < b.
+    # No overlap: b * i + a * j = b * i' + a * j' requires that b divides j - j', and |j - j'| < b.
     return (a, b), (b, a)
 
 
 @st.composite
 def input_strides(draw: st.DrawFn, tensor_sizes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Any strides: what an output may have, and broadcast or overlapping ones."""
+    """Any strides: those of an output, and broadcast or overlapping strides."""
     strides = draw(output_strides(tensor_sizes))
     kind = draw(st.sampled_from(["plain", "plain", "broadcast", "sheared"]))
     if strides is None or kind == "plain":
@@ -71,7 +71,7 @@ def random_bytes(seed: int, count: int) -> np.ndarray:
 
 
 def examples(share: float) -> settings:
-    """Settings for a test that takes more or fewer examples than others: a multiple of the profile's number."""
+    """Settings for a test with more or fewer examples than others: a multiple of the profile's number."""
     profile = settings.default
     assert profile is not None
     return settings(max_examples=round(share * profile.max_examples))

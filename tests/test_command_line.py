@@ -1,4 +1,4 @@
-"""The command `dmlvk`: what it prints, what it writes, and how it ends."""
+"""The command `dmlvk`: its output, its files and its exit status."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_devices_names_every_device(device: dmlvk.Device) -> None:
 
 @pytest.mark.parametrize("width", [24, 200])
 def test_devices_says_which_quirks_apply(device: dmlvk.Device, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a narrow terminal too: words may be folded, but none is left out."""
+    """A narrow terminal may break words, but shows all of them."""
     monkeypatch.setattr(sys.modules["dmlvk.command_line.devices"], "console", lambda: PlainConsole(width=width))
     result = run("devices")
     assert result.exit_code == 0
@@ -115,7 +115,7 @@ def test_demo_checks_every_byte_of_a_result(device: dmlvk.Device, monkeypatch: p
 
 
 def test_demo_lists_the_kernels_of_a_convolution(device: dmlvk.Device) -> None:
-    """By names short enough for a table; a depthwise filter is not packed."""
+    """Kernels are listed by short names. A depthwise filter is not packed."""
     bank, *_, sharpen, _ = quantized_linear_convolution_panels(photograph())
     assert len(bank.views) == bank.desc.output_tensor.sizes[1] == 4
     assert any(kernel.endswith("pack_input") for kernel in measure(device, bank).kernels)
@@ -126,7 +126,7 @@ def test_demo_lists_the_kernels_of_a_convolution(device: dmlvk.Device) -> None:
 
 
 def test_demo_filters_do_what_their_names_say() -> None:
-    """On pictures whose edges are known: the reference alone, no device."""
+    """The reference alone, on a picture with a known edge. No device is used."""
     step = np.full((32, 32, 3), 128, np.uint8)
     step[:, 16:] = 168
     bank, blur, motion, sharpen, sepia = quantized_linear_convolution_panels(step)

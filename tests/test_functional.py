@@ -1,4 +1,4 @@
-"""The NumPy one-liners: what they accept, what they default to, and that they are the operators."""
+"""The NumPy one-liners: accepted arguments, defaults, and the same results as the operators."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 import dmlvk
 from dmlvk import BindingError, DescriptorError, TensorDesc, functional
+from tests.argument_values import HUGE, MOST_CHARACTERS
 
 OFFSETS, SIZES, STRIDES = (1, 0), (3, 5), (-2, 3)
 GENERATOR = np.random.default_rng(4)
@@ -157,7 +158,7 @@ class TestQuantizedLinearConvolution:
     bias = np.array([500, -500, 0], np.int32)
 
     def expected(self, output_dtype: Any = np.uint8) -> np.ndarray:
-        """By the reference, with a descriptor that is written out."""
+        """The reference's output for a descriptor that is written out."""
         arrays: dict[str, np.ndarray] = {
             "input_tensor": self.input,
             "input_scale_tensor": np.full((1, 1, 1, 1), 0.25, np.float32),
@@ -284,6 +285,28 @@ class TestQuantizedLinearConvolution:
     def test_errors(self, changes: dict[str, Any], error: type[Exception], match: str) -> None:
         with pytest.raises(error, match=match):
             self.run(None, **changes)
+
+
+class TestOneLiners:
+    ARRAY = np.arange(20, dtype=np.int16).reshape(4, 5)
+
+    def test_iterators_are_read_once(self, device: dmlvk.Device) -> None:
+        output = dmlvk.slice1(
+            self.ARRAY,
+            input_window_offsets=iter((1, 0)),  # type: ignore[arg-type]
+            input_window_sizes=iter((3, 5)),  # type: ignore[arg-type]
+            input_window_strides=iter((np.int8(-2), 3)),  # type: ignore[arg-type]
+            device=device,
+        )
+        np.testing.assert_array_equal(output, self.ARRAY[3:0:-2, ::3])
+
+    @pytest.mark.parametrize("field", ["strides", "dilations", "start_padding", "end_padding"])
+    @pytest.mark.parametrize("value", [1, (1, 1.0), (np.array(1), 1), ([1], 1), (HUGE, 1), "11", (1, -1)])
+    def test_a_convolution_s_numbers(self, field: str, value: Any) -> None:
+        x = np.zeros((1, 1, 4, 4), np.uint8)
+        with pytest.raises(dmlvk.DescriptorError, match=field) as caught:
+            dmlvk.quantized_linear_convolution(x, 1.0, x, 1.0, 1.0, **{field: value})
+        assert len(str(caught.value)) < MOST_CHARACTERS
 
 
 def test_tensors_of_one_call_share_a_device(device: dmlvk.Device) -> None:

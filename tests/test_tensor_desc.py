@@ -156,7 +156,7 @@ def test_flags_are_known(flags: Any) -> None:
 
 
 def share_an_element(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """By listing every element."""
+    """Whether two elements share memory, from a list of all elements."""
     places = [sum(map(int.__mul__, c, strides)) for c in itertools.product(*map(range, sizes))]
     return len(set(places)) < len(places)
 
@@ -198,7 +198,7 @@ def test_overlap_of_many_small_layouts() -> None:
 @pytest.mark.parametrize(
     ("sizes", "strides"),
     [
-        ((3, 2), (2, 3)),  # neither nests in the other
+        ((3, 2), (2, 3)),  # neither dimension nests in the other
         ((9, 16), (16, 9)),
         ((5, 1, 7), (7, 0, 1)),
         ((2, 64, 56, 56), (64 * 56 * 56, 1, 64 * 56, 64)),  # NHWC

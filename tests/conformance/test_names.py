@@ -55,7 +55,7 @@ def test_only_default_cases_unless_asked_for() -> None:
     assert [each.name for each in select(good_cases)] == default
     assert len(default) < len(CASES)
     assert len(select(good_cases, full=True)) == len(CASES)
-    # A pattern that names no default case asks for the others.
+    # A pattern that matches no default case selects the other cases.
     assert [each.name for each in select(good_cases, ["slice1:good:number=11;*"])] == [
         f"slice1:good:type={label};number=11" for label in ("u8", "f16", "s64")
     ]
@@ -105,7 +105,7 @@ def test_a_sample_depends_on_the_seed_alone() -> None:
     assert first == names(9, 7)
     assert first != names(9, 8)
     assert len(set(first)) == 9
-    # The same on every machine and in every version: a fixed draw.
+    # The same draw on every machine and in every version.
     assert names(2, 7) == ["slice1:good:type=u8;number=6", "slice1:good:type=s64;number=9"]
     assert len(names(1000, 7)) == len(CASES)
 

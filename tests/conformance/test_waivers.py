@@ -1,4 +1,4 @@
-"""Waivers: which failures they cover, until when, and what is wrong with a waiver file."""
+"""Waivers: the failures that they cover, their expiry, and errors in waiver files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sample of the fuzzing, what it found, and that it finds what it is for."""
+"""A sample of the fuzzing, calls in which it found faults, and faults that it has to find."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tools.debian import ROOT
 
 SAMPLE = 400
 
-# What was found once, each with what was wrong then.
+# Calls in which a fault was found once, by the fault.
 FOUND = {
     "bindings that are nothing to go through, with Python's own message": "device.submit(1.0)",
     "another one": "device.submit(dmlvk.DataType.UINT8)",
@@ -56,7 +56,7 @@ def test_the_same_seed_gives_the_same_cases() -> None:
 
 
 class TestItFinds:
-    """Each thing that a case may not do, done on purpose."""
+    """Each fault that a case may have, made on purpose."""
 
     @pytest.mark.parametrize(
         ("text", "message"),

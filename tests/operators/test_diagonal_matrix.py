@@ -89,7 +89,7 @@ def test_the_value_is_a_float_whatever_the_output() -> None:
     assert element(2**24 + 1, DataType.INT64) == 2**24
     assert element(2**63, DataType.UINT64) == 2**63
     assert element(0.1, DataType.FLOAT64) == np.float64(np.float32(0.1))
-    # Between two halves, beside the tie: the FLOAT is the tie itself.
+    # The value lies between two FLOAT16 numbers, beside their tie. As a FLOAT it is the tie.
     assert element(Fraction(2**11 + 1) + Fraction(1, 2**40), DataType.FLOAT16) == 2**11
 
 

@@ -126,7 +126,8 @@ def test_other_numbers_are_rounded_to_the_nearest_value() -> None:
 
 
 def test_large_integers_are_rounded_once() -> None:
-    # Between 2**60 and its successor 2**60 + 2**37: rounding to binary64 first would make it the tie, which goes down.
+    # The value lies just above the tie between 2**60 and its successor 2**60 + 2**37. Rounding to binary64 first would
+    # make it the tie, which rounds down.
     assert value_bytes(2**60 + 2**36 + 1, FLOAT32) == np.array(2.0**60 + 2.0**37, np.float32).tobytes()
     assert value_bytes(-(2**60) - 2**36, FLOAT32) == np.array(-(2.0**60), np.float32).tobytes()
     assert value_bytes(2**60 + 129, DataType.FLOAT64) == np.array(2.0**60 + 256).tobytes()

@@ -18,7 +18,7 @@ ONE = TensorDesc(FLOAT32, (1, 1, 1, 1))
 
 
 def describe(**changes: Any) -> QuantizedLinearConvolutionDesc:
-    """{2, 4, 10, 9} with 6 filters of {4, 3, 2}, with changes."""
+    """An input of sizes {2, 4, 10, 9} and 6 filters of sizes {4, 3, 2}, with changes."""
     fields: dict[str, Any] = {
         "input_tensor": TensorDesc(UINT8, (2, 4, 10, 9)),
         "input_scale_tensor": ONE,

@@ -1,4 +1,4 @@
-"""Device memory: sharing, giving back, running out."""
+"""Device memory: tensors share blocks and give them back, and an error says that memory ran out."""
 
 from __future__ import annotations
 
