@@ -81,19 +81,21 @@ class Export:
 _exports: dict[int, Export] = {}
 
 
-# void (*deleter)(struct DLManagedTensor* self): called by any thread, with or without Python's lock.
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-def _delete(address: int) -> None:
+def _forget(address: int) -> None:
+    """Drop an export: its consumer is done."""
     _exports.pop(address, None)
 
 
-# typedef void (*PyCapsule_Destructor)(PyObject*): the object is being freed, so it is never made a Python object here.
-@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-def _destroy(capsule: int) -> None:
-    if _is_valid(capsule, NAME):  # no consumer took the structure
+def _forget_unused(capsule: int) -> None:
+    """Drop the export of a capsule that no consumer took. The capsule is being freed, so it has no Python object."""
+    if _is_valid(capsule, NAME):
         _exports.pop(_pointer_of_freed(capsule, NAME), None)
 
 
+# void (*deleter)(struct DLManagedTensor* self): called by any thread, with or without Python's lock.
+_delete = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_forget)
+# typedef void (*PyCapsule_Destructor)(PyObject*)
+_destroy = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_forget_unused)
 _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
     ("PyCapsule_New", ctypes.pythonapi)
 )
@@ -149,7 +151,7 @@ class Import:
     def __init__(self, capsule: Any) -> None:
         pointer = _pointer(capsule, NAME)
         _set_name(capsule, USED_NAME)
-        self._managed = DLManagedTensor.from_address(pointer)
+        self._managed: DLManagedTensor | None = DLManagedTensor.from_address(pointer)
         tensor = self._managed.dl_tensor
         self.address = (tensor.data or 0) + tensor.byte_offset
         self.device = (tensor.device.device_type, tensor.device.device_id)

@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dmlvk.arguments import integer_of
+from dmlvk.errors import DeviceError, shown
 from dmlvk.runtime.elements import Array, element_view
 from dmlvk.tensor_desc import as_data_type
 
 if TYPE_CHECKING:
+    from dmlvk.runtime.cuda_sharing import CudaSharing
+    from dmlvk.runtime.device import Device
     from dmlvk.runtime.tensor import Tensor
 
 # DLDeviceType, of dlpack.h
 DL_CPU = 1
+DL_CUDA = 2
 DL_VULKAN = 7
 HOST = (DL_CPU, 0)
 # Since NumPy 2.1, arrays take the newer arguments of __dlpack__.
@@ -22,7 +27,12 @@ NUMPY_TAKES_VERSIONS = tuple(int(part) for part in np.__version__.split(".")[:2]
 
 def dlpack_device(tensor: Tensor) -> tuple[int, int]:
     """The DLDeviceType of the memory of a tensor, and the number of the device."""
-    return HOST if obstacle_to_host_view(tensor) is None else (DL_VULKAN, 0)
+    if obstacle_to_host_view(tensor) is None:
+        return HOST
+    try:
+        return DL_CUDA, _cuda_sharing(tensor).ordinal
+    except DeviceError:
+        return DL_VULKAN, 0
 
 
 def dlpack_capsule(
@@ -43,7 +53,15 @@ def dlpack_capsule(
         raise BufferError(f"{tensor!r} can be given to the host, {HOST}, not to the DLPack device {tuple(dl_device)}")
     obstacle = obstacle_to_host_view(tensor)
     is_to_host = dl_device is not None and tuple(dl_device) == HOST
-    if copy or (obstacle is not None and copy is None and is_to_host):
+    if obstacle is not None and not is_to_host and not copy:
+        try:
+            return _cuda_sharing(tensor).capsule(tensor, _cuda_stream(stream))
+        except DeviceError as error:
+            raise BufferError(
+                f"{tensor!r} cannot be shared: by the host, because {obstacle}; by CUDA, because {error}; copy=True or "
+                "tensor.numpy() copies"
+            ) from error
+    if copy or (obstacle is not None and copy is None):
         elements = tensor.numpy()
     elif obstacle is not None:
         raise BufferError(f"{tensor!r} cannot be shared with the host: {obstacle}; copy=True or tensor.numpy() copies")
@@ -54,6 +72,55 @@ def dlpack_capsule(
     if not NUMPY_TAKES_VERSIONS:
         return elements.__dlpack__()
     return elements.__dlpack__(max_version=max_version)
+
+
+def _cuda_sharing(tensor: Tensor) -> CudaSharing:
+    """The sharing with CUDA of the memory of a tensor.
+
+    Raises
+    ------
+    DeviceError
+        CUDA cannot see the memory; the message says why.
+    """
+    if not tensor.device.profile.runs_cuda:
+        raise DeviceError("it shares memory with NVIDIA's own driver alone")
+    if len(tensor.memory().segments) > 1:
+        raise DeviceError("it lies in several blocks of this device's memory")
+    from dmlvk.runtime.cuda_sharing import sharing_of
+
+    return sharing_of(tensor.device)
+
+
+def _cuda_stream(stream: object) -> int | None:
+    """The handle of a consumer's stream. The array API's rules: None is the default stream, and 0 is ambiguous."""
+    if stream is None:
+        return None
+    found = integer_of(stream)
+    if found is None or found == 0 or found < -1:
+        raise BufferError(f"stream = {shown(stream)}: a CUDA stream is a handle, 1, 2, -1 or None; 0 is ambiguous")
+    return found
+
+
+def tensor_of_cuda(device: Device, values: Any) -> Tensor | None:
+    """A packed tensor with the elements of a CUDA array on the GPU of a device, copied there; None for other values."""
+    if not device.profile.runs_cuda or not hasattr(values, "__dlpack_device__") or isinstance(values, np.ndarray):
+        return None
+    kind, ordinal = values.__dlpack_device__()
+    if kind != DL_CUDA:
+        return None
+    from dmlvk.runtime.cuda_sharing import is_on_gpu_of, sharing_of
+
+    try:
+        if not is_on_gpu_of(device, ordinal):
+            return None
+        found = sharing_of(device).tensor(device, values)
+    except DeviceError:
+        return None
+    if found is None or found.desc.is_packed:
+        return found
+    packed = device.empty(found.desc.sizes, found.desc.data_type)
+    packed.write(found)
+    return packed
 
 
 def obstacle_to_host_view(tensor: Tensor) -> str | None:

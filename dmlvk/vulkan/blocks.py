@@ -49,9 +49,23 @@ class Block:
         None before `create`.
     mapped : ndarray of uint8, optional
         The host's view of the memory.
+    allocated_size : int
+        Bytes of the VkDeviceMemory; 0 before `create`.
     """
 
-    __slots__ = ("_buffer", "_memory", "buffer", "is_shared", "is_staging", "mapped", "memory_type", "ranges", "size")
+    __slots__ = (
+        "__weakref__",
+        "_buffer",
+        "_memory",
+        "allocated_size",
+        "buffer",
+        "is_shared",
+        "is_staging",
+        "mapped",
+        "memory_type",
+        "ranges",
+        "size",
+    )
 
     def __init__(self, size: int, memory_type: MemoryType, *, is_shared: bool, is_staging: bool) -> None:
         self.size = size
@@ -61,6 +75,7 @@ class Block:
         self.ranges: FreeRanges[Lease] = FreeRanges(size)
         self.mapped: Bytes | None = None
         self.buffer: Any = None
+        self.allocated_size = 0
         self._buffer: Handle | None = None
         self._memory: Handle | None = None
 
@@ -78,7 +93,7 @@ class Block:
         device = context.handle
         information = ffi.new("VkMemoryAllocateInfo*")
         information.sType = vk.VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO
-        information.allocationSize = _requirements(context, self.buffer).size
+        information.allocationSize = self.allocated_size = _requirements(context, self.buffer).size
         information.memoryTypeIndex = self.memory_type.index
         export = export_of_memory() if is_exported else ffi.NULL
         information.pNext = export

@@ -44,6 +44,7 @@ class Queue:
 
     # The first call after a wait finds little in the processor's caches: the fewer steps to a value, the better.
     __slots__ = (
+        "__weakref__",
         "_attempted",
         "_availability",
         "_context",

@@ -1,0 +1,259 @@
+"""Memory that a device shares with CUDA on the same GPU, and the order of the work of both, with no host in between.
+
+CUDA imports the blocks of Vulkan's memory, and two timeline semaphores. CUDA signals `ready` before a submission that
+uses shared memory: the submission waits for the work of the streams so far. The submission signals `done`, and the
+later work of the streams waits for it. So a submission takes its place in the order of torch's current stream.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Collection
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakKeyDictionary, ref
+
+from dmlvk.data_type import DataType
+from dmlvk.errors import DeviceError
+from dmlvk.runtime import dlpack
+from dmlvk.runtime.cuda_driver import (
+    EVENT_WITHOUT_TIME,
+    LEGACY_STREAM,
+    Bridge,
+    CudaContext,
+    ImportedMemory,
+    ImportedTimeline,
+    check,
+    context_of,
+    current_streams,
+    ordinal_of,
+    uuid_of,
+)
+from dmlvk.tensor_desc import TensorDesc
+from dmlvk.vulkan.allocation import Allocation
+from dmlvk.vulkan.device import VulkanDevice
+from dmlvk.vulkan.memory_use import MemoryUse
+from dmlvk.vulkan.partner import Crossing, SemaphoreValue
+
+if TYPE_CHECKING:
+    from dmlvk.runtime.device import Device
+    from dmlvk.runtime.tensor import Tensor
+
+Streams: TypeAlias = tuple[Any, ...]
+# A copy of an array with gaps also copies the gaps. Above this many times the elements, the other library packs first.
+LARGEST_SPAN = 4
+
+
+class CudaView:
+    """The holder of an allocation that a CUDA library uses. While there is one, submissions take CUDA's order.
+
+    Attributes
+    ----------
+    is_dropped : bool
+        No consumer is left. (A weak reference still finds an object while its finalizer runs.)
+    """
+
+    def __init__(self, sharing: CudaSharing, memory: Allocation, block: ImportedMemory) -> None:
+        self._sharing = sharing
+        self._memory = memory
+        self._block = block
+        self.is_dropped = False
+        memory.access.sharer = id(self)
+
+    def __del__(self) -> None:
+        self.is_dropped = True
+        if sys.is_finalizing():
+            return
+        # CUDA's failure here has nobody to be told to; the next call that needs CUDA meets it again.
+        with suppress(DeviceError):
+            self._sharing.note_release()
+        if self._memory.access.sharer == id(self):
+            self._memory.access.sharer = None
+
+
+class CudaSharing:
+    """What one device shares with CUDA. It is the device's partner: see `dmlvk.vulkan.partner`.
+
+    Parameters
+    ----------
+    vulkan : VulkanDevice
+    ordinal : int
+        The number of the CUDA device on the same GPU.
+    """
+
+    def __init__(self, vulkan: VulkanDevice, ordinal: int) -> None:
+        self.ordinal = ordinal
+        self._vulkan = ref(vulkan)
+        self._context: CudaContext = context_of(ordinal)
+        self._bridge = Bridge(self._context)
+        self._ready, ready = vulkan.timeline_for_export()
+        self._imported_ready = ImportedTimeline(self._context, ready)
+        self._done, done = vulkan.timeline_for_export()
+        self._imported_done = ImportedTimeline(self._context, done)
+        self._ready_value = 0
+        self._done_value = 0
+        # By queue, the value of `ready` for which its submissions have waited.
+        self._waited: WeakKeyDictionary[object, int] = WeakKeyDictionary()
+        self._streams: Streams = ()
+        # Events after the last work on memory that CUDA has given back.
+        self._released: deque[Any] = deque()
+        self._blocks: WeakKeyDictionary[object, ImportedMemory] = WeakKeyDictionary()
+        self._views: WeakKeyDictionary[Allocation, ref[CudaView]] = WeakKeyDictionary()
+        self._stream_objects: dict[int, Any] = {}
+
+    def before_submission(self, queue: object, uses: Collection[MemoryUse]) -> Crossing | None:
+        """The crossing of a submission: after the streams' work if it uses shared memory."""
+        is_shared = any(access.sharer is not None for access in uses)
+        if not is_shared and not self._released and self._waited.get(queue, 0) == self._ready_value:
+            return None
+        signal: SemaphoreValue | None = None
+        with self._context.current() as driver:
+            if is_shared:
+                self._streams = tuple(map(self._stream, current_streams(self.ordinal)))
+                for stream in self._streams:
+                    self._bridge.follow(driver, stream)
+                signal = SemaphoreValue(self._done.array, self._done_value + 1)
+            self._follow_released(driver)
+            if is_shared:
+                self._signal_ready(driver)
+        return Crossing(SemaphoreValue(self._ready.array, self._ready_value), signal)
+
+    def after_submission(self, queue: object, crossing: Crossing) -> None:
+        """Let the streams wait for the submission."""
+        self._waited[queue] = max(self._waited.get(queue, 0), crossing.wait.value)
+        if crossing.signal is None:
+            return
+        self._done_value = crossing.signal.value
+        with self._context.current() as driver:
+            for stream in self._streams:
+                self._imported_done.wait(driver, self._done_value, stream)
+
+    def _signal_ready(self, driver: Any) -> None:
+        self._ready_value += 1
+        self._imported_ready.signal(driver, self._ready_value, self._bridge.stream)
+
+    def _follow_released(self, driver: Any) -> None:
+        """Let later submissions wait for the work on memory that was given back."""
+        if not self._released:
+            return
+        while self._released:
+            event = self._released.popleft()
+            check("cuStreamWaitEvent", driver.cuStreamWaitEvent(self._bridge.stream, event, 0))
+            # CUresult cuEventDestroy(CUevent hEvent): CUDA destroys the event when the wait is over
+            driver.cuEventDestroy(event)
+        self._signal_ready(driver)
+
+    def note_release(self) -> None:
+        """A consumer is done with its memory, though its streams may not be. Called by finalizers; takes no lock."""
+        with self._context.current() as driver:
+            for handle in current_streams(self.ordinal):
+                event = check("cuEventCreate", driver.cuEventCreate(EVENT_WITHOUT_TIME))
+                check("cuEventRecord", driver.cuEventRecord(event, driver.CUstream(handle)))
+                self._released.append(event)
+
+    def _stream(self, handle: int) -> Any:
+        found = self._stream_objects.get(handle)
+        if found is None:
+            with self._context.current() as driver:
+                found = self._stream_objects[handle] = driver.CUstream(handle)
+        return found
+
+    def capsule(self, tensor: Tensor, stream: int | None) -> Any:
+        """A DLPack capsule of a tensor. The later work of the consumer's stream waits for the work submitted so far."""
+        memory = tensor.memory()
+        vulkan = tensor.device.vulkan
+        view, block, start = vulkan.monitor.run(self._view, memory)
+        vulkan.transfers.cross(memory)
+        if stream != -1:
+            vulkan.monitor.run(self._let_wait, stream or LEGACY_STREAM)
+        address = block.address + start + tensor.offset
+        return dlpack.capsule_of(tensor.desc, address, (dlpack.DL_CUDA, self.ordinal), view)
+
+    def _let_wait(self, stream: int) -> None:
+        with self._context.current() as driver:
+            self._imported_done.wait(driver, self._done_value, self._stream(stream))
+
+    def _view(self, memory: Allocation) -> tuple[CudaView, ImportedMemory, int]:
+        """The view of an allocation, its block, and its start in the block. The device's monitor is entered."""
+        vulkan = self._require_vulkan()
+        segment = memory.segments[0]
+        block = self._blocks.get(segment.block)
+        if block is None:
+            block = ImportedMemory(self._context, vulkan.memory_handle(segment.block), segment.block.allocated_size)
+            self._blocks[segment.block] = block
+        known = self._views.get(memory)
+        view = None if known is None else known()
+        if view is None or view.is_dropped:
+            view = CudaView(self, memory, block)
+            self._views[memory] = ref(view)
+        vulkan.join(self)
+        return view, block, segment.offset
+
+    def _require_vulkan(self) -> VulkanDevice:
+        vulkan = self._vulkan()
+        assert vulkan is not None, "the tensor keeps its device"
+        return vulkan
+
+    def tensor(self, device: Device, values: Any) -> Tensor | None:
+        """A tensor with the elements of another library's array on the same GPU; None if the host has to copy them."""
+        source = dlpack.Import(values.__dlpack__(stream=int(self._bridge.stream)))
+        try:
+            desc = _desc_of(source)
+            if desc is None:
+                return None
+            tensor = device.tensor(desc)
+            device.vulkan.monitor.run(self._copy, source.address, tensor)
+        finally:
+            source.release()
+        return tensor
+
+    def _copy(self, source: int, tensor: Tensor) -> None:
+        memory = tensor.memory()
+        # The view ends here; the order of the copy is that of memory that CUDA has given back.
+        _, block, start = self._view(memory)
+        address = block.address + start + tensor.offset
+        desc = tensor.desc
+        span = 1 + sum((size - 1) * stride for size, stride in zip(desc.sizes, desc.element_strides, strict=True))
+        with self._context.current() as driver:
+            self._bridge.copy(driver, address, source, span * desc.data_type.size_in_bytes)
+            self._signal_ready(driver)
+            for handle in current_streams(self.ordinal):
+                # The library may use the source's memory anew in the order of its stream.
+                self._bridge.lead(driver, self._stream(handle))
+
+
+def sharing_of(device: Device) -> CudaSharing:
+    """The sharing of a device with CUDA, made at the first call.
+
+    Raises
+    ------
+    DeviceError
+        There is none: the message says why.
+    """
+    found = device.cuda_sharing
+    if found is None:
+        device.require_open()
+        if not device.vulkan.context.configuration.exports_memory:
+            raise DeviceError(f"{device.name}: CUDA shares memory with NVIDIA's own driver alone")
+        ordinal = ordinal_of(device.vulkan.context.physical.uuid)
+        if ordinal is None:
+            raise DeviceError(f"{device.name}: CUDA does not see this GPU: see $CUDA_VISIBLE_DEVICES")
+        found = device.cuda_sharing = CudaSharing(device.vulkan, ordinal)
+    return found
+
+
+def is_on_gpu_of(device: Device, ordinal: int) -> bool:
+    """Whether a CUDA device is the GPU of a device."""
+    return uuid_of(ordinal) == device.vulkan.context.physical.uuid
+
+
+def _desc_of(source: dlpack.Import) -> TensorDesc | None:
+    """The layout of an array; None if a copy of its span would be far larger than its elements, or strides are odd."""
+    sizes, strides = source.sizes or (1,), source.strides or (1,)
+    if any(stride < 0 for size, stride in zip(sizes, strides, strict=True) if size > 1):
+        return None
+    used = tuple(stride if size > 1 else 1 for size, stride in zip(sizes, strides, strict=True))
+    desc = TensorDesc(DataType.from_numpy(source.dtype), sizes, used)
+    span = 1 + sum((size - 1) * stride for size, stride in zip(sizes, used, strict=True))
+    return desc if span <= LARGEST_SPAN * desc.element_count else None
