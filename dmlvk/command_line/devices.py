@@ -59,7 +59,7 @@ def print_quirks(terminal: Console, heading: str, info: dmlvk.DeviceInfo) -> Non
     """Print the known bugs of a device's driver, below the table: a narrow terminal has room for them there."""
     applying = quirks.of(info.profile)
     if applying:
-        terminal.print(Text(f"{heading}: bugs of its driver that dmlvk goes around"))
+        terminal.print(Text(f"{heading}: bugs of its driver that dmlvk works around"))
     for quirk in applying:
         terminal.print(Padding(Text(f"{quirk.name}: {quirk.effect}"), (0, 0, 0, 4), expand=False))
 
