@@ -39,7 +39,7 @@ def devices(record: Path | None, selector: str | None) -> None:
         console().print(f"The profile of {name} is in {record}", highlight=False, soft_wrap=True)
         return
     if selector is not None:
-        raise click.UsageError("--device goes with --record")
+        raise click.UsageError("--device can only be used with --record")
     title = "Vulkan devices, best first; $DMLVK_DEVICE takes an index or part of a name"
     table = Table(title=title, title_justify="left")
     table.add_column("")
