@@ -51,8 +51,8 @@ def case_source(name: str) -> CaseSource:
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             raise SelectionError(
-                f"{name!r} must list Cases, given whether to list only those that run by default; it raised "
-                f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
+                f"{name!r} must be a MODULE:FUNCTION that lists Cases, given whether to list only those that run by "
+                f"default; it raised {type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
             ) from error
 
     return listed
