@@ -39,7 +39,7 @@ def devices(record: Path | None, selector: str | None) -> None:
         console().print(f"The profile of {name} is in {record}", highlight=False, soft_wrap=True)
         return
     if selector is not None:
-        raise click.UsageError("--device goes with --record")
+        raise click.UsageError("--device can only be used with --record")
     title = "Vulkan devices, best first; $DMLVK_DEVICE takes an index or part of a name"
     table = Table(title=title, title_justify="left")
     table.add_column("")
@@ -59,7 +59,7 @@ def print_quirks(terminal: Console, heading: str, info: dmlvk.DeviceInfo) -> Non
     """Print the known bugs of a device's driver, below the table: a narrow terminal has room for them there."""
     applying = quirks.of(info.profile)
     if applying:
-        terminal.print(Text(f"{heading}: bugs of its driver that dmlvk goes around"))
+        terminal.print(Text(f"{heading}: bugs of its driver that dmlvk works around"))
     for quirk in applying:
         terminal.print(Padding(Text(f"{quirk.name}: {quirk.effect}"), (0, 0, 0, 4), expand=False))
 

@@ -80,7 +80,7 @@ class DiagonalMatrixDesc(OperatorDesc):
         bits, is_signed = 8 * data_type.size_in_bytes, data_type.is_signed_integer
         lowest, highest = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
         if not math.isfinite(value) or not lowest <= math.trunc(value) <= highest:
-            rule = f"must be a value of {data_type.name} when it is a FLOAT without its fraction"
+            rule = f"must be in the range of {data_type.name} after it is truncated to an integer"
             self._fail("value", self.value, rule, f"a number from {lowest} to {highest}")
         return encode_element(type(self).__name__, "value", math.trunc(value), data_type)
 

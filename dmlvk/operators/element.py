@@ -46,8 +46,8 @@ def encode_element(descriptor: str, field: str, value: Any, data_type: DataType)
             number = _nearest(value) if data_type == DataType.FLOAT64 else _rounded_to_odd(value)
             return struct.pack(FLOAT_FORMATS[data_type], number)
         except OverflowError:
-            rule = f"is finite, and too large for {data_type.name}"
-            raise DescriptorError(descriptor, field, value, rule, "an infinity, if that is meant") from None
+            rule = f"is a finite number that is too large for {data_type.name}"
+            raise DescriptorError(descriptor, field, value, rule, "a smaller number, or an infinity") from None
     bits = 8 * data_type.size_in_bytes
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if data_type.is_signed_integer else (0, 2**bits - 1)
     if not isinstance(value, numbers.Integral) or not low <= int(value) <= high:

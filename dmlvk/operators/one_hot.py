@@ -72,7 +72,7 @@ class OneHotDesc(OperatorDesc):
         indices, output = self.indices_tensor.sizes, self.output_tensor.sizes
         if indices[self.axis] != 1:
             field = f"indices_tensor.sizes[{self.axis}]"
-            self._fail(field, indices[self.axis], "the size of the axis dimension must be 1: one index a sequence", "1")
+            self._fail(field, indices[self.axis], "the size along the axis must be 1: each sequence has one index", "1")
         expected = (*indices[: self.axis], output[self.axis], *indices[self.axis + 1 :])
         if output != expected:
             rule = f"must be the sizes of indices_tensor, {indices}, except at axis {self.axis}"

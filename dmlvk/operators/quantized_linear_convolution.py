@@ -158,7 +158,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         self._check_tensors_are_descs()
         self._check_types_and_ranks()
         self._check_spatial_arrays()
-        self._normalise_integer("group_count", 1, MAXIMUM_UINT32, "there is at least 1 group")
+        self._normalise_integer("group_count", 1, MAXIMUM_UINT32, "must be 1 or more")
         self._check_channels()
         self._check_quantization_shapes()
         self._check_spatial_sizes()
@@ -183,23 +183,21 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         for name, (least, neutral) in SPATIAL_FIELDS.items():
             values = self._normalise_integers(name, lengths, least, MAXIMUM_UINT32, f"must be {least} or more")
             if len(values) != len(self.strides):
-                rule = f"strides, dilations and paddings have one length; strides has {len(self.strides)} elements"
+                rule = f"strides, dilations and paddings must have one length; strides has {len(self.strides)} elements"
                 self._fail(name, values, rule, f"{len(self.strides)} elements")
             if rank == 3 and len(values) == 2 and values[0] != neutral:
-                rule = "a tensor of rank 3 has height 1, so the first of two elements can only be neutral"
+                rule = "the first of two elements must be neutral, because a tensor of rank 3 has height 1"
                 self._fail(f"{name}[0]", values[0], rule, str(neutral))
 
     def _check_channels(self) -> None:
         channels, groups = self.input_tensor.sizes[1], self.group_count
         filters, filter_channels = self.filter_tensor.sizes[:2]
         if channels % groups:
-            self._fail(
-                "group_count", groups, f"must divide the channels of input_tensor, of which there are {channels}"
-            )
+            self._fail("group_count", groups, f"must divide the number of channels of input_tensor, {channels}")
         if filters % groups:
-            self._fail("group_count", groups, f"must divide the output channels, of which filter_tensor has {filters}")
+            self._fail("group_count", groups, f"must divide the number of output channels of filter_tensor, {filters}")
         if filter_channels != channels // groups:
-            rule = f"must be the channels of input_tensor divided by group_count, {channels} / {groups}"
+            rule = f"must be the number of channels of input_tensor divided by group_count, {channels} / {groups}"
             self._fail("filter_tensor.sizes[1]", filter_channels, rule, str(channels // groups))
         batch = self.input_tensor.sizes[0]
         if self.output_tensor.sizes[0] != batch:
@@ -207,7 +205,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
                 "output_tensor.sizes[0]", self.output_tensor.sizes[0], "must be the batch of input_tensor", str(batch)
             )
         if self.output_tensor.sizes[1] != filters:
-            rule = "must be the first size of filter_tensor: the output channels"
+            rule = "must be the number of output channels, the first size of filter_tensor"
             self._fail("output_tensor.sizes[1]", self.output_tensor.sizes[1], rule, str(filters))
 
     def _check_quantization_shapes(self) -> None:
@@ -223,11 +221,11 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
             expected = (1, channels, 1, 1)[: tensor.rank] if tensor.rank > 1 else (channels,)
             if tensor.sizes != expected:
                 one = (1,) * tensor.rank
-                rule = f"must have one element, or one an output channel ({channels}), in dimension 1 or the only one"
+                rule = f"must have one element, or one for each output channel ({channels}), in dimension 1 (rank 1: 0)"
                 self._fail(f"{name}.sizes", tensor.sizes, rule, f"{one} or {expected}")
         expected = (1, channels, 1, 1)[: self.input_tensor.rank]
         if self.bias_tensor is not None and self.bias_tensor.sizes != expected:
-            rule = "must have one element an output channel, in dimension 1"
+            rule = "must have one element for each output channel, in dimension 1"
             self._fail("bias_tensor.sizes", self.bias_tensor.sizes, rule, str(expected))
 
     def _check_spatial_sizes(self) -> None:
@@ -241,7 +239,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
                 dimension = self.input_tensor.rank - 2 + k
                 rule = (
                     f"the dilated filter, 1 + (size - 1) * dilation = {1 + (taps - 1) * geometry.dilations[k]}, "
-                    f"is larger than the padded input, {size} + {start} + {end} = {size + start + end}"
+                    f"may not be larger than the padded input, {size} + {start} + {end} = {size + start + end}"
                 )
                 self._fail(f"filter_tensor.sizes[{dimension}]", taps, rule, "a smaller filter or more padding")
         if geometry.output_size != tuple(expected):

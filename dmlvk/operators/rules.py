@@ -75,9 +75,9 @@ class OperatorDesc:
                 self._fail(f"{name}.flags", tensor.flags, "only inputs can be OWNED_BY_DML", "TensorFlags.NONE")
             overlap = find_overlap(tensor.sizes, tensor.element_strides)
             if overlap is not None:
-                rule = f"elements of an output may not overlap, and with sizes {tensor.sizes} {overlap}"
+                rule = f"elements of an output may not overlap; with sizes {tensor.sizes}, {overlap}"
                 self._fail(
-                    f"{name}.strides", tensor.strides, rule, "strides under which every element has its own place"
+                    f"{name}.strides", tensor.strides, rule, "strides that give every element a place of its own"
                 )
 
     def _check_data_type(self, field: str, allowed: Collection[DataType]) -> None:
@@ -118,6 +118,8 @@ class OperatorDesc:
         checked = as_integers(type(self).__name__, field, getattr(self, field), low, high, rule)
         if len(checked) not in lengths:
             wanted = " or ".join(str(length) for length in lengths)
-            self._fail(field, checked, f"must have one element a dimension, not {len(checked)}", f"{wanted} elements")
+            self._fail(
+                field, checked, f"must have one element for each dimension, not {len(checked)}", f"{wanted} elements"
+            )
         self._set(field, checked)
         return checked

@@ -66,19 +66,19 @@ class SliceDesc(OperatorDesc):
 
     def _check_slice(self) -> None:
         rank = (self.input_tensor.rank,)
-        offsets = self._normalise_integers("offsets", rank, 0, MAXIMUM_UINT32, "an offset counts from 0")
+        offsets = self._normalise_integers("offsets", rank, 0, MAXIMUM_UINT32, "must fit an unsigned 32-bit integer")
         sizes = self._normalise_integers("sizes", rank, 1, MAXIMUM_UINT32, "the slice may not be empty")
-        rule = "a stride is 1 or more; SLICE1 takes negative ones"
+        rule = "must be 1 or more; SLICE1 also takes negative strides"
         strides = self._normalise_integers("strides", rank, 1, MAXIMUM_UINT32, rule)
         for k, extent in enumerate(self.input_tensor.sizes):
             if offsets[k] >= extent:
-                rule = f"the slice begins past the end of the input, which has size {extent} in dimension {k}"
+                rule = f"the slice may not begin past the end of the input, which has size {extent} in dimension {k}"
                 self._fail(f"offsets[{k}]", offsets[k], rule, f"at most {extent - 1}")
             last = offsets[k] + (sizes[k] - 1) * strides[k]
             if last >= extent:
                 rule = (
-                    f"the slice ends past the end of the input: offset + (size - 1) * stride is {last}, the input has "
-                    f"size {extent}"
+                    f"the slice may not end past the end of the input, which has size {extent} in dimension {k}: "
+                    f"offset + (size - 1) * stride is {last}"
                 )
                 self._fail(f"sizes[{k}]", sizes[k], rule, f"at most {1 + (extent - 1 - offsets[k]) // strides[k]}")
 

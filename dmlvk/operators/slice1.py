@@ -63,9 +63,11 @@ class Slice1Desc(OperatorDesc):
 
     def _check_window(self) -> None:
         rank = (self.input_tensor.rank,)
-        offsets = self._normalise_integers("input_window_offsets", rank, 0, MAXIMUM_UINT32, "an offset counts from 0")
+        offsets = self._normalise_integers(
+            "input_window_offsets", rank, 0, MAXIMUM_UINT32, "must fit an unsigned 32-bit integer"
+        )
         sizes = self._normalise_integers("input_window_sizes", rank, 1, MAXIMUM_UINT32, "the window may not be empty")
-        rule = "a window stride has 32 signed bits"
+        rule = "must fit a signed 32-bit integer"
         strides = self._normalise_integers("input_window_strides", rank, INT32_MIN, INT32_MAX, rule)
         for k, size in enumerate(self.input_tensor.sizes):
             if offsets[k] >= size:
@@ -79,7 +81,8 @@ class Slice1Desc(OperatorDesc):
             if offsets[k] + sizes[k] > size:
                 end = offsets[k] + sizes[k]
                 rule = (
-                    f"the window may not extend past the end of the input: offset + size is {end}, the input has {size}"
+                    f"the window may not extend past the end of the input, which has size {size} in dimension {k}: "
+                    f"offset + size is {end}"
                 )
                 self._fail(f"input_window_sizes[{k}]", sizes[k], rule, f"at most {size - offsets[k]}")
             if strides[k] == 0:
@@ -91,7 +94,7 @@ class Slice1Desc(OperatorDesc):
             if size > most[k]:
                 rule = (
                     f"a window of {self.input_window_sizes[k]} with stride {self.input_window_strides[k]} gives "
-                    f"1 + (size - 1) / abs(stride) = {most[k]} elements at most"
+                    f"at most 1 + (size - 1) / abs(stride) = {most[k]} elements"
                 )
                 self._fail(f"output_tensor.sizes[{k}]", size, rule, f"sizes of at most {most}")
 

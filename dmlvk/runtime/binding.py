@@ -166,7 +166,7 @@ def check_tensors(
     """
     unknown = [name for name in tensors if name not in fields]
     if unknown:
-        raise BindingError(f"{operator} has no tensor to bind as {unknown[0]}; it takes {', '.join(fields) or 'none'}")
+        raise BindingError(f"{operator} has no tensor named {unknown[0]}; it takes {', '.join(fields) or 'none'}")
     checked = {}
     for name, expected in fields.items():
         tensor = tensors.get(name)
@@ -179,7 +179,7 @@ def check_tensors(
         if tensor.device is not device:
             raise BindingError(f"{operator}: {name} is a tensor of {another_device(tensor.device, device)}")
         if tensor.is_freed:
-            raise BindingError(f"{operator}: {name} was freed")
+            raise BindingError(f"{operator}: {name} was freed; bind another tensor")
         if tensor.desc is not expected:
             _check_desc(operator, name, tensor, expected)
         checked[name] = tensor
@@ -204,7 +204,7 @@ def _check_desc(operator: str, name: str, tensor: Tensor, expected: TensorDesc) 
         )
     if desc.total_size_in_bytes < expected.total_size_in_bytes:
         raise BindingError(
-            f"{operator}: {name} has {desc.total_size_in_bytes} bytes; the descriptor needs "
+            f"{operator}: {name} has {desc.total_size_in_bytes} bytes; the descriptor needs at least "
             f"{expected.total_size_in_bytes}"
         )
     alignment = expected.guaranteed_base_offset_alignment

@@ -40,7 +40,9 @@ def spirv(kernel: str) -> bytes:
     try:
         content = get_data("dmlvk", f"spirv/{kernel}.spv")
     except OSError as error:
-        raise DeviceError(f"the compiled kernel {kernel}.spv is missing from this installation of dmlvk") from error
+        raise DeviceError(
+            f"{kernel}.spv, a compiled kernel, is missing from this installation of dmlvk: install it again"
+        ) from error
     assert content is not None, "whatever loaded this module also reads what lies beside it"
     return content
 
@@ -174,7 +176,7 @@ class CompiledOperator(NotCopied):
         name = self.desc.operator_name
         for field in tensors:
             if field in self._owned_fields:
-                raise BindingError(f"{name}: {field} is OWNED_BY_DML: it is bound by initialize, not here")
+                raise BindingError(f"{name}: {field} is OWNED_BY_DML: bind it with initialize, not here")
         checked = check_tensors(name, self._bound_fields, tensors, self.device)
         owned = self._owned
         if owned is None and self.has_state:

@@ -174,7 +174,7 @@ class MemoryPool:
         limit = self._context.profile.limits.max_memory_allocation_count
         if len(self._blocks) >= limit:
             raise OutOfMemoryError(
-                f"{size_text(asked)} asked, and all {limit} memory objects that the device allows are in use"
+                f"{size_text(asked)} requested, but all {limit} memory objects that the device allows are in use"
             )
         block = Block(size, memory_type, is_shared=is_shared, is_staging=is_staging)
         self._blocks[id(block)] = block

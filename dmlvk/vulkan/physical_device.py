@@ -174,7 +174,7 @@ def choose(selector: int | str | None = None) -> PhysicalDevice:
         if selector.strip().isdecimal() and len(selector) <= LONGEST_POSITION:
             position = int(selector)
     elif position is None:
-        raise TypeError(f"a device selector is None, an int or a str, not {type(selector).__name__}")
+        raise TypeError(f"selector = {shown(selector)}: must be None, an int or a str, not {type(selector).__name__}")
     if position is not None and 0 <= position < len(devices):
         return devices[position]
     if isinstance(selector, str):
@@ -183,7 +183,9 @@ def choose(selector: int | str | None = None) -> PhysicalDevice:
                 return device
     listing = "".join(f"\n  {index}: {device.profile.name}" for index, device in enumerate(devices))
     given = shown(selector)
-    raise DeviceError(f"{origin} {given} matches no device; give an index or part of a name of one of:{listing}")
+    raise DeviceError(
+        f"{origin} {given} matches no device; give the index or part of the name of one of these:{listing}"
+    )
 
 
 def read_physical_device(handle: Any) -> PhysicalDevice:
@@ -205,7 +207,7 @@ def read_physical_device(handle: Any) -> PhysicalDevice:
     rejection = None
     if api_version < MINIMUM_API_VERSION:
         version = ".".join(map(str, api_version))
-        rejection = f"it offers Vulkan {version} and dmlvk needs 1.2 or later: update its driver"
+        rejection = f"it offers Vulkan {version}, but dmlvk needs 1.2 or later: update its driver"
     elif not any(family.computes for family in families):
         rejection = "it has no compute queue"
     return PhysicalDevice(

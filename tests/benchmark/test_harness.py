@@ -203,8 +203,8 @@ def test_a_work_s_best_peer_is_found_from_each_of_its_layouts() -> None:
     [
         (("--operator", "sliced"), "there is no 'sliced'; there are slice1"),
         (("--peer", "tourch"), "there is no 'tourch'"),
-        (("--case", "no such case"), "no case is of that kind"),
-        (("--megabytes", "3"), "no power of two"),
+        (("--case", "no such case"), "no case matches the options"),
+        (("--megabytes", "3"), "is not a power of two"),
     ],
 )
 def test_wrong_options_say_what_there_is(device: dmlvk.Device, arguments: tuple[str, ...], said: str) -> None:

@@ -92,7 +92,7 @@ def test_a_forced_path_is_that_of_the_cases_that_leave_it_open() -> None:
     ("arguments", "message"),
     [
         (["slice2"], "no case is named 'slice2'"),
-        (["--shard", "3/2"], "a shard is I/N"),
+        (["--shard", "3/2"], "a shard must be I/N"),
         (["--cases", "nowhere:cases"], "MODULE:FUNCTION"),
         (["slice1", "--path", "tiles", WRONG.replace("wrong", "nothing")], "no case is named"),
     ],
@@ -118,7 +118,7 @@ def test_a_request_that_makes_no_sense_is_one_clear_line(arguments: list[str], m
         (["--compare", "absent.json"], "absent.json"),
         (["--json", "."], "directory"),
         (["--export", "file"], "is a file"),
-        (["--export", "file/below"], "file is no folder"),
+        (["--export", "file/below"], "file is not a folder"),
         (["--export-all"], "--export FOLDER"),
     ],
 )
@@ -269,8 +269,8 @@ def test_a_device_that_did_not_close_is_not_held_against_the_resumed_run(tmp_pat
 @pytest.mark.parametrize(
     ("first", "then", "message"),
     [
-        (["--path", "blocks"], ["--path", "tiles"], "they are of path blocks, and these are of path tiles"),
-        ([], ["--path", "tiles"], "they are of the planner's paths, and these are of path tiles"),
+        (["--path", "blocks"], ["--path", "tiles"], "they come from path blocks, but this run takes path tiles"),
+        ([], ["--path", "tiles"], "they come from the planner's paths, but this run takes path tiles"),
     ],
 )
 @pytest.mark.parametrize("option", ["--resume", "--json"])

@@ -74,9 +74,9 @@ def test_a_pattern_that_names_nothing_says_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        ("slice1:*:type=u9;*", "type is there u8, f16, s64$"),
-        ("slice1:*:typ=u8;*", "'typ' is no parameter there; these are: type, number$"),
-        ("slice1:good:type=u8;number=77", r"number is there 0, 1, .*, \.\.\.$"),
+        ("slice1:*:type=u9;*", "type is never 'u9' there; it is one of u8, f16, s64$"),
+        ("slice1:*:typ=u8;*", "have no parameter 'typ'; they have type, number$"),
+        ("slice1:good:type=u8;number=77", r"number is never '77' there; it is one of 0, 1, .*, \.\.\.$"),
     ],
 )
 def test_a_pattern_with_a_wrong_parameter_says_what_there_is(pattern: str, message: str) -> None:

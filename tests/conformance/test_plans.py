@@ -85,7 +85,7 @@ def test_dispatches_that_no_device_takes() -> None:
         ({"push_constants": (1 << 32, *dispatch.push_constants)}, "more than 32 bits"),
         ({"subgroup_size": 7}, "subgroups of 7"),
         ({"groups": (1, 1, 65_536)}, "workgroups"),
-        ({"windows": (replace(first, offset=8), *others)}, "whole 16 bytes"),
+        ({"windows": (replace(first, offset=8), *others)}, "multiples of 16 bytes"),
         ({"windows": (replace(first, size=1 << 20), *others)}, "ends past"),
         ({"windows": (replace(first, base_word=99), *others)}, "no push constant"),
         ({"windows": (replace(first, tensor="input_tensor", size=16, access=Access.WRITE),)}, "writes an input"),

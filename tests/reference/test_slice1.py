@@ -80,9 +80,9 @@ def test_run_names_arrays_that_do_not_fit() -> None:
         run(desc)
     with pytest.raises(BindingError, match="has no input output_tensor; expected input_tensor"):
         run(desc, input_tensor=PAGE_INPUT, output_tensor=PAGE_INPUT)
-    with pytest.raises(BindingError, match=r"input_tensor is an array .* of float64"):
+    with pytest.raises(BindingError, match=r"input_tensor is an array of shape .* and dtype float64"):
         run(desc, input_tensor=PAGE_INPUT.astype(np.float64))
-    with pytest.raises(BindingError, match=r"input_tensor is an array \(4, 4\)"):
+    with pytest.raises(BindingError, match=r"input_tensor is an array of shape \(4, 4\)"):
         run(desc, input_tensor=PAGE_INPUT[0, 0])
     with pytest.raises(TypeError, match="operator descriptor"):
         run(TensorDesc(1, (2,)))  # type: ignore[arg-type]

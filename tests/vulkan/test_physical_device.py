@@ -24,7 +24,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     described = [
         ("llvmpipe", DeviceType.CPU, None),
         ("Intel(R) Iris(R) Xe Graphics", DeviceType.INTEGRATED_GPU, None),
-        ("Old Card", DeviceType.DISCRETE_GPU, "it offers Vulkan 1.0.3 and dmlvk needs 1.2 or later"),
+        ("Old Card", DeviceType.DISCRETE_GPU, "it offers Vulkan 1.0.3, but dmlvk needs 1.2 or later"),
         ("Virtio-GPU Venus", DeviceType.VIRTUAL_GPU, None),
         ("Something", DeviceType.OTHER, None),
         ("NVIDIA GeForce RTX 3090", DeviceType.DISCRETE_GPU, None),
