@@ -1,0 +1,159 @@
+"""The Vulkan device of a call, and the tensors' way to it and back."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from contextlib import nullcontext
+from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import numpy.typing as npt
+import torch
+
+from dmlvk import functional
+from dmlvk.arguments import integer_of
+from dmlvk.errors import DeviceError
+from dmlvk.runtime.device import Device
+from dmlvk.runtime.exchange import DL_VULKAN
+from dmlvk.runtime.tensor import Tensor
+from dmlvk.tensor_desc import TensorDesc
+from dmlvk.torch.arguments import data_type_of
+
+# A custom operator takes text, and no object of Python's: open devices go by these names, as long as they live.
+KEY_START = "dmlvk.Device number "
+_numbers = itertools.count(1)
+_devices: WeakValueDictionary[str, Device] = WeakValueDictionary()
+_keys: WeakKeyDictionary[Device, str] = WeakKeyDictionary()
+
+
+def shared_device(selector: str | None = None) -> Device:
+    """The device that calls share which name none, or which name it by text."""
+    device: Device = functional._device_of({}, selector)  # type: ignore[arg-type]
+    return device
+
+
+def _device_key(device: Any) -> str:
+    """The `device` argument of a custom operator: text that names an open Device, an index or part of a name.
+
+    Raises
+    ------
+    TypeError
+        The argument is none of these.
+    """
+    if isinstance(device, str):
+        return device
+    position = integer_of(device)
+    if position is not None:
+        return str(position)
+    if not isinstance(device, Device):
+        raise TypeError(f"device is a {type(device).__name__}: pass None, a dmlvk.Device, an index or part of a name")
+    key = _keys.get(device)
+    if key is None:
+        key = f"{KEY_START}{next(_numbers)}"
+        _devices[key] = device
+        _keys[device] = key
+    return key
+
+
+# A compiler calls this while it traces, and puts the text into the program.
+device_key = torch.compiler.assume_constant_result(_device_key)
+
+
+def device_for(key: str | None, tensor: torch.Tensor | None) -> Device:
+    """The device that a custom operator runs on: the one with the key, else the tensor's GPU, else the default one.
+
+    Raises
+    ------
+    DeviceError
+        The Device with this key is gone, none has such a name, or CUDA is capturing a graph.
+    """
+    if tensor is not None and tensor.is_cuda and torch.cuda.is_current_stream_capturing():
+        raise DeviceError(
+            "a CUDA graph is being captured, and cannot hold Vulkan's work: run dmlvk's operators outside of the graph"
+        )
+    if key is None:
+        gpu = None if tensor is None else _gpu_of(tensor)
+        return shared_device() if gpu is None else gpu
+    if not key.startswith(KEY_START):
+        return shared_device(key)
+    device = _devices.get(key)
+    if device is None:
+        raise DeviceError(
+            f"{key}, which was given when this program was compiled or exported, is gone, or belongs to another "
+            "process: keep the Device while the program is used, or leave device out and set $DMLVK_DEVICE"
+        )
+    return device
+
+
+def _gpu_of(tensor: torch.Tensor) -> Device | None:
+    """The Vulkan device of the GPU in whose memory a tensor lies; None if the elements go through the host."""
+    if not _is_on_cuda(tensor):
+        return None
+    try:
+        # Here, because only tensors on CUDA need it.
+        from dmlvk.runtime.cuda_sharing import device_of  # type: ignore[attr-defined]
+
+        device: Device = device_of(tensor.device.index)
+        return device
+    except (ImportError, DeviceError) as error:
+        message = f"dmlvk.torch copies CUDA tensors by way of the host, to {shared_device()}: {error}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        return None
+
+
+def _is_on_cuda(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cuda" and torch.version.cuda is not None  # AMD's torch says "cuda" too
+
+
+def operand(name: str, tensor: torch.Tensor, device: Device) -> Tensor:
+    """A tensor's elements on the device, copied.
+
+    Memory without gaps is copied as it lies, with its dimensions in any order (channels_last), because kernels read
+    any strides. Other tensors are packed.
+    """
+    sizes, data_type = tuple(tensor.shape), data_type_of(name, tensor.dtype)
+    tensor = tensor.detach().resolve_neg()  # DLPack gives the memory, in which a negation may be left to do
+    if not tensor.is_cpu and not (_is_on_cuda(tensor) and device.profile.runs_cuda):
+        tensor = tensor.cpu()
+    order = None if tensor.is_contiguous() else _memory_order(tensor)
+    if order is not None:
+        packed = _copied(tensor.permute(order), device)
+        return Tensor(device, TensorDesc(data_type, sizes, tensor.stride()), packed.memory(), packed.offset)
+    desc = TensorDesc(data_type, sizes)  # which refuses a tensor without dimensions
+    packed = _copied(tensor, device)
+    assert packed.desc == desc
+    return packed
+
+
+def _copied(tensor: torch.Tensor, device: Device) -> Tensor:
+    # torch shares the memory of its current GPU alone.
+    with nullcontext() if tensor.is_cpu else torch.cuda.device(tensor.device):
+        return device.tensor(tensor)
+
+
+def _memory_order(tensor: torch.Tensor) -> list[int] | None:
+    """The dimensions from the widest stride to the narrowest; None if the memory has gaps or overlaps."""
+    strides, expected = tensor.stride(), 1
+    order = sorted(range(tensor.ndim), key=strides.__getitem__)
+    for dimension in order:
+        if tensor.shape[dimension] > 1 and strides[dimension] != expected:
+            return None
+        expected *= tensor.shape[dimension]
+    return order[::-1]
+
+
+def on_host(name: str, tensor: torch.Tensor) -> npt.NDArray[Any]:
+    """A tensor's elements as a NumPy array, without a copy where they lie on the host."""
+    data_type_of(name, tensor.dtype)
+    array: npt.NDArray[Any] = tensor.detach().resolve_neg().cpu().numpy()
+    return array
+
+
+def result(output: Tensor, target: torch.device) -> torch.Tensor:
+    """The elements of an output as a torch tensor on a torch device: without a copy if it can share the memory."""
+    kind, _ = output.__dlpack_device__()
+    shared = torch.from_numpy(output.numpy()) if kind == DL_VULKAN else torch.from_dlpack(output)
+    if 1 in shared.shape:  # for sizes of 1 NumPy gives strides of 0; torch's own packed tensors have others
+        shared = shared.view(-1).view(shared.shape)
+    return shared.to(target)
