@@ -108,6 +108,7 @@ def tensor_of_cuda(device: Device, values: Any) -> Tensor | None:
     kind, ordinal = values.__dlpack_device__()
     if kind != DL_CUDA:
         return None
+    values = _resolved(values)
     from dmlvk.runtime.cuda_sharing import is_on_gpu_of, sharing_of
 
     try:
@@ -179,5 +180,11 @@ def _array_of(values: Any) -> Array:
                 f"a {type(values).__module__}.{type(values).__name__} of another device's memory: copy it to the host "
                 "first, or use NumPy 2.1 or newer"
             )
-        return np.from_dlpack(values, device="cpu", copy=True)
-    return np.from_dlpack(values)
+        return np.from_dlpack(_resolved(values), device="cpu", copy=True)
+    return np.from_dlpack(_resolved(values))
+
+
+def _resolved(values: Any) -> Any:
+    """A torch tensor with its elements in memory: torch may leave a negation to do, and DLPack then leaves it out."""
+    resolve = getattr(values, "resolve_neg", None)
+    return values if resolve is None else resolve()
