@@ -7,6 +7,7 @@ later work of the streams waits for it. So a submission takes its place in the o
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Collection
 from contextlib import suppress
@@ -37,6 +38,7 @@ from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.device import VulkanDevice
 from dmlvk.vulkan.memory_use import MemoryUse
+from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.partner import Crossing, SemaphoreValue
 
 if TYPE_CHECKING:
@@ -218,6 +220,9 @@ class CudaSharing:
             copy(driver, block.address + start + tensor.offset, source, size, self._stream(stream))
 
 
+_monitor = Monitor()
+
+
 def sharing_of(device: Device) -> CudaSharing:
     """The sharing of a device with CUDA, made at the first call.
 
@@ -226,6 +231,10 @@ def sharing_of(device: Device) -> CudaSharing:
     DeviceError
         There is none: the message says why.
     """
+    return device.cuda_sharing or _monitor.run(_share, device)
+
+
+def _share(device: Device) -> CudaSharing:
     found = device.cuda_sharing
     if found is None:
         device.require_open()
@@ -252,3 +261,11 @@ def _desc_of(source: dlpack.Import) -> TensorDesc | None:
     desc = TensorDesc(DataType.from_numpy(source.dtype), sizes, used)
     span = 1 + sum((size - 1) * stride for size, stride in zip(sizes, used, strict=True))
     return desc if span <= LARGEST_SPAN * desc.element_count else None
+
+
+def _after_fork_in_child() -> None:
+    _monitor.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
