@@ -34,8 +34,8 @@ define LINT
 	$(VENV_PYTHON) -m mypy
 endef
 
-.PHONY: help run bench test test-compilers test-large test-thorough test-torch test-mutants test-windows conformance lint
-.PHONY: format drivers kernels clean fuzz
+.PHONY: help run bench test test-compilers test-large test-cuda test-thorough test-torch test-mutants test-windows
+.PHONY: conformance lint format drivers kernels clean fuzz
 
 help:
 	@$(PYTHON) -m tools.bootstrap help
@@ -64,6 +64,11 @@ format: .venv/test.stamp
 
 test-large: .venv/test.stamp
 	$(VENV_PYTHON) -m pytest tests/large $(PYTEST_ARGUMENTS)
+
+test-cuda: export DMLVK_TEST_DEVICES ?= NVIDIA
+test-cuda: .venv/test.stamp
+	$(VENV_PYTHON) -m pip install --quiet "torch>=2.6" cupy-cuda13x cuda-bindings
+	$(VENV_PYTHON) -m pytest tests/cuda $(PYTEST_ARGUMENTS)
 
 test-thorough: export HYPOTHESIS_PROFILE = thorough
 test-thorough: .venv/test.stamp

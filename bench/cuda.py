@@ -14,6 +14,8 @@ from collections.abc import Callable
 
 import click
 import torch
+from rich.console import Console
+from rich.table import Table
 
 import dmlvk
 
@@ -33,53 +35,62 @@ def microseconds(work: Callable[[int], None], rounds: int = ROUNDS) -> float:
     return statistics.median(times[1:])
 
 
+class Rounds:
+    """The kinds of rounds on tensors of one shape."""
+
+    def __init__(self, device: dmlvk.Device, shape: tuple[int, int]) -> None:
+        desc = dmlvk.TensorDesc("int32", shape)
+        self.turn = device.compile(
+            dmlvk.Slice1Desc(
+                input_tensor=desc,
+                output_tensor=desc,
+                input_window_offsets=(0, 0),
+                input_window_sizes=shape,
+                input_window_strides=(1, -1),
+            )
+        )
+        self.source, self.result = device.tensor(desc), device.tensor(desc)
+        self.seen, self.back = torch.from_dlpack(self.source), torch.from_dlpack(self.result)
+        self.state = torch.randint(0, 1000, shape, dtype=torch.int32, device="cuda")
+
+    def shared(self, number: int) -> None:
+        torch.add(self.state, number, out=self.seen)
+        self.turn(input_tensor=self.source, output_tensor=self.result)
+        torch.mul(self.back, 3, out=self.state)
+
+    def waited(self, number: int) -> None:
+        torch.add(self.state, number, out=self.seen)
+        torch.cuda.synchronize()
+        self.turn(input_tensor=self.source, output_tensor=self.result).wait()
+        torch.mul(self.back, 3, out=self.state)
+
+    def of_torch(self, number: int) -> None:
+        torch.add(self.state, number, out=self.seen)
+        torch.mul(torch.flip(self.seen, (1,)), 3, out=self.state)
+
+    def of_dmlvk(self, number: int) -> None:
+        self.turn(input_tensor=self.source, output_tensor=self.result)
+
+
 @click.command(help=__doc__)
 @click.option("--device", "name", default="NVIDIA", show_default=True)
 def main(name: str) -> None:
+    table = Table("shape", "shared us", "each step waited for us", "torch alone us", "dmlvk's calls alone us")
+    copies = Table("bytes", "device.tensor(CUDA tensor) us")
     with dmlvk.Device(name) as device:
         for shape in ((64, 64), (1024, 4096), (8192, 8192)):
-            rank = len(shape)
-            desc = dmlvk.TensorDesc("int32", shape)
-            turn = device.compile(
-                dmlvk.Slice1Desc(
-                    input_tensor=desc,
-                    output_tensor=desc,
-                    input_window_offsets=(0,) * rank,
-                    input_window_sizes=shape,
-                    input_window_strides=(1, -1),
-                )
-            )
-            source, result = device.tensor(desc), device.tensor(desc)
-            seen, back = torch.from_dlpack(source), torch.from_dlpack(result)
-            state = torch.randint(0, 1000, shape, dtype=torch.int32, device="cuda")
-
-            def shared(number: int) -> None:
-                torch.add(state, number, out=seen)
-                turn(input_tensor=source, output_tensor=result)
-                torch.mul(back, 3, out=state)
-
-            def by_torch(number: int) -> None:
-                torch.add(state, number, out=seen)
-                torch.flip(seen, (1,))
-                torch.mul(back, 3, out=state)
-
-            def waited(number: int) -> None:
-                torch.add(state, number, out=seen)
-                torch.cuda.synchronize()
-                turn(input_tensor=source, output_tensor=result).wait()
-                torch.mul(back, 3, out=state)
-
-            def alone(number: int) -> None:
-                turn(input_tensor=source, output_tensor=result)
-
-            print(
-                f"{shape}: shared {microseconds(shared):.1f} us a round, each step waited for {microseconds(waited, 200):.1f}, torch alone {microseconds(by_torch):.1f}, dmlvk's call alone on shared memory {microseconds(alone):.1f}"
-            )
-        print("copy of a CUDA tensor to the device:")
+            rounds = Rounds(device, shape)
+            works = (rounds.shared, rounds.waited, rounds.of_torch, rounds.of_dmlvk)
+            table.add_row(str(shape), *(f"{microseconds(work, 300):.1f}" for work in works))
         for size in (1 << 10, 1 << 20, 1 << 28):
             cuda = torch.randint(0, 100, (size // 4,), dtype=torch.int32, device="cuda")
-            times = microseconds(lambda _: device.tensor(cuda).free(), 50)
-            print(f"  {size} bytes: {times:.0f} us")
+
+            def copy_and_free(_: int, cuda: torch.Tensor = cuda) -> None:
+                device.tensor(cuda).free()
+
+            copies.add_row(str(size), f"{microseconds(copy_and_free, 50):.0f}")
+        for each in (table, copies):
+            Console(width=120).print(each)
         print(device.name, device.profile.driver_info, torch.__version__)
 
 

@@ -11,9 +11,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import click
 import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
@@ -43,6 +47,38 @@ def strides_of(sizes: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...
     return tuple(strides)
 
 
+@dataclass
+class Case:
+    """A tensor of some layout, and packed arrays to write to it and to read it into."""
+
+    device: dmlvk.Device
+    array: npt.NDArray[Any]
+    out: npt.NDArray[Any]
+    tensor: dmlvk.Tensor
+
+    def write(self) -> None:
+        self.tensor.write(self.array)
+        self.device.wait()
+
+    def read(self) -> None:
+        self.tensor.numpy(self.out)
+
+    def speeds(self) -> tuple[float, float]:
+        """GB/s of writing and of reading, checked."""
+        found = tuple(self.array.nbytes / median_seconds(work) / 1e9 for work in (self.write, self.read))
+        if not np.array_equal(self.out, self.array):
+            raise SystemExit(f"{self.tensor!r}: wrong bits")
+        return found[0], found[1]
+
+
+def numpy_speed(array: npt.NDArray[Any], strides: tuple[int, ...]) -> float:
+    """GB/s of NumPy's copy to an array with these element strides."""
+    span = 1 + sum((size - 1) * stride for size, stride in zip(array.shape, strides, strict=True))
+    memory = np.empty(span, array.dtype)
+    turned = np.ndarray(array.shape, array.dtype, memory, strides=[each * array.itemsize for each in strides])
+    return array.nbytes / median_seconds(partial(np.copyto, turned, array)) / 1e9
+
+
 @click.command(help=__doc__)
 @click.option("--device", "name", help="Part of a device's name.")
 @click.option("--mebibytes", default=64, show_default=True)
@@ -53,42 +89,19 @@ def main(name: str | None, mebibytes: int) -> None:
             width = (mebibytes << 20) // (8 * 64 * 64 * np.dtype(dtype).itemsize)
             sizes = (8, 64, 64, width)
             array = np.random.default_rng(1).integers(0, 256, mebibytes << 20, np.uint8).view(dtype).reshape(sizes)
-            out = np.empty_like(array)
-            packed = device.tensor(array)
-            write, read = (
-                median_seconds(lambda: (packed.write(array), device.wait())),
-                median_seconds(lambda: packed.numpy(out)),
-            )
+            write, read = Case(device, array, np.empty_like(array), device.tensor(array)).speeds()
+            table.add_row(dtype, "packed", f"{write:.1f}", "", f"{read:.1f}", "", "")
             layouts = {
                 "NHWC": strides_of(sizes, (0, 2, 3, 1)),
                 "reversed": strides_of(sizes, (3, 2, 1, 0)),
                 "rows and columns": strides_of(sizes, (0, 1, 3, 2)),
                 "gaps between rows": (64 * 64 * (width + 8), 64 * (width + 8), width + 8, 1),
             }
-            table.add_row(
-                dtype, "packed", f"{array.nbytes / write / 1e9:.1f}", "1", f"{array.nbytes / read / 1e9:.1f}", "1", ""
-            )
             for label, strides in layouts.items():
                 tensor = device.tensor(dmlvk.TensorDesc(dtype, sizes, strides))
-                written = median_seconds(lambda: (tensor.write(array), device.wait()))
-                was_read = median_seconds(lambda: tensor.numpy(out))
-                if not np.array_equal(out, array):
-                    raise SystemExit(f"{dtype}, {label}: wrong bits")
-                if label == "gaps between rows":
-                    turned = np.empty((8, 64, 64, width + 8), dtype)[..., :width]
-                else:
-                    order = tuple(sorted(range(4), key=lambda k: -strides[k]))
-                    turned = np.empty([sizes[k] for k in order], dtype).transpose(np.argsort(order))
-                copied = median_seconds(lambda: np.copyto(turned, array))
-                table.add_row(
-                    dtype,
-                    label,
-                    f"{array.nbytes / written / 1e9:.1f}",
-                    f"{write / written:.2f}",
-                    f"{array.nbytes / was_read / 1e9:.1f}",
-                    f"{read / was_read:.2f}",
-                    f"{array.nbytes / copied / 1e9:.1f}",
-                )
+                written, was_read = Case(device, array, np.empty_like(array), tensor).speeds()
+                shares = (f"{written:.1f}", f"{written / write:.2f}", f"{was_read:.1f}", f"{was_read / read:.2f}")
+                table.add_row(dtype, label, *shares, f"{numpy_speed(array, strides):.1f}")
         Console(width=120).print(table)
         print(device.name, device.profile.driver_info)
 

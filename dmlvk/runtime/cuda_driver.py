@@ -11,11 +11,12 @@ from typing import Any
 from dmlvk.errors import DeviceError
 
 ON_WINDOWS = sys.platform == "win32"
+# Kept here: as the process ends, a finalizer may find no modules any more.
+is_finalizing = sys.is_finalizing
 INSTALL_HINT = 'CUDA is reached through NVIDIA\'s package cuda-bindings: pip install "dmlvk[cuda]"'
 # The stream that programs use without naming one, as CUDA's arguments name it: CU_STREAM_LEGACY.
 LEGACY_STREAM = 1
 EVENT_WITHOUT_TIME = 2  # CU_EVENT_DISABLE_TIMING
-NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 
 
 @lru_cache(maxsize=1)
@@ -132,7 +133,7 @@ class ImportedMemory:
 
     def __del__(self) -> None:
         # In a forked child, where CUDA does not work, there is nothing to give back.
-        if sys.is_finalizing() or self._memory is None:
+        if is_finalizing is None or is_finalizing() or self._memory is None:
             return
         with suppress(DeviceError), self._context.current() as driver:
             if self.address:
@@ -180,51 +181,62 @@ class ImportedTimeline:
         check("cuWaitExternalSemaphoresAsync", done)
 
     def __del__(self) -> None:
-        if sys.is_finalizing() or self._semaphore is None:
+        if is_finalizing is None or is_finalizing() or self._semaphore is None:
             return
         with suppress(DeviceError), self._context.current() as driver:
             # CUresult cuDestroyExternalSemaphore(CUexternalSemaphore extSem)
             driver.cuDestroyExternalSemaphore(self._semaphore)
 
 
-class Bridge:
-    """A stream of dmlvk's own, through which all signals to Vulkan go: so their values only ever grow."""
+class OrderedSignals:
+    """Signals of one timeline by any streams, in the order of their values: a timeline's value may only grow."""
 
-    def __init__(self, context: CudaContext) -> None:
+    def __init__(self, context: CudaContext, timeline: ImportedTimeline) -> None:
         self._context = context
+        self._timeline = timeline
+        self._last: int | None = None
         with context.current() as driver:
-            # CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags)
-            self.stream = check("cuStreamCreate", driver.cuStreamCreate(NON_BLOCKING))
-            # CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags)
-            self._event = check("cuEventCreate", driver.cuEventCreate(EVENT_WITHOUT_TIME))
+            # The event after the latest signal. Its stream may be gone.
+            self._signalled = new_event(driver)
 
-    def follow(self, driver: Any, stream: Any) -> None:
-        """Let the bridge wait for the work of a stream so far."""
-        _order(driver, self._event, stream, self.stream)
-
-    def lead(self, driver: Any, stream: Any) -> None:
-        """Let the later work of a stream wait for the bridge's work so far."""
-        _order(driver, self._event, self.stream, stream)
-
-    def copy(self, driver: Any, destination: int, source: int, size: int) -> None:
-        """Copy bytes from one address to another."""
-        # CUresult cuMemcpyDtoDAsync(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
-        check("cuMemcpyDtoDAsync", driver.cuMemcpyDtoDAsync(destination, source, size, self.stream))
+    def signal(self, driver: Any, value: int, stream: Any) -> None:
+        """Signal a value when the work of a stream so far, and the signal before, are done."""
+        if self._last not in (None, int(stream)):
+            wait_for_event(driver, self._signalled, stream)
+        self._timeline.signal(driver, value, stream)
+        record(driver, self._signalled, stream)
+        self._last = int(stream)
 
     def __del__(self) -> None:
-        if sys.is_finalizing() or not hasattr(self, "_event"):
+        if is_finalizing is None or is_finalizing() or not hasattr(self, "_signalled"):
             return
         with suppress(DeviceError), self._context.current() as driver:
-            # CUresult cuEventDestroy(CUevent hEvent), CUresult cuStreamDestroy(CUstream hStream)
-            driver.cuEventDestroy(self._event)
-            driver.cuStreamDestroy(self.stream)
+            # CUresult cuEventDestroy(CUevent hEvent)
+            driver.cuEventDestroy(self._signalled)
 
 
-def _order(driver: Any, event: Any, earlier: Any, later: Any) -> None:
+def new_event(driver: Any) -> Any:
+    """An event that marks a place in a stream."""
+    # CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags)
+    return check("cuEventCreate", driver.cuEventCreate(EVENT_WITHOUT_TIME))
+
+
+def record(driver: Any, event: Any, stream: Any) -> None:
+    """Put an event after the work of a stream so far."""
     # CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
-    check("cuEventRecord", driver.cuEventRecord(event, earlier))
+    check("cuEventRecord", driver.cuEventRecord(event, stream))
+
+
+def wait_for_event(driver: Any, event: Any, stream: Any) -> None:
+    """Let the later work of a stream wait for an event."""
     # CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
-    check("cuStreamWaitEvent", driver.cuStreamWaitEvent(later, event, 0))
+    check("cuStreamWaitEvent", driver.cuStreamWaitEvent(stream, event, 0))
+
+
+def copy(driver: Any, destination: int, source: int, size: int, stream: Any) -> None:
+    """Copy bytes from one address of the GPU to another, in the order of a stream."""
+    # CUresult cuMemcpyDtoDAsync(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
+    check("cuMemcpyDtoDAsync", driver.cuMemcpyDtoDAsync(destination, source, size, stream))
 
 
 def current_streams(ordinal: int) -> list[int]:

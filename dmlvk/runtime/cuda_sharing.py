@@ -7,7 +7,7 @@ later work of the streams waits for it. So a submission takes its place in the o
 
 from __future__ import annotations
 
-import sys
+import os
 from collections import deque
 from collections.abc import Collection
 from contextlib import suppress
@@ -18,22 +18,27 @@ from dmlvk.data_type import DataType
 from dmlvk.errors import DeviceError
 from dmlvk.runtime import dlpack
 from dmlvk.runtime.cuda_driver import (
-    EVENT_WITHOUT_TIME,
     LEGACY_STREAM,
-    Bridge,
     CudaContext,
     ImportedMemory,
     ImportedTimeline,
-    check,
+    OrderedSignals,
     context_of,
+    copy,
     current_streams,
+    is_finalizing,
+    new_event,
     ordinal_of,
+    record,
     uuid_of,
+    wait_for_event,
 )
+from dmlvk.runtime.dlpack import DL_CUDA
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.device import VulkanDevice
 from dmlvk.vulkan.memory_use import MemoryUse
+from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.partner import Crossing, SemaphoreValue
 
 if TYPE_CHECKING:
@@ -63,7 +68,7 @@ class CudaView:
 
     def __del__(self) -> None:
         self.is_dropped = True
-        if sys.is_finalizing():
+        if is_finalizing is None or is_finalizing():  # the process ends, and the modules with it
             return
         # CUDA's failure here has nobody to be told to; the next call that needs CUDA meets it again.
         with suppress(DeviceError):
@@ -86,9 +91,8 @@ class CudaSharing:
         self.ordinal = ordinal
         self._vulkan = ref(vulkan)
         self._context: CudaContext = context_of(ordinal)
-        self._bridge = Bridge(self._context)
         self._ready, ready = vulkan.timeline_for_export()
-        self._imported_ready = ImportedTimeline(self._context, ready)
+        self._signals = OrderedSignals(self._context, ImportedTimeline(self._context, ready))
         self._done, done = vulkan.timeline_for_export()
         self._imported_done = ImportedTimeline(self._context, done)
         self._ready_value = 0
@@ -107,16 +111,10 @@ class CudaSharing:
         is_shared = any(access.sharer is not None for access in uses)
         if not is_shared and not self._released and self._waited.get(queue, 0) == self._ready_value:
             return None
-        signal: SemaphoreValue | None = None
         with self._context.current() as driver:
-            if is_shared:
-                self._streams = tuple(map(self._stream, current_streams(self.ordinal)))
-                for stream in self._streams:
-                    self._bridge.follow(driver, stream)
-                signal = SemaphoreValue(self._done.array, self._done_value + 1)
-            self._follow_released(driver)
-            if is_shared:
+            if is_shared or self._released:
                 self._signal_ready(driver)
+        signal = SemaphoreValue(self._done.array, self._done_value + 1) if is_shared else None
         return Crossing(SemaphoreValue(self._ready.array, self._ready_value), signal)
 
     def after_submission(self, queue: object, crossing: Crossing) -> None:
@@ -130,26 +128,27 @@ class CudaSharing:
                 self._imported_done.wait(driver, self._done_value, stream)
 
     def _signal_ready(self, driver: Any) -> None:
-        self._ready_value += 1
-        self._imported_ready.signal(driver, self._ready_value, self._bridge.stream)
-
-    def _follow_released(self, driver: Any) -> None:
-        """Let later submissions wait for the work on memory that was given back."""
-        if not self._released:
-            return
+        """Signal the next value of `ready` after the work of the current streams and of released memory."""
+        self._streams = tuple(map(self._stream, current_streams(self.ordinal)))
+        first, *others = self._streams
+        for stream in others:
+            event = new_event(driver)
+            record(driver, event, stream)
+            self._released.append(event)
         while self._released:
             event = self._released.popleft()
-            check("cuStreamWaitEvent", driver.cuStreamWaitEvent(self._bridge.stream, event, 0))
+            wait_for_event(driver, event, first)
             # CUresult cuEventDestroy(CUevent hEvent): CUDA destroys the event when the wait is over
             driver.cuEventDestroy(event)
-        self._signal_ready(driver)
+        self._ready_value += 1
+        self._signals.signal(driver, self._ready_value, first)
 
     def note_release(self) -> None:
         """A consumer is done with its memory, though its streams may not be. Called by finalizers; takes no lock."""
         with self._context.current() as driver:
             for handle in current_streams(self.ordinal):
-                event = check("cuEventCreate", driver.cuEventCreate(EVENT_WITHOUT_TIME))
-                check("cuEventRecord", driver.cuEventRecord(event, driver.CUstream(handle)))
+                event = new_event(driver)
+                record(driver, event, driver.CUstream(handle))
                 self._released.append(event)
 
     def _stream(self, handle: int) -> Any:
@@ -168,7 +167,7 @@ class CudaSharing:
         if stream != -1:
             vulkan.monitor.run(self._let_wait, stream or LEGACY_STREAM)
         address = block.address + start + tensor.offset
-        return dlpack.capsule_of(tensor.desc, address, (dlpack.DL_CUDA, self.ordinal), view)
+        return dlpack.capsule_of(tensor.desc, address, (DL_CUDA, self.ordinal), view)
 
     def _let_wait(self, stream: int) -> None:
         with self._context.current() as driver:
@@ -197,30 +196,31 @@ class CudaSharing:
 
     def tensor(self, device: Device, values: Any) -> Tensor | None:
         """A tensor with the elements of another library's array on the same GPU; None if the host has to copy them."""
-        source = dlpack.Import(values.__dlpack__(stream=int(self._bridge.stream)))
+        # The copy runs on this stream, which the library makes wait for its own.
+        stream = current_streams(self.ordinal)[0]
+        source = dlpack.Import(values.__dlpack__(stream=stream))
         try:
             desc = _desc_of(source)
             if desc is None:
                 return None
             tensor = device.tensor(desc)
-            device.vulkan.monitor.run(self._copy, source.address, tensor)
+            device.vulkan.monitor.run(self._copy, source.address, tensor, stream)
         finally:
             source.release()
         return tensor
 
-    def _copy(self, source: int, tensor: Tensor) -> None:
+    def _copy(self, source: int, tensor: Tensor, stream: int) -> None:
         memory = tensor.memory()
-        # The view ends here; the order of the copy is that of memory that CUDA has given back.
+        # The view ends here: for later submissions, the copy is work on memory that CUDA has given back.
         _, block, start = self._view(memory)
-        address = block.address + start + tensor.offset
         desc = tensor.desc
         span = 1 + sum((size - 1) * stride for size, stride in zip(desc.sizes, desc.element_strides, strict=True))
+        size = span * desc.data_type.size_in_bytes
         with self._context.current() as driver:
-            self._bridge.copy(driver, address, source, span * desc.data_type.size_in_bytes)
-            self._signal_ready(driver)
-            for handle in current_streams(self.ordinal):
-                # The library may use the source's memory anew in the order of its stream.
-                self._bridge.lead(driver, self._stream(handle))
+            copy(driver, block.address + start + tensor.offset, source, size, self._stream(stream))
+
+
+_monitor = Monitor()
 
 
 def sharing_of(device: Device) -> CudaSharing:
@@ -231,6 +231,10 @@ def sharing_of(device: Device) -> CudaSharing:
     DeviceError
         There is none: the message says why.
     """
+    return device.cuda_sharing or _monitor.run(_share, device)
+
+
+def _share(device: Device) -> CudaSharing:
     found = device.cuda_sharing
     if found is None:
         device.require_open()
@@ -257,3 +261,11 @@ def _desc_of(source: dlpack.Import) -> TensorDesc | None:
     desc = TensorDesc(DataType.from_numpy(source.dtype), sizes, used)
     span = 1 + sum((size - 1) * stride for size, stride in zip(sizes, used, strict=True))
     return desc if span <= LARGEST_SPAN * desc.element_count else None
+
+
+def _after_fork_in_child() -> None:
+    _monitor.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

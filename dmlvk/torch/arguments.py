@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -114,7 +114,7 @@ def integer(function: str, name: str, value: Any) -> int:
     return as_integer(function, name, value, INT64_MIN, INT64_MAX, "must be an integer of 64 bits")
 
 
-def integers(function: str, name: str, values: Sequence[Any]) -> Sequence[int]:
+def integers(function: str, name: str, values: Iterable[Any]) -> Sequence[int]:
     """An argument as integers; a compiler's symbols stay symbols. Raises as `integer` does."""
     if torch.compiler.is_compiling():
         return list(values)

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy.typing as npt
 import torch
 
-from dmlvk import functional
+from dmlvk import cuda, functional
 from dmlvk.arguments import integer_of
 from dmlvk.errors import DeviceError
 from dmlvk.runtime.device import Device
@@ -91,12 +91,8 @@ def _gpu_of(tensor: torch.Tensor) -> Device | None:
     if not _is_on_cuda(tensor):
         return None
     try:
-        # Here, because only tensors on CUDA need it.
-        from dmlvk.runtime.cuda_sharing import device_of  # type: ignore[attr-defined]
-
-        device: Device = device_of(tensor.device.index)
-        return device
-    except (ImportError, DeviceError) as error:
+        return cuda.device_of(tensor.device.index)
+    except DeviceError as error:
         message = f"dmlvk.torch copies CUDA tensors by way of the host, to {shared_device()}: {error}"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, SupportsIndex
 
 import torch
 
@@ -24,10 +24,10 @@ from dmlvk.torch.devices import device_key
 def diagonal_matrix1(
     input: torch.Tensor | None = None,
     *,
-    sizes: Sequence[int] | None = None,
+    sizes: Iterable[SupportsIndex] | None = None,
     value: float,
-    diagonal_fill_begin: int,
-    diagonal_fill_end: int,
+    diagonal_fill_begin: SupportsIndex,
+    diagonal_fill_end: SupportsIndex,
     dtype: Any = None,
     device: Device | int | str | None = None,
 ) -> torch.Tensor:
@@ -87,8 +87,8 @@ def one_hot(
     indices: torch.Tensor,
     values: torch.Tensor,
     *,
-    output_length: int,
-    axis: int,
+    output_length: SupportsIndex,
+    axis: SupportsIndex,
     device: Device | int | str | None = None,
 ) -> torch.Tensor:
     """Turn each index into a sequence of `output_length` elements: on at the index, off elsewhere.
@@ -135,10 +135,10 @@ def one_hot(
 def slice1(
     input: torch.Tensor,
     *,
-    input_window_offsets: Sequence[int],
-    input_window_sizes: Sequence[int],
-    input_window_strides: Sequence[int],
-    output_sizes: Sequence[int] | None = None,
+    input_window_offsets: Iterable[SupportsIndex],
+    input_window_sizes: Iterable[SupportsIndex],
+    input_window_strides: Iterable[SupportsIndex],
+    output_sizes: Iterable[SupportsIndex] | None = None,
     device: Device | int | str | None = None,
 ) -> torch.Tensor:
     """Copy a strided window of a tensor; a negative stride starts at the window's end.
@@ -191,11 +191,11 @@ def quantized_linear_convolution(
     bias: torch.Tensor | None = None,
     output_zero_point: torch.Tensor | int | None = None,
     output_dtype: Any = None,
-    strides: Sequence[int] = (1, 1),
-    dilations: Sequence[int] = (1, 1),
-    start_padding: Sequence[int] = (0, 0),
-    end_padding: Sequence[int] = (0, 0),
-    group_count: int = 1,
+    strides: Iterable[SupportsIndex] = (1, 1),
+    dilations: Iterable[SupportsIndex] = (1, 1),
+    start_padding: Iterable[SupportsIndex] = (0, 0),
+    end_padding: Iterable[SupportsIndex] = (0, 0),
+    group_count: SupportsIndex = 1,
     device: Device | int | str | None = None,
 ) -> torch.Tensor:
     """Convolve int8 or uint8 tensors that have scales and zero points.

@@ -219,7 +219,7 @@ def test_bad_input(gpu: dmlvk.Device) -> None:
     with pytest.raises(BufferError, match="detach"):
         gpu.tensor(torch.ones(3, device="cuda", requires_grad=True))
     for dtype in (torch.bfloat16, torch.bool):
-        with pytest.raises(TypeError, match="bfloat16|bool"):
+        with pytest.raises(TypeError, match=r"bfloat16|bool"):
             gpu.tensor(torch.ones(3, device="cuda").to(dtype))
     tensor.free()
     with pytest.raises(dmlvk.BindingError, match="freed"):

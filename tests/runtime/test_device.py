@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def test_a_closed_device_cannot_be_used(device: dmlvk.Device) -> None:
         operator = own.compile(copy_desc(DESC))
         binding = operator.bind(input_tensor=tensor, output_tensor=own.tensor(DESC))
         sequence = own.sequence([binding])
-    uses = [
+    uses: list[Callable[[], object]] = [
         tensor.numpy,
         tensor.read_bytes,
         lambda: tensor.write(VALUES),

@@ -71,8 +71,11 @@ def expected(tensors: dict[str, Any], output_dtype: Any) -> np.ndarray:
     for field, array in arrays.items():
         if array.ndim < 2:
             arrays[field] = array.reshape(1, -1, 1, 1)
+    described: dict[str, Any] = {
+        name: TensorDesc(DataType.from_numpy(array.dtype), array.shape) for name, array in arrays.items()
+    }
     desc = dmlvk.QuantizedLinearConvolutionDesc(
-        **{name: TensorDesc(DataType.from_numpy(array.dtype), array.shape) for name, array in arrays.items()},
+        **described,
         output_tensor=TensorDesc(str(output_dtype).removeprefix("torch."), (2, 6, 4, 8)),
         **FIELDS,
     )

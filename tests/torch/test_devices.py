@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 import dmlvk
+import dmlvk.cuda
 import dmlvk.torch
 from dmlvk import DeviceError
 from dmlvk.torch import devices
@@ -25,7 +25,12 @@ def mirrored(x: Any, device: Any = None) -> Any:
 
 def test_the_default_device_runs_calls_that_name_none(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(devices, "shared_device", lambda selector=None: asked.append(selector) or device)
+
+    def shared_device(selector: str | None = None) -> dmlvk.Device:
+        asked.append(selector)
+        return device
+
+    monkeypatch.setattr(devices, "shared_device", shared_device)
     assert mirrored(torch.arange(6).reshape(2, 3)).tolist() == [[2, 1, 0], [5, 4, 3]]
     assert asked == [None]
 
@@ -91,7 +96,7 @@ def test_threads_share_a_device(device: dmlvk.Device) -> None:
 
 
 class TestCuda:
-    """What CUDA tensors need, with a stand-in for the tensor and for the sharing of memory."""
+    """What CUDA tensors need, with a stand-in for the tensor and for CUDA."""
 
     tensor = SimpleNamespace(device=torch.device("cuda", 3), is_cuda=True)
 
@@ -100,32 +105,28 @@ class TestCuda:
         monkeypatch.setattr(torch.version, "cuda", "13.0")
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
 
-    def share(self, monkeypatch: pytest.MonkeyPatch, device_of: Any) -> None:
-        module = ModuleType("dmlvk.runtime.cuda_sharing")
-        if device_of is not None:
-            module.device_of = device_of  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "dmlvk.runtime.cuda_sharing", module)
-
     def test_the_device_of_the_same_gpu(self, device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.share(monkeypatch, {3: device}.__getitem__)
+        monkeypatch.setattr(dmlvk.cuda, "device_of", {3: device}.__getitem__)
         assert devices.device_for(None, self.tensor) is device
 
     def test_a_device_that_is_named(self, device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.share(monkeypatch, lambda ordinal: pytest.fail("the device is named"))
+        monkeypatch.setattr(dmlvk.cuda, "device_of", lambda ordinal: pytest.fail("the device is named"))
         assert devices.device_for(devices.device_key(device), self.tensor) is device
 
-    @pytest.mark.parametrize("is_there", [False, True])
-    def test_otherwise_the_host_and_a_warning(
-        self, device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, is_there: bool
-    ) -> None:
+    def test_otherwise_the_host_and_a_warning(self, device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse(ordinal: int) -> None:
             raise DeviceError(f"no Vulkan device on GPU {ordinal}")
 
         monkeypatch.setattr(devices, "shared_device", lambda selector=None: device)
-        self.share(monkeypatch, refuse if is_there else None)
-        reason = "no Vulkan device on GPU 3" if is_there else "device_of"
-        with pytest.warns(RuntimeWarning, match=f"by way of the host, .*: .*{reason}"):
+        monkeypatch.setattr(dmlvk.cuda, "device_of", refuse)
+        with pytest.warns(RuntimeWarning, match="by way of the host, .*: no Vulkan device on GPU 3"):
             assert devices.device_for(None, self.tensor) is device
+
+    def test_amd_calls_its_gpus_cuda_too(self, device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.version, "cuda", None)
+        monkeypatch.setattr(devices, "shared_device", lambda selector=None: device)
+        monkeypatch.setattr(dmlvk.cuda, "device_of", lambda ordinal: pytest.fail("it is no GPU of NVIDIA's"))
+        assert devices.device_for(None, self.tensor) is device
 
     def test_a_graph_that_is_captured(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)

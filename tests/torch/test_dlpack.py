@@ -192,6 +192,7 @@ class TestTensorOfTorch:
 
     def test_the_one_liners_take_such_tensors(self, device: dmlvk.Device) -> None:
         source = random_tensor((3, 4), torch.uint16)
-        window = {"input_window_offsets": (0, 0), "input_window_sizes": (3, 4), "input_window_strides": (-1, 1)}
-        output = dmlvk.slice1(device.tensor(source), **window)
+        output = dmlvk.slice1(
+            device.tensor(source), input_window_offsets=(0, 0), input_window_sizes=(3, 4), input_window_strides=(-1, 1)
+        )
         np.testing.assert_array_equal(torch.from_dlpack(output).numpy(), source.numpy()[::-1])

@@ -69,7 +69,7 @@ class TestDiagonalMatrix1:
     @pytest.mark.parametrize("dtype", DTYPES, ids=str)
     def test_every_type(self, device: dmlvk.Device, dtype: Any) -> None:
         tensor = random_tensor((2, 4, 5), dtype)
-        value = {torch.uint64: 2**64 - 3, torch.int64: -(2**63), torch.uint8: 250}.get(dtype, 7)
+        value: float = {torch.uint64: 2**64 - 3, torch.int64: -(2**63), torch.uint8: 250}.get(dtype, 7)
         if dtype.is_floating_point:
             value = 1 / 3
         desc = dmlvk.DiagonalMatrix1Desc(
