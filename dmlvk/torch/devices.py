@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from contextlib import nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -108,23 +107,23 @@ def operand(name: str, tensor: torch.Tensor, device: Device) -> Tensor:
     Memory without gaps is copied as it lies, with its dimensions in any order (channels_last), because kernels read
     any strides. Other tensors are packed.
     """
-    sizes, data_type = tuple(tensor.shape), data_type_of(name, tensor.dtype)
-    tensor = tensor.detach().resolve_neg()  # DLPack gives the memory, in which a negation may be left to do
+    data_type = data_type_of(name, tensor.dtype)
+    if tensor.ndim == 0:
+        TensorDesc(data_type, ())  # raises: a Tensor has a dimension or more
+    tensor = tensor.detach().resolve_neg()
     if not tensor.is_cpu and not (_is_on_cuda(tensor) and device.profile.runs_cuda):
         tensor = tensor.cpu()
     order = None if tensor.is_contiguous() else _memory_order(tensor)
-    if order is not None:
-        packed = _copied(tensor.permute(order), device)
-        return Tensor(device, TensorDesc(data_type, sizes, tensor.stride()), packed.memory(), packed.offset)
-    desc = TensorDesc(data_type, sizes)  # which refuses a tensor without dimensions
-    packed = _copied(tensor, device)
-    assert packed.desc == desc
-    return packed
+    if order is None:
+        return _copied(tensor, device)
+    packed = _copied(tensor.permute(order), device)
+    return Tensor(device, TensorDesc(data_type, tensor.shape, tensor.stride()), packed.memory(), packed.offset)
 
 
 def _copied(tensor: torch.Tensor, device: Device) -> Tensor:
-    # torch shares the memory of its current GPU alone.
-    with nullcontext() if tensor.is_cpu else torch.cuda.device(tensor.device):
+    if tensor.is_cpu:
+        return device.tensor(tensor.numpy())
+    with torch.cuda.device(tensor.device):  # torch shares the memory of its current GPU alone
         return device.tensor(tensor)
 
 

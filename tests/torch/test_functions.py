@@ -59,7 +59,7 @@ class TestSlice1:
             tensor,
             input_window_offsets=np.zeros(2, np.uint8),
             input_window_sizes=tensor.shape,
-            input_window_strides=iter([np.int8(-1), 1]),
+            input_window_strides=(stride for stride in (np.int8(-1), np.int8(1))),
             device=device,
         )
         assert found.equal(tensor.flip(0))
