@@ -11,7 +11,8 @@ from dmlvk.arguments import as_integer, as_integers
 from dmlvk.data_type import DataType
 from dmlvk.errors import DescriptorError
 from dmlvk.operators.feature_level import FeatureLevel
-from dmlvk.tensor_desc import TensorDesc, TensorFlags, find_overlap
+from dmlvk.overlap import find_overlap
+from dmlvk.tensor_desc import TensorDesc, TensorFlags
 
 INT32_MIN = -(2**31)
 INT32_MAX = 2**31 - 1
