@@ -15,8 +15,8 @@ import pytest
 
 import dmlvk
 from dmlvk.device_profile import DeviceType
-from dmlvk.runtime import device_info
 from dmlvk.runtime.device_info import DeviceList, binary_size
+from dmlvk.vulkan.instance import Instance
 from dmlvk.vulkan.library import vk
 from tests.vulkan.variants import copy_desc, open_variant
 
@@ -143,7 +143,7 @@ class TestIsAvailable:
         assert dmlvk.is_available() is False
 
     def test_without_a_device(self, device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(device_info.Instance, "physical_devices", lambda self: [])
+        monkeypatch.setattr(Instance, "physical_devices", lambda self: [])
         assert dmlvk.is_available() is False
 
     @pytest.mark.parametrize(

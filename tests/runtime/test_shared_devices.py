@@ -37,7 +37,8 @@ def one_hot(indices: Any = INDICES, values: Any = (0, 7), device: Any = None) ->
 
 
 def test_a_name_and_an_index_run_on_that_device(device: dmlvk.Device, kept: dict[Any, dmlvk.Device]) -> None:
-    for name in (device.name, device.name[2:8].upper(), index_of(device), np.int64(index_of(device))):
+    names: tuple[Any, ...] = (device.name, device.name[2:8].upper(), index_of(device), np.int64(index_of(device)))
+    for name in names:
         assert one_hot(device=name).tolist() == [[0, 7, 0], [0, 0, 7]]
         assert named_device(name).name == device.name
     assert len({id(opened) for opened in kept.values()}) == 1, "it is opened once, however it is named"
