@@ -6,7 +6,7 @@ then does not wait; `Tensor.numpy` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, SupportsIndex, TypeAlias, TypeVar, overload
 
@@ -33,17 +33,18 @@ from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
 
 Argument: TypeAlias = "npt.ArrayLike | Tensor"
+Plain: TypeAlias = "Array | np.generic | complex | Sequence[Any]"
 Integers: TypeAlias = "Iterable[SupportsIndex]"
 DType: TypeAlias = "npt.DTypeLike | DataType"
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-# Overloads are written in few lines, because none of them says anything that its function does not. A Tensor may be
-# array_like to a type checker: then the first overload that fits counts, and so it is.
+# Overloads are written in few lines, because none of them says anything that its function does not. What is array_like
+# in another way than Plain may be a Tensor to a type checker: it cannot say which of the two comes back.
 
 
 # fmt: off
 @overload
-def diagonal_matrix1(  # type: ignore[overload-overlap]
+def diagonal_matrix1(
     input: Tensor, *, sizes: Integers | None = None, value: Any, diagonal_fill_begin: SupportsIndex,
     diagonal_fill_end: SupportsIndex, dtype: DType | None = None, device: DeviceName = None,
 ) -> Tensor: ...
@@ -54,7 +55,7 @@ def diagonal_matrix1(
 ) -> npt.NDArray[Scalar]: ...
 @overload
 def diagonal_matrix1(
-    input: npt.ArrayLike, *, sizes: Integers | None = None, value: Any, diagonal_fill_begin: SupportsIndex,
+    input: Plain, *, sizes: Integers | None = None, value: Any, diagonal_fill_begin: SupportsIndex,
     diagonal_fill_end: SupportsIndex, dtype: DType | None = None, device: DeviceName = None,
 ) -> Array: ...
 @overload
@@ -62,6 +63,11 @@ def diagonal_matrix1(
     input: None = None, *, sizes: Integers, value: Any, diagonal_fill_begin: SupportsIndex,
     diagonal_fill_end: SupportsIndex, dtype: DType | None = None, device: DeviceName = None,
 ) -> Array: ...
+@overload
+def diagonal_matrix1(
+    input: Argument, *, sizes: Integers | None = None, value: Any, diagonal_fill_begin: SupportsIndex,
+    diagonal_fill_end: SupportsIndex, dtype: DType | None = None, device: DeviceName = None,
+) -> Operand: ...
 # fmt: on
 def diagonal_matrix1(
     input: Argument | None = None,
@@ -131,25 +137,30 @@ def diagonal_matrix1(
 
 # fmt: off
 @overload
-def one_hot(  # type: ignore[overload-overlap]
+def one_hot(
     indices: Tensor, values: Argument, *, output_length: SupportsIndex, axis: SupportsIndex,
     device: DeviceName = None,
 ) -> Tensor: ...
 @overload
-def one_hot(  # type: ignore[overload-overlap]
+def one_hot(
     indices: Argument, values: Tensor, *, output_length: SupportsIndex, axis: SupportsIndex,
     device: DeviceName = None,
 ) -> Tensor: ...
 @overload
 def one_hot(
-    indices: npt.ArrayLike, values: npt.NDArray[Scalar], *, output_length: SupportsIndex, axis: SupportsIndex,
+    indices: Plain, values: npt.NDArray[Scalar], *, output_length: SupportsIndex, axis: SupportsIndex,
     device: DeviceName = None,
 ) -> npt.NDArray[Scalar]: ...
 @overload
 def one_hot(
-    indices: npt.ArrayLike, values: npt.ArrayLike, *, output_length: SupportsIndex, axis: SupportsIndex,
+    indices: Plain, values: Plain, *, output_length: SupportsIndex, axis: SupportsIndex,
     device: DeviceName = None,
 ) -> Array: ...
+@overload
+def one_hot(
+    indices: Argument, values: Argument, *, output_length: SupportsIndex, axis: SupportsIndex,
+    device: DeviceName = None,
+) -> Operand: ...
 # fmt: on
 def one_hot(
     indices: Argument, values: Argument, *, output_length: SupportsIndex, axis: SupportsIndex, device: DeviceName = None
@@ -207,7 +218,7 @@ def one_hot(
 
 # fmt: off
 @overload
-def slice1(  # type: ignore[overload-overlap]
+def slice1(
     input: Tensor, *, input_window_offsets: Integers, input_window_sizes: Integers,
     input_window_strides: Integers, output_sizes: Integers | None = None, device: DeviceName = None,
 ) -> Tensor: ...
@@ -218,9 +229,14 @@ def slice1(
 ) -> npt.NDArray[Scalar]: ...
 @overload
 def slice1(
-    input: npt.ArrayLike, *, input_window_offsets: Integers, input_window_sizes: Integers,
+    input: Plain, *, input_window_offsets: Integers, input_window_sizes: Integers,
     input_window_strides: Integers, output_sizes: Integers | None = None, device: DeviceName = None,
 ) -> Array: ...
+@overload
+def slice1(
+    input: Argument, *, input_window_offsets: Integers, input_window_sizes: Integers,
+    input_window_strides: Integers, output_sizes: Integers | None = None, device: DeviceName = None,
+) -> Operand: ...
 # fmt: on
 def slice1(
     input: Argument,
@@ -274,7 +290,7 @@ def slice1(
 
 # fmt: off
 @overload
-def quantized_linear_convolution(  # type: ignore[overload-overlap]
+def quantized_linear_convolution(
     input: Tensor, input_scale: Argument, filter: Argument, filter_scale: Argument,
     output_scale: Argument, *, input_zero_point: Argument | None = None,
     filter_zero_point: Argument | None = None, bias: Argument | None = None,
@@ -283,7 +299,7 @@ def quantized_linear_convolution(  # type: ignore[overload-overlap]
     end_padding: Integers = (0, 0), group_count: SupportsIndex = 1, device: DeviceName = None,
 ) -> Tensor: ...
 @overload
-def quantized_linear_convolution(  # type: ignore[overload-overlap]
+def quantized_linear_convolution(
     input: Argument, input_scale: Argument, filter: Tensor, filter_scale: Argument,
     output_scale: Argument, *, input_zero_point: Argument | None = None,
     filter_zero_point: Argument | None = None, bias: Argument | None = None,
@@ -292,11 +308,11 @@ def quantized_linear_convolution(  # type: ignore[overload-overlap]
     end_padding: Integers = (0, 0), group_count: SupportsIndex = 1, device: DeviceName = None,
 ) -> Tensor: ...
 @overload
-def quantized_linear_convolution(  # type: ignore[overload-overlap]
-    input: npt.ArrayLike, input_scale: npt.ArrayLike, filter: npt.ArrayLike, filter_scale: npt.ArrayLike,
-    output_scale: npt.ArrayLike, *, input_zero_point: npt.ArrayLike | None = None,
-    filter_zero_point: npt.ArrayLike | None = None, bias: npt.ArrayLike | None = None,
-    output_zero_point: npt.ArrayLike | None = None, output_dtype: DType | None = None,
+def quantized_linear_convolution(
+    input: Plain, input_scale: Plain, filter: Plain, filter_scale: Plain,
+    output_scale: Plain, *, input_zero_point: Plain | None = None,
+    filter_zero_point: Plain | None = None, bias: Plain | None = None,
+    output_zero_point: Plain | None = None, output_dtype: DType | None = None,
     strides: Integers = (1, 1), dilations: Integers = (1, 1), start_padding: Integers = (0, 0),
     end_padding: Integers = (0, 0), group_count: SupportsIndex = 1, device: DeviceName = None,
 ) -> Array: ...
