@@ -28,6 +28,8 @@ NO_INTEGERS = (
     "dmlvk.DataType.UINT8", "np.longdouble(3)", "memoryview(b'abc')", "[10**5000]", "type",
 )  # fmt: skip
 
+OUTPUT_IS_IMPLIED = ("Slice1Desc", "SliceDesc", "DiagonalMatrix1Desc", "QuantizedLinearConvolutionDesc")
+
 
 class Generator:
     """Draws one case.
@@ -137,6 +139,11 @@ class Generator:
         return self.random.choice(NO_INTEGERS) if self.chance(self.wildness / 8) else tensor
 
     def call(self, name: str, **arguments: str) -> str:
+        # Most descriptors say without it what their output is.
+        if name in OUTPUT_IS_IMPLIED and self.chance(0.25):
+            arguments.pop("output_tensor", None)
+        elif self.chance(self.wildness / 8):
+            arguments.pop(self.random.choice(["output_tensor", *arguments]), None)
         return f"dmlvk.{name}({', '.join(f'{key}={value}' for key, value in arguments.items())})"
 
     def slice1(self) -> str:
@@ -157,7 +164,7 @@ class Generator:
         )
 
     def slice(self) -> str:
-        """SLICE: inside the input; the output may be left out."""
+        """SLICE: inside the input."""
         extents, kind = self.sizes(8), self.random.choice(DATA_TYPES)
         offsets = [self.random.randrange(extent) for extent in extents]
         strides = [self.random.choice((1, 1, 2, 3, 2**31 - 1, 2**32 - 1)) for _ in extents]
@@ -171,8 +178,7 @@ class Generator:
             "sizes": self.integers(sizes),
             "strides": self.integers(strides),
         }
-        if self.chance(0.5):
-            arguments["output_tensor"] = self.field(self.tensor(sizes, kind, is_output=True))
+        arguments["output_tensor"] = self.field(self.tensor(sizes, kind, is_output=True))
         return self.call("SliceDesc", **arguments)
 
     def one_hot(self) -> str:
@@ -282,7 +288,8 @@ class Generator:
     def one_liner(self) -> str:
         """The operators as functions."""
         draw = self.random.randint
-        device = "'llvm'" if self.chance(self.wildness) else "device"
+        names = ("device.name", "device.name.upper()", "0", "'no such device'", *NO_INTEGERS)
+        device = self.random.choice(names) if self.chance(self.wildness) else "device"
         if self.chance(0.3):
             numbers = ", ".join(
                 f"{name}={self.integers([draw(0, 2)])}"
