@@ -33,7 +33,7 @@ make fuzz           100,000 random calls on each test driver, with numbers of al
 make test-windows   the tests and a sample of the conformance suite in Windows' form, under Wine
 make conformance    the conformance suite on every driver that is found or can be fetched: an hour on two cores
 make test-compilers compile every kernel for six generations of AMD GPUs, without one; fails on spilled registers
-make lint           the checks alone: ruff, the formats of Python and GLSL, the order of imports, mypy
+make lint           the checks alone: ruff, the formats of Python and GLSL, the order of imports, mypy, pyright
 make format         format Python and GLSL
 make drivers        get the drivers that the tests run on (lavapipe, SwiftShader, the validation layer)
 make kernels        compile kernels/ to dmlvk/spirv/ (finds or downloads glslang)

@@ -17,6 +17,7 @@ from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Plan
 from dmlvk.runtime import debug
 from dmlvk.runtime.binding import Binding
+from dmlvk.runtime.bound_tensors import Compiled
 from dmlvk.runtime.command_writer import CommandWriter, dispatch_count
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.copying import NotCopied
@@ -219,7 +220,7 @@ class Device(NotCopied):
         """Plan an operator for this device: see `dmlvk.planning.plan`."""
         return planning.plan(desc, self.profile, path=path, offsets=offsets or {})
 
-    def compile(self, desc: OperatorDesc, path: str | None = None) -> CompiledOperator:
+    def compile(self, desc: Compiled, path: str | None = None) -> CompiledOperator[Compiled]:
         """Plan an operator and build its pipelines. Equal descriptors are compiled once.
 
         Parameters
