@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -37,13 +38,19 @@ def test_a_closed_device_cannot_be_used(device: dmlvk.Device) -> None:
         operator = own.compile(copy_desc(DESC))
         binding = operator.bind(input_tensor=tensor, output_tensor=own.tensor(DESC))
         sequence = own.sequence([binding])
-    uses = [
+    uses: list[Callable[[], object]] = [
         tensor.numpy,
         tensor.read_bytes,
         lambda: tensor.write(VALUES),
         lambda: tensor.write_bytes(bytes(256)),
         lambda: buffer.tensor(dmlvk.TensorDesc(dmlvk.DataType.INT32, (1,))),
         lambda: own.tensor(VALUES),
+        lambda: own.empty(3),
+        lambda: own.zeros(3),
+        lambda: tensor.numpy(out=VALUES.copy()),
+        lambda: np.asarray(tensor),
+        lambda: np.from_dlpack(tensor),
+        tensor.__dlpack_device__,
         lambda: own.buffer(1),
         lambda: own.compile(copy_desc(DESC)),
         lambda: operator(input_tensor=tensor, output_tensor=tensor),
