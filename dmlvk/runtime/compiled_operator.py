@@ -176,7 +176,7 @@ class CompiledOperator(NotCopied, Generic[Described]):
         try:
             if call is None or call.tensors != tensors:
                 call = self._calls.find(tensors)
-        except (ReferenceError, ValueError):  # a tensor of the last call was just dropped; or an argument is an array
+        except (ReferenceError, TypeError, ValueError):  # a tensor was just dropped; or an argument is an array
             call = self._calls.find(tensors)
         if call is None:
             return self._call_anew(tensors)
@@ -321,7 +321,7 @@ class CompiledOperator(NotCopied, Generic[Described]):
         desc = plain(self._owned_fields[field])
         array = array_of(value)
         name = self.desc.operator_name
-        if array.shape != desc.sizes or array.dtype != desc.data_type.numpy_dtype:
+        if array.shape != desc.sizes or array.dtype.newbyteorder("=") != desc.data_type.numpy_dtype:
             raise BindingError(
                 f"{name}: {field} is an array of shape {array.shape} and dtype {array.dtype}; the descriptor has sizes "
                 f"{desc.sizes} and dtype {desc.data_type.numpy_dtype}"
