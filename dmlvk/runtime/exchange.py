@@ -55,7 +55,7 @@ def dlpack_capsule(
         The memory cannot be shared as it is asked for; the message says why, and what is possible.
     """
     device = dlpack_device(tensor)
-    if dl_device is not None and dl_device not in (HOST, device):
+    if dl_device not in (None, HOST) and (dl_device != device or device[0] != DL_CUDA):
         raise BufferError(f"{tensor!r} is given to the host, {HOST}, not to the DLPack device {shown(dl_device)}")
     obstacle = obstacle_to_host_view(tensor)
     if device[0] == DL_CUDA and dl_device != HOST:

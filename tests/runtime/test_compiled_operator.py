@@ -167,7 +167,7 @@ class TestInitializingWithArrays:
 
     def test_a_tensor_that_is_not_owned_is_named(self, device: dmlvk.Device) -> None:
         operator = device.compile(copy_desc(OWNED_MATRIX, PACKED_MATRIX))
-        with pytest.raises(dmlvk.BindingError, match="no tensor to bind as output_tensor; it takes input_tensor"):
+        with pytest.raises(dmlvk.BindingError, match="no tensor named output_tensor; it takes input_tensor"):
             operator.initialize(input_tensor=MATRIX, output_tensor=MATRIX)  # type: ignore[call-arg]
 
     def test_a_filter_and_its_parameters(self, device: dmlvk.Device) -> None:
