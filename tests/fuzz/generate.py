@@ -288,8 +288,8 @@ class Generator:
     def one_liner(self) -> str:
         """The operators as functions."""
         draw = self.random.randint
-        names = ("device.name", "device.name.upper()", "0", "'no such device'", *NO_INTEGERS)
-        device = self.random.choice(names) if self.chance(self.wildness) else "device"
+        devices = ("device.name", "device.name.upper()", "0", "'no such device'", *NO_INTEGERS)
+        device = self.random.choice(devices) if self.chance(self.wildness) else "device"
         if self.chance(0.3):
             numbers = ", ".join(
                 f"{name}={self.integers([draw(0, 2)])}"
