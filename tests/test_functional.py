@@ -75,6 +75,12 @@ class TestSlice1:
             self.run(np.zeros((4, 5), bool), None)
 
 
+def test_an_array_without_dimensions_is_one_element(device: dmlvk.Device) -> None:
+    window: dict[str, Any] = {f"input_window_{name}": (1,) for name in ("sizes", "strides")}
+    assert dmlvk.slice1(5, input_window_offsets=(0,), **window, device=device).tolist() == [5]
+    assert dmlvk.one_hot(np.int64(2), [0, 7], output_length=3, axis=0, device=device).tolist() == [0, 0, 7]
+
+
 class TestOneHot:
     @pytest.mark.parametrize("values", [[0, 1], [0.0, 1.0], np.array([[0, 1]], np.uint8), np.zeros((1, 1, 1, 2))])
     def test_values_get_the_rank_of_the_indices(self, device: dmlvk.Device, values: Any) -> None:

@@ -77,10 +77,10 @@ class OneHotDesc(OperatorDesc):
             self._fail("values_tensor.sizes", values, rule, f"{(1,) * (len(values) - 1) + (2,)}, for example")
 
     def _implied_output(self) -> NoReturn:
-        sizes = [str(size) for size in self.indices_tensor.sizes]
-        sizes[self.axis] = "LENGTH"
+        indices = self.indices_tensor.sizes
         reason = f"its size at axis {self.axis} is the length of the sequences, which no other field says"
-        expected = f"TensorDesc('{self.values_tensor.data_type}', ({', '.join(sizes)},))"
+        sizes = str((*indices[: self.axis], "LENGTH", *indices[self.axis + 1 :])).replace("'", "")
+        expected = f"TensorDesc('{self.values_tensor.data_type}', {sizes})"
         self._fail("output_tensor", None, f"must be a TensorDesc: {reason}", expected)
 
     def _check_output_sizes(self) -> None:

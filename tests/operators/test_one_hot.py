@@ -66,7 +66,7 @@ def test_the_output_s_length_is_said_by_no_other_field() -> None:
     with pytest.raises(DescriptorError, match="its size at axis 0 is the length of the sequences") as caught:
         OneHotDesc(**fields, axis=0)  # type: ignore[call-arg]
     assert (caught.value.field, caught.value.value) == ("output_tensor", None)
-    assert caught.value.expected == "TensorDesc('float32', (LENGTH, 5, 3,))"
+    assert caught.value.expected == "TensorDesc('float32', (LENGTH, 5, 3))"
 
 
 def test_without_an_output_errors_are_about_the_other_fields() -> None:
