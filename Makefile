@@ -32,6 +32,7 @@ define LINT
 	$(VENV_PYTHON) -m tools.format_kernels --check
 	$(VENV_PYTHON) -c "from importlinter.cli import lint_imports_command; lint_imports_command()" --no-logo --no-cache
 	$(VENV_PYTHON) -m mypy
+	$(VENV_PYTHON) -m basedpyright
 endef
 
 .PHONY: help run bench test test-compilers test-large test-cuda test-thorough test-torch test-mutants test-windows

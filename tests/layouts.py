@@ -65,6 +65,30 @@ def input_strides(draw: st.DrawFn, tensor_sizes: tuple[int, ...]) -> tuple[int, 
     return tuple(changed)
 
 
+@st.composite
+def tensor_descs(
+    draw: st.DrawFn,
+    data_type: DataType | None = None,
+    tensor_sizes: tuple[int, ...] | None = None,
+    is_output: bool = False,
+) -> TensorDesc:
+    """A desc of any kind, or of the given data type and sizes: any strides, more memory, an alignment, flags."""
+    kind = draw(DATA_TYPES) if data_type is None else data_type
+    extents = draw(st.integers(1, 8).flatmap(sizes)) if tensor_sizes is None else tensor_sizes
+    strides = draw(output_strides(extents) if is_output else input_strides(extents))
+    alignment = draw(st.sampled_from([0, 0, 8, 16, 256]))
+    packed = TensorDesc(kind, extents, strides)
+    more = draw(st.sampled_from([0, 0, 1, 4, 1000]))
+    return TensorDesc(
+        kind,
+        extents,
+        strides,
+        total_size_in_bytes=packed.total_size_in_bytes + more,
+        guaranteed_base_offset_alignment=alignment,
+        flags=0 if is_output else draw(st.sampled_from([0, 0, 1])),
+    )
+
+
 def random_bytes(seed: int, count: int) -> np.ndarray:
     """Bytes that no kernel would write by accident."""
     return np.random.default_rng(seed).integers(0, 256, count, np.uint8)

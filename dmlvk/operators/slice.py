@@ -14,7 +14,7 @@ from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
 EIGHT_BIT_TYPES = (DataType.INT8, DataType.UINT8)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SliceDesc(OperatorDesc):
     """DML_SLICE_OPERATOR_DESC: output[c] = input[offset + stride * c], a coordinate at a time.
 
@@ -51,18 +51,19 @@ class SliceDesc(OperatorDesc):
     strides: Sequence[int]
 
     def __post_init__(self) -> None:
-        self._check_tensor_is_desc("input_tensor")
+        self._check_tensors_are_descs()
         self._check_data_type("input_tensor", ALL_DATA_TYPES)
         self._check_slice()
-        if self.output_tensor is None:
-            self._set("output_tensor", TensorDesc(self.input_tensor.data_type, self.sizes))
-        self._check_tensor_is_desc("output_tensor")
+        self._fill_output()
         self._check_same_data_type("output_tensor", "input_tensor")
         self._check_same_rank("output_tensor", "input_tensor")
         if self.output_tensor.sizes != self.sizes:
             rule = "must equal the field sizes; without output_tensor the output is packed"
             self._fail("output_tensor.sizes", self.output_tensor.sizes, rule, str(self.sizes))
         self._check_outputs()
+
+    def _implied_output(self) -> TensorDesc:
+        return TensorDesc(self.input_tensor.data_type, self.sizes)
 
     def _check_slice(self) -> None:
         rank = (self.input_tensor.rank,)

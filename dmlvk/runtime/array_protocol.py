@@ -93,10 +93,18 @@ class ArrayProtocol:
 
     def __getitem__(self, index: object) -> NoReturn:
         raise TypeError(
-            "a dmlvk.Tensor is not indexed: index a copy (tensor.numpy()[...]), or copy a window on the device "
-            "(dmlvk.slice1)"
+            "a dmlvk.Tensor is not indexed or iterated over: take a copy (tensor.numpy(), tensor.tolist()), or copy a "
+            "window on the device (dmlvk.slice1)"
         )
 
+    def __setitem__(self, index: object, value: object) -> NoReturn:
+        raise TypeError(
+            "single elements of a dmlvk.Tensor are not written: write all of them (tensor.write(array)), or share the "
+            "memory (np.from_dlpack(tensor)[...] = value)"
+        )
+
+    # No methods for < and the like: Python refuses these by itself, and a class with one of them is compared by name
+    # look-ups, which would cost each call of an operator 40 ns a tensor.
     def _refuse(self, *_: object) -> NoReturn:
         raise TypeError(HINT)
 
@@ -104,4 +112,3 @@ class ArrayProtocol:
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _refuse
     __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __and__ = __rand__ = __or__ = __ror__ = _refuse
     __xor__ = __rxor__ = __neg__ = __pos__ = __abs__ = __invert__ = __divmod__ = __rdivmod__ = _refuse
-    __lt__ = __le__ = __gt__ = __ge__ = _refuse

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
+import numpy as np
+
 from dmlvk import planning
 from dmlvk.arguments import as_argument
 from dmlvk.data_type import DataType
@@ -17,6 +19,7 @@ from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Plan
 from dmlvk.runtime import debug
 from dmlvk.runtime.binding import Binding
+from dmlvk.runtime.bound_tensors import Compiled
 from dmlvk.runtime.command_writer import CommandWriter, dispatch_count
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.copying import NotCopied
@@ -153,9 +156,12 @@ class Device(NotCopied):
         Raises
         ------
         DescriptorError
-            For an array that no tensor can hold: it has no elements, or more than 8 dimensions.
+            For an array that no tensor can hold: it has no elements, or more than 8 dimensions. For a `dtype` without a
+            DirectML data type.
         TypeError
-            For a dtype without a DirectML data type.
+            For elements without a DirectML data type: bools, for example, which `dtype="uint8"` converts.
+        ValueError
+            For lists of unequal lengths.
         BufferError
             Another library does not give its elements away; the message is that library's.
         DeviceError
@@ -178,7 +184,7 @@ class Device(NotCopied):
         tensor.write(array.reshape(desc.sizes))
         return tensor
 
-    def empty(self, sizes: SupportsIndex | Iterable[SupportsIndex], data_type: Any = DataType.FLOAT32) -> Tensor:
+    def empty(self, sizes: int | Iterable[SupportsIndex], data_type: Any = DataType.FLOAT32) -> Tensor:
         """Make a packed tensor whose contents are undefined.
 
         Parameters
@@ -193,9 +199,10 @@ class Device(NotCopied):
         DeviceError
             Out of memory, with how much was asked and how much there is.
         """
-        return self.tensor(TensorDesc(data_type, (sizes,) if isinstance(sizes, SupportsIndex) else sizes))
+        # Not SupportsIndex: arrays have an __index__, even those that are no index.
+        return self.tensor(TensorDesc(data_type, (sizes,) if isinstance(sizes, (int, np.integer)) else sizes))
 
-    def zeros(self, sizes: SupportsIndex | Iterable[SupportsIndex], data_type: Any = DataType.FLOAT32) -> Tensor:
+    def zeros(self, sizes: int | Iterable[SupportsIndex], data_type: Any = DataType.FLOAT32) -> Tensor:
         """Make a packed tensor of zeros, without moving them from the host. Parameters and errors as for `empty`."""
         tensor = self.empty(sizes, data_type)
         self.vulkan.transfers.clear(tensor.memory(), tensor.offset, tensor.desc.total_size_in_bytes)
@@ -219,7 +226,7 @@ class Device(NotCopied):
         """Plan an operator for this device: see `dmlvk.planning.plan`."""
         return planning.plan(desc, self.profile, path=path, offsets=offsets or {})
 
-    def compile(self, desc: OperatorDesc, path: str | None = None) -> CompiledOperator:
+    def compile(self, desc: Compiled, path: str | None = None) -> CompiledOperator[Compiled]:
         """Plan an operator and build its pipelines. Equal descriptors are compiled once.
 
         Parameters

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from dmlvk.arguments import integer_of
 from dmlvk.errors import DeviceError, shown
+from dmlvk.runtime.array_protocol import ArrayProtocol
 from dmlvk.runtime.elements import Array, element_view
 from dmlvk.tensor_desc import as_data_type
 
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
 # DLDeviceType, of dlpack.h
 DL_CPU = 1
 DL_CUDA = 2
+DL_CUDA_HOST = 3
 DL_VULKAN = 7
+DL_ROCM_HOST = 11
 HOST = (DL_CPU, 0)
+# Memory that NumPy reads where it is: the host's own, and the host's memory that a GPU reaches too.
+HOST_KINDS = (DL_CPU, DL_CUDA_HOST, DL_ROCM_HOST)
 # Since NumPy 2.1, arrays take the newer arguments of __dlpack__.
 NUMPY_TAKES_VERSIONS = tuple(int(part) for part in np.__version__.split(".")[:2]) >= (2, 1)
 
@@ -30,7 +35,7 @@ def dlpack_device(tensor: Tensor) -> tuple[int, int]:
     if obstacle_to_host_view(tensor) is None:
         return HOST
     try:
-        return DL_CUDA, _cuda_sharing(tensor).ordinal
+        return DL_CUDA, cuda_sharing(tensor).ordinal
     except DeviceError:
         return DL_VULKAN, 0
 
@@ -49,32 +54,39 @@ def dlpack_capsule(
     BufferError
         The memory cannot be shared as it is asked for; the message says why, and what is possible.
     """
-    if dl_device is not None and tuple(dl_device) not in (HOST, dlpack_device(tensor)):
-        raise BufferError(f"{tensor!r} can be given to the host, {HOST}, not to the DLPack device {tuple(dl_device)}")
+    device = dlpack_device(tensor)
+    if dl_device not in (None, HOST) and (dl_device != device or device[0] != DL_CUDA):
+        raise BufferError(f"{tensor!r} is given to the host, {HOST}, not to the DLPack device {shown(dl_device)}")
     obstacle = obstacle_to_host_view(tensor)
-    is_to_host = dl_device is not None and tuple(dl_device) == HOST
-    if obstacle is not None and not is_to_host and not copy:
-        try:
-            return _cuda_sharing(tensor).capsule(tensor, _cuda_stream(stream))
-        except DeviceError as error:
-            raise BufferError(
-                f"{tensor!r} cannot be shared: by the host, because {obstacle}; by CUDA, because {error}; copy=True or "
-                "tensor.numpy() copies"
-            ) from error
-    if copy or (obstacle is not None and copy is None):
+    if device[0] == DL_CUDA and dl_device != HOST:
+        shared = tensor.device.tensor(tensor) if copy else tensor
+        return cuda_sharing(tensor).capsule(shared, _cuda_stream(stream))
+    if stream is not None:
+        raise BufferError(f"stream = {shown(stream)}: memory of the host has no streams; pass None")
+    if copy or (obstacle is not None and copy is None and dl_device is not None):
         elements = tensor.numpy()
     elif obstacle is not None:
-        raise BufferError(f"{tensor!r} cannot be shared with the host: {obstacle}; copy=True or tensor.numpy() copies")
+        raise BufferError(
+            f"{tensor!r} cannot be shared with the host: {obstacle}; nor with CUDA: {_obstacle_to_cuda(tensor)}; "
+            "tensor.numpy() copies, and so does copy=True"
+        )
     else:
-        if stream is not None:
-            raise BufferError(f"stream = {stream!r}: memory of the host has no streams; pass None")
         elements = host_elements(tensor)
     if not NUMPY_TAKES_VERSIONS:
         return elements.__dlpack__()
     return elements.__dlpack__(max_version=max_version)
 
 
-def _cuda_sharing(tensor: Tensor) -> CudaSharing:
+def _obstacle_to_cuda(tensor: Tensor) -> str:
+    """Why CUDA does not see the memory of a tensor."""
+    try:
+        cuda_sharing(tensor)
+    except DeviceError as error:
+        return str(error)
+    return "the host's memory was asked for"
+
+
+def cuda_sharing(tensor: Tensor) -> CudaSharing:
     """The sharing with CUDA of the memory of a tensor.
 
     Raises
@@ -125,12 +137,18 @@ def tensor_of_cuda(device: Device, values: Any) -> Tensor | None:
 
 
 def obstacle_to_host_view(tensor: Tensor) -> str | None:
-    """Why the host cannot reach the memory of a tensor; None if it can."""
-    transfers, desc = tensor.device.vulkan.transfers, tensor.desc
-    if not transfers.is_direct:
+    """Why the host cannot reach the memory of a tensor; None if it can.
+
+    Raises
+    ------
+    BindingError, DeviceError
+        The tensor was freed, or its device was closed.
+    """
+    memory = tensor.memory()
+    if not tensor.device.vulkan.transfers.is_direct:
         return "the device has memory of its own, which the host does not reach at full speed"
-    if transfers.mapped(tensor.memory(), tensor.offset, desc.total_size_in_bytes) is None:
-        return "it is larger than a block of this device's memory"
+    if len(memory.pieces(tensor.offset, tensor.desc.total_size_in_bytes)) > 1:
+        return "it lies in several blocks of the device's memory, because none is as large"
     return None
 
 
@@ -139,11 +157,15 @@ def host_elements(tensor: Tensor) -> Array:
 
     Work that is in flight is waited for.
     """
-    memory = tensor.memory()
-    vulkan = tensor.device.vulkan
-    view = vulkan.host_view(memory)
+    return tensor.device.vulkan.visits.during(_host_elements, tensor)
+
+
+def _host_elements(tensor: Tensor) -> Array:
+    memory, vulkan = tensor.memory(), tensor.device.vulkan
+    ((segment, start, length),) = memory.pieces(tensor.offset, tensor.desc.total_size_in_bytes)
+    view = vulkan.host_view(memory, segment)
     vulkan.transfers.wait_for_uses(memory)
-    return element_view(tensor.desc, view.bytes()[tensor.offset :])
+    return element_view(tensor.desc, view.bytes()[start : start + length])
 
 
 def array_of(values: Any, dtype: object = None) -> Array:
@@ -158,30 +180,50 @@ def array_of(values: Any, dtype: object = None) -> Array:
     Raises
     ------
     DescriptorError
-        A dtype without a DirectML data type.
+        A `dtype` without a DirectML data type.
     TypeError, BufferError
-        Elements that no array can hold, or that their library does not give away.
+        Elements that no array can hold, that are not numbers, or that their library does not give away.
+    ValueError
+        Lists of unequal lengths.
     """
     array = _array_of(values)
-    if dtype is not None:
-        array = array.astype(as_data_type("Device.tensor", "dtype", dtype).numpy_dtype, copy=False)
-    return array
+    if dtype is None:
+        return array
+    data_type = as_data_type("Device.tensor", "dtype", dtype)
+    if not is_converted(array.dtype):
+        raise TypeError(
+            f"elements of dtype {array.dtype} are not converted to {data_type.name}: bools, integers and floats are; "
+            "make such an array of them first"
+        )
+    return array.astype(data_type.numpy_dtype, copy=False)
+
+
+def is_converted(dtype: np.dtype[Any]) -> bool:
+    """Whether `dtype=` converts elements of a NumPy dtype: bools, integers, floats, and other libraries' floats.
+
+    NumPy would also take None for NaN, read text as numbers, and leave out the imaginary parts of complex numbers.
+    """
+    return dtype.kind in "biuf" or (dtype.kind == "V" and dtype.type is not np.void)  # bfloat16, of ml_dtypes
 
 
 def _array_of(values: Any) -> Array:
-    if isinstance(values, np.ndarray) or not hasattr(values, "__dlpack__") or not hasattr(values, "__dlpack_device__"):
+    if isinstance(values, ArrayProtocol):
+        tensor = cast("Tensor", values)
+        return host_elements(tensor) if obstacle_to_host_view(tensor) is None else tensor.numpy()
+    if isinstance(values, np.ndarray) or not hasattr(values, "__dlpack__"):
         return np.asarray(values)
     if str(getattr(values, "dtype", "")).endswith("bfloat16"):
         raise TypeError("bfloat16 has no DirectML data type: convert the elements to float32 first (torch: x.float())")
-    kind, _ = values.__dlpack_device__()
-    if kind != DL_CPU:
-        if not NUMPY_TAKES_VERSIONS:
-            raise TypeError(
-                f"a {type(values).__module__}.{type(values).__name__} of another device's memory: copy it to the host "
-                "first, or use NumPy 2.1 or newer"
-            )
-        return np.from_dlpack(_resolved(values), device="cpu", copy=True)
-    return np.from_dlpack(_resolved(values))
+    values = _resolved(values)
+    if not hasattr(values, "__dlpack_device__") or values.__dlpack_device__()[0] in HOST_KINDS:
+        return np.from_dlpack(values)
+    advice = f"the memory of this {type(values).__module__}.{type(values).__name__} is another device's: copy it to"
+    if not NUMPY_TAKES_VERSIONS:
+        raise TypeError(f"{advice} the host first, or use NumPy 2.1 or newer")
+    try:
+        return np.from_dlpack(values, device="cpu", copy=True)
+    except TypeError as error:  # its __dlpack__ lacks the newer arguments
+        raise TypeError(f"{advice} the host first, because its library does not ({error})") from error
 
 
 def _resolved(values: Any) -> Any:

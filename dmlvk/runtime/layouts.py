@@ -19,7 +19,6 @@ from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.library import OutOfMemoryError
 
 if TYPE_CHECKING:
-    from dmlvk.runtime.device import Device
     from dmlvk.runtime.tensor import Tensor
 
 # Smaller tensors are turned by the host: a dispatch costs more than the host saves.
@@ -78,11 +77,12 @@ def write_turned(tensor: Tensor, elements: Array) -> bool:
     if layout.is_layout_of(desc):
         tensor.device.vulkan.transfers.write(tensor.memory(), tensor.offset, layout.memory)
         return True
-    staged = _staged(tensor.device, layout.desc)
-    if staged is None:
+    try:
+        staged = tensor.device.tensor(layout.desc)
+        tensor.device.vulkan.transfers.write(staged.memory(), 0, layout.memory)
+        turn(staged, tensor)
+    except OutOfMemoryError:  # of the device: the host needs none of its memory
         return False
-    tensor.device.vulkan.transfers.write(staged.memory(), 0, layout.memory)
-    turn(staged, tensor)
     return True
 
 
@@ -94,11 +94,12 @@ def read_turned(tensor: Tensor, out: Array) -> bool:
     if layout.is_layout_of(tensor.desc):
         tensor.device.vulkan.transfers.read(tensor.memory(), tensor.offset, layout.memory)
         return True
-    staged = _staged(tensor.device, layout.desc)
-    if staged is None:
+    try:
+        staged = tensor.device.tensor(layout.desc)
+        turn(tensor, staged)
+        tensor.device.vulkan.transfers.read(staged.memory(), 0, layout.memory)
+    except OutOfMemoryError:  # of the device: the host needs none of its memory
         return False
-    turn(tensor, staged)
-    tensor.device.vulkan.transfers.read(staged.memory(), 0, layout.memory)
     return True
 
 
@@ -128,11 +129,3 @@ def _whole(source: TensorDesc, destination: TensorDesc) -> Slice1Desc:
 def plain(desc: TensorDesc) -> TensorDesc:
     """The layout of a tensor alone: without its flags and its alignment."""
     return TensorDesc(desc.data_type, desc.sizes, desc.strides, total_size_in_bytes=desc.total_size_in_bytes)
-
-
-def _staged(device: Device, desc: TensorDesc) -> Tensor | None:
-    """A tensor for the time of a transfer; None if the device has no memory for it."""
-    try:
-        return device.tensor(desc)
-    except OutOfMemoryError:
-        return None

@@ -13,7 +13,7 @@ from dmlvk.errors import BindingError
 from dmlvk.runtime.array_protocol import ArrayProtocol
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.elements import Array, Bytes, element_view, write_elements
-from dmlvk.runtime.exchange import array_of, dlpack_capsule, dlpack_device
+from dmlvk.runtime.exchange import array_of, dlpack_capsule, dlpack_device, is_converted
 from dmlvk.runtime.layouts import LEAST_SIZE_TURNED_ON_DEVICE, read_turned, turn, write_turned
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.allocation import Allocation
@@ -156,6 +156,7 @@ class Tensor(NotCopied, ArrayProtocol):
         ----------
         out : numpy.ndarray, optional
             An array of the tensor's sizes and data type, of any strides, to be filled; by default a new, packed one.
+            After an exception it may be filled in part.
 
         Returns
         -------
@@ -181,16 +182,19 @@ class Tensor(NotCopied, ArrayProtocol):
             )
         elif not out.flags.writeable:
             raise BindingError("out is a read-only array: pass one that can be written, or none")
+        self._read_into(np.asarray(out))  # a matrix would have two dimensions whatever it is reshaped to
+        return out
+
+    def _read_into(self, out: Array) -> None:
         if self.device.vulkan.visits.during(self._read_mapped, out):
-            return out
+            return
         if self.desc.total_size_in_bytes >= LEAST_SIZE_TURNED_ON_DEVICE and read_turned(self, out):
-            return out
+            return
         memory = self.memory()
         if self.desc.is_packed and out.flags.c_contiguous:
             self.device.vulkan.transfers.read(memory, self.offset, out.reshape(-1).view(np.uint8))
         else:
             out[...] = element_view(self.desc, self._read(memory))
-        return out
 
     def _read_mapped(self, out: Array) -> bool:
         """Read the elements where the host reaches them; whether it does."""
@@ -213,7 +217,8 @@ class Tensor(NotCopied, ArrayProtocol):
         ----------
         array : array_like
             Of the tensor's sizes and data type, with any strides and byte order: a NumPy array, a list, a Tensor, or
-            another library's array (by DLPack).
+            another library's array (by DLPack). Elements that another thread changes meanwhile arrive as they were
+            before or after the change.
 
         Raises
         ------
@@ -324,5 +329,19 @@ class Tensor(NotCopied, ArrayProtocol):
 
 
 def desc_of_array(array: Array) -> TensorDesc:
-    """The packed tensor that holds an array; an array without dimensions becomes one element in one dimension."""
-    return TensorDesc(DataType.from_numpy(array.dtype), array.shape or (1,))
+    """The packed tensor that holds an array; an array without dimensions becomes one element in one dimension.
+
+    Raises
+    ------
+    DescriptorError
+        The array has no elements, or more than 8 dimensions.
+    TypeError
+        A dtype without a DirectML data type.
+    """
+    try:
+        data_type = DataType.from_numpy(array.dtype)
+    except TypeError as error:
+        if is_converted(array.dtype):
+            raise TypeError(f"{error}; dtype= converts: device.tensor(array, dtype=...)") from None
+        raise
+    return TensorDesc(data_type, array.shape or (1,))

@@ -10,29 +10,26 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy.typing as npt
 import torch
 
-from dmlvk import cuda, functional
+from dmlvk import cuda
 from dmlvk.arguments import integer_of
 from dmlvk.errors import DeviceError
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.exchange import DL_VULKAN
+from dmlvk.runtime.shared_devices import DeviceName, named_device
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.torch.arguments import data_type_of
 
 # A custom operator takes text, and no object of Python's: open devices go by these names, as long as they live.
 KEY_START = "dmlvk.Device number "
+# A compiler that has seen two positions takes the next one for a symbol. As an index it becomes a constant again.
+POSITIONS = tuple(str(position) for position in range(64))
 _numbers = itertools.count(1)
 _devices: WeakValueDictionary[str, Device] = WeakValueDictionary()
 _keys: WeakKeyDictionary[Device, str] = WeakKeyDictionary()
 
 
-def shared_device(selector: str | None = None) -> Device:
-    """The device that calls share which name none, or which name it by text."""
-    device: Device = functional._device_of({}, selector)  # type: ignore[arg-type]
-    return device
-
-
-def _device_key(device: Any) -> str:
+def _device_key(device: DeviceName) -> str:
     """The `device` argument of a custom operator: text that names an open Device, an index or part of a name.
 
     Raises
@@ -56,7 +53,16 @@ def _device_key(device: Any) -> str:
 
 
 # A compiler calls this while it traces, and puts the text into the program.
-device_key = torch.compiler.assume_constant_result(_device_key)
+_constant_device_key = torch.compiler.assume_constant_result(_device_key)
+
+
+def device_key(device: DeviceName) -> str | None:
+    """As `_device_key`, and traced by compilers; None for None."""
+    if device is None:
+        return None
+    if type(device) is int and 0 <= device < len(POSITIONS):
+        return POSITIONS[device]
+    return _constant_device_key(device)
 
 
 def device_for(key: str | None, tensor: torch.Tensor | None) -> Device:
@@ -73,9 +79,9 @@ def device_for(key: str | None, tensor: torch.Tensor | None) -> Device:
         )
     if key is None:
         gpu = None if tensor is None else _gpu_of(tensor)
-        return shared_device() if gpu is None else gpu
+        return named_device(None) if gpu is None else gpu
     if not key.startswith(KEY_START):
-        return shared_device(key)
+        return named_device(key)
     device = _devices.get(key)
     if device is None:
         raise DeviceError(
@@ -92,7 +98,7 @@ def _gpu_of(tensor: torch.Tensor) -> Device | None:
     try:
         return cuda.device_of(tensor.device.index)
     except DeviceError as error:
-        message = f"dmlvk.torch copies CUDA tensors by way of the host, to {shared_device()}: {error}"
+        message = f"dmlvk.torch copies CUDA tensors by way of the host, to {named_device(None)}: {error}"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return None
 
@@ -105,12 +111,10 @@ def operand(name: str, tensor: torch.Tensor, device: Device) -> Tensor:
     """A tensor's elements on the device, copied.
 
     Memory without gaps is copied as it lies, with its dimensions in any order (channels_last), because kernels read
-    any strides. Other tensors are packed.
+    any strides. Other tensors are packed. A tensor without dimensions is one element in one dimension.
     """
     data_type = data_type_of(name, tensor.dtype)
-    if tensor.ndim == 0:
-        TensorDesc(data_type, ())  # raises: a Tensor has a dimension or more
-    tensor = tensor.detach().resolve_neg()
+    tensor = torch.atleast_1d(tensor.detach()).resolve_neg()
     if not tensor.is_cpu and not (_is_on_cuda(tensor) and device.profile.runs_cuda):
         tensor = tensor.cpu()
     order = None if tensor.is_contiguous() else _memory_order(tensor)

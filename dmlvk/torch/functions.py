@@ -7,7 +7,7 @@ from typing import Any, SupportsIndex
 
 import torch
 
-from dmlvk.runtime.device import Device
+from dmlvk.runtime.shared_devices import DeviceName
 from dmlvk.torch import operators  # registers the operators
 from dmlvk.torch.arguments import (
     check_integers,
@@ -29,7 +29,7 @@ def diagonal_matrix1(
     diagonal_fill_begin: SupportsIndex,
     diagonal_fill_end: SupportsIndex,
     dtype: Any = None,
-    device: Device | int | str | None = None,
+    device: DeviceName = None,
 ) -> torch.Tensor:
     """Fill a band of diagonals with a value; if begin > end, fill everything except a band.
 
@@ -79,7 +79,7 @@ def diagonal_matrix1(
         diagonal_fill_begin=integer("diagonal_matrix1", "diagonal_fill_begin", diagonal_fill_begin),
         diagonal_fill_end=integer("diagonal_matrix1", "diagonal_fill_end", diagonal_fill_end),
         dtype=dtype,
-        device=None if device is None else device_key(device),
+        device=device_key(device),
     )
 
 
@@ -89,7 +89,7 @@ def one_hot(
     *,
     output_length: SupportsIndex,
     axis: SupportsIndex,
-    device: Device | int | str | None = None,
+    device: DeviceName = None,
 ) -> torch.Tensor:
     """Turn each index into a sequence of `output_length` elements: on at the index, off elsewhere.
 
@@ -128,7 +128,7 @@ def one_hot(
         values,
         output_length=integer("one_hot", "output_length", output_length),
         axis=integer("one_hot", "axis", axis),
-        device=None if device is None else device_key(device),
+        device=device_key(device),
     )
 
 
@@ -139,7 +139,7 @@ def slice1(
     input_window_sizes: Iterable[SupportsIndex],
     input_window_strides: Iterable[SupportsIndex],
     output_sizes: Iterable[SupportsIndex] | None = None,
-    device: Device | int | str | None = None,
+    device: DeviceName = None,
 ) -> torch.Tensor:
     """Copy a strided window of a tensor; a negative stride starts at the window's end.
 
@@ -175,7 +175,7 @@ def slice1(
         input_window_sizes=integers("slice1", "input_window_sizes", input_window_sizes),
         input_window_strides=integers("slice1", "input_window_strides", input_window_strides),
         output_sizes=None if output_sizes is None else integers("slice1", "output_sizes", output_sizes),
-        device=None if device is None else device_key(device),
+        device=device_key(device),
     )
 
 
@@ -196,7 +196,7 @@ def quantized_linear_convolution(
     start_padding: Iterable[SupportsIndex] = (0, 0),
     end_padding: Iterable[SupportsIndex] = (0, 0),
     group_count: SupportsIndex = 1,
-    device: Device | int | str | None = None,
+    device: DeviceName = None,
 ) -> torch.Tensor:
     """Convolve int8 or uint8 tensors that have scales and zero points.
 
@@ -274,5 +274,5 @@ def quantized_linear_convolution(
         output_dtype=None if output_dtype is None else torch_dtype("output_dtype", output_dtype),
         **{name: integers(function, name, values) for name, values in given.items()},
         group_count=integer(function, "group_count", group_count),
-        device=None if device is None else device_key(device),
+        device=device_key(device),
     )

@@ -58,6 +58,7 @@ def diagonal_matrix1(
 def one_hot(
     indices: torch.Tensor, values: torch.Tensor, *, output_length: int, axis: int, device: str | None = None
 ) -> torch.Tensor:
+    indices = torch.atleast_1d(indices)
     if not isinstance(axis, torch.SymInt):
         rule = f"must name one of the {indices.ndim} dimensions of indices"
         axis = as_integer("one_hot", "axis", axis, -indices.ndim, indices.ndim - 1, rule)
@@ -81,6 +82,7 @@ def slice1(
     device: str | None = None,
     **fields: Any,
 ) -> torch.Tensor:
+    input = torch.atleast_1d(input)  # an array without dimensions is one element to the one-liners, too
     sizes: Sequence[int] = (1,) * input.ndim  # for these the descriptor says which other argument is wrong
     if output_sizes is not None:
         sizes = output_sizes

@@ -12,9 +12,8 @@ The modules in layers: each imports only from the layers above its own, also for
     context
     command_buffers  descriptors  external  heaps  pipeline_cache  timeline  timestamps
     blocks  queue
-    host_view  pipelines
-    allocation  recorder
-    memory
+    allocation  host_view  pipelines
+    memory  recorder
     staging_ring
     transfers
     device

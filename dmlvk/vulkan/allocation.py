@@ -6,7 +6,6 @@ from collections.abc import Callable
 from weakref import ref
 
 from dmlvk.vulkan.blocks import Lease, Segment
-from dmlvk.vulkan.host_view import HostView
 from dmlvk.vulkan.memory_use import MemoryUse
 
 
@@ -31,11 +30,9 @@ class Allocation:
         By it the pool knows the holder of a segment. If the lease is dead, the segment belongs to nobody.
     access : MemoryUse
         The work that uses the memory.
-    host_view : weak reference, optional
-        To the HostView through which other libraries see the memory.
     """
 
-    __slots__ = ("__weakref__", "_release", "access", "host_view", "lease", "segment_size", "segments", "size")
+    __slots__ = ("__weakref__", "_release", "access", "lease", "segment_size", "segments", "size")
 
     def __init__(
         self, release: Callable[[tuple[Segment, ...], Lease, int], None], size: int, segment_size: int
@@ -45,14 +42,7 @@ class Allocation:
         self.segments: tuple[Segment, ...] = ()
         self.segment_size = segment_size
         self.access = MemoryUse()
-        self.host_view: ref[HostView] | None = None
         self.lease: Lease = ref(self)
-
-    @property
-    def is_viewed(self) -> bool:
-        """Whether another library sees the memory through the host's addresses."""
-        view = None if self.host_view is None else self.host_view()
-        return view is not None and not view.is_dropped
 
     def pieces(self, offset: int, size: int) -> list[tuple[Segment, int, int]]:
         """The parts of bytes [offset, offset + size): each a segment, the start in that segment, and the length."""

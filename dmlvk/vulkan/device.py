@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from weakref import ref
 
 from dmlvk.device_profile import DeviceProfile, narrower
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.allocation import Allocation
-from dmlvk.vulkan.blocks import Block
+from dmlvk.vulkan.blocks import Block, Segment
 from dmlvk.vulkan.configuration import configure
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.descriptors import DescriptorSets
@@ -67,6 +68,7 @@ class VulkanDevice:
     # On the class, so that a device that an exception left half made can be closed.
     _is_idle = False
     _is_destroyed = False
+    _has_dropped_view = False
 
     def __init__(
         self,
@@ -83,6 +85,8 @@ class VulkanDevice:
         self.monitor = context.monitor
         self.visits = context.visits
         self._closing = Monitor()
+        # A view takes itself out when it goes.
+        self._views: set[ref[HostView]] = set()
         self.copy_queue: Queue | None = None
         close_ownerless()
         # From here on, whatever an exception interrupts: everything that was made is destroyed when the owner is gone.
@@ -140,6 +144,8 @@ class VulkanDevice:
         error = None if self._is_idle else self._wait_for_end()
         self._is_idle = True
         self._destroy()
+        while self._has_dropped_view:  # a finalizer in the middle of `_destroy`
+            self._destroy()
         if error is not None:
             raise error
 
@@ -197,13 +203,30 @@ class VulkanDevice:
         for queue in self._queues():
             queue.join(partner)
 
-    def host_view(self, memory: Allocation) -> HostView:
-        """The view through which other libraries see memory that lies in one mapped segment."""
-        found = None if memory.host_view is None else memory.host_view()
-        if found is None or found.is_dropped:
-            found = HostView(memory, memory.segments[0], self.close, lambda: self.is_closed)
-            memory.host_view = ref(found)
-        return found
+    def host_view(self, memory: Allocation, segment: Segment) -> HostView:
+        """A view through which other libraries see a mapped segment of an allocation.
+
+        Called during a visit of the open device: so closing the device comes later, and finds the view.
+        """
+        view = HostView(memory, segment, self._after_view)
+        self._views.add(ref(view, self._views.discard))
+        return view
+
+    def _after_view(self) -> None:
+        """Go on with closing: a view was dropped, and perhaps nothing else was left of the device."""
+        # While the device waits for its last calls, this thread may be in the middle of one of them: `close` looks at
+        # the views later. At the end of the process, half of the modules are gone.
+        if not self._is_idle or sys.is_finalizing():
+            return
+        if self._closing.is_entered:
+            self._has_dropped_view = True
+        else:
+            self.close()
+
+    def _viewed_blocks(self) -> set[Block]:
+        """The blocks that other libraries see."""
+        views = [view() for view in self._views.copy()]  # a copy, because other threads change the set
+        return {view.segment.block for view in views if view is not None and not view.is_dropped}
 
     def disown(self) -> None:
         """In a forked child: leave the device to the parent. Nothing is destroyed or waited for."""
@@ -214,15 +237,18 @@ class VulkanDevice:
             queue.disown()
 
     def _destroy(self) -> None:
-        """Destroy everything but memory that other libraries see; nothing is in flight. May be repeated."""
+        """Destroy everything but blocks that other libraries see; nothing is in flight. May be repeated."""
+        self._has_dropped_view = False
         for queue in self._queues():
             queue.drop()
-        kept: list[Handle] = []
+        # Before anything is destroyed: an exception below leaves the views' memory as it is.
+        viewed = self._viewed_blocks()
+        kept = [handle for block in viewed for handle in block.handles]
         try:
             if hasattr(self, "pipelines"):
                 self.pipelines.close()
             if hasattr(self, "memory"):
-                kept = self.memory.close()
+                self.memory.close(viewed)
         finally:
             self.context.destroy(kept)
             if not kept:

@@ -35,11 +35,6 @@ class FreeRanges(Generic[Holder]):
         return self.size - sum(size for size, _ in self._taken.values())
 
     @property
-    def holders(self) -> list[Holder]:
-        """The holders of the taken ranges."""
-        return [holder for _, holder in list(self._taken.values())]
-
-    @property
     def largest(self) -> int:
         """Bytes of the largest free range."""
         return self._by_size[-1][0] if self._by_size else 0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.blocks import Block, Lease, Segment, allowed_types
 from dmlvk.vulkan.context import Context
-from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.heaps import Heaps, size_text
 from dmlvk.vulkan.library import OutOfMemoryError
 from dmlvk.vulkan.memory_types import is_direct, staging_type, tensor_type
@@ -283,26 +283,15 @@ class MemoryPool:
         """Live VkDeviceMemory objects: shared blocks, single segments and staging memory."""
         return len(self._blocks)
 
-    def close(self) -> list[Handle]:
+    def close(self, viewed: Collection[Block]) -> None:
         """Drop everything but the blocks that other libraries see; nothing may be in flight. May be repeated.
 
         The Vulkan objects are destroyed with the device.
-
-        Returns
-        -------
-        list of Handle
-            The Vulkan objects of the blocks that are left.
         """
         self._dropped.clear()
         self._shared.clear()
         self._kept.clear()
         for block_id, block in list(self._blocks.items()):
-            if not any(_is_viewed(lease) for lease in block.ranges.holders):
+            if block not in viewed:
                 block.mapped = None
                 self._blocks.pop(block_id, None)
-        return [handle for block in self._blocks.values() for handle in block.handles]
-
-
-def _is_viewed(lease: Lease) -> bool:
-    holder = lease()
-    return isinstance(holder, Allocation) and holder.is_viewed

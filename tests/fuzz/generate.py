@@ -29,6 +29,8 @@ NO_INTEGERS = (
     "dmlvk.DataType.UINT8", "np.longdouble(3)", "memoryview(b'abc')", "[10**5000]", "type",
 )  # fmt: skip
 
+OUTPUT_IS_IMPLIED = ("Slice1Desc", "SliceDesc", "DiagonalMatrix1Desc", "QuantizedLinearConvolutionDesc")
+
 
 class Generator:
     """Draws one case.
@@ -138,6 +140,11 @@ class Generator:
         return self.random.choice(NO_INTEGERS) if self.chance(self.wildness / 8) else tensor
 
     def call(self, name: str, **arguments: str) -> str:
+        # Most descriptors say without it what their output is.
+        if name in OUTPUT_IS_IMPLIED and self.chance(0.25):
+            arguments.pop("output_tensor", None)
+        elif self.chance(self.wildness / 8):
+            arguments.pop(self.random.choice(["output_tensor", *arguments]), None)
         return f"dmlvk.{name}({', '.join(f'{key}={value}' for key, value in arguments.items())})"
 
     def slice1(self) -> str:
@@ -172,8 +179,7 @@ class Generator:
             "sizes": self.integers(sizes),
             "strides": self.integers(strides),
         }
-        if self.chance(0.5):
-            arguments["output_tensor"] = self.field(self.tensor(sizes, kind, is_output=True))
+        arguments["output_tensor"] = self.field(self.tensor(sizes, kind, is_output=True))
         return self.call("SliceDesc", **arguments)
 
     def one_hot(self) -> str:
@@ -283,7 +289,8 @@ class Generator:
     def one_liner(self) -> str:
         """The operators as functions."""
         draw = self.random.randint
-        device = "'llvm'" if self.chance(self.wildness) else "device"
+        devices = ("device.name", "device.name.upper()", "0", "'no such device'", *NO_INTEGERS)
+        device = self.random.choice(devices) if self.chance(self.wildness) else "device"
         if self.chance(0.3):
             numbers = ", ".join(
                 f"{name}={self.integers([draw(0, 2)])}"

@@ -88,6 +88,13 @@ class TestItFinds:
         wrong = fuzzer.run_text("tensor = small.tensor(dmlvk.TensorDesc(5, (4,)))")
         assert wrong is not None and "memory_used is -" in wrong
 
+    def test_a_repr_that_is_wrong(self, fuzzer: Fuzzer, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = "desc = dmlvk.DiagonalMatrixDesc(output_tensor=dmlvk.TensorDesc(5, (3, 4)), offset=1, value=7)"
+        assert fuzzer.run_text(text) is None
+        monkeypatch.setattr("dmlvk.operators.diagonal_matrix.element_text", lambda *arguments: "8.0")
+        wrong = fuzzer.run_text(text)
+        assert wrong is not None and "its repr makes another descriptor" in wrong
+
     def test_bits_that_are_wrong(self, fuzzer: Fuzzer, monkeypatch: pytest.MonkeyPatch) -> None:
         text = "desc = dmlvk.OneHotDesc(indices_tensor=dmlvk.TensorDesc(6, (3, 1)), values_tensor=dmlvk.TensorDesc(5, "
         text += "(1, 2)), output_tensor=dmlvk.TensorDesc(5, (3, 4)), axis=1)"

@@ -55,7 +55,10 @@ def test_rank_is_2_to_4(sizes: tuple[int, ...]) -> None:
 
 
 def test_the_output_must_be_there() -> None:
-    refused("output_tensor", None, "must be a TensorDesc", output_tensor=None)
+    refused("output_tensor", None, "no other field says how large", output_tensor=None)
+    with pytest.raises(DescriptorError, match="output_tensor = None: must be a TensorDesc"):
+        DiagonalMatrixDesc(offset=0, value=1.0)  # type: ignore[call-arg]
+    refused("offset", 1.0, "integer, not float", output_tensor=None, offset=1.0)
 
 
 @pytest.mark.parametrize("limit", [INT32_MIN - 1, INT32_MAX + 1])

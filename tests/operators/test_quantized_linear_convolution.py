@@ -90,6 +90,41 @@ def test_rank_3_refuses_a_first_element_that_is_not_neutral(field: str, value: i
     refused(f"{field}[0]", value, "height 1", make=describe_rank_3, **arrays)
 
 
+def test_without_an_output_its_sizes_follow() -> None:
+    assert describe(output_tensor=None) == describe()
+    assert describe_rank_3(output_tensor=None) == describe_rank_3()
+    strided = TensorDesc(UINT8, (2, 4, 10, 9), (360, 1, 36, 4), flags=TensorFlags.OWNED_BY_DML)
+    assert describe(output_tensor=None, input_tensor=strided).output_tensor == TensorDesc(UINT8, (2, 6, 5, 9))
+
+
+def test_without_an_output_its_type_is_the_zero_point_s_or_the_input_s() -> None:
+    for zero_point in (INT8, UINT8):
+        desc = describe(output_tensor=None, output_zero_point_tensor=TensorDesc(zero_point, (1,)))
+        assert desc.output_tensor.data_type is zero_point
+    assert describe(output_tensor=None, input_tensor=TensorDesc(INT8, (2, 4, 10, 9))).output_tensor.data_type is INT8
+
+
+def test_without_an_output_errors_are_about_the_other_fields() -> None:
+    left_out: dict[str, Any] = {"output_tensor": None}
+    refused("filter_tensor.sizes[2]", 3, "larger than the padded input", **left_out, dilations=(9, 3))
+    refused("strides[0]", 0, "1 or more", **left_out, strides=(0, 1))
+    refused("end_padding", (1,), "one element a dimension", **left_out, end_padding=(1,))
+    refused("group_count", 3, "must divide the channels", **left_out, group_count=3)
+    error = refused(
+        "output_zero_point_tensor.data_type", "FLOAT32", "does not take", **left_out, output_zero_point_tensor=ONE
+    )
+    assert error.expected == "one of INT8, UINT8"
+    refused("filter_tensor.sizes", (6, 4, 3), "mismatched ranks", **left_out, filter_tensor=TensorDesc(INT8, (6, 4, 3)))
+    refused("output_tensor", 5, "must be a TensorDesc, not int", output_tensor=5)
+
+
+@pytest.mark.parametrize("end_padding", [(2**32 - 1, 0), (2**16, 2**16)])
+def test_without_an_output_it_may_not_be_larger_than_a_tensor(end_padding: tuple[int, int]) -> None:
+    with pytest.raises(DescriptorError, match=r"the other fields give an output of these sizes, .* at most") as caught:
+        describe(output_tensor=None, end_padding=end_padding)
+    assert caught.value.field == "output_tensor.sizes" and str(caught.value.value).startswith("(2, 6, ")
+
+
 def test_tensors_are_listed_in_order() -> None:
     point, scalar = TensorDesc(UINT8, (1,)), TensorDesc(INT8, (1,))
     desc = describe(

@@ -72,9 +72,29 @@ def test_fields_are_keyword_only() -> None:
         Slice1Desc(tensor, tensor, (0,), (4,), (1,))  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("field", ["input_tensor", "output_tensor"])
-def test_tensors_must_be_there(field: str) -> None:
-    refused(field, None, "must be a TensorDesc, not NoneType", **{field: None})
+def test_tensors_are_descs() -> None:
+    refused("input_tensor", None, "must be a TensorDesc, not NoneType", input_tensor=None)
+    refused("output_tensor", 5, "must be a TensorDesc, not int", output_tensor=5)
+
+
+def test_without_an_output_it_is_the_most_that_the_window_gives() -> None:
+    desc = describe(output_tensor=None, input_window_strides=(1, 1, -3, 2))
+    assert desc.output_tensor == TensorDesc(FLOAT32, desc.maximum_copied_elements)
+    left_out = Slice1Desc(
+        input_tensor=TensorDesc(DataType.INT8, (9,), (3,), flags=TensorFlags.OWNED_BY_DML),
+        input_window_offsets=(1,),
+        input_window_sizes=(8,),
+        input_window_strides=(-3,),
+    )
+    assert left_out.output_tensor == TensorDesc(DataType.INT8, (3,)), "packed, and not OWNED_BY_DML as the input is"
+
+
+def test_without_an_output_errors_are_about_the_window() -> None:
+    left_out: dict[str, Any] = {"output_tensor": None}
+    refused("input_window_strides[2]", 0, "may not be 0", **left_out, input_window_strides=(1, 1, 0, 1))
+    refused("input_window_sizes[3]", 9, "may not extend past", **left_out, input_window_sizes=(1, 1, 1, 9))
+    refused("input_window_sizes", (1, 1, 1), "one element a dimension", **left_out, input_window_sizes=(1, 1, 1))
+    refused("input_window_sizes[0]", 0, "may not be empty", **left_out, input_window_sizes=(0, 1, 1, 1))
 
 
 def test_tensors_must_have_the_same_data_type() -> None:

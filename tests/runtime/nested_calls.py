@@ -18,7 +18,7 @@ import time
 from types import FrameType
 
 import dmlvk
-from tests.runtime.struck_calls import CALLS, DESC, VALUES, State, expect, on_another_thread
+from tests.runtime.struck_calls import CALLS, CLOSES, DESC, VALUES, State, expect, on_another_thread
 
 REASON = "in the middle of another call"
 
@@ -54,7 +54,7 @@ class Handler:
         binding = state.copy.bind(input_tensor=self._source, output_tensor=self._target)
         state.own.submit([binding, binding]).wait(60)
         expect(self._target.numpy(), values, "a list by the handler")
-        quiet = [name for name in CALLS if "much" not in name and name not in ("open", "close", *CHANGES)]
+        quiet = [name for name in CALLS if "much" not in name and name not in ("open", *CLOSES, *CHANGES)]
         CALLS[self._choice.choice(quiet)](state)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
@@ -81,7 +81,7 @@ class Handler:
 
 
 # Calls that change the results that the interrupted call is checked for afterwards.
-CHANGES = ("write", "write bytes", "write with gaps")
+CHANGES = ("write", "write a tensor", "write bytes", "write with gaps")
 
 
 def main() -> None:
@@ -100,7 +100,7 @@ def main() -> None:
     signal.signal(signal.SIGALRM, handler)
     end = time.monotonic() + arguments.seconds
     calls = interrupted = 0
-    names = [name for name in CALLS if name not in ("open", "close")]
+    names = [name for name in CALLS if name not in ("open", *CLOSES)]
     while time.monotonic() < end:
         for name in names:
             try:

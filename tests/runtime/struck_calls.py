@@ -32,6 +32,9 @@ GAPS = dmlvk.TensorDesc("int32", (8, 8), (16, 2))
 OWNED = dmlvk.TensorDesc("int32", (64,), flags=dmlvk.TensorFlags.OWNED_BY_DML)
 VALUES = np.arange(64, dtype=np.int32)
 INDICES = np.array([[1], [2], [0]], np.int32)
+# Columns first, and so large that the device turns the layout.
+TURNED = dmlvk.TensorDesc("uint8", (1100, 1000), (1, 1100))
+TURNED_VALUES = np.random.default_rng(3).integers(0, 256, TURNED.sizes, np.uint8)
 # Several pieces of the staging ring.
 LARGE = np.random.default_rng(1).integers(0, 256, 9 << 20, np.uint8)
 CONVOLUTION = dmlvk.QuantizedLinearConvolutionDesc(
@@ -59,6 +62,9 @@ class State:
         self.gaps = own.tensor(GAPS)
         self.gaps.write(VALUES.reshape(8, 8))
         self.large = own.tensor(LARGE)
+        self.turned = own.tensor(TURNED)
+        self.turned.write(TURNED_VALUES)
+        self.other = own.tensor(VALUES + 1000)
         self.known = self.copy(input_tensor=self.source, output_tensor=self.target)
         self.bindings = [
             self.copy.bind(input_tensor=self.source, output_tensor=self.target),
@@ -111,6 +117,7 @@ class State:
         expect(self.third.numpy(), values, "a binding")
         self.gaps.write(values.reshape(8, 8))
         expect(self.gaps.numpy().ravel(), values, "a tensor with gaps")
+        expect(np.from_dlpack(self.source, device="cpu"), values + 2, "an export")
         output = own.tensor(CONVOLUTION.output_tensor)
         self.convolution(**self.convolved, output_tensor=output)
         if not any((output.numpy() == each).all() for each in self.results):
@@ -147,18 +154,27 @@ CALLS: dict[str, Callable[[State], Any]] = {
     "replay": lambda s: s.sequence.submit(),
     "tensor of an array": lambda s: s.own.tensor(VALUES),
     "tensor of a desc": lambda s: s.own.tensor(DESC),
+    "tensor of a tensor": lambda s: s.own.tensor(s.gaps),
+    "zeros": lambda s: s.own.zeros(64, "int32"),
     "a large tensor": lambda s: s.own.tensor(dmlvk.TensorDesc("uint8", (80 << 20,))),
     "buffer": lambda s: s.own.buffer(4096).tensor(DESC, 64),
     "write": lambda s: s.target.write(VALUES + 1000),
     "write with gaps": lambda s: s.gaps.write(VALUES.reshape(8, 8)),
     "write much": lambda s: s.large.write(LARGE[::-1]),
+    "write a tensor": lambda s: s.target.write(s.other),
+    "write turned": lambda s: s.turned.write(TURNED_VALUES ^ 1),
     "write bytes": lambda s: s.target.write_bytes((VALUES + 1000).tobytes()),
     "read": lambda s: s.target.numpy(),
     "read with gaps": lambda s: s.gaps.numpy(),
     "read much": lambda s: s.large.numpy(),
+    "read turned": lambda s: s.turned.numpy(),
+    "read into an array": lambda s: s.gaps.numpy(out=np.ones((8, 16), np.int32)[:, ::-2]),
+    # Shared where the host reaches the memory, else copied; and dropped at once.
+    "export": lambda s: np.from_dlpack(s.source, device="cpu"),
     "read bytes": lambda s: s.gaps.read_bytes(),
     "initialize": lambda s: s.owning.initialize(input_tensor=s.source),
     "initialize a filter": lambda s: s.convolution.initialize(filter_tensor=s.new_filter),
+    "initialize with an array": lambda s: s.convolution.initialize(filter_tensor=s.filters[1]),
     "wait": lambda s: s.copy(input_tensor=s.source, output_tensor=s.target).wait(),
     "wait for the device": lambda s: s.own.wait(),
     "done": lambda s: s.copy(input_tensor=s.source, output_tensor=s.target).done,
@@ -169,9 +185,17 @@ CALLS: dict[str, Callable[[State], Any]] = {
     "one-liner": lambda s: dmlvk.one_hot(INDICES, [0, 7], output_length=3, axis=1, device=s.own),
     "open": lambda s: dmlvk.Device(s.own.name),
     "close": lambda s: s.own.close(),
+    "close under a view": lambda s: closed_under_a_view(s),
 }
-# After these calls, the tensor holds its old contents or the written ones.
-WRITES = {"write", "write bytes"}
+# After these calls, the tensor holds the first contents or the second ones, which are written.
+WRITES: dict[str, tuple[Callable[[State], dmlvk.Tensor], np.ndarray, np.ndarray]] = {
+    "write": (lambda s: s.target, VALUES, VALUES + 1000),
+    "write a tensor": (lambda s: s.target, VALUES, VALUES + 1000),
+    "write bytes": (lambda s: s.target, VALUES, VALUES + 1000),
+    "write turned": (lambda s: s.turned, TURNED_VALUES, TURNED_VALUES ^ 1),
+}
+# After these calls, the device is closed or open.
+CLOSES = ("close", "close under a view")
 # These calls do not use the State's device, so a struck one leaves it as it was: a State serves for many strikes.
 CALLS_WITHOUT_DEVICE = {"open"}
 
@@ -185,6 +209,16 @@ def measured_sequence(state: State) -> object:
     state.own.timestamps = True
     sequence = state.own.sequence(state.bindings)
     return sequence.submit().gpu_time, sequence.submit().gpu_time
+
+
+def closed_under_a_view(state: State) -> None:
+    """Close the device, look at the memory of one of its tensors, and drop the last view of it."""
+    values = state.source.numpy()
+    shared = np.from_dlpack(state.source, device="cpu")
+    try:
+        state.own.close()
+    finally:
+        expect(shared, values, "a view of a closed device")
 
 
 def on_another_thread(work: Callable[[], None]) -> None:
@@ -226,7 +260,7 @@ def strike_all(name: str, variant: str, call: str, most: int | None, seed: int, 
             use(state)
         step = max(1, count.lines // most)
         number = seed % step
-        if call == "close":
+        if call in CLOSES:
             state = None
     while True:
         faulthandler.dump_traceback_later(120, exit=True)
@@ -234,7 +268,9 @@ def strike_all(name: str, variant: str, call: str, most: int | None, seed: int, 
             state = State(name, variant)
             state.check()
             alive = dict(shim.live_count)
-        before = state.target.numpy()
+        if call in WRITES:
+            written, old, new = WRITES[call]
+            written(state).write(old)
         state.own.wait()
         strike = Strike(number, FOLDER)
         with strike:
@@ -242,10 +278,10 @@ def strike_all(name: str, variant: str, call: str, most: int | None, seed: int, 
         place = f"{call}, line {number}: {strike.place}"
         try:
             if call in WRITES:
-                now = state.target.numpy()
-                if not (np.array_equal(now, before) or np.array_equal(now, VALUES + 1000)):
+                now = written(state).numpy()
+                if not (np.array_equal(now, old) or np.array_equal(now, new)):
                     raise SystemExit("half of the elements are written")
-            if call != "close":
+            if call not in CLOSES:
                 state.check()
                 on_another_thread(state.check)
             if call in CALLS_WITHOUT_DEVICE:
@@ -253,7 +289,7 @@ def strike_all(name: str, variant: str, call: str, most: int | None, seed: int, 
                 close_ownerless()
                 if shim.live_count != alive:
                     raise SystemExit(f"objects beside the State's: {shim.live_count}, before the call {alive}")
-            if call == "close" or not keep or not strike.has_struck:
+            if call in CLOSES or not keep or not strike.has_struck:
                 on_another_thread(state.own.close)
                 if not state.own.is_closed:
                     raise SystemExit("close returned, and the device is open")

@@ -127,18 +127,18 @@ class TestDevices:
             choose(selector)
         assert len(str(caught.value)) < MOST_CHARACTERS
 
-    @pytest.mark.parametrize(
-        ("given", "message"),
-        [
-            ("llvm", r"device=dmlvk.Device\('llvm'\)"),
-            (0, r"device=dmlvk.Device\(0\)"),
-            (object(), "Device, not object"),
-        ],
-        ids=["name", "index", "another"],
-    )
-    def test_a_one_liner_s_device_is_a_device(self, given: Any, message: str) -> None:
-        with pytest.raises(TypeError, match=message):
-            dmlvk.one_hot([[0]], [0, 1], output_length=2, axis=1, device=given)
+    @pytest.mark.parametrize("given", [True, 0.0, np.array(0), [0], b"0", object()])
+    def test_a_one_liner_s_device_is_one_or_names_one(self, device: dmlvk.Device, given: Any) -> None:
+        for indices in ([[0]], device.tensor(np.array([[0]]))):
+            with pytest.raises(TypeError, match=r"device = .*: must be None, a dmlvk.Device, an index .*, not "):
+                dmlvk.one_hot(indices, [0, 1], output_length=2, axis=1, device=given)
+
+    @pytest.mark.parametrize("given", [-1, HUGE, "9" * 5000, "x" * 100_000], ids=lambda v: type(v).__name__)
+    def test_a_one_liner_s_device_that_is_not_there(self, device: dmlvk.Device, given: Any) -> None:
+        for indices in ([[0]], device.tensor(np.array([[0]]))):
+            with pytest.raises(dmlvk.DeviceError, match="no device; give the index or part of the name") as caught:
+                dmlvk.one_hot(indices, [0, 1], output_length=2, axis=1, device=given)
+            assert len(str(caught.value)) < MOST_CHARACTERS
 
     def test_paths_are_text(self, device: dmlvk.Device) -> None:
         desc = copy_desc(dmlvk.TensorDesc(INT32, (4, 8)))

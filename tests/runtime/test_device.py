@@ -45,6 +45,12 @@ def test_a_closed_device_cannot_be_used(device: dmlvk.Device) -> None:
         lambda: tensor.write_bytes(bytes(256)),
         lambda: buffer.tensor(dmlvk.TensorDesc(dmlvk.DataType.INT32, (1,))),
         lambda: own.tensor(VALUES),
+        lambda: own.empty(3),
+        lambda: own.zeros(3),
+        lambda: tensor.numpy(out=VALUES.copy()),
+        lambda: np.asarray(tensor),
+        lambda: np.from_dlpack(tensor),
+        tensor.__dlpack_device__,
         lambda: own.buffer(1),
         lambda: own.compile(copy_desc(DESC)),
         lambda: operator(input_tensor=tensor, output_tensor=tensor),
@@ -76,6 +82,14 @@ def test_the_environment_forces_a_kernel_path(device: dmlvk.Device, monkeypatch:
         device.compile(copy_desc(DESC))
     monkeypatch.setenv("DMLVK_KERNEL", "blocks")
     assert device.compile(copy_desc(DESC)).plan.path == "blocks"
+
+
+def test_a_binding_alone_is_no_list(device: dmlvk.Device) -> None:
+    operator = device.compile(copy_desc(DESC))
+    binding = operator.bind(input_tensor=device.tensor(VALUES), output_tensor=device.tensor(DESC))
+    for use in (device.submit, device.sequence):
+        with pytest.raises(TypeError, match=r"a Binding, not a list of Bindings; pass a single one as \[binding\]"):
+            use(binding)  # type: ignore[arg-type]
 
 
 def test_two_devices_work_side_by_side(device: dmlvk.Device) -> None:

@@ -18,19 +18,23 @@ import os, sys, time, signal
 import numpy as np, dmlvk
 from tests.vulkan.variants import copy_desc
 
-name = sys.argv[1]
+name, parent = sys.argv[1], os.getpid()
 os.environ["DMLVK_DEVICE"] = name
 DESC = dmlvk.TensorDesc("int32", (64,))
 values = np.arange(64, dtype=np.int32)
 device = dmlvk.Device(name)
 copy = device.compile(copy_desc(DESC))
 a, b = device.tensor(values), device.tensor(DESC)
+indices = device.tensor(np.array([[1], [2]], np.int32))
 buffer = device.buffer(1024)
 binding = copy.bind(input_tensor=a, output_tensor=b)
 sequence = device.sequence([binding, binding])
 submission = copy(input_tensor=a, output_tensor=b)
-one_hot = lambda: dmlvk.one_hot(np.array([[1], [2]], np.int32), [0, 7], output_length=3, axis=1)
+def one_hot(named=None):
+    return dmlvk.one_hot(np.array([[1], [2]], np.int32), [0, 7], output_length=3, axis=1, device=named)
+
 one_hot()
+one_hot(name)
 
 def nothing():
     pass
@@ -41,6 +45,8 @@ def use():
         lambda: copy.bind(input_tensor=a, output_tensor=b), lambda: device.submit([binding]), sequence.submit,
         lambda: device.sequence([binding]), lambda: device.compile(copy_desc(DESC)), lambda: device.tensor(values),
         lambda: device.buffer(64), lambda: buffer.tensor(DESC), device.wait, lambda: device.memory_used,
+        lambda: device.empty(3), lambda: device.zeros(3), lambda: device.tensor(a), lambda: b.write(a),
+        lambda: a.numpy(out=values.copy()), lambda: np.asarray(a), lambda: np.from_dlpack(a), a.__dlpack_device__,
     ]
     for number, inherited in enumerate(uses):
         try:
@@ -58,7 +64,14 @@ def open_own():
         assert (target.numpy() == values).all()
 
 def call_one_liner():
-    assert (one_hot() == [[0, 7, 0], [0, 0, 7]]).all()
+    for named in (None, name):
+        assert (one_hot(named) == [[0, 7, 0], [0, 0, 7]]).all()
+    for named in (None, name, indices.device):
+        try:
+            dmlvk.one_hot(indices, [0, 7], output_length=3, axis=1, device=named)
+            assert os.getpid() == parent
+        except dmlvk.DeviceError as error:
+            assert os.getpid() != parent and "opened before a fork" in str(error), error
 
 def drop():
     global device, copy, a, b, buffer, binding, sequence, submission
@@ -120,6 +133,31 @@ def test_what_a_forked_child_may_do(device: dmlvk.Device, work: str) -> None:
     expected = [f"{work} 7", "parent"]
     # The child's own child prints its line before.
     assert run(device, f"in_child({work})") == (["call_one_liner 7", *expected] if work == "fork_again" else expected)
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_child_sees_its_parents_views(device: dmlvk.Device, is_closed: bool) -> None:
+    """They are the child's to read and to drop, which changes nothing for the parent."""
+    more = f"""
+    other = dmlvk.Device(name)
+    views = [np.from_dlpack(other.tensor(values + number)) for number in range(3)]
+    if {is_closed}:
+        other.close()
+    def look_and_drop():
+        assert all((view == values + number).all() for number, view in enumerate(views))
+        views.clear()
+        global other
+        del other
+        open_own()
+    in_child(look_and_drop)
+    in_child(nothing)
+    assert all((view == values + number).all() for number, view in enumerate(views))
+    vulkan = other.vulkan
+    views.clear()
+    del other
+    assert vulkan._is_destroyed
+    """
+    assert run(device, more) == ["look_and_drop 7", "nothing 7", "parent"]
 
 
 def test_a_pool_of_forked_processes(device: dmlvk.Device) -> None:

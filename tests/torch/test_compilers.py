@@ -140,7 +140,7 @@ def sample(request: pytest.FixtureRequest) -> Sample:
 @pytest.fixture
 def default_device(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> dmlvk.Device:
     """The device of calls that name none."""
-    monkeypatch.setattr(devices, "shared_device", lambda selector=None: device)
+    monkeypatch.setattr(devices, "named_device", lambda _: device)
     return device
 
 

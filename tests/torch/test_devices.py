@@ -13,7 +13,8 @@ import dmlvk
 import dmlvk.cuda
 import dmlvk.torch
 from dmlvk import DeviceError
-from dmlvk.torch import devices
+from dmlvk.runtime.shared_devices import named_device
+from dmlvk.torch import devices, operators
 from tests.torch.tensors import random_tensor
 
 ALL = {"input_window_offsets": (0, 0), "input_window_strides": (1, -1)}
@@ -26,18 +27,37 @@ def mirrored(x: Any, device: Any = None) -> Any:
 def test_the_default_device_runs_calls_that_name_none(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def shared_device(selector: str | None = None) -> dmlvk.Device:
-        asked.append(selector)
+    def named_device(name: str | None) -> dmlvk.Device:
+        asked.append(name)
         return device
 
-    monkeypatch.setattr(devices, "shared_device", shared_device)
+    monkeypatch.setattr(devices, "named_device", named_device)
     assert mirrored(torch.arange(6).reshape(2, 3)).tolist() == [[2, 1, 0], [5, 4, 3]]
     assert asked == [None]
 
 
-def test_without_a_name_it_is_the_process_default(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DMLVK_DEVICE", device.name)
-    assert mirrored(torch.arange(6).reshape(2, 3)).tolist() == [[2, 1, 0], [5, 4, 3]]
+@pytest.mark.parametrize("compiles", [False, True])
+def test_a_device_may_be_named(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, compiles: bool) -> None:
+    """By part of a name, or by its position in dmlvk.devices()."""
+    position = next(index for index, info in enumerate(dmlvk.devices()) if info.name == device.name)
+    places = []
+
+    def noting(name: str, tensor: Any, place: dmlvk.Device) -> Any:
+        places.append(place)
+        return operand(name, tensor, place)
+
+    operand = devices.operand
+    monkeypatch.setattr(operators, "operand", noting)
+    call = torch.compile(mirrored, fullgraph=True, backend="eager") if compiles else mirrored
+    for name in (position, device.name, device.name[:6].lower()):
+        assert call(torch.arange(6).reshape(2, 3), name).tolist() == [[2, 1, 0], [5, 4, 3]]
+    assert len(places) == 3 and len(set(places)) == 1 and places[0].name == device.name
+    with pytest.raises(DeviceError, match="'no such GPU' matches no device"):
+        mirrored(torch.arange(6).reshape(2, 3), "no such GPU")
+
+
+def test_without_a_name_it_is_that_of_the_one_liners() -> None:
+    assert devices.device_for(None, None) is named_device(None)
 
 
 def test_memory_that_the_host_does_not_reach_is_copied(device: dmlvk.Device) -> None:
@@ -117,14 +137,14 @@ class TestCuda:
         def refuse(ordinal: int) -> None:
             raise DeviceError(f"no Vulkan device on GPU {ordinal}")
 
-        monkeypatch.setattr(devices, "shared_device", lambda selector=None: device)
+        monkeypatch.setattr(devices, "named_device", lambda _: device)
         monkeypatch.setattr(dmlvk.cuda, "device_of", refuse)
         with pytest.warns(RuntimeWarning, match="by way of the host, .*: no Vulkan device on GPU 3"):
             assert devices.device_for(None, self.tensor) is device
 
     def test_amd_calls_its_gpus_cuda_too(self, device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.version, "cuda", None)
-        monkeypatch.setattr(devices, "shared_device", lambda selector=None: device)
+        monkeypatch.setattr(devices, "named_device", lambda _: device)
         monkeypatch.setattr(dmlvk.cuda, "device_of", lambda ordinal: pytest.fail("it is no GPU of NVIDIA's"))
         assert devices.device_for(None, self.tensor) is device
 

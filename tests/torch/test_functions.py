@@ -64,6 +64,10 @@ class TestSlice1:
         )
         assert found.equal(tensor.flip(0))
 
+    def test_a_tensor_without_dimensions_is_one_element(self, device: dmlvk.Device) -> None:
+        window = {"input_window_offsets": (0,), "input_window_sizes": (1,), "input_window_strides": (1,)}
+        assert dmlvk.torch.slice1(torch.tensor(2.5), **window, device=device).tolist() == [2.5]
+
 
 class TestDiagonalMatrix1:
     @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -153,6 +157,10 @@ class TestOneHot:
         found = dmlvk.torch.one_hot(indices, torch.tensor([[[9]], [[3]]]), output_length=5, axis=1, device=device)
         hot = torch.nn.functional.one_hot(indices[:, 0], 5).movedim(-1, 1)
         assert found.equal(torch.tensor([9, 3])[hot])
+
+    def test_an_index_without_dimensions(self, device: dmlvk.Device) -> None:
+        found = dmlvk.torch.one_hot(torch.tensor(1), torch.tensor([4, 8]), output_length=3, axis=0, device=device)
+        assert found.tolist() == [4, 8, 4]
 
     def test_values_of_a_higher_rank(self, device: dmlvk.Device) -> None:
         found = dmlvk.torch.one_hot(

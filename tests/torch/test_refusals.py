@@ -29,7 +29,7 @@ FILTER = torch.randint(-9, 9, (3, 2, 2, 2), dtype=torch.int8)
 @pytest.fixture(autouse=True)
 def _no_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "device" not in request.fixturenames:
-        monkeypatch.setattr(devices, "shared_device", lambda *_: pytest.fail("a device was asked"))
+        monkeypatch.setattr(devices, "named_device", lambda *_: pytest.fail("a device was asked"))
 
 
 def slice1(input: Any, **change: Any) -> Any:
@@ -181,7 +181,8 @@ def test_numbers(call: Callable[..., Any], change: dict[str, Any], error: type[E
 @pytest.mark.parametrize(
     ("call", "change", "field"),
     [
-        (slice1, {"input": torch.tensor(1.0)}, r"sizes = \(\)"),
+        (slice1, {"input": torch.tensor(1.0)}, "input_window_offsets"),
+        (diagonal_matrix1, {"input": torch.tensor(1.0)}, "DimensionCount|dimensions"),
         (slice1, {"input": torch.empty(0, 5)}, r"sizes\[0\] = 0"),
         (slice1, {"input": torch.empty((1,) * 9)}, "1 to 8 dimensions"),
         (slice1, {"input": X, "input_window_sizes": (4, 5)}, r"input_window_sizes\[0\]"),

@@ -11,7 +11,8 @@ import pytest
 import dmlvk
 from dmlvk.vulkan import staging_ring
 from dmlvk.vulkan.library import vk
-from tests.vulkan.variants import open_variant
+from tests.runtime.busy import keep_busy
+from tests.vulkan.variants import SMALL_SEGMENT, VARIANTS, copy_desc, open_variant
 
 PIECE = 1 << 14
 PIECES = 40  # three times as many as the ring holds
@@ -65,3 +66,35 @@ def test_one_of_many_pieces_failing(
             # This needs the whole ring.
             tensor.write(VALUES + np.uint8(number))
             np.testing.assert_array_equal(tensor.numpy(), VALUES + np.uint8(number))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_clearing_fills_these_bytes_and_no_others(device: dmlvk.Device, variant: str) -> None:
+    values = np.random.default_rng(2).integers(1, 256, 2 * SMALL_SEGMENT + 1000, np.uint8)
+    with open_variant(device, variant) as own:
+        tensor = own.tensor(values)
+        for offset, size in ((0, 4), (256, 1000), (SMALL_SEGMENT - 8, 16), (SMALL_SEGMENT + 4, SMALL_SEGMENT + 996)):
+            own.vulkan.transfers.clear(tensor.memory(), offset, size)
+            values[offset : offset + size] = 0
+            np.testing.assert_array_equal(tensor.numpy(), values)
+
+
+@pytest.mark.parametrize("variant", ["direct", "staged", "staged-copy-queue"])
+def test_clearing_comes_after_earlier_work_and_before_later_work(device: dmlvk.Device, variant: str) -> None:
+    desc = dmlvk.TensorDesc("uint8", (SMALL_SEGMENT,))
+    values = np.random.default_rng(2).integers(1, 256, SMALL_SEGMENT, np.uint8)
+    with open_variant(device, variant) as own:
+        copy = own.compile(copy_desc(desc))
+        source, target, result = own.tensor(values), own.tensor(desc), own.tensor(values)
+        running, _ = keep_busy(own)
+        copy(input_tensor=source, output_tensor=target)
+        own.vulkan.transfers.clear(target.memory(), 0, SMALL_SEGMENT)
+        if variant != "direct":
+            assert not running.done, "the device clears its memory by itself"
+        copy(input_tensor=target, output_tensor=result)
+        copy(input_tensor=source, output_tensor=target)
+        assert not result.numpy().any()
+        np.testing.assert_array_equal(target.numpy(), values)
+        own.vulkan.transfers.clear(target.memory(), 0, SMALL_SEGMENT)
+        target.write(values)
+        np.testing.assert_array_equal(target.numpy(), values)

@@ -1,0 +1,5 @@
+"""Fixtures of these tests."""
+
+from tests.vulkan.shim import shim
+
+__all__ = ["shim"]
