@@ -109,15 +109,13 @@ def integer(function: str, name: str, value: Any) -> int:
     DescriptorError
         It is no integer of 64 bits.
     """
-    if torch.compiler.is_compiling() or isinstance(value, torch.SymInt):
+    if isinstance(value, torch.SymInt):
         return value
     return as_integer(function, name, value, INT64_MIN, INT64_MAX, "must be an integer of 64 bits")
 
 
 def integers(function: str, name: str, values: Iterable[Any]) -> Sequence[int]:
     """An argument as integers; a compiler's symbols stay symbols. Raises as `integer` does."""
-    if torch.compiler.is_compiling():
-        return list(values)
     if isinstance(values, (list, tuple)) and any(isinstance(value, torch.SymInt) for value in values):
         return values
     return as_integers(function, name, values, INT64_MIN, INT64_MAX, "must be an integer of 64 bits")

@@ -114,7 +114,7 @@ def operand(name: str, tensor: torch.Tensor, device: Device) -> Tensor:
     any strides. Other tensors are packed. A tensor without dimensions is one element in one dimension.
     """
     data_type = data_type_of(name, tensor.dtype)
-    tensor = torch.atleast_1d(tensor.detach()).resolve_neg()
+    tensor = torch.atleast_1d(tensor.detach())
     if not tensor.is_cpu and not (_is_on_cuda(tensor) and device.profile.runs_cuda):
         tensor = tensor.cpu()
     order = None if tensor.is_contiguous() else _memory_order(tensor)
@@ -145,7 +145,7 @@ def _memory_order(tensor: torch.Tensor) -> list[int] | None:
 def on_host(name: str, tensor: torch.Tensor) -> npt.NDArray[Any]:
     """A tensor's elements as a NumPy array, without a copy where they lie on the host."""
     data_type_of(name, tensor.dtype)
-    array: npt.NDArray[Any] = tensor.detach().resolve_neg().cpu().numpy()
+    array: npt.NDArray[Any] = tensor.detach().cpu().numpy()
     return array
 
 

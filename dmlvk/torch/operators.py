@@ -50,7 +50,7 @@ def run_one_hot(
     indices: torch.Tensor, values: torch.Tensor, *, device: str | None = None, **fields: Any
 ) -> torch.Tensor:
     place = device_for(device, indices)
-    ranked = with_rank(values, max(indices.ndim, 1))
+    ranked = with_rank(values, indices.ndim)
     output = functional.one_hot(
         operand("indices", indices, place), operand("values", ranked, place), device=place, **fields
     )

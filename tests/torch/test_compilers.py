@@ -74,6 +74,7 @@ def convolution(x: Any, filter: Any, filter_scale: Any, device: Any = None) -> A
         0.7,
         input_zero_point=120,
         output_zero_point=ZERO_POINT,
+        filter_zero_point=FILTER_ZERO_POINT,
         bias=BIAS,
         strides=(2, 1),
         start_padding=(1, 1),
@@ -97,6 +98,7 @@ FILTER = random_tensor((4, 3, 3, 2), torch.int8, 1)
 SCALES = torch.linspace(0.01, 0.02, 4)
 BIAS = torch.tensor([-700, 0, 5, 900], dtype=torch.int32)
 ZERO_POINT = torch.tensor(-3, dtype=torch.int8)
+FILTER_ZERO_POINT = torch.tensor([1, 0, -2, 5], dtype=torch.int8)
 OPERATORS = torch.ops.dmlvk
 CONVOLUTION = OPERATORS.quantized_linear_convolution.default
 SAMPLES = {
