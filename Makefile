@@ -35,8 +35,8 @@ define LINT
 	$(VENV_PYTHON) -m basedpyright
 endef
 
-.PHONY: help run bench test test-compilers test-large test-cuda test-thorough test-mutants test-windows conformance lint format drivers
-.PHONY: kernels clean fuzz
+.PHONY: help run bench test test-compilers test-large test-cuda test-thorough test-torch test-mutants test-windows
+.PHONY: conformance lint format drivers kernels clean fuzz
 
 help:
 	@$(PYTHON) -m tools.bootstrap help
@@ -75,6 +75,11 @@ test-thorough: export HYPOTHESIS_PROFILE = thorough
 test-thorough: .venv/test.stamp
 	$(VENV_PYTHON) -m pytest tests/kernels tests/runtime/test_faults.py tests/runtime/test_strikes.py $(PYTEST_ARGUMENTS)
 
+test-torch: .venv/torch.stamp
+	@$(PYTHON) -m tools.bootstrap vulkan
+	@$(PYTHON) -m tools.drivers
+	$(VENV_PYTHON) -m pytest tests/torch $(PYTEST_ARGUMENTS)
+
 test-mutants: .venv/test.stamp
 	@$(PYTHON) -m tools.drivers
 	$(VENV_PYTHON) -m tests.mutants --device llvmpipe --fetch
@@ -112,3 +117,6 @@ clean:
 
 .venv/test.stamp: pyproject.toml
 	@$(PYTHON) -m tools.bootstrap environment --extras demo,test --stamp $@
+
+.venv/torch.stamp: pyproject.toml
+	@$(PYTHON) -m tools.bootstrap environment --extras demo,test,torch --stamp $@

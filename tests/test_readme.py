@@ -11,7 +11,10 @@ import dmlvk
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+# These run in `make test-torch`: tests/torch/test_readme.py.
+TORCH_EXAMPLES = [block for block in BLOCKS if re.search(r"^import torch$", block, re.MULTILINE)]
+EXAMPLES = [block for block in BLOCKS if block not in TORCH_EXAMPLES]
 
 
 def test_readme_has_examples_of_each_way_of_use() -> None:

@@ -29,6 +29,7 @@ make test           set up with the test drivers, then all of make lint and the 
 make test-large     tensors past 4 GiB: on a device with 16 GiB of memory and a host with 32
 make test-cuda      memory shared with CUDA, torch and CuPy: on an NVIDIA GPU
 make test-thorough  twenty times as many random examples, and every Vulkan call failing in every way: hours on a CPU
+make test-torch     dmlvk.torch and memory shared with torch, which it installs where it is missing
 make test-mutants   kernels broken on purpose in forty ways: each has to be caught by the conformance suite
 make fuzz           100,000 random calls on each test driver, with numbers of all kinds: half an hour on two cores
 make test-windows   the tests and a sample of the conformance suite in Windows' form, under Wine

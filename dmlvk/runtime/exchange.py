@@ -120,6 +120,7 @@ def tensor_of_cuda(device: Device, values: Any) -> Tensor | None:
     kind, ordinal = values.__dlpack_device__()
     if kind != DL_CUDA:
         return None
+    values = _resolved(values)
     from dmlvk.runtime.cuda_sharing import is_on_gpu_of, sharing_of
 
     try:
@@ -213,6 +214,7 @@ def _array_of(values: Any) -> Array:
         return np.asarray(values)
     if str(getattr(values, "dtype", "")).endswith("bfloat16"):
         raise TypeError("bfloat16 has no DirectML data type: convert the elements to float32 first (torch: x.float())")
+    values = _resolved(values)
     if not hasattr(values, "__dlpack_device__") or values.__dlpack_device__()[0] in HOST_KINDS:
         return np.from_dlpack(values)
     advice = f"the memory of this {type(values).__module__}.{type(values).__name__} is another device's: copy it to"
@@ -222,3 +224,9 @@ def _array_of(values: Any) -> Array:
         return np.from_dlpack(values, device="cpu", copy=True)
     except TypeError as error:  # its __dlpack__ lacks the newer arguments
         raise TypeError(f"{advice} the host first, because its library does not ({error})") from error
+
+
+def _resolved(values: Any) -> Any:
+    """A torch tensor with its elements in memory: torch may leave a negation to do, and DLPack then leaves it out."""
+    resolve = getattr(values, "resolve_neg", None)
+    return values if resolve is None else resolve()
