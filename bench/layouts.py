@@ -2,8 +2,8 @@
 
     python -m bench.layouts [--device NAME] [--mebibytes N]
 
-Each figure is the median of several transfers of random data, checked once. They come in turns with packed transfers, of
-whose speed the share is, and with NumPy's own strided copy.
+Each figure is the median of several transfers of random data, checked once. They come in turns with packed transfers,
+of whose speed the share is, and with NumPy's own strided copy.
 """
 
 from __future__ import annotations
