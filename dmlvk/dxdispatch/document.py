@@ -1,6 +1,6 @@
 """The text of a model: JSON with comments and trailing commas, and its values with their places.
 
-RapidJSON reads it, because DxDispatch does, with the same extensions. So a model that is accepted here is accepted there.
+RapidJSON reads it, with the same extensions as in DxDispatch. So text that is accepted here is accepted there.
 """
 
 from __future__ import annotations
