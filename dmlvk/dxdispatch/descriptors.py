@@ -94,28 +94,20 @@ def read_descriptor(node: Node) -> tuple[OperatorDesc, Node]:
             content[name] = data_type_of(found).name
         elif name in operator.bit_fields:
             content[name] = _value_bytes(found, holder).hex()
-        elif isinstance(found.value, list):
-            lists.append(name)
-            content[name] = list(_integers(found, name))
         elif field.type == "int":
             content[name] = found.integer(*_limits(name))
         else:
-            found.fail("must be a list of integers, one for each dimension", "such as [1, 1]")
+            lists.append(name)
+            content[name] = list(found.integers(*_limits(name)))
     _check_dimension_count(operator, holder, content, lists)
     try:
         return deserialize(content), holder
     except DescriptorError as error:
         raise named(error, holder) from error
-    except ValueError as error:  # a list where a number belongs
-        raise ModelError(holder.file, holder.key, node.value.get("type"), str(error)) from error
 
 
 def _limits(name: str) -> tuple[int, int]:
     return (INT32_MIN, INT32_MAX) if name in SIGNED_FIELDS else (0, MAXIMUM_UINT32)
-
-
-def _integers(found: Node, name: str) -> tuple[int, ...]:
-    return found.integers(*_limits(name))
 
 
 def _check_dimension_count(

@@ -5,8 +5,9 @@ RapidJSON reads it, with the same extensions as in DxDispatch. So text that is a
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -153,10 +154,23 @@ def _parsed(file: str, content: bytes) -> Any:
                 if name in members:
                     raise ModelError(file, "", MISSING, f"the name {name!r} stands twice in one object")
                 members[name] = value
+            refuse_bare_names(members.values())
             return members
 
+        def end_array(self, values: list[Any]) -> list[Any]:
+            refuse_bare_names(values)
+            return values
+
+    def refuse_bare_names(values: Iterable[Any]) -> None:
+        """Refuse NaN and Infinity without quotes, which DxDispatch does not read."""
+        for value in values:
+            if type(value) is float and not math.isfinite(value):
+                rule = f"it is no JSON: {value} without quotes is no number"
+                raise ModelError(file, "", MISSING, rule, '"nan", "inf" or "-inf"')
+
     modes = rapidjson.PM_COMMENTS | rapidjson.PM_TRAILING_COMMAS
-    decoder = Decoder(number_mode=rapidjson.NM_NONE, parse_mode=modes)
+    # NM_NAN, because the library (1.25) takes trailing commas in this mode alone.
+    decoder = Decoder(number_mode=rapidjson.NM_NAN, parse_mode=modes)
     # Editors on Windows begin a file with this mark, and RapidJSON does not know it.
     content = content.removeprefix(b"\xef\xbb\xbf")
     try:
