@@ -157,14 +157,12 @@ def _parsed(file: str, content: bytes) -> Any:
             refuse_bare_names(members.values())
             return members
 
-        def end_array(self, values: list[Any]) -> list[Any]:
-            refuse_bare_names(values)
-            return values
-
     def refuse_bare_names(values: Iterable[Any]) -> None:
         """Refuse NaN and Infinity without quotes, which DxDispatch does not read."""
         for value in values:
-            if type(value) is float and not math.isfinite(value):
+            if type(value) is list:
+                refuse_bare_names(value)
+            elif type(value) is float and not math.isfinite(value):
                 rule = f"it is no JSON: {value} without quotes is no number"
                 raise ModelError(file, "", MISSING, rule, '"nan", "inf" or "-inf"')
 
