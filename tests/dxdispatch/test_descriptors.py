@@ -299,6 +299,7 @@ def test_hints_are_checked(tmp_path: Path, member: str, good: list[Any], bad: li
 
 def test_a_nan_that_the_format_cannot_express_is_not_written() -> None:
     desc = BY_HAND["DIAGONAL_MATRIX1"][1]
+    assert isinstance(desc, dmlvk.DiagonalMatrix1Desc)
     usual = dataclasses.replace(desc, value=np.float32(np.nan))
     assert read(write_descriptor(usual)) == usual
     with pytest.raises(ValueError, match="7fc01234"):

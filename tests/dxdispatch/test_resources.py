@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -89,7 +89,7 @@ def test_float16_is_rounded_by_way_of_float32(tmp_path: Path) -> None:
 def test_integers_are_strict(tmp_path: Path, name: str, kind: str) -> None:
     limits = np.iinfo(DataType[name].numpy_dtype)
     values = {"above": int(limits.max) + 1, "below": int(limits.min) - 1, "float": 1.0, "text": "1", "bool": True}
-    resource = {"initialValuesDataType": name, "initialValues": [1, 2, values.get(kind)]}
+    resource: dict[str, Any] = {"initialValuesDataType": name, "initialValues": [1, 2, values.get(kind)]}
     words = (f"from {limits.min} to {limits.max}",)
     refused(tmp_path, one(resource), "resources.A.initialValues[2]", *words)
     resource["initialValues"] = {"valueCount": 3, "value": values.get(kind)}
@@ -120,7 +120,7 @@ def test_mixed_values(tmp_path: Path) -> None:
         {"type": "DML_TENSOR_DATA_TYPE_INT16", "value": -2},
         {"type": "FLOAT64", "value": 0.1},
     ]
-    parts = [np.uint8(200), np.float32(np.nan), np.int16(-2), np.float64(0.1)]
+    parts: list[Any] = [np.uint8(200), np.float32(np.nan), np.int16(-2), np.float64(0.1)]
     expected = b"".join(part.tobytes() for part in parts)
     assert initial(tmp_path, {"initialValues": values}).tobytes() == expected
     assert initial(tmp_path, {"initialValuesDataType": "UNKNOWN", "initialValues": values}).tobytes() == expected
@@ -131,7 +131,7 @@ def test_mixed_values(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", TYPES)
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_npy(tmp_path: Path, name: str, order: str) -> None:
+def test_npy(tmp_path: Path, name: str, order: Literal["<", ">"]) -> None:
     values = random_values(name, 30).reshape(5, 6)
     np.save(tmp_path / "values.npy", values.astype(values.dtype.newbyteorder(order)))
     found = initial(tmp_path, {"initialValues": {"sourcePath": "values.npy"}})
