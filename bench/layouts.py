@@ -2,8 +2,8 @@
 
     python -m bench.layouts [--device NAME] [--mebibytes N]
 
-Each figure is the median of several transfers of random data, checked once. The share is that of a packed transfer's
-speed; on a CPU driver, a strided copy by NumPy stands beside it.
+Each figure is the median of several transfers of random data, checked once. They come in turns with packed transfers,
+of whose speed the share is, and with NumPy's own strided copy.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from rich.table import Table
 import dmlvk
 
 DTYPES = ("uint8", "uint16", "uint32", "uint64")
-ROUNDS = 7
+ROUNDS = 9
 
 
-def median_seconds(work: Callable[[], object]) -> float:
-    """The median time of several rounds, after one that warms up."""
-    work()
-    times = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+def in_turns(*works: Callable[[], object]) -> list[float]:
+    """The median time of each work; their rounds come in turns, so that other work on the machine falls on all."""
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(ROUNDS + 1):
+        for work, found in zip(works, times, strict=True):
+            start = time.perf_counter()
+            work()
+            found.append(time.perf_counter() - start)
+    return [statistics.median(found[1:]) for found in times]  # the first round warms up
 
 
 def strides_of(sizes: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
@@ -63,20 +63,13 @@ class Case:
     def read(self) -> None:
         self.tensor.numpy(self.out)
 
-    def speeds(self) -> tuple[float, float]:
-        """GB/s of writing and of reading, checked."""
-        found = tuple(self.array.nbytes / median_seconds(work) / 1e9 for work in (self.write, self.read))
-        if not np.array_equal(self.out, self.array):
-            raise SystemExit(f"{self.tensor!r}: wrong bits")
-        return found[0], found[1]
 
-
-def numpy_speed(array: npt.NDArray[Any], strides: tuple[int, ...]) -> float:
-    """GB/s of NumPy's copy to an array with these element strides."""
+def numpy_copy(array: npt.NDArray[Any], strides: tuple[int, ...]) -> Callable[[], None]:
+    """NumPy's copy to an array with these element strides."""
     span = 1 + sum((size - 1) * stride for size, stride in zip(array.shape, strides, strict=True))
     memory = np.empty(span, array.dtype)
     turned = np.ndarray(array.shape, array.dtype, memory, strides=[each * array.itemsize for each in strides])
-    return array.nbytes / median_seconds(partial(np.copyto, turned, array)) / 1e9
+    return partial(np.copyto, turned, array)
 
 
 @click.command(help=__doc__)
@@ -89,8 +82,7 @@ def main(name: str | None, mebibytes: int) -> None:
             width = (mebibytes << 20) // (8 * 64 * 64 * np.dtype(dtype).itemsize)
             sizes = (8, 64, 64, width)
             array = np.random.default_rng(1).integers(0, 256, mebibytes << 20, np.uint8).view(dtype).reshape(sizes)
-            write, read = Case(device, array, np.empty_like(array), device.tensor(array)).speeds()
-            table.add_row(dtype, "packed", f"{write:.1f}", "", f"{read:.1f}", "", "")
+            packed = Case(device, array, np.empty_like(array), device.tensor(array))
             layouts = {
                 "NHWC": strides_of(sizes, (0, 2, 3, 1)),
                 "reversed": strides_of(sizes, (3, 2, 1, 0)),
@@ -99,9 +91,14 @@ def main(name: str | None, mebibytes: int) -> None:
             }
             for label, strides in layouts.items():
                 tensor = device.tensor(dmlvk.TensorDesc(dtype, sizes, strides))
-                written, was_read = Case(device, array, np.empty_like(array), tensor).speeds()
-                shares = (f"{written:.1f}", f"{written / write:.2f}", f"{was_read:.1f}", f"{was_read / read:.2f}")
-                table.add_row(dtype, label, *shares, f"{numpy_speed(array, strides):.1f}")
+                case = Case(device, array, np.empty_like(array), tensor)
+                works = (packed.write, case.write, packed.read, case.read, numpy_copy(array, strides))
+                write, written, read, was_read, copied = in_turns(*works)
+                if not np.array_equal(case.out, array):
+                    raise SystemExit(f"{tensor!r}: wrong bits")
+                speeds = [f"{array.nbytes / seconds / 1e9:.1f}" for seconds in (written, was_read, copied)]
+                shares = f"{write / written:.2f}", f"{read / was_read:.2f}"
+                table.add_row(dtype, label, speeds[0], shares[0], speeds[1], shares[1], speeds[2])
         Console(width=120).print(table)
         print(device.name, device.profile.driver_info)
 

@@ -3,7 +3,7 @@
 DIAGONAL_MATRIX and SLICE, which the first and the last took the place of, run on the same kernels.
 """
 
-from dmlvk import reference
+from dmlvk import dxdispatch, reference
 from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import BindingError, DescriptorError, DeviceError
@@ -53,6 +53,7 @@ __all__ = [
     "TensorFlags",
     "devices",
     "diagonal_matrix1",
+    "dxdispatch",
     "is_available",
     "one_hot",
     "quantized_linear_convolution",

@@ -13,10 +13,11 @@ import click
 from rich.console import Console
 
 from dmlvk import files
-from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, is_readers_end, one_line
+from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, is_readers_end, one_line, shown_progress
 from dmlvk.conformance import recorded
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
+from dmlvk.conformance.dxdispatch import export_models
 from dmlvk.conformance.export import export_case
 from dmlvk.conformance.names import OUR_CASES, CaseFinder, CaseSource, SelectionError, case_source, parse_shard, select
 from dmlvk.conformance.plans import check_plans
@@ -71,6 +72,7 @@ class Request:
     html: Path | None
     export: Path | None
     export_all: bool
+    export_dxdispatch: Path | None
     record_digests: Path | None
     cases: str
 
@@ -134,6 +136,11 @@ class Request:
 @click.option("--html", type=OUTPUT_FILE, help="Write a page here that needs nothing beside itself.")
 @click.option("--export", type=OUTPUT_FOLDER, help="Write each failing case here as a folder that runs by itself.")
 @click.option("--export-all", is_flag=True, help="With --export: every case that ran.")
+@click.option(
+    "--export-dxdispatch",
+    type=OUTPUT_FOLDER,
+    help="Run nothing: write the cases here as models of DxDispatch, to ask DirectML the same.",
+)
 @click.option("--record-digests", type=OUTPUT_FILE, help="Write the digests of what passed here.")
 @click.option("--cases", default=OUR_CASES, metavar="MODULE:FUNCTION", help="Cases of your own in place of dmlvk's.")
 @clear_errors
@@ -149,7 +156,10 @@ def conformance(**options: object) -> None:
         for case in request.chosen():
             click.echo(case.name)
         return
-    status = check_recorded_devices(request) if request.plans else run_request(request)
+    if request.export_dxdispatch is not None:
+        status = export_for_dxdispatch(request, request.export_dxdispatch)
+    else:
+        status = check_recorded_devices(request) if request.plans else run_request(request)
     if status:
         sys.exit(status)
 
@@ -272,6 +282,25 @@ def check_recorded_devices(request: Request) -> int:
     checks = list(with_plan_progress(terminal, check_plans(cases, recorded.NAMES, request.path), len(cases)))
     terminal.print(plan_table(checks))
     return 1 if any(check.problems for check in checks) else 0
+
+
+def export_for_dxdispatch(request: Request, folder: Path) -> int:
+    """Write the chosen cases as models, and return the exit status: 1 if there are none that could be written."""
+    files.require_folder_place(folder)
+    cases = request.chosen()
+    terminal = console()
+    written = 0
+    with shown_progress(terminal, len(cases)) as progress:
+        for case, result in export_models(cases, folder):
+            progress(case.name)
+            if isinstance(result, Exception):
+                terminal.print(f"Not exported: {case.name}: {one_line(result)}", soft_wrap=True)
+            else:
+                written += 1
+    terminal.print(
+        f"{written} of {len(cases)} cases are in {folder}; run model.json in each, then check.py", soft_wrap=True
+    )
+    return 0 if written else 1
 
 
 def _environment(runner: Runner, request: Request) -> Environment:

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from dmlvk import files, planning
 from dmlvk.conformance.errors import ConformanceError
+from dmlvk.dxdispatch.errors import ModelError
 from dmlvk.errors import BindingError, DescriptorError, DeviceError
 from dmlvk.runtime.debug import debug_level
 from dmlvk.runtime.tuned_paths import record_file
@@ -23,6 +24,16 @@ INTERRUPTED = 130  # a shell's status for a program that Ctrl-C ended
 BROKEN_PIPE = 141  # a shell's status for a program whose reader closed the pipe
 # The longest message: a message may quote a whole file.
 MOST_CHARACTERS = 4000
+# Errors that the user can correct.
+CORRECTABLE = (
+    BindingError,
+    ConformanceError,
+    DescriptorError,
+    DeviceError,
+    ModelError,
+    planning.PathError,
+    OSError,
+)
 
 
 def clear_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -33,7 +44,7 @@ def clear_errors(command: Callable[..., None]) -> Callable[..., None]:
         require_settings()
         try:
             command(*arguments, **options)
-        except (BindingError, ConformanceError, DescriptorError, DeviceError, planning.PathError, OSError) as error:
+        except CORRECTABLE as error:
             if is_readers_end(error):
                 raise
             raise click.ClickException(one_line(error)) from error

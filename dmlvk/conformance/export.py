@@ -38,8 +38,12 @@ LONGEST_FOLDER_NAME = 100
 
 
 def folder_name(result: Result) -> str:
-    """A name for a case's folder on any file system. If the name is cut short, a hash keeps it distinct."""
-    name = result.name if result.profile == "device" else f"{result.profile}.{result.name}"
+    """A name for a case's folder on any file system."""
+    return file_system_name(result.name if result.profile == "device" else f"{result.profile}.{result.name}")
+
+
+def file_system_name(name: str) -> str:
+    """A case's name for any file system. If it is cut short, a hash keeps it distinct."""
     folder = re.sub(r"[^A-Za-z0-9.=,_-]+", "_", name)
     if len(folder) <= LONGEST_FOLDER_NAME:
         return folder

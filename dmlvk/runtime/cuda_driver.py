@@ -239,6 +239,17 @@ def copy(driver: Any, destination: int, source: int, size: int, stream: Any) -> 
     check("cuMemcpyDtoDAsync", driver.cuMemcpyDtoDAsync(destination, source, size, stream))
 
 
+@contextmanager
+def library_device(ordinal: int) -> Iterator[None]:
+    """Make a CUDA device the current one of torch, which gives away memory of its current device alone."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized() or ordinal >= torch.cuda.device_count():
+        yield
+    else:
+        with torch.cuda.device(ordinal):
+            yield
+
+
 def current_streams(ordinal: int) -> list[int]:
     """The streams on which the libraries of this process work now, by their handles: torch's and CuPy's current ones.
 

@@ -53,28 +53,25 @@ LARGEST_SPAN = 4
 class CudaView:
     """The holder of an allocation that a CUDA library uses. While there is one, submissions take CUDA's order.
 
-    Attributes
-    ----------
-    is_dropped : bool
-        No consumer is left. (A weak reference still finds an object while its finalizer runs.)
+    Each export has a view of its own: a view that two threads share could be dropped by one while the other takes it.
     """
 
     def __init__(self, sharing: CudaSharing, memory: Allocation, block: ImportedMemory) -> None:
         self._sharing = sharing
         self._memory = memory
         self._block = block
-        self.is_dropped = False
-        memory.access.sharer = id(self)
+        if memory.access.sharers is None:
+            memory.access.sharers = set()
+        memory.access.sharers.add(id(self))
 
     def __del__(self) -> None:
-        self.is_dropped = True
         if is_finalizing is None or is_finalizing():  # the process ends, and the modules with it
             return
         # CUDA's failure here has nobody to be told to; the next call that needs CUDA meets it again.
         with suppress(DeviceError):
             self._sharing.note_release()
-        if self._memory.access.sharer == id(self):
-            self._memory.access.sharer = None
+        if self._memory.access.sharers is not None:
+            self._memory.access.sharers.discard(id(self))
 
 
 class CudaSharing:
@@ -103,12 +100,11 @@ class CudaSharing:
         # Events after the last work on memory that CUDA has given back.
         self._released: deque[Any] = deque()
         self._blocks: WeakKeyDictionary[object, ImportedMemory] = WeakKeyDictionary()
-        self._views: WeakKeyDictionary[Allocation, ref[CudaView]] = WeakKeyDictionary()
         self._stream_objects: dict[int, Any] = {}
 
     def before_submission(self, queue: object, uses: Collection[MemoryUse]) -> Crossing | None:
         """The crossing of a submission: after the streams' work if it uses shared memory."""
-        is_shared = any(access.sharer is not None for access in uses)
+        is_shared = any(access.sharers for access in uses)
         if not is_shared and not self._released and self._waited.get(queue, 0) == self._ready_value:
             return None
         with self._context.current() as driver:
@@ -181,13 +177,8 @@ class CudaSharing:
         if block is None:
             block = ImportedMemory(self._context, vulkan.memory_handle(segment.block), segment.block.allocated_size)
             self._blocks[segment.block] = block
-        known = self._views.get(memory)
-        view = None if known is None else known()
-        if view is None or view.is_dropped:
-            view = CudaView(self, memory, block)
-            self._views[memory] = ref(view)
         vulkan.join(self)
-        return view, block, segment.offset
+        return CudaView(self, memory, block), block, segment.offset
 
     def _require_vulkan(self) -> VulkanDevice:
         vulkan = self._vulkan()

@@ -27,7 +27,7 @@ from dmlvk.runtime.device_info import another_device
 from dmlvk.runtime.exchange import array_of, tensor_of_cuda
 from dmlvk.runtime.sequence import Sequence
 from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
-from dmlvk.runtime.tensor import Buffer, Tensor, desc_of_array
+from dmlvk.runtime.tensor import Buffer, Tensor
 from dmlvk.runtime.tuned_paths import TunedPaths, record_descriptor
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.command_buffers import Batch
@@ -179,7 +179,7 @@ class Device(NotCopied):
         if shared is not None:
             return shared
         array = array_of(array_or_desc, dtype)
-        desc = desc_of_array(array)
+        desc = TensorDesc.of(array)
         tensor = Tensor(self, desc, self.vulkan.memory.allocate(desc.total_size_in_bytes))
         tensor.write(array.reshape(desc.sizes))
         return tensor

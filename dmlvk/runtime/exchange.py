@@ -9,6 +9,7 @@ import numpy as np
 from dmlvk.arguments import integer_of
 from dmlvk.errors import DeviceError, shown
 from dmlvk.runtime.array_protocol import ArrayProtocol
+from dmlvk.runtime.cuda_driver import library_device
 from dmlvk.runtime.elements import Array, element_view
 from dmlvk.tensor_desc import as_data_type
 
@@ -126,7 +127,8 @@ def tensor_of_cuda(device: Device, values: Any) -> Tensor | None:
     try:
         if not is_on_gpu_of(device, ordinal):
             return None
-        found = sharing_of(device).tensor(device, values)
+        with library_device(ordinal):
+            found = sharing_of(device).tensor(device, values)
     except DeviceError:
         return None
     if found is None or found.desc.is_packed:
@@ -221,7 +223,8 @@ def _array_of(values: Any) -> Array:
     if not NUMPY_TAKES_VERSIONS:
         raise TypeError(f"{advice} the host first, or use NumPy 2.1 or newer")
     try:
-        return np.from_dlpack(values, device="cpu", copy=True)
+        with library_device(values.__dlpack_device__()[1]):
+            return np.from_dlpack(values, device="cpu", copy=True)
     except TypeError as error:  # its __dlpack__ lacks the newer arguments
         raise TypeError(f"{advice} the host first, because its library does not ({error})") from error
 

@@ -29,18 +29,23 @@ class MemoryUse:
 
     Attributes
     ----------
-    sharer : int or None
-        The id of the object through which another API uses the memory now.
+    sharers : set of int, optional
+        The ids of the objects through which another API uses the memory now.
     """
 
-    __slots__ = ("_used", "_users", "_writers", "_written", "sharer")
+    __slots__ = ("_used", "_users", "_writers", "_written", "sharers")
 
     def __init__(self) -> None:
-        self.sharer: int | None = None
+        self.sharers: set[int] | None = None
         self._used = 0
         self._written = 0
         self._users: set[Run] = set()
         self._writers: set[Run] = set()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether another API uses the memory now."""
+        return bool(self.sharers)
 
     @property
     def last_use(self) -> int:

@@ -119,7 +119,7 @@ class Transfers:
         ring = self.ring()
         queue = self._queue
         # The compute queue alone knows which memory it shares with another API.
-        is_shared = allocation.access.sharer is not None
+        is_shared = allocation.access.is_shared
         if self._copy_queue is not None and data.size >= LARGE and not is_shared:
             queue = self._copy_queue
             self._require(queue, allocation.access.last_use)
@@ -169,7 +169,7 @@ class Transfers:
         queue = self._queue
         # On the compute queue, the read would also wait for later work that does not write this memory.
         is_apart = out.size >= LARGE or allocation.access.last_write < queue.submitted
-        if self._copy_queue is not None and is_apart and allocation.access.sharer is None:
+        if self._copy_queue is not None and is_apart and not allocation.access.is_shared:
             queue = self._copy_queue
             self._require(queue, allocation.access.last_write)
 

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 import dmlvk
+from dmlvk.runtime import tensor
 from dmlvk.vulkan.instance import close_ownerless
 from tests.strikes import Strike
 from tests.vulkan.shim import Shim
@@ -32,8 +33,8 @@ GAPS = dmlvk.TensorDesc("int32", (8, 8), (16, 2))
 OWNED = dmlvk.TensorDesc("int32", (64,), flags=dmlvk.TensorFlags.OWNED_BY_DML)
 VALUES = np.arange(64, dtype=np.int32)
 INDICES = np.array([[1], [2], [0]], np.int32)
-# Columns first, and so large that the device turns the layout.
-TURNED = dmlvk.TensorDesc("uint8", (1100, 1000), (1, 1100))
+# Columns first, and so large that the device turns the layout here.
+TURNED = dmlvk.TensorDesc("uint8", (70, 60), (1, 70))
 TURNED_VALUES = np.random.default_rng(3).integers(0, 256, TURNED.sizes, np.uint8)
 # Several pieces of the staging ring.
 LARGE = np.random.default_rng(1).integers(0, 256, 9 << 20, np.uint8)
@@ -56,6 +57,7 @@ class State:
     """A device with everything that a call can need. Work submitted by the constructor is done when it returns."""
 
     def __init__(self, name: str, variant: str) -> None:
+        tensor.LEAST_SIZE_TURNED_ON_DEVICE = TURNED.total_size_in_bytes  # type: ignore[attr-defined]
         self.own = own = open_variant(NamedDevice(name), variant)  # type: ignore[arg-type]
         self.copy = own.compile(copy_desc(DESC))
         self.source, self.target, self.third = own.tensor(VALUES), own.tensor(VALUES * 0), own.tensor(VALUES * 0)
@@ -322,6 +324,8 @@ def main() -> None:
     with pytest.MonkeyPatch.context() as patch:
         shim = Shim(patch)
         for call in arguments.call or CALLS:
+            if call == "close under a view" and "staged" in arguments.variant:
+                continue  # there is nothing to view: that would be "close" once more
             struck = strike_all(arguments.device, arguments.variant, call, arguments.most, arguments.seed, shim)
             print(f"{call}: {struck}", flush=True)
 

@@ -32,9 +32,9 @@ class Placement:
         The whole buffer: the tensor's elements, and random bytes everywhere else.
     """
 
-    def __init__(self, desc: TensorDesc, offset: int, profile: DeviceProfile, random: np.random.Generator) -> None:
+    def __init__(self, desc: TensorDesc, offset: int, segment_size: int | None, random: np.random.Generator) -> None:
         self.desc = desc
-        self.start = _guard_before(desc, offset, profile) + offset
+        self.start = _guard_before(desc, offset, segment_size) + offset
         self.size = -(-(self.start + desc.total_size_in_bytes + GUARD) // 16) * 16
         self.content: Bytes = np.frombuffer(random.bytes(self.size), np.uint8).copy()
 
@@ -56,23 +56,27 @@ class Placement:
             raise ValueError(f"the case has different values for elements that have one place in memory: {self.desc}")
 
 
-def placed_tensors(name: str, workload: Workload, profile: DeviceProfile) -> dict[str, Placement]:
-    """Every tensor of a case, by descriptor field: inputs with their elements, the output all random."""
+def placed_tensors(name: str, workload: Workload, profile: DeviceProfile | None) -> dict[str, Placement]:
+    """Every tensor of a case, by descriptor field: inputs with their elements, the output all random.
+
+    Without a profile, as on a device whose memory is in one piece.
+    """
+    segment_size = None if profile is None else profile.segment_size
     random = generator(f"{name}:poison")
     placements = {}
     for field, desc in workload.desc.tensors.items():
-        placements[field] = Placement(desc, workload.offsets.get(field, 0), profile, random)
+        placements[field] = Placement(desc, workload.offsets.get(field, 0), segment_size, random)
         if field in workload.desc.input_fields:
             placements[field].set_elements(np.asarray(workload.inputs[field]))
     return placements
 
 
-def _guard_before(desc: TensorDesc, offset: int, profile: DeviceProfile) -> int:
+def _guard_before(desc: TensorDesc, offset: int, segment_size: int | None) -> int:
     """Bytes of the guard before a tensor, chosen so that its alignment and its place in segments stay the same."""
     guard = math.lcm(GUARD, desc.guaranteed_base_offset_alignment or 1)
-    if guard + offset + desc.total_size_in_bytes + GUARD <= profile.segment_size:
+    if segment_size is None or guard + offset + desc.total_size_in_bytes + GUARD <= segment_size:
         return guard
-    guard = math.lcm(guard, profile.segment_size)
+    guard = math.lcm(guard, segment_size)
     return guard if guard <= LONGEST_GUARD else 0
 
 

@@ -1,0 +1,143 @@
+"""A case as a model of DxDispatch, so that DirectML on Windows can be asked the same question.
+
+model.json                   the model: one dispatch, then the output is written to OutputTensor.actual.npy
+*.npy                        the memory of each tensor before the run, guard bytes included
+OutputTensor.expected.npy    the output's right memory after the run
+check.py                     compares the two: needs Python and NumPy
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk import files
+from dmlvk.conformance.case import Case
+from dmlvk.conformance.export import file_system_name
+from dmlvk.conformance.running.placement import Placement, as_bits, placed_tensors
+from dmlvk.dxdispatch.descriptors import camel_case, write_descriptor
+from dmlvk.dxdispatch.source_files import npy_bytes
+from dmlvk.runtime.elements import element_view
+from dmlvk.tensor_desc import TensorFlags
+
+MODEL = "model.json"
+OUTPUT = "output_tensor"
+# DxDispatch ignores this member of the model; check.py reads it.
+RECORD = "dmlvk"
+DISPATCHABLE = "operator"
+
+
+def export_models(cases: Iterable[Case], parent: Path) -> Iterator[tuple[Case, Path | Exception]]:
+    """Write cases, each into a folder of its own. Yields each case with its folder, or why it has none.
+
+    Raises
+    ------
+    OSError
+        A folder cannot be written, or it holds something else.
+    """
+    for case in cases:
+        try:
+            yield case, export_model(case, parent)
+        except OSError:
+            raise
+        except Exception as error:  # a case of the user's own may fail in any way
+            yield case, error
+
+
+def export_model(case: Case, parent: Path) -> Path:
+    """Write a case into a folder of its own, and return the folder.
+
+    Parameters
+    ----------
+    case : Case
+        Its path, limits and type of device do not matter: DirectML has its own.
+    parent : Path
+        The folder in which the new folder is made.
+
+    Raises
+    ------
+    ValueError
+        The format cannot express the case: its Value is a NaN with other bits than the usual ones.
+    OSError
+        The folder cannot be written, or it exists and contains something other than an exported case.
+    """
+    workload = case.build()
+    placements = placed_tensors(case.name, workload, None)
+    dispatchable = write_descriptor(workload.desc)
+    sources: dict[bool, dict[str, Any]] = {True: {}, False: {}}
+    memory: dict[str, npt.NDArray[Any]] = {}
+    for field, placement in placements.items():
+        point = camel_case(field)
+        memory[point] = _elements(placement, placement.content)
+        size = memory[point].itemsize
+        is_owned = bool(placement.desc.flags & TensorFlags.OWNED_BY_DML)
+        sources[is_owned][point] = {
+            "name": point,
+            "elementOffset": placement.start // size,
+            "elementSizeInBytes": size,
+        }
+    if sources[True]:
+        dispatchable["bindings"] = sources[True]
+    output = placements[OUTPUT]
+    point = camel_case(OUTPUT)
+    expected = output.content.copy()
+    tensor_memory = expected[output.start : output.start + output.desc.total_size_in_bytes]
+    as_bits(element_view(output.desc, tensor_memory))[...] = as_bits(workload.result())
+    item = output.desc.data_type.size_in_bytes
+    model = {
+        RECORD: {
+            "case": case.name,
+            "minimum_feature_level": workload.desc.minimum_feature_level.name,
+            "output": {
+                "actual": f"{point}.actual.npy",
+                "expected": f"{point}.expected.npy",
+                "type": output.desc.data_type.name.lower(),
+                "start": output.start,
+                "sizes": list(output.desc.sizes),
+                "strides": [stride * item for stride in output.desc.element_strides],
+                "is_defined": workload.is_defined,
+            },
+        },
+        "resources": {name: {"initialValues": {"sourcePath": f"{name}.npy"}} for name in memory},
+        "dispatchables": {DISPATCHABLE: dispatchable},
+        "commands": [
+            {"type": "dispatch", "dispatchable": DISPATCHABLE, "bindings": sources[False]},
+            {"type": "writeFile", "resource": point, "targetPath": f"{point}.actual.npy"},
+        ],
+    }
+    folder = parent / file_system_name(case.name)
+    _require_own(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    # Written first, because this file marks the folder as an export.
+    files.write_text(folder / MODEL, json.dumps(model, indent=1))
+    for name, values in memory.items():
+        files.write_bytes(folder / f"{name}.npy", npy_bytes(values))
+    files.write_bytes(folder / f"{point}.expected.npy", npy_bytes(_elements(output, expected)))
+    script = resources.files("dmlvk.conformance").joinpath("check.py").read_text(encoding="utf-8")
+    files.write_text(folder / "check.py", script)
+    # A result of an earlier export would be taken for an answer to this one.
+    (folder / f"{point}.actual.npy").unlink(missing_ok=True)
+    return folder
+
+
+def _elements(placement: Placement, content: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+    """A buffer as elements of the tensor's type. Its size and the tensor's start are multiples of 16 bytes."""
+    return content.view(placement.desc.data_type.numpy_dtype)
+
+
+def _require_own(folder: Path) -> None:
+    """Raise an error unless a folder is new, empty, or an exported model: no other files are overwritten."""
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    try:
+        model = files.read_json(folder / MODEL)
+    except OSError:
+        model = None
+    if not isinstance(model, dict) or RECORD not in model:
+        raise files.FileError(f"{folder} is left as it is: it holds something other than an exported model")

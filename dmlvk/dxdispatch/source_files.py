@@ -1,0 +1,149 @@
+"""Files that resources are read from, and files that they are written to: .npy, pictures, raw bytes."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk import files
+from dmlvk.data_type import DataType
+from dmlvk.dxdispatch.document import Node
+
+Array = npt.NDArray[Any]
+
+PICTURES = (".png", ".jpg")
+CHANNEL_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+PIXEL_TYPES = (DataType.FLOAT32, DataType.FLOAT16)
+# What NumPy raises for a damaged .npy depends on where it stops reading.
+DAMAGED = (ValueError, TypeError, EOFError, OverflowError, SyntaxError, MemoryError, RecursionError, UnicodeError)
+
+
+def kind_of(path: str | Path) -> str:
+    """ ".npy", ".png", ".jpg", or "" for raw bytes: the extension in lower case."""
+    extension = Path(path).suffix.lower()
+    return extension if extension == ".npy" or extension in PICTURES else ""
+
+
+def resolved(node: Node) -> Path:
+    """The file that a model names: beside the model, else in the working directory."""
+    name = node.text("a path")
+    if "\0" in name:
+        node.fail("is no path: it has a null character")
+    # A model that was written on Windows may have its separators.
+    beside = Path(node.file).parent / (name if os.sep == "\\" else name.replace("\\", "/"))
+    return beside if os.path.exists(beside) else Path(name)
+
+
+def read_npy(node: Node, path: Path) -> Array:
+    """The elements of a .npy file in one dimension. Bools become UINT8.
+
+    Raises
+    ------
+    ModelError
+    """
+    try:
+        array = np.load(io.BytesIO(read_raw(node, path)), allow_pickle=False)
+    except DAMAGED as error:
+        node.fail(f"{path} cannot be read as .npy: {error}")
+    if not isinstance(array, np.ndarray):
+        node.fail(f"{path} is an archive of several arrays", "one array, as numpy.save writes it")
+    if not array.flags.c_contiguous:
+        node.fail(f"{path} is in Fortran's order", "C order: numpy.save(path, numpy.ascontiguousarray(array))")
+    if array.dtype == np.bool_:
+        array = array.view(np.uint8)
+    try:
+        data_type = DataType.from_numpy(array.dtype)
+    except TypeError as error:
+        node.fail(f"{path}: {error}")
+    return array.astype(data_type.numpy_dtype, copy=False).reshape(-1)
+
+
+def read_raw(node: Node, path: Path) -> bytes:
+    """The bytes of a file of any size.
+
+    Raises
+    ------
+    ModelError
+    """
+    try:
+        return files.read_bytes(path, max(path.stat().st_size, 1))
+    except OSError as error:
+        node.fail(f"the file cannot be read: {error}", "a file beside the model or in the working directory")
+
+
+def read_picture(node: Node, path: Path, data_type: DataType | None, sizes: Sequence[int], mode: str) -> Array:
+    """A picture as elements from 0 to 1, channel by channel.
+
+    Parameters
+    ----------
+    node : Node
+    path : Path
+    data_type : DataType
+        FLOAT32 or FLOAT16.
+    sizes : sequence of int
+        (1, channels, height, width), with 3 or 4 channels. The picture is scaled to them.
+    mode : str
+        "scale".
+
+    Raises
+    ------
+    ModelError
+        Or Pillow is not installed.
+    """
+    if data_type not in PIXEL_TYPES:
+        node.fail("a picture needs initialValuesDataType", "FLOAT32 or FLOAT16")
+    if mode != "scale":
+        node.fail(f"resampleMode is {mode!r}", '"scale"')
+    if len(sizes) != 4 or sizes[0] != 1 or sizes[1] not in (3, 4) or 0 in sizes:
+        node.fail("a picture needs resampleSize", "[1, 3 or 4 channels, height, width]")
+    require_pillow(node)
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(read_raw(node, path))) as picture:
+            pixels = picture.convert(CHANNEL_MODES[sizes[1]])
+            if pixels.size != (sizes[3], sizes[2]):
+                pixels = pixels.resize((sizes[3], sizes[2]), Image.Resampling.BICUBIC)
+            planes = np.asarray(pixels).transpose(2, 0, 1)
+    except (OSError, ValueError, SyntaxError, MemoryError, Image.DecompressionBombError) as error:
+        node.fail(f"{path} cannot be read as a picture: {error}")
+    assert data_type is not None
+    return (planes.astype(np.float32) / np.float32(255)).astype(data_type.numpy_dtype).reshape(-1)
+
+
+def require_pillow(node: Node) -> None:
+    """Raise a ModelError if Pillow is not installed."""
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError:
+        node.fail("pictures need Pillow", "it to be installed: pip install pillow, or dmlvk's extra 'demo'")
+
+
+def npy_bytes(values: Array) -> bytes:
+    """An array as a .npy file."""
+    file = io.BytesIO()
+    np.save(file, values, allow_pickle=False)
+    return file.getvalue()
+
+
+def picture_bytes(values: Array, kind: str) -> bytes:
+    """Elements from 0 to 1 of sizes (channels, height, width) as a picture. What lies outside is clamped."""
+    from PIL import Image
+
+    wide = values.astype(np.float32)
+    # NaN becomes 0, as in C++'s min and max.
+    clamped = np.where(np.isnan(wide), np.float32(0), np.clip(wide, 0, 1)) * np.float32(255)
+    pixels = clamped.astype(np.uint8).transpose(1, 2, 0)
+    mode = CHANNEL_MODES[pixels.shape[2]]
+    picture = Image.fromarray(pixels[:, :, 0] if mode == "L" else pixels)
+    if kind == ".jpg" and mode == "RGBA":
+        picture = picture.convert("RGB")  # JPEG has no transparency
+    file = io.BytesIO()
+    picture.save(file, "PNG" if kind == ".png" else "JPEG")
+    return file.getvalue()
