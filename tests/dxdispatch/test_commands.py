@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from PIL import Image
 
 import dmlvk
 from dmlvk.command_line import main
+from dmlvk.dxdispatch.printing import number_text
 from tests.dxdispatch.models import copy_model, initial, refused, write
 
 FLOATS = [1.0, -2.5, 1 / 3, 1e-7, 123456.789, 1e20, "nan", "inf", "-inf", -0.0]
@@ -249,3 +251,7 @@ def test_a_resource_of_several_types_comes_back_as_bytes(tmp_path: Path) -> None
     found = initial(tmp_path, MIXED)
     assert found.dtype == np.uint8
     assert found.tobytes() == b"\x01" + np.float32(1).tobytes()
+
+
+def test_a_nan_with_a_sign_shows_it() -> None:
+    assert [number_text(value) for value in (math.nan, -math.nan, -math.inf)] == ["nan", "-nan", "-inf"]
