@@ -283,6 +283,8 @@ class Striker:
         number = struck = 0
         step = 1
         if self._most is not None:
+            if call in CLOSES:
+                self.close()  # closing a State that many calls have used takes more lines
             with Strike(sys.maxsize, FOLDER) as count:
                 CALLS[call](self._open())
             step = max(1, count.lines // self._most)
