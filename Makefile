@@ -9,33 +9,34 @@ else
     VENV_PYTHON := .venv/bin/python
 endif
 
-# What `dmlvk conformance` is given on every driver, as in: make conformance CONFORMANCE_ARGUMENTS="--sample 100"
+# Arguments of `dmlvk conformance` on every driver, as in: make conformance CONFORMANCE_ARGUMENTS="--sample 100"
 CONFORMANCE_ARGUMENTS ?=
 
-# What pytest is given besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"
+# Arguments of pytest besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"
 PYTEST_ARGUMENTS ?=
 
-# What `dmlvk bench` is given, as in: make bench BENCH_ARGUMENTS="--operator slice1 --device Radeon"
+# Arguments of `dmlvk bench`, as in: make bench BENCH_ARGUMENTS="--operator slice1 --device Radeon"
 BENCH_ARGUMENTS ?=
 
-# Tests that put files damaged in every way where dmlvk reads or writes one.
+# Tests with damaged files where dmlvk reads or writes a file.
 DAMAGED_FILES := tests/test_files.py tests/conformance/test_files.py tests/benchmark/test_tuner.py
 DAMAGED_FILES += tests/vulkan/test_pipeline_cache.py tests/test_surroundings.py
 
-# What the fuzzing is given, as in: make fuzz FUZZ_ARGUMENTS="--count 1000000 --seed 7"
+# Arguments of the fuzzing, as in: make fuzz FUZZ_ARGUMENTS="--count 1000000 --seed 7"
 FUZZ_ARGUMENTS ?=
 
-# The checks that run nothing of dmlvk.
+# The checks that do not run dmlvk.
 define LINT
 	$(VENV_PYTHON) -m ruff check .
 	$(VENV_PYTHON) -m ruff format --check .
 	$(VENV_PYTHON) -m tools.format_kernels --check
 	$(VENV_PYTHON) -c "from importlinter.cli import lint_imports_command; lint_imports_command()" --no-logo --no-cache
 	$(VENV_PYTHON) -m mypy
+	$(VENV_PYTHON) -m basedpyright
 endef
 
-.PHONY: help run bench test test-compilers test-large test-thorough test-mutants test-windows conformance lint format drivers
-.PHONY: kernels clean fuzz
+.PHONY: help run bench test test-compilers test-large test-cuda test-thorough test-torch test-mutants test-windows
+.PHONY: conformance lint format drivers kernels clean fuzz
 
 help:
 	@$(PYTHON) -m tools.bootstrap help
@@ -65,9 +66,19 @@ format: .venv/test.stamp
 test-large: .venv/test.stamp
 	$(VENV_PYTHON) -m pytest tests/large $(PYTEST_ARGUMENTS)
 
+test-cuda: export DMLVK_TEST_DEVICES ?= NVIDIA
+test-cuda: .venv/test.stamp
+	$(VENV_PYTHON) -m pip install --quiet "torch>=2.6" cupy-cuda13x cuda-bindings
+	$(VENV_PYTHON) -m pytest tests/cuda $(PYTEST_ARGUMENTS)
+
 test-thorough: export HYPOTHESIS_PROFILE = thorough
 test-thorough: .venv/test.stamp
 	$(VENV_PYTHON) -m pytest tests/kernels tests/runtime/test_faults.py tests/runtime/test_strikes.py $(PYTEST_ARGUMENTS)
+
+test-torch: .venv/torch.stamp
+	@$(PYTHON) -m tools.bootstrap vulkan
+	@$(PYTHON) -m tools.drivers
+	$(VENV_PYTHON) -m pytest tests/torch $(PYTEST_ARGUMENTS)
 
 test-mutants: .venv/test.stamp
 	@$(PYTHON) -m tools.drivers
@@ -106,3 +117,6 @@ clean:
 
 .venv/test.stamp: pyproject.toml
 	@$(PYTHON) -m tools.bootstrap environment --extras demo,test --stamp $@
+
+.venv/torch.stamp: pyproject.toml
+	@$(PYTHON) -m tools.bootstrap environment --extras demo,test,torch --stamp $@

@@ -20,11 +20,12 @@ from dmlvk.operators import (
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.device import Device
-from dmlvk.runtime.device_info import DeviceInfo, devices, rejected_devices
+from dmlvk.runtime.device_info import DeviceInfo, devices, is_available, rejected_devices
 from dmlvk.runtime.sequence import Sequence
 from dmlvk.runtime.submission import Submission
 from dmlvk.runtime.tensor import Buffer, Tensor
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
+from dmlvk.version import __version__ as __version__
 
 __all__ = [
     "Binding",
@@ -52,6 +53,7 @@ __all__ = [
     "TensorFlags",
     "devices",
     "diagonal_matrix1",
+    "is_available",
     "one_hot",
     "quantized_linear_convolution",
     "reference",

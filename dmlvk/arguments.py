@@ -60,9 +60,11 @@ def as_integers(descriptor: str, field: str, values: Any, low: int, high: int, r
             items = list(islice(values, MOST_ELEMENTS + 1))
     expected = "such as (1, 2, 3)"
     if items is None:
-        raise DescriptorError(descriptor, field, values, "must be a sequence of integers, one a dimension", expected)
+        raise DescriptorError(
+            descriptor, field, values, "must be a sequence of integers, one for each dimension", expected
+        )
     if len(items) > MOST_ELEMENTS:
-        raise DescriptorError(descriptor, field, values, f"has more than {MOST_ELEMENTS} elements", expected)
+        raise DescriptorError(descriptor, field, values, f"must have at most {MOST_ELEMENTS} elements", expected)
     return tuple([as_integer(descriptor, f"{field}[{i}]", item, low, high, rule) for i, item in enumerate(items)])
 
 

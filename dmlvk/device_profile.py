@@ -166,6 +166,11 @@ class DeviceProfile:
         return version >> 22, version >> 12 & 0x3FF, version & 0xFFF
 
     @property
+    def runs_cuda(self) -> bool:
+        """Whether CUDA drives the same GPU: beside NVIDIA's own driver."""
+        return self.driver_id == DriverId.NVIDIA_PROPRIETARY
+
+    @property
     def has_integer_dot_product(self) -> bool:
         """Whether kernels may use VK_KHR_shader_integer_dot_product (core in Vulkan 1.3)."""
         extension = "VK_KHR_shader_integer_dot_product" in self.extensions or self.api_version >= (1, 3, 0)
@@ -307,7 +312,9 @@ def narrower(profile: DeviceProfile, device: DeviceProfile) -> DeviceProfile:
     """
     if not isinstance(profile, DeviceProfile) or not isinstance(profile.limits, Limits):
         kind = type(profile).__name__
-        raise TypeError(f"profile is a DeviceProfile with Limits, as dataclasses.replace(device.profile), not {kind}")
+        raise TypeError(
+            f"profile must be a DeviceProfile with Limits, such as dataclasses.replace(device.profile), not {kind}"
+        )
     limits = {field.name: _limit(field.name, profile.limits, device.limits) for field in fields(Limits)}
     api_version = _numbers("profile.api_version", profile.api_version, (0, 0, 0), (1 << 10,) * 3, "has three numbers")
     if not MINIMUM_API_VERSION <= api_version <= device.api_version:
@@ -317,10 +324,14 @@ def narrower(profile: DeviceProfile, device: DeviceProfile) -> DeviceProfile:
         )
     for name in ("features", "extensions", "properties", "cooperative_matrices"):
         if not isinstance(getattr(profile, name), (frozenset, set, tuple, list)):
-            raise TypeError(f"profile.{name} is a {type(getattr(profile, name)).__name__}, not a set as the device's")
+            raise TypeError(
+                f"profile.{name} must be a set, like the device's, not {type(getattr(profile, name)).__name__}"
+            )
         more = sorted(set(getattr(profile, name)) - set(getattr(device, name)), key=str)
         if more:
-            raise ValueError(f"profile.{name} has {shown(more[0])}, which the device has not; a profile only says less")
+            raise ValueError(
+                f"profile.{name} has {shown(more[0])}, which the device lacks; a profile can only leave things out"
+            )
     for name, extension in _needed_extensions(device):
         if name in profile.features and extension not in profile.extensions:
             raise ValueError(f"profile.features has {name!r}, which needs {extension!r} in profile.extensions")
@@ -332,8 +343,8 @@ def narrower(profile: DeviceProfile, device: DeviceProfile) -> DeviceProfile:
         )
     if profile.driver_id == DriverId.MESA_LLVMPIPE != device.driver_id:
         raise ValueError(
-            f"profile.driver_id = {int(DriverId.MESA_LLVMPIPE)}: the device's is {device.driver_id}, and some kernels "
-            "run on lavapipe only"
+            f"profile.driver_id = {int(DriverId.MESA_LLVMPIPE)}: must be the device's, {device.driver_id}, since some "
+            "kernels run on lavapipe only"
         )
     if profile.device_type not in list(DeviceType):
         raise ValueError(f"profile.device_type = {shown(profile.device_type)}: must be one of {list(DeviceType)}")
@@ -363,7 +374,7 @@ def _limit(name: str, limits: Limits, device: Limits) -> Any:
         return own
     if name in ("min_storage_buffer_offset_alignment", "non_coherent_atom_size"):
         largest = max(own, LARGEST_OFFSET_ALIGNMENT)
-        rule = f"must be a power of two that is no less than the device's, {own}"
+        rule = f"must be a power of two that is at least the device's, {own}"
         found = as_argument(field, value, own, largest, rule, ValueError)
         if found & (found - 1):
             raise ValueError(f"{field} = {found}: {rule}")

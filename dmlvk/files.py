@@ -131,7 +131,7 @@ def _shallow(value: Any, place: str) -> Any:
 
 
 def _too_deep(place: str) -> FileError:
-    return FileError(f"{place}: it is nested too deep")
+    return FileError(f"{place}: it is nested too deeply")
 
 
 def _kind(mode: int) -> str:
@@ -151,7 +151,7 @@ def require_place(path: Path) -> None:
         if not path.parent.is_dir():
             raise FileError(f"{path} cannot be written: there is no folder {path.parent}") from None
         if not os.access(path.parent, os.W_OK):
-            raise FileError(f"{path} cannot be written: the folder {path.parent} takes no new files") from None
+            raise FileError(f"{path} cannot be written: no file can be made in the folder {path.parent}") from None
         return
     _require_writable(path, mode)
     if not os.access(path, os.W_OK):
@@ -169,7 +169,7 @@ def require_folder_place(path: Path, who: str = "") -> None:
     for folder in (path, *path.parents):
         if os.path.lexists(folder):
             if not folder.is_dir():
-                raise FileError(f"{who}{path} cannot be written: {folder} is no folder")
+                raise FileError(f"{who}{path} cannot be written: {folder} is not a folder")
             return
 
 

@@ -6,44 +6,79 @@ then does not wait; `Tensor.numpy` does.
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, SupportsIndex, TypeAlias, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.arguments import as_integer, as_integers
+from dmlvk.arguments import as_integer
 from dmlvk.data_type import DataType
-from dmlvk.errors import BindingError, DescriptorError, shown
+from dmlvk.operands import (
+    Array,
+    Operand,
+    as_data_type,
+    as_operand,
+    convolved_data_type,
+    integer_operand,
+    is_untyped,
+    scale_operand,
+    spatial_operand,
+    with_rank,
+)
 from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, QuantizedLinearConvolutionDesc, Slice1Desc
-from dmlvk.operators.quantized_linear_convolution import SPATIAL_FIELDS, output_size
-from dmlvk.operators.rules import INT32_MAX, INT32_MIN
-from dmlvk.operators.slice1 import maximum_copied_elements
-from dmlvk.runtime.device import Device
+from dmlvk.runtime.shared_devices import DeviceName, device_of
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
-from dmlvk.vulkan.monitor import Monitor
 
-Array: TypeAlias = npt.NDArray[Any]
 Argument: TypeAlias = "npt.ArrayLike | Tensor"
-Result: TypeAlias = "Array | Tensor"
+Plain: TypeAlias = "Array | np.generic | complex | Sequence[Any]"
+Integers: TypeAlias = "Iterable[SupportsIndex]"
+DType: TypeAlias = "npt.DTypeLike | DataType"
+Scalar = TypeVar("Scalar", bound=np.generic)
 
-_default_device: Device | None = None
-_default_device_monitor = Monitor()
+# Overloads are written in few lines, because none of them says anything that its function does not. What is array_like
+# in another way than Plain may be a Tensor to a type checker: it cannot say which of the two comes back.
 
 
+# fmt: off
+@overload
+def diagonal_matrix1(
+    input: Tensor, *, sizes: Integers | None = None, value: Any, diagonal_fill_begin: SupportsIndex,
+    diagonal_fill_end: SupportsIndex, dtype: DType | None = None, device: DeviceName = None,
+) -> Tensor: ...
+@overload
+def diagonal_matrix1(
+    input: npt.NDArray[Scalar], *, sizes: Integers | None = None, value: Any, diagonal_fill_begin: SupportsIndex,
+    diagonal_fill_end: SupportsIndex, dtype: DType | None = None, device: DeviceName = None,
+) -> npt.NDArray[Scalar]: ...
+@overload
+def diagonal_matrix1(
+    input: Plain, *, sizes: Integers | None = None, value: Any, diagonal_fill_begin: SupportsIndex,
+    diagonal_fill_end: SupportsIndex, dtype: DType | None = None, device: DeviceName = None,
+) -> Array: ...
+@overload
+def diagonal_matrix1(
+    input: None = None, *, sizes: Integers, value: Any, diagonal_fill_begin: SupportsIndex,
+    diagonal_fill_end: SupportsIndex, dtype: DType | None = None, device: DeviceName = None,
+) -> Array: ...
+@overload
+def diagonal_matrix1(
+    input: Argument, *, sizes: Integers | None = None, value: Any, diagonal_fill_begin: SupportsIndex,
+    diagonal_fill_end: SupportsIndex, dtype: DType | None = None, device: DeviceName = None,
+) -> Operand: ...
+# fmt: on
 def diagonal_matrix1(
     input: Argument | None = None,
     *,
-    sizes: Sequence[int] | None = None,
+    sizes: Integers | None = None,
     value: Any,
-    diagonal_fill_begin: int,
-    diagonal_fill_end: int,
-    dtype: npt.DTypeLike | DataType | None = None,
-    device: Device | None = None,
-) -> Any:
+    diagonal_fill_begin: SupportsIndex,
+    diagonal_fill_end: SupportsIndex,
+    dtype: DType | None = None,
+    device: DeviceName = None,
+) -> Operand:
     """Fill a band of diagonals with a value; if begin > end, fill everything except a band.
 
     Parameters
@@ -58,8 +93,9 @@ def diagonal_matrix1(
         Elements with begin <= x - y < end are filled. If begin > end, those with x - y < end or x - y >= begin are.
     dtype : dtype, optional
         Type of the output: the input's type. Without an input, it defaults to that of ``numpy.asarray(value)``.
-    device : Device, optional
-        Defaults to the device of the tensors given, else to the process's default device.
+    device : Device, str or int, optional
+        A Device, part of a device's name, or an index of `dmlvk.devices()`. A device that is named is opened once and
+        kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
 
     Returns
     -------
@@ -76,34 +112,59 @@ def diagonal_matrix1(
     -----
     Source: the page DML_DIAGONAL_MATRIX1_OPERATOR_DESC.
     """
-    operand = None if input is None else _operand(input, _numpy_dtype(dtype) if _is_untyped(input) else None)
-    described = None if operand is None else _describe(operand)
-    if dtype is not None:
-        data_type = _data_type(dtype)
+    given = None if dtype is None else as_data_type(dtype)
+    operand = output = described = None
+    if input is not None:
+        operand = as_operand(input, given.numpy_dtype if given is not None and is_untyped(input) else None)
+        described = _describe(operand)
+        if given is not None or sizes is not None:
+            data_type = described.data_type if given is None else given
+            output = TensorDesc(data_type, described.sizes if sizes is None else sizes)
+    elif sizes is None:
+        raise TypeError("diagonal_matrix1 needs input or sizes: neither says how large the output is")
     else:
-        data_type = _data_type(np.asarray(value).dtype) if described is None else described.data_type
-    if sizes is None:
-        if described is None:
-            raise TypeError("diagonal_matrix1 needs input or sizes: neither says how large the output is")
-        sizes = described.sizes
-    desc = DiagonalMatrix1Desc(
-        input_tensor=described,
-        output_tensor=TensorDesc(data_type, sizes),
-        value=value,
-        diagonal_fill_begin=diagonal_fill_begin,
-        diagonal_fill_end=diagonal_fill_end,
-    )
+        output = TensorDesc(as_data_type(np.asarray(value).dtype) if given is None else given, sizes)
+    fields: dict[str, Any] = {
+        "input_tensor": described,
+        "output_tensor": output,  # None: as the input
+        "value": value,
+        "diagonal_fill_begin": diagonal_fill_begin,
+        "diagonal_fill_end": diagonal_fill_end,
+    }
+    desc = DiagonalMatrix1Desc(**fields)
     return _run(desc, {"input_tensor": operand}, device)
 
 
+# fmt: off
+@overload
 def one_hot(
-    indices: Argument,
-    values: Argument,
-    *,
-    output_length: int,
-    axis: int,
-    device: Device | None = None,
-) -> Any:
+    indices: Tensor, values: Argument, *, output_length: SupportsIndex, axis: SupportsIndex,
+    device: DeviceName = None,
+) -> Tensor: ...
+@overload
+def one_hot(
+    indices: Argument, values: Tensor, *, output_length: SupportsIndex, axis: SupportsIndex,
+    device: DeviceName = None,
+) -> Tensor: ...
+@overload
+def one_hot(
+    indices: Plain, values: npt.NDArray[Scalar], *, output_length: SupportsIndex, axis: SupportsIndex,
+    device: DeviceName = None,
+) -> npt.NDArray[Scalar]: ...
+@overload
+def one_hot(
+    indices: Plain, values: Plain, *, output_length: SupportsIndex, axis: SupportsIndex,
+    device: DeviceName = None,
+) -> Array: ...
+@overload
+def one_hot(
+    indices: Argument, values: Argument, *, output_length: SupportsIndex, axis: SupportsIndex,
+    device: DeviceName = None,
+) -> Operand: ...
+# fmt: on
+def one_hot(
+    indices: Argument, values: Argument, *, output_length: SupportsIndex, axis: SupportsIndex, device: DeviceName = None
+) -> Operand:
     """Turn each index into a sequence of `output_length` elements: on at the index, off elsewhere.
 
     Parameters
@@ -119,8 +180,9 @@ def one_hot(
         Size of the output at `axis`.
     axis : int
         Dimension of the sequences; a negative one counts from the last.
-    device : Device, optional
-        Defaults to the device of the tensors given, else to the process's default device.
+    device : Device, str or int, optional
+        A Device, part of a device's name, or an index of `dmlvk.devices()`. A device that is named is opened once and
+        kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
 
     Returns
     -------
@@ -135,16 +197,15 @@ def one_hot(
     -----
     Source: the page DML_ONE_HOT_OPERATOR_DESC.
     """
-    index_operand, value_operand = _operand(indices), _operand(values)
+    index_operand = as_operand(indices)
     index_desc = _describe(index_operand)
     rank = index_desc.rank
-    if isinstance(value_operand, np.ndarray):
-        value_operand = _with_rank(value_operand, rank)
+    value_operand = with_rank(as_operand(values), rank)
+    value_desc = _describe(value_operand)
     rule = f"must name one of the {rank} dimensions of indices"
     dimension = as_integer("one_hot", "axis", axis, -rank, rank - 1, rule) % rank
     rule = "a sequence has 1 element or more"
     length = as_integer("one_hot", "output_length", output_length, 1, MAXIMUM_UINT32, rule)
-    value_desc = _describe(value_operand)
     output_sizes = (*index_desc.sizes[:dimension], length, *index_desc.sizes[dimension + 1 :])
     desc = OneHotDesc(
         indices_tensor=index_desc,
@@ -155,15 +216,37 @@ def one_hot(
     return _run(desc, {"indices_tensor": index_operand, "values_tensor": value_operand}, device)
 
 
+# fmt: off
+@overload
+def slice1(
+    input: Tensor, *, input_window_offsets: Integers, input_window_sizes: Integers,
+    input_window_strides: Integers, output_sizes: Integers | None = None, device: DeviceName = None,
+) -> Tensor: ...
+@overload
+def slice1(
+    input: npt.NDArray[Scalar], *, input_window_offsets: Integers, input_window_sizes: Integers,
+    input_window_strides: Integers, output_sizes: Integers | None = None, device: DeviceName = None,
+) -> npt.NDArray[Scalar]: ...
+@overload
+def slice1(
+    input: Plain, *, input_window_offsets: Integers, input_window_sizes: Integers,
+    input_window_strides: Integers, output_sizes: Integers | None = None, device: DeviceName = None,
+) -> Array: ...
+@overload
+def slice1(
+    input: Argument, *, input_window_offsets: Integers, input_window_sizes: Integers,
+    input_window_strides: Integers, output_sizes: Integers | None = None, device: DeviceName = None,
+) -> Operand: ...
+# fmt: on
 def slice1(
     input: Argument,
     *,
-    input_window_offsets: Sequence[int],
-    input_window_sizes: Sequence[int],
-    input_window_strides: Sequence[int],
-    output_sizes: Sequence[int] | None = None,
-    device: Device | None = None,
-) -> Any:
+    input_window_offsets: Integers,
+    input_window_sizes: Integers,
+    input_window_strides: Integers,
+    output_sizes: Integers | None = None,
+    device: DeviceName = None,
+) -> Operand:
     """Copy a strided window of an array; a negative stride starts at the window's end.
 
     Parameters
@@ -174,8 +257,9 @@ def slice1(
         One element for each dimension. The window must lie inside the input, and strides must not be 0.
     output_sizes : sequence of int, optional
         Defaults to all elements of the window: 1 + (size - 1) // abs(stride).
-    device : Device, optional
-        Defaults to the device of the tensors given, else to the process's default device.
+    device : Device, str or int, optional
+        A Device, part of a device's name, or an index of `dmlvk.devices()`. A device that is named is opened once and
+        kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
 
     Returns
     -------
@@ -190,26 +274,58 @@ def slice1(
     -----
     Source: the page DML_SLICE1_OPERATOR_DESC.
     """
-    operand = _operand(input)
+    operand = as_operand(input)
     described = _describe(operand)
-    rule = "the window may not be empty"
-    input_window_sizes = as_integers("slice1", "input_window_sizes", input_window_sizes, 1, MAXIMUM_UINT32, rule)
-    rule = "a window stride has 32 signed bits"
-    input_window_strides = as_integers(
-        "slice1", "input_window_strides", input_window_strides, INT32_MIN, INT32_MAX, rule
-    )
-    if output_sizes is None:
-        output_sizes = _most_elements(described.rank, input_window_sizes, input_window_strides)
-    desc = Slice1Desc(
-        input_tensor=described,
-        output_tensor=TensorDesc(described.data_type, output_sizes),
-        input_window_offsets=input_window_offsets,
-        input_window_sizes=input_window_sizes,
-        input_window_strides=input_window_strides,
-    )
+    output = None if output_sizes is None else TensorDesc(described.data_type, output_sizes)
+    fields: dict[str, Any] = {
+        "input_tensor": described,
+        "output_tensor": output,  # None: all that the window gives
+        "input_window_offsets": input_window_offsets,
+        "input_window_sizes": input_window_sizes,
+        "input_window_strides": input_window_strides,
+    }
+    desc = Slice1Desc(**fields)
     return _run(desc, {"input_tensor": operand}, device)
 
 
+# fmt: off
+@overload
+def quantized_linear_convolution(
+    input: Tensor, input_scale: Argument, filter: Argument, filter_scale: Argument,
+    output_scale: Argument, *, input_zero_point: Argument | None = None,
+    filter_zero_point: Argument | None = None, bias: Argument | None = None,
+    output_zero_point: Argument | None = None, output_dtype: DType | None = None,
+    strides: Integers = (1, 1), dilations: Integers = (1, 1), start_padding: Integers = (0, 0),
+    end_padding: Integers = (0, 0), group_count: SupportsIndex = 1, device: DeviceName = None,
+) -> Tensor: ...
+@overload
+def quantized_linear_convolution(
+    input: Argument, input_scale: Argument, filter: Tensor, filter_scale: Argument,
+    output_scale: Argument, *, input_zero_point: Argument | None = None,
+    filter_zero_point: Argument | None = None, bias: Argument | None = None,
+    output_zero_point: Argument | None = None, output_dtype: DType | None = None,
+    strides: Integers = (1, 1), dilations: Integers = (1, 1), start_padding: Integers = (0, 0),
+    end_padding: Integers = (0, 0), group_count: SupportsIndex = 1, device: DeviceName = None,
+) -> Tensor: ...
+@overload
+def quantized_linear_convolution(
+    input: Plain, input_scale: Plain, filter: Plain, filter_scale: Plain,
+    output_scale: Plain, *, input_zero_point: Plain | None = None,
+    filter_zero_point: Plain | None = None, bias: Plain | None = None,
+    output_zero_point: Plain | None = None, output_dtype: DType | None = None,
+    strides: Integers = (1, 1), dilations: Integers = (1, 1), start_padding: Integers = (0, 0),
+    end_padding: Integers = (0, 0), group_count: SupportsIndex = 1, device: DeviceName = None,
+) -> Array: ...
+@overload
+def quantized_linear_convolution(
+    input: Argument, input_scale: Argument, filter: Argument, filter_scale: Argument,
+    output_scale: Argument, *, input_zero_point: Argument | None = None,
+    filter_zero_point: Argument | None = None, bias: Argument | None = None,
+    output_zero_point: Argument | None = None, output_dtype: DType | None = None,
+    strides: Integers = (1, 1), dilations: Integers = (1, 1), start_padding: Integers = (0, 0),
+    end_padding: Integers = (0, 0), group_count: SupportsIndex = 1, device: DeviceName = None,
+) -> Operand: ...
+# fmt: on
 def quantized_linear_convolution(
     input: Argument,
     input_scale: Argument,
@@ -221,14 +337,14 @@ def quantized_linear_convolution(
     filter_zero_point: Argument | None = None,
     bias: Argument | None = None,
     output_zero_point: Argument | None = None,
-    output_dtype: npt.DTypeLike | DataType | None = None,
-    strides: Sequence[int] = (1, 1),
-    dilations: Sequence[int] = (1, 1),
-    start_padding: Sequence[int] = (0, 0),
-    end_padding: Sequence[int] = (0, 0),
-    group_count: int = 1,
-    device: Device | None = None,
-) -> Any:
+    output_dtype: DType | None = None,
+    strides: Integers = (1, 1),
+    dilations: Integers = (1, 1),
+    start_padding: Integers = (0, 0),
+    end_padding: Integers = (0, 0),
+    group_count: SupportsIndex = 1,
+    device: DeviceName = None,
+) -> Operand:
     """Convolve int8 or uint8 arrays that have scales and zero points.
 
     Parameters
@@ -248,8 +364,9 @@ def quantized_linear_convolution(
     strides, dilations, start_padding, end_padding : sequence of int
         (height, width). For rank 3, one element is accepted too.
     group_count : int
-    device : Device, optional
-        Defaults to the device of the tensors given, else to the process's default device.
+    device : Device, str or int, optional
+        A Device, part of a device's name, or an index of `dmlvk.devices()`. A device that is named is opened once and
+        kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
 
     Returns
     -------
@@ -266,190 +383,44 @@ def quantized_linear_convolution(
     -----
     Source: the page DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC.
     """
-    operands: dict[str, Array | Tensor | None] = {"input_tensor": _operand(input), "filter_tensor": _operand(filter)}
-    input_desc, filter_desc = _describe(operands["input_tensor"]), _describe(operands["filter_tensor"])
-    output_type = _output_data_type(output_dtype, output_zero_point, input_desc.data_type)
+    operands: dict[str, Operand | None] = {"input_tensor": as_operand(input), "filter_tensor": as_operand(filter)}
+    input_desc, filter_desc = (_describe(operand) for operand in operands.values() if operand is not None)
+    output_type = convolved_data_type(output_dtype, output_zero_point, input_desc.data_type)
     rank = input_desc.rank
     for name, scale in (("input", input_scale), ("filter", filter_scale), ("output", output_scale)):
-        operands[f"{name}_scale_tensor"] = _scale_operand(f"{name}_scale", scale, rank)
-    operands["input_zero_point_tensor"] = _integer_operand(
-        "input_zero_point", input_zero_point, input_desc.data_type, rank
-    )
-    operands["filter_zero_point_tensor"] = _integer_operand(
-        "filter_zero_point", filter_zero_point, filter_desc.data_type, rank
-    )
-    operands["output_zero_point_tensor"] = _integer_operand("output_zero_point", output_zero_point, output_type, rank)
-    operands["bias_tensor"] = _integer_operand("bias", bias, DataType.INT32, rank)
+        operands[f"{name}_scale_tensor"] = scale_operand(f"{name}_scale", scale, rank)
+    for name, zero_point, data_type in (
+        ("input", input_zero_point, input_desc.data_type),
+        ("filter", filter_zero_point, filter_desc.data_type),
+        ("output", output_zero_point, output_type),
+    ):
+        operands[f"{name}_zero_point_tensor"] = integer_operand(f"{name}_zero_point", zero_point, data_type, rank)
+    operands["bias_tensor"] = integer_operand("bias", bias, DataType.INT32, rank)
     given = {"strides": strides, "dilations": dilations, "start_padding": start_padding, "end_padding": end_padding}
-    spatial: dict[str, Any] = {name: _spatial(name, values, rank) for name, values in given.items()}
-    tensors: dict[str, Any] = {name: _describe(operand) for name, operand in operands.items() if operand is not None}
-    desc = QuantizedLinearConvolutionDesc(
-        **tensors,
-        output_tensor=TensorDesc(output_type, _convolved_sizes(input_desc, filter_desc, spatial)),
-        **spatial,
-        group_count=group_count,
-    )
+    spatial: dict[str, Any] = {name: spatial_operand(name, values, rank) for name, values in given.items()}
+    fields: dict[str, Any] = {name: _describe(operand) for name, operand in operands.items() if operand is not None}
+    fields["group_count"] = group_count
+    desc = QuantizedLinearConvolutionDesc(**fields, **spatial)
+    if desc.output_tensor.data_type is not output_type:
+        desc = replace(desc, output_tensor=TensorDesc(output_type, desc.output_tensor.sizes))
     return _run(desc, operands, device)
 
 
-def _run(desc: OperatorDesc, operands: dict[str, Array | Tensor | None], device: Device | None) -> Result:
+def _run(desc: OperatorDesc, operands: Mapping[str, Operand | None], device: DeviceName) -> Operand:
     """Bind the operands by field name and run the operator. The output goes to where the operands came from."""
     present = {name: operand for name, operand in operands.items() if operand is not None}
-    on_device = {name: operand for name, operand in present.items() if not isinstance(operand, np.ndarray)}
-    device = _device_of(on_device, device)
-    bound: dict[str, Any] = {
-        name: operand if name in on_device else device.tensor(operand) for name, operand in present.items()
+    on_device = {name: operand for name, operand in present.items() if isinstance(operand, Tensor)}
+    chosen = device_of(on_device, device)
+    bound = {
+        name: operand if isinstance(operand, Tensor) else chosen.tensor(operand) for name, operand in present.items()
     }
-    output = device.tensor(desc.tensors["output_tensor"])
-    submission = device.compile(desc)(**bound, output_tensor=output)
+    output = chosen.tensor(desc.tensors["output_tensor"])
+    submission = chosen.compile(desc)(**bound, output_tensor=output)
     if on_device:
         return output
     submission.wait()
-    result: Array = output.numpy()
-    return result
+    return output.numpy()
 
 
-def _device_of(tensors: dict[str, Any], device: Device | None) -> Any:
-    if device is not None and not isinstance(device, Device):
-        opened = f"dmlvk.Device({shown(device) if isinstance(device, (int, str)) else ''})"
-        raise TypeError(f"device is None or a dmlvk.Device, not {type(device).__name__}: pass device={opened}")
-    for name, tensor in tensors.items():
-        if device is not None and tensor.device is not device:
-            raise BindingError(f"{name} lies on {tensor.device}, not on {device}; tensors of one call share one device")
-        device = tensor.device
-    return _shared_device() if device is None else device
-
-
-def _shared_device() -> Device:
-    """The device for calls that name no device, opened at the first such call."""
-    found = _default_device
-    return _default_device_monitor.run(_open_default_device) if found is None or found.is_closed else found
-
-
-def _open_default_device() -> Device:
-    global _default_device
-    if _default_device is None or _default_device.is_closed:
-        _default_device = Device()
-    return _default_device
-
-
-def _after_fork_in_child() -> None:
-    global _default_device
-    _default_device = None
-    _default_device_monitor.renew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def _operand(argument: Any, dtype: npt.DTypeLike | None = None) -> Any:
-    """A Tensor unchanged; any other argument as an array."""
-    return argument if isinstance(argument, Tensor) else np.asarray(argument, dtype)
-
-
-def _is_untyped(argument: object) -> bool:
-    """Whether an argument is a Python number or a list of them, so that its dtype is NumPy's guess."""
-    return not hasattr(argument, "dtype") and isinstance(argument, (int, float, list, tuple))
-
-
-def _describe(operand: Any) -> TensorDesc:
-    if isinstance(operand, np.ndarray):
-        return TensorDesc(DataType.from_numpy(operand.dtype), operand.shape)
-    desc: TensorDesc = operand.desc
-    return desc
-
-
-def _data_type(dtype: Any) -> DataType:
-    return dtype if isinstance(dtype, DataType) else DataType.from_numpy(dtype)
-
-
-def _numpy_dtype(dtype: Any) -> np.dtype[Any] | None:
-    return None if dtype is None else _data_type(dtype).numpy_dtype
-
-
-def _with_rank(array: Array, rank: int) -> Array:
-    """The array with leading dimensions of 1 added, or removed as far as it has any."""
-    while array.ndim > rank and array.shape[0] == 1:
-        array = array[0]
-    return array.reshape((1,) * (rank - array.ndim) + array.shape)
-
-
-def _most_elements(rank: int, window_sizes: tuple[int, ...], window_strides: tuple[int, ...]) -> tuple[int, ...]:
-    if len(window_sizes) != rank or len(window_strides) != rank or 0 in window_strides:
-        return (1,) * rank  # the descriptor says what is wrong with the window
-    return maximum_copied_elements(window_sizes, window_strides)
-
-
-def _output_data_type(output_dtype: Any, output_zero_point: Any, input_type: DataType) -> DataType:
-    if output_dtype is not None:
-        return _data_type(output_dtype)
-    zero_point_type = getattr(output_zero_point, "dtype", None)
-    if output_zero_point is not None and zero_point_type is None:
-        operand = _operand(output_zero_point)
-        return input_type if isinstance(operand, np.ndarray) else _describe(operand).data_type
-    return _data_type(zero_point_type) if zero_point_type in (np.int8, np.uint8) else input_type
-
-
-def _with_channel_dimension(array: Array, rank: int) -> Array:
-    """Reshape one element to {1, 1, ...}, and one for each channel to {1, C, 1, ...}.
-
-    The descriptor refuses other shapes.
-    """
-    if array.ndim <= 1 or array.shape == (1, array.size) + (1,) * (array.ndim - 2):
-        return array.reshape((1, array.size, 1, 1)[:rank] if rank > 1 else -1)
-    return array
-
-
-def _scale_operand(name: str, scale: Any, rank: int) -> Any:
-    operand = _operand(scale)
-    if not isinstance(operand, np.ndarray):
-        return operand
-    if operand.dtype.kind not in "fiu":
-        raise TypeError(f"{name} must be a real number or an array of them, not {operand.dtype.name}")
-    return _with_channel_dimension(operand.astype(np.float32), rank)
-
-
-def _integer_operand(name: str, argument: Any, data_type: DataType, rank: int) -> Any:
-    """A zero point or a bias as an array of the data type, if all its values fit; a Tensor unchanged."""
-    operand = None if argument is None else _operand(argument)
-    if not isinstance(operand, np.ndarray):
-        return operand
-    if operand.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be an integer or an array of integers, not {operand.dtype.name}")
-    if data_type.numpy_dtype.kind in "iu" and operand.size:
-        limits = np.iinfo(data_type.numpy_dtype)
-        worst = next((v for v in (int(operand.min()), int(operand.max())) if not limits.min <= v <= limits.max), None)
-        if worst is not None:
-            expected = f"{limits.min} to {limits.max}"
-            rule = f"must be in the range of {data_type.name}"
-            raise DescriptorError("quantized_linear_convolution", name, worst, rule, expected)
-    return _with_channel_dimension(operand.astype(data_type.numpy_dtype), rank)
-
-
-def _spatial(name: str, values: Any, rank: int) -> tuple[int, ...]:
-    """For rank 3, extend one element to two, so that given values and defaults have the same length."""
-    least, neutral = SPATIAL_FIELDS[name]
-    rule = f"must be {least} or more"
-    checked = as_integers("quantized_linear_convolution", name, values, least, MAXIMUM_UINT32, rule)
-    return (neutral, *checked) if rank == 3 and len(checked) == 1 else checked
-
-
-def _convolved_sizes(
-    input_desc: TensorDesc, filter_desc: TensorDesc, spatial: dict[str, tuple[int, ...]]
-) -> tuple[int, ...]:
-    """The output's sizes. If there are none, sizes for which the descriptor's error names the mistake."""
-    unusable = (1,) * input_desc.rank
-    if input_desc.rank not in (3, 4) or filter_desc.rank != input_desc.rank:
-        return unusable
-    if any(len(values) != 2 for values in spatial.values()):
-        return unusable
-    sizes = [input_desc.sizes[0], filter_desc.sizes[0]]
-    for dimension in range(2, input_desc.rank):
-        k = dimension - input_desc.rank
-        size, taps = input_desc.sizes[dimension], filter_desc.sizes[dimension]
-        found = output_size(
-            size, taps, *(spatial[name][k] for name in ("strides", "dilations", "start_padding", "end_padding"))
-        )
-        sizes.append(min(max(found, 1), MAXIMUM_UINT32))
-    return tuple(sizes) if math.prod(sizes) <= MAXIMUM_UINT32 else unusable
+def _describe(operand: Operand) -> TensorDesc:
+    return operand.desc if isinstance(operand, Tensor) else TensorDesc.of(operand)

@@ -1,10 +1,10 @@
-"""Drivers' bugs that dmlvk goes around, as data: each with its driver, its versions, its reason and its test.
+"""Drivers' bugs that dmlvk works around, as data: each with its driver, its versions, its effect and its test.
 
-Code that depends on a driver's bug asks the quirk: ``quirks.LAVAPIPE_ENDS_LONG_LOOPS.applies_to(profile)``. What one
-class of devices is merely faster with is no bug: that is in `dmlvk.planning.device_traits`.
+Code that depends on a driver's bug asks the quirk: ``quirks.LAVAPIPE_ENDS_LONG_LOOPS.applies_to(profile)``. A choice
+that only makes a class of devices faster is not about a bug: it belongs in `dmlvk.planning.device_traits`.
 
 To add a quirk: write the record, add it to `ALL`, and write the test that it names. The test fails, on the driver or
-on a stand-in for it, as soon as dmlvk no longer goes around the bug.
+on a stand-in for it, as soon as dmlvk no longer works around the bug.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Versions:
     Attributes
     ----------
     first : tuple of int, optional
-        The oldest release in the range, (22, 3) for all of 22.3. None: there is no oldest one.
+        The oldest release in the range; (22, 3) includes all of 22.3. None: all older releases are in the range.
     before : tuple of int, optional
-        The first newer release that is out of the range again. None: no release is known to be right.
+        The first release after the range. None: no later release is known to be right.
     """
 
     first: tuple[int, ...] | None = None
@@ -47,23 +47,23 @@ class Quirk:
     name : str
         Unique.
     drivers : frozenset of DriverId
-        The drivers that have the bug. Empty for a bug in a tool that makes SPIR-V.
+        The drivers that have the bug; empty for a bug in a tool that makes SPIR-V.
     versions : Versions
-        The releases of these drivers that `applies_to` counts in.
+        The releases of these drivers to which the quirk applies.
     seen_with : str
-        The releases that the bug was seen with.
+        The releases in which the bug was seen.
     effect : str
         What goes wrong.
     remedy : str
-        How dmlvk goes around it.
+        How dmlvk works around it.
     reported : str
         Where the bug was reported or described, or `NOT_REPORTED`.
     test : str
         The test that shows it: a file and a test in it, as pytest takes them.
     is_asked : bool
-        Whether code asks `applies_to`. Else the remedy costs so little that all devices get it.
+        Whether code asks `applies_to`. If not, all devices get the remedy, because it costs little.
     limit : int, optional
-        The largest number that is safe; `effect` says of what.
+        The largest safe number; `effect` says what it counts.
     """
 
     name: str
@@ -91,7 +91,7 @@ NVIDIA = frozenset({DriverId.NVIDIA_PROPRIETARY})
 SAMSUNG = frozenset({DriverId.SAMSUNG_PROPRIETARY})
 SWIFTSHADER = frozenset({DriverId.GOOGLE_SWIFTSHADER})
 LAVAPIPE = frozenset({DriverId.MESA_LLVMPIPE})
-# Those of Mesa's drivers that there are recorded profiles of.
+# The drivers of Mesa that have recorded profiles.
 MESA = LAVAPIPE | {
     DriverId.MESA_RADV,
     DriverId.INTEL_OPEN_SOURCE_MESA,
@@ -104,11 +104,11 @@ LAVAPIPE_ENDS_LONG_LOOPS = Quirk(
     name="lavapipe-ends-long-loops",
     drivers=LAVAPIPE,
     seen_with="Mesa 22.3.6",
-    effect="The loops of an invocation end after 65,535 iterations in all, without an error: a sum of 131,068 taps is "
-    "that of the first 65,535.",
-    remedy="A dispatch of the direct kernel takes at most 60,000 iterations; another dispatch adds the other taps.",
+    effect="After 65,535 iterations in all, the loops of an invocation end without an error: a sum of 131,068 taps has "
+    "only the first 65,535.",
+    remedy="An invocation of the direct kernel makes at most 60,000 iterations; another dispatch adds the other taps.",
     reported="not reported; the limit is LP_MAX_TGSI_LOOP_ITERATIONS in Mesa's gallivm/lp_bld_limits.h",
-    test="tests/kernels/test_quantized_linear_convolution.py::test_sums_past_32_bits_do_not_wrap",
+    test="tests/kernels/quantized_linear_convolution/test_arithmetic.py::test_sums_past_32_bits_do_not_wrap",
     is_asked=True,
     limit=60_000,
 )
@@ -116,8 +116,8 @@ LAVAPIPE_KEEPS_DESTROYED_PIPELINES = Quirk(
     name="lavapipe-keeps-destroyed-pipelines",
     drivers=LAVAPIPE,
     seen_with="Mesa 22.3.6",
-    effect="A destroyed pipeline that was used keeps its one to three megabytes until the next submission.",
-    remedy="An empty submission follows each pipeline that is dropped for a newer one.",
+    effect="If a destroyed pipeline was used, its one to three megabytes are not freed before the next submission.",
+    remedy="After a pipeline is dropped for a newer one, dmlvk makes an empty submission.",
     reported="not reported; it is lvp_queue::pipeline_destroys in Mesa's lavapipe",
     test="tests/runtime/test_growth.py::test_thousands_of_different_convolutions",
     is_asked=False,
@@ -127,19 +127,19 @@ LAVAPIPE_LEAVES_SUBGROUPS_BEHIND = Quirk(
     drivers=LAVAPIPE,
     versions=Versions(first=(26,)),
     seen_with="Mesa 26.2.6",
-    effect="Where the subgroups of a workgroup do not all reach the same subgroup barriers, the work of the later "
-    "subgroups is left undone.",
-    remedy="All subgroups of a matrix kernel go through the same barriers.",
-    test="tests/kernels/test_quantized_linear_convolution.py::test_first_layers_on_matrix_units",
+    effect="If the subgroups of a workgroup do not all reach the same subgroup barriers, the later subgroups do not do "
+    "their work.",
+    remedy="All subgroups of a matrix kernel reach the same barriers.",
+    test="tests/kernels/quantized_linear_convolution/test_first_layer.py::test_first_layers_on_matrix_units",
     is_asked=False,
 )
 MESA_WAITS_FOR_THREADS_AT_EXIT = Quirk(
     name="mesa-waits-for-threads-at-exit",
     drivers=MESA,
     seen_with="lavapipe of Mesa 22.3.6",
-    effect="A forked child of a process with an open device crashes at its end: the driver waits there for threads "
+    effect="A forked child of a process with an open device crashes when it ends: the driver then waits for threads "
     "that the child does not have.",
-    remedy="A forked child ends without the exit handlers that it inherited.",
+    remedy="A forked child ends without running the exit handlers that it inherited.",
     test="tests/runtime/test_fork.py::test_what_a_forked_child_may_do",
     is_asked=False,
 )
@@ -147,9 +147,9 @@ NVIDIA_SHARED_MEMORY_LOSES_THE_DEVICE = Quirk(
     name="nvidia-shared-memory-loses-the-device",
     drivers=NVIDIA,
     seen_with="580.159.04",
-    effect="A kernel that declares more than 49,152 bytes of shared memory loses the device, where the pipeline should "
-    "be refused.",
-    remedy="No tile takes more, whatever maxComputeSharedMemorySize says.",
+    effect="A kernel that declares more than 49,152 bytes of shared memory loses the device. The driver should refuse "
+    "the pipeline.",
+    remedy="No tile takes more shared memory, whatever maxComputeSharedMemorySize says.",
     test="tests/planning/test_device_traits.py::test_nvidia_s_shared_memory_ends_at_48_kib_whatever_the_limit",
     is_asked=True,
     limit=48 << 10,
@@ -158,20 +158,20 @@ NVIDIA_SLEEPING_WAITS_SLOW_SUBMISSIONS = Quirk(
     name="nvidia-sleeping-waits-slow-submissions",
     drivers=NVIDIA,
     seen_with="580.159.04 on Linux; Windows was not measured",
-    effect="In half of the processes whose threads slept in a wait of the driver, submissions that signal a timeline "
-    "come to take 23 us in place of 3, for a moment or to the end.",
-    remedy="On Linux a wait looks at the timeline, sleeps outside the driver, and looks again.",
-    reported="https://github.com/HansKristian-Work/vkd3d-proton/pull/2952 goes around that driver's timelines too; "
+    effect="In half of the processes in which a thread slept in one of the driver's waits, submissions that signal a "
+    "timeline semaphore begin to take 23 us in place of 3, for a moment or until the process ends.",
+    remedy="On Linux a wait polls the timeline, sleeps outside the driver, and polls again.",
+    reported="https://github.com/HansKristian-Work/vkd3d-proton/pull/2952 avoids that driver's timelines too; "
     "measured by python -m bench.sleeping_waits",
-    test="tests/runtime/test_submission.py::TestNapping::test_is_for_nvidia_s_driver_on_linux",
+    test="tests/runtime/test_waiting.py::TestNapping::test_is_for_nvidia_s_driver_on_linux",
     is_asked=True,
 )
 NVIDIA_CRASHES_ON_A_NULL_CACHE = Quirk(
     name="nvidia-crashes-on-a-null-cache",
     drivers=NVIDIA,
     seen_with="580.159.04",
-    effect="Reading a pipeline cache that is null (vkGetPipelineCacheData) ends the process; CPU drivers bear it.",
-    remedy="A cache is read only while there is one, also after an exception in the middle of closing a device.",
+    effect="A call of vkGetPipelineCacheData for VK_NULL_HANDLE ends the process. CPU drivers tolerate it.",
+    remedy="A pipeline cache is read only while it exists, even if an exception interrupted the closing of the device.",
     test="tests/vulkan/test_pipeline_cache.py::test_a_destroyed_cache_is_not_read",
     is_asked=False,
 )
@@ -179,8 +179,8 @@ NVIDIA_MATRIX_LOADS_WANT_WHOLE_VECTORS = Quirk(
     name="nvidia-matrix-loads-want-whole-vectors",
     drivers=NVIDIA,
     seen_with="580.159.04",
-    effect="A cooperative matrix that is loaded from a shared array holds something else where the array does not "
-    "begin at a multiple of 16 bytes.",
+    effect="A cooperative matrix that is loaded from a shared array gets wrong elements if the array does not begin at "
+    "a multiple of 16 bytes.",
     remedy="All shared variables of matrix kernels are arrays or whole 16-byte vectors.",
     test="tests/test_spirv.py::test_shared_memory_of_matrix_kernels_is_in_whole_vectors",
     is_asked=False,
@@ -188,10 +188,10 @@ NVIDIA_MATRIX_LOADS_WANT_WHOLE_VECTORS = Quirk(
 SAMSUNG_MATRIX_OPERANDS_FROM_BUFFERS = Quirk(
     name="samsung-matrix-operands-from-buffers",
     drivers=SAMSUNG,
-    seen_with="Xclipse, by others; never by dmlvk",
-    effect="Stores of cooperative matrices whose stride comes from a buffer are miscompiled, and a loop around their "
-    "products whose number of rounds comes from one crashes the compiler.",
-    remedy="Strides and numbers of rounds are specialization constants.",
+    seen_with="Xclipse, by others; never with dmlvk",
+    effect="A store of a cooperative matrix is miscompiled if its stride comes from a buffer. A loop around matrix "
+    "products crashes the compiler if its number of iterations comes from a buffer.",
+    remedy="Strides and numbers of iterations are specialization constants.",
     reported="ExecuTorch, backends/vulkan/runtime/graph/ops/glsl/linear_dq8ca_qw_coopmat.glsl",
     test="tests/test_spirv.py::test_strides_of_matrices_are_constants",
     is_asked=False,
@@ -200,8 +200,8 @@ SPIRV_OPT_BREAKS_MATRIX_KERNELS = Quirk(
     name="spirv-opt-breaks-matrix-kernels",
     drivers=frozenset(),
     seen_with="SPIRV-Tools of the Vulkan SDK 1.3.296, by others",
-    effect="Kernels with cooperative matrices that spirv-opt has optimized give wrong results.",
-    remedy="No optimizer runs over the SPIR-V.",
+    effect="Kernels with cooperative matrices give wrong results after spirv-opt has optimized them.",
+    remedy="No optimizer is run on the SPIR-V.",
     reported="https://github.com/ggml-org/llama.cpp/issues/10734",
     test="tests/test_spirv.py::test_no_optimizer_has_run",
     is_asked=False,
@@ -210,9 +210,9 @@ SWIFTSHADER_SPECIALIZES_LAST = Quirk(
     name="swiftshader-specializes-last",
     drivers=SWIFTSHADER,
     seen_with="5.0.0",
-    effect="The module is optimized before the specialization constants have values, so that code for all of their "
-    "values stays: SLICE1, DIAGONAL_MATRIX1 and ONE_HOT take 4 to 20 times as long.",
-    remedy="Modules are given to the driver with plain constants in place of specialization constants.",
+    effect="The driver optimizes a module before it inserts the values of the specialization constants, so code for "
+    "all of their values remains: SLICE1, DIAGONAL_MATRIX1 and ONE_HOT take 4 to 20 times as long.",
+    remedy="dmlvk replaces specialization constants by plain constants before the driver gets a module.",
     test="tests/vulkan/test_specialization.py::test_swiftshader_alone_is_handed_plain_constants",
     is_asked=True,
 )
@@ -220,8 +220,8 @@ SWIFTSHADER_SHARES_THREADS_BETWEEN_DEVICES = Quirk(
     name="swiftshader-shares-threads-between-devices",
     drivers=SWIFTSHADER,
     seen_with="5.0.0",
-    effect="A new device in a forked child waits for ever for threads that only its parent has.",
-    remedy="A forked child loads the loader and the drivers anew.",
+    effect="A new device in a forked child waits forever for threads that only the parent has.",
+    remedy="A forked child loads the Vulkan loader and the drivers anew.",
     test="tests/runtime/test_fork.py::test_what_a_forked_child_may_do",
     is_asked=False,
 )
@@ -229,9 +229,9 @@ SWIFTSHADER_OVERWRITES_LANES_OUT_OF_A_LOOP = Quirk(
     name="swiftshader-overwrites-lanes-out-of-a-loop",
     drivers=SWIFTSHADER,
     seen_with="5.0.0",
-    effect="Where a loop asks behind its round whether there is another, a lane that has left the loop gets the result "
-    "of the other lanes' last round.",
-    remedy="The loop over the rows of a block asks before each round.",
+    effect="If a loop tests its condition at the end of an iteration, a lane that has left the loop gets the result of "
+    "the other lanes' last iteration.",
+    remedy="The loop over the rows of a block tests its condition before each iteration.",
     test="tests/kernels/test_slice1.py::test_any_window_of_any_layout",
     is_asked=False,
 )

@@ -6,17 +6,19 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
-from functools import cached_property, lru_cache
-from typing import Any, SupportsIndex
+from functools import cached_property
+from typing import Any, Literal, SupportsIndex
+
+import numpy as np
 
 from dmlvk.arguments import as_integer, as_integers, integer_of
-from dmlvk.data_type import DataType
+from dmlvk.data_type import DataType, data_type_hint
 from dmlvk.errors import DescriptorError
+from dmlvk.overlap import find_overlap
 
 MAXIMUM_RANK = 8  # DML_TENSOR_DIMENSION_COUNT_MAX1
 MAXIMUM_UINT32 = 2**32 - 1
 MAXIMUM_UINT64 = 2**64 - 1
-OVERLAP_SEARCH_LIMIT = 100_000  # steps, a fraction of a second
 
 
 class TensorFlags(IntFlag):
@@ -30,14 +32,16 @@ def as_data_type(descriptor: str, field: str, data_type: Any) -> DataType:
     """The data type that a DataType, its integer value or a NumPy dtype stands for."""
     if type(data_type) is DataType:
         return data_type
+    rule = "must be one of DirectML's data types that these operators take"
     try:
         if isinstance(data_type, (bool, type(None))):
             raise TypeError
         integer = integer_of(data_type)
         return DataType.from_numpy(data_type) if integer is None else DataType(integer)
     except (TypeError, ValueError):
+        hint = data_type_hint(data_type)
         supported = ", ".join(member.name for member in DataType)
-        rule = "must be one of DirectML's data types that these operators take"
+        rule = f"{rule}; {hint}" if hint else rule
         raise DescriptorError(descriptor, field, data_type, rule, f"one of {supported}") from None
 
 
@@ -49,14 +53,16 @@ def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(strides)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class TensorDesc:
     """A tensor's data type, sizes and memory layout (DML_BUFFER_TENSOR_DESC). Immutable and hashable.
+
+    `TensorDesc.of` describes an array.
 
     Parameters
     ----------
     data_type : DataType
-        Also its integer value, or a NumPy dtype.
+        Also its name ("uint8"), its integer value, or a NumPy dtype.
     sizes : sequence of int
         1 to 8 sizes, outermost first, each 1 or more; at most 2**32 - 1 elements in all.
     strides : sequence of int, optional
@@ -108,6 +114,61 @@ class TensorDesc:
             object.__setattr__(self, name, value)
         object.__setattr__(self, "total_size_in_bytes", self._checked_total_size(total_size_in_bytes))
 
+    @classmethod
+    def of(
+        cls,
+        array: Any,
+        *,
+        strides: Literal["array"] | Iterable[SupportsIndex] | None = None,
+        flags: TensorFlags | int = TensorFlags.NONE,
+    ) -> TensorDesc:
+        """The desc of an array: its data type and its sizes.
+
+        Parameters
+        ----------
+        array : array_like, or Tensor
+            Anything that has a dtype and a shape, of which no element is read; or what `numpy.asarray` takes. An array
+            without dimensions becomes one element in one dimension, (1,). The byte order does not count.
+        strides : "array" or sequence of int, optional
+            Elements (not bytes) from one coordinate to the next. None is packed, whatever the array's own strides are:
+            `Device.tensor` packs an array. "array" takes the array's own strides, which for a packed array is None too.
+        flags : TensorFlags
+
+        Raises
+        ------
+        DescriptorError
+            For an array that no tensor can hold (no elements, more than 8 dimensions), or strides that no tensor can
+            have: of "array" those that run backwards, or that are no multiples of an element's bytes.
+        TypeError
+            For a dtype without a DirectML data type, such as bool; the message says what to do instead.
+        """
+        known = getattr(array, "desc", None)
+        if isinstance(known, TensorDesc):  # a Tensor, which need not be read to be described
+            own = known.strides if isinstance(strides, str) and strides == "array" else strides
+            return cls(known.data_type, known.sizes, own, flags=flags)
+        if not hasattr(array, "dtype") or not hasattr(array, "shape"):
+            array = np.asarray(array)
+        data_type, sizes = DataType.from_numpy(array.dtype), tuple(array.shape) or (1,)
+        if isinstance(strides, str):
+            if strides != "array":
+                expected = "'array', None for packed, or one stride a dimension"
+                raise DescriptorError("TensorDesc", "strides", strides, "names no strides", expected)
+            strides = _strides_of(array, data_type)
+        return cls(data_type, sizes, strides, flags=flags)
+
+    def __repr__(self) -> str:
+        """The call that makes an equal desc, without the arguments that have their default values."""
+        arguments = [f"'{self.data_type}'", str(self.sizes)]
+        if self.strides is not None:
+            arguments.append(f"strides={self.strides}")
+        if self.total_size_in_bytes != self.minimum_size_in_bytes:
+            arguments.append(f"total_size_in_bytes={self.total_size_in_bytes}")
+        if self.guaranteed_base_offset_alignment:
+            arguments.append(f"guaranteed_base_offset_alignment={self.guaranteed_base_offset_alignment}")
+        if self.flags:
+            arguments.append(f"flags=TensorFlags.{self.flags.name}")
+        return f"{type(self).__name__}({', '.join(arguments)})"
+
     def _checked_total_size(self, total_size_in_bytes: object) -> int:
         minimum = self.minimum_size_in_bytes
         if minimum > MAXIMUM_UINT64:
@@ -156,173 +217,6 @@ class TensorDesc:
         return find_overlap(self.sizes, self.element_strides) is not None
 
 
-@dataclass(frozen=True)
-class Overlap:
-    """Two coordinates that share an element; None and None if the search gave up undecided."""
-
-    first: tuple[int, ...] | None
-    second: tuple[int, ...] | None
-
-    def __str__(self) -> str:
-        if self.first is None:
-            return (
-                f"it could not be decided in {OVERLAP_SEARCH_LIMIT} steps whether two do, so it is taken that they do"
-            )
-        return f"coordinates {self.first} and {self.second} share an element"
-
-
-@lru_cache(maxsize=1024)
-def find_overlap(sizes: tuple[int, ...], strides: tuple[int, ...], limit: int = OVERLAP_SEARCH_LIMIT) -> Overlap | None:
-    """Find two coordinates of a strided layout that share an element.
-
-    Two coordinates share an element if their difference d is not zero and sum(d[k] * strides[k]) == 0, with abs(d[k]) <
-    sizes[k]. Layouts that come from permuting, padding and slicing are decided at once. An exact search decides others.
-
-    Parameters
-    ----------
-    sizes, strides : tuple of int
-        Of the same length; strides in elements.
-    limit : int
-        Steps after which the search gives up.
-
-    Returns
-    -------
-    Overlap or None
-        None: no two coordinates share an element.
-    """
-    for dimension, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
-        if size > 1 and stride == 0:
-            return _overlap_of_difference({dimension: 1}, len(sizes))
-    search = _OverlapSearch(sizes, strides, limit)
-    difference = {} if search.is_nested() else search.run()
-    if difference is None:
-        return Overlap(None, None)
-    return _overlap_of_difference(difference, len(sizes)) if difference else None
-
-
-def _overlap_of_difference(difference: dict[int, int], rank: int) -> Overlap:
-    first = tuple(max(difference.get(dimension, 0), 0) for dimension in range(rank))
-    second = tuple(max(-difference.get(dimension, 0), 0) for dimension in range(rank))
-    return Overlap(first, second)
-
-
-class _OverlapSearch:
-    """Searches for a difference d that is not zero, with abs(d[k]) <= reach[k] and sum(d[k] * stride[k]) == 0.
-
-    Dimensions are kept with the largest stride first. Before the search they are thinned out: a dimension can only take
-    steps in multiples that the greatest common divisor of the other strides allows, and only as far as the others can
-    compensate. Often no dimension is left. The others are searched depth first, the last two of them in closed form.
-    """
-
-    def __init__(self, sizes: tuple[int, ...], strides: tuple[int, ...], limit: int) -> None:
-        entries = [
-            (stride, size - 1, k) for k, (size, stride) in enumerate(zip(sizes, strides, strict=True)) if size > 1
-        ]
-        entries.sort(reverse=True)
-        self.dimensions = [k for _, _, k in entries]
-        self.strides = [stride for stride, _, _ in entries]
-        self.reach = [reach for _, reach, _ in entries]
-        self.units = [1] * len(entries)  # steps of the original dimension for one step of the thinned-out dimension
-        self.steps_left = limit
-        self.dead_ends: set[tuple[int, int]] = set()
-
-    def is_nested(self) -> bool:
-        """Whether each stride exceeds the total reach of all smaller dimensions, as in ordinary layouts."""
-        covered = 0
-        for stride, reach in zip(reversed(self.strides), reversed(self.reach), strict=True):
-            if stride <= covered:
-                return False
-            covered += stride * reach
-        return True
-
-    def run(self) -> dict[int, int] | None:
-        """The difference by original dimension; {} if there is none; None if the search reached the step limit."""
-        self._thin_out()
-        count = len(self.strides)
-        self.covered = [sum(self.strides[j] * self.reach[j] for j in range(k, count)) for k in range(count + 1)]
-        self.divisor = [math.gcd(*self.strides[k:]) for k in range(count + 1)]
-        try:
-            # The smallest leading dimension first: its search space is the smallest, and dead ends are remembered.
-            for leading in reversed(range(count - 1)):
-                for step in range(1, min(self.reach[leading], self.covered[leading + 1] // self.strides[leading]) + 1):
-                    self._count_step()
-                    tail = self._complete(leading + 1, step * self.strides[leading])
-                    if tail is not None:
-                        found = [0] * leading + [step, *tail]
-                        return {self.dimensions[k]: d * self.units[k] for k, d in enumerate(found) if d}
-        except _StepLimitReached:
-            return None
-        return {}
-
-    def _thin_out(self) -> None:
-        changed = True
-        while changed:
-            changed = False
-            total = sum(stride * reach for stride, reach in zip(self.strides, self.reach, strict=True))
-            for k, stride in enumerate(self.strides):
-                others = math.gcd(*self.strides[:k], *self.strides[k + 1 :])
-                unit = others // math.gcd(others, stride) if others else self.reach[k] + 1
-                reach = min(self.reach[k], (total - stride * self.reach[k]) // stride) // unit
-                if unit == 1 and reach == self.reach[k]:
-                    continue
-                self.units[k] *= unit
-                self.strides[k] *= unit
-                self.reach[k] = reach
-                changed = True
-                break
-            kept = sorted((k for k in range(len(self.strides)) if self.reach[k]), key=lambda k: -self.strides[k])
-            self.dimensions = [self.dimensions[k] for k in kept]
-            self.units = [self.units[k] for k in kept]
-            self.reach = [self.reach[k] for k in kept]
-            self.strides = [self.strides[k] for k in kept]
-
-    def _complete(self, k: int, residual: int) -> list[int] | None:
-        """Steps of dimensions k, k + 1, ... that sum to minus the residual."""
-        if residual % self.divisor[k] if self.divisor[k] else residual:
-            return None
-        if abs(residual) > self.covered[k] or (k, residual) in self.dead_ends:
-            return None
-        remaining = len(self.strides) - k
-        found: list[int] | None = None
-        if remaining == 1:
-            found = [-residual // self.strides[k]]
-        elif remaining == 2:
-            found = self._complete_two(k, residual)
-        else:
-            low, high = self._step_range(k, residual)
-            for step in range(low, high + 1):
-                self._count_step()
-                tail = self._complete(k + 1, residual + step * self.strides[k])
-                if tail is not None:
-                    return [step, *tail]
-        if found is None:
-            self.dead_ends.add((k, residual))
-        return found
-
-    def _step_range(self, k: int, residual: int) -> tuple[int, int]:
-        """The steps of dimension k for which the dimensions after it can still compensate the rest."""
-        stride, rest = self.strides[k], self.covered[k + 1]
-        return max(-self.reach[k], -((residual + rest) // stride)), min(self.reach[k], (rest - residual) // stride)
-
-    def _complete_two(self, k: int, residual: int) -> list[int] | None:
-        first, second = self.strides[k], self.strides[k + 1]
-        divisor = self.divisor[k]
-        low, high = self._step_range(k, residual)
-        modulus = second // divisor
-        start = -residual // divisor * pow(first // divisor, -1, modulus) % modulus if modulus > 1 else 0
-        step = low + (start - low) % modulus
-        return [step, -(residual + step * first) // second] if step <= high else None
-
-    def _count_step(self) -> None:
-        self.steps_left -= 1
-        if self.steps_left < 0:
-            raise _StepLimitReached
-
-
-class _StepLimitReached(Exception):
-    """Raised inside the search only."""
-
-
 def _checked_sizes(sizes: object) -> tuple[int, ...]:
     rule = "a size is 1 or more; a tensor without elements cannot be described"
     checked = as_integers("TensorDesc", "sizes", sizes, 1, MAXIMUM_UINT32, rule)
@@ -342,6 +236,35 @@ def _checked_strides(strides: object, rank: int) -> tuple[int, ...]:
     if len(checked) != rank:
         raise DescriptorError("TensorDesc", "strides", checked, "there is one stride a dimension", f"{rank} strides")
     return checked
+
+
+def _strides_of(array: Any, data_type: DataType) -> tuple[int, ...] | None:
+    """An array's own strides in elements; None if it is packed.
+
+    Raises
+    ------
+    DescriptorError
+        No tensor has such strides.
+    """
+    size = data_type.size_in_bytes
+    sizes = tuple(array.shape)
+    in_bytes = tuple((array if hasattr(array, "strides") else np.asarray(array)).strides)
+    used = [stride for extent, stride in zip(sizes, in_bytes, strict=True) if extent > 1]
+    if any(stride < 0 for stride in used):
+        rule = "the array runs backwards through memory, and the strides of a tensor are 0 or more"
+        expected = "strides=None, which is packed: device.tensor copies such an array in its order"
+        raise DescriptorError("TensorDesc", "strides", tuple(stride // size for stride in in_bytes), rule, expected)
+    if any(stride % size for stride in used):
+        rule = f"the array's strides are these bytes, and no multiples of the {size} bytes of an element"
+        expected = "strides=None, which is packed: device.tensor copies such an array"
+        raise DescriptorError("TensorDesc", "strides", in_bytes, rule, expected)
+    # The stride of a dimension of one element is never used. NumPy leaves anything there.
+    packed = packed_strides(sizes)
+    strides = tuple(
+        stride // size if extent > 1 else natural
+        for extent, stride, natural in zip(sizes, in_bytes, packed, strict=True)
+    )
+    return None if strides == packed else strides
 
 
 def _checked_alignment(alignment: object, data_type: DataType) -> int:

@@ -1,7 +1,7 @@
-"""Random quantized convolutions, and ONNX Runtime's QLinearConv as the oracle that others wrote.
+"""Random quantized convolutions, and ONNX Runtime's QLinearConv as an independent oracle.
 
-ONNX Runtime takes u8 x u8, u8 x s8 and s8 x s8, and one filter zero point for all channels. Other mixes are the same
-integers with 128 added to data and zero point, and a filter zero point per channel is one convolution per channel.
+ONNX Runtime takes u8 x u8, u8 x s8 and s8 x s8, and one filter zero point for all channels. Other mixes are converted:
+128 is added to the data and to the zero point. A filter zero point per channel becomes one convolution per channel.
 Signed filters stay within [-64, 63]: on x86 processors without VNNI, ONNX Runtime saturates sums of two products to 16
 bits.
 """
@@ -18,7 +18,7 @@ TYPES = {"s8": np.int8, "u8": np.uint8}
 
 
 def as_type(array: np.ndarray, dtype: type) -> np.ndarray:
-    """The same real numbers in the other 8-bit type, if the zero point moves along."""
+    """The array in the other 8-bit type. The real numbers stay the same if the zero point is converted too."""
     if array.dtype == dtype:
         return array
     return (array.astype(np.int16) + (128 if dtype == np.uint8 else -128)).astype(dtype)
@@ -71,7 +71,7 @@ def qlinear_conv(arrays: dict[str, np.ndarray], output_dtype: Any, **attributes:
 
 
 def random_case(seed: int, x_type: str, w_type: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays and attributes; sums are spread over the output's range, some past it, and many lie at ties."""
+    """Arrays and attributes. Outputs are spread over the range, some sums exceed it, and many sums are ties."""
     generator = np.random.default_rng(seed)
     pick = generator.integers
     spatial = int(pick(1, 3))
@@ -93,7 +93,7 @@ def random_case(seed: int, x_type: str, w_type: str) -> tuple[dict[str, np.ndarr
         return (filters,) if rank == 1 else (1, filters, 1, 1)[:rank]
 
     rank = int(pick(1, 5))
-    binary = bool(pick(2))  # powers of two: half of all results are ties when few bits are cut off
+    binary = bool(pick(2))  # scales are powers of two: if few bits are cut off, half of all results are ties
     taps = channels // groups * int(np.prod(kernel))
     spread = 60 * np.sqrt(taps) + 1
     scale = 2.0 ** -round(np.log2(spread)) if binary else 1 / spread * generator.uniform(0.5, 2)

@@ -1,9 +1,9 @@
-"""Files damaged in all of the ways that dmlvk has to bear: whatever lies where a file of its own should lie.
+"""Files damaged in all ways that dmlvk has to bear: anything may lie at the path of one of its files.
 
     @pytest.mark.parametrize("damage", damages(), ids=str)
 
-gives each kind. `damage.make(path)` puts it at a path, and `damage.is_untouched()`
-says afterwards whether it still lies there as it was.
+gives each kind. `damage.make(path)` creates it at a path, and `damage.is_untouched()` tells afterwards whether it is
+unchanged.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Damage:
     ----------
     name : str
     put : callable
-        Puts it at a path that does not exist.
+        Creates it at a path that does not exist.
     is_empty : bool
-        Whether there is nothing in it that could be lost: it may be written to, as a new file.
+        Whether it holds nothing that could be lost: it may be written to, like a new file.
     is_regular : bool
-        Whether it is a file as any other, only with another content.
+        Whether it is a regular file.
     """
 
     name: str
@@ -42,13 +42,13 @@ class Damage:
     _path: Path = field(default=Path(), init=False, repr=False)
 
     def make(self, path: Path) -> None:
-        """Put it at a path."""
+        """Create it at a path."""
         self.put(path)
         self._path = path
         self._before = _state(path)
 
     def is_untouched(self) -> bool:
-        """Whether it is as it was made."""
+        """Whether it is unchanged since it was created."""
         return _state(self._path) == self._before
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Damage:
 
 
 def _state(path: Path) -> tuple[object, ...]:
-    """What a path leads to, as far as it can be seen without waiting for anything."""
+    """The state of a path, as far as it can be read without waiting."""
     if not os.path.lexists(path):
         return ("nothing",)
     status = path.lstat()
@@ -97,7 +97,7 @@ def _unreadable(path: Path) -> None:
 
 
 def _socket(path: Path) -> None:
-    # The name of a socket may be no longer than a hundred characters or so.
+    # The path of a socket has at most about a hundred characters.
     before = Path.cwd()
     os.chdir(path.parent)
     try:
@@ -108,7 +108,7 @@ def _socket(path: Path) -> None:
 
 
 def content_damages() -> list[Damage]:
-    """Those that are files as any other, with a content that is none of ours."""
+    """Regular files whose content is not dmlvk's."""
     return [
         Damage("empty", _text(b""), is_empty=True),
         Damage("one brace", _text("{")),
@@ -125,7 +125,7 @@ def content_damages() -> list[Damage]:
         Damage("deep JSON lists", _text("[" * DEPTH + "]" * DEPTH + "\n")),
         Damage("deep JSON objects", _text('{"a":' * DEPTH + "1" + "}" * DEPTH + "\n")),
         Damage("deep JSON of ours", _text('{"format": 1, "kind": "result", "x": ' + "[" * DEPTH + "]" * DEPTH + "}\n")),
-        # As deep as can be read, so that what walks over it afterwards is what fails.
+        # As deep as the parser can read, so that the code that walks over the result fails.
         *(
             Damage(f"JSON {depth} deep", _text('{"format": 1, "choices": ' + "[" * depth + "]" * depth + "}\n"))
             for depth in (300, 900, 960, 980)
@@ -139,7 +139,7 @@ def content_damages() -> list[Damage]:
 
 
 def damages_of(whole: bytes) -> list[Damage]:
-    """Those that are made from a whole file, which is not empty."""
+    """Damages made from a whole file that is not empty."""
     return [
         Damage("half of it", lambda path: path.write_bytes(whole[: len(whole) // 2])),
         Damage("one bit flipped", lambda path: path.write_bytes(bytes((whole[0] ^ 1,)) + whole[1:])),
@@ -148,7 +148,7 @@ def damages_of(whole: bytes) -> list[Damage]:
 
 
 def special_damages() -> list[Damage]:
-    """Those that are no files, or none that can be read. Windows has few of them."""
+    """Things that are no files, and files that cannot be read. Windows has few of them."""
     made = [
         Damage("folder", _folder, is_regular=False),
         Damage("a terabyte of nothing", _sparse),
@@ -166,5 +166,5 @@ def special_damages() -> list[Damage]:
 
 
 def damages() -> list[Damage]:
-    """All that can lie where any file of dmlvk should lie."""
+    """All damages that any file of dmlvk can have."""
     return [*content_damages(), *special_damages()]

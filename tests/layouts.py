@@ -1,4 +1,4 @@
-"""Hypothesis strategies for tensors of any layout, and NumPy's view of such a tensor in memory."""
+"""Hypothesis strategies for tensors of any layout, and NumPy views of such tensors in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def view(memory: np.ndarray, desc: TensorDesc, offset: int = 0) -> np.ndarray:
 
 @st.composite
 def sizes(draw: st.DrawFn, rank: int, largest: int = 20_000) -> tuple[int, ...]:
-    """Sizes of a rank: mostly small ones, now and then a long dimension, at most `largest` elements."""
+    """Sizes of a rank: mostly small, sometimes with a long dimension, at most `largest` elements."""
     result: list[int] = []
     for _ in range(rank):
         room = largest // math.prod(result)
@@ -33,7 +33,7 @@ def sizes(draw: st.DrawFn, rank: int, largest: int = 20_000) -> tuple[int, ...]:
 
 @st.composite
 def output_strides(draw: st.DrawFn, tensor_sizes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Strides without overlap: packed, or any order of the dimensions with gaps between and within."""
+    """Strides without overlap: packed, or any order of the dimensions, with gaps between elements and between rows."""
     if draw(st.booleans()):
         return None
     strides = [0] * len(tensor_sizes)
@@ -48,13 +48,13 @@ def output_strides(draw: st.DrawFn, tensor_sizes: tuple[int, ...]) -> tuple[int,
 def interleaved_output(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Sizes and strides that neither nest nor overlap: {a, b} with strides {b, a}, a and b coprime."""
     a, b = draw(st.sampled_from([(3, 2), (2, 5), (7, 4), (9, 16), (5, 3)]))
-    # Distinct since b * i + a * j = b * i' + a * j' needs b | j - j' with |j - j'| < b.
+    # No overlap: b * i + a * j = b * i' + a * j' requires that b divides j - j', and |j - j'| < b.
     return (a, b), (b, a)
 
 
 @st.composite
 def input_strides(draw: st.DrawFn, tensor_sizes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Any strides: what an output may have, and broadcast or overlapping ones."""
+    """Any strides: those of an output, and broadcast or overlapping strides."""
     strides = draw(output_strides(tensor_sizes))
     kind = draw(st.sampled_from(["plain", "plain", "broadcast", "sheared"]))
     if strides is None or kind == "plain":
@@ -65,13 +65,37 @@ def input_strides(draw: st.DrawFn, tensor_sizes: tuple[int, ...]) -> tuple[int, 
     return tuple(changed)
 
 
+@st.composite
+def tensor_descs(
+    draw: st.DrawFn,
+    data_type: DataType | None = None,
+    tensor_sizes: tuple[int, ...] | None = None,
+    is_output: bool = False,
+) -> TensorDesc:
+    """A desc of any kind, or of the given data type and sizes: any strides, more memory, an alignment, flags."""
+    kind = draw(DATA_TYPES) if data_type is None else data_type
+    extents = draw(st.integers(1, 8).flatmap(sizes)) if tensor_sizes is None else tensor_sizes
+    strides = draw(output_strides(extents) if is_output else input_strides(extents))
+    alignment = draw(st.sampled_from([0, 0, 8, 16, 256]))
+    packed = TensorDesc(kind, extents, strides)
+    more = draw(st.sampled_from([0, 0, 1, 4, 1000]))
+    return TensorDesc(
+        kind,
+        extents,
+        strides,
+        total_size_in_bytes=packed.total_size_in_bytes + more,
+        guaranteed_base_offset_alignment=alignment,
+        flags=0 if is_output else draw(st.sampled_from([0, 0, 1])),
+    )
+
+
 def random_bytes(seed: int, count: int) -> np.ndarray:
     """Bytes that no kernel would write by accident."""
     return np.random.default_rng(seed).integers(0, 256, count, np.uint8)
 
 
 def examples(share: float) -> settings:
-    """Settings for a test that takes more or fewer examples than others: a multiple of the profile's number."""
+    """Settings for a test with more or fewer examples than others: a multiple of the profile's number."""
     profile = settings.default
     assert profile is not None
     return settings(max_examples=round(share * profile.max_examples))

@@ -1,7 +1,7 @@
-"""A library that tests ask as an oracle, in a process of its own: what it does there costs the test that asked.
+"""Runs a library that tests use as an oracle, in a process of its own: its crash costs only the test that called it.
 
-Loaded into the tests' own process, its crash (at an instruction that the processor or an emulator lacks, say) would end
-the whole run, and so would its hang.
+In the tests' own process, a crash (at an instruction that the processor or an emulator lacks, for example) would end
+the whole run, and so would a hang.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import IO, Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-# For one answer. The first one of a process takes seconds: it imports the library.
+# The limit for one call. The first call of a process takes seconds, because it imports the library.
 ANSWER_SECONDS = 120.0
-# What the process printed before its end is shown from here.
+# A failure shows at most this many of the last bytes that the process printed.
 PRINTED_TAIL = 2000
-# Tests in a row that may lose the process over one topic, until it is not asked about that any more: a hundred crashes
+# After this many tests in a row that lost the process at one topic, calls of the topic fail at once. A hundred crashes
 # under Wine, each with a new start, take a quarter of an hour, and a hundred hangs do not end.
 MOST_LOSSES = 3
-# Exit codes of Windows that mean the end of a process by force.
+# Exit codes of processes that Windows ended.
 WINDOWS_CODES = {
     0xC0000005: "access violation",
     0xC000001D: "illegal instruction",
@@ -40,23 +40,23 @@ WINDOWS_CODES = {
 
 
 class OracleError(Exception):
-    """An exception that was raised in the oracle's process: its type and message."""
+    """An exception of the oracle's process, by its type and message."""
 
 
 class _LostError(Exception):
-    """The oracle's process gave no answer; says why."""
+    """The oracle's process gave no answer. The message is the reason."""
 
 
 class Oracle:
-    """A process that calls functions: begun at the first call, kept for those that follow, begun anew after its end.
+    """A process that calls functions. The first call starts it, later calls use it, and one after its end restarts it.
 
     Parameters
     ----------
     name : str
-        The library's, for messages.
+        The library's name, for messages.
     probe : callable
-        A call that works wherever the library works at all; each process is asked for it first. Where it fails, every
-        call fails with its reason from then on, and no process is begun any more.
+        A call that works wherever the library works at all. Each process makes it first. If it fails, every later call
+        fails with the same reason, and no other process is started.
     """
 
     def __init__(self, name: str, probe: Callable[[], object]) -> None:
@@ -65,31 +65,31 @@ class Oracle:
         self._process: subprocess.Popen[bytes] | None = None
         self._printed: IO[bytes] | None = None
         self._unusable: str | None = None
-        self._losses: dict[str, dict[str, str]] = {}  # by topic and test, since its last answer: why
+        self._losses: dict[str, dict[str, str]] = {}  # the reasons by topic and test, since the topic's last answer
         atexit.register(self.close)
 
     def call(self, topic: str, function: Callable[..., Any], *arguments: Any, seconds: float = ANSWER_SECONDS) -> Any:
-        """What a function returns in the oracle's process.
+        """Call a function in the oracle's process and return its result.
 
         Parameters
         ----------
         topic : str
-            What the library is asked for, for messages.
+            The subject of the call, for messages.
         function : callable
-            A function of a module: it travels by its name.
+            A function of a module: pickle sends its name.
         *arguments
-            What pickle takes, as the result is.
+            Arguments that pickle can send. The result has to be such a value too.
         seconds : float
-            How long to wait for the result.
+            The limit for the call.
 
         Raises
         ------
         OracleError
             The function raised an exception. The process stays.
         pytest.fail.Exception
-            The process ended, or was ended because it took too long, or does not work on this machine at all: the test
-            fails with a line that says which, and with what the process printed last. So it does without being asked
-            where MOST_LOSSES tests in a row lost it over this topic.
+            The process ended, or it took too long and was ended, or the library does not work on this machine. The test
+            fails with the reason and the last output of the process. If MOST_LOSSES tests in a row lost the process at
+            this topic, the test fails without a call.
         """
         losses = self._losses.setdefault(topic, {})
         if self._process is None and self._unusable is None and len(losses) < MOST_LOSSES:
@@ -138,7 +138,7 @@ class Oracle:
     def _ask(self, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Any:
         process = self._process
         assert process is not None and process.stdin is not None and process.stdout is not None
-        question = pickle.dumps((function, arguments))  # what cannot be sent is an error of the test's own
+        question = pickle.dumps((function, arguments))  # arguments that cannot be sent are an error of the test
         expired = threading.Event()
 
         def expire() -> None:
@@ -155,7 +155,7 @@ class Oracle:
             except (OSError, EOFError, pickle.UnpicklingError):
                 process.wait()
         except BaseException:
-            self.close()  # an answer to this would be taken for the next one's
+            self.close()  # otherwise the next call would read the answer of this one
             raise
         finally:
             timer.cancel()
@@ -176,7 +176,7 @@ class Oracle:
 
 
 def ending(code: int) -> str:
-    """How a process ended, from its exit code as subprocess gives it: negative where it is the number of a signal."""
+    """How a process ended, from the exit code of subprocess: the negated number of a signal if it is negative."""
     if code < 0:
         return f"its process ended with signal {-code} ({signal.strsignal(-code)})"
     if code in WINDOWS_CODES:
@@ -185,10 +185,10 @@ def ending(code: int) -> str:
 
 
 def _serve() -> None:
-    """Answer what comes in by standard input, until it is closed."""
+    """Answer the calls that arrive at standard input, until it is closed."""
     questions = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the library prints is not to lie between the answers
+    os.dup2(2, 1)  # the library's output must not mix with the answers
     while True:
         try:
             function, arguments = pickle.load(questions)
@@ -196,7 +196,7 @@ def _serve() -> None:
             return
         try:
             answer = pickle.dumps((True, function(*arguments)))
-        except Exception as error:  # the library's own types of exceptions would have to be imported to be read
+        except Exception as error:  # unpickling the library's own exceptions would import the library
             answer = pickle.dumps((False, f"{type(error).__name__}: {error}"))
         answers.write(answer)
         answers.flush()

@@ -1,8 +1,10 @@
-"""The command `dmlvk`: what it prints, what it writes, and how it ends."""
+"""The command `dmlvk`: its output, its files and its exit status."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,11 +17,14 @@ from PIL import Image
 
 import dmlvk
 import dmlvk.demo
-from dmlvk import quirks
+from dmlvk import quirks, version
 from dmlvk.command_line import main
 from dmlvk.command_line.terminal import PlainConsole
 from dmlvk.demo import measure, photograph
 from dmlvk.demo.panels import quantized_linear_convolution_panels, slice1_panels
+from dmlvk.runtime.device_info import RejectedDevice
+
+ROOT = Path(__file__).parents[1]
 
 
 def run(*arguments: str) -> Result:
@@ -51,7 +56,7 @@ def test_devices_names_every_device(device: dmlvk.Device) -> None:
 
 @pytest.mark.parametrize("width", [24, 200])
 def test_devices_says_which_quirks_apply(device: dmlvk.Device, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a narrow terminal too: words may be folded, but none is left out."""
+    """A narrow terminal may break words, but shows all of them."""
     monkeypatch.setattr(sys.modules["dmlvk.command_line.devices"], "console", lambda: PlainConsole(width=width))
     result = run("devices")
     assert result.exit_code == 0
@@ -65,6 +70,53 @@ def test_devices_says_which_quirks_apply(device: dmlvk.Device, width: int, monke
     }
     assert others
     assert not [name for name in others if name in shown]
+
+
+def test_devices_as_json(device: dmlvk.Device) -> None:
+    """With keys that programs may rely on, and no key that a reader of dmlvk's own records could not read back."""
+    result = run("devices", "--json")
+    assert result.exit_code == 0
+    content = json.loads(result.output)
+    assert list(content) == ["dmlvk", "devices", "rejected"]
+    assert content["dmlvk"] == dmlvk.__version__ and content["rejected"] == []
+    assert [entry["name"] for entry in content["devices"]] == [info.name for info in dmlvk.devices()]
+    keys = ["index", "name", "type", "vendor", "driver", "driver_release", "vulkan", "memory_size", "accelerated"]
+    for info, entry in zip(dmlvk.devices(), content["devices"], strict=True):
+        assert list(entry) == [*keys, "quirks", "profile"]
+        assert (entry["index"], entry["type"], entry["vendor"]) == (info.index, info.type.name, info.vendor)
+        assert (entry["driver"], entry["memory_size"]) == (info.driver, info.memory_size)
+        assert entry["vulkan"].count(".") == 2 and tuple(entry["driver_release"]) == info.profile.driver_release
+        assert tuple(entry["accelerated"]) == info.accelerated
+        assert [list(quirk) for quirk in entry["quirks"]] == [["name", "effect", "remedy", "reported"]] * len(
+            quirks.of(info.profile)
+        )
+        assert {quirk["name"] for quirk in entry["quirks"]} == {quirk.name for quirk in quirks.of(info.profile)}
+        assert dmlvk.DeviceProfile.from_record(entry["profile"]) == info.profile
+
+
+def test_devices_as_json_with_no_device_that_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    rejected = [RejectedDevice("Old GPU", "it offers Vulkan 1.0")]
+    monkeypatch.setattr(dmlvk, "devices", list)
+    monkeypatch.setattr(dmlvk, "rejected_devices", lambda: rejected)
+    result = run("devices", "--json")
+    assert result.exit_code == 0
+    expected = [{"name": "Old GPU", "reason": "it offers Vulkan 1.0"}]
+    assert json.loads(result.output) == {"dmlvk": dmlvk.__version__, "devices": [], "rejected": expected}
+
+
+@pytest.mark.parametrize("other", [("--record", "profile.json"), ("--device", "0")])
+def test_devices_as_json_goes_with_no_other_option(other: tuple[str, ...]) -> None:
+    result = run("devices", "--json", *other)
+    assert result.exit_code == 2
+    assert "goes with no other option" in result.output
+
+
+def test_the_version_is_written_in_one_place() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert 'dynamic = ["version"]' in text and '[tool.hatch.version]\npath = "dmlvk/version.py"' in text
+    assert re.findall(r'^version = "', text, re.MULTILINE) == []
+    assert dmlvk.__version__ == version.__version__ and re.fullmatch(r"\d+\.\d+\.\d+\S*", dmlvk.__version__)
+    assert run("--version").output == f"dmlvk, version {dmlvk.__version__}\n"
 
 
 def test_devices_without_a_driver_says_what_to_install(tmp_path: Path) -> None:
@@ -115,7 +167,7 @@ def test_demo_checks_every_byte_of_a_result(device: dmlvk.Device, monkeypatch: p
 
 
 def test_demo_lists_the_kernels_of_a_convolution(device: dmlvk.Device) -> None:
-    """By names short enough for a table; a depthwise filter is not packed."""
+    """Kernels are listed by short names. A depthwise filter is not packed."""
     bank, *_, sharpen, _ = quantized_linear_convolution_panels(photograph())
     assert len(bank.views) == bank.desc.output_tensor.sizes[1] == 4
     assert any(kernel.endswith("pack_input") for kernel in measure(device, bank).kernels)
@@ -126,7 +178,7 @@ def test_demo_lists_the_kernels_of_a_convolution(device: dmlvk.Device) -> None:
 
 
 def test_demo_filters_do_what_their_names_say() -> None:
-    """On pictures whose edges are known: the reference alone, no device."""
+    """The reference alone, on a picture with a known edge. No device is used."""
     step = np.full((32, 32, 3), 128, np.uint8)
     step[:, 16:] = 168
     bank, blur, motion, sharpen, sepia = quantized_linear_convolution_panels(step)

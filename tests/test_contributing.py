@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md, the issue forms, the hooks and the Makefile say of each other and of the tree is so."""
+"""CONTRIBUTING.md, the issue forms, the hooks and the Makefile agree with each other and with the tree."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_a_fifo_is_written_to_where_somebody_reads(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["[" * 100 + "]" * 100, '{"a": [' * 40 + "]}" * 40])
 def test_json_is_as_deep_as_ours_can_be(text: str) -> None:
-    with pytest.raises(files.FileError, match="here: it is nested too deep"):
+    with pytest.raises(files.FileError, match="here: it is nested too deeply"):
         files.parse_json(text, "here")
     assert files.parse_json("[" * 60 + "1" + "]" * 60, "here")
 

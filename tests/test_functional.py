@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk import BindingError, DescriptorError, TensorDesc, functional
+from dmlvk import DescriptorError, TensorDesc
+from tests.argument_values import HUGE, MOST_CHARACTERS
 
 OFFSETS, SIZES, STRIDES = (1, 0), (3, 5), (-2, 3)
 GENERATOR = np.random.default_rng(4)
@@ -62,13 +62,23 @@ class TestSlice1:
         ],
     )
     def test_errors_name_the_field(self, change: dict[str, Any], field: str) -> None:
-        window = {"input_window_offsets": OFFSETS, "input_window_sizes": SIZES, "input_window_strides": STRIDES}
+        window: dict[str, Any] = {
+            "input_window_offsets": OFFSETS,
+            "input_window_sizes": SIZES,
+            "input_window_strides": STRIDES,
+        }
         with pytest.raises(DescriptorError, match=field):
             dmlvk.slice1(self.array, **(window | change))
 
     def test_dtypes_without_a_data_type_are_refused(self) -> None:
         with pytest.raises(TypeError, match="bool has no DirectML data type"):
             self.run(np.zeros((4, 5), bool), None)
+
+
+def test_an_array_without_dimensions_is_one_element(device: dmlvk.Device) -> None:
+    window: dict[str, Any] = {f"input_window_{name}": (1,) for name in ("sizes", "strides")}
+    assert dmlvk.slice1(5, input_window_offsets=(0,), **window, device=device).tolist() == [5]
+    assert dmlvk.one_hot(np.int64(2), [0, 7], output_length=3, axis=0, device=device).tolist() == [0, 0, 7]
 
 
 class TestOneHot:
@@ -272,13 +282,14 @@ class TestQuantizedLinearConvolution:
             ({"input": np.zeros((4, 7), np.uint8)}, DescriptorError, "input_tensor.sizes"),
             ({"input": np.zeros((2, 4, 0, 6), np.uint8)}, DescriptorError, r"sizes\[2\] = 0"),
             ({"filter": np.zeros((3, 4, 3), np.int8)}, DescriptorError, "filter_tensor.sizes"),
-            ({"output_dtype": np.float32}, DescriptorError, "FLOAT32"),
+            ({"output_dtype": np.float32}, DescriptorError, "output_dtype = 'FLOAT32': .* expected int8 or uint8"),
+            ({"output_zero_point": 1.5}, TypeError, "output_zero_point must be an integer"),
             ({"strides": (0, 1)}, DescriptorError, r"strides\[0\] = 0"),
             ({"strides": 2}, DescriptorError, "strides = 2"),
             ({"dilations": (1,)}, DescriptorError, "dilations"),
             ({"dilations": (9, 1)}, DescriptorError, "larger than the padded input"),
             ({"group_count": 3}, DescriptorError, "group_count = 3"),
-            ({"end_padding": (2**32 - 1, 2**32 - 1)}, DescriptorError, "output_tensor.sizes|sizes"),
+            ({"end_padding": (2**32 - 1, 2**32 - 1)}, DescriptorError, r"output_tensor.sizes = \(2, 3, .* at most"),
         ],
     )
     def test_errors(self, changes: dict[str, Any], error: type[Exception], match: str) -> None:
@@ -286,31 +297,23 @@ class TestQuantizedLinearConvolution:
             self.run(None, **changes)
 
 
-def test_tensors_of_one_call_share_a_device(device: dmlvk.Device) -> None:
-    tensor = device.tensor(np.ones((2, 2), np.float32))
-    other = dmlvk.Device(device.name)
-    with pytest.raises(BindingError, match="input_tensor lies on"):
-        dmlvk.diagonal_matrix1(tensor, value=0, diagonal_fill_begin=0, diagonal_fill_end=1, device=other)
-    indices = device.tensor(np.array([[1]]))
-    with pytest.raises(BindingError, match="values_tensor lies on"):
-        dmlvk.one_hot(indices, other.tensor(np.ones((1, 2))), output_length=2, axis=1)
-    other.close()
+class TestOneLiners:
+    ARRAY = np.arange(20, dtype=np.int16).reshape(4, 5)
 
+    def test_iterators_are_read_once(self, device: dmlvk.Device) -> None:
+        output = dmlvk.slice1(
+            self.ARRAY,
+            input_window_offsets=iter((1, 0)),
+            input_window_sizes=iter((3, 5)),
+            input_window_strides=iter((np.int8(-2), 3)),
+            device=device,
+        )
+        np.testing.assert_array_equal(output, self.ARRAY[3:0:-2, ::3])
 
-def test_calls_that_name_no_device_share_one(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = []
-
-    def open_device() -> dmlvk.Device:
-        opened.append(device)
-        return device
-
-    monkeypatch.setattr(functional, "_default_device", None)
-    monkeypatch.setattr(functional, "Device", open_device)
-    threads = [threading.Thread(target=functional._shared_device) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    output = dmlvk.diagonal_matrix1(sizes=(2, 2), value=1, diagonal_fill_begin=0, diagonal_fill_end=1)
-    np.testing.assert_array_equal(output, np.eye(2))
-    assert opened == [device]
+    @pytest.mark.parametrize("field", ["strides", "dilations", "start_padding", "end_padding"])
+    @pytest.mark.parametrize("value", [1, (1, 1.0), (np.array(1), 1), ([1], 1), (HUGE, 1), "11", (1, -1)])
+    def test_a_convolution_s_numbers(self, field: str, value: Any) -> None:
+        x = np.zeros((1, 1, 4, 4), np.uint8)
+        with pytest.raises(dmlvk.DescriptorError, match=field) as caught:
+            dmlvk.quantized_linear_convolution(x, 1.0, x, 1.0, 1.0, **{field: value})
+        assert len(str(caught.value)) < MOST_CHARACTERS

@@ -1,4 +1,4 @@
-"""Imports go one way and never in a circle: import-linter's contracts in pyproject.toml, and that they can break."""
+"""Imports go one way and never in a circle: import-linter's contracts in pyproject.toml hold, and can be broken."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ PROGRAM = "from importlinter.cli import lint_imports_command; lint_imports_comma
 
 
 def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
-    """What import-linter says of the package in a folder with a pyproject.toml."""
+    """Run import-linter on the package in a folder with a pyproject.toml."""
     return subprocess.run(
         [sys.executable, "-c", PROGRAM, "--no-logo", "--no-cache"],
         cwd=root,
-        # Ahead of the package that is installed.
+        # Takes precedence over the installed package.
         env={**os.environ, "PYTHONPATH": str(root), "PYTHONIOENCODING": "utf-8", "COLUMNS": "200"},
         capture_output=True,
         text=True,
@@ -80,7 +80,7 @@ def test_an_import_the_wrong_way_is_found(package: Path, file: str, line: str, b
             path.write_text(before, encoding="utf-8")
     assert done.returncode == 1, done.stdout + done.stderr
     found = [name for name in (WINGS, CIRCLE, OPERATORS, NO_OPERATOR, VULKAN) if f"{name} BROKEN" in done.stdout]
-    if "new_wing" in file:  # said before the contracts are listed
+    if "new_wing" in file:  # this error comes before the list of contracts
         assert "new_wing" in done.stdout + done.stderr
     else:
         assert found == broken, done.stdout

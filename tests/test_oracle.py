@@ -1,4 +1,4 @@
-"""What an oracle's process does costs the test that asked, and no other."""
+"""A crash or hang of an oracle's process costs only the test that called it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Failed = pytest.fail.Exception
 
 @pytest.fixture
 def own() -> Iterator[Oracle]:
-    """A process of the test's own: the others' is left alone."""
+    """A process of the test's own, apart from the process of the other tests."""
     made = Oracle("The library", os.getpid)
     yield made
     made.close()
@@ -102,7 +102,7 @@ def test_an_interrupted_call_leaves_no_answer_for_the_next(own: Oracle, monkeypa
 
 
 def lose(own: Oracle, monkeypatch: pytest.MonkeyPatch, topic: str, test: str) -> list[str]:
-    """The message of a test in which the process dies."""
+    """The lines of the message of a test in which the process dies."""
     monkeypatch.setenv("PYTEST_CURRENT_TEST", test)
     with pytest.raises(Failed) as death:
         own.call(topic, os._exit, 3)
@@ -110,7 +110,7 @@ def lose(own: Oracle, monkeypatch: pytest.MonkeyPatch, topic: str, test: str) ->
 
 
 def test_what_kills_it_in_test_after_test_is_not_asked_again(own: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But one test may try as often as it likes: Hypothesis looks for the smallest example."""
+    """One test may lose the process any number of times, because Hypothesis looks for the smallest example."""
     refusal = f"Not asked again, after {MOST_LOSSES} tests in a row that ended so."
     for test in ["first", "first", "first", "second"]:
         (line,) = lose(own, monkeypatch, "an end", test)
@@ -163,7 +163,7 @@ def test_onnx_runtime_s_exceptions_arrive() -> None:
 
 
 def test_the_tests_own_process_does_not_load_onnx_runtime() -> None:
-    """Else one that forgets the oracle's process would not be noticed until it crashes."""
+    """Otherwise a test that calls ONNX Runtime in its own process would not be noticed until a crash."""
     assert sys.modules["onnxruntime"] is None
     with pytest.raises(ImportError):
         import onnxruntime  # noqa: F401

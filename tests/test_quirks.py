@@ -1,8 +1,9 @@
-"""Drivers' bugs as data: which apply to which device, and that nothing else asks who made a device."""
+"""Drivers' bugs as data: the quirks of each device. No other code asks for a device's driver or vendor."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,20 +14,34 @@ from dmlvk import quirks
 from dmlvk.conformance.recorded import NAMES, load
 from dmlvk.device_profile import DriverId, VendorId
 from dmlvk.quirks import ALL, Quirk, Versions
+from dmlvk.runtime.device_info import VENDORS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "dmlvk"
 
-# The only files that may compare a driver or a vendor, and what for.
+# The only files that may compare a driver or a vendor, and the purpose.
 MAY_ASK = {
     "quirks.py",
     "device_profile.py",
-    "planning/device_traits.py",  # speed and room of classes of devices
+    "planning/device_traits.py",  # speed and shared memory of classes of devices
     "runtime/device_info.py",  # names of vendors
 }
+# The only other files that may read a driver's or a vendor's number. They store it, and do not compare it with one.
+MAY_READ = {
+    "benchmark/harness.py",  # records it with the figures
+    "runtime/tuned_paths.py",  # names a file by it
+    "vulkan/pipeline_cache.py",  # identifies a file by it
+}
 IDENTITIES = ("driver_id", "vendor_id")
-# Names of drivers and vendors in text that is compared with a device's.
+# Fields whose text names the driver of a device.
 NAMES_OF_DEVICES = ("driver_name", "driver_info")
+# Words in names of devices and drivers.
+MAKERS = re.compile(
+    r"nvidia|geforce|\bamd|radeon|radv|\bati\b|\bintel|iris|\barc\b|llvmpipe|lavapipe|swiftshader|mesa|qualcomm|adreno"
+    r"|\bmali\b|apple|samsung|xclipse",
+    re.IGNORECASE,
+)
+LOOK_UPS = ("get", "startswith", "endswith", "find", "index", "count", "match", "search", "fullmatch")
 
 
 @pytest.mark.parametrize("quirk", ALL, ids=lambda quirk: quirk.name)
@@ -72,6 +87,8 @@ def test_all_quirks_are_in_all_under_names_of_their_own() -> None:
         (Versions((22, 3), (25, 1)), (25, 1, 0), False),
         (Versions((580, 159, 4), (590,)), (580, 159, 4, 0), True),
         (Versions((580, 159, 4), (590,)), (580, 159, 3, 9), False),
+        (Versions(first=(22, 3, 1)), (22, 3, 1), True),
+        (Versions(before=(25, 1, 0)), (25, 1, 0), False),
     ],
 )
 def test_a_range_of_versions_has_its_first_and_not_its_last(
@@ -83,7 +100,7 @@ def test_a_range_of_versions_has_its_first_and_not_its_last(
 @pytest.mark.parametrize(
     ("name", "release"),
     [
-        ("lavapipe-22.3", (22, 3, 6)),  # whose driverVersion is 1
+        ("lavapipe-22.3", (22, 3, 6)),  # its driverVersion is 1
         ("lavapipe-25.0", (25, 0, 7)),
         ("amd-navi31", (26, 2, 6)),
         ("nvidia-h200", (580, 159, 4, 0)),
@@ -162,22 +179,62 @@ def mentions(node: ast.AST, names: tuple[str, ...]) -> bool:
 
 def questions(tree: ast.AST) -> Iterator[int]:
     """Lines that ask which driver or vendor a device has: enumerations, numbers, comparisons, look-ups, matches."""
-    numbers = {int(vendor) for vendor in VendorId}
+    # Khronos's own vendor numbers begin at 0x10001, which is also a size in conformance cases.
+    numbers = {*(number for number in VENDORS if number < 1 << 16), *VendorId}
     for node in ast.walk(tree):
         is_question = mentions(node, ("DriverId", "VendorId")) if isinstance(node, (ast.Attribute, ast.Name)) else False
         if isinstance(node, ast.Constant):
             is_question = type(node.value) is int and node.value in numbers
         elif isinstance(node, ast.Compare):
-            is_question = mentions(node, IDENTITIES + NAMES_OF_DEVICES)
+            is_question = mentions(node, IDENTITIES + NAMES_OF_DEVICES) or names_a_maker(node)
         elif isinstance(node, ast.Subscript):
             is_question = mentions(node.slice, IDENTITIES)
         elif isinstance(node, ast.Match):
             is_question = mentions(node.subject, IDENTITIES)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            looks_up = node.func.attr in ("get", "startswith", "endswith", "find", "index", "count")
-            is_question = looks_up and mentions(node, IDENTITIES + NAMES_OF_DEVICES)
+            is_question = node.func.attr in LOOK_UPS and (
+                mentions(node, IDENTITIES + NAMES_OF_DEVICES) or names_a_maker(node)
+            )
         if is_question:
             yield node.lineno  # type: ignore[attr-defined]  # all of these have one
+
+
+def names_a_maker(node: ast.AST) -> bool:
+    """Whether an expression has text with a maker's name."""
+    return any(
+        isinstance(part, ast.Constant) and isinstance(part.value, str) and MAKERS.search(part.value)
+        for part in ast.walk(node)
+    )
+
+
+def readings(tree: ast.AST) -> Iterator[int]:
+    """Lines that read a driver's or a vendor's number, whatever they do with it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in IDENTITIES and isinstance(node.ctx, ast.Load):
+            yield node.lineno
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
+            names = [each.value for each in node.args if isinstance(each, ast.Constant)]
+            if set(names) & {*IDENTITIES, *NAMES_OF_DEVICES}:
+                yield node.lineno
+
+
+def test_nothing_else_reads_a_driver_s_or_a_vendor_s_number() -> None:
+    found = {file: list(readings(tree)) for file, tree in sources() if file not in MAY_ASK}
+    assert {file for file, lines in found.items() if lines} == MAY_READ, found
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "driver = profile.driver_id",
+        "{profile.vendor_id} & FAST",
+        "is_fast(device.profile.driver_id)",
+        "getattr(profile, 'driver_id') == 4",
+        "getattr(profile, 'driver_name')",
+    ],
+)
+def test_the_scan_for_readings_finds(code: str) -> None:
+    assert list(readings(ast.parse(code)))
 
 
 def test_nothing_else_asks_which_driver_or_vendor_a_device_has() -> None:
@@ -200,6 +257,10 @@ def test_nothing_else_asks_which_driver_or_vendor_a_device_has() -> None:
         "profile.driver_name == 'NVIDIA'",
         "'Mesa' in profile.driver_info",
         "profile.driver_name.startswith('Mesa')",
+        "AMD = 0x1002",
+        "'NVIDIA' in profile.name",
+        "device.name.lower().startswith('llvmpipe')",
+        "re.search('GeForce RTX', device.name)",
     ],
 )
 def test_the_scan_finds(code: str) -> None:
@@ -207,7 +268,7 @@ def test_the_scan_finds(code: str) -> None:
 
 
 def test_code_asks_the_quirks_that_say_so() -> None:
-    """Those that no code asks say so: their remedies are for all devices."""
+    """Quirks that no code asks have `is_asked` = False: their remedies apply to all devices."""
     asked = {
         node.attr
         for file, tree in sources()

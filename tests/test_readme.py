@@ -1,4 +1,4 @@
-"""The README's examples run as they stand, and what it says about the project is so."""
+"""The README's examples run as they are, and its statements about the project are true."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import dmlvk
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+# These run in `make test-torch`: tests/torch/test_readme.py.
+TORCH_EXAMPLES = [block for block in BLOCKS if re.search(r"^import torch$", block, re.MULTILINE)]
+EXAMPLES = [block for block in BLOCKS if block not in TORCH_EXAMPLES]
 
 
 def test_readme_has_examples_of_each_way_of_use() -> None:
@@ -37,13 +40,13 @@ def test_files_that_the_readme_names_are_there() -> None:
 
 
 def test_every_benchmark_is_documented() -> None:
-    """A module of bench/ that is a command is among the README's commands, and those are there."""
+    """Every command in bench/ is in the README, and every command of the README exists."""
     commands = {path.stem for path in (ROOT / "bench").glob("*.py") if "__main__" in path.read_text(encoding="utf-8")}
     assert set(re.findall(r"-m bench\.([a-z0-9_]+)", README)) == commands
 
 
 def test_every_kernel_path_is_documented(device: dmlvk.Device) -> None:
-    """What an operator answers to a path that does not exist, it lists in the README as well."""
+    """The README lists the paths that an operator names if a path does not exist."""
     vector = dmlvk.TensorDesc(dmlvk.DataType.UINT8, (1,))
     slice1 = dmlvk.Slice1Desc(
         input_tensor=vector,

@@ -1,4 +1,4 @@
-"""The compiled kernels agree with their sources, and ask for nothing that the poorest device lacks."""
+"""The compiled kernels agree with their sources and need nothing that the poorest device lacks."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ ON_MATRIX_UNITS = {
     DOT_PRODUCT,
 }
 
-# Capabilities beyond Shader that a kernel may ask for, by the end of its name: kernels that a plan takes only on
-# devices with the feature. A kernel that is not named here runs on every Vulkan 1.2 device.
+# Capabilities that a kernel may declare besides Shader, by the end of its name. Plans take these kernels only on
+# devices with the features. A kernel that is not named here runs on every Vulkan 1.2 device.
 FEATURE_KERNELS = {
     "_dot4": {DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT},
     "benchmark/dot_product": {DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT},
@@ -89,7 +89,7 @@ def test_spirv_was_compiled_from_this_source(kernel: str) -> None:
 def test_manifest_names_the_constants_that_the_module_declares(kernel: str) -> None:
     declared = interface((SPIRV / f"{kernel}.spv").read_bytes())
     assert {name: MANIFEST["kernels"][kernel][name] for name in declared} == declared, REMEDY
-    # What a reader of the source would look for stands in it.
+    # A reader finds each name in the source.
     text = "".join(path.read_text(encoding="utf-8") for path in compile_kernels.source_files(SOURCES[kernel]))
     for name in (*declared["push_constants"], *declared["specialization_constants"][1:]):
         assert re.search(rf"\b{name}\b", text), name
@@ -97,7 +97,7 @@ def test_manifest_names_the_constants_that_the_module_declares(kernel: str) -> N
 
 @pytest.mark.parametrize("kernel", SOURCES)
 def test_kernel_starts_with_a_comment(kernel: str) -> None:
-    """The maths, the loop structure, the layout and why: what a reader needs before the first line of code."""
+    """A reader needs the maths, the loops, the layout and the reasons before the first line of code."""
     lines = [line for line in SOURCES[kernel].read_text(encoding="utf-8").splitlines() if line.strip()]
     first = next(line for line in lines if not line.startswith("#version"))
     assert first.startswith(("//", "/*"))
@@ -108,7 +108,7 @@ def test_kernel_starts_with_a_comment(kernel: str) -> None:
 
 @pytest.mark.parametrize("kernel", SOURCES)
 def test_kernel_needs_no_optional_feature(kernel: str) -> None:
-    """No Int64, Int8, Int16, Float16, Float64, 8- or 16-bit storage: each is another capability than Shader."""
+    """Shader is the only capability: no Int64, Int8, Int16, Float16, Float64, 8-bit or 16-bit storage."""
     allowed = {SHADER}
     for ending, capabilities in FEATURE_KERNELS.items():
         if kernel.endswith(ending):
@@ -119,7 +119,7 @@ def test_kernel_needs_no_optional_feature(kernel: str) -> None:
 
 @pytest.mark.parametrize("kernel", SOURCES)
 def test_shared_memory_of_matrix_kernels_is_in_whole_vectors(kernel: str) -> None:
-    """Arrays that matrices are loaded from must begin at multiples of 16 bytes: NVIDIA's loads read something else."""
+    """NVIDIA's loads of matrices read wrong values from an array that does not begin at a multiple of 16 bytes."""
     module = instructions((SPIRV / f"{kernel}.spv").read_bytes())
     if (OP_CAPABILITY, (COOPERATIVE_MATRIX,)) not in module:
         return
@@ -152,7 +152,7 @@ def test_strides_of_matrices_are_constants(kernel: str) -> None:
     """See quirks.SAMSUNG_MATRIX_OPERANDS_FROM_BUFFERS."""
     module = instructions((SPIRV / f"{kernel}.spv").read_bytes())
     constants = {operands[1] for opcode, operands in module if opcode in CONSTANTS}
-    # Operands: type and result, pointer, layout, stride; and pointer, matrix, layout, stride.
+    # Operands of a load: type, result, pointer, layout, stride. Operands of a store: pointer, matrix, layout, stride.
     strides = [operands[4] for opcode, operands in module if opcode == OP_COOPERATIVE_MATRIX_LOAD]
     strides += [operands[3] for opcode, operands in module if opcode == OP_COOPERATIVE_MATRIX_STORE]
     assert strides
@@ -161,10 +161,10 @@ def test_strides_of_matrices_are_constants(kernel: str) -> None:
 
 @pytest.mark.parametrize("kernel", MATRIX_KERNELS)
 def test_no_optimizer_has_run(kernel: str) -> None:
-    """See quirks.SPIRV_OPT_BREAKS_MATRIX_KERNELS. It would have put the functions in place of the calls."""
+    """See quirks.SPIRV_OPT_BREAKS_MATRIX_KERNELS. The optimizer would have inlined the functions."""
     assert not any(flag.startswith("-O") for flag in MANIFEST["kernels"][kernel]["flags"])
     module = instructions((SPIRV / f"{kernel}.spv").read_bytes())
-    if not kernel.startswith("benchmark/"):  # which has no function but main
+    if not kernel.startswith("benchmark/"):  # it has no function besides main
         assert any(opcode == OP_FUNCTION_CALL for opcode, _ in module)
 
 
@@ -172,7 +172,7 @@ def test_no_optimizer_has_run(kernel: str) -> None:
 def test_kernel_has_one_entry_point_called_main(kernel: str) -> None:
     module = (SPIRV / f"{kernel}.spv").read_bytes()
     entries = [operands for opcode, operands in instructions(module) if opcode == OP_ENTRY_POINT]
-    # Operands: execution model, function, then the name and the interface.
+    # Operands: execution model, function, name, interface.
     names = [struct.pack(f"<{len(operands)}I", *operands)[8:].split(b"\0")[0] for operands in entries]
     assert names == [b"main"]
 

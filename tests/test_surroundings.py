@@ -1,5 +1,5 @@
-"""The command `dmlvk` wherever it is started: streams that are closed, variables that are wrong, folders with code,
-names with brackets, files that are somebody else's."""
+"""The command `dmlvk` in unusual surroundings: closed streams, wrong variables, folders with code, names with brackets,
+files of others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.vulkan.variants import copy_desc
 ROOT = Path(__file__).parent.parent
 THEIRS = [damage for damage in damages() if not damage.is_empty]
 UNWRITABLE = [damage for damage in THEIRS if damage.name not in ("FIFO", "/dev/full", "/dev/zero")]
-# As the script `dmlvk` begins: without the current folder on the path.
+# Like the script `dmlvk`, which starts without the current folder on the path.
 SCRIPT = "import sys; sys.path.pop(0); from dmlvk.command_line import main; main()"
 LISTING = [["--help"], ["devices"], ["bench", "--list"], ["conformance", "--list"], ["bench", "--help"]]
 DRILLS = "tests.conformance.drill_cases:all_cases"
@@ -96,7 +96,7 @@ def test_closed_streams_are_as_if_nobody_looked(arguments: list[str], closed: st
 
 @POSIX
 def test_nothing_but_results_gets_into_the_results_when_streams_are_closed(tmp_path: Path) -> None:
-    """The file would take the place of standard output, into which drivers print."""
+    """Otherwise the file would get the descriptor of standard output, to which drivers print."""
     path = tmp_path / "results.jsonl"
     arguments = ["conformance", "--device", DEVICE_NAMES[0], "--json", str(path), "slice1:good:type=u8;*"]
     command = [sys.executable, "-m", "dmlvk", *arguments, "--cases", DRILLS]
@@ -133,7 +133,7 @@ WRONG_VARIABLES = {
 
 @pytest.fixture
 def cluttered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: with a file of somebody's, and a folder."""
+    """The current folder, with somebody's file and a folder in it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("Dear reader")
     (tmp_path / "folder").mkdir()
@@ -167,7 +167,7 @@ ODD_NAME = "GPU [/red] [bold] :smile: [link=x]"
 
 @pytest.fixture
 def odd_name(device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The index of a device whose name is full of what is no markup."""
+    """The index of a device whose name holds brackets that are no markup."""
     monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path / "cache"))
     original = physical_device._profile
     index = next(info.index for info in dmlvk.devices() if info.profile == device.profile)
@@ -281,7 +281,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_figures_of_wrong_types_are_one_line(figures: dict[str, Any], tmp_path: Path) -> None:
-    """Whatever is changed at the top, or in a case, a mark or the device: the figures or one line."""
+    """A changed member of the record, a case, a mark or the device gives the figures or an error of one line."""
     path = tmp_path / "figures.json"
     values: tuple[Any, ...] = (None, 1, "text", [], {}, [1], {"a": 1}, {"a": {}}, 10**400, True)
     records = [figures | {name: value} for name in figures for value in values]
@@ -306,7 +306,7 @@ def test_figures_of_wrong_types_are_one_line(figures: dict[str, Any], tmp_path: 
 
 
 def trap(folder: Path, name: str) -> None:
-    """A package that says that it was imported."""
+    """Make a package that writes a file if it is imported."""
     (folder / name).mkdir()
     (folder / name / "__init__.py").write_text(f"open({str(folder / 'sprung')!r}, 'a').write({name!r})\n")
 

@@ -1,21 +1,21 @@
-"""The rules of DML_BUFFER_TENSOR_DESC, and the exact search for elements that overlap."""
+"""The rules of DML_BUFFER_TENSOR_DESC, the desc of an array, and how a desc is written."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-import itertools
 import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
+import dmlvk
 from dmlvk.data_type import DataType
 from dmlvk.errors import DescriptorError
-from dmlvk.tensor_desc import TensorDesc, TensorFlags, find_overlap
+from dmlvk.tensor_desc import TensorDesc, TensorFlags
+from tests.layouts import tensor_descs
 
 LARGEST = 2**32 - 1
 FLOAT32 = DataType.FLOAT32
@@ -155,92 +155,115 @@ def test_flags_are_known(flags: Any) -> None:
     refused("flags", flags, "must be", FLOAT32, (1,), flags=flags)
 
 
-def share_an_element(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """By listing every element."""
-    places = [sum(map(int.__mul__, c, strides)) for c in itertools.product(*map(range, sizes))]
-    return len(set(places)) < len(places)
-
-
-LAYOUTS = st.integers(1, 6).flatmap(
-    lambda rank: st.tuples(
-        st.tuples(*[st.integers(1, 4)] * rank),
-        st.tuples(*[st.one_of(st.integers(0, 8), st.integers(1, 60), st.integers(1, 400))] * rank),
-    )
-)
-
-
-@given(LAYOUTS)
-def test_overlap_is_what_listing_every_element_finds(layout: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-    sizes, strides = layout
-    found = find_overlap(sizes, strides)
-    assert (found is not None) == share_an_element(sizes, strides)
-    assert TensorDesc(FLOAT32, sizes, strides).has_overlap() == (found is not None)
-    if found is not None:
-        assert found.first is not None and found.second is not None and found.first != found.second
-        for coordinate in (found.first, found.second):
-            assert all(0 <= c < size for c, size in zip(coordinate, sizes, strict=True))
-        assert np.dot(found.first, strides) == np.dot(found.second, strides)
-
-
-def test_overlap_of_many_small_layouts() -> None:
-    generator = np.random.default_rng(5)
-    overlapping = 0
-    for _ in range(3000):
-        rank = int(generator.integers(2, 6))
-        sizes = tuple(generator.integers(1, 5, rank).tolist())
-        strides = tuple(generator.integers(1, generator.choice([8, 40, 200]), rank).tolist())
-        expected = share_an_element(sizes, strides)
-        overlapping += expected
-        assert (find_overlap(sizes, strides) is not None) == expected, (sizes, strides)
-    assert 500 < overlapping < 2500
-
-
 @pytest.mark.parametrize(
-    ("sizes", "strides"),
-    [
-        ((3, 2), (2, 3)),  # neither nests in the other
-        ((9, 16), (16, 9)),
-        ((5, 1, 7), (7, 0, 1)),
-        ((2, 64, 56, 56), (64 * 56 * 56, 1, 64 * 56, 64)),  # NHWC
-        ((65536, 65535), (65535, 1)),
-        ((65537, 65535), (1, 65537)),
-        ((65521, 65537), (65537, 65521)),
-        ((2, 2**31 - 1), (LARGEST, 2)),
-        ((2,) * 8, (1, 2, 4, 8, 16, 32, 64, 128)),
-        ((40, 50, 60, 30), (3 * 10**6, 7 * 10**4, 1001, 11)),
-    ],
+    ("dtype", "advice"), [(bool, "view it as uint8"), ("bfloat16", "astype"), ("unit8", "did you mean uint8")]
 )
-def test_layouts_without_overlap(sizes: tuple[int, ...], strides: tuple[int, ...]) -> None:
-    assert find_overlap(sizes, strides) is None
+def test_an_error_about_a_data_type_says_what_to_do_instead(dtype: Any, advice: str) -> None:
+    refused("data_type", dtype, advice, dtype, (1,))
 
 
-@pytest.mark.parametrize(
-    ("sizes", "strides"),
-    [
-        ((2,), (0,)),
-        ((4, 3), (2, 3)),
-        ((65538, 65522), (65521, 65537)),
-        ((LARGEST, 1), (0, 1)),
-        ((2, 2**31 - 1), (2**31, 2)),
-        ((16, 16, 16, 16, 16, 16, 16, 8), (101, 211, 307, 401, 503, 601, 701, 809)),
-        ((3, 1000, 1000), (999_999, 1000, 1)),
-        ((2**16, 2**15, 2), (2**16 + 1, 2, LARGEST)),
-    ],
-)
-def test_layouts_with_overlap(sizes: tuple[int, ...], strides: tuple[int, ...]) -> None:
-    found = find_overlap(sizes, strides)
-    assert found is not None and found.first is not None and found.second is not None
-    places = [sum(map(int.__mul__, coordinate, strides)) for coordinate in (found.first, found.second)]
-    assert places[0] == places[1] and found.first != found.second
-    assert all(
-        c < size for coordinate in (found.first, found.second) for c, size in zip(coordinate, sizes, strict=True)
+class TestOfAnArray:
+    def test_it_is_packed_by_default(self) -> None:
+        array = np.zeros((4, 6), np.int16)
+        for view in (array, array.T.copy().T, np.broadcast_to(array[:1], (4, 6)), array[::-1, ::-1]):
+            assert TensorDesc.of(view) == TensorDesc("int16", (4, 6))
+        assert TensorDesc.of(array.T) == TensorDesc("int16", (6, 4))
+
+    def test_its_own_strides_are_those_of_its_memory(self) -> None:
+        array = np.zeros((4, 6, 3), np.float32)
+        nchw = array.transpose(2, 0, 1)
+        assert TensorDesc.of(nchw, strides="array") == TensorDesc("float32", (3, 4, 6), (1, 18, 3))
+        assert TensorDesc.of(array[::2, :, 1:], strides="array") == TensorDesc("float32", (2, 6, 2), (36, 3, 1))
+        assert TensorDesc.of(np.broadcast_to(array[0], array.shape), strides="array").strides == (0, 3, 1)
+        assert TensorDesc.of(array, strides="array") == TensorDesc("float32", (4, 6, 3)), "packed, so None"
+
+    def test_strides_of_one_element_do_not_count(self) -> None:
+        array = np.zeros((5, 1, 4), np.int8)
+        odd = np.lib.stride_tricks.as_strided(array, (5, 1, 4), (4, -77, 1))
+        assert TensorDesc.of(odd, strides="array") == TensorDesc.of(array) == TensorDesc("int8", (5, 1, 4))
+        assert TensorDesc.of(array[::2], strides="array").strides == (8, 4, 1)
+
+    def test_strides_may_be_given(self) -> None:
+        assert TensorDesc.of(np.zeros((2, 3)), strides=(8, 2)) == TensorDesc("float64", (2, 3), (8, 2))
+        assert TensorDesc.of([1.5, 2], strides=[3]).strides == (3,)
+
+    def test_flags(self) -> None:
+        owned = TensorDesc("int8", (2,), flags=TensorFlags.OWNED_BY_DML)
+        assert TensorDesc.of(np.zeros(2, np.int8), flags=TensorFlags.OWNED_BY_DML) == owned
+
+    @pytest.mark.parametrize("number", [np.array(3.0), np.float64(3), 3.0])
+    def test_an_array_without_dimensions_has_one_element(self, number: Any) -> None:
+        assert TensorDesc.of(number) == TensorDesc.of(number, strides="array") == TensorDesc("float64", (1,))
+
+    def test_anything_that_numpy_takes(self) -> None:
+        assert TensorDesc.of([[1.0, 2], [3, 4]]) == TensorDesc("float64", (2, 2))
+        assert TensorDesc.of(np.zeros(3, ">u4")) == TensorDesc("uint32", (3,))
+        assert TensorDesc.of(memoryview(b"abc")) == TensorDesc("uint8", (3,))
+
+    def test_no_element_is_read_where_there_are_a_dtype_and_a_shape(self) -> None:
+        class Remote:
+            dtype, shape, strides = np.dtype(np.float16), (3, 4), (2, 6)
+
+            def __array__(self, *arguments: Any) -> Any:
+                raise AssertionError("which would be a transfer")
+
+        assert TensorDesc.of(Remote()) == TensorDesc("float16", (3, 4))
+        assert TensorDesc.of(Remote(), strides="array") == TensorDesc("float16", (3, 4), (1, 3))
+
+    def test_the_desc_of_a_tensor(self) -> None:
+        class Tensor:
+            desc = TensorDesc("int8", (2, 3), (1, 2), total_size_in_bytes=64, flags=TensorFlags.OWNED_BY_DML)
+
+        assert TensorDesc.of(Tensor()) == TensorDesc("int8", (2, 3))
+        assert TensorDesc.of(Tensor(), strides="array") == TensorDesc("int8", (2, 3), (1, 2))
+
+    @pytest.mark.parametrize(("array", "dtype"), [([True], "bool"), (np.zeros(2, bool), "bool"), (["a"], "str")])
+    def test_a_dtype_that_directml_lacks_is_refused(self, array: Any, dtype: str) -> None:
+        with pytest.raises(TypeError, match=f"dtype {dtype}.* has no DirectML data type"):
+            TensorDesc.of(array)
+
+    def test_bfloat16_is_refused_with_what_to_do_instead(self) -> None:
+        class Brain:
+            """As an array of ml_dtypes or a torch tensor: its dtype is known by its name."""
+
+            dtype, shape = type("dtype", (), {"__module__": "torch", "__str__": lambda self: "torch.bfloat16"})(), (2,)
+
+        with pytest.raises(TypeError, match=r"dtype bfloat16 .*; array\.astype\(np\.float32\)"):
+            TensorDesc.of(Brain())
+
+    def test_what_no_tensor_can_hold_is_refused(self) -> None:
+        def refusal(field: str, rule: str, array: Any, strides: Any = None) -> DescriptorError:
+            with pytest.raises(DescriptorError, match=rule) as caught:
+                TensorDesc.of(array, strides=strides)
+            assert caught.value.field == field
+            return caught.value
+
+        refusal("sizes[1]", "1 or more", np.zeros((2, 0)))
+        refusal("sizes", "1 to 8 dimensions", np.zeros((1,) * 9))
+        backwards = refusal("strides", "backwards", np.zeros((2, 3), np.int32)[:, ::-1], "array")
+        assert backwards.value == (3, -1) and backwards.expected is not None and "packed" in backwards.expected
+        field = np.zeros(4, "i4,i1")["f0"]
+        assert refusal("strides", "no multiples of the 4 bytes", field, "array").value == (5,)
+        refusal("strides", "names no strides", np.zeros(2), "packed")
+        refusal("strides", "one stride a dimension", np.zeros(2), (1, 1))
+
+
+class TestRepr:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "TensorDesc('uint8', (1, 3, 224, 224))",
+            "TensorDesc('float16', (5,))",
+            "TensorDesc('int64', (3, 64, 64), strides=(1, 192, 3))",
+            "TensorDesc('int8', (2, 2), strides=(2, 1))",
+            "TensorDesc('float32', (2,), total_size_in_bytes=64, guaranteed_base_offset_alignment=16)",
+            "TensorDesc('int8', (8, 16, 3, 3), flags=TensorFlags.OWNED_BY_DML)",
+        ],
     )
+    def test_it_is_the_shortest_call(self, text: str) -> None:
+        desc = eval(text, {"TensorDesc": TensorDesc, "TensorFlags": TensorFlags})
+        assert repr(desc) == str(desc) == text
 
-
-def test_a_layout_that_cannot_be_decided_counts_as_overlapping() -> None:
-    sizes, strides = (26, 56, 26, 2, 19, 3, 2, 82), (
-        1241960688, 2609434726, 1261818556, 4163387725, 3026203898, 1951115829, 732691333, 3030307949,
-    )  # fmt: skip
-    found = find_overlap(sizes, strides, 1000)
-    assert found is not None and found.first is None
-    assert "could not be decided" in str(found)
+    @given(tensor_descs())
+    def test_it_evaluates_to_an_equal_desc(self, desc: TensorDesc) -> None:
+        assert eval(repr(desc), {name: getattr(dmlvk, name) for name in dmlvk.__all__}) == desc

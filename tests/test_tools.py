@@ -117,7 +117,7 @@ def test_what_is_kept_of_mesa_s_packages(path: str, kept: str | None) -> None:
 
 
 def test_what_is_excluded_under_wine_is_there() -> None:
-    """And is written down, with no reason that holds no more left behind."""
+    """The exclusions exist and are documented, and the documentation names no others."""
     described = (ROOT / "docs" / "windows.md").read_text(encoding="utf-8")
     for name, reason in windows.EXCLUDED.items():
         file, function = name.split("::")
@@ -131,7 +131,7 @@ def test_what_is_excluded_under_wine_is_there() -> None:
 
 
 def test_failures_are_told_by_reason_and_by_number(tmp_path: Path) -> None:
-    """Of a run of pytest: it is its report that is read."""
+    """The reasons come from the report of a run of pytest."""
     file, report = tmp_path / "test_some.py", tmp_path / "report.xml"
     assert windows.reasons(report) == ["pytest died before its end; the last lines of its output are above"]
     file.write_text(
@@ -155,8 +155,8 @@ def test_failures_are_told_by_reason_and_by_number(tmp_path: Path) -> None:
 
 
 def test_the_windows_python_has_what_the_tests_require() -> None:
-    """By name: what of them only Linux needs, or another version, is said here and there."""
+    """Names are compared, because versions may differ. The set below holds the requirements that only Linux needs."""
     content = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = {re.split("[<>=]", name)[0] for name in content["project"]["optional-dependencies"]["test"]}
     there = {re.split("[<>=]", name)[0] for name in windows.REQUIREMENTS}
-    assert wanted - there == {"ruff", "mypy", "pytest-xdist", "import-linter", "clang-format"}
+    assert wanted - there == {"ruff", "mypy", "basedpyright", "pytest-xdist", "import-linter", "clang-format"}

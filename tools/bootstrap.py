@@ -27,13 +27,15 @@ make run            set up, then run the demo: the operators on a photograph, ch
 make bench          set up, then measure the operators beside other libraries: a table, JSON and a picture
 make test           set up with the test drivers, then all of make lint and the whole test suite
 make test-large     tensors past 4 GiB: on a device with 16 GiB of memory and a host with 32
+make test-cuda      memory shared with CUDA, torch and CuPy: on an NVIDIA GPU
 make test-thorough  twenty times as many random examples, and every Vulkan call failing in every way: hours on a CPU
+make test-torch     dmlvk.torch and memory shared with torch, which it installs where it is missing
 make test-mutants   kernels broken on purpose in forty ways: each has to be caught by the conformance suite
 make fuzz           100,000 random calls on each test driver, with numbers of all kinds: half an hour on two cores
 make test-windows   the tests and a sample of the conformance suite in Windows' form, under Wine
 make conformance    the conformance suite on every driver that is found or can be fetched: an hour on two cores
 make test-compilers compile every kernel for six generations of AMD GPUs, without one; fails on spilled registers
-make lint           the checks alone: ruff, the formats of Python and GLSL, the order of imports, mypy
+make lint           the checks alone: ruff, the formats of Python and GLSL, the order of imports, mypy, pyright
 make format         format Python and GLSL
 make drivers        get the drivers that the tests run on (lavapipe, SwiftShader, the validation layer)
 make kernels        compile kernels/ to dmlvk/spirv/ (finds or downloads glslang)

@@ -5,6 +5,6 @@ marks.py       the best rates that the device reaches: copy, fill, multiply-adds
 measurement.py one operator on a device: its times, and a check of its result
 peers/         other libraries on the same work, one module each
 harness.py     a whole run, as one record that can be written as JSON
-tables.py      the record as tables; roofline.py draws it as a picture
+tables.py      prints the record as tables; roofline.py draws it
 tuner.py       finds the fastest kernel path, remembered for the device
 """

@@ -10,7 +10,6 @@ import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -254,10 +253,6 @@ def _sizes(workload: Workload) -> dict[str, list[int]]:
 def _circumstances(device: dmlvk.Device, settings: Settings) -> Record:
     """The circumstances of a run: where, when, and with which software."""
     profile = device.profile
-    try:
-        package = version("dmlvk")
-    except PackageNotFoundError:
-        package = "not installed"
     manifest = json.loads(resources.files("dmlvk").joinpath("spirv", "manifest.json").read_text(encoding="utf-8"))
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
@@ -271,7 +266,7 @@ def _circumstances(device: dmlvk.Device, settings: Settings) -> Record:
             "device_id": profile.device_id,
         },
         "host": {"system": platform.system(), "machine": platform.machine(), "processors": os.cpu_count()},
-        "versions": {"dmlvk": package, "python": platform.python_version(), "numpy": np.__version__},
+        "versions": {"dmlvk": dmlvk.__version__, "python": platform.python_version(), "numpy": np.__version__},
         "kernels": {
             "compiler": manifest["compiler"],
             "spirv_sha256": {stem: entry["spirv_sha256"] for stem, entry in manifest["kernels"].items()},

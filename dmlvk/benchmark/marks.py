@@ -27,8 +27,8 @@ VECTOR_SIZE = 16
 # In the kernels that multiply from registers: chains in an invocation, and matrices in a subgroup. See the kernels.
 CHAINS = 8
 MATRIX_ROWS, MATRIX_COLUMNS = 2, 4
-SUBGROUPS = 4  # of a workgroup that multiplies matrices
-MATRIX_WORKGROUPS = 1056  # as many for each of 132, 96, 88, 66, 48, 44, 32, ... processors
+SUBGROUPS = 4  # in a workgroup that multiplies matrices
+MATRIX_WORKGROUPS = 1056  # the same number for each of 132, 96, 88, 66, 48, 44, 32, ... processors
 
 # The kernels that multiply run for this time to twice this time: long enough to be timed, and too short for a GPU to
 # lower its clock because of heat.

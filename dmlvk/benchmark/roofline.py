@@ -60,7 +60,7 @@ def picture_format(path: Path) -> str:
     name = path.suffix[1:].lower()
     known = sorted(Figure().canvas.get_supported_filetypes())
     if name not in known:
-        raise files.FileError(f"{path}: no picture can be drawn under this name; it can end in .{', .'.join(known)}")
+        raise files.FileError(f"{path}: no picture can be drawn under this name; it must end in .{', .'.join(known)}")
     return name
 
 

@@ -10,10 +10,11 @@ from dmlvk.command_line.demo import demo
 from dmlvk.command_line.devices import devices
 from dmlvk.command_line.terminal import Commands
 from dmlvk.command_line.tune import tune
+from dmlvk.version import __version__
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="dmlvk")
+@click.version_option(__version__, prog_name="dmlvk")
 def main() -> None:
     """DirectML operators as Vulkan compute kernels."""
 

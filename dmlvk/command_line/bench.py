@@ -122,7 +122,7 @@ def bench(
             scale = SCALES[size or ("small" if is_cpu else "full")]
             if megabytes is not None:
                 if megabytes & (megabytes - 1):
-                    raise click.BadParameter(f"{megabytes} is no power of two", param_hint="--megabytes")
+                    raise click.BadParameter(f"{megabytes} is not a power of two", param_hint="--megabytes")
                 scale = replace(scale, data_bytes=megabytes << 20)
             if batch is not None:
                 scale = replace(scale, batch=batch)
@@ -133,7 +133,7 @@ def bench(
                     click.echo(case.name)
                 return
             if not chosen:
-                raise click.ClickException("no case is of that kind; `dmlvk bench --list` names those that there are")
+                raise click.ClickException("no case matches the options; `dmlvk bench --list` prints the names")
             # On a CPU driver, peers that compile for Vulkan take minutes: they run only if requested.
             slow = [name for name, peer in PEERS.items() if is_cpu and peer.runs_on == "Vulkan" and name not in peers]
             left_out = dict.fromkeys((name for name in PEERS if name not in peers), "not asked for")
@@ -155,4 +155,4 @@ def bench(
         files.write_text(markdown_path, text)
     show(record, terminal, dispatches=dispatches)
     if not harness.is_correct(record):
-        raise click.ClickException("a result is DIFFERENT from what it must be")
+        raise click.ClickException("a result is DIFFERENT from the expected one")

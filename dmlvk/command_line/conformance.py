@@ -92,7 +92,7 @@ class Request:
             shard=None if self.shard is None else parse_shard(self.shard),
         )
         if not chosen:
-            raise SelectionError("no case is chosen")
+            raise SelectionError("no case is chosen: --cases lists none, or --path or --shard leaves none")
         return chosen
 
     def items(self) -> list[Item]:
@@ -260,7 +260,7 @@ def _check_outputs(request: Request) -> None:
             files.require_place(path)
     if request.export is None:
         if request.export_all:
-            raise SelectionError("--export-all says what to export; --export FOLDER, which says where to, is missing")
+            raise SelectionError("--export-all needs --export FOLDER, the folder to export to")
         return
     files.require_folder_place(request.export)
 

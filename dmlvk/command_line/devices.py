@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -17,6 +18,7 @@ import dmlvk
 from dmlvk import files, quirks
 from dmlvk.command_line.terminal import clear_errors, console
 from dmlvk.errors import DeviceError
+from dmlvk.runtime.device_info import TYPE_NAMES, RejectedDevice, binary_size
 from dmlvk.vulkan.library import driver_hint
 from dmlvk.vulkan.physical_device import choose
 
@@ -28,10 +30,16 @@ from dmlvk.vulkan.physical_device import choose
     help="Write the profile of one device here, as JSON: the best one, or that of --device.",
 )
 @click.option("--device", "selector", default=None, help="Of --record: index or part of a name.")
+@click.option("--json", "as_json", is_flag=True, help="Write all that is known of the devices as JSON.")
 @clear_errors
-def devices(record: Path | None, selector: str | None) -> None:
+def devices(record: Path | None, selector: str | None, as_json: bool) -> None:
     """List the Vulkan devices that dmlvk can use, best first."""
+    if as_json and (record is not None or selector is not None):
+        raise click.UsageError("--json writes all devices, and goes with no other option")
     found = dmlvk.devices()
+    if as_json:
+        click.echo(json.dumps(as_data(found, dmlvk.rejected_devices()), indent=1))
+        return
     if not found:
         raise DeviceError(f"no usable Vulkan device. {driver_hint()}")
     if record is not None:
@@ -39,7 +47,7 @@ def devices(record: Path | None, selector: str | None) -> None:
         console().print(f"The profile of {name} is in {record}", highlight=False, soft_wrap=True)
         return
     if selector is not None:
-        raise click.UsageError("--device goes with --record")
+        raise click.UsageError("--device can only be used with --record")
     title = "Vulkan devices, best first; $DMLVK_DEVICE takes an index or part of a name"
     table = Table(title=title, title_justify="left")
     table.add_column("")
@@ -55,11 +63,41 @@ def devices(record: Path | None, selector: str | None) -> None:
         terminal.print(f"Left out: {rejected.name}: {rejected.reason}")
 
 
+def as_data(found: Iterable[dmlvk.DeviceInfo], rejected: Iterable[RejectedDevice]) -> dict[str, Any]:
+    """What `dmlvk devices --json` writes. Programs read it: keys may be added, and those that there are stay.
+
+    Memory is in bytes, types are DeviceType's names. "profile" is as `dmlvk devices --record` writes it.
+    """
+    return {
+        "dmlvk": dmlvk.__version__,
+        "devices": [
+            {
+                "index": info.index,
+                "name": info.name,
+                "type": info.type.name,
+                "vendor": info.vendor,
+                "driver": info.driver,
+                "driver_release": list(info.profile.driver_release),
+                "vulkan": ".".join(str(part) for part in info.profile.api_version),
+                "memory_size": info.memory_size,
+                "accelerated": list(info.accelerated),
+                "quirks": [
+                    {"name": quirk.name, "effect": quirk.effect, "remedy": quirk.remedy, "reported": quirk.reported}
+                    for quirk in quirks.of(info.profile)
+                ],
+                "profile": info.profile.to_record(),
+            }
+            for info in found
+        ],
+        "rejected": [{"name": device.name, "reason": device.reason} for device in rejected],
+    }
+
+
 def print_quirks(terminal: Console, heading: str, info: dmlvk.DeviceInfo) -> None:
     """Print the known bugs of a device's driver, below the table: a narrow terminal has room for them there."""
     applying = quirks.of(info.profile)
     if applying:
-        terminal.print(Text(f"{heading}: bugs of its driver that dmlvk goes around"))
+        terminal.print(Text(f"{heading}: bugs of its driver that dmlvk works around"))
     for quirk in applying:
         terminal.print(Padding(Text(f"{quirk.name}: {quirk.effect}"), (0, 0, 0, 4), expand=False))
 
@@ -72,13 +110,6 @@ def write_profile(path: Path, selector: str | None) -> str:
     return profile.name
 
 
-def _binary_size(size: int) -> str:
-    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size >= unit:
-            return f"{size / unit:.4g} {name}"
-    return f"{size} bytes"
-
-
 def _subgroups(info: dmlvk.DeviceInfo) -> str:
     profile = info.profile
     smallest, largest = profile.min_subgroup_size, profile.max_subgroup_size
@@ -87,17 +118,17 @@ def _subgroups(info: dmlvk.DeviceInfo) -> str:
 
 # The rows of `dmlvk devices` for a device: each row's label, and the value that it shows.
 _DEVICE_ROWS: dict[str, Callable[[dmlvk.DeviceInfo], str]] = {
-    "type": lambda info: info.type.name.lower().replace("_", " "),
+    "type": lambda info: TYPE_NAMES[info.type],
     "vendor": lambda info: info.vendor,
     "driver": lambda info: info.driver,
     "Vulkan version": lambda info: ".".join(str(part) for part in info.profile.api_version),
-    "memory": lambda info: _binary_size(info.memory_size),
+    "memory": lambda info: binary_size(info.memory_size),
     "integer dot product": lambda info: "yes" if info.profile.has_integer_dot_product else "no",
     "accelerated": lambda info: "\n".join(info.accelerated) or "nothing beyond the above",
     "subgroup size": _subgroups,
-    "shared memory": lambda info: _binary_size(info.profile.limits.max_compute_shared_memory_size),
+    "shared memory": lambda info: binary_size(info.profile.limits.max_compute_shared_memory_size),
     "threads a workgroup": lambda info: str(info.profile.limits.max_compute_work_group_invocations),
-    "storage buffer range": lambda info: _binary_size(info.profile.limits.max_storage_buffer_range),
-    "largest allocation": lambda info: _binary_size(info.profile.limits.max_memory_allocation_size),
+    "storage buffer range": lambda info: binary_size(info.profile.limits.max_storage_buffer_range),
+    "largest allocation": lambda info: binary_size(info.profile.limits.max_memory_allocation_size),
     "buffer offset alignment": lambda info: str(info.profile.limits.min_storage_buffer_offset_alignment),
 }

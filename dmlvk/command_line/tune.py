@@ -84,7 +84,7 @@ def tune(
     terminal.print(f"remembered in {store.file}")
     wrong = [name for name, tuning in tunings.items() if not all(attempt.correct for attempt in tuning.attempts)]
     if wrong:
-        raise click.ClickException(f"a path gives something DIFFERENT from the reference: {', '.join(wrong)}")
+        raise click.ClickException(f"a path's result is DIFFERENT from the reference: {', '.join(wrong)}")
 
 
 def _work(
@@ -118,7 +118,7 @@ def _work(
         scale = replace(scale, batch=batch)
     chosen = select(cases(scale), patterns=patterns or ("quantized_linear_convolution",))
     if not chosen:
-        raise click.ClickException("no case is of that kind; `dmlvk bench --list` names those that there are")
+        raise click.ClickException("no case matches --case; `dmlvk bench --list` prints the names")
     return {case.name: case.build for case in chosen}
 
 

@@ -30,7 +30,7 @@ def recorded_digests(path: Path | None = None) -> dict[str, str]:
     try:
         digests = files.parse_json(content, "it")
         if not all(isinstance(value, str) for value in digests.values()):
-            raise ValueError("a digest is a string")
+            raise ValueError("every digest must be a string")
     except (OSError, ValueError, AttributeError) as error:
         raise ResultsError(f"{path}: not a file of digests, {{case name: digest}}: {error}") from error
     return {current_name(name): value for name, value in digests.items()}

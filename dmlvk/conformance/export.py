@@ -128,7 +128,7 @@ def _require_own(folder: Path) -> None:
     except OSError:
         record = None
     if not isinstance(record, dict) or not {"result", "environment", "stages"} <= record.keys():
-        raise files.FileError(f"{folder} is left as it is: it holds something else than an exported case")
+        raise files.FileError(f"{folder} is left as it is: it holds something other than an exported case")
 
 
 def crossing_offsets(placements: Mapping[str, Placement], profile: DeviceProfile) -> dict[str, int]:

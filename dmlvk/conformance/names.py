@@ -40,19 +40,19 @@ def case_source(name: str) -> CaseSource:
     try:
         found = getattr(import_module(module_name), function_name)
     except Exception as error:  # a user's module may raise anything
-        raise SelectionError(f"no cases under {name!r}, which should be MODULE:FUNCTION: {error}") from error
+        raise SelectionError(f"{name!r} must be the MODULE:FUNCTION that lists the cases: {error}") from error
 
     def listed(default_only: bool) -> Iterator[Case]:
         try:
             for case in found(default_only):
                 if not isinstance(case, Case):
-                    raise TypeError(f"it gave a {type(case).__name__}, not a Case")
+                    raise TypeError(f"it listed a {type(case).__name__}, not a Case")
                 yield case
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             raise SelectionError(
-                f"{name!r} does not list cases, as a function of MODULE:FUNCTION has to, given whether to list only "
-                f"those that run by default: {type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
+                f"{name!r} must be a MODULE:FUNCTION that lists Cases, given whether to list only those that run by "
+                f"default; it raised {type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
             ) from error
 
     return listed
@@ -162,7 +162,7 @@ def parse_shard(text: str) -> tuple[int, int]:
     """
     found = re.fullmatch(r"(\d+)/(\d+)", text)
     if found is None or not 1 <= int(found[1]) <= int(found[2]):
-        raise SelectionError(f"a shard is I/N with 1 <= I <= N, such as 2/8; {text!r} is not")
+        raise SelectionError(f"a shard must be I/N with 1 <= I <= N, such as 2/8, not {text!r}")
     return int(found[1]), int(found[2])
 
 
@@ -194,8 +194,9 @@ def _wrong_parameter(pattern: str, cases: list[Case]) -> str:
         if not known or not sign:
             continue
         if name not in known:
-            return f"{name!r} is no parameter there; these are: {', '.join(known)}"
+            return f"the cases there have no parameter {name!r}; they have {', '.join(known)}"
         if not any(fnmatchcase(there, value) for there in known[name]):
             values = list(known[name])
-            return f"{name} is there {', '.join(values[:MOST_VALUES])}" + (", ..." if len(values) > MOST_VALUES else "")
+            text = ", ".join(values[:MOST_VALUES]) + (", ..." if len(values) > MOST_VALUES else "")
+            return f"{name} is never {value!r} there; it is one of {text}"
     return ""

@@ -84,31 +84,31 @@ def _dispatch(dispatch: Dispatch, profile: DeviceProfile) -> Iterator[str]:
     limits = profile.limits
     buffers = len(dispatch.windows)
     if not 1 <= buffers <= limits.max_per_stage_descriptor_storage_buffers:
-        yield f"{buffers} storage buffers; the device has {limits.max_per_stage_descriptor_storage_buffers}"
+        yield f"{buffers} storage buffers; the device allows 1 to {limits.max_per_stage_descriptor_storage_buffers}"
     if 4 * len(dispatch.push_constants) > limits.max_push_constants_size:
         size = 4 * len(dispatch.push_constants)
-        yield f"{size} bytes of push constants; the device has {limits.max_push_constants_size}"
+        yield f"{size} bytes of push constants; the device allows {limits.max_push_constants_size}"
     if not all(0 <= word < 1 << 32 for word in (*dispatch.push_constants, *dispatch.specialization)):
         yield "a constant of more than 32 bits"
     largest = min(limits.max_compute_work_group_invocations, limits.max_compute_work_group_size[0])
     if not 1 <= dispatch.specialization[0] <= largest:
-        yield f"a workgroup of {dispatch.specialization[0]}; the device has {largest}"
+        yield f"a workgroup of {dispatch.specialization[0]} invocations; the device allows 1 to {largest}"
     counts = tuple(min(count, 65_535) for count in limits.max_compute_work_group_count)
     if not all(1 <= groups <= count for groups, count in zip(dispatch.groups, counts, strict=True)):
-        yield f"{dispatch.groups} workgroups; there may be {counts}"
+        yield f"{dispatch.groups} workgroups; the counts may be from (1, 1, 1) to {counts}"
     if dispatch.seconds > MAXIMUM_SUBMISSION_SECONDS:
-        yield f"it may take {dispatch.seconds} s; a watchdog allows {MAXIMUM_SUBMISSION_SECONDS}"
+        yield f"it may take {dispatch.seconds} s; a watchdog allows {MAXIMUM_SUBMISSION_SECONDS} s"
     for capability in sorted(capabilities(dispatch.kernel)):
         if capability in CAPABILITY_PROPERTIES:
             if CAPABILITY_PROPERTIES[capability] not in profile.properties:
-                yield f"it needs {CAPABILITY_PROPERTIES[capability]}, which the device has not"
+                yield f"it needs {CAPABILITY_PROPERTIES[capability]}, which the device lacks"
             continue
         if capability not in CAPABILITY_FEATURES:
-            yield f"it declares SPIR-V capability {capability}, of which nothing is known here"
+            yield f"it declares SPIR-V capability {capability}, which this check does not know"
         feature = CAPABILITY_FEATURES.get(capability)
         lacks = feature is not None and feature not in profile.features
         if lacks or (feature == "shaderIntegerDotProduct" and not profile.has_integer_dot_product):
-            yield f"it needs {feature}, which the device has not"
+            yield f"it needs {feature}, which the device lacks"
     size = dispatch.subgroup_size
     if size and not profile.min_subgroup_size <= size <= profile.max_subgroup_size:
         yield f"subgroups of {size}; the device has {profile.min_subgroup_size} to {profile.max_subgroup_size}"
@@ -119,7 +119,7 @@ def _windows(dispatch: Dispatch, sizes: dict[str, int], writable: set[str], prof
     for window in dispatch.windows:
         end = window.offset + window.size
         if window.offset % 16 or window.size % 16 or window.size <= 0:
-            yield f"{window} is not made of whole 16 bytes"
+            yield f"the offset and the size of {window} must be multiples of 16 bytes"
         # Bound from an aligned address below its start, the window must still fit the range.
         if window.size + profile.offset_alignment > limits.max_storage_buffer_range + 16:
             yield f"{window} is larger than a storage buffer may be, {limits.max_storage_buffer_range} bytes"
@@ -249,5 +249,5 @@ def _checked(case: Case, workload: Workload, device: str, path: str | None) -> P
     problems = list(dict.fromkeys(violations(made, workload.desc, profile)))
     missed = missed_path(made, workload.desc, profile) if path is None else None
     if missed is not None:
-        problems.append(f"path {made.path!r} is planned where the device has {missed!r}")
+        problems.append(f"the planner chose path {made.path!r}, although the device has the better path {missed!r}")
     return PlanCheck(case.name, device, made.path, tuple(problems))

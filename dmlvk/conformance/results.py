@@ -154,14 +154,15 @@ class Environment:
         """The first difference that keeps one run's results from replacing the other's; empty if there is none."""
         mine, theirs = (f"{run.device} with {run.driver} ({run.driver_version})" for run in (self, other))
         if mine != theirs:
-            return f"they are of {mine}, and this is {theirs}"
+            return f"they come from {mine}, but this run is on {theirs}"
         if self.kernels != other.kernels:
-            return "they are of other kernels"
+            return "they come from other kernels"
         if self.path != other.path:
             wanted = (f"path {run.path}" if run.path else "the planner's paths" for run in (self, other))
-            return "they are of {}, and these are of {}".format(*wanted)
+            return "they come from {}, but this run takes {}".format(*wanted)
         if self.validated != other.validated:
-            return f"they are of a run {'with' if self.validated else 'without'} --validate, and this is not"
+            mine, theirs = ("with" if run.validated else "without" for run in (self, other))
+            return f"they come from a run {mine} --validate, but this run is {theirs} it"
         return ""
 
     def to_json(self) -> dict[str, Any]:
@@ -265,7 +266,7 @@ def read_results(path: Path) -> Run:
             continue
         if run.environment is not None and entry.identity != run.environment.identity:
             difference = run.environment.difference(entry)
-            raise ResultsError(f"{place}: runs that differ in one file: {difference}")
+            raise ResultsError(f"{place}: one file may not hold results of different runs: {difference}")
         run.environment = entry
     return run
 

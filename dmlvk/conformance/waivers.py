@@ -92,7 +92,7 @@ def _comparisons(versions: str) -> list[tuple[str, tuple[int, ...]]]:
     for part in filter(None, (part.strip() for part in versions.split(","))):
         parsed = re.fullmatch(r"(<=|>=|==|<|>)\s*(\d+(?:\.\d+)*)", part)
         if parsed is None:
-            raise ValueError(f'{part!r} is no comparison such as ">=22.3"')
+            raise ValueError(f'{part!r} is no comparison; it must be one such as ">=22.3"')
         found.append((parsed[1], _numbers(parsed[2])))
     return found
 
@@ -113,7 +113,7 @@ def read_waivers(path: Path) -> list[Waiver]:
         raise WaiverError(str(error)) from error
     entries = content.get("waiver", [])
     if not isinstance(entries, list) or set(content) - {"waiver"}:
-        raise WaiverError(f"{path}: a waiver file has [[waiver]] tables and nothing else")
+        raise WaiverError(f"{path}: a waiver file must have [[waiver]] tables and nothing else")
     return [_waiver(f"{path}, waiver {number}", entry) for number, entry in enumerate(entries, 1)]
 
 
@@ -126,18 +126,18 @@ def _waiver(place: str, entry: Any) -> Waiver:
         "expires": (datetime.date, "a date such as 2027-06-30"),
     }
     if not isinstance(entry, dict):
-        raise WaiverError(f"{place}: write [[waiver]]")
+        raise WaiverError(f"{place}: a waiver must be a table; write [[waiver]]")
     entry = {"versions": "", **entry}
     if unknown := sorted(entry.keys() - kinds.keys()):
-        raise WaiverError(f"{place}: there is no field {unknown[0]!r}; there are {', '.join(kinds)}")
+        raise WaiverError(f"{place}: a waiver has no field {unknown[0]!r}; its fields are {', '.join(kinds)}")
     for name, (kind, wanted) in kinds.items():
         value = entry.get(name)
         if not isinstance(value, kind) or isinstance(value, datetime.datetime):
-            raise WaiverError(f"{place}: {name} = {value!r}; it has to be {wanted}")
+            raise WaiverError(f"{place}: {name} = {value!r}; it must be {wanted}")
         if name != "versions" and not value:
-            raise WaiverError(f"{place}: {name} is empty; it has to be {wanted}")
+            raise WaiverError(f"{place}: {name} is empty; it must be {wanted}")
     if not all(isinstance(pattern, str) for pattern in entry["cases"]):
-        raise WaiverError(f"{place}: cases = {entry['cases']!r}; it has to be a list of patterns")
+        raise WaiverError(f"{place}: cases = {entry['cases']!r}; it must be a list of patterns")
     try:
         _comparisons(entry["versions"])
     except ValueError as error:

@@ -99,8 +99,7 @@ SENTENCES = {
 
 def tensor_desc(array: np.ndarray) -> dmlvk.TensorDesc:
     """The array's own type, sizes and strides."""
-    strides = [stride // array.itemsize for stride in array.strides]
-    return dmlvk.TensorDesc(dmlvk.DataType.from_numpy(array.dtype), array.shape, strides)
+    return dmlvk.TensorDesc.of(array, strides="array")
 
 
 def slice1_panels(photo: np.ndarray) -> list[Panel]:

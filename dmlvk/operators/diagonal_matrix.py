@@ -7,16 +7,24 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from dmlvk.data_type import DataType
-from dmlvk.operators.element import encode_element
+from dmlvk.operators.element import element_text, encode_element
 from dmlvk.operators.feature_level import FeatureLevel
-from dmlvk.operators.rules import ALL_DATA_TYPES, INT32_MAX, INT32_MIN, SIXTY_FOUR_BIT_TYPES, OperatorDesc
+from dmlvk.operators.rules import (
+    ALL_DATA_TYPES,
+    INT32_MAX,
+    INT32_MIN,
+    SIXTY_FOUR_BIT_TYPES,
+    OperatorDesc,
+    output_has_to_be_given,
+)
 from dmlvk.tensor_desc import TensorDesc
 
 
-@dataclass(frozen=True, kw_only=True)
+@output_has_to_be_given
+@dataclass(frozen=True, kw_only=True, repr=False)
 class DiagonalMatrixDesc(OperatorDesc):
     """DML_DIAGONAL_MATRIX_OPERATOR_DESC: an element is Value where x == y + Offset, and 0 elsewhere.
 
@@ -60,14 +68,24 @@ class DiagonalMatrixDesc(OperatorDesc):
 
     def __post_init__(self) -> None:
         self._check_tensors_are_descs()
+        self._normalise_integer("offset", INT32_MIN, INT32_MAX, "must fit a signed 32-bit integer")
+        self._fill_output()
         self._check_data_type("output_tensor", ALL_DATA_TYPES)
         self._check_rank("output_tensor", 2, 4)
-        self._normalise_integer("offset", INT32_MIN, INT32_MAX, "must fit a signed 32-bit integer")
         if hasattr(self.value, "dtype") and getattr(self.value, "ndim", None) == 0:
             self._set("value", self.value[()])  # a 0-d array can change later, the scalar in it cannot
         self._set("float_bytes", encode_element(type(self).__name__, "value", self.value, DataType.FLOAT32))
         self._set("value_bytes", self._convert_value())
         self._check_outputs()
+
+    def _implied_output(self) -> NoReturn:
+        reason = "no other field says how large the output is, or its data type"
+        self._fail(
+            "output_tensor", None, f"must be a TensorDesc: {reason}", "TensorDesc('float32', (3, 3)), for example"
+        )
+
+    def _text(self, field: str) -> str:
+        return element_text(self.float_bytes, DataType.FLOAT32) if field == "value" else super()._text(field)
 
     def _convert_value(self) -> bytes:
         """Value as an element of the output."""
@@ -80,7 +98,7 @@ class DiagonalMatrixDesc(OperatorDesc):
         bits, is_signed = 8 * data_type.size_in_bytes, data_type.is_signed_integer
         lowest, highest = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
         if not math.isfinite(value) or not lowest <= math.trunc(value) <= highest:
-            rule = f"must be a value of {data_type.name} when it is a FLOAT without its fraction"
+            rule = f"must be in the range of {data_type.name} after it is truncated to an integer"
             self._fail("value", self.value, rule, f"a number from {lowest} to {highest}")
         return encode_element(type(self).__name__, "value", math.trunc(value), data_type)
 

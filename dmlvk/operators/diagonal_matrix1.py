@@ -9,13 +9,13 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from dmlvk.data_type import DataType
-from dmlvk.operators.element import encode_element
+from dmlvk.operators.element import element_text, encode_element
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.operators.rules import ALL_DATA_TYPES, INT32_MAX, INT32_MIN, OperatorDesc
 from dmlvk.tensor_desc import TensorDesc, as_data_type
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class DiagonalMatrix1Desc(OperatorDesc):
     """DML_DIAGONAL_MATRIX1_OPERATOR_DESC.
 
@@ -27,8 +27,9 @@ class DiagonalMatrix1Desc(OperatorDesc):
     ----------
     input_tensor : TensorDesc, optional
         Has the output's data type and sizes. Strides of 0 broadcast it.
-    output_tensor : TensorDesc
-        Rank 2 to 4, any data type.
+    output_tensor : TensorDesc, optional
+        Rank 2 to 4, any data type. By default it has the input's sizes and data type, and is packed; without an input
+        it is required.
     value_data_type : DataType, optional
         Must be the output's data type, which is the default.
     value : int, float, NumPy scalar or bytes
@@ -52,9 +53,10 @@ class DiagonalMatrix1Desc(OperatorDesc):
     output_fields: ClassVar[tuple[str, ...]] = ("output_tensor",)
     optional_fields: ClassVar[tuple[str, ...]] = ("input_tensor",)
     bit_fields: ClassVar[Mapping[str, str]] = MappingProxyType({"value": "value_bytes"})
+    implied_fields: ClassVar[tuple[str, ...]] = ("value_data_type",)
 
     input_tensor: TensorDesc | None = None
-    output_tensor: TensorDesc
+    output_tensor: TensorDesc = None  # type: ignore[assignment]  # __post_init__ sets it
     value_data_type: DataType | None = None
     # Descriptors compare by the bits of the value, so that NaN equals itself and -0.0 differs from 0.0.
     value: Any = field(compare=False)
@@ -64,6 +66,12 @@ class DiagonalMatrix1Desc(OperatorDesc):
 
     def __post_init__(self) -> None:
         self._check_tensors_are_descs()
+        rule = "must fit a signed 32-bit integer"
+        self._normalise_integer("diagonal_fill_begin", INT32_MIN, INT32_MAX, rule)
+        self._normalise_integer("diagonal_fill_end", INT32_MIN, INT32_MAX, rule)
+        if self.output_tensor is None:
+            self._check_rank("input_tensor", 2, 4)
+            self._fill_output()
         self._check_data_type("output_tensor", ALL_DATA_TYPES)
         self._check_rank("output_tensor", 2, 4)
         self._check_same_data_type("input_tensor", "output_tensor")
@@ -73,10 +81,19 @@ class DiagonalMatrix1Desc(OperatorDesc):
             self._fail("input_tensor.sizes", self.input_tensor.sizes, rule, str(self.output_tensor.sizes))
         self._check_value_data_type()
         self._set("value_bytes", self._encode_value())
-        rule = "must fit a signed 32-bit integer"
-        self._normalise_integer("diagonal_fill_begin", INT32_MIN, INT32_MAX, rule)
-        self._normalise_integer("diagonal_fill_end", INT32_MIN, INT32_MAX, rule)
         self._check_outputs()
+
+    def _implied_output(self) -> TensorDesc:
+        if self.input_tensor is None:
+            reason = "without an input_tensor no other field says how large the output is, or its data type"
+            expected = "TensorDesc('float32', (3, 3)), for example"
+            self._fail("output_tensor", None, f"must be a TensorDesc: {reason}", expected)
+        return TensorDesc(self.input_tensor.data_type, self.input_tensor.sizes)
+
+    def _text(self, field: str) -> str:
+        if field == "value":
+            return element_text(self.value_bytes, self.output_tensor.data_type)
+        return super()._text(field)
 
     def _check_value_data_type(self) -> None:
         output_type = self.output_tensor.data_type

@@ -1,10 +1,11 @@
-"""Encodes a number as one element of a tensor: its bytes in memory."""
+"""A number as one element of a tensor: its bytes in memory, and back as text."""
 
 from __future__ import annotations
 
 import math
 import numbers
 import struct
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -46,14 +47,33 @@ def encode_element(descriptor: str, field: str, value: Any, data_type: DataType)
             number = _nearest(value) if data_type == DataType.FLOAT64 else _rounded_to_odd(value)
             return struct.pack(FLOAT_FORMATS[data_type], number)
         except OverflowError:
-            rule = f"is finite, and too large for {data_type.name}"
-            raise DescriptorError(descriptor, field, value, rule, "an infinity, if that is meant") from None
+            rule = f"is a finite number that is too large for {data_type.name}"
+            raise DescriptorError(descriptor, field, value, rule, "a smaller number, or an infinity") from None
     bits = 8 * data_type.size_in_bytes
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if data_type.is_signed_integer else (0, 2**bits - 1)
     if not isinstance(value, numbers.Integral) or not low <= int(value) <= high:
         rule = f"must be a value of {data_type.name}"
         raise DescriptorError(descriptor, field, value, rule, f"an integer from {low} to {high}")
     return int(value).to_bytes(data_type.size_in_bytes, "little", signed=data_type.is_signed_integer)
+
+
+def element_text(content: bytes, data_type: DataType) -> str:
+    """An element as Python text, of which `encode_element` makes the same bytes: a short number, or else the bytes."""
+    if not data_type.is_floating_point:
+        return str(int.from_bytes(content, "little", signed=data_type.is_signed_integer))
+    (value,) = struct.unpack(FLOAT_FORMATS[data_type], content)
+    if not math.isfinite(value):
+        # A NaN's sign and payload are in its bytes alone.
+        is_plain = struct.pack(FLOAT_FORMATS[data_type], float(str(value))) == content
+        return f"float('{value}')" if is_plain else repr(content)
+    if value.is_integer() and abs(value) < 1e16:
+        return repr(value)
+    for digits in range(1, 17):
+        number = float(f"{value:.{digits}g}")
+        with suppress(OverflowError):  # the largest numbers, rounded up
+            if struct.pack(FLOAT_FORMATS[data_type], number) == content:
+                return repr(number)
+    return repr(value)
 
 
 def _nearest(value: Any) -> float:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 from dmlvk.data_type import DataType
 from dmlvk.operators.feature_level import FeatureLevel
-from dmlvk.operators.rules import ALL_DATA_TYPES, SIXTY_FOUR_BIT_TYPES, OperatorDesc
+from dmlvk.operators.rules import ALL_DATA_TYPES, SIXTY_FOUR_BIT_TYPES, OperatorDesc, output_has_to_be_given
 from dmlvk.tensor_desc import TensorDesc
 
 INDEX_DATA_TYPES = (DataType.INT64, DataType.INT32, DataType.UINT64, DataType.UINT32)
 
 
-@dataclass(frozen=True, kw_only=True)
+@output_has_to_be_given
+@dataclass(frozen=True, kw_only=True, repr=False)
 class OneHotDesc(OperatorDesc):
     """DML_ONE_HOT_OPERATOR_DESC: along the axis, the indexed element is OnValue and all others are OffValue.
 
@@ -27,7 +28,8 @@ class OneHotDesc(OperatorDesc):
         At least 2 elements of any sizes. Element 0 is OffValue, element 1 along the last dimension larger than 1 is
         OnValue.
     output_tensor : TensorDesc
-        Has the rank of the other two tensors and the data type of the values.
+        Has the rank of the other two tensors and the data type of the values. It cannot be left out: no other field
+        says its size at the axis.
     axis : int
         Less than the rank.
 
@@ -60,19 +62,29 @@ class OneHotDesc(OperatorDesc):
         self._normalise_integer(
             "axis", 0, rank - 1, f"must be less than the DimensionCount of indices_tensor, which is {rank}"
         )
-        self._check_sizes()
-        if self.values_tensor.element_count < 2:
-            rule = "must have at least 2 elements: OffValue and OnValue"
-            self._fail(
-                "values_tensor.sizes", self.values_tensor.sizes, rule, f"{(1,) * (rank - 1) + (2,)}, for example"
-            )
+        self._check_input_sizes()
+        self._fill_output()
+        self._check_output_sizes()
         self._check_outputs()
 
-    def _check_sizes(self) -> None:
-        indices, output = self.indices_tensor.sizes, self.output_tensor.sizes
+    def _check_input_sizes(self) -> None:
+        indices, values = self.indices_tensor.sizes, self.values_tensor.sizes
         if indices[self.axis] != 1:
             field = f"indices_tensor.sizes[{self.axis}]"
-            self._fail(field, indices[self.axis], "the size of the axis dimension must be 1: one index a sequence", "1")
+            self._fail(field, indices[self.axis], "the size along the axis must be 1: each sequence has one index", "1")
+        if self.values_tensor.element_count < 2:
+            rule = "must have at least 2 elements: OffValue and OnValue"
+            self._fail("values_tensor.sizes", values, rule, f"{(1,) * (len(values) - 1) + (2,)}, for example")
+
+    def _implied_output(self) -> NoReturn:
+        indices = self.indices_tensor.sizes
+        reason = f"its size at axis {self.axis} is the length of the sequences, which no other field says"
+        sizes = str((*indices[: self.axis], "LENGTH", *indices[self.axis + 1 :])).replace("'", "")
+        expected = f"TensorDesc('{self.values_tensor.data_type}', {sizes})"
+        self._fail("output_tensor", None, f"must be a TensorDesc: {reason}", expected)
+
+    def _check_output_sizes(self) -> None:
+        indices, output = self.indices_tensor.sizes, self.output_tensor.sizes
         expected = (*indices[: self.axis], output[self.axis], *indices[self.axis + 1 :])
         if output != expected:
             rule = f"must be the sizes of indices_tensor, {indices}, except at axis {self.axis}"

@@ -75,7 +75,7 @@ class ConvolutionGeometry:
         return self.input_channels_per_group * math.prod(self.filter_size)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class QuantizedLinearConvolutionDesc(OperatorDesc):
     """DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC: dequantize, cross-correlate, quantize, in exact integers between.
 
@@ -88,9 +88,10 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         INT8 or UINT8, {N, C, H, W}, or {N, C, W}, which is treated as {N, C, 1, W}.
     filter_tensor : TensorDesc
         INT8 or UINT8, {M, C / group_count, H, W}, or {M, C / group_count, W}.
-    output_tensor : TensorDesc
+    output_tensor : TensorDesc, optional
         INT8 or UINT8, {N, M, H, W} or {N, M, W}; each spatial size is exactly
-        floor((input + start + end - (1 + (filter - 1) * dilation)) / stride) + 1.
+        floor((input + start + end - (1 + (filter - 1) * dilation)) / stride) + 1. By default it has the data type of
+        output_zero_point_tensor, or else of input_tensor, and is packed.
     input_scale_tensor, output_scale_tensor : TensorDesc
         FLOAT32, rank 1 to 4, one element.
     filter_scale_tensor : TensorDesc
@@ -147,7 +148,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
     bias_tensor: TensorDesc | None = None
     output_scale_tensor: TensorDesc
     output_zero_point_tensor: TensorDesc | None = None
-    output_tensor: TensorDesc
+    output_tensor: TensorDesc = None  # type: ignore[assignment]  # __post_init__ sets it
     strides: Sequence[int]
     dilations: Sequence[int]
     start_padding: Sequence[int]
@@ -158,10 +159,12 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         self._check_tensors_are_descs()
         self._check_types_and_ranks()
         self._check_spatial_arrays()
-        self._normalise_integer("group_count", 1, MAXIMUM_UINT32, "there is at least 1 group")
+        self._normalise_integer("group_count", 1, MAXIMUM_UINT32, "must be 1 or more")
         self._check_channels()
         self._check_quantization_shapes()
-        self._check_spatial_sizes()
+        sizes = self._convolved_sizes()
+        self._fill_output()
+        self._check_output_sizes(sizes)
         self._check_outputs()
 
     def _check_types_and_ranks(self) -> None:
@@ -172,6 +175,8 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         for name in ("input", "filter", "output"):
             self._check_data_type(f"{name}_scale_tensor", (DataType.FLOAT32,))
             self._check_same_data_type(f"{name}_zero_point_tensor", f"{name}_tensor")
+        if self.output_tensor is None:  # it will have this type
+            self._check_data_type("output_zero_point_tensor", QUANTIZED_DATA_TYPES)
         for name in SINGLE_ELEMENT_FIELDS + PER_CHANNEL_FIELDS:
             self._check_rank(name, 1, 4)
         self._check_data_type("bias_tensor", (DataType.INT32,))
@@ -183,32 +188,22 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         for name, (least, neutral) in SPATIAL_FIELDS.items():
             values = self._normalise_integers(name, lengths, least, MAXIMUM_UINT32, f"must be {least} or more")
             if len(values) != len(self.strides):
-                rule = f"strides, dilations and paddings have one length; strides has {len(self.strides)} elements"
+                rule = f"strides, dilations and paddings must have one length; strides has {len(self.strides)} elements"
                 self._fail(name, values, rule, f"{len(self.strides)} elements")
             if rank == 3 and len(values) == 2 and values[0] != neutral:
-                rule = "a tensor of rank 3 has height 1, so the first of two elements can only be neutral"
+                rule = "the first of two elements must be neutral, because a tensor of rank 3 has height 1"
                 self._fail(f"{name}[0]", values[0], rule, str(neutral))
 
     def _check_channels(self) -> None:
         channels, groups = self.input_tensor.sizes[1], self.group_count
         filters, filter_channels = self.filter_tensor.sizes[:2]
         if channels % groups:
-            self._fail(
-                "group_count", groups, f"must divide the channels of input_tensor, of which there are {channels}"
-            )
+            self._fail("group_count", groups, f"must divide the number of channels of input_tensor, {channels}")
         if filters % groups:
-            self._fail("group_count", groups, f"must divide the output channels, of which filter_tensor has {filters}")
+            self._fail("group_count", groups, f"must divide the number of output channels of filter_tensor, {filters}")
         if filter_channels != channels // groups:
-            rule = f"must be the channels of input_tensor divided by group_count, {channels} / {groups}"
+            rule = f"must be the number of channels of input_tensor divided by group_count, {channels} / {groups}"
             self._fail("filter_tensor.sizes[1]", filter_channels, rule, str(channels // groups))
-        batch = self.input_tensor.sizes[0]
-        if self.output_tensor.sizes[0] != batch:
-            self._fail(
-                "output_tensor.sizes[0]", self.output_tensor.sizes[0], "must be the batch of input_tensor", str(batch)
-            )
-        if self.output_tensor.sizes[1] != filters:
-            rule = "must be the first size of filter_tensor: the output channels"
-            self._fail("output_tensor.sizes[1]", self.output_tensor.sizes[1], rule, str(filters))
 
     def _check_quantization_shapes(self) -> None:
         channels = self.filter_tensor.sizes[0]
@@ -223,32 +218,48 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
             expected = (1, channels, 1, 1)[: tensor.rank] if tensor.rank > 1 else (channels,)
             if tensor.sizes != expected:
                 one = (1,) * tensor.rank
-                rule = f"must have one element, or one an output channel ({channels}), in dimension 1 or the only one"
+                rule = f"must have one element, or one for each output channel ({channels}), in dimension 1 (rank 1: 0)"
                 self._fail(f"{name}.sizes", tensor.sizes, rule, f"{one} or {expected}")
         expected = (1, channels, 1, 1)[: self.input_tensor.rank]
         if self.bias_tensor is not None and self.bias_tensor.sizes != expected:
-            rule = "must have one element an output channel, in dimension 1"
+            rule = "must have one element for each output channel, in dimension 1"
             self._fail("bias_tensor.sizes", self.bias_tensor.sizes, rule, str(expected))
 
-    def _check_spatial_sizes(self) -> None:
-        geometry = self.geometry
-        expected = []
-        for k in range(2):
-            size, taps = geometry.input_size[k], geometry.filter_size[k]
-            start, end = geometry.start_padding[k], geometry.end_padding[k]
-            expected.append(output_size(size, taps, geometry.strides[k], geometry.dilations[k], start, end))
-            if expected[k] < 1:
-                dimension = self.input_tensor.rank - 2 + k
+    def _convolved_sizes(self) -> tuple[int, ...]:
+        """The sizes that the output must have."""
+        sizes = [self.input_tensor.sizes[0], self.filter_tensor.sizes[0]]
+        for dimension in range(2, self.input_tensor.rank):
+            size, taps = self.input_tensor.sizes[dimension], self.filter_tensor.sizes[dimension]
+            k = dimension - self.input_tensor.rank
+            stride, dilation = self.strides[k], self.dilations[k]
+            start, end = self.start_padding[k], self.end_padding[k]
+            sizes.append(output_size(size, taps, stride, dilation, start, end))
+            if sizes[-1] < 1:
                 rule = (
-                    f"the dilated filter, 1 + (size - 1) * dilation = {1 + (taps - 1) * geometry.dilations[k]}, "
-                    f"is larger than the padded input, {size} + {start} + {end} = {size + start + end}"
+                    f"the dilated filter, 1 + (size - 1) * dilation = {1 + (taps - 1) * dilation}, "
+                    f"may not be larger than the padded input, {size} + {start} + {end} = {size + start + end}"
                 )
                 self._fail(f"filter_tensor.sizes[{dimension}]", taps, rule, "a smaller filter or more padding")
-        if geometry.output_size != tuple(expected):
-            sizes = self.output_tensor.sizes
-            right = sizes[:2] + tuple(expected[4 - self.input_tensor.rank :])
+        return tuple(sizes)
+
+    def _implied_output(self) -> TensorDesc:
+        sizes = self._convolved_sizes()
+        if math.prod(sizes) > MAXIMUM_UINT32:
+            rule = "the other fields give an output of these sizes, and a tensor has at most 2**32 - 1 elements"
+            self._fail("output_tensor.sizes", sizes, f"{rule}, not {math.prod(sizes)}")
+        zero_point = self.output_zero_point_tensor
+        return TensorDesc((self.input_tensor if zero_point is None else zero_point).data_type, sizes)
+
+    def _check_output_sizes(self, expected: tuple[int, ...]) -> None:
+        sizes = self.output_tensor.sizes
+        if sizes[0] != expected[0]:
+            self._fail("output_tensor.sizes[0]", sizes[0], "must be the batch of input_tensor", str(expected[0]))
+        if sizes[1] != expected[1]:
+            rule = "must be the first size of filter_tensor: the output channels"
+            self._fail("output_tensor.sizes[1]", sizes[1], rule, str(expected[1]))
+        if sizes != expected:
             rule = "must be floor((input + start + end padding - (1 + (filter - 1) * dilation)) / stride) + 1"
-            self._fail("output_tensor.sizes", sizes, rule, str(right))
+            self._fail("output_tensor.sizes", sizes, rule, str(expected))
 
     @property
     def geometry(self) -> ConvolutionGeometry:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import ClassVar, NoReturn
+from typing import ClassVar, NoReturn, TypeVar
 
 from dmlvk.arguments import as_integer, as_integers
 from dmlvk.data_type import DataType
 from dmlvk.errors import DescriptorError
 from dmlvk.operators.feature_level import FeatureLevel
-from dmlvk.tensor_desc import TensorDesc, TensorFlags, find_overlap
+from dmlvk.overlap import find_overlap
+from dmlvk.tensor_desc import TensorDesc, TensorFlags
 
 INT32_MIN = -(2**31)
 INT32_MAX = 2**31 - 1
 ALL_DATA_TYPES = tuple(DataType)
 SIXTY_FOUR_BIT_TYPES = (DataType.FLOAT64, DataType.UINT64, DataType.INT64)
 
+Descriptor = TypeVar("Descriptor", bound="OperatorDesc")
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class OperatorDesc:
     """Base of the operator descriptors: immutable, hashable, checked when made.
+
+    A descriptor's `output_tensor` may be left out where the other fields say what it is. It is filled in then, packed,
+    and the descriptor equals one in which it was written out.
 
     Attributes
     ----------
@@ -31,6 +37,8 @@ class OperatorDesc:
         The fields that hold a TensorDesc or, for optional ones, None; in DirectML's order.
     bit_fields : mapping of str to str
         Fields that are compared and serialized by their bits, each with the name of the attribute that holds its bytes.
+    implied_fields : tuple of str
+        Fields that can hold no other value than the one that follows from the other fields.
     """
 
     operator_name: ClassVar[str]
@@ -38,6 +46,42 @@ class OperatorDesc:
     output_fields: ClassVar[tuple[str, ...]]
     optional_fields: ClassVar[tuple[str, ...]] = ()
     bit_fields: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    implied_fields: ClassVar[tuple[str, ...]] = ()
+
+    def __repr__(self) -> str:
+        """The shortest call that makes an equal descriptor: without what is absent or follows from the other fields."""
+        names = [field.name for field in fields(self) if field.init and getattr(self, field.name) is not None]
+        arguments = [f"{name}={self._text(name)}" for name in names if not self._is_implied(name)]
+        return f"{type(self).__name__}({', '.join(arguments)})"
+
+    def _text(self, field: str) -> str:
+        """A field as Python text."""
+        return repr(getattr(self, field))
+
+    def _is_implied(self, field: str) -> bool:
+        """Whether a field holds what it would hold if it had been left out."""
+        if field not in self.output_fields:
+            return field in self.implied_fields
+        try:
+            return bool(getattr(self, field) == self._implied_output())
+        except DescriptorError:  # the other fields do not say it
+            return False
+
+    def _implied_output(self) -> TensorDesc:
+        """What the other fields, once they are checked, say of the output.
+
+        Raises
+        ------
+        DescriptorError
+            They do not say it: the message says why it has to be given.
+        """
+        raise NotImplementedError
+
+    def _fill_output(self) -> None:
+        """Fill in the output if it was left out. All other fields have been checked."""
+        for name in self.output_fields:
+            if getattr(self, name) is None:
+                self._set(name, self._implied_output())
 
     @property
     def tensors(self) -> dict[str, TensorDesc]:
@@ -57,9 +101,10 @@ class OperatorDesc:
         object.__setattr__(self, field, value)  # the way a frozen dataclass normalises its fields in __post_init__
 
     def _check_tensors_are_descs(self) -> None:
+        """Check that each tensor is a TensorDesc. An output that was left out is filled in later."""
         for name in self.input_fields + self.output_fields:
             value = getattr(self, name)
-            if value is not None or name not in self.optional_fields:
+            if value is not None or name not in self.optional_fields + self.output_fields:
                 self._check_tensor_is_desc(name)
 
     def _check_tensor_is_desc(self, field: str) -> None:
@@ -75,9 +120,9 @@ class OperatorDesc:
                 self._fail(f"{name}.flags", tensor.flags, "only inputs can be OWNED_BY_DML", "TensorFlags.NONE")
             overlap = find_overlap(tensor.sizes, tensor.element_strides)
             if overlap is not None:
-                rule = f"elements of an output may not overlap, and with sizes {tensor.sizes} {overlap}"
+                rule = f"elements of an output may not overlap; with sizes {tensor.sizes}, {overlap}"
                 self._fail(
-                    f"{name}.strides", tensor.strides, rule, "strides under which every element has its own place"
+                    f"{name}.strides", tensor.strides, rule, "strides that give every element a place of its own"
                 )
 
     def _check_data_type(self, field: str, allowed: Collection[DataType]) -> None:
@@ -118,6 +163,18 @@ class OperatorDesc:
         checked = as_integers(type(self).__name__, field, getattr(self, field), low, high, rule)
         if len(checked) not in lengths:
             wanted = " or ".join(str(length) for length in lengths)
-            self._fail(field, checked, f"must have one element a dimension, not {len(checked)}", f"{wanted} elements")
+            self._fail(
+                field, checked, f"must have one element for each dimension, not {len(checked)}", f"{wanted} elements"
+            )
         self._set(field, checked)
         return checked
+
+
+def output_has_to_be_given(descriptor: type[Descriptor]) -> type[Descriptor]:
+    """Let a descriptor itself say why `output_tensor` is needed, where Python would say that an argument is missing.
+
+    The field stays without a default, so that type checkers see that it is required.
+    """
+    initialize = descriptor.__init__
+    initialize.__kwdefaults__ = {**(initialize.__kwdefaults__ or {}), "output_tensor": None}
+    return descriptor

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from dmlvk.data_type import DataType
+from dmlvk.errors import shown
 from dmlvk.operators.registry import OPERATORS
 from dmlvk.operators.rules import OperatorDesc
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
@@ -49,7 +50,7 @@ def deserialize(content: Mapping[str, Any]) -> OperatorDesc:
     """
     name = content.get("operator") if isinstance(content, Mapping) else None
     if not isinstance(name, str) or name not in DESCRIPTORS:
-        raise ValueError(f"a descriptor's record names its operator, one of {', '.join(DESCRIPTORS)}")
+        raise ValueError(f"operator = {shown(name)}: a descriptor's record must name one of {', '.join(DESCRIPTORS)}")
     operator = DESCRIPTORS[name]
     known = {field.name for field in fields(operator) if field.init}
     arguments: dict[str, Any] = {}
@@ -68,7 +69,7 @@ def deserialize(content: Mapping[str, Any]) -> OperatorDesc:
             else:
                 arguments[name] = value
         except (KeyError, TypeError) as error:
-            raise ValueError(f"{operator.operator_name}: {name} cannot be read: {error!r}") from None
+            raise ValueError(f"{operator.operator_name}: {name} = {shown(value)} cannot be read: {error!r}") from None
     try:
         return operator(**arguments)
     except TypeError as error:

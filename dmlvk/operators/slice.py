@@ -14,7 +14,7 @@ from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
 EIGHT_BIT_TYPES = (DataType.INT8, DataType.UINT8)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SliceDesc(OperatorDesc):
     """DML_SLICE_OPERATOR_DESC: output[c] = input[offset + stride * c], a coordinate at a time.
 
@@ -51,12 +51,10 @@ class SliceDesc(OperatorDesc):
     strides: Sequence[int]
 
     def __post_init__(self) -> None:
-        self._check_tensor_is_desc("input_tensor")
+        self._check_tensors_are_descs()
         self._check_data_type("input_tensor", ALL_DATA_TYPES)
         self._check_slice()
-        if self.output_tensor is None:
-            self._set("output_tensor", TensorDesc(self.input_tensor.data_type, self.sizes))
-        self._check_tensor_is_desc("output_tensor")
+        self._fill_output()
         self._check_same_data_type("output_tensor", "input_tensor")
         self._check_same_rank("output_tensor", "input_tensor")
         if self.output_tensor.sizes != self.sizes:
@@ -64,21 +62,24 @@ class SliceDesc(OperatorDesc):
             self._fail("output_tensor.sizes", self.output_tensor.sizes, rule, str(self.sizes))
         self._check_outputs()
 
+    def _implied_output(self) -> TensorDesc:
+        return TensorDesc(self.input_tensor.data_type, self.sizes)
+
     def _check_slice(self) -> None:
         rank = (self.input_tensor.rank,)
-        offsets = self._normalise_integers("offsets", rank, 0, MAXIMUM_UINT32, "an offset counts from 0")
+        offsets = self._normalise_integers("offsets", rank, 0, MAXIMUM_UINT32, "must fit an unsigned 32-bit integer")
         sizes = self._normalise_integers("sizes", rank, 1, MAXIMUM_UINT32, "the slice may not be empty")
-        rule = "a stride is 1 or more; SLICE1 takes negative ones"
+        rule = "must be 1 or more; SLICE1 also takes negative strides"
         strides = self._normalise_integers("strides", rank, 1, MAXIMUM_UINT32, rule)
         for k, extent in enumerate(self.input_tensor.sizes):
             if offsets[k] >= extent:
-                rule = f"the slice begins past the end of the input, which has size {extent} in dimension {k}"
+                rule = f"the slice may not begin past the end of the input, which has size {extent} in dimension {k}"
                 self._fail(f"offsets[{k}]", offsets[k], rule, f"at most {extent - 1}")
             last = offsets[k] + (sizes[k] - 1) * strides[k]
             if last >= extent:
                 rule = (
-                    f"the slice ends past the end of the input: offset + (size - 1) * stride is {last}, the input has "
-                    f"size {extent}"
+                    f"the slice may not end past the end of the input, which has size {extent} in dimension {k}: "
+                    f"offset + (size - 1) * stride is {last}"
                 )
                 self._fail(f"sizes[{k}]", sizes[k], rule, f"at most {1 + (extent - 1 - offsets[k]) // strides[k]}")
 

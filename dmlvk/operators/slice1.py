@@ -16,7 +16,7 @@ def maximum_copied_elements(window_sizes: Sequence[int], window_strides: Sequenc
     return tuple(1 + (size - 1) // abs(stride) for size, stride in zip(window_sizes, window_strides, strict=True))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Slice1Desc(OperatorDesc):
     """DML_SLICE1_OPERATOR_DESC: output[c] = input[start + stride * c], a coordinate at a time.
 
@@ -24,8 +24,11 @@ class Slice1Desc(OperatorDesc):
 
     Parameters
     ----------
-    input_tensor, output_tensor : TensorDesc
-        Both have the same data type and rank (1 to 8). 1 <= output size <= 1 + (window size - 1) / abs(window stride).
+    input_tensor : TensorDesc
+        Rank 1 to 8, any data type.
+    output_tensor : TensorDesc, optional
+        Has the input's data type and rank, and sizes from 1 to 1 + (window size - 1) / abs(window stride). By default
+        it has the largest of these sizes, and is packed.
     input_window_offsets, input_window_sizes : sequence of int
         The window's begin and extent, one a dimension; it is not empty and lies inside the input.
     input_window_strides : sequence of int
@@ -47,7 +50,7 @@ class Slice1Desc(OperatorDesc):
     output_fields: ClassVar[tuple[str, ...]] = ("output_tensor",)
 
     input_tensor: TensorDesc
-    output_tensor: TensorDesc
+    output_tensor: TensorDesc = None  # type: ignore[assignment]  # __post_init__ sets it
     input_window_offsets: Sequence[int]
     input_window_sizes: Sequence[int]
     input_window_strides: Sequence[int]
@@ -58,14 +61,17 @@ class Slice1Desc(OperatorDesc):
         self._check_same_data_type("output_tensor", "input_tensor")
         self._check_same_rank("output_tensor", "input_tensor")
         self._check_window()
+        self._fill_output()
         self._check_output_sizes()
         self._check_outputs()
 
     def _check_window(self) -> None:
         rank = (self.input_tensor.rank,)
-        offsets = self._normalise_integers("input_window_offsets", rank, 0, MAXIMUM_UINT32, "an offset counts from 0")
+        offsets = self._normalise_integers(
+            "input_window_offsets", rank, 0, MAXIMUM_UINT32, "must fit an unsigned 32-bit integer"
+        )
         sizes = self._normalise_integers("input_window_sizes", rank, 1, MAXIMUM_UINT32, "the window may not be empty")
-        rule = "a window stride has 32 signed bits"
+        rule = "must fit a signed 32-bit integer"
         strides = self._normalise_integers("input_window_strides", rank, INT32_MIN, INT32_MAX, rule)
         for k, size in enumerate(self.input_tensor.sizes):
             if offsets[k] >= size:
@@ -79,11 +85,15 @@ class Slice1Desc(OperatorDesc):
             if offsets[k] + sizes[k] > size:
                 end = offsets[k] + sizes[k]
                 rule = (
-                    f"the window may not extend past the end of the input: offset + size is {end}, the input has {size}"
+                    f"the window may not extend past the end of the input, which has size {size} in dimension {k}: "
+                    f"offset + size is {end}"
                 )
                 self._fail(f"input_window_sizes[{k}]", sizes[k], rule, f"at most {size - offsets[k]}")
             if strides[k] == 0:
                 self._fail(f"input_window_strides[{k}]", 0, "a window stride may not be 0", "1 to copy every element")
+
+    def _implied_output(self) -> TensorDesc:
+        return TensorDesc(self.input_tensor.data_type, self.maximum_copied_elements)
 
     def _check_output_sizes(self) -> None:
         most = self.maximum_copied_elements
@@ -91,7 +101,7 @@ class Slice1Desc(OperatorDesc):
             if size > most[k]:
                 rule = (
                     f"a window of {self.input_window_sizes[k]} with stride {self.input_window_strides[k]} gives "
-                    f"1 + (size - 1) / abs(stride) = {most[k]} elements at most"
+                    f"at most 1 + (size - 1) / abs(stride) = {most[k]} elements"
                 )
                 self._fail(f"output_tensor.sizes[{k}]", size, rule, f"sizes of at most {most}")
 

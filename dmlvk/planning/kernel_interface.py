@@ -66,7 +66,7 @@ class KernelInterface:
             found = tuple([int(values[name]) for name in names])
         except KeyError:
             found = ()
-        if len(found) != len(values):
+        if not len(found) == len(values) == len(names):
             self._require_names("specialization constants", names, values.keys())
         return found
 

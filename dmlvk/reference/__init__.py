@@ -53,11 +53,13 @@ def _checked(desc: OperatorDesc, arrays: dict[str, npt.ArrayLike]) -> dict[str, 
     for field, tensor in inputs.items():
         if field not in arrays:
             raise BindingError(
-                f"{name} needs an array for {field}, of sizes {tensor.sizes} and {tensor.data_type.name}"
+                f"{name} needs an array for {field}, of shape {tensor.sizes} and data type {tensor.data_type.name}"
             )
         array = np.asarray(arrays[field])
         if array.dtype != tensor.data_type.numpy_dtype or array.shape != tensor.sizes:
-            expected = f"{tensor.sizes} of {tensor.data_type.numpy_dtype}"
-            raise BindingError(f"{field} is an array {array.shape} of {array.dtype}; {name} describes {expected}")
+            raise BindingError(
+                f"{field} is an array of shape {array.shape} and dtype {array.dtype}; {name} describes "
+                f"{tensor.sizes} and {tensor.data_type.numpy_dtype}"
+            )
         checked[field] = array
     return checked

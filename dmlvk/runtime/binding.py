@@ -38,7 +38,9 @@ class MemoryRange(NamedTuple):
 
 
 class Binding(NotCopied):
-    """An operator bound to tensors. Made by `CompiledOperator.bind`; holds its tensors' memory.
+    """An operator bound to tensors, whose memory it holds. Made by `CompiledOperator.bind`.
+
+    `Device.submit` runs it, alone or in a list with others, any number of times; `Device.sequence` records it.
 
     Attributes
     ----------
@@ -46,23 +48,26 @@ class Binding(NotCopied):
     operator_name : str
         "SLICE1", for people.
     plan : Plan
-    dispatches : tuple of tuples of Dispatch
-        The planned dispatches. Dispatches of one stage run in any order; each stage sees the previous stage's writes.
-    stages : tuple of tuples of PreparedDispatch
-        The same dispatches, ready for recording.
-    seconds : tuple of tuples of float
-        The planner's estimate for each dispatch.
-    reads, writes : tuple of (int, int, int)
-        The memory that the work reads and writes: the allocation's id, first byte and end.
-    read_memory, written_memory, used_memory : frozenset of int
-        The ids of the allocations that the work reads, writes, or either.
-    uses, written : frozenset of Access
-        The records in which the host finds the work that uses memory, and the work that writes memory.
-    batch : Batch, optional
-        The binding alone, recorded for a call of the operator.
-    secondary : CommandBuffer, optional
-        Its dispatches, recorded to be executed as one binding of a list.
+        Its kernels and their dispatches, for people.
     """
+
+    # What the dispatcher keeps in it:
+    # dispatches : tuple of tuples of Dispatch
+    #     The planned dispatches. Dispatches of one stage run in any order; each stage sees the previous stage's writes.
+    # stages : tuple of tuples of PreparedDispatch
+    #     The same dispatches, ready for recording.
+    # seconds : tuple of tuples of float
+    #     The planner's estimate for each dispatch.
+    # reads, writes : tuple of (int, int, int)
+    #     The memory that the work reads and writes: the allocation's id, first byte and end.
+    # read_memory, written_memory, used_memory : frozenset of int
+    #     The ids of the allocations that the work reads, writes, or either.
+    # uses, written : frozenset of Access
+    #     The records in which the host finds the work that uses memory, and the work that writes memory.
+    # batch : Batch, optional
+    #     The binding alone, recorded for a call of the operator.
+    # secondary : CommandBuffer, optional
+    #     Its dispatches, recorded to be executed as one binding of a list.
 
     in_place_of_a_copy = "bind the tensors once more (operator.bind)"
 
@@ -100,6 +105,9 @@ class Binding(NotCopied):
         self.dispatches = stages
         self.seconds = tuple(tuple(dispatch.seconds for dispatch in stage) for stage in stages)
         self.stages = tuple(tuple(self._prepare(operator, dispatch, memory) for dispatch in stage) for stage in stages)
+
+    def __repr__(self) -> str:
+        return f"<dmlvk.Binding {self.operator_name} ({self.plan.path}) on {self.device.name}>"
 
     @property
     def seconds(self) -> tuple[tuple[float, ...], ...]:
@@ -166,7 +174,7 @@ def check_tensors(
     """
     unknown = [name for name in tensors if name not in fields]
     if unknown:
-        raise BindingError(f"{operator} has no tensor to bind as {unknown[0]}; it takes {', '.join(fields) or 'none'}")
+        raise BindingError(f"{operator} has no tensor named {unknown[0]}; it takes {', '.join(fields) or 'none'}")
     checked = {}
     for name, expected in fields.items():
         tensor = tensors.get(name)
@@ -179,7 +187,7 @@ def check_tensors(
         if tensor.device is not device:
             raise BindingError(f"{operator}: {name} is a tensor of {another_device(tensor.device, device)}")
         if tensor.is_freed:
-            raise BindingError(f"{operator}: {name} was freed")
+            raise BindingError(f"{operator}: {name} was freed; bind another tensor")
         if tensor.desc is not expected:
             _check_desc(operator, name, tensor, expected)
         checked[name] = tensor
@@ -204,7 +212,7 @@ def _check_desc(operator: str, name: str, tensor: Tensor, expected: TensorDesc) 
         )
     if desc.total_size_in_bytes < expected.total_size_in_bytes:
         raise BindingError(
-            f"{operator}: {name} has {desc.total_size_in_bytes} bytes; the descriptor needs "
+            f"{operator}: {name} has {desc.total_size_in_bytes} bytes; the descriptor needs at least "
             f"{expected.total_size_in_bytes}"
         )
     alignment = expected.guaranteed_base_offset_alignment

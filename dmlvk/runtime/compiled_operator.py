@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pkgutil import get_data
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, overload
 from weakref import ref
 
 from dmlvk.errors import BindingError, DeviceError
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import PERSISTENT, SCRATCH, Dispatch, Plan
 from dmlvk.runtime.binding import Binding, MemoryRange, check_aliasing, check_tensors
+from dmlvk.runtime.bound_tensors import Described
 from dmlvk.runtime.calls import Calls
 from dmlvk.runtime.command_writer import CommandWriter, record_secondary
 from dmlvk.runtime.copying import NotCopied
@@ -25,6 +26,30 @@ from dmlvk.vulkan.pipelines import Pipeline
 from dmlvk.vulkan.recorder import SIMULTANEOUS_USE
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from dmlvk.operators import (
+        DiagonalMatrix1Desc,
+        DiagonalMatrixDesc,
+        OneHotDesc,
+        QuantizedLinearConvolutionDesc,
+        Slice1Desc,
+        SliceDesc,
+    )
+    from dmlvk.runtime.bound_tensors import (
+        DiagonalMatrix1Inputs,
+        DiagonalMatrix1Tensors,
+        DiagonalMatrixInputs,
+        DiagonalMatrixTensors,
+        OneHotInputs,
+        OneHotTensors,
+        QuantizedLinearConvolutionInputs,
+        QuantizedLinearConvolutionTensors,
+        Slice1Inputs,
+        Slice1Tensors,
+        SliceInputs,
+        SliceTensors,
+    )
     from dmlvk.runtime.device import Device
 
 
@@ -40,7 +65,9 @@ def spirv(kernel: str) -> bytes:
     try:
         content = get_data("dmlvk", f"spirv/{kernel}.spv")
     except OSError as error:
-        raise DeviceError(f"the compiled kernel {kernel}.spv is missing from this installation of dmlvk") from error
+        raise DeviceError(
+            f"{kernel}.spv, a compiled kernel, is missing from this installation of dmlvk: install it again"
+        ) from error
     assert content is not None, "whatever loaded this module also reads what lies beside it"
     return content
 
@@ -49,8 +76,10 @@ def spirv(kernel: str) -> bytes:
 PLANS_KEPT = 64
 
 
-class CompiledOperator(NotCopied):
+class CompiledOperator(NotCopied, Generic[Described]):
     """An operator ready to run. Made by `Device.compile`.
+
+    To a type checker it is a `CompiledOperator[Slice1Desc]`, for example, which takes tensors of SLICE1's names.
 
     Attributes
     ----------
@@ -62,7 +91,7 @@ class CompiledOperator(NotCopied):
 
     in_place_of_a_copy = "compile its descriptor (operator.desc, which can be pickled) where it is needed"
 
-    def __init__(self, device: Device, desc: OperatorDesc, plan: Plan, path: str | None = None) -> None:
+    def __init__(self, device: Device, desc: Described, plan: Plan, path: str | None = None) -> None:
         self.device = device
         self.desc = desc
         self.plan = plan
@@ -108,6 +137,26 @@ class CompiledOperator(NotCopied):
             )
         return pipeline
 
+    @overload
+    def __call__(self: CompiledOperator[Slice1Desc], **tensors: Unpack[Slice1Tensors]) -> Submission: ...
+    @overload
+    def __call__(self: CompiledOperator[OneHotDesc], **tensors: Unpack[OneHotTensors]) -> Submission: ...
+    @overload
+    def __call__(
+        self: CompiledOperator[DiagonalMatrix1Desc], **tensors: Unpack[DiagonalMatrix1Tensors]
+    ) -> Submission: ...
+    @overload
+    def __call__(
+        self: CompiledOperator[QuantizedLinearConvolutionDesc], **tensors: Unpack[QuantizedLinearConvolutionTensors]
+    ) -> Submission: ...
+    @overload
+    def __call__(self: CompiledOperator[SliceDesc], **tensors: Unpack[SliceTensors]) -> Submission: ...
+    @overload
+    def __call__(
+        self: CompiledOperator[DiagonalMatrixDesc], **tensors: Unpack[DiagonalMatrixTensors]
+    ) -> Submission: ...
+    @overload
+    def __call__(self: CompiledOperator[OperatorDesc], **tensors: Tensor) -> Submission: ...
     def __call__(self, **tensors: Tensor) -> Submission:
         """Run once, after all work submitted before; does not wait.
 
@@ -157,6 +206,22 @@ class CompiledOperator(NotCopied):
             return self.device.submit_inside((binding,))
         return submission_of(queue, queue.submit_inside(batch, (batch, binding)))
 
+    @overload
+    def bind(self: CompiledOperator[Slice1Desc], **tensors: Unpack[Slice1Tensors]) -> Binding: ...
+    @overload
+    def bind(self: CompiledOperator[OneHotDesc], **tensors: Unpack[OneHotTensors]) -> Binding: ...
+    @overload
+    def bind(self: CompiledOperator[DiagonalMatrix1Desc], **tensors: Unpack[DiagonalMatrix1Tensors]) -> Binding: ...
+    @overload
+    def bind(
+        self: CompiledOperator[QuantizedLinearConvolutionDesc], **tensors: Unpack[QuantizedLinearConvolutionTensors]
+    ) -> Binding: ...
+    @overload
+    def bind(self: CompiledOperator[SliceDesc], **tensors: Unpack[SliceTensors]) -> Binding: ...
+    @overload
+    def bind(self: CompiledOperator[DiagonalMatrixDesc], **tensors: Unpack[DiagonalMatrixTensors]) -> Binding: ...
+    @overload
+    def bind(self: CompiledOperator[OperatorDesc], **tensors: Tensor) -> Binding: ...
     def bind(self, **tensors: Tensor) -> Binding:
         """Check tensors and prepare everything needed to run on them any number of times.
 
@@ -174,7 +239,7 @@ class CompiledOperator(NotCopied):
         name = self.desc.operator_name
         for field in tensors:
             if field in self._owned_fields:
-                raise BindingError(f"{name}: {field} is OWNED_BY_DML: it is bound by initialize, not here")
+                raise BindingError(f"{name}: {field} is OWNED_BY_DML: bind it with initialize, not here")
         checked = check_tensors(name, self._bound_fields, tensors, self.device)
         owned = self._owned
         if owned is None and self.has_state:
@@ -187,6 +252,26 @@ class CompiledOperator(NotCopied):
         self._add_scratch(plan, memory, for_call=for_call)
         return Binding(self, plan, plan.stages, memory)
 
+    @overload
+    def initialize(self: CompiledOperator[Slice1Desc], **tensors: Unpack[Slice1Inputs]) -> Submission: ...
+    @overload
+    def initialize(self: CompiledOperator[OneHotDesc], **tensors: Unpack[OneHotInputs]) -> Submission: ...
+    @overload
+    def initialize(
+        self: CompiledOperator[DiagonalMatrix1Desc], **tensors: Unpack[DiagonalMatrix1Inputs]
+    ) -> Submission: ...
+    @overload
+    def initialize(
+        self: CompiledOperator[QuantizedLinearConvolutionDesc], **tensors: Unpack[QuantizedLinearConvolutionInputs]
+    ) -> Submission: ...
+    @overload
+    def initialize(self: CompiledOperator[SliceDesc], **tensors: Unpack[SliceInputs]) -> Submission: ...
+    @overload
+    def initialize(
+        self: CompiledOperator[DiagonalMatrixDesc], **tensors: Unpack[DiagonalMatrixInputs]
+    ) -> Submission: ...
+    @overload
+    def initialize(self: CompiledOperator[OperatorDesc], **tensors: Any) -> Submission: ...
     def initialize(self, **tensors: Any) -> Submission:
         """Take over the contents of the tensors that are OWNED_BY_DML, and prepare the data derived from them.
 

@@ -24,7 +24,7 @@ def debug_level() -> int:
     """
     text = os.environ.get("DMLVK_DEBUG", "")
     if text not in ("", "0", "1", "2"):
-        raise ValueError(f"DMLVK_DEBUG is {text!r}; it can be 0, 1 (a line a dispatch) or 2 (plans too)")
+        raise ValueError(f"DMLVK_DEBUG is {text!r}; it can be 0, 1 (a line for each dispatch) or 2 (plans too)")
     return int(text or 0)
 
 

@@ -6,7 +6,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -19,14 +19,15 @@ from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Plan
 from dmlvk.runtime import debug
 from dmlvk.runtime.binding import Binding
+from dmlvk.runtime.bound_tensors import Compiled
 from dmlvk.runtime.command_writer import CommandWriter, dispatch_count
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.device_info import another_device
-from dmlvk.runtime.exchange import array_of
+from dmlvk.runtime.exchange import array_of, tensor_of_cuda
 from dmlvk.runtime.sequence import Sequence
 from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
-from dmlvk.runtime.tensor import Buffer, Tensor, desc_of_array
+from dmlvk.runtime.tensor import Buffer, Tensor
 from dmlvk.runtime.tuned_paths import TunedPaths, record_descriptor
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.command_buffers import Batch
@@ -34,6 +35,9 @@ from dmlvk.vulkan.device import VulkanDevice
 from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.physical_device import choose
 from dmlvk.vulkan.recorder import ONE_TIME_SUBMIT, SIMULTANEOUS_USE
+
+if TYPE_CHECKING:
+    from dmlvk.runtime.cuda_sharing import CudaSharing
 
 # A device keeps at most this many compiled operators, for descriptors that are compiled again. Each operator keeps its
 # pipelines, which cost megabytes on a CPU driver.
@@ -107,6 +111,7 @@ class Device(NotCopied):
         self._operators: OrderedDict[OperatorKey, CompiledOperator] = OrderedDict()
         self._operators_kept = OPERATORS_KEPT_ON_CPU if self.profile.device_type == DeviceType.CPU else OPERATORS_KEPT
         self._operators_monitor = Monitor(self.vulkan.context.availability)
+        self.cuda_sharing: CudaSharing | None = None
 
     def __repr__(self) -> str:
         return f"<dmlvk.Device {self.name}{', closed' if self.vulkan.is_closed else ''}>"
@@ -170,8 +175,11 @@ class Device(NotCopied):
             tensor = self.empty(array_or_desc.desc.sizes, array_or_desc.desc.data_type)
             tensor.write(array_or_desc)
             return tensor
+        shared = tensor_of_cuda(self, array_or_desc) if dtype is None else None
+        if shared is not None:
+            return shared
         array = array_of(array_or_desc, dtype)
-        desc = desc_of_array(array)
+        desc = TensorDesc.of(array)
         tensor = Tensor(self, desc, self.vulkan.memory.allocate(desc.total_size_in_bytes))
         tensor.write(array.reshape(desc.sizes))
         return tensor
@@ -218,7 +226,7 @@ class Device(NotCopied):
         """Plan an operator for this device: see `dmlvk.planning.plan`."""
         return planning.plan(desc, self.profile, path=path, offsets=offsets or {})
 
-    def compile(self, desc: OperatorDesc, path: str | None = None) -> CompiledOperator:
+    def compile(self, desc: Compiled, path: str | None = None) -> CompiledOperator[Compiled]:
         """Plan an operator and build its pipelines. Equal descriptors are compiled once.
 
         Parameters
@@ -385,6 +393,7 @@ class Device(NotCopied):
         self.vulkan.close()
         self._operators.clear()
         self._lists.clear()
+        self.cuda_sharing = None
 
     def __del__(self) -> None:
         # Every object that belongs to a device keeps the device alive, so none is in use any more.

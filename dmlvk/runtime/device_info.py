@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.device_profile import MINIMUM_API_VERSION, DeviceProfile, DeviceType
+from dmlvk.errors import DeviceError
+from dmlvk.vulkan.instance import Instance, version_tuple
+from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.physical_device import PhysicalDevice, physical_devices
 from dmlvk.vulkan.physical_device import rejected_devices as rejected_physical_devices
 
@@ -22,7 +26,16 @@ VENDORS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+TYPE_NAMES = {
+    DeviceType.OTHER: "other",
+    DeviceType.INTEGRATED_GPU: "integrated GPU",
+    DeviceType.DISCRETE_GPU: "discrete GPU",
+    DeviceType.VIRTUAL_GPU: "virtual GPU",
+    DeviceType.CPU: "CPU",
+}
+
+
+@dataclass(frozen=True, repr=False)
 class DeviceInfo:
     """A Vulkan device that dmlvk can use.
 
@@ -53,6 +66,24 @@ class DeviceInfo:
     accelerated: tuple[str, ...]
     profile: DeviceProfile
 
+    def __str__(self) -> str:
+        """One line: index, name, type, driver, memory, and what is accelerated."""
+        facts = (TYPE_NAMES[self.type], self.driver, binary_size(self.memory_size), *self.accelerated)
+        return f"{self.index}: {self.name}, {', '.join(facts)}"
+
+    def __repr__(self) -> str:
+        return f"<dmlvk.DeviceInfo {self}>"
+
+
+class DeviceList(list[DeviceInfo]):
+    """A list of devices that prints one line a device."""
+
+    def __str__(self) -> str:
+        return "\n".join(str(info) for info in self) or "no Vulkan device that dmlvk can use"
+
+    def __repr__(self) -> str:
+        return f"[{f',{chr(10)} '.join(repr(info) for info in self)}]"
+
 
 @dataclass(frozen=True)
 class RejectedDevice:
@@ -65,12 +96,43 @@ class RejectedDevice:
 def devices() -> list[DeviceInfo]:
     """The Vulkan devices that dmlvk can use, best first: discrete, integrated, virtual, CPU.
 
+    `print` writes them one a line.
+
     Raises
     ------
     DeviceError
         There is no Vulkan loader or no driver; the message says what to install.
     """
-    return [device_info(index, device) for index, device in enumerate(physical_devices())]
+    return DeviceList(device_info(index, device) for index, device in enumerate(physical_devices()))
+
+
+def is_available() -> bool:
+    """Whether there is a device that dmlvk can use.
+
+    False without a Vulkan loader, a driver, or a device that can compute. `Device()` says then what to install.
+    $DMLVK_DEVICE does not count. Nothing stays open: a process may ask and fork afterwards.
+    """
+    try:
+        with closing(Instance()) as probe:
+            probe.open()
+            return any(_is_usable(handle) for handle in probe.physical_devices())
+    except DeviceError:
+        return False
+
+
+def _is_usable(handle: Any) -> bool:
+    """As `physical_devices` decides it, from an instance that is not the process's own."""
+    properties = vk.ffi.new("VkPhysicalDeviceProperties*")
+    # void vkGetPhysicalDeviceProperties(VkPhysicalDevice physicalDevice, VkPhysicalDeviceProperties* pProperties)
+    vk.vkGetPhysicalDeviceProperties(handle, properties)
+    count = vk.ffi.new("uint32_t*")
+    # void vkGetPhysicalDeviceQueueFamilyProperties(VkPhysicalDevice physicalDevice, uint32_t*
+    #     pQueueFamilyPropertyCount, VkQueueFamilyProperties* pQueueFamilyProperties)
+    vk.vkGetPhysicalDeviceQueueFamilyProperties(handle, count, vk.ffi.NULL)
+    families = vk.ffi.new("VkQueueFamilyProperties[]", max(1, count[0]))
+    vk.vkGetPhysicalDeviceQueueFamilyProperties(handle, count, families)
+    computes = any(families[i].queueFlags & 2 for i in range(count[0]))  # VK_QUEUE_COMPUTE_BIT
+    return computes and version_tuple(properties.apiVersion) >= MINIMUM_API_VERSION
 
 
 def rejected_devices() -> list[RejectedDevice]:
@@ -123,12 +185,33 @@ def accelerated(profile: DeviceProfile) -> tuple[str, ...]:
     return tuple(found)
 
 
+def binary_size(size: int) -> str:
+    """Bytes in the largest unit of which there is one: "139.8 GiB"."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size / unit:.4g} {name}"
+    return f"{size} bytes"
+
+
+def numbered(physical: PhysicalDevice) -> str:
+    """A device's name and index, which tells devices of one name apart."""
+    index = _index(physical)
+    return physical.profile.name if index is None else f"{physical.profile.name} (index {index} of dmlvk.devices())"
+
+
 def another_device(theirs: Device, ours: Device) -> str:
     """Text for an object that belongs to one Device and not to the other, in which the two can be told apart."""
     if theirs.name != ours.name:
         return f"another Device ({theirs}), not of {ours}"
-    handles = [device.handle for device in physical_devices()]
-    first, second = (handles.index(device.vulkan.context.physical.handle) for device in (theirs, ours))
+    first, second = (_index(device.vulkan.context.physical) for device in (theirs, ours))
+    if first is None or second is None:
+        return f"another Device of the same name ({theirs}): one of the two was opened before the process forked"
     if first != second:
         return f"another Device of the same name (index {first} of dmlvk.devices(), {theirs}), not of index {second}"
     return f"another Device object ({theirs}) that was opened on the same device: each has memory of its own"
+
+
+def _index(physical: PhysicalDevice) -> int | None:
+    """A device's position in `devices()`; None for one that a parent process opened before it forked."""
+    handles = [device.handle for device in physical_devices()]
+    return handles.index(physical.handle) if physical.handle in handles else None

@@ -6,16 +6,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from dmlvk.errors import shown
+from dmlvk.arguments import integer_of
+from dmlvk.errors import DeviceError, shown
 from dmlvk.runtime.array_protocol import ArrayProtocol
+from dmlvk.runtime.cuda_driver import library_device
 from dmlvk.runtime.elements import Array, element_view
 from dmlvk.tensor_desc import as_data_type
 
 if TYPE_CHECKING:
+    from dmlvk.runtime.cuda_sharing import CudaSharing
+    from dmlvk.runtime.device import Device
     from dmlvk.runtime.tensor import Tensor
 
 # DLDeviceType, of dlpack.h
 DL_CPU = 1
+DL_CUDA = 2
 DL_CUDA_HOST = 3
 DL_VULKAN = 7
 DL_ROCM_HOST = 11
@@ -28,7 +33,12 @@ NUMPY_TAKES_VERSIONS = tuple(int(part) for part in np.__version__.split(".")[:2]
 
 def dlpack_device(tensor: Tensor) -> tuple[int, int]:
     """The DLDeviceType of the memory of a tensor, and the number of the device."""
-    return HOST if obstacle_to_host_view(tensor) is None else (DL_VULKAN, 0)
+    if obstacle_to_host_view(tensor) is None:
+        return HOST
+    try:
+        return DL_CUDA, cuda_sharing(tensor).ordinal
+    except DeviceError:
+        return DL_VULKAN, 0
 
 
 def dlpack_capsule(
@@ -45,22 +55,87 @@ def dlpack_capsule(
     BufferError
         The memory cannot be shared as it is asked for; the message says why, and what is possible.
     """
-    if dl_device is not None and dl_device != HOST:
+    device = dlpack_device(tensor)
+    if dl_device not in (None, HOST) and (dl_device != device or device[0] != DL_CUDA):
         raise BufferError(f"{tensor!r} is given to the host, {HOST}, not to the DLPack device {shown(dl_device)}")
+    obstacle = obstacle_to_host_view(tensor)
+    if device[0] == DL_CUDA and dl_device != HOST:
+        shared = tensor.device.tensor(tensor) if copy else tensor
+        return cuda_sharing(tensor).capsule(shared, _cuda_stream(stream))
     if stream is not None:
         raise BufferError(f"stream = {shown(stream)}: memory of the host has no streams; pass None")
-    obstacle = obstacle_to_host_view(tensor)
     if copy or (obstacle is not None and copy is None and dl_device is not None):
         elements = tensor.numpy()
     elif obstacle is not None:
         raise BufferError(
-            f"{tensor!r} cannot be shared with the host: {obstacle}; tensor.numpy() copies, and so does copy=True"
+            f"{tensor!r} cannot be shared with the host: {obstacle}; nor with CUDA: {_obstacle_to_cuda(tensor)}; "
+            "tensor.numpy() copies, and so does copy=True"
         )
     else:
         elements = host_elements(tensor)
     if not NUMPY_TAKES_VERSIONS:
         return elements.__dlpack__()
     return elements.__dlpack__(max_version=max_version)
+
+
+def _obstacle_to_cuda(tensor: Tensor) -> str:
+    """Why CUDA does not see the memory of a tensor."""
+    try:
+        cuda_sharing(tensor)
+    except DeviceError as error:
+        return str(error)
+    return "the host's memory was asked for"
+
+
+def cuda_sharing(tensor: Tensor) -> CudaSharing:
+    """The sharing with CUDA of the memory of a tensor.
+
+    Raises
+    ------
+    DeviceError
+        CUDA cannot see the memory; the message says why.
+    """
+    if not tensor.device.profile.runs_cuda:
+        raise DeviceError("it shares memory with NVIDIA's own driver alone")
+    if len(tensor.memory().segments) > 1:
+        raise DeviceError("it lies in several blocks of this device's memory")
+    from dmlvk.runtime.cuda_sharing import sharing_of
+
+    return sharing_of(tensor.device)
+
+
+def _cuda_stream(stream: object) -> int | None:
+    """The handle of a consumer's stream. The array API's rules: None is the default stream, and 0 is ambiguous."""
+    if stream is None:
+        return None
+    found = integer_of(stream)
+    if found is None or found == 0 or found < -1:
+        raise BufferError(f"stream = {shown(stream)}: a CUDA stream is a handle, 1, 2, -1 or None; 0 is ambiguous")
+    return found
+
+
+def tensor_of_cuda(device: Device, values: Any) -> Tensor | None:
+    """A packed tensor with the elements of a CUDA array on the GPU of a device, copied there; None for other values."""
+    if not device.profile.runs_cuda or not hasattr(values, "__dlpack_device__") or isinstance(values, np.ndarray):
+        return None
+    kind, ordinal = values.__dlpack_device__()
+    if kind != DL_CUDA:
+        return None
+    values = _resolved(values)
+    from dmlvk.runtime.cuda_sharing import is_on_gpu_of, sharing_of
+
+    try:
+        if not is_on_gpu_of(device, ordinal):
+            return None
+        with library_device(ordinal):
+            found = sharing_of(device).tensor(device, values)
+    except DeviceError:
+        return None
+    if found is None or found.desc.is_packed:
+        return found
+    packed = device.empty(found.desc.sizes, found.desc.data_type)
+    packed.write(found)
+    return packed
 
 
 def obstacle_to_host_view(tensor: Tensor) -> str | None:
@@ -141,12 +216,20 @@ def _array_of(values: Any) -> Array:
         return np.asarray(values)
     if str(getattr(values, "dtype", "")).endswith("bfloat16"):
         raise TypeError("bfloat16 has no DirectML data type: convert the elements to float32 first (torch: x.float())")
+    values = _resolved(values)
     if not hasattr(values, "__dlpack_device__") or values.__dlpack_device__()[0] in HOST_KINDS:
         return np.from_dlpack(values)
     advice = f"the memory of this {type(values).__module__}.{type(values).__name__} is another device's: copy it to"
     if not NUMPY_TAKES_VERSIONS:
         raise TypeError(f"{advice} the host first, or use NumPy 2.1 or newer")
     try:
-        return np.from_dlpack(values, device="cpu", copy=True)
+        with library_device(values.__dlpack_device__()[1]):
+            return np.from_dlpack(values, device="cpu", copy=True)
     except TypeError as error:  # its __dlpack__ lacks the newer arguments
         raise TypeError(f"{advice} the host first, because its library does not ({error})") from error
+
+
+def _resolved(values: Any) -> Any:
+    """A torch tensor with its elements in memory: torch may leave a negation to do, and DLPack then leaves it out."""
+    resolve = getattr(values, "resolve_neg", None)
+    return values if resolve is None else resolve()

@@ -7,7 +7,8 @@ tensor wants them: a host turns layouts at a fraction of the bus's speed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -50,8 +51,7 @@ class HostLayout:
         strides = tuple(
             stride // array.itemsize if size > 1 else 1 for size, stride in zip(array.shape, array.strides, strict=True)
         )
-        desc = TensorDesc(DataType.from_numpy(array.dtype), array.shape, strides)
-        return cls(desc, in_order.reshape(-1).view(np.uint8))
+        return cls(_desc(array.dtype, array.shape, strides), in_order.reshape(-1).view(np.uint8))
 
     @classmethod
     def require(cls, array: Array) -> HostLayout:
@@ -105,15 +105,25 @@ def read_turned(tensor: Tensor, out: Array) -> bool:
 
 def turn(source: Tensor, destination: Tensor) -> None:
     """Copy all elements from one tensor to another of the same sizes and type, on their device; does not wait."""
-    rank = source.desc.rank
-    desc = Slice1Desc(
-        input_tensor=plain(source.desc),
-        output_tensor=plain(destination.desc),
-        input_window_offsets=(0,) * rank,
-        input_window_sizes=source.desc.sizes,
-        input_window_strides=(1,) * rank,
+    source.device.compile(_whole(source.desc, destination.desc))(input_tensor=source, output_tensor=destination)
+
+
+# A program moves arrays of few layouts, and making a descriptor costs as much as a dispatch.
+@lru_cache(maxsize=256)
+def _desc(dtype: np.dtype[Any], sizes: tuple[int, ...], strides: tuple[int, ...]) -> TensorDesc:
+    return TensorDesc(DataType.from_numpy(dtype), sizes, strides)
+
+
+@lru_cache(maxsize=256)
+def _whole(source: TensorDesc, destination: TensorDesc) -> Slice1Desc:
+    """SLICE1 of a whole tensor."""
+    return Slice1Desc(
+        input_tensor=plain(source),
+        output_tensor=plain(destination),
+        input_window_offsets=(0,) * source.rank,
+        input_window_sizes=source.sizes,
+        input_window_strides=(1,) * source.rank,
     )
-    source.device.compile(desc)(input_tensor=source, output_tensor=destination)
 
 
 def plain(desc: TensorDesc) -> TensorDesc:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dmlvk.arguments import as_seconds
+from dmlvk.errors import DeviceError
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.vulkan.timestamps import QueryPool
 
@@ -60,7 +61,11 @@ class Submission(NotCopied):
     def __repr__(self) -> str:
         if not hasattr(self, "_queue"):
             return "<dmlvk.Submission of nothing>"
-        return f"<dmlvk.Submission {self._value}, {'done' if self.done else 'running'}>"
+        try:
+            state = "done" if self.done else "running"
+        except DeviceError:
+            state = "its device is lost"
+        return f"<dmlvk.Submission {self._value}, {state}>"
 
     @property
     def done(self) -> bool:

@@ -8,12 +8,11 @@ from weakref import WeakSet
 import numpy as np
 
 from dmlvk.arguments import as_argument
-from dmlvk.data_type import DataType
 from dmlvk.errors import BindingError
 from dmlvk.runtime.array_protocol import ArrayProtocol
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.elements import Array, Bytes, element_view, write_elements
-from dmlvk.runtime.exchange import array_of, dlpack_capsule, dlpack_device, is_converted
+from dmlvk.runtime.exchange import array_of, dlpack_capsule, dlpack_device
 from dmlvk.runtime.layouts import LEAST_SIZE_TURNED_ON_DEVICE, read_turned, turn, write_turned
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.allocation import Allocation
@@ -326,22 +325,3 @@ class Tensor(NotCopied, ArrayProtocol):
         content = np.empty(self.desc.total_size_in_bytes, np.uint8)
         self.device.vulkan.transfers.read(memory, self.offset, content)
         return content
-
-
-def desc_of_array(array: Array) -> TensorDesc:
-    """The packed tensor that holds an array; an array without dimensions becomes one element in one dimension.
-
-    Raises
-    ------
-    DescriptorError
-        The array has no elements, or more than 8 dimensions.
-    TypeError
-        A dtype without a DirectML data type.
-    """
-    try:
-        data_type = DataType.from_numpy(array.dtype)
-    except TypeError as error:
-        if is_converted(array.dtype):
-            raise TypeError(f"{error}; dtype= converts: device.tensor(array, dtype=...)") from None
-        raise
-    return TensorDesc(data_type, array.shape or (1,))

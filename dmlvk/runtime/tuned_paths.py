@@ -205,7 +205,7 @@ def record_file() -> Path | None:
 
 def _require_descriptors(path: Path) -> None:
     if not files.first_bytes(path, len(RECORD_START)).startswith(RECORD_START):
-        raise files.FileError("it does not hold descriptors")
+        raise files.FileError("it holds something other than descriptors")
 
 
 def _content(file: Path) -> Mapping[str, Any]:

@@ -5,14 +5,14 @@ Only this package touches the `vulkan` package.
 The modules in layers: each imports only from the layers above its own, also for types alone.
 
     availability  free_ranges  host_threads  library  memory_use  specialization
-    handles  monitor  validation
+    handles  monitor  partner  validation
     instance  visits
     physical_device
     configuration  memory_types
     context
-    blocks  command_buffers  descriptors  heaps  pipeline_cache  timeline  timestamps
-    host_view  queue
-    allocation  pipelines
+    command_buffers  descriptors  external  heaps  pipeline_cache  timeline  timestamps
+    blocks  queue
+    allocation  host_view  pipelines
     memory  recorder
     staging_ring
     transfers

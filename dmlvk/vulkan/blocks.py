@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT
 from dmlvk.vulkan.context import Context
+from dmlvk.vulkan.external import export_of_buffer, export_of_memory
 from dmlvk.vulkan.free_ranges import FreeRanges
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import VK_SUCCESS, check, vk
@@ -48,9 +49,23 @@ class Block:
         None before `create`.
     mapped : ndarray of uint8, optional
         The host's view of the memory.
+    allocated_size : int
+        Bytes of the VkDeviceMemory; 0 before `create`.
     """
 
-    __slots__ = ("_buffer", "_memory", "buffer", "is_shared", "is_staging", "mapped", "memory_type", "ranges", "size")
+    __slots__ = (
+        "__weakref__",
+        "_buffer",
+        "_memory",
+        "allocated_size",
+        "buffer",
+        "is_shared",
+        "is_staging",
+        "mapped",
+        "memory_type",
+        "ranges",
+        "size",
+    )
 
     def __init__(self, size: int, memory_type: MemoryType, *, is_shared: bool, is_staging: bool) -> None:
         self.size = size
@@ -60,6 +75,7 @@ class Block:
         self.ranges: FreeRanges[Lease] = FreeRanges(size)
         self.mapped: Bytes | None = None
         self.buffer: Any = None
+        self.allocated_size = 0
         self._buffer: Handle | None = None
         self._memory: Handle | None = None
 
@@ -71,13 +87,16 @@ class Block:
         OutOfMemoryError, DeviceError
         """
         ffi = vk.ffi
-        self._buffer = create_buffer(context, self.size)
+        is_exported = context.configuration.exports_memory and not self.is_staging
+        self._buffer = create_buffer(context, self.size, is_exported=is_exported)
         self.buffer = self._buffer.value
         device = context.handle
         information = ffi.new("VkMemoryAllocateInfo*")
         information.sType = vk.VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO
-        information.allocationSize = _requirements(context, self.buffer).size
+        information.allocationSize = self.allocated_size = _requirements(context, self.buffer).size
         information.memoryTypeIndex = self.memory_type.index
+        export = export_of_memory() if is_exported else ffi.NULL
+        information.pNext = export
         self._memory = memory = context.handles.new("DeviceMemory")
         # VkResult vkAllocateMemory(VkDevice device, const VkMemoryAllocateInfo* pAllocateInfo, const
         #     VkAllocationCallbacks* pAllocator, VkDeviceMemory* pMemory)
@@ -94,6 +113,12 @@ class Block:
             #     VkMemoryMapFlags flags, void** ppData)
             check(vk.vkMapMemory(device, memory.value, 0, self.size, 0, address), "vkMapMemory")
             self.mapped = np.frombuffer(ffi.buffer(address[0], self.size), np.uint8)
+
+    @property
+    def memory(self) -> Any:
+        """The VkDeviceMemory."""
+        assert self._memory is not None, "asked for after `create`"
+        return self._memory.value
 
     @property
     def handles(self) -> list[Handle]:
@@ -122,13 +147,15 @@ class Segment(NamedTuple):
         return mapped[self.offset : self.offset + self.size]
 
 
-def create_buffer(context: Context, size: int) -> Handle:
+def create_buffer(context: Context, size: int, *, is_exported: bool = False) -> Handle:
     """A VkBuffer without memory yet, which kernels and copies on all of the device's queues can use."""
     families = context.configuration.families
     information = vk.ffi.new("VkBufferCreateInfo*")
     information.sType = vk.VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO
     information.size = size
     information.usage = BUFFER_USAGE
+    export = export_of_buffer() if is_exported else vk.ffi.NULL
+    information.pNext = export
     indices = vk.ffi.new("uint32_t[]", families)
     if len(families) > 1:
         # No queue family owns the buffer: both families would have to know a transfer of ownership beforehand.
@@ -147,7 +174,7 @@ def _requirements(context: Context, buffer: Any) -> Any:
 
 def allowed_types(context: Context) -> list[MemoryType]:
     """The memory types that a block may have."""
-    probe = create_buffer(context, LARGEST_OFFSET_ALIGNMENT)
+    probe = create_buffer(context, LARGEST_OFFSET_ALIGNMENT, is_exported=context.configuration.exports_memory)
     bits = _requirements(context, probe.value).memoryTypeBits
     probe.destroy()
     return [kind for kind in context.physical.memory_types if bits >> kind.index & 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from dmlvk.device_profile import DeviceProfile
@@ -25,6 +26,12 @@ FEATURES = (
 )
 PORTABILITY_SUBSET = "VK_KHR_portability_subset"  # must be enabled on a device that lists it
 EXTENSIONS = ("VK_KHR_cooperative_matrix", PORTABILITY_SUBSET, "VK_EXT_memory_budget")
+# The extensions by which CUDA imports memory and semaphores.
+EXPORTING_EXTENSIONS = (
+    ("VK_KHR_external_memory_win32", "VK_KHR_external_semaphore_win32")
+    if sys.platform == "win32"
+    else ("VK_KHR_external_memory_fd", "VK_KHR_external_semaphore_fd")
+)
 
 
 @dataclass(frozen=True)
@@ -49,12 +56,15 @@ class Configuration:
         The features enabled.
     extensions : tuple of str
         The extensions enabled.
+    exports_memory : bool
+        Whether CUDA, on the same GPU, can import the memory of tensors.
     """
 
     compute_family: QueueFamily
     copy_queue: QueuePlace | None
     features: frozenset[str]
     extensions: tuple[str, ...]
+    exports_memory: bool
 
     @property
     def families(self) -> list[int]:
@@ -82,6 +92,9 @@ def configure(physical: PhysicalDevice, profile: DeviceProfile, *, force_copy_qu
     """
     available = physical.profile.extensions & (profile.extensions | {PORTABILITY_SUBSET})
     wanted: tuple[str, ...] = EXTENSIONS
+    exports_memory = physical.profile.runs_cuda and available.issuperset(EXPORTING_EXTENSIONS)
+    if exports_memory:
+        wanted += EXPORTING_EXTENSIONS
     if physical.profile.api_version < (1, 3, 0):
         wanted += tuple(EXTENSIONS_OF_1_3)
     return Configuration(
@@ -89,6 +102,7 @@ def configure(physical: PhysicalDevice, profile: DeviceProfile, *, force_copy_qu
         copy_queue=_copy_queue(physical, force_copy_queue),
         features=frozenset(FEATURES) & physical.profile.features & profile.features,
         extensions=tuple(name for name in wanted if name in available),
+        exports_memory=exports_memory,
     )
 
 

@@ -12,11 +12,14 @@ from dmlvk.vulkan.blocks import Block, Segment
 from dmlvk.vulkan.configuration import configure
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.descriptors import DescriptorSets
+from dmlvk.vulkan.external import memory_handle, semaphore_handle, timeline_for_export
+from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.host_view import HostView
 from dmlvk.vulkan.instance import close_ownerless, open_devices
 from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.memory import MemoryPool
 from dmlvk.vulkan.monitor import Monitor
+from dmlvk.vulkan.partner import Partner
 from dmlvk.vulkan.physical_device import PhysicalDevice
 from dmlvk.vulkan.pipelines import Pipelines
 from dmlvk.vulkan.queue import Queue
@@ -185,6 +188,20 @@ class VulkanDevice:
         """Wait for everything submitted so far."""
         for queue in self._queues():
             queue.wait_idle()
+
+    def timeline_for_export(self) -> tuple[Handle, int]:
+        """A timeline semaphore, and the handle by which another API imports it."""
+        semaphore = timeline_for_export(self.context)
+        return semaphore, semaphore_handle(self.context, semaphore.value)
+
+    def memory_handle(self, block: Block) -> int:
+        """The handle by which another API imports the memory of a block."""
+        return memory_handle(self.context, block.memory)
+
+    def join(self, partner: Partner) -> None:
+        """Order the submissions of all queues with another API's work. Called with the device's monitor entered."""
+        for queue in self._queues():
+            queue.join(partner)
 
     def host_view(self, memory: Allocation, segment: Segment) -> HostView:
         """A view through which other libraries see a mapped segment of an allocation.

@@ -54,7 +54,7 @@ class Heaps:
         """The error for `asked` bytes that do not fit; the message ends with the reason."""
         heap = memory_type.heap
         message = (
-            f"{self._context.physical.profile.name}: out of memory: {size_text(asked)} asked; the heap has "
+            f"{self._context.physical.profile.name}: out of memory: {size_text(asked)} requested; the heap has "
             f"{size_text(self._heaps[heap].size)}, of which this Device uses {size_text(self._used[heap])}"
         )
         budget = self._budget(heap)

@@ -175,7 +175,7 @@ class Instance:
             installed = names(enumerate_layers, "vkEnumerateInstanceLayerProperties", "VkLayerProperties", "layerName")
             if VALIDATION_LAYER not in installed:
                 raise DeviceError(
-                    f"DMLVK_VALIDATE is set and {VALIDATION_LAYER} is not installed. Debian and Ubuntu: apt install "
+                    f"DMLVK_VALIDATE is set, but {VALIDATION_LAYER} is not installed. Debian and Ubuntu: apt install "
                     "vulkan-validationlayers; Fedora: dnf install vulkan-validation-layers; Windows: the Vulkan SDK"
                 )
             layers.append(VALIDATION_LAYER)

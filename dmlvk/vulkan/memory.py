@@ -17,6 +17,11 @@ from dmlvk.vulkan.physical_device import MemoryType
 from dmlvk.vulkan.queue import Queue
 
 LARGEST_BLOCK_SIZE = 64 << 20
+# Where a bus lies between the host and the device, drivers take milliseconds for hundreds of MiB. So empty blocks are
+# kept for the next allocation of about their size: at most this share of the heap, and blocks at most this many times
+# as large as the allocation.
+KEPT_SHARE = 16
+LARGEST_EXCESS = 1.125
 
 # A dropped allocation of at least LARGE bytes is freed at once, and so are all dropped ones when DROPPED_KEPT of them
 # have accumulated. Others are freed by the next allocation.
@@ -61,6 +66,7 @@ class MemoryPool:
         self._dropped: deque[tuple[tuple[Segment, ...], Lease]] = deque()
         self._blocks: dict[int, Block] = {}  # all blocks, by id: shared ones, single segments, staging memory
         self._shared: list[Block] = []
+        self._kept: list[Block] = []  # empty ones that are not shared, the latest last
         self._segment_size = context.profile.segment_size
         self._heaps = Heaps(context)
         self.allowed_types = allowed_types(context)
@@ -70,6 +76,7 @@ class MemoryPool:
         )
         self.is_direct = is_direct(self.memory_type) and not force_staging
         heap_size = physical.memory_heaps[self.memory_type.heap].size
+        self._largest_kept = 0 if self.is_direct else heap_size // KEPT_SHARE
         limit = min(context.profile.segment_size, heap_size // 16, LARGEST_BLOCK_SIZE)
         self.block_size = max(limit // LARGEST_OFFSET_ALIGNMENT * LARGEST_OFFSET_ALIGNMENT, LARGEST_OFFSET_ALIGNMENT)
 
@@ -147,6 +154,10 @@ class MemoryPool:
                 self._shared.append(block)
                 self._take_first(allocation, block, padded)
             return
+        kept = self._kept_block(padded) if padded <= allocation.segment_size else None
+        if kept is not None:
+            self._take_first(allocation, kept, padded)
+            return
         self._heaps.check(padded, self.memory_type, allocation.size)  # all segments, before the first is allocated
         try:
             for start in range(0, padded, allocation.segment_size):
@@ -155,6 +166,21 @@ class MemoryPool:
             segments, allocation.segments = allocation.segments, ()
             self._give(segments, allocation.lease)
             raise
+
+    def _kept_block(self, padded: int) -> Block | None:
+        """A kept block that an allocation fits; it is kept no longer."""
+        fitting = [block for block in self._kept if padded <= block.size <= padded * LARGEST_EXCESS]
+        if not fitting:
+            return None
+        block = min(fitting, key=lambda each: each.size)
+        self._kept.remove(block)
+        return block
+
+    def _keep(self, block: Block) -> None:
+        """Keep an empty block for a later allocation, and destroy the oldest kept ones if they are too much."""
+        self._kept.append(block)
+        while sum(each.size for each in self._kept) > self._largest_kept:
+            self._destroy(self._kept.pop(0))
 
     def _take_own(self, allocation: Allocation, padded: int) -> None:
         self._take_first(allocation, self._create(padded, self.memory_type, allocation.size), padded)
@@ -174,7 +200,7 @@ class MemoryPool:
         limit = self._context.profile.limits.max_memory_allocation_count
         if len(self._blocks) >= limit:
             raise OutOfMemoryError(
-                f"{size_text(asked)} asked, and all {limit} memory objects that the device allows are in use"
+                f"{size_text(asked)} requested, but all {limit} memory objects that the device allows are in use"
             )
         block = Block(size, memory_type, is_shared=is_shared, is_staging=is_staging)
         self._blocks[id(block)] = block
@@ -203,7 +229,7 @@ class MemoryPool:
             monitor.run(self._drain)
 
     def _drain(self, keep: int = 1) -> None:
-        """Free the dropped memory, and destroy all empty shared blocks but `keep`.
+        """Free the dropped memory, and destroy all empty shared blocks but `keep`; with 0, all kept blocks too.
 
         One is kept, so that a program that uses little memory does not ask the driver for it each time.
         """
@@ -211,6 +237,8 @@ class MemoryPool:
         while self._dropped:
             has_emptied |= self._give(*self._dropped[0])
             self._dropped.popleft()
+        while keep == 0 and self._kept:
+            self._destroy(self._kept.pop())
         if has_emptied:
             empty = [block for block in self._shared if block.ranges.is_empty]
             for block in empty[keep:]:
@@ -224,8 +252,10 @@ class MemoryPool:
             block.ranges.give(offset, lease)
             if block.ranges.is_empty:
                 has_emptied |= block.is_shared
-                if not block.is_shared:
+                if block.is_staging:
                     self._destroy(block)
+                elif not block.is_shared:
+                    self._keep(block)
         return has_emptied
 
     def _repair(self) -> None:
@@ -235,6 +265,7 @@ class MemoryPool:
             if block.ranges.is_empty:
                 self._destroy(block)  # it may be half made
         self._shared = [block for block in self._blocks.values() if block.is_shared]
+        self._kept = []
         self._heaps.recount((block.memory_type, block.size) for block in self._blocks.values())
 
     @property
@@ -259,6 +290,7 @@ class MemoryPool:
         """
         self._dropped.clear()
         self._shared.clear()
+        self._kept.clear()
         for block_id, block in list(self._blocks.items()):
             if block not in viewed:
                 block.mapped = None

@@ -26,15 +26,26 @@ class MemoryUse:
     A recording that is submitted again and again notes its latest value in one place, its Run. The allocations that it
     uses read the Run when the host asks, which is rare. A recording that is submitted once or twice notes its value in
     each allocation instead, which is cheaper than registering its Run in each.
+
+    Attributes
+    ----------
+    sharers : set of int, optional
+        The ids of the objects through which another API uses the memory now.
     """
 
-    __slots__ = ("_used", "_users", "_writers", "_written")
+    __slots__ = ("_used", "_users", "_writers", "_written", "sharers")
 
     def __init__(self) -> None:
+        self.sharers: set[int] | None = None
         self._used = 0
         self._written = 0
         self._users: set[Run] = set()
         self._writers: set[Run] = set()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether another API uses the memory now."""
+        return bool(self.sharers)
 
     @property
     def last_use(self) -> int:

@@ -95,6 +95,8 @@ class PhysicalDevice:
 
     Attributes
     ----------
+    uuid : bytes
+        The 16 bytes by which other APIs know the same GPU.
     rejection : str or None
         The reason why dmlvk cannot use the device, or None if it can.
     """
@@ -105,6 +107,7 @@ class PhysicalDevice:
     memory_types: tuple[MemoryType, ...]
     memory_heaps: tuple[MemoryHeap, ...]
     pipeline_cache_uuid: bytes
+    uuid: bytes
     rejection: str | None
 
     @property
@@ -171,7 +174,7 @@ def choose(selector: int | str | None = None) -> PhysicalDevice:
         if selector.strip().isdecimal() and len(selector) <= LONGEST_POSITION:
             position = int(selector)
     elif position is None:
-        raise TypeError(f"a device selector is None, an int or a str, not {type(selector).__name__}")
+        raise TypeError(f"selector = {shown(selector)}: must be None, an int or a str, not {type(selector).__name__}")
     if position is not None and 0 <= position < len(devices):
         return devices[position]
     if isinstance(selector, str):
@@ -180,7 +183,9 @@ def choose(selector: int | str | None = None) -> PhysicalDevice:
                 return device
     listing = "".join(f"\n  {index}: {device.profile.name}" for index, device in enumerate(devices))
     given = shown(selector)
-    raise DeviceError(f"{origin} {given} matches no device; give an index or part of a name of one of:{listing}")
+    raise DeviceError(
+        f"{origin} {given} matches no device; give the index or part of the name of one of these:{listing}"
+    )
 
 
 def read_physical_device(handle: Any) -> PhysicalDevice:
@@ -202,7 +207,7 @@ def read_physical_device(handle: Any) -> PhysicalDevice:
     rejection = None
     if api_version < MINIMUM_API_VERSION:
         version = ".".join(map(str, api_version))
-        rejection = f"it offers Vulkan {version} and dmlvk needs 1.2 or later: update its driver"
+        rejection = f"it offers Vulkan {version}, but dmlvk needs 1.2 or later: update its driver"
     elif not any(family.computes for family in families):
         rejection = "it has no compute queue"
     return PhysicalDevice(
@@ -212,8 +217,19 @@ def read_physical_device(handle: Any) -> PhysicalDevice:
         memory_types=memory_types,
         memory_heaps=memory_heaps,
         pipeline_cache_uuid=bytes(ffi.buffer(basic.pipelineCacheUUID)),
+        uuid=_uuid(handle) if api_version >= MINIMUM_API_VERSION else b"",
         rejection=rejection,
     )
+
+
+def _uuid(handle: Any) -> bytes:
+    identity = vk.ffi.new("VkPhysicalDeviceIDProperties*")
+    identity.sType = vk.VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES
+    properties = vk.ffi.new("VkPhysicalDeviceProperties2*")
+    properties.sType = vk.VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2
+    properties.pNext = identity
+    vk.vkGetPhysicalDeviceProperties2(handle, properties)
+    return bytes(vk.ffi.buffer(identity.deviceUUID))
 
 
 def _queue_families(handle: Any) -> tuple[QueueFamily, ...]:

@@ -15,12 +15,14 @@ from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.library import VK_SUCCESS, vk
 from dmlvk.vulkan.memory_use import MemoryUse, mark
 from dmlvk.vulkan.monitor import reentered
+from dmlvk.vulkan.partner import Crossing, Partner, SemaphoreValue
 from dmlvk.vulkan.timeline import Timeline, Waiter
 
 # Submissions after which the queue looks which work is done, so that the objects that work keeps alive do not pile up.
 POLL_INTERVAL = 64
 # The obstacle to the next submission if it is not a submission in doubt.
 OBSTACLE = object()
+ALL_COMMANDS = 0x10000  # VK_PIPELINE_STAGE_ALL_COMMANDS_BIT
 
 
 class Queue:
@@ -42,24 +44,28 @@ class Queue:
 
     # The first call after a wait finds little in the processor's caches: the fewer steps to a value, the better.
     __slots__ = (
+        "__weakref__",
         "_attempted",
         "_availability",
         "_context",
+        "_crossing",
+        "_extended_parts",
         "_handle",
         "_in_flight",
         "_monitor",
         "_nothing",
         "_null_fence",
         "_obstacle",
+        "_partner",
         "_passed_by",
         "_poll_at",
         "_release_lock",
         "_required",
         "_required_at",
+        "_resting",
         "_signal",
         "_signal_value",
         "_visits",
-        "_waiting_parts",
         "command_buffers",
         "completed",
         "lock",
@@ -93,7 +99,12 @@ class Queue:
         # The arguments of `require`, and the value of the submission before the one that has to wait.
         self._required: tuple[Queue, int | None] | None = None
         self._required_at = -1
-        self._waiting_parts: tuple[Any, ...] = ()
+        # Another API that shares memory with the queue, and the crossing of the submission under way. With a partner,
+        # the queue rests with an obstacle: each submission asks the partner first.
+        self._partner: Partner | None = None
+        self._crossing: Crossing | None = None
+        self._resting: object | None = None
+        self._extended_parts: list[Any] = []
         handle = ffi.new("VkQueue*")
         # void vkGetDeviceQueue(VkDevice device, uint32_t queueFamilyIndex, uint32_t queueIndex, VkQueue* pQueue)
         vk.vkGetDeviceQueue(context.handle, family, index, handle)
@@ -195,7 +206,9 @@ class Queue:
             self._in_flight.append((value, batch, keep))
             batch.is_kept = True
         self.submitted = value
-        self._obstacle = None
+        self._obstacle = self._resting
+        if self._crossing is not None:
+            self._cross()
         if value >= self._poll_at:
             self.look()
         return value
@@ -206,7 +219,28 @@ class Queue:
         if self._is_in_doubt:
             self._refuse_if_nested()
             self._settle()
-        return self._waiting(batch) if self._required_at == self.submitted else batch.information
+        waits: list[SemaphoreValue] = []
+        signals: list[SemaphoreValue] = []
+        if self._required_at == self.submitted:
+            waits += self._required_values()
+        if self._partner is not None:
+            self._crossing = crossing = self._partner.before_submission(self, batch.uses)
+            if crossing is not None:
+                waits.append(crossing.wait)
+                signals += [] if crossing.signal is None else [crossing.signal]
+        return self._extended(batch, waits, signals) if waits or signals else batch.information
+
+    def join(self, partner: Partner) -> None:
+        """Order the submissions from now on with the work of another API. Called with the device's monitor entered."""
+        self._partner = partner
+        self._resting = OBSTACLE
+        self.obstruct()
+
+    def _cross(self) -> None:
+        """Tell the partner that the submission with the crossing was made."""
+        crossing, self._crossing = self._crossing, None
+        if crossing is not None and self._partner is not None:
+            self._partner.after_submission(self, crossing)
 
     def _refuse_if_nested(self) -> None:
         """Raise a DeviceError if the submission in doubt was not ended by an exception, but is still under way."""
@@ -253,29 +287,55 @@ class Queue:
         self._required_at = self.submitted
         self.obstruct()
 
-    def _waiting(self, batch: Batch) -> Any:
-        """A VkSubmitInfo[] that also waits as `require` was told; alive until the next call of this function."""
-        ffi = vk.ffi
+    def _required_values(self) -> list[SemaphoreValue]:
+        """The value for which the next submission waits, as `require` was told; none if it is reached already."""
         assert self._required is not None
         other, value = self._required
         settled = other._settled()
         value = settled if value is None else min(other._passed_by.get(value, value), settled)
-        if value <= other.completed:
-            return batch.information
-        values = ffi.new("uint64_t[1]", [value])
-        stages = ffi.new("VkPipelineStageFlags[1]", [0x10000])  # VK_PIPELINE_STAGE_ALL_COMMANDS_BIT
-        waiting = ffi.new("VkSubmitInfo[]", batch.count)
-        ffi.memmove(waiting, batch.information, ffi.sizeof(waiting))
-        first = ffi.cast("VkTimelineSemaphoreSubmitInfo*", waiting[0].pNext)
-        signal = ffi.new("VkTimelineSemaphoreSubmitInfo*", first[0])
-        signal.waitSemaphoreValueCount = 1
-        signal.pWaitSemaphoreValues = values
-        waiting[0].pNext = signal
-        waiting[0].waitSemaphoreCount = 1
-        waiting[0].pWaitSemaphores = other.timeline.semaphore
-        waiting[0].pWaitDstStageMask = stages
-        self._waiting_parts = (values, stages, signal)
-        return waiting
+        return [SemaphoreValue(other.timeline.semaphore, value)] if value > other.completed else []
+
+    def _extended(self, batch: Batch, waits: list[SemaphoreValue], signals: list[SemaphoreValue]) -> Any:
+        """A VkSubmitInfo[] of a batch that also waits and signals; alive until the next call of this function."""
+        ffi = vk.ffi
+        information = ffi.new("VkSubmitInfo[]", batch.count)
+        ffi.memmove(information, batch.information, ffi.sizeof(information))
+        parts: list[Any] = []
+
+        def timeline_of(index: int) -> Any:
+            """A copy of the VkTimelineSemaphoreSubmitInfo of one VkSubmitInfo."""
+            copy = ffi.new(
+                "VkTimelineSemaphoreSubmitInfo*",
+                ffi.cast("VkTimelineSemaphoreSubmitInfo*", information[index].pNext)[0],
+            )
+            information[index].pNext = copy
+            parts.append(copy)
+            return copy
+
+        if waits:
+            values = ffi.new("uint64_t[]", [each.value for each in waits])
+            semaphores = ffi.new("VkSemaphore[]", [each.semaphore[0] for each in waits])
+            stages = ffi.new("VkPipelineStageFlags[]", [ALL_COMMANDS] * len(waits))
+            parts += [values, semaphores, stages]
+            timeline = timeline_of(0)
+            timeline.waitSemaphoreValueCount = information[0].waitSemaphoreCount = len(waits)
+            timeline.pWaitSemaphoreValues = values
+            information[0].pWaitSemaphores = semaphores
+            information[0].pWaitDstStageMask = stages
+        if signals:
+            last = batch.count - 1
+            # The queue's own value comes first.
+            values = ffi.new("uint64_t[]", [self.submitted + batch.count, *(each.value for each in signals)])
+            semaphores = ffi.new(
+                "VkSemaphore[]", [self.timeline.semaphore[0], *(each.semaphore[0] for each in signals)]
+            )
+            parts += [values, semaphores]
+            timeline = timeline_of(last)
+            timeline.signalSemaphoreValueCount = information[last].signalSemaphoreCount = 1 + len(signals)
+            timeline.pSignalSemaphoreValues = values
+            information[last].pSignalSemaphores = semaphores
+        self._extended_parts = parts
+        return information
 
     def has_reached(self, value: int) -> bool:
         """Whether the timeline has reached a value; does not wait."""

@@ -142,7 +142,7 @@ class Timeline:
                 raise self._context.failure(result, "vkWaitSemaphores")
             now = time.monotonic()
             if now >= deadline:
-                raise WaitTimeoutError(f"the work was not done within {timeout} s; it goes on: wait for it again")
+                raise WaitTimeoutError(f"the work was not done within {timeout} s; it continues, so wait for it again")
             if not self.sleeps_in_driver:
                 time.sleep(min(LONGEST_NAP, NAP_SHARE * (now - start)))
 

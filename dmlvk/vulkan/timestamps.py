@@ -50,7 +50,9 @@ class QueryPools:
             The compute queue cannot write timestamps.
         """
         if not self._timestamp_bits:
-            raise DeviceError(f"{self._context.profile.name}: its compute queue cannot write timestamps; ask for none")
+            raise DeviceError(
+                f"{self._context.profile.name}: its compute queue cannot write timestamps: timestamps must be False"
+            )
         capacity = max(SMALLEST_POOL, 1 << (count - 1).bit_length())
         free = self._free.get(capacity)
         if free:

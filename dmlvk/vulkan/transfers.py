@@ -118,7 +118,9 @@ class Transfers:
     def _write_staged(self, allocation: Allocation, offset: int, data: Bytes) -> None:
         ring = self.ring()
         queue = self._queue
-        if self._copy_queue is not None and data.size >= LARGE:
+        # The compute queue alone knows which memory it shares with another API.
+        is_shared = allocation.access.is_shared
+        if self._copy_queue is not None and data.size >= LARGE and not is_shared:
             queue = self._copy_queue
             self._require(queue, allocation.access.last_use)
 
@@ -166,7 +168,8 @@ class Transfers:
         ring = self.ring()
         queue = self._queue
         # On the compute queue, the read would also wait for later work that does not write this memory.
-        if self._copy_queue is not None and (out.size >= LARGE or allocation.access.last_write < queue.submitted):
+        is_apart = out.size >= LARGE or allocation.access.last_write < queue.submitted
+        if self._copy_queue is not None and is_apart and not allocation.access.is_shared:
             queue = self._copy_queue
             self._require(queue, allocation.access.last_write)
 
@@ -225,6 +228,15 @@ class Transfers:
         recorder.before_host_reads()
         batch = queue.batch([recorder.end()], [written.access], [written.access])
         queue.submit_inside(batch, (batch, written))
+
+    def cross(self, allocation: Allocation) -> None:
+        """Submit no work that uses shared memory: the API that shares it waits for the work submitted so far."""
+        self._context.monitor.run(self._cross_inside, allocation)
+
+    def _cross_inside(self, allocation: Allocation) -> None:
+        recorder = Recorder(self._queue.command_buffers.acquire())
+        batch = self._queue.batch([recorder.end()], [allocation.access], [])
+        self._queue.submit_inside(batch, (batch, allocation))
 
     def _copy(self, *copy: Any) -> int:
         return self._context.monitor.run(self._copy_inside, *copy)

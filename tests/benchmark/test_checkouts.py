@@ -28,7 +28,7 @@ def test_a_checkout_beside_itself(device: dmlvk.Device, tmp_path: Path) -> None:
 
 
 def test_a_checkout_with_other_results_is_told(device: dmlvk.Device, tmp_path: Path) -> None:
-    """One whose tensors come out as zeros."""
+    """The other checkout reads every tensor as zeros."""
     other = tmp_path / "dmlvk"
     other.mkdir()
     (other / "__init__.py").write_text(

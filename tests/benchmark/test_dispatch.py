@@ -1,4 +1,4 @@
-"""How `bench.dispatch` and `bench.sleeping_waits` take times: with a clock that the test turns."""
+"""The measurements of `bench.dispatch`, with a clock that the test advances, and of `bench.sleeping_waits`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.sleeping_waits import longest_run
 
 
 class Clock:
-    """Stands still but for what contenders do."""
+    """A clock that only the contenders' calls and waits advance."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
@@ -21,7 +21,7 @@ class Clock:
         monkeypatch.setattr(dispatch, "perf_counter", lambda: self.now)
 
     def step(self, name: str, seconds: Callable[[], float]) -> Callable[[], None]:
-        """Something that takes time, and is noted."""
+        """A function that advances the clock and records its name."""
 
         def take() -> None:
             self.done.append(name)
@@ -30,7 +30,11 @@ class Clock:
         return take
 
     def contender(self, name: str, first: float, later: float) -> Contender:
-        """Its calls take longer until it has waited once since another did anything; its waits take an hour."""
+        """A contender whose waits take an hour.
+
+        A call takes `first` seconds until the contender has waited once since another contender's last step, then
+        `later` seconds.
+        """
 
         def seconds() -> float:
             own = list(takewhile(lambda done: done.startswith(name), reversed(self.done)))
@@ -40,7 +44,7 @@ class Clock:
 
 
 def test_in_turns_counts_neither_a_turn_s_first_round_nor_the_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "ROUNDS_A_TURN", 2)  # so that a median would show it
+    monkeypatch.setattr(dispatch, "ROUNDS_A_TURN", 2)  # few enough that a median shows a slow first round
     clock = Clock(monkeypatch)
     found = in_turns({"a": clock.contender("a", 500.0, 1.0), "b": clock.contender("b", 700.0, 2.0)}, 2, 3)
     assert found == pytest.approx({"a": 1.0, "b": 2.0})
@@ -50,7 +54,7 @@ def test_in_turns_lets_each_wait_by_its_own_means_after_each_round(monkeypatch: 
     clock = Clock(monkeypatch)
     in_turns({"a": clock.contender("a", 1.0, 1.0), "b": clock.contender("b", 1.0, 1.0)}, 3, 2)
     turn = {name: [*[name] * 3, f"{name} wait"] * ROUNDS_A_TURN for name in "ab"}
-    assert clock.done == (turn["a"] + turn["b"]) * 3  # one of the turns warms up
+    assert clock.done == (turn["a"] + turn["b"]) * 3  # the first turn warms up
 
 
 @pytest.mark.parametrize(

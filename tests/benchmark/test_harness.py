@@ -1,4 +1,4 @@
-"""`dmlvk bench`: its table, its record, its picture, and that a wrong result is noticed."""
+"""`dmlvk bench`: its table, its record and its picture; it notices a wrong result."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_cases_are_measured_checked_recorded_and_drawn(device: dmlvk.Device, tmp
 
 
 def test_a_wrong_result_is_status_1(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is expected has one wrong bit."""
+    """The expected output has one wrong bit."""
 
     def broken(*arguments: Any, **options: Any) -> list[Case]:
         found = []
@@ -96,7 +96,7 @@ def test_a_wrong_result_is_status_1(device: dmlvk.Device, monkeypatch: pytest.Mo
 
 
 def test_a_wrong_mark_is_noticed(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fill and the chains by another addend than the kernels are given."""
+    """Every element of a mark's result has one wrong bit."""
     with dmlvk.Device(device.profile.name, timestamps=True) as opened:
         found, absent = measure_marks(opened, 1 << 16, 1)
         assert all(mark.correct for mark in found.values())
@@ -134,18 +134,18 @@ def test_a_peer_that_fails_is_reported(device: dmlvk.Device, monkeypatch: pytest
 @pytest.mark.parametrize("peer", ["numpy", "onnxruntime"])
 def test_peers_on_the_cpu_agree(name: str, peer: str) -> None:
     rows = ONNX_RUNTIME.call(name, trials, name, peer)
-    has_none = peer == "numpy" and "layout" in name  # no convolution
+    has_none = peer == "numpy" and "layout" in name  # NumPy has no convolution
     assert any(row.get("result") == "equal" for row in rows.values()) != has_none
     for case, row in rows.items():
         if row.get("result") == "DIFFERENT":
-            # ONNX Runtime takes float16 through float32, which changes NaNs.
+            # ONNX Runtime converts float16 to float32 and back, which changes NaNs.
             assert (peer, "FLOAT16" in case) == ("onnxruntime", True), case
         else:
             assert {"result", "unsupported", "failure"} & row.keys()
 
 
 def trials(name: str, peer: str) -> dict[str, harness.Record]:
-    """What a peer takes for each case of a name. Called where peers may crash."""
+    """The record of a peer for each case that the name matches. Runs in a process that the peer may crash."""
     found = {}
     for case in cases.select(cases.cases(cases.SCALES["tiny"]), patterns=[name]):
         made = case.build()
@@ -203,8 +203,8 @@ def test_a_work_s_best_peer_is_found_from_each_of_its_layouts() -> None:
     [
         (("--operator", "sliced"), "there is no 'sliced'; there are slice1"),
         (("--peer", "tourch"), "there is no 'tourch'"),
-        (("--case", "no such case"), "no case is of that kind"),
-        (("--megabytes", "3"), "no power of two"),
+        (("--case", "no such case"), "no case matches the options"),
+        (("--megabytes", "3"), "is not a power of two"),
     ],
 )
 def test_wrong_options_say_what_there_is(device: dmlvk.Device, arguments: tuple[str, ...], said: str) -> None:

@@ -1,4 +1,4 @@
-"""`dmlvk tune`: the fastest path is found, remembered, used; and whatever is in the file, nothing breaks."""
+"""`dmlvk tune` finds, remembers and uses the fastest path, and no content of its file breaks a program."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ import dmlvk
 from dmlvk import DataType, planning
 from dmlvk.benchmark import tuner
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer, descriptor
+from dmlvk.benchmark.harness import Settings
 from dmlvk.benchmark.tuner import PLANNER, Attempt, Tuning, candidates, random_workload, tune
 from dmlvk.command_line import main
 from dmlvk.operators.serialization import deserialize, serialize
 from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
 from dmlvk.runtime.tuned_paths import read as read_choices
+from tests.argument_values import INT32
 from tests.damaged_files import Damage, damages
 from tests.profiles import load
+from tests.vulkan.variants import copy_desc
 
 ROOT = Path(__file__).parent.parent.parent
 DESC = descriptor(Layer(16, 6, 8, 3), 2, "nchw", DataType.UINT8, True)
@@ -40,7 +43,7 @@ def opened(device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def compiled_path(device: dmlvk.Device) -> str:
-    """What a program that starts now compiles."""
+    """The path that a new program compiles."""
     with dmlvk.Device(device.profile.name) as another:
         return another.compile(DESC).plan.path
 
@@ -84,7 +87,7 @@ def test_a_remembered_path_gives_the_same_bits(opened: dmlvk.Device) -> None:
 
 @pytest.fixture
 def choices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TunedPaths:
-    """Those of a recorded device, in an empty folder."""
+    """The choices for a recorded device, in an empty folder."""
     monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path / "cache"))
     return TunedPaths(load("nvidia-h200"))
 
@@ -178,6 +181,14 @@ def test_every_candidate_is_measured_and_checked(opened: dmlvk.Device) -> None:
     assert not any(attempt.correct for attempt in tune(opened, wrong, rounds=1).attempts)
 
 
+@pytest.mark.parametrize("rounds", [0, 1.0, True, "3"])
+def test_rounds_are_counted(device: dmlvk.Device, rounds: Any) -> None:
+    with pytest.raises(ValueError, match="rounds = "):
+        tune(device, random_workload(copy_desc(dmlvk.TensorDesc(INT32, (4, 8)))), rounds)
+    with pytest.raises(ValueError, match="rounds = "):
+        Settings(None, rounds, ())  # type: ignore[arg-type]
+
+
 def test_the_winner_is_right_and_faster_by_more_than_noise() -> None:
     def winner(*attempts: Attempt) -> str | None:
         return Tuning(DESC, attempts).path
@@ -251,7 +262,7 @@ def test_descriptors_that_cannot_be_read_are_named_by_their_line(opened: dmlvk.D
 def test_whatever_lies_in_place_of_the_choices_is_as_if_there_were_none(
     opened: dmlvk.Device, damage: Damage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is a file under this name is ours and written anew; what is none stays, and is told before any work."""
+    """A regular file of this name is ours and is replaced. Anything else stays, and an error comes before any work."""
     choices = TunedPaths(opened.profile)
     choices.file.parent.mkdir(parents=True, exist_ok=True)
     damage.make(choices.file)

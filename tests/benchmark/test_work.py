@@ -1,4 +1,4 @@
-"""What an operator has to move and to compute: counted by hand, and by running over every element."""
+"""The bytes and operations that an operator needs: counted by hand, and element by element."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_convolution_counts_every_tensor_once() -> None:
     [
         ([1, 1, 1, 1], 32 * 16),  # all of it
         ([1, 1, 2, 1], 16 * 16),  # every other row
-        ([1, 1, 1, 2], 32 * 16),  # two bytes of four, but all sectors
+        ([1, 1, 1, 2], 32 * 16),  # half of the bytes, but all sectors
         ([1, 1, 1, -1], 32 * 16),
     ],
 )
@@ -88,7 +88,7 @@ def test_selection_by_operator_name_type_and_layout() -> None:
 
 @pytest.mark.parametrize("operator", ["slice1", "diagonal_matrix1", "one_hot"])
 def test_expected_results_are_the_reference_s(operator: str) -> None:
-    """NumPy's own indexing, triangles and identities against what the descriptors mean."""
+    """The expected outputs, made by NumPy's own indexing, triangles and identities, against dmlvk.reference."""
     for case in select(cases(SCALES["tiny"]), operators=[operator]):
         made = case.build()
         expected = reference.run(made.desc, **made.inputs)

@@ -1,13 +1,14 @@
-"""Compile every kernel for six generations of AMD GPUs, without one, and look at the machine code.
+"""Compile every kernel for six generations of AMD GPUs and check the machine code. No AMD GPU is needed.
 
     python -m tests.compilers.amd [--generation navi31]... [--kernel NAME]... [--path matrix]
 
-RADV, Mesa's driver, makes a device of any AMD GPU when RADV_FORCE_FAMILY names one: it compiles, and does not run. All
-kernels of the plans of many descriptors, in every kernel path that the planner has for the device, are compiled with
-their specialization constants. The table has a row for each kernel and generation. The exit status is 1
+RADV, Mesa's driver, offers the device of any AMD GPU that RADV_FORCE_FAMILY names. The device compiles, and does not
+run. Many descriptors are planned in every kernel path that the planner has for the device. All kernels of these plans
+are compiled with their specialization constants. The table has a row for each kernel and generation. The exit status is
+1 if
 
-- where a kernel keeps registers in memory (spills), or
-- where the kernels that multiply on matrix units or by packed dot products do not hold the GPU's instruction for it.
+- a kernel keeps registers in memory (spills), or
+- a kernel that multiplies on matrix units or by packed dot products does not contain the GPU's instruction for it.
 
 The driver is the one that `python -m tools.drivers --radv` finds or fetches.
 """
@@ -35,20 +36,20 @@ GENERATIONS = ("polaris10", "vega10", "navi10", "navi21", "navi31", "gfx1201")
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction that a kernel has to hold.
+    """An instruction that a kernel has to contain.
 
     Attributes
     ----------
     kernels : tuple of str
-        Stems of the kernels; those are looked at that are compiled for the generation.
+        Names of the kernels. Only those that were compiled for the generation are checked.
     mnemonic : str
-        How the instruction's name begins.
+        The beginning of the instruction's name.
     generations : tuple of str
-        GPUs that have it.
+        GPUs that have the instruction.
     extension : str
-        What a driver offers where kernels can use it; empty for all drivers.
+        The extension that a driver offers if kernels can use the instruction; empty if every driver has it.
     generations_of_later_drivers : tuple of str
-        GPUs for which not every RADV offers the extension that there is.
+        GPUs for which older releases of RADV do not offer the extension.
     """
 
     kernels: tuple[str, ...]
@@ -68,7 +69,7 @@ INSTRUCTIONS = (
     ),
     Instruction(
         ("quantized_linear_convolution/registers_dot4", "quantized_linear_convolution/tile_dot4"),
-        "v_dot4",  # RDNA 2 adds to a register of the factors' with v_dot4c_
+        "v_dot4",  # RDNA 2 also has v_dot4c_, which accumulates into its destination
         ("navi21", "navi31", "gfx1201"),
     ),
 )
@@ -76,7 +77,7 @@ INSTRUCTIONS = (
 
 @dataclass(frozen=True)
 class Row:
-    """A kernel on one generation: the most that any of its variants takes."""
+    """A kernel on one generation. Registers, spills, scratch and instructions are the largest of any variant."""
 
     generation: str
     kernel: str
@@ -100,7 +101,7 @@ class Row:
 
     @property
     def accelerated(self) -> int | None:
-        """Variants that hold the instruction that they should; None where none is asked for."""
+        """Number of variants that contain the required instructions; None if no instruction is required."""
         wanted = [i.mnemonic for i in INSTRUCTIONS if self.kernel in i.kernels and self.generation in i.generations]
         if not wanted:
             return None
@@ -121,7 +122,7 @@ class Row:
 
 
 def rows(generation: str, found: Iterable[Shader]) -> list[Row]:
-    """One row a kernel."""
+    """One row for each kernel."""
     by_kernel: dict[str, list[Shader]] = {}
     for shader in found:
         by_kernel.setdefault(shader.kernel, []).append(shader)
@@ -129,9 +130,9 @@ def rows(generation: str, found: Iterable[Shader]) -> list[Row]:
 
 
 def missing(found: Iterable[Row], offered: Mapping[str, Collection[str]]) -> Iterator[str]:
-    """Instructions for which a generation compiled no kernel at all, so that a check of nothing does not pass.
+    """Instructions that were checked in no kernel of a generation: a check of nothing must not pass.
 
-    `offered` holds, for each generation that was compiled for, the extensions that the driver offers.
+    `offered` holds the driver's extensions for each generation that was compiled for.
     """
     compiled = {(row.generation, row.kernel) for row in found}
     for generation, extensions in offered.items():
@@ -143,7 +144,7 @@ def missing(found: Iterable[Row], offered: Mapping[str, Collection[str]]) -> Ite
 
 
 def left_out(offered: Mapping[str, Collection[str]]) -> Iterator[str]:
-    """Instructions that no kernel was looked for in, as the driver is too old for them."""
+    """Instructions that were checked in no kernel because the driver is too old for them."""
     for generation, extensions in offered.items():
         for instruction in INSTRUCTIONS:
             if _is_left_out(instruction, generation, extensions):
@@ -159,7 +160,7 @@ def _is_left_out(instruction: Instruction, generation: str, extensions: Collecti
 def compile_generation(generation: str, kernels: tuple[str, ...], path: str | None) -> tuple[list[Shader], list[str]]:
     """All kernels for one generation, and the driver's extensions for it.
 
-    In a process of its own: the driver reads its variables once.
+    It runs in a process of its own because the driver reads its environment variables once.
     """
     driver = str(get_radv())
     with tempfile.TemporaryDirectory() as cache:

@@ -1,8 +1,8 @@
-"""Build the pipelines of many descriptors' plans on the first device, of which nothing is asked but to compile.
+"""Build the pipelines of many descriptors' plans on the first device, which only has to compile.
 
 The descriptors are those that planning is tested with, and SLICE1, DIAGONAL_MATRIX1 and ONE_HOT in each element size.
 Every kernel path that the planner has for the device is planned; each kernel is built once for each set of constants.
-Standard output is the driver's extensions as JSON, standard error what the driver says of the kernels.
+Standard output is the driver's extensions as JSON; standard error is the driver's messages about the kernels.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from dmlvk.vulkan.descriptors import DescriptorSets
 from dmlvk.vulkan.physical_device import PhysicalDevice, physical_devices
 from dmlvk.vulkan.pipelines import Pipelines
 from tests.compilers.radv_messages import MARK
-from tests.planning import test_data_movement, test_quantized_linear_convolution
+from tests.planning import test_data_movement
+from tests.planning.quantized_linear_convolution import descriptors as convolutions
 
 # A type of each element size.
 DATA_TYPES = (DataType.UINT8, DataType.FLOAT16, DataType.FLOAT32, DataType.INT64)
 
 
 class NoQueue:
-    """In place of a queue, to which no work is submitted."""
+    """Stands in for a queue; no work is submitted."""
 
     def submit_nothing(self) -> None: ...
 
 
 class CompilingDevice:
-    """A VkDevice that has pipelines only: a driver without its GPU gives neither semaphores nor memory."""
+    """A VkDevice with pipelines only: without its GPU, the driver has neither semaphores nor memory."""
 
     def __init__(self, physical: PhysicalDevice) -> None:
         self.profile = physical.profile
@@ -56,7 +57,7 @@ def in_each_element_size() -> Iterator[OperatorDesc]:
         yield DiagonalMatrix1Desc(
             input_tensor=matrix, output_tensor=matrix, value=value, diagonal_fill_begin=-1, diagonal_fill_end=7
         )
-        for strides in (None, [201 * 199, 1, 199]):  # the second a transposition
+        for strides in (None, [201 * 199, 1, 199]):  # the second is a transpose
             for step in (1, -2):
                 yield Slice1Desc(
                     input_tensor=TensorDesc(data_type, [3, 199, 201], strides),
@@ -75,17 +76,17 @@ def in_each_element_size() -> Iterator[OperatorDesc]:
 
 
 def dispatches(device: CompilingDevice, path: str | None) -> Iterator[Dispatch]:
-    """What the planner makes of all the descriptors, in all the paths that they have on the device."""
+    """The dispatches of all descriptors, in all kernel paths that they have on the device."""
     descriptors = [
         *in_each_element_size(),
         *test_data_movement.DESCRIPTORS.values(),
-        *test_quantized_linear_convolution.DESCRIPTORS.values(),
+        *convolutions.DESCRIPTORS.values(),
     ]
     for desc in descriptors:
         for name in (None, *KERNEL_PATHS[type(desc)]) if path is None else (path,):
             try:
                 planned = plan(desc, device.profile, path=name)
-            except ValueError:  # the operator, or the device, has no such path
+            except ValueError:  # the operator or the device does not have the path
                 continue
             for stage in (*planned.initialization, *planned.stages):
                 yield from stage
@@ -108,11 +109,11 @@ def main(kernels: tuple[str, ...], path: str | None) -> None:
         if key in seen or (kernels and dispatch.kernel not in kernels):
             continue
         seen.add(key)
-        # Unbuffered, so that it comes before what the driver says.
+        # Unbuffered, so that it comes before the driver's messages.
         os.write(sys.stderr.fileno(), f"{MARK}{dispatch.kernel} {dispatch.specialization}\n".encode())
         device.pipelines.get(dispatch.kernel, spirv(dispatch.kernel), *key[1:])
     os.write(sys.stdout.fileno(), json.dumps(sorted(device.profile.extensions)).encode())
-    # The device is not closed: that would wait for a queue.
+    # The device is not closed, because closing would wait for a queue.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""What RADV prints with RADV_DEBUG=shaders,shaderstats, as data."""
+"""Reads the messages that RADV prints with RADV_DEBUG=shaders,shaderstats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 MARK = "=== dmlvk kernel: "
 
 _STATISTIC = re.compile(r"^\s*(?:\*\*\*\s*)?([A-Za-z ]+?):\s+(\d+)\b", re.MULTILINE)
-# As LLVM writes it, "\tv_dot4_i32_iu8 v8, ...", and as RADV does where its LLVM does not know the GPU, in another form:
+# LLVM writes "\tv_dot4_i32_iu8 v8, ...". If its LLVM does not know the GPU, RADV writes another form:
 # "\t v1: (precise)%358:v[8] = v_dot4_i32_iu8 ...".
 _INSTRUCTION = re.compile(r"^\s+(?:l?[sv]\d+b?: [^\n]*? = )?([a-z][a-z0-9]*_[a-z0-9_]+)\s", re.MULTILINE)
 
@@ -22,10 +22,10 @@ class Shader:
     Attributes
     ----------
     name : str
-        The kernel's stem and its specialization constants.
+        The kernel's name and its specialization constants.
     vector_registers, spilled_vector_registers, spilled_scalar_registers : int
     scratch_bytes : int
-        Memory of an invocation's own: spilled registers and arrays that found no place in registers.
+        Private memory of an invocation: spilled registers and arrays that do not fit into registers.
     mnemonics : frozenset of str
         Names of the instructions in the machine code.
     instruction_count : int
@@ -53,7 +53,7 @@ def shaders(messages: str) -> Iterator[Shader]:
     Raises
     ------
     ValueError
-        A kernel has no statistics or no machine code: the driver prints them otherwise than is expected here.
+        A kernel has no statistics or no machine code: the driver prints them in a form that is unknown here.
     """
     for part in messages.split(MARK)[1:]:
         name, _, said = part.partition("\n")

@@ -1,4 +1,4 @@
-"""What the check of AMD machine code reads, and what it finds fault with. The check itself is `make test-compilers`."""
+"""The check of AMD machine code reads RADV's messages and finds faults. `make test-compilers` runs the check itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MATRICES = ["VK_KHR_cooperative_matrix"]
 def messages(
     kernel: str, *instructions: str, spilled_vector: int = 0, spilled_scalar: int = 0, scratch: int = 0
 ) -> str:
-    """As RADV of Mesa 25.0 prints them, in short."""
+    """Messages as RADV of Mesa 25.0 prints them, shortened."""
     lines = [
         f"{MARK}{kernel} (256, 4)",
         "shader: MESA_SHADER_COMPUTE",
@@ -71,7 +71,7 @@ def test_packed_dot_products_in_all_their_forms(generation: str) -> None:
 
 
 def test_machine_code_that_llvm_does_not_know_is_read() -> None:
-    """Of a GPU that is newer than the driver's LLVM, RADV prints its own form of it."""
+    """For a GPU that is newer than the driver's LLVM, RADV prints the code in its own form."""
     said = messages(
         DOT4,
         "s2: %0:s[0-1],  s1: %10080:scc = s_lshl_b32 %1:s[0], 7",

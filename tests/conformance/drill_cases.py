@@ -1,4 +1,4 @@
-"""Cases that go wrong on purpose, each in its own way, among cases that are right."""
+"""Cases that fail on purpose, each in its own way, among cases that pass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TYPES = {"u8": DataType.UINT8, "f16": DataType.FLOAT16, "s64": DataType.INT64}
 
 
 def workload(name: str, data_type: DataType = DataType.UINT8) -> Workload:
-    """Every third column from the right, into rows with gaps behind each element."""
+    """SLICE1 that takes every third column from the right; the output has a gap after each element."""
     elements = np.frombuffer(generator(name).bytes(30 * data_type.size_in_bytes), data_type.numpy_dtype)
     desc = Slice1Desc(
         input_tensor=TensorDesc(data_type, (2, 15)),
@@ -40,7 +40,7 @@ def good_cases(default_only: bool = False) -> Iterator[Case]:
 
 
 def convolution_workload(name: str) -> Workload:
-    """Three dispatches and scratch memory; the filter is OWNED_BY_DML, and rearranged beforehand."""
+    """Three dispatches and scratch memory; the filter is OWNED_BY_DML, and packed at initialization."""
     random = generator(name)
     arrays: dict[str, np.ndarray] = {
         "input_tensor": random.integers(0, 256, (1, 16, 9, 11), np.uint8),
@@ -68,7 +68,7 @@ def lacks_everything(profile: DeviceProfile) -> NotSupported:
     return NotSupported("feature:telepathy", f"{profile.name} cannot know what was meant")
 
 
-# What goes wrong in a driver goes wrong while the device runs; here, when it is asked what it can do.
+# A driver fails while the device runs. These drills fail in the question whether the device supports the case.
 
 
 def hang(profile: DeviceProfile) -> None:
@@ -88,7 +88,7 @@ def lose(profile: DeviceProfile) -> None:
 
 
 def wrong() -> Workload:
-    """Expects one bit that is not so."""
+    """One bit of the expected output is wrong."""
     made = workload("wrong")
     expected = made.result().copy()
     expected[1, 3] ^= 1
@@ -100,7 +100,7 @@ def confused() -> Workload:
 
 
 def all_cases(default_only: bool = False) -> Iterator[Case]:
-    """The bad ones with good ones between."""
+    """The drills, with good cases between them."""
     good = good_cases(default_only)
     yield next(good)
     for support in (hang, die, leave, lose, lacks_everything):
@@ -115,11 +115,11 @@ def all_cases(default_only: bool = False) -> Iterator[Case]:
 
 
 def forget_barriers(profile: DeviceProfile) -> None:
-    """From now on, dispatches of this process that need each other's results do not wait for them."""
+    """From now on, this process records no barriers between dispatches that depend on each other."""
     Recorder.between_dispatches = lambda self: None  # type: ignore[method-assign]
 
 
 def cases_without_barriers(default_only: bool = False) -> Iterator[Case]:
-    """One case as it should be, then the same without barriers."""
+    """One case as it is, then the same case without barriers."""
     for name, support in (("with", None), ("without", forget_barriers)):
         yield Case(f"drill:barriers:it={name}", partial(convolution_workload, name), is_default=True, support=support)

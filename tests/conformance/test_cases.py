@@ -1,4 +1,4 @@
-"""The cases: named once, the same each time, in all rules, and few enough by default."""
+"""The cases: names are unique, data is the same each time, every rule has cases, and the default set is small."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CONVOLUTION = "quantized_linear_convolution"
 DEFAULT = list(all_cases(default_only=True))
 REMEDY = "run `python -m tools.expected_digests` and commit dmlvk/conformance/manifest.json"
 
-# Each rule of the operators' pages and each point of their meaning that these leave open, with the cases that hold a
-# device to it.
+# Each rule of the operators' pages, and each point of their meaning that the pages leave open, with the cases that
+# check it.
 RULES = {
     # All operators
     "all eleven data types": ("slice1:layout", "one_hot:layout", "diagonal_matrix1:layout"),
@@ -144,7 +144,7 @@ RULES = {
     "convolution, clamping to the output's type": (f"{CONVOLUTION}:saturation",),
     "convolution, undefined scales do no harm": (f"{CONVOLUTION}:undefined",),
     "convolution, OWNED_BY_DML": (f"{CONVOLUTION}:owned",),
-    # What others expect
+    # Tests that others wrote
     "ONNX's own tests": ("onnx",),
 }
 
@@ -233,7 +233,7 @@ def test_no_data_is_all_zeros() -> None:
 
 
 class TestReference:
-    """What the cases expect, against what others expect."""
+    """The reference gives the outputs that ONNX's tests and the operators' pages expect."""
 
     @pytest.mark.parametrize("name", [case.name for case in onnx_backend.cases()])
     def test_it_gives_what_onnx_expects(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""`dmlvk conformance`: its reports together, and how it ends when something is wrong with the request."""
+"""`dmlvk conformance`: all its reports together, and its exit status and error for wrong requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.conftest import DEVICE_NAMES
 
 DRILLS = "tests.conformance.drill_cases:all_cases"
 WRONG = "drill:build:it=wrong"
-# The module: its package has the command of that name.
+# import_module, because the package has a command of the same name.
 COMMAND = importlib.import_module("dmlvk.command_line.conformance")
 
 
@@ -92,7 +92,7 @@ def test_a_forced_path_is_that_of_the_cases_that_leave_it_open() -> None:
     ("arguments", "message"),
     [
         (["slice2"], "no case is named 'slice2'"),
-        (["--shard", "3/2"], "a shard is I/N"),
+        (["--shard", "3/2"], "a shard must be I/N"),
         (["--cases", "nowhere:cases"], "MODULE:FUNCTION"),
         (["slice1", "--path", "tiles", WRONG.replace("wrong", "nothing")], "no case is named"),
     ],
@@ -118,7 +118,7 @@ def test_a_request_that_makes_no_sense_is_one_clear_line(arguments: list[str], m
         (["--compare", "absent.json"], "absent.json"),
         (["--json", "."], "directory"),
         (["--export", "file"], "is a file"),
-        (["--export", "file/below"], "file is no folder"),
+        (["--export", "file/below"], "file is not a folder"),
         (["--export-all"], "--export FOLDER"),
     ],
 )
@@ -127,7 +127,7 @@ def test_a_wrong_option_is_one_clear_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
-    monkeypatch.setattr(Runner, "open", None)  # nothing is to be opened for it
+    monkeypatch.setattr(Runner, "open", None)  # no device may be opened
     finished = conformance("slice1:good:number=0;*", *arguments)
     assert finished.exit_code in (1, 2)
     assert finished.output.startswith("Error: ")
@@ -154,7 +154,7 @@ def test_a_file_that_cannot_be_understood_is_one_clear_line(option: str, tmp_pat
 
 @pytest.mark.parametrize("option", ["--json", "--junit", "--html", "--record-digests"])
 def test_a_report_that_cannot_be_written_is_one_clear_line(option: str, tmp_path: Path) -> None:
-    """Known before the first case runs."""
+    """The error comes before the first case runs."""
     finished = conformance("slice1", option, str(tmp_path / "absent" / "file"))
     assert finished.exit_code == 1
     assert finished.output.startswith("Error: ")
@@ -197,14 +197,14 @@ def test_a_report_for_which_there_is_no_room_leaves_the_others(tmp_path: Path, m
     errors = [line for line in finished.output.splitlines() if line.startswith("Error: ")]
     assert len(errors) == 2
     for name, error in zip(("junit", "export"), errors, strict=True):
-        assert files[name].name in error  # of the whole path, backslashes are shown as two
+        assert files[name].name in error  # not the whole path: the message doubles its backslashes
     assert "Traceback" not in finished.output
     assert files["html"].read_text(encoding="utf-8").rstrip().endswith("</html>")
     assert len(json.loads(files["record-digests"].read_text())) == 6
 
 
 def test_a_terminal_that_takes_no_more_leaves_the_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as standard output that is a file on a full disk."""
+    """Standard output may be a file on a full disk."""
     monkeypatch.setattr(COMMAND, "print_summary", full_disk)
     finished = conformance("slice1:good:type=u8;*", "--junit", str(tmp_path / "junit"))
     assert finished.exit_code == 1
@@ -213,7 +213,7 @@ def test_a_terminal_that_takes_no_more_leaves_the_reports(tmp_path: Path, monkey
 
 
 def test_a_device_that_is_gone_for_good_leaves_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a crash of the driver no worker opens it again: reports tell what ran until then."""
+    """After a crash of the driver no worker can open the device again; reports hold the results until then."""
     original = Runner._start
 
     def start(self: Runner) -> None:
@@ -235,7 +235,7 @@ def test_a_device_that_is_gone_for_good_leaves_what_there_is(tmp_path: Path, mon
 
 @pytest.mark.parametrize("moment", ["select", "Runner"])
 def test_ctrl_c_before_the_first_case(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While cases are listed, and while the device is opened."""
+    """Ctrl-C while cases are listed, and while the device is opened."""
 
     def interrupted(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
@@ -247,7 +247,7 @@ def test_ctrl_c_before_the_first_case(moment: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_resumed_run_in_a_new_file_is_whole(tmp_path: Path) -> None:
-    """So that it can be resumed in turn."""
+    """The new file can be resumed in turn."""
     first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
     assert conformance("slice1:good:number=0;*", "--json", str(first)).exit_code == 0
     before = first.read_bytes()
@@ -269,8 +269,8 @@ def test_a_device_that_did_not_close_is_not_held_against_the_resumed_run(tmp_pat
 @pytest.mark.parametrize(
     ("first", "then", "message"),
     [
-        (["--path", "blocks"], ["--path", "tiles"], "they are of path blocks, and these are of path tiles"),
-        ([], ["--path", "tiles"], "they are of the planner's paths, and these are of path tiles"),
+        (["--path", "blocks"], ["--path", "tiles"], "they come from path blocks, but this run takes path tiles"),
+        ([], ["--path", "tiles"], "they come from the planner's paths, but this run takes path tiles"),
     ],
 )
 @pytest.mark.parametrize("option", ["--resume", "--json"])

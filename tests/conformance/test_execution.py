@@ -1,4 +1,4 @@
-"""How a case is judged: each thing that can go wrong on a device is told from the others."""
+"""The result of a case: each kind of failure of a device has its own status and reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ CONVOLUTION = Case(
     "quantized_linear_convolution:good:it=1", partial(convolution_workload, "quantized_linear_convolution:good:it=1")
 )
 
-# What the device is said to have left in a tensor's buffer: the bytes from the tensor's start, and which read it is.
+# Changes the bytes of a tensor's buffer as they are read. Its arguments: the bytes from the tensor's start, and the
+# number of the read.
 Change = Callable[[np.ndarray, int], None]
 
 
@@ -39,7 +40,7 @@ def run(devices: Devices, case: Case = CASE) -> Result:
 
 
 def leave_behind(monkeypatch: pytest.MonkeyPatch, margin: int, sizes: tuple[int, ...], change: Change) -> None:
-    """As if the device had left other bytes in the buffer of the tensor of these sizes."""
+    """Change the bytes that are read from the tensor of these sizes, from `margin` bytes before its start."""
     original = PlacedTensor.read
     count = 0
 
@@ -94,7 +95,7 @@ def test_runs_that_differ(devices: Devices, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(("place", "where"), [(-1, "byte -1 "), (1, "byte 1 "), (32, "byte 32 ")])
 def test_a_byte_beside_the_elements(devices: Devices, monkeypatch: pytest.MonkeyPatch, place: int, where: str) -> None:
-    """Before the tensor, in a gap between its elements, and past its end (of 29 bytes, in words 32)."""
+    """The byte lies before the tensor, in a gap between elements, or after the end (29 bytes, 32 in whole words)."""
 
     def change(memory: np.ndarray, count: int) -> None:
         memory[place + 1] ^= 0x80
@@ -172,7 +173,7 @@ def test_a_mistake_in_the_planner_is_not_taken_for_a_missing_path(
         raise ValueError("min() arg is an empty sequence")
 
     monkeypatch.setattr(dmlvk.Device, "plan", fail)
-    other = partial(workload, "other", DataType.INT16)  # not compiled before
+    other = partial(workload, "other", DataType.INT16)  # a descriptor that was not compiled before
     result = run(devices, replace(CASE, build=other, path="tiles"))
     assert (result.status, result.reason) == (Status.FAIL, "exception:ValueError")
 

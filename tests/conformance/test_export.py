@@ -1,4 +1,4 @@
-"""An exported case runs by itself, with nothing of dmlvk."""
+"""An exported case runs without dmlvk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONVOLUTION = Case(
 
 
 def tight() -> Workload:
-    """Cut at memory segments, some of which a tensor's start lies askew to."""
+    """A convolution whose tensors are cut at memory segments; the output starts in the middle of one."""
     made = convolution_workload("quantized_linear_convolution:tight:it=1")
     limits = {"max_storage_buffer_range": 4096, "max_memory_allocation_size": 8192, "max_buffer_size": 8192}
     return replace(made, limits=limits, offsets={"output_tensor": 4096})
@@ -53,7 +53,7 @@ def exported(case: Case, devices: Devices, parent: Path, profile: str = "device"
 
 
 def replay(folder: Path, devices: Devices) -> subprocess.CompletedProcess[str]:
-    """Run the folder's script as its reader does, without dmlvk on the path."""
+    """Run the folder's script as its receiver does, without dmlvk on the path."""
     variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "DMLVK_VALIDATE")}
     command = [sys.executable, str(folder / "replay.py"), "--device", devices.profile.name, "--repeat", "2"]
     return subprocess.run(command, capture_output=True, text=True, env=variables, cwd=folder)
@@ -88,7 +88,7 @@ def test_a_difference_is_found(devices: Devices, tmp_path: Path) -> None:
 
 
 def test_the_export_is_what_the_library_records(devices: Devices, tmp_path: Path) -> None:
-    """The same bindings and push constants as a binding of the library has, which works them out by itself."""
+    """The kernels of the plan in their order. Every binding is aligned and ends inside its memory segment."""
     case = TIGHT
     folder = exported(case, devices, tmp_path)
     record = json.loads((folder / "case.json").read_text())
@@ -113,6 +113,6 @@ def test_folder_names_fit_any_file_system() -> None:
 
 @pytest.mark.parametrize("profile", ["device", "no-subgroup-size-control"])
 def test_no_two_cases_share_a_folder(profile: str) -> None:
-    """Nor do two whose names differ in upper and lower case alone, which some file systems take for one."""
+    """Folder names differ by more than case, because some file systems ignore case."""
     names = [folder_name(Result(case.name, profile, Status.FAIL)).lower() for case in all_cases(default_only=True)]
     assert len(set(names)) == len(names)

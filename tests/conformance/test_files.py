@@ -1,4 +1,4 @@
-"""`dmlvk conformance` and files that are not what they should be: theirs stay as they are, and one line says so."""
+"""`dmlvk conformance` with wrong files: files of others stay as they are, and the error is one line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def whole_results(path: Path) -> bytes:
     return path.read_bytes()
 
 
-# A pipe and a device hold nothing that could be lost: they may be written to, and are not read.
+# A FIFO and a device file hold nothing that could be lost. They may be written to, but not read.
 THEIRS = [damage for damage in damages() if not damage.is_empty]
 UNWRITABLE = [damage for damage in THEIRS if damage.name not in ("FIFO", "/dev/full", "/dev/zero")]
 
@@ -105,7 +105,7 @@ def test_a_first_line_that_was_cut_is_ours_only_if_it_says_so(size: int, tmp_pat
 
 
 def test_a_last_line_without_its_end_is_kept(tmp_path: Path) -> None:
-    """Some editors leave it out."""
+    """Some editors leave out the final newline."""
     path = tmp_path / "results.jsonl"
     path.write_bytes(whole_results(path).rstrip(b"\n"))
     with ResultsWriter(path) as writer:
@@ -160,7 +160,7 @@ def test_digests_of_wrong_types_are_one_line(content: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("damage", [each for each in damages() if not each.is_empty], ids=str)
 def test_a_case_is_not_exported_over_what_is_none(damage: Damage, tmp_path: Path) -> None:
-    """Neither into a folder with a file of the case's name that is something else, nor in place of a file."""
+    """Neither into a folder whose `case.json` is something else, nor over something else that has the folder's name."""
     export = COMMAND.export_case
     case = next(all_cases())
     run = read_results(_run_once(tmp_path))

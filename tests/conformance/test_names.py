@@ -55,7 +55,7 @@ def test_only_default_cases_unless_asked_for() -> None:
     assert [each.name for each in select(good_cases)] == default
     assert len(default) < len(CASES)
     assert len(select(good_cases, full=True)) == len(CASES)
-    # A pattern that names no default case asks for the others.
+    # A pattern that matches no default case selects the other cases.
     assert [each.name for each in select(good_cases, ["slice1:good:number=11;*"])] == [
         f"slice1:good:type={label};number=11" for label in ("u8", "f16", "s64")
     ]
@@ -74,9 +74,9 @@ def test_a_pattern_that_names_nothing_says_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        ("slice1:*:type=u9;*", "type is there u8, f16, s64$"),
-        ("slice1:*:typ=u8;*", "'typ' is no parameter there; these are: type, number$"),
-        ("slice1:good:type=u8;number=77", r"number is there 0, 1, .*, \.\.\.$"),
+        ("slice1:*:type=u9;*", "type is never 'u9' there; it is one of u8, f16, s64$"),
+        ("slice1:*:typ=u8;*", "have no parameter 'typ'; they have type, number$"),
+        ("slice1:good:type=u8;number=77", r"number is never '77' there; it is one of 0, 1, .*, \.\.\.$"),
     ],
 )
 def test_a_pattern_with_a_wrong_parameter_says_what_there_is(pattern: str, message: str) -> None:
@@ -105,7 +105,7 @@ def test_a_sample_depends_on_the_seed_alone() -> None:
     assert first == names(9, 7)
     assert first != names(9, 8)
     assert len(set(first)) == 9
-    # The same on every machine and in every version: a fixed draw.
+    # The same draw on every machine and in every version.
     assert names(2, 7) == ["slice1:good:type=u8;number=6", "slice1:good:type=s64;number=9"]
     assert len(names(1000, 7)) == len(CASES)
 

@@ -1,4 +1,4 @@
-"""Plans checked on recorded devices; and that the check notices a plan which a device could not carry out."""
+"""Plans are checked on recorded devices. The check notices a plan that a device could not carry out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning import Access, Plan, plan
 from dmlvk.runtime.compiled_operator import spirv
 from tests.conformance.drill_cases import convolution_workload
-from tests.planning.test_quantized_linear_convolution import convolution
+from tests.planning.quantized_linear_convolution.descriptors import convolution
 from tests.test_spirv import MANIFEST
 
 DESC = convolution_workload("a convolution").desc
@@ -38,7 +38,7 @@ TRANSPOSE = Slice1Desc(
 
 
 def changed(found: Plan, **changes: object) -> Plan:
-    """A plan whose first dispatch is another."""
+    """The plan with fields of its first dispatch replaced."""
     first, *others = found.stages
     return replace(found, stages=((replace(first[0], **changes), *first[1:]), *others))  # type: ignore[arg-type]
 
@@ -85,7 +85,7 @@ def test_dispatches_that_no_device_takes() -> None:
         ({"push_constants": (1 << 32, *dispatch.push_constants)}, "more than 32 bits"),
         ({"subgroup_size": 7}, "subgroups of 7"),
         ({"groups": (1, 1, 65_536)}, "workgroups"),
-        ({"windows": (replace(first, offset=8), *others)}, "whole 16 bytes"),
+        ({"windows": (replace(first, offset=8), *others)}, "multiples of 16 bytes"),
         ({"windows": (replace(first, size=1 << 20), *others)}, "ends past"),
         ({"windows": (replace(first, base_word=99), *others)}, "no push constant"),
         ({"windows": (replace(first, tensor="input_tensor", size=16, access=Access.WRITE),)}, "writes an input"),

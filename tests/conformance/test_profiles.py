@@ -1,4 +1,4 @@
-"""Narrowed devices: never more than the device is, and without what they lack when the VkDevice is made."""
+"""Narrowed devices: a profile adds nothing, and the VkDevice is created without the features that the profile lacks."""
 
 from __future__ import annotations
 

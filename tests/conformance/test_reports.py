@@ -1,4 +1,4 @@
-"""What a run looks like in its reports, and what is kept of it."""
+"""The reports of a run, and the files that keep its results."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_junit(tmp_path: Path, run: Run) -> None:
 
 
 class Page(HTMLParser):
-    """Tags that are open, references to elsewhere, and the text."""
+    """Collects open tags, references to other addresses, and the text."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A case that hangs or crashes costs itself and nothing else; a run that was interrupted goes on where it was."""
+"""A case that hangs or crashes costs only its own result; an interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_goes_on(tmp_path: Path, monkey
     assert len(first.results) == 7
 
     with path.open("a") as file:
-        file.write('{"kind": "result", "name": "slice1:go')  # as if the disk had been full in the midst of a line
+        file.write('{"kind": "result", "name": "slice1:go')  # as if the disk had become full in the middle of a line
     finished = conformance("--resume", str(path))
     assert finished.exit_code == 0, finished.output
     names = [json.loads(line).get("name") for line in path.read_text().splitlines()]
@@ -137,7 +137,7 @@ def test_results_of_another_device_are_not_resumed(tmp_path: Path) -> None:
 
 
 def test_cases_lost_together_run_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device is lost to all processes on it; the one that loses it again when alone is the one to blame."""
+    """A lost device is lost to all its processes. The case that loses it again when it runs alone is to blame."""
     items = [("device", f"drill:support:it={name}") for name in ("lose", "lacks_everything")]
     items += [("device", f"slice1:good:type=u8;number={number}") for number in range(4)]
     with Runner(Configuration(DEVICE, DRILLS), timeout=60, jobs=2) as runner:
@@ -172,7 +172,7 @@ def test_a_device_that_does_not_open_is_one_clear_line() -> None:
 
 
 def test_validate_finds_a_missing_barrier(tmp_path: Path) -> None:
-    """Which the plain layer does not, and a driver need not show."""
+    """Without synchronization validation the layer does not find it, and a driver may still give the right result."""
     path = tmp_path / "results.jsonl"
     cases = "tests.conformance.drill_cases:cases_without_barriers"
     assert conformance("--validate", "--jobs", "1", "--json", str(path), cases=cases).exit_code == 1

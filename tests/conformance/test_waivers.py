@@ -1,4 +1,4 @@
-"""Waivers: which failures they cover, until when, and what is wrong with a waiver file."""
+"""Waivers: the failures that they cover, their expiry, and errors in waiver files."""
 
 from __future__ import annotations
 
@@ -111,11 +111,11 @@ def test_another_driver(tmp_path: Path) -> None:
     ("before", "after", "message"),
     [
         ('driver = "LLVMpipe"\n', "", "waiver 1: driver = None"),
-        ("expires = 2027-06-30", 'expires = "soon"', "expires = 'soon'; it has to be a date"),
-        ("expires = 2027-06-30", "expires = 2027-06-30T00:00:00", "it has to be a date"),
+        ("expires = 2027-06-30", 'expires = "soon"', "expires = 'soon'; it must be a date"),
+        ("expires = 2027-06-30", "expires = 2027-06-30T00:00:00", "it must be a date"),
         ('reason = "a shift that is wrong"', 'reason = ""', "reason is empty"),
-        ('["slice1:*:type=u8;*", "one_hot"]', '"slice1:*"', "it has to be a list of patterns"),
-        ('["slice1:*:type=u8;*", "one_hot"]', "[1]", "it has to be a list of patterns"),
+        ('["slice1:*:type=u8;*", "one_hot"]', '"slice1:*"', "it must be a list of patterns"),
+        ('["slice1:*:type=u8;*", "one_hot"]', "[1]", "it must be a list of patterns"),
         (">=22.3,<23", "~22", "'~22' is no comparison"),
         ("reason", "because", "no field 'because'"),
         ("[[waiver]]", "[[waivers]]", "nothing else"),

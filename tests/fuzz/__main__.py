@@ -4,7 +4,7 @@
 
 The same seed gives the same cases. A case may raise dmlvk's errors, with messages of bounded length and in bounded
 time. An operator that is accepted is also run, if it is small, and compared with dmlvk.reference bit for bit, between
-guard bytes. What fails is printed as code; --case runs it again. Ends with status 1 when one failed.
+guard bytes. A failed case is printed as code; --case runs it again. The exit status is 1 if a case failed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tools import drivers
 from tools.debian import ROOT
 
 DRIVERS = ("llvmpipe", "SwiftShader")
-# What a user has tuned is no business of random descriptors, nor they of it.
+# Keeps the cases away from the user's cache and tuned paths.
 CACHE = "DMLVK_CACHE_DIR"
-# Cases of one process: what drivers and caches keep goes with it.
+# Cases of one process. The memory that drivers and caches keep is freed when the process ends.
 CHUNK = 5000
-# A case may take seconds; one that takes minutes hangs.
+# A case may take seconds. A case that takes minutes hangs.
 PATIENCE_SECONDS = 240.0
 
 
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def run_chunk(progress: Progress, task: TaskID, device: str, seed: int, first: int, count: int) -> tuple[int, int]:
-    """Run cases in a process of their own; gives how many failed, and the case to go on with."""
+    """Run cases in a process of their own. Returns the number of failed cases and the number of the next case."""
     with tempfile.TemporaryDirectory() as folder:
         journal, output = Path(folder) / "journal", Path(folder) / "output"
         journal.write_text(str(first))
@@ -84,7 +84,7 @@ def run_chunk(progress: Progress, task: TaskID, device: str, seed: int, first: i
     failed = sum(line.startswith("FAILED") for line in text.splitlines())
     following = first + count
     if process.returncode != int(failed > 0):
-        # Whatever ended the process was the case that it had begun.
+        # The process ended in the case that it had begun.
         text += f"FAILED case {number} of seed {seed}: the process ended with status {process.returncode}\n"
         text += f"    {Generator(seed, number).case()}"
         failed, following = failed + 1, number + 1
@@ -94,7 +94,7 @@ def run_chunk(progress: Progress, task: TaskID, device: str, seed: int, first: i
 
 
 def work(device: str, seed: int, first: int, count: int, journal: Path) -> int:
-    """Run cases in this process, noting each before it begins."""
+    """Run cases in this process. The journal gets the number of each case before it begins."""
     from tests.fuzz.run import Fuzzer
 
     fuzzer = Fuzzer(device)
@@ -113,7 +113,7 @@ def work(device: str, seed: int, first: int, count: int, journal: Path) -> int:
 
 
 def show(device: str, seed: int, number: int) -> int:
-    """Run one case, and print it and what came of it."""
+    """Run one case, and print it and its outcome."""
     from tests.fuzz.run import Fuzzer
 
     print(Generator(seed, number).case())
@@ -127,7 +127,7 @@ def show(device: str, seed: int, number: int) -> int:
 
 
 if __name__ == "__main__":
-    # Before dmlvk opens the Vulkan loader. As for the tests, devices that are named there are the machine's own.
+    # Before dmlvk opens the Vulkan loader. As in the tests, DMLVK_TEST_DEVICES selects devices of this machine instead.
     if "DMLVK_TEST_DEVICES" not in os.environ:
         os.environ.update(drivers.environment())
     sys.exit(main())

@@ -1,7 +1,8 @@
-"""Random calls of dmlvk, as Python text: what is printed of a failure is what was run.
+"""Random calls of dmlvk, as Python text: the text that is printed for a failure is the text that was run.
 
-A call is a right one at first, of numbers in all the classes that Python and NumPy have for them; how often a number
-is then replaced by a wrong one is drawn once a case, so that many cases have exactly one mistake and many have none.
+A call starts as a right one. Its numbers are of all the classes that Python and NumPy have for numbers. Some numbers
+are then replaced by wrong ones. Their share is drawn once for each case, so that many cases have exactly one mistake
+and many have none.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ NO_INTEGERS = (
     "dmlvk.DataType.UINT8", "np.longdouble(3)", "memoryview(b'abc')", "[10**5000]", "type",
 )  # fmt: skip
 
+OUTPUT_IS_IMPLIED = ("Slice1Desc", "SliceDesc", "DiagonalMatrix1Desc", "QuantizedLinearConvolutionDesc")
+
 
 class Generator:
     """Draws one case.
@@ -35,7 +38,7 @@ class Generator:
     Parameters
     ----------
     seed, number : int
-        The same text for the same two, in every process.
+        The text depends on these two alone; it is the same in every process.
     """
 
     def __init__(self, seed: int, number: int) -> None:
@@ -43,7 +46,7 @@ class Generator:
         self.wildness = self.random.choice((0.0, 0.0, 0.03, 0.03, 0.1, 0.4))
 
     def case(self) -> str:
-        """The text of a case; what it assigns to `desc` is run if it is accepted."""
+        """The text of a case. If it assigns a descriptor to `desc` without an error, the operator is also run."""
         kinds: Sequence[tuple[int, Callable[[], str]]] = (
             (3, lambda: f"desc = {self.operator()}"),
             (2, lambda: self.tensor(self.sizes(8))),
@@ -65,7 +68,7 @@ class Generator:
         return self.random.random() < probability
 
     def integer(self, value: int) -> str:
-        """An integer as text, of any class that holds it; or now and then another, or what is none."""
+        """An integer as text, of any class that can hold it; sometimes another integer or one of NO_INTEGERS."""
         if self.chance(self.wildness):
             if self.chance(0.5):
                 return self.random.choice(NO_INTEGERS)
@@ -89,7 +92,7 @@ class Generator:
         return self.random.choice((f"[{items}]", f"({items}{',' if len(values) == 1 else ''})", f"iter([{items}])"))
 
     def sizes(self, most_dimensions: int, fewest: int = 1, largest: float = 0.04) -> list[int]:
-        """Small sizes, of which one may be long; seldom as large as sizes may be, which is planned and not run."""
+        """Small sizes, one of which may be long. Few are as large as sizes may be; these are planned but not run."""
         found: list[int] = []
         most, choices = (
             (3000, (1, 2, 3, 5, 9, 300)) if not self.chance(largest) else (2**32 - 1, (1, 3, 300, 70_000, 2**32))
@@ -100,7 +103,7 @@ class Generator:
         return found
 
     def strides(self, sizes: Sequence[int], is_output: bool) -> list[int]:
-        """Strides in any order of the dimensions with gaps; those of an input may make elements share memory."""
+        """Strides in any order of the dimensions, with gaps. Elements of an input may share memory."""
         found = [0] * len(sizes)
         step = self.random.choice((1, 1, 2, 3))
         for dimension in self.random.sample(range(len(sizes)), len(sizes)):
@@ -133,10 +136,15 @@ class Generator:
         return f"dmlvk.TensorDesc({', '.join(arguments)})"
 
     def field(self, tensor: str) -> str:
-        """A TensorDesc, or what is none."""
+        """The TensorDesc that is given as text, or one of NO_INTEGERS."""
         return self.random.choice(NO_INTEGERS) if self.chance(self.wildness / 8) else tensor
 
     def call(self, name: str, **arguments: str) -> str:
+        # Most descriptors say without it what their output is.
+        if name in OUTPUT_IS_IMPLIED and self.chance(0.25):
+            arguments.pop("output_tensor", None)
+        elif self.chance(self.wildness / 8):
+            arguments.pop(self.random.choice(["output_tensor", *arguments]), None)
         return f"dmlvk.{name}({', '.join(f'{key}={value}' for key, value in arguments.items())})"
 
     def slice1(self) -> str:
@@ -157,7 +165,7 @@ class Generator:
         )
 
     def slice(self) -> str:
-        """SLICE: inside the input; the output may be left out."""
+        """SLICE inside the input; the output may be left out."""
         extents, kind = self.sizes(8), self.random.choice(DATA_TYPES)
         offsets = [self.random.randrange(extent) for extent in extents]
         strides = [self.random.choice((1, 1, 2, 3, 2**31 - 1, 2**32 - 1)) for _ in extents]
@@ -171,8 +179,7 @@ class Generator:
             "sizes": self.integers(sizes),
             "strides": self.integers(strides),
         }
-        if self.chance(0.5):
-            arguments["output_tensor"] = self.field(self.tensor(sizes, kind, is_output=True))
+        arguments["output_tensor"] = self.field(self.tensor(sizes, kind, is_output=True))
         return self.call("SliceDesc", **arguments)
 
     def one_hot(self) -> str:
@@ -191,7 +198,7 @@ class Generator:
         )
 
     def value(self, kind: str) -> str:
-        """What DIAGONAL_MATRIX1 fills with."""
+        """The value that DIAGONAL_MATRIX1 fills with."""
         if self.chance(self.wildness):
             return self.random.choice(NO_INTEGERS)
         if kind.startswith("FLOAT"):
@@ -270,7 +277,7 @@ class Generator:
         return self.call("QuantizedLinearConvolutionDesc", **arguments, **numbers, group_count=self.integer(groups))
 
     def memory(self) -> str:
-        """Buffers and tensors on the device that has little memory; what is made is written to."""
+        """Buffers and tensors on the device with little memory. The tensors are also written to."""
         draw = self.random.randint
         if self.chance(0.3):
             return f"tensor = small.tensor({self.tensor(self.sizes(4))})"
@@ -282,7 +289,8 @@ class Generator:
     def one_liner(self) -> str:
         """The operators as functions."""
         draw = self.random.randint
-        device = "'llvm'" if self.chance(self.wildness) else "device"
+        devices = ("device.name", "device.name.upper()", "0", "'no such device'", *NO_INTEGERS)
+        device = self.random.choice(devices) if self.chance(self.wildness) else "device"
         if self.chance(0.3):
             numbers = ", ".join(
                 f"{name}={self.integers([draw(0, 2)])}"
@@ -314,11 +322,11 @@ class Generator:
         return f"dmlvk.quantized_linear_convolution({', '.join([*arrays, *options, f'device={device}'])})"
 
     def array(self, right: str) -> str:
-        """An array, or what is none."""
+        """The array that is given as text, or one of NO_INTEGERS."""
         return self.random.choice(NO_INTEGERS) if self.chance(self.wildness) else right
 
     def other(self) -> str:
-        """What else takes numbers: waits, selectors, plans, profiles, calls."""
+        """Other calls that take numbers: waits, selectors, plans, profiles, calls of operators."""
         number, odd = self.integer(self.random.choice((0, 1, 16))), self.random.choice(NO_INTEGERS)
         limits = (
             "max_storage_buffer_range", "max_compute_work_group_count", "max_buffer_size",
@@ -327,7 +335,7 @@ class Generator:
         limit = f"{self.random.choice(limits)}={number}"
         tensor = self.random.choice((odd, "operands['input_tensor']", "operands['output_tensor']"))
         path = self.random.choice(("'tiles'", "'direct'", "'dot4'", "'matrix:1x1x1:1x1'", "'x' * 5000", odd))
-        # An endless iterator is not among them: like `list`, `submit` goes on to its end.
+        # Endless iterators are excluded: `submit`, like `list`, reads an iterator to its end.
         listed = self.random.choice(("None", "2.5", "int", "{}", "binding", "[binding]", f"[binding, {odd}]"))
         return self.random.choice(
             (

@@ -1,4 +1,4 @@
-"""Runs a case, and says what is wrong with what came of it."""
+"""Runs a case and reports a wrong outcome."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from tests.vulkan.variants import copy_desc
 PERMITTED = (dmlvk.DescriptorError, dmlvk.BindingError, dmlvk.DeviceError, TypeError, ValueError)
 LONGEST_MESSAGE = 2000
 LONGEST_SECONDS = 10.0
-# What is run on the device and in NumPy has no more bytes.
+# Operators run on the device and in NumPy only if their tensors have at most this many bytes.
 SMALL = 1 << 20
 SMALL_SEGMENTS = 64
-# Pipelines are kept as long as their device.
+# The devices are opened anew after so many runs, because pipelines are kept as long as their device.
 RUNS_A_DEVICE = 400
 PACKAGE = Path(dmlvk.__file__).parent
 
 
 class Fuzzer:
-    """A device with what the cases use.
+    """The devices, tensors and operators that the cases use.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Fuzzer:
     Attributes
     ----------
     accepted, refused, compared : int
-        Cases that raised nothing, that raised what they may, and that were also run and compared with the reference.
+        Numbers of cases: without an error, with a permitted error, and run and compared with the reference.
     """
 
     def __init__(self, selector: str) -> None:
@@ -60,7 +60,7 @@ class Fuzzer:
 
     def _open(self) -> None:
         self.device = dmlvk.Device(self._selector)
-        # Memory that a wrong size would run out of at once, and that two neighbours guard.
+        # Little memory, so that a wrong size exceeds it at once. Two tensors beside the cases' tensors are guards.
         limits = replace(
             self.device.profile.limits, max_memory_allocation_size=1 << 20, max_memory_allocation_count=SMALL_SEGMENTS
         )
@@ -80,7 +80,7 @@ class Fuzzer:
         self.device.close()
 
     def run(self, seed: int, number: int) -> str | None:
-        """Run a case; gives what is wrong, with its text, or None."""
+        """Run a case. Returns the fault and the case's text, or None."""
         text = Generator(seed, number).case()
         try:
             wrong = self.run_text(text, f"fuzz:{seed}:{number}")
@@ -89,7 +89,7 @@ class Fuzzer:
         return None if wrong is None else f"case {number} of seed {seed}: {wrong}\n    {text}"
 
     def run_text(self, text: str, name: str = "fuzz") -> str | None:
-        """Run a case of which there is the text; gives what is wrong, or None."""
+        """Run a case that is given as text. Returns the fault, or None."""
         names: dict[str, Any] = {
             "dmlvk": dmlvk, "np": np, "math": math, "itertools": itertools, "Fraction": Fraction, "Decimal": Decimal,
             "replace": replace, "choose": choose, "narrower": narrower,
@@ -117,7 +117,7 @@ class Fuzzer:
         return wrong
 
     def _written(self, tensor: dmlvk.Tensor) -> str | None:
-        """Write the whole of a tensor; nothing else changes, and the books are right."""
+        """Write a whole tensor, and check the other tensors and `memory_used`. Returns the fault, or None."""
         size = tensor.desc.total_size_in_bytes
         content = random_bytes(size % 1000, size).tobytes()
         tensor.write_bytes(content)
@@ -130,6 +130,8 @@ class Fuzzer:
         return None
 
     def _run(self, desc: OperatorDesc, name: str) -> str | None:
+        if eval(repr(desc), dict(vars(dmlvk))) != desc:
+            return f"its repr makes another descriptor: {desc}"
         self.device.plan(desc)
         if sum(tensor.total_size_in_bytes for tensor in desc.tensors.values()) > SMALL:
             return None
@@ -144,7 +146,7 @@ class Fuzzer:
 
 
 def inputs_of(desc: OperatorDesc, name: str) -> Mapping[str, np.ndarray]:
-    """Elements for every input; where some share memory they are equal."""
+    """Elements for every input. Elements that share memory are equal."""
     random = np.random.default_rng(list(name.encode()))
     inputs = {}
     for field in desc.input_fields:
@@ -164,7 +166,7 @@ def inputs_of(desc: OperatorDesc, name: str) -> Mapping[str, np.ndarray]:
 
 
 def unhelpful(error: Exception) -> str | None:
-    """What is wrong with an error that may be: its length, or that nobody raised it on purpose."""
+    """The fault of a permitted error: a wrong length, or an error that dmlvk did not raise on purpose."""
     message = str(error)
     if not 10 <= len(message) <= LONGEST_MESSAGE:
         return f"a {type(error).__name__} of {len(message)} characters: {message[:300]}"

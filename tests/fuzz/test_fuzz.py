@@ -1,4 +1,4 @@
-"""A sample of the fuzzing, what it found, and that it finds what it is for."""
+"""A sample of the fuzzing, calls in which it found faults, and faults that it has to find."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tools.debian import ROOT
 
 SAMPLE = 400
 
-# What was found once, each with what was wrong then.
+# Calls in which a fault was found once, by the fault.
 FOUND = {
     "bindings that are nothing to go through, with Python's own message": "device.submit(1.0)",
     "another one": "device.submit(dmlvk.DataType.UINT8)",
@@ -56,7 +56,7 @@ def test_the_same_seed_gives_the_same_cases() -> None:
 
 
 class TestItFinds:
-    """Each thing that a case may not do, done on purpose."""
+    """Each fault that a case may have, made on purpose."""
 
     @pytest.mark.parametrize(
         ("text", "message"),
@@ -87,6 +87,13 @@ class TestItFinds:
         monkeypatch.setattr(type(fuzzer.small.vulkan.memory), "used", property(lambda _: -1000))
         wrong = fuzzer.run_text("tensor = small.tensor(dmlvk.TensorDesc(5, (4,)))")
         assert wrong is not None and "memory_used is -" in wrong
+
+    def test_a_repr_that_is_wrong(self, fuzzer: Fuzzer, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = "desc = dmlvk.DiagonalMatrixDesc(output_tensor=dmlvk.TensorDesc(5, (3, 4)), offset=1, value=7)"
+        assert fuzzer.run_text(text) is None
+        monkeypatch.setattr("dmlvk.operators.diagonal_matrix.element_text", lambda *arguments: "8.0")
+        wrong = fuzzer.run_text(text)
+        assert wrong is not None and "its repr makes another descriptor" in wrong
 
     def test_bits_that_are_wrong(self, fuzzer: Fuzzer, monkeypatch: pytest.MonkeyPatch) -> None:
         text = "desc = dmlvk.OneHotDesc(indices_tensor=dmlvk.TensorDesc(6, (3, 1)), values_tensor=dmlvk.TensorDesc(5, "

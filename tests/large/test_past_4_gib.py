@@ -10,9 +10,9 @@ from tests.layouts import view
 
 
 def test_a_window_past_4_gib_of_a_12_gib_tensor(device: dmlvk.Device) -> None:
-    """Rows 3 GiB apart, of which the last two are read backwards, two elements at a time, from an odd byte.
+    """The last two of four rows 3 GiB apart: every second element, backwards. The window starts at an odd byte.
 
-    A tensor has at most 2^32 - 1 elements, so that 12 GiB of bytes need gaps between the rows.
+    A tensor has at most 2^32 - 1 elements, so 12 GiB of bytes need gaps between the rows.
     """
     row = 715_827_877
     desc = Slice1Desc(

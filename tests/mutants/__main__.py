@@ -1,10 +1,10 @@
-"""Breaks the kernels, one mistake at a time, and tells which case of the default set catches it.
+"""Breaks the kernels, one mistake at a time, and prints the case of the default set that catches it.
 
     python -m tests.mutants [--device NAME] [--fetch | --must-run] [PART OF A MUTANT'S NAME ...]
 
-Ends with status 1 when a mutant that the device can run survives. No device has all kernels: with --fetch, mutants
-that this one does not run are run on SwiftShader, and what that does not run either on lavapipe of the newest Mesa,
-which has matrix units; one that is run nowhere ends with status 1 as well.
+The exit status is 1 if a mutant that the device can run survives. No device has all kernels. With --fetch, mutants that
+this device does not run are run on SwiftShader. Mutants that SwiftShader does not run either are run on lavapipe of the
+newest Mesa, which has matrix units. If a mutant is run nowhere, the exit status is 1 too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tools import drivers, mesa
 from tools.debian import ROOT, SetupError
 from tools.every_driver import only
 
-# It declares nothing of float arithmetic, and has kernels for that which others do not need.
+# It declares no properties of float arithmetic, so its plans take kernels that other devices do not need.
 POOR_DEVICE = "SwiftShader"
 MUTANTS = (*data_movement.MUTANTS, *convolution.MUTANTS, *convolution.MATRIX_MUTANTS)
 
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def judge(mutants: list[Mutant], device: str) -> tuple[int, list[Mutant]]:
-    """Run mutants on a device; gives how many survived, and those that it does not run."""
+    """Run mutants on a device. Returns the number of survivors, and the mutants that the device does not run."""
     survivors = 0
     idle: list[Mutant] = []
     for mutant in mutants:
@@ -69,7 +69,7 @@ def judge(mutants: list[Mutant], device: str) -> tuple[int, list[Mutant]]:
 
 
 def run_elsewhere(names: list[str]) -> int:
-    """Run mutants on a driver that has the kernels that most devices lack; gives the exit status."""
+    """Run mutants on a driver that has the kernels that most devices lack. Returns the exit status."""
     release = mesa.RELEASES[-1]
     try:
         mesa.get(release)
@@ -83,7 +83,7 @@ def run_elsewhere(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # Before dmlvk opens the Vulkan loader. As for the tests, devices that are named there are the machine's own.
+    # Before dmlvk opens the Vulkan loader. As in the tests, DMLVK_TEST_DEVICES selects devices of this machine instead.
     if "DMLVK_TEST_DEVICES" not in os.environ:
         os.environ.update(drivers.environment())
     sys.exit(main())

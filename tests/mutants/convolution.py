@@ -217,7 +217,7 @@ MUTANTS = (
     ),
 )
 
-# What only devices with matrices of bytes run.
+# Mutants that only devices with matrix units for bytes run.
 MATRIX_MUTANTS = (
     Mutant(
         "matrices: a missing barrier between the steps of a tile",

@@ -1,4 +1,4 @@
-"""A kernel broken on purpose: an edit of its source, compiled elsewhere and run in place of the right one."""
+"""A kernel broken on purpose: a copy of its source is edited, compiled, and run in place of the right kernel."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Mutant:
     Attributes
     ----------
     name : str
-        What is wrong with it, in a few words.
+        The mistake in a few words.
     file : str
-        Below kernels/.
+        Path below kernels/.
     edits : tuple of (str, str)
-        Text that the file holds exactly once, and what stands there instead.
+        Text that the file holds exactly once, and its replacement.
     cases : tuple of str
-        Patterns of the cases, among those that run by default, that are there to catch it.
+        Patterns of the default cases that have to catch it.
     path : str, optional
-        Only cases that force this kernel path are run; on a device without it nothing can be said.
+        Only cases that force this kernel path are run. On a device without the path the mutant is not run.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Mutant:
         Raises
         ------
         ValueError
-            The text to be changed is not there exactly once: the kernel has changed, and the edit has to follow.
+            The file does not hold the text exactly once: the kernel has changed, and the edit has to be adapted.
         """
         source = (KERNELS / self.file).read_text(encoding="utf-8")
         for old, new in self.edits:
@@ -63,7 +63,7 @@ class Mutant:
         return source
 
     def selected(self, cases: Iterable[Case]) -> list[Case]:
-        """The cases that are there to catch it."""
+        """The cases that have to catch it."""
         return [
             case
             for case in cases
@@ -72,7 +72,7 @@ class Mutant:
 
 
 def compile_mutant(mutant: Mutant, folder: Path) -> Mapping[str, bytes]:
-    """SPIR-V of every kernel that the edit changes, by name. `folder` receives a copy of the sources."""
+    """SPIR-V of every kernel that the edit changes, by name. The sources are copied to `folder`."""
     sources = folder / "kernels"
     shutil.copytree(KERNELS, sources)
     broken = sources / mutant.file
@@ -103,7 +103,7 @@ def compile_mutant(mutant: Mutant, folder: Path) -> Mapping[str, bytes]:
 
 @contextmanager
 def broken_kernels(compiled: Mapping[str, bytes]) -> Iterator[set[str]]:
-    """Operators that are compiled inside use these kernels in place of the package's; gives those that were used."""
+    """Operators that are compiled inside use these kernels in place of the package's. Yields the names of used ones."""
     right = compiled_operator.spirv
     used: set[str] = set()
 
@@ -119,16 +119,16 @@ def broken_kernels(compiled: Mapping[str, bytes]) -> Iterator[set[str]]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the suite says of a mutant.
+    """The result of the suite for a mutant.
 
     Attributes
     ----------
     caught_by : Result, optional
-        The first result that is not right; None where all are.
+        The first result that is not a pass; None if all cases passed.
     passed : int
-        How many cases ran without noticing.
+        Number of cases that passed with the broken kernel.
     was_run : bool
-        Whether any of them took the broken kernel: not all devices have all kernel paths.
+        Whether any case used the broken kernel: not all devices have all kernel paths.
     """
 
     caught_by: Result | None
@@ -137,10 +137,10 @@ class Verdict:
 
 
 def verdict(mutant: Mutant, device: str, folder: Path, repeat: int = 2) -> Verdict:
-    """Run the cases that are there to catch a mutant, until one does."""
+    """Run the cases that have to catch a mutant until one catches it."""
     passed = 0
     compiled = compile_mutant(mutant, folder)
-    # Pipelines are kept by a kernel's name: each mutant has devices of its own.
+    # Each mutant has devices of its own, because a device keeps pipelines by the kernel's name.
     devices = Devices(device)
     try:
         with broken_kernels(compiled) as used:

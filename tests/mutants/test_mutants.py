@@ -1,4 +1,4 @@
-"""The suite must be able to fail: a few broken kernels are run each time, all of them by `make test-mutants`."""
+"""The suite can fail: it catches a few broken kernels here. `make test-mutants` runs all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.mutants import __main__ as command_line
 from tests.mutants.__main__ import MUTANTS
 from tests.mutants.mutant import Mutant, Verdict, compile_mutant, verdict
 
-# One of each operator, one that only guard bytes show.
+# One mutant of each operator; only guard bytes show the third.
 SAMPLE = (
     "begin == end is filled",
     "the low 32 bits of an index alone",
@@ -86,7 +86,7 @@ NEVER = "void main() {\n    if (push.block_count == 0xFFFFFFFFu)\n        return
 
 
 def test_a_kernel_that_means_the_same_is_not_caught(device: dmlvk.Device, tmp_path: Path) -> None:
-    """The way that mutants run finds nothing by itself."""
+    """Running a kernel as a mutant does not make it fail."""
     mutant = Mutant(
         "a branch that is never taken", "one_hot/blocks.glsl", (("void main() {\n", NEVER),), ("one_hot:page",)
     )

@@ -55,7 +55,10 @@ def test_rank_is_2_to_4(sizes: tuple[int, ...]) -> None:
 
 
 def test_the_output_must_be_there() -> None:
-    refused("output_tensor", None, "must be a TensorDesc", output_tensor=None)
+    refused("output_tensor", None, "no other field says how large", output_tensor=None)
+    with pytest.raises(DescriptorError, match="output_tensor = None: must be a TensorDesc"):
+        DiagonalMatrixDesc(offset=0, value=1.0)  # type: ignore[call-arg]
+    refused("offset", 1.0, "integer, not float", output_tensor=None, offset=1.0)
 
 
 @pytest.mark.parametrize("limit", [INT32_MIN - 1, INT32_MAX + 1])
@@ -89,7 +92,7 @@ def test_the_value_is_a_float_whatever_the_output() -> None:
     assert element(2**24 + 1, DataType.INT64) == 2**24
     assert element(2**63, DataType.UINT64) == 2**63
     assert element(0.1, DataType.FLOAT64) == np.float64(np.float32(0.1))
-    # Between two halves, beside the tie: the FLOAT is the tie itself.
+    # The value lies between two FLOAT16 numbers, beside their tie. As a FLOAT it is the tie.
     assert element(Fraction(2**11 + 1) + Fraction(1, 2**40), DataType.FLOAT16) == 2**11
 
 
@@ -98,7 +101,9 @@ def test_integers_do_not_wrap(data_type: DataType) -> None:
     limits = np.iinfo(data_type.numpy_dtype)
     output = TensorDesc(data_type, (2, 2))
     for value in (2.0 * limits.max, -2.0 * limits.max - 2, math.inf, -math.inf, math.nan):
-        error = refused("value", value, f"must be a value of {data_type.name}", output_tensor=output, value=value)
+        error = refused(
+            "value", value, f"must be in the range of {data_type.name} after", output_tensor=output, value=value
+        )
         assert error.expected == f"a number from {limits.min} to {limits.max}"
 
 

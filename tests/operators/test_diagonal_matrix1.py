@@ -77,8 +77,26 @@ def test_an_input_broadcasts_by_strides_of_0() -> None:
     describe(input_tensor=TensorDesc(FLOAT32, (4, 5), (0, 1)))
 
 
-def test_the_output_must_be_there() -> None:
-    refused("output_tensor", None, "must be a TensorDesc", output_tensor=None)
+def test_without_an_input_the_output_must_be_there() -> None:
+    refused("output_tensor", None, "without an input_tensor no other field says how large", output_tensor=None)
+    with pytest.raises(DescriptorError, match="must be a TensorDesc: without an input_tensor"):
+        DiagonalMatrix1Desc(value=1, diagonal_fill_begin=0, diagonal_fill_end=1)
+
+
+def test_without_an_output_it_is_as_the_input() -> None:
+    source = TensorDesc(DataType.INT16, (4, 5), (0, 1), flags=TensorFlags.OWNED_BY_DML)
+    desc = describe(input_tensor=source, output_tensor=None)
+    assert desc == describe(input_tensor=source, output_tensor=TensorDesc(DataType.INT16, (4, 5)))
+    assert desc.value_data_type is DataType.INT16 and desc.value_bytes == struct.pack("<h", 7)
+
+
+def test_without_an_output_errors_are_about_the_other_fields() -> None:
+    left_out: dict[str, Any] = {"input_tensor": TensorDesc(DataType.INT8, (4, 5)), "output_tensor": None}
+    refused("input_tensor.sizes", (4,), "2 to 4 dimensions", output_tensor=None, input_tensor=TensorDesc("int8", (4,)))
+    refused("value_data_type", "FLOAT32", "must match", **left_out, value_data_type=FLOAT32)
+    refused("value", 128, "must be a value of INT8", **left_out, value=128)
+    refused("diagonal_fill_end", 2**31, "signed 32-bit", output_tensor=None, diagonal_fill_end=2**31)
+    refused("input_tensor", 5, "must be a TensorDesc, not int", output_tensor=None, input_tensor=5)
 
 
 def test_value_data_type_must_match_the_output() -> None:
@@ -126,7 +144,8 @@ def test_other_numbers_are_rounded_to_the_nearest_value() -> None:
 
 
 def test_large_integers_are_rounded_once() -> None:
-    # Between 2**60 and its successor 2**60 + 2**37: rounding to binary64 first would make it the tie, which goes down.
+    # The value lies just above the tie between 2**60 and its successor 2**60 + 2**37. Rounding to binary64 first would
+    # make it the tie, which rounds down.
     assert value_bytes(2**60 + 2**36 + 1, FLOAT32) == np.array(2.0**60 + 2.0**37, np.float32).tobytes()
     assert value_bytes(-(2**60) - 2**36, FLOAT32) == np.array(-(2.0**60), np.float32).tobytes()
     assert value_bytes(2**60 + 129, DataType.FLOAT64) == np.array(2.0**60 + 256).tobytes()

@@ -61,6 +61,22 @@ def test_tensors_must_be_there(field: str) -> None:
     refused(field, None, "must be a TensorDesc", **{field: None})
 
 
+def test_the_output_s_length_is_said_by_no_other_field() -> None:
+    fields = {"indices_tensor": TensorDesc(UINT32, (1, 5, 3)), "values_tensor": TensorDesc(FLOAT32, (1, 1, 2))}
+    with pytest.raises(DescriptorError, match="its size at axis 0 is the length of the sequences") as caught:
+        OneHotDesc(**fields, axis=0)  # type: ignore[call-arg]
+    assert (caught.value.field, caught.value.value) == ("output_tensor", None)
+    assert caught.value.expected == "TensorDesc('float32', (LENGTH, 5, 3))"
+
+
+def test_without_an_output_errors_are_about_the_other_fields() -> None:
+    left_out: dict[str, Any] = {"output_tensor": None}
+    refused("axis", 4, "less than the DimensionCount", **left_out, axis=4)
+    refused("indices_tensor.sizes[2]", 3, "must be 1", **left_out, axis=2)
+    refused("values_tensor.sizes", (1, 1, 1, 1), "at least 2", **left_out, values_tensor=TensorDesc(FLOAT32, (1,) * 4))
+    refused("values_tensor.sizes", (2,), "same DimensionCount", **left_out, values_tensor=TensorDesc(FLOAT32, (2,)))
+
+
 @pytest.mark.parametrize("data_type", [t for t in DataType if t.name not in ("INT64", "INT32", "UINT64", "UINT32")])
 def test_indices_have_32_or_64_bit_integer_types(data_type: DataType) -> None:
     indices = TensorDesc(data_type, (1, 1, 3, 1))

@@ -18,7 +18,7 @@ ONE = TensorDesc(FLOAT32, (1, 1, 1, 1))
 
 
 def describe(**changes: Any) -> QuantizedLinearConvolutionDesc:
-    """{2, 4, 10, 9} with 6 filters of {4, 3, 2}, with changes."""
+    """An input of sizes {2, 4, 10, 9} and 6 filters of sizes {4, 3, 2}, with changes."""
     fields: dict[str, Any] = {
         "input_tensor": TensorDesc(UINT8, (2, 4, 10, 9)),
         "input_scale_tensor": ONE,
@@ -88,6 +88,41 @@ def test_rank_3_refuses_a_first_element_that_is_not_neutral(field: str, value: i
     arrays = {"strides": (1, 2), "dilations": (1, 3), "start_padding": (0, 0), "end_padding": (0, 2)}
     arrays[field] = (value, arrays[field][1])
     refused(f"{field}[0]", value, "height 1", make=describe_rank_3, **arrays)
+
+
+def test_without_an_output_its_sizes_follow() -> None:
+    assert describe(output_tensor=None) == describe()
+    assert describe_rank_3(output_tensor=None) == describe_rank_3()
+    strided = TensorDesc(UINT8, (2, 4, 10, 9), (360, 1, 36, 4), flags=TensorFlags.OWNED_BY_DML)
+    assert describe(output_tensor=None, input_tensor=strided).output_tensor == TensorDesc(UINT8, (2, 6, 5, 9))
+
+
+def test_without_an_output_its_type_is_the_zero_point_s_or_the_input_s() -> None:
+    for zero_point in (INT8, UINT8):
+        desc = describe(output_tensor=None, output_zero_point_tensor=TensorDesc(zero_point, (1,)))
+        assert desc.output_tensor.data_type is zero_point
+    assert describe(output_tensor=None, input_tensor=TensorDesc(INT8, (2, 4, 10, 9))).output_tensor.data_type is INT8
+
+
+def test_without_an_output_errors_are_about_the_other_fields() -> None:
+    left_out: dict[str, Any] = {"output_tensor": None}
+    refused("filter_tensor.sizes[2]", 3, "larger than the padded input", **left_out, dilations=(9, 3))
+    refused("strides[0]", 0, "1 or more", **left_out, strides=(0, 1))
+    refused("end_padding", (1,), "one element a dimension", **left_out, end_padding=(1,))
+    refused("group_count", 3, "must divide the channels", **left_out, group_count=3)
+    error = refused(
+        "output_zero_point_tensor.data_type", "FLOAT32", "does not take", **left_out, output_zero_point_tensor=ONE
+    )
+    assert error.expected == "one of INT8, UINT8"
+    refused("filter_tensor.sizes", (6, 4, 3), "mismatched ranks", **left_out, filter_tensor=TensorDesc(INT8, (6, 4, 3)))
+    refused("output_tensor", 5, "must be a TensorDesc, not int", output_tensor=5)
+
+
+@pytest.mark.parametrize("end_padding", [(2**32 - 1, 0), (2**16, 2**16)])
+def test_without_an_output_it_may_not_be_larger_than_a_tensor(end_padding: tuple[int, int]) -> None:
+    with pytest.raises(DescriptorError, match=r"the other fields give an output of these sizes, .* at most") as caught:
+        describe(output_tensor=None, end_padding=end_padding)
+    assert caught.value.field == "output_tensor.sizes" and str(caught.value.value).startswith("(2, 6, ")
 
 
 def test_tensors_are_listed_in_order() -> None:
@@ -191,7 +226,7 @@ def test_filter_scale_and_zero_point_are_per_channel_independently(
 @pytest.mark.parametrize("field", ["filter_scale_tensor", "filter_zero_point_tensor"])
 def test_other_shapes_per_channel_are_refused(field: str, sizes: tuple[int, ...]) -> None:
     tensor = TensorDesc(FLOAT32 if "scale" in field else INT8, sizes)
-    error = refused(f"{field}.sizes", sizes, "one an output channel (6)", **{field: tensor})
+    error = refused(f"{field}.sizes", sizes, "one for each output channel (6)", **{field: tensor})
     assert error.expected is not None and str((1, 6, 1, 1)[: len(sizes)] if len(sizes) > 1 else (6,)) in error.expected
 
 
@@ -212,14 +247,14 @@ def test_bias_has_one_element_an_output_channel(sizes: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("field", ["strides", "dilations", "start_padding", "end_padding"])
 def test_arrays_have_one_element_a_spatial_dimension(field: str) -> None:
-    refused(field, (1,), "one element a dimension", **{field: (1,)})
-    refused(field, (1, 1, 1), "one element a dimension", **{field: (1, 1, 1)})
-    refused(field, (1, 1, 1), "one element a dimension", make=describe_rank_3, **{field: (1, 1, 1)})
+    refused(field, (1,), "one element for each dimension", **{field: (1,)})
+    refused(field, (1, 1, 1), "one element for each dimension", **{field: (1, 1, 1)})
+    refused(field, (1, 1, 1), "one element for each dimension", make=describe_rank_3, **{field: (1, 1, 1)})
     refused(f"{field}[1]", 1.5, "integer, not float", **{field: (1, 1.5)})
 
 
 def test_arrays_of_rank_3_have_one_length() -> None:
-    refused("dilations", (1, 3), "have one length", make=describe_rank_3, dilations=(1, 3))
+    refused("dilations", (1, 3), "must have one length", make=describe_rank_3, dilations=(1, 3))
 
 
 @pytest.mark.parametrize("field", ["strides", "dilations"])
@@ -233,15 +268,15 @@ def test_paddings_are_not_negative(field: str) -> None:
 
 
 def test_there_is_at_least_one_group() -> None:
-    refused("group_count", 0, "at least 1", group_count=0)
+    refused("group_count", 0, "must be 1 or more", group_count=0)
 
 
 def test_groups_divide_the_input_channels() -> None:
-    refused("group_count", 3, "divide the channels of input_tensor", group_count=3)
+    refused("group_count", 3, "divide the number of channels of input_tensor, 4", group_count=3)
 
 
 def test_groups_divide_the_output_channels() -> None:
-    refused("group_count", 4, "divide the output channels", group_count=4)
+    refused("group_count", 4, "divide the number of output channels of filter_tensor, 6", group_count=4)
 
 
 def test_filter_channels_are_input_channels_divided_by_groups() -> None:
@@ -272,16 +307,18 @@ def test_output_sizes_are_exact(size: tuple[int, int]) -> None:
 
 
 def test_the_dilated_filter_is_not_larger_than_the_padded_input() -> None:
-    error = refused("filter_tensor.sizes[3]", 2, "is larger than the padded input, 9 + 0 + 3 = 12", dilations=(1, 12))
+    error = refused(
+        "filter_tensor.sizes[3]", 2, "may not be larger than the padded input, 9 + 0 + 3 = 12", dilations=(1, 12)
+    )
     assert "= 13" in error.rule
-    refused("filter_tensor.sizes[2]", 2, "is larger than", make=describe_rank_3, dilations=(11,))
+    refused("filter_tensor.sizes[2]", 2, "may not be larger than", make=describe_rank_3, dilations=(11,))
     describe(dilations=(1, 11), output_tensor=TensorDesc(UINT8, (2, 6, 5, 1)))
 
 
 def test_sizes_do_not_wrap_at_32_bits() -> None:
     padding = (2**32 - 1, 2**32 - 1)
     refused("output_tensor.sizes", (2, 6, 5, 9), "must be floor(", start_padding=padding, end_padding=padding)
-    refused("filter_tensor.sizes[2]", 3, "is larger than", dilations=(2**32 - 1, 1))
+    refused("filter_tensor.sizes[2]", 3, "may not be larger than", dilations=(2**32 - 1, 1))
 
 
 def test_output_elements_may_not_overlap() -> None:

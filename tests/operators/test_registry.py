@@ -1,8 +1,9 @@
-"""The registry: every operator has its part in every wing, under one stem."""
+"""The registry: every operator has its modules in every part of the package, under one stem."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -16,8 +17,10 @@ from dmlvk.benchmark.peers import PEERS
 from dmlvk.conformance.plans import EXPECTED_PATHS
 from dmlvk.operators.registry import CURRENT_OPERATORS, OPERATORS, Operator, parts
 from dmlvk.operators.rules import OperatorDesc
+from dmlvk.runtime import bound_tensors
+from dmlvk.runtime.compiled_operator import CompiledOperator
 
-# The functions that a wing asks each operator's module for, with their parameters.
+# The functions that a part of the package uses from each operator's module, with their parameters.
 FUNCTIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("dmlvk.planning", "plan"): ("desc", "profile", "*path", "*offsets"),
     ("dmlvk.conformance.cases", "cases"): ("default_only",),
@@ -27,7 +30,7 @@ FUNCTIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
 
 
 def parameters(function: object) -> tuple[str, ...]:
-    """Names of parameters, with a star before those that are keyword-only."""
+    """Names of parameters; keyword-only ones begin with a star."""
     assert callable(function)
     found = inspect.signature(function).parameters.values()
     return tuple(f"*{each.name}" if each.kind is each.KEYWORD_ONLY else each.name for each in found)
@@ -74,10 +77,24 @@ class TestEachOperator:
         assert source is not None and parameters(source) == ("scale",)
         assert {case.groups[0] for case in source(cases.SCALES["tiny"])} == {operator.stem}
 
+    def test_type_checkers_know_its_tensors(self, operator: Operator) -> None:
+        """The checkers themselves run on tests/typing_examples.py; here: no operator is left out."""
+        desc = operator.desc
+        name = desc.__name__.removesuffix("Desc")
+        inputs, tensors = (getattr(bound_tensors, f"{name}{kind}") for kind in ("Inputs", "Tensors"))
+        assert tuple(inputs.__annotations__) == desc.input_fields and not inputs.__required_keys__
+        assert tuple(tensors.__annotations__) == desc.input_fields + desc.output_fields
+        assert tensors.__required_keys__ == frozenset(desc.output_fields)
+        source = inspect.getsource(CompiledOperator)
+        for method, kind in (("__call__", "Tensors"), ("bind", "Tensors"), ("initialize", "Inputs")):
+            pattern = rf"self: CompiledOperator\[{name}Desc\], \*\*tensors: Unpack\[{name}{kind}\]"
+            assert re.search(rf"def {method}\(\s*{pattern}\s*\)", source), method
+
     def test_it_has_tests(self, operator: Operator) -> None:
         tests = Path(__file__).parent.parent
         for wing in ("operators", "reference", "kernels"):
-            assert (tests / wing / f"test_{operator.stem}.py").is_file()
+            folder = tests / wing / operator.stem
+            assert (tests / wing / f"test_{operator.stem}.py").is_file() or list(folder.glob("test_*.py"))
 
 
 def test_no_wing_has_a_module_of_an_operator_that_the_registry_lacks() -> None:
@@ -103,6 +120,10 @@ def test_every_descriptor_is_in_the_registry() -> None:
 
     ours = {desc for desc in below(OperatorDesc) if desc.__module__.startswith("dmlvk.")}
     assert ours == {operator.desc for operator in OPERATORS}
+
+
+def test_every_descriptor_is_compiled_as_what_it_is() -> None:
+    assert bound_tensors.Compiled.__constraints__ == (*(operator.desc for operator in OPERATORS), OperatorDesc)
 
 
 def test_a_successor_is_a_current_operator() -> None:

@@ -97,7 +97,7 @@ def test_output_sizes_are_exactly_the_sizes(sizes: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("field", ["offsets", "sizes", "strides"])
 def test_arrays_have_one_element_a_dimension(field: str) -> None:
-    refused(field, (1, 1, 1), "one element a dimension, not 3", **{field: (1, 1, 1)})
+    refused(field, (1, 1, 1), "one element for each dimension, not 3", **{field: (1, 1, 1)})
     refused(field, 1, "sequence of integers", **{field: 1})
     refused(f"{field}[1]", 1.0, "integer, not float", **{field: (1, 1.0, 1, 1)})
     refused(f"{field}[0]", True, "not a bool", **{field: (True, 1, 1, 1)})
@@ -108,18 +108,18 @@ def test_the_slice_may_not_be_empty() -> None:
 
 
 def test_offsets_are_not_negative() -> None:
-    refused("offsets[3]", -1, "counts from 0", offsets=(0, 0, 0, -1))
+    refused("offsets[3]", -1, "unsigned 32-bit integer", offsets=(0, 0, 0, -1))
 
 
 def test_the_slice_may_not_begin_past_the_input() -> None:
-    error = refused("offsets[3]", 4, "begins past the end", offsets=(0, 0, 0, 4))
+    error = refused("offsets[3]", 4, "may not begin past the end", offsets=(0, 0, 0, 4))
     assert error.expected == "at most 3"
 
 
 def test_the_slice_may_not_end_past_the_input() -> None:
     error = refused("sizes[3]", 3, "offset + (size - 1) * stride is 6", sizes=(1, 1, 2, 3))
     assert error.expected == "at most 2"
-    error = refused("sizes[3]", 2, "is 4, the input has size 4", strides=(1, 1, 2, 4))
+    error = refused("sizes[3]", 2, "size 4 in dimension 3: offset + (size - 1) * stride is 4", strides=(1, 1, 2, 4))
     assert error.expected == "at most 1"
     assert describe(sizes=(1, 1, 2, 2)).sizes == (1, 1, 2, 2), "which fits"
 

@@ -72,9 +72,29 @@ def test_fields_are_keyword_only() -> None:
         Slice1Desc(tensor, tensor, (0,), (4,), (1,))  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("field", ["input_tensor", "output_tensor"])
-def test_tensors_must_be_there(field: str) -> None:
-    refused(field, None, "must be a TensorDesc, not NoneType", **{field: None})
+def test_tensors_are_descs() -> None:
+    refused("input_tensor", None, "must be a TensorDesc, not NoneType", input_tensor=None)
+    refused("output_tensor", 5, "must be a TensorDesc, not int", output_tensor=5)
+
+
+def test_without_an_output_it_is_the_most_that_the_window_gives() -> None:
+    desc = describe(output_tensor=None, input_window_strides=(1, 1, -3, 2))
+    assert desc.output_tensor == TensorDesc(FLOAT32, desc.maximum_copied_elements)
+    left_out = Slice1Desc(
+        input_tensor=TensorDesc(DataType.INT8, (9,), (3,), flags=TensorFlags.OWNED_BY_DML),
+        input_window_offsets=(1,),
+        input_window_sizes=(8,),
+        input_window_strides=(-3,),
+    )
+    assert left_out.output_tensor == TensorDesc(DataType.INT8, (3,)), "packed, and not OWNED_BY_DML as the input is"
+
+
+def test_without_an_output_errors_are_about_the_window() -> None:
+    left_out: dict[str, Any] = {"output_tensor": None}
+    refused("input_window_strides[2]", 0, "may not be 0", **left_out, input_window_strides=(1, 1, 0, 1))
+    refused("input_window_sizes[3]", 9, "may not extend past", **left_out, input_window_sizes=(1, 1, 1, 9))
+    refused("input_window_sizes", (1, 1, 1), "one element a dimension", **left_out, input_window_sizes=(1, 1, 1))
+    refused("input_window_sizes[0]", 0, "may not be empty", **left_out, input_window_sizes=(0, 1, 1, 1))
 
 
 def test_tensors_must_have_the_same_data_type() -> None:
@@ -90,7 +110,7 @@ def test_tensors_must_have_the_same_dimension_count() -> None:
 
 @pytest.mark.parametrize("field", ["input_window_offsets", "input_window_sizes", "input_window_strides"])
 def test_arrays_have_one_element_a_dimension(field: str) -> None:
-    refused(field, (1, 1, 1), "one element a dimension, not 3", **{field: (1, 1, 1)})
+    refused(field, (1, 1, 1), "one element for each dimension, not 3", **{field: (1, 1, 1)})
     refused(field, 1, "sequence of integers", **{field: 1})
     refused(f"{field}[1]", 1.0, "integer, not float", **{field: (1, 1.0, 1, 1)})
     refused(f"{field}[0]", True, "not a bool", **{field: (True, 1, 1, 1)})
@@ -101,7 +121,7 @@ def test_the_window_may_not_be_empty() -> None:
 
 
 def test_offsets_are_not_negative() -> None:
-    refused("input_window_offsets[3]", -1, "counts from 0", input_window_offsets=(0, 0, 0, -1))
+    refused("input_window_offsets[3]", -1, "unsigned 32-bit integer", input_window_offsets=(0, 0, 0, -1))
 
 
 def test_the_window_may_not_extend_past_the_input() -> None:
@@ -126,7 +146,7 @@ def test_strides_may_not_be_0() -> None:
 
 @pytest.mark.parametrize("stride", [-(2**31) - 1, 2**31])
 def test_strides_have_32_signed_bits(stride: int) -> None:
-    refused("input_window_strides[2]", stride, "32 signed bits", input_window_strides=(1, 1, stride, 2))
+    refused("input_window_strides[2]", stride, "fit a signed 32-bit integer", input_window_strides=(1, 1, stride, 2))
 
 
 @pytest.mark.parametrize("stride", [-(2**31), 2**31 - 1, 5, -5])
@@ -140,7 +160,8 @@ def test_a_stride_larger_than_the_window_gives_one_element(stride: int) -> None:
 @pytest.mark.parametrize("stride", [2, -2])
 def test_output_sizes_are_at_most_what_the_window_gives(stride: int) -> None:
     error = refused(
-        "output_tensor.sizes[2]", 3, "= 2 elements at most", output_tensor=TensorDesc(FLOAT32, (1, 1, 3, 2)),
+        "output_tensor.sizes[2]", 3, "gives at most 1 + (size - 1) / abs(stride) = 2 elements",
+        output_tensor=TensorDesc(FLOAT32, (1, 1, 3, 2)),
         input_window_strides=(1, 1, stride, 2),
     )  # fmt: skip
     assert error.expected is not None and "(1, 1, 2, 2)" in error.expected

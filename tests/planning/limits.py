@@ -1,4 +1,4 @@
-"""What every plan has to keep to, whatever the operator and the device."""
+"""The check of a plan against a device, for any operator."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from dmlvk.planning import Plan
 
 
 def check_plan(plan: Plan, desc: OperatorDesc, profile: DeviceProfile) -> None:
-    """Fail when the device could not carry out the plan, or when it touches memory that is not the operator's."""
+    """Fail if the device cannot carry out the plan, or if the plan accesses memory that is not the operator's."""
     assert list(violations(plan, desc, profile)) == []

@@ -1,4 +1,4 @@
-"""Plans of the data-movement operators on recorded devices: within every limit, and the work that was meant."""
+"""Plans of the data movement operators on recorded devices: they keep to every limit, and do the right work."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_plans_keep_to_the_limits_of_every_recorded_device(name: str, profile: s
 
 @pytest.mark.parametrize("name", DESCRIPTORS)
 def test_plans_keep_to_the_guaranteed_minimum(name: str) -> None:
-    """A device with nothing but Vulkan 1.2's required limits (DESIGN section 4) and a gibibyte an allocation."""
+    """A device with only the limits that Vulkan 1.2 requires, and allocations of at most 1 GiB."""
     rich = profiles.load("swiftshader")
     poor = replace(
         rich,
@@ -125,7 +125,7 @@ def test_every_output_element_is_counted_once(name: str) -> None:
         for window in dispatch.windows
         if window.access is Access.WRITE
     )
-    # Packed outputs: windows tile them, but for rounding to blocks at the cuts.
+    # Outputs are packed: the windows tile them, apart from rounding to blocks at the cuts.
     slack = 32 * len(found.dispatches)
     if name != "transpose of 1 GiB":
         assert output.element_count <= elements <= output.element_count + slack
@@ -181,9 +181,9 @@ def test_an_unknown_path_is_refused_with_those_that_exist() -> None:
     ("sizes", "offsets", "kernel", "edges"),
     [
         ([40, 64], [0, 32], "slice1/blocks_by_rows", 0),  # rows of two whole blocks
-        ([40, 64], [0, 31], "slice1/blocks_by_rows", 1),  # each row of the output begins elsewhere in a block
+        ([40, 64], [0, 31], "slice1/blocks_by_rows", 1),  # each row of the output begins at another place in a block
         ([40, 64], [0, 33], "slice1/blocks", None),  # rows shorter than two blocks
-        ([9, 64], [0, 31], "slice1/blocks", None),  # a run of few rows
+        ([9, 64], [0, 31], "slice1/blocks", None),  # too few rows
     ],
 )
 def test_blocks_are_taken_by_rows_where_these_are_long_and_many(
@@ -198,11 +198,11 @@ def test_blocks_are_taken_by_rows_where_these_are_long_and_many(
     ("device", "sizes", "offsets", "kernel", "is_long"),
     [
         ("nvidia-h200", [40, 64], [0, 33], "slice1/blocks", 1),
-        ("nvidia-h200", [40, 64], [0, 47], "slice1/blocks", 1),  # 17, which may hold a block
-        ("nvidia-h200", [40, 64], [0, 51], "slice1/blocks", 0),  # less
+        ("nvidia-h200", [40, 64], [0, 47], "slice1/blocks", 1),  # rows of 17 bytes, which may hold a block
+        ("nvidia-h200", [40, 64], [0, 51], "slice1/blocks", 0),  # rows of 13 bytes, which hold none
         ("lavapipe-22.3", [40, 64], [0, 31], "slice1/blocks", 0),  # a GPU takes these by rows
         ("swiftshader", [40, 128], [0, 31], "slice1/blocks", 1),
-        ("swiftshader", [40, 96], [0, 33], "slice1/blocks", 0),  # less than four blocks
+        ("swiftshader", [40, 96], [0, 33], "slice1/blocks", 0),  # rows of less than four blocks
     ],
 )
 def test_blocks_inside_rows_have_a_way_of_their_own_where_rows_are_long(
@@ -227,7 +227,7 @@ def test_blocks_inside_rows_have_a_way_of_their_own_where_rows_are_long(
     ],
 )
 def test_one_hot_goes_along_the_indices_in_chunks(data_type: DataType, count: int, axis: int, kernel: str) -> None:
-    """In blocks where rows of the output are whole ones, else in words; 200 is not a multiple of the chunk."""
+    """In blocks if rows of the output are whole blocks, otherwise in words. 200 is not a multiple of the chunk."""
     desc = OneHotDesc(
         indices_tensor=TensorDesc(DataType.INT32, [1, count] if axis == 0 else [count, 1]),
         values_tensor=TensorDesc(data_type, [1, 2]),
@@ -244,7 +244,7 @@ def test_one_hot_goes_along_the_indices_in_chunks(data_type: DataType, count: in
 def test_divisions_by_multiplication_are_exact(divisor: int, dividend: int, distance: int) -> None:
     multiplier, shift = quick_division(divisor)
     assert 0 < multiplier < 1 << 32 and shift < 32
-    # The quotient changes at multiples of the divisor: there it would go wrong first.
+    # The quotient changes at multiples of the divisor, so it would be wrong there first.
     for n in {dividend, dividend // divisor * divisor + distance}:
         if 0 <= n < 1 << 31:
             assert (n * multiplier >> 32) >> shift == n // divisor

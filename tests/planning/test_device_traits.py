@@ -1,4 +1,4 @@
-"""What classes of devices are faster with, and the room that tiles have."""
+"""Traits of classes of devices: choices that make them faster, and the shared memory for a tile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def with_shared_memory(name: str, size: int) -> DeviceProfile:
 
 
 def test_nvidia_s_shared_memory_ends_at_48_kib_whatever_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """See quirks.NVIDIA_SHARED_MEMORY_LOSES_THE_DEVICE: also where tiles may be larger on other devices."""
+    """See quirks.NVIDIA_SHARED_MEMORY_LOSES_THE_DEVICE. The limit holds even if other devices' tiles are larger."""
     monkeypatch.setattr(device_traits, "LARGEST_TILE_MEMORY", 1 << 20)
     assert device_traits.tile_memory(with_shared_memory("nvidia-h200", 96 << 10)) == 48 << 10
     assert device_traits.tile_memory(with_shared_memory("nvidia-h200", 32 << 10)) == 32 << 10

@@ -1,4 +1,4 @@
-"""Merging, widening and cutting must not change which element goes where."""
+"""Merging, widening and cutting must not change where an element goes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def nests(draw: st.DrawFn) -> LoopNest:
 
 
 def moves(nest: LoopNest) -> list[tuple[int, ...]]:
-    """The bytes that go from the source to the output, one by one."""
+    """The place of every byte in the output and in the source."""
     pairs = []
     for coordinates in itertools.product(*(range(dimension.size) for dimension in nest.dimensions)):
         elements = [

@@ -1,4 +1,4 @@
-"""Recorded devices, for planning without one: those that the package has."""
+"""The recorded devices of the package, for planning tests without a device."""
 
 from dmlvk.conformance.recorded import NAMES, load
 

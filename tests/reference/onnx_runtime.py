@@ -1,4 +1,4 @@
-"""Runs one ONNX operator on ONNX Runtime's CPU provider: an oracle that others wrote."""
+"""Runs one ONNX operator on ONNX Runtime's CPU provider, as an independent oracle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.oracle import Oracle
 def run_node(
     operator: str, inputs: Sequence[np.ndarray | None], output_dtype: Any, opset: int, **attributes: Any
 ) -> np.ndarray:
-    """The single output of an operator; None stands for an optional input that is absent."""
+    """The single output of an operator. None means that an optional input is absent."""
     names = ["" if array is None else f"input_{k}" for k, array in enumerate(inputs)]
     present = {name: array for name, array in zip(names, inputs, strict=True) if array is not None}
     element = helper.np_dtype_to_tensor_dtype
@@ -29,7 +29,7 @@ def run_node(
 
 
 def _run(model: bytes, feeds: Mapping[str, np.ndarray]) -> np.ndarray:
-    import onnxruntime  # only here, in the oracle's process: tests/conftest.py
+    import onnxruntime  # only in the oracle's process; tests/conftest.py forbids it elsewhere
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
@@ -39,7 +39,7 @@ def _run(model: bytes, feeds: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _probe() -> None:
-    """The library loads and runs a model, of an operator without arithmetic."""
+    """Load the library and run a model of an operator without arithmetic."""
     value = helper.make_tensor_value_info
     node = helper.make_node("Identity", ["input"], ["output"])
     graph = helper.make_graph([node], "probe", [value("input", 1, [1])], [value("output", 1, [1])])

@@ -57,7 +57,7 @@ def test_filling_one_diagonal_is_onnx_runtime_s_eye_like(sizes: tuple[int, int],
     for k in range(-7, 8):
         element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         if dtype == np.uint8:
-            expected = np.eye(*sizes, k, dtype=dtype)  # ONNX Runtime has no kernel for it
+            expected = np.eye(*sizes, k, dtype=dtype)  # ONNX Runtime has no kernel for this type
         else:
             expected = run_node("EyeLike", [np.zeros(sizes, np.float32)], dtype, 9, k=k, dtype=element)
         output = diagonal_matrix1(None, 1, k, k + 1, sizes=sizes, data_type=DataType.from_numpy(dtype))

@@ -15,7 +15,7 @@ from tests.convolution_cases import TYPES, qlinear_conv, random_case
 
 
 def convolve(arrays: dict[str, np.ndarray], output_dtype: Any, **attributes: Any) -> np.ndarray:
-    """The reference, with the descriptor that the arrays imply."""
+    """The reference's output for the descriptor that the arrays imply."""
     x, w = arrays["input_tensor"], arrays["filter_tensor"]
     fields = {name: attributes[name] for name in ("strides", "dilations", "start_padding", "end_padding")}
     spatial = [
@@ -56,7 +56,7 @@ def test_the_random_cases_are_not_all_clamped() -> None:
 
 
 def single(x: int, w: int, scales: tuple[float, float, float], *, bias: int = 0, zero_point: int = 0) -> int:
-    """One tap: scales of input, filter and output."""
+    """The output of a convolution with one tap. `scales` are those of input, filter and output."""
     arrays: dict[str, np.ndarray] = {
         "input_tensor": np.full((1, 1, 1, 1), x, np.uint8),
         "filter_tensor": np.full((1, 1, 1, 1), w, np.uint8),
@@ -90,9 +90,9 @@ def test_the_sum_does_not_wrap_at_32_bits() -> None:
 
 
 def test_the_sum_becomes_binary32_with_one_rounding() -> None:
-    # Only the binary32 sum, 2**24, lies at a tie; the sum itself, 2**24 + 1, would round up.
+    # The binary32 sum, 2**24, is a tie. The exact sum, 2**24 + 1, would round up.
     assert single(1, 1, (2.0**-25, 1, 1), bias=2**24) == 0
-    # 2**25 + 3 lies between 2**25 and 2**25 + 4 and becomes the latter.
+    # 2**25 + 3 lies between 2**25 and 2**25 + 4, and rounds to the latter.
     assert single(3, 1, (1.5 * 2.0**-25, 1, 1), bias=2**25) == 2
     sums = np.random.default_rng(0).integers(-(2**48), 2**48, 10_000)
     np.testing.assert_array_equal(sums.astype(np.float32), sums.astype(np.float64).astype(np.float32))
@@ -113,7 +113,7 @@ def test_the_multiplier_is_rounded_after_each_step() -> None:
         once_rounded = np.float32(product / np.float64(sy))
         if twice_rounded == once_rounded:
             continue
-        # Sums whose result lies next to a half, so that the last bit of the multiplier decides.
+        # The result of these sums lies next to a half, so that the last bit of the multiplier decides.
         for half in np.arange(0.5, 120):
             total = round(half / float(twice_rounded))
             expected = rounded_product(total, twice_rounded)

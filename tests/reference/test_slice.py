@@ -35,7 +35,7 @@ def test_page_examples_1_and_2(offsets, sizes, strides, expected) -> None:
 
 @st.composite
 def slices(draw: st.DrawFn) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
-    """An array, and offset, size and stride for each of its dimensions."""
+    """An array, and the offset, size and stride of each dimension."""
     rank = draw(st.integers(1, 8))
     shape = draw(st.tuples(*[st.integers(1, 9 if rank < 4 else 3)] * rank))
     dtype = draw(st.sampled_from(list(DataType))).numpy_dtype

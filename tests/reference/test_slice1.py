@@ -34,7 +34,7 @@ def test_page_examples_1_and_2(stride: int, expected: list[list[int]]) -> None:
 
 @st.composite
 def windows(draw: st.DrawFn) -> tuple[np.ndarray, list[tuple[int, int, int, int]]]:
-    """An array, and offset, size, stride and output size for each of its dimensions."""
+    """An array, and the offset, size, stride and output size of each dimension."""
     rank = draw(st.integers(1, 8))
     shape = draw(st.tuples(*[st.integers(1, 9 if rank < 4 else 3)] * rank))
     dtype = draw(st.sampled_from(list(DataType))).numpy_dtype
@@ -80,9 +80,9 @@ def test_run_names_arrays_that_do_not_fit() -> None:
         run(desc)
     with pytest.raises(BindingError, match="has no input output_tensor; expected input_tensor"):
         run(desc, input_tensor=PAGE_INPUT, output_tensor=PAGE_INPUT)
-    with pytest.raises(BindingError, match=r"input_tensor is an array .* of float64"):
+    with pytest.raises(BindingError, match=r"input_tensor is an array of shape .* and dtype float64"):
         run(desc, input_tensor=PAGE_INPUT.astype(np.float64))
-    with pytest.raises(BindingError, match=r"input_tensor is an array \(4, 4\)"):
+    with pytest.raises(BindingError, match=r"input_tensor is an array of shape \(4, 4\)"):
         run(desc, input_tensor=PAGE_INPUT[0, 0])
     with pytest.raises(TypeError, match="operator descriptor"):
         run(TensorDesc(1, (2,)))  # type: ignore[arg-type]

@@ -32,7 +32,7 @@ def test_a_missing_tensor(device: dmlvk.Device, operator: dmlvk.CompiledOperator
 
 def test_an_unknown_tensor(device: dmlvk.Device, operator: dmlvk.CompiledOperator) -> None:
     tensors = {name: device.tensor(DESC) for name in ("input_tensor", "output_tensor", "filter_tensor")}
-    refused(operator, "no tensor to bind as filter_tensor; it takes input_tensor, output_tensor", **tensors)
+    refused(operator, "no tensor named filter_tensor; it takes input_tensor, output_tensor", **tensors)
 
 
 def test_an_array_in_place_of_a_tensor(device: dmlvk.Device, operator: dmlvk.CompiledOperator) -> None:
@@ -61,7 +61,7 @@ def test_less_memory_than_the_descriptor_says(device: dmlvk.Device) -> None:
     operator = device.compile(copy_desc(larger, DESC))
     refused(
         operator,
-        "has 128 bytes; the descriptor needs 1000",
+        "has 128 bytes; the descriptor needs at least 1000",
         input_tensor=device.tensor(DESC),
         output_tensor=device.tensor(DESC),
     )

@@ -84,6 +84,14 @@ def test_the_environment_forces_a_kernel_path(device: dmlvk.Device, monkeypatch:
     assert device.compile(copy_desc(DESC)).plan.path == "blocks"
 
 
+def test_a_binding_alone_is_no_list(device: dmlvk.Device) -> None:
+    operator = device.compile(copy_desc(DESC))
+    binding = operator.bind(input_tensor=device.tensor(VALUES), output_tensor=device.tensor(DESC))
+    for use in (device.submit, device.sequence):
+        with pytest.raises(TypeError, match=r"a Binding, not a list of Bindings; pass a single one as \[binding\]"):
+            use(binding)  # type: ignore[arg-type]
+
+
 def test_two_devices_work_side_by_side(device: dmlvk.Device) -> None:
     with open_variant(device, "direct") as first, open_variant(device, "staged") as second:
         pairs = [(own.tensor(VALUES + number), own.tensor(DESC)) for number, own in enumerate((first, second))]

@@ -18,19 +18,23 @@ import os, sys, time, signal
 import numpy as np, dmlvk
 from tests.vulkan.variants import copy_desc
 
-name = sys.argv[1]
+name, parent = sys.argv[1], os.getpid()
 os.environ["DMLVK_DEVICE"] = name
 DESC = dmlvk.TensorDesc("int32", (64,))
 values = np.arange(64, dtype=np.int32)
 device = dmlvk.Device(name)
 copy = device.compile(copy_desc(DESC))
 a, b = device.tensor(values), device.tensor(DESC)
+indices = device.tensor(np.array([[1], [2]], np.int32))
 buffer = device.buffer(1024)
 binding = copy.bind(input_tensor=a, output_tensor=b)
 sequence = device.sequence([binding, binding])
 submission = copy(input_tensor=a, output_tensor=b)
-one_hot = lambda: dmlvk.one_hot(np.array([[1], [2]], np.int32), [0, 7], output_length=3, axis=1)
+def one_hot(named=None):
+    return dmlvk.one_hot(np.array([[1], [2]], np.int32), [0, 7], output_length=3, axis=1, device=named)
+
 one_hot()
+one_hot(name)
 
 def nothing():
     pass
@@ -60,7 +64,14 @@ def open_own():
         assert (target.numpy() == values).all()
 
 def call_one_liner():
-    assert (one_hot() == [[0, 7, 0], [0, 0, 7]]).all()
+    for named in (None, name):
+        assert (one_hot(named) == [[0, 7, 0], [0, 0, 7]]).all()
+    for named in (None, name, indices.device):
+        try:
+            dmlvk.one_hot(indices, [0, 7], output_length=3, axis=1, device=named)
+            assert os.getpid() == parent
+        except dmlvk.DeviceError as error:
+            assert os.getpid() != parent and "opened before a fork" in str(error), error
 
 def drop():
     global device, copy, a, b, buffer, binding, sequence, submission

@@ -13,6 +13,7 @@ import pytest
 import dmlvk
 from dmlvk.vulkan import staging_ring
 from tests.runtime.busy import keep_busy
+from tests.runtime.small_work import reverse_desc
 from tests.vulkan.variants import copy_desc, open_variant
 
 DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, (64,))
@@ -38,16 +39,6 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
     assert not any(thread.is_alive() for thread in threads), "threads wait for each other"
     if failures:
         raise failures[0]
-
-
-def reverse_desc(desc: dmlvk.TensorDesc) -> dmlvk.Slice1Desc:
-    return dmlvk.Slice1Desc(
-        input_tensor=desc,
-        output_tensor=desc,
-        input_window_offsets=[0],
-        input_window_sizes=desc.sizes,
-        input_window_strides=[-1],
-    )
 
 
 @pytest.mark.parametrize("variant", ["direct", "staged", "staged-copy-queue"])

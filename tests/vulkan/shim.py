@@ -1,4 +1,4 @@
-"""A shim over the Vulkan library that counts objects, and makes one call fail."""
+"""A shim over the Vulkan library that counts objects and can make one call fail."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dmlvk.vulkan.library import vk
 
 
 class Shim:
-    """Stands between dmlvk and the loader for as long as the monkeypatch does.
+    """Stands between dmlvk and the loader until the monkeypatch is undone.
 
     Attributes
     ----------
     calls : list of str
-        Names of the calls made that return a VkResult, in order.
+        Names of the calls that return a VkResult, in order.
     live : dict of str to set of int
         Handles of the objects that were created and not destroyed, by kind.
     allocated : Counter
-        Objects that pools handed out, which go with their pool, by call.
+        Number of objects allocated from pools, by call. They are destroyed with their pool.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,12 +39,12 @@ class Shim:
                 try:
                     function = getattr(vk, name)
                     kind = ffi.typeof(getattr(lib, name))
-                except (AttributeError, ffi.error):  # an extension's, which the loader does not export
+                except (AttributeError, ffi.error):  # a function of an extension, which the loader does not export
                     continue
                 monkeypatch.setattr(vk, name, self._wrap(name, function, kind.result.cname == "enum VkResult"))
 
     def fail(self, number: int, code: int) -> None:
-        """From now on count calls anew, and let call `number` (0 is the first) return a code and do nothing."""
+        """Count calls anew from now on. Call `number` (0 is the first) returns the code and does nothing."""
         self.calls.clear()
         self._fail_at, self._code = number, code
 
@@ -54,7 +54,7 @@ class Shim:
 
     @property
     def live_count(self) -> dict[str, int]:
-        """How many objects there are of each kind."""
+        """Number of live objects of each kind."""
         return {kind: len(handles) for kind, handles in self.live.items() if handles}
 
     def _wrap(self, name: str, function: Callable[..., Any], can_fail: bool) -> Callable[..., Any]:
@@ -63,7 +63,7 @@ class Shim:
                 self.calls.append(name)
                 if len(self.calls) - 1 == self._fail_at:
                     return self._code
-            if name == "vkGetPipelineCacheData":  # CPU drivers bear it, NVIDIA's does not
+            if name == "vkGetPipelineCacheData":  # a null cache crashes NVIDIA's driver, but no CPU driver
                 assert arguments[1] != self._ffi.NULL, f"{name} of a pipeline cache that is destroyed"
             if name.startswith(("vkDestroy", "vkFreeMemory")):
                 self._forget(name, arguments)

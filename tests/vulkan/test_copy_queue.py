@@ -1,4 +1,4 @@
-"""Two queues: which waits for which, and what goes where."""
+"""Two queues: waits between them, and the queue that each transfer takes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VALUES = np.random.default_rng(1).integers(0, 256, LARGE, np.uint8)
 
 
 class Submissions:
-    """What was submitted: the semaphore signalled, and the semaphore waited for with its value, if any."""
+    """Records submissions: the signalled semaphore, and the awaited semaphore with its value, if any."""
 
     def __init__(self, own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
         self._vulkan = own.vulkan
@@ -102,7 +102,7 @@ def test_a_small_read_goes_beside_work_that_does_not_write_it(
         submissions = Submissions(own, monkeypatch)
         np.testing.assert_array_equal(first.numpy(), VALUES[:64])
         np.testing.assert_array_equal(second.numpy(), VALUES[:64])
-        # The latest work wrote the second: a read behind it on the same queue waits for nothing else.
+        # The latest work wrote the second tensor. Its read follows on the same queue, and waits for nothing else.
         assert submissions.seen == [("copy", ("compute", written)), ("compute", None)]
 
 

@@ -64,7 +64,7 @@ def test_giving_again_or_by_another_changes_nothing() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 40)), max_size=60), st.integers(0, 10_000))
 def test_what_an_exception_left_half_done_is_repaired(steps: list[tuple[bool, int]], strikes_at: int) -> None:
-    """Whatever line it strikes: the ranges of those who hold something stay theirs, all else is free."""
+    """An exception may strike any line. Holders keep their ranges, and everything else is free."""
     size = 200
     ranges: FreeRanges[int] = FreeRanges(size)
     held: dict[int, int] = {}  # by holder

@@ -1,4 +1,4 @@
-"""Copying on several threads: each part once, errors and interrupts come out, nobody is left at work."""
+"""Copying on several threads: each part once, errors and interrupts are raised, and no thread is left at work."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_an_interrupt_waits_for_those_who_are_at_it_and_for_nobody_else() -> Non
 
 
 def test_who_is_at_work_may_call_it_too() -> None:
-    """More callers than threads: each gets on by itself."""
+    """There are more callers than threads. Each caller moves its parts itself if no other thread does."""
     moved: list[int] = []
     for_each(range(50), lambda part: for_each(range(20), moved.append))
     assert len(moved) == 1000

@@ -1,4 +1,4 @@
-"""The imports inside of dmlvk.vulkan, those for types alone included."""
+"""The imports inside dmlvk.vulkan, including those for types alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Device memory: sharing, giving back, running out."""
+"""Device memory: tensors share blocks and give them back, and an error says that memory ran out."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ def test_out_of_memory_says_how_much_was_asked_and_how_much_there_is(device: dml
         physical = own.vulkan.context.physical
         heap = physical.memory_heaps[own.vulkan.memory.memory_type.heap].size
         kept = own.tensor([1, 2, 3])
-        with pytest.raises(dmlvk.DeviceError, match=rf"out of memory: .*\({heap + 4} bytes\) asked.*\({heap} bytes\)"):
+        with pytest.raises(
+            dmlvk.DeviceError, match=rf"out of memory: .*\({heap + 4} bytes\) requested.*\({heap} bytes\)"
+        ):
             own.buffer(heap + 4)
         with pytest.raises(dmlvk.DeviceError, match=r"out of memory: 1048576\.00 GiB"):
             own.tensor(dmlvk.TensorDesc(dmlvk.DataType.UINT8, (1,), total_size_in_bytes=1 << 50))
@@ -86,7 +88,7 @@ def test_a_driver_that_is_out_of_memory_is_an_error_of_ours(
 
     with open_variant(device, "direct") as own:
         monkeypatch.setattr(vk, "vkAllocateMemory", lambda *arguments: -2)
-        with pytest.raises(dmlvk.DeviceError, match="100 bytes asked") as caught:
+        with pytest.raises(dmlvk.DeviceError, match="100 bytes requested") as caught:
             own.buffer(100)
         assert "VK_ERROR_OUT_OF_DEVICE_MEMORY" in str(caught.value)
         monkeypatch.undo()

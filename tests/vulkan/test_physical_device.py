@@ -1,4 +1,4 @@
-"""Choosing a device, and reading what it can do."""
+"""The choice of a device, and its profile."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ RECORDS = {"llvmpipe (LLVM 15.0.6, 256 bits)": "lavapipe-22.3", "SwiftShader Dev
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with many devices, in no good order."""
+    """A machine with many devices that are not sorted."""
     real = physical_devices()[0]
     described = [
         ("llvmpipe", DeviceType.CPU, None),
         ("Intel(R) Iris(R) Xe Graphics", DeviceType.INTEGRATED_GPU, None),
-        ("Old Card", DeviceType.DISCRETE_GPU, "it offers Vulkan 1.0.3 and dmlvk needs 1.2 or later"),
+        ("Old Card", DeviceType.DISCRETE_GPU, "it offers Vulkan 1.0.3, but dmlvk needs 1.2 or later"),
         ("Virtio-GPU Venus", DeviceType.VIRTUAL_GPU, None),
         ("Something", DeviceType.OTHER, None),
         ("NVIDIA GeForce RTX 3090", DeviceType.DISCRETE_GPU, None),
@@ -131,7 +131,7 @@ def test_the_compute_queue_is_one_that_does_not_draw() -> None:
 def test_a_device_reads_as_it_was_recorded(device: dmlvk.Device) -> None:
     record = RECORDS.get(device.name)
     if record is None:
-        # Another device or version: what any device of Vulkan 1.2 has.
+        # Another device or version: only the guarantees of Vulkan 1.2 are checked.
         assert device.profile.api_version >= (1, 2, 0)
         assert device.profile.limits.max_storage_buffer_range >= 1 << 27
         assert "timelineSemaphore" in device.profile.features
@@ -142,7 +142,7 @@ def test_a_device_reads_as_it_was_recorded(device: dmlvk.Device) -> None:
         if field.name in ("extensions", "properties", "driver_info"):
             continue
         assert mine == theirs, field.name
-    # Window-system extensions depend on the loader; properties of the record include enumerants.
+    # Window-system extensions depend on the loader. The record's properties include enumerants.
     assert recorded.extensions - device.profile.extensions <= {
         extension for extension in recorded.extensions if "swapchain" in extension
     }
@@ -152,7 +152,7 @@ def test_a_device_reads_as_it_was_recorded(device: dmlvk.Device) -> None:
 def test_device_info_describes_the_device(device: dmlvk.Device) -> None:
     (info,) = [info for info in dmlvk.devices() if info.name == device.name]
     assert info.profile == device.profile
-    # On another device, which DMLVK_TEST_DEVICES may name, it is not known here.
+    # Type and vendor of other devices, which DMLVK_TEST_DEVICES may name, are unknown here.
     known = {"llvmpipe": (DeviceType.CPU, "Mesa"), "SwiftShader": (DeviceType.CPU, "Google")}
     for name, type_and_vendor in known.items():
         if name in info.name:

@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def use(device: dmlvk.Device) -> bytes:
-    """Build a pipeline on a fresh device, check what it computes, and return what that device had loaded."""
+    """Build a pipeline on a fresh device, check its output, and return the cache data that the device loaded."""
     with dmlvk.Device(device.name) as own:
         source, target = own.tensor(np.arange(100, dtype=np.int32)), own.tensor(DESC)
         own.compile(copy_desc(DESC))(input_tensor=source, output_tensor=target)
@@ -54,7 +54,7 @@ def test_what_one_device_saved_the_next_one_loads(device: dmlvk.Device, folder: 
 
 
 def test_a_destroyed_cache_is_not_read(device: dmlvk.Device, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """See quirks.NVIDIA_CRASHES_ON_A_NULL_CACHE. An exception in the middle of closing leaves a device without one."""
+    """See quirks.NVIDIA_CRASHES_ON_A_NULL_CACHE. An exception during closing leaves a device without a cache."""
     read = vk.vkGetPipelineCacheData
 
     def checked(handle: Any, cache: Any, *rest: Any) -> Any:
@@ -86,7 +86,7 @@ def test_a_folder_of_any_name(device: dmlvk.Device, tmp_path: Path, monkeypatch:
 
 
 def test_a_file_that_someone_has_open(device: dmlvk.Device, folder: Path) -> None:
-    """Windows does not replace it then; that costs what was to be added, and nothing else."""
+    """Windows does not replace an open file. Only the new pipelines are lost."""
     use(device)
     saved = driver_data(folder)
     with cache_file(folder).open("rb"), dmlvk.Device(device.name) as own:
@@ -130,7 +130,7 @@ def test_a_file_that_is_not_whole_or_not_ours_is_a_miss(
     whole = cache_file(folder).read_bytes()
     cache_file(folder).write_bytes(damage(whole))
     assert use(device) == b""
-    saved = driver_data(folder)  # written anew, and whole
+    saved = driver_data(folder)  # a new, whole file
     assert use(device) == saved != b""
 
 
@@ -146,7 +146,7 @@ def test_without_a_writable_folder_there_is_no_cache(
 
 @pytest.mark.parametrize("damage", damages(), ids=str)
 def test_whatever_lies_in_place_of_the_file_is_a_miss(device: dmlvk.Device, folder: Path, damage: Damage) -> None:
-    """What is a file under this name is ours and written anew; what is none stays."""
+    """A regular file of this name is ours and is replaced. Anything else stays."""
     use(device)
     path = cache_file(folder)
     path.unlink()
@@ -175,7 +175,7 @@ def test_saving_merges_with_what_another_process_saved(
     monkeypatch.setattr(vk, "vkMergePipelineCaches", merge)
     with dmlvk.Device(device.name) as own:
         own.compile(copy_desc(DESC))
-        use(device)  # another one, which loads nothing and saves first
+        use(device)  # another device, which loads nothing and saves first
         assert not merged
     assert len(merged) == 1
     assert use(device)

@@ -34,11 +34,11 @@ def signed(*values: int) -> list[Any]:
 
 
 def signed_numbers(a: int, b: int) -> tuple[int, int]:
-    """For NumPy's types that hold the result of INT32_MIN / -1 as well."""
+    """The operands as Python integers, for NumPy types that can hold the result of INT32_MIN / -1."""
     return int(signed(a)[0]), int(signed(b)[0])
 
 
-# NumPy's word on each operation, of two words. None: undefined.
+# Each operation on two words in NumPy. None means that the result is undefined.
 TRUTHS: dict[int, Callable[[int, int], Any]] = {
     126: lambda a, _: np.negative(*signed(a)),
     128: lambda a, b: np.add(*unsigned(a, b)),
@@ -82,7 +82,7 @@ def instruction(opcode: int, *operands: int) -> tuple[int, ...]:
 
 
 def module(*instructions: tuple[int, ...]) -> bytes:
-    """A module of two numbers, SpecId 0 and 1, two booleans, 2 (true) and 3 (false), and what else is told of them."""
+    """A module with two numbers (SpecId 0 and 1), two booleans (2 is true, 3 is false) and further instructions."""
     words = [*HEADER]
     for number, result in enumerate((A, B, TRUTH, UNTRUTH)):
         words += instruction(OP_DECORATE, result, SPEC_ID, number)
@@ -96,13 +96,13 @@ def module(*instructions: tuple[int, ...]) -> bytes:
     words += instruction(49, TYPE_BOOL, UNTRUTH)
     for added in instructions:
         words += added
-    words += instruction(54, 1, 2, 3, 4)  # OpFunction: what comes behind it is left as it is
+    words += instruction(54, 1, 2, 3, 4)  # OpFunction: everything after it stays as it is
     words += instruction(50, TYPE_UINT, 99, 5)
     return struct.pack(f"<{len(words)}I", *words)
 
 
 def constants(code: bytes) -> dict[int, Any]:
-    """Plain constants by result."""
+    """Values of plain constants, by their result ids."""
     found: dict[int, Any] = {}
     for opcode, operands in instructions(code):
         if opcode in (41, 42):
@@ -127,7 +127,7 @@ def test_numbers(operation: int) -> None:
         for b in EDGES:
             truth = TRUTHS[operation](a, b)
             if truth is None:
-                specialized(code, (a, b))  # any result will do
+                specialized(code, (a, b))  # any result is right
                 continue
             found = constants(specialized(code, (a, b)))[RESULT]
             assert found == (bool(truth) if type_id == TYPE_BOOL else int(truth) & 0xFFFFFFFF), (a, b)
@@ -155,7 +155,7 @@ def test_values_signs_and_defaults() -> None:
 
 
 def test_composites_and_what_is_made_of_their_parts() -> None:
-    """As gl_WorkGroupSize is, and its x."""
+    """Like gl_WorkGroupSize and its component x."""
     code = module(
         instruction(51, TYPE_PAIR, RESULT, A, B),
         instruction(52, TYPE_UINT, RESULT + 1, 81, RESULT, 1),
@@ -173,8 +173,8 @@ def test_what_lies_behind_the_declarations_stays() -> None:
     "operands",
     [
         (TYPE_UINT, RESULT, 129, A, B),  # OpFAdd
-        (TYPE_UINT, RESULT, 128, A, 77),  # an operand that is no constant known
-        (TYPE_UINT, RESULT, 81, A, 0),  # a part of a number
+        (TYPE_UINT, RESULT, 128, A, 77),  # an operand that is no known constant
+        (TYPE_UINT, RESULT, 81, A, 0),  # a component of a number
     ],
 )
 def test_what_is_not_known_is_told(operands: tuple[int, ...]) -> None:
@@ -184,7 +184,7 @@ def test_what_is_not_known_is_told(operands: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_kernels_keep_no_specialization_constant(kernel: str) -> None:
-    """And their code, and all else, stays as it was."""
+    """Only the SpecId decorations are removed; the number of other instructions stays."""
     code = spirv(kernel)
     before = [opcode for opcode, _ in instructions(code)]
     spec_ids = [operands for opcode, operands in instructions(code) if opcode == OP_DECORATE and operands[1] == SPEC_ID]

@@ -1,4 +1,4 @@
-"""Transfers of many pieces: a failure or an interrupt in the midst of one leaves the ring whole."""
+"""Transfers of many pieces: a failure or an interrupt in the middle of one leaves the ring whole."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VALUES = np.random.default_rng(1).integers(0, 256, PIECE * PIECES - 100, np.uint
 def _small_ring(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(staging_ring, "RING_SIZE", 12 * PIECE)
     monkeypatch.setattr("dmlvk.vulkan.transfers.PIECE_SIZE", PIECE)
-    faulthandler.dump_traceback_later(300, exit=True)  # a piece that is not given back is waited for without end
+    faulthandler.dump_traceback_later(300, exit=True)  # a lost piece would be waited for forever
     yield
     faulthandler.cancel_dump_traceback_later()
 
@@ -63,7 +63,7 @@ def test_one_of_many_pieces_failing(
                     patch.setattr(vk, "vkQueueSubmit", failing)
                     with pytest.raises(KeyboardInterrupt if failure == "interrupt" else dmlvk.DeviceError):
                         use()
-            # The whole ring has to be there for this.
+            # This needs the whole ring.
             tensor.write(VALUES + np.uint8(number))
             np.testing.assert_array_equal(tensor.numpy(), VALUES + np.uint8(number))
 

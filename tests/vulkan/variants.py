@@ -1,4 +1,4 @@
-"""Devices with tighter limits or other ways of moving data than the driver itself has, and an operator that copies."""
+"""Devices with tighter limits or other ways of moving data than the driver's, and an operator that copies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SMALL_SEGMENT = 1 << 16
 
 
 def small_segments(profile: dmlvk.DeviceProfile) -> dmlvk.DeviceProfile:
-    """The profile of a device whose buffers hold 64 KiB at most."""
+    """The profile of a device whose buffers hold at most 64 KiB."""
     limits = dataclasses.replace(profile.limits, max_memory_allocation_size=SMALL_SEGMENT)
     return dataclasses.replace(profile, limits=limits)
 
@@ -28,7 +28,7 @@ VARIANTS = ("direct", "staged", "segmented", "segmented-staged", "staged-copy-qu
 
 
 def copy_desc(desc: dmlvk.TensorDesc, output: dmlvk.TensorDesc | None = None) -> dmlvk.Slice1Desc:
-    """SLICE1 that copies a tensor whole."""
+    """SLICE1 that copies a whole tensor."""
     return dmlvk.Slice1Desc(
         input_tensor=desc,
         output_tensor=output or desc,

@@ -1,4 +1,4 @@
-"""What is measured: for each operator its cases, in sizes for GPUs, for CPU drivers and for tests."""
+"""The measured cases of each operator, in sizes for GPUs, for CPU drivers and for tests."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["OPERATORS", "SCALES", "Scale", "cases", "select", "without"]
 
 
 SCALES = {
-    # Several times any cache; a batch that fills a large GPU.
+    # Data several times as large as any cache, and a batch that fills a large GPU.
     "full": Scale(1 << 29, 64),
-    # All of it in minutes on a CPU driver.
+    # All cases take minutes on a CPU driver.
     "small": Scale(1 << 23, 1),
-    # Seconds: for trying things out.
+    # All cases take seconds, for trials.
     "tiny": Scale(1 << 16, 1),
 }
 
@@ -30,7 +30,7 @@ OPERATORS = tuple(operator.stem for operator in CURRENT_OPERATORS)
 
 
 def cases(scale: Scale) -> list[Case]:
-    """All cases of all operators, including those that run only when asked for."""
+    """All cases of all operators, including those that run only on request."""
     return [case for source in SOURCES.values() for case in source(scale)]
 
 
@@ -43,18 +43,20 @@ def select(
     layouts: Iterable[str] = (),
     path: str | None = None,
 ) -> list[Case]:
-    """Choose cases; what is empty chooses all. Those that are not run by default have to be named whole or by type.
+    """Choose cases; an empty argument chooses all.
+
+    A case that does not run by default must be chosen by its whole name or by its type.
 
     Parameters
     ----------
     operators : iterable of str
         "slice1", "one_hot", ...
     patterns : iterable of str
-        Parts of names, in which *, ? and [] stand for others.
+        Parts of names, with the wildcards *, ? and [].
     types, layouts : iterable of str
-        Values of the parameters `type` and `layout`, in any case; cases without the parameter stay.
+        Values of the parameters `type` and `layout`, in upper or lower case. Cases without the parameter are kept.
     path : str, optional
-        The kernel path to force on all.
+        The kernel path to force on all cases.
     """
     operators, patterns = set(operators), tuple(patterns)
     wanted = {"type": {name.upper() for name in types}, "layout": {name.upper() for name in layouts}}
@@ -74,7 +76,7 @@ def select(
 
 
 def without(case: Case, *dropped: str) -> str:
-    """A case's name without some of its parameters: the same for cases that differ in these alone."""
+    """A case's name without some of its parameters. Cases that differ only in these have the same one."""
     groups, _, _ = case.name.rpartition(":")
     return f"{groups}:{';'.join(f'{key}={value}' for key, value in case.parameters.items() if key not in dropped)}"
 

@@ -32,7 +32,7 @@ def upper_triangle(data_type: DataType, count: int, side: int) -> Workload:
 
 
 def identity(side: int) -> Workload:
-    """A FLOAT32 identity matrix, from nothing."""
+    """A FLOAT32 identity matrix, without an input."""
     desc = DiagonalMatrix1Desc(
         output_tensor=TensorDesc(DataType.FLOAT32, [side, side]),
         value=np.float32(1),
@@ -43,7 +43,7 @@ def identity(side: int) -> Workload:
 
 
 def cases(scale: Scale) -> Iterator[Case]:
-    """Cases whose output has as many bytes as SLICE1 moves at this scale."""
+    """Cases whose output has as many bytes as SLICE1 reads and writes at this scale."""
     output_bytes = 2 * scale.data_bytes
     for data_type in DATA_TYPES:
         elements = output_bytes // data_type.size_in_bytes
@@ -55,5 +55,5 @@ def cases(scale: Scale) -> Iterator[Case]:
 
 
 def _square_root(number: int) -> int:
-    """The largest power of two whose square is no more."""
+    """The largest power of two whose square is at most the number."""
     return 1 << (number.bit_length() - 1) // 2

@@ -1,4 +1,4 @@
-"""ONE_HOT along the last axis and along the first; every index is in range, some count from the end."""
+"""ONE_HOT along the last axis and along the first axis. Every index is in range; some are negative."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHAPES = (
 
 
 def workload(data_type: DataType, rows: int, depth: int, axis: int) -> Workload:
-    """Rows of one element in `depth`; 64-bit indices as frameworks have them."""
+    """Rows with one of `depth` elements on; the indices have 64 bits, as frameworks have them."""
     desc = OneHotDesc(
         indices_tensor=TensorDesc(DataType.INT64, [rows, 1] if axis else [1, rows]),
         values_tensor=TensorDesc(data_type, [1, 2]),
@@ -42,7 +42,7 @@ def workload(data_type: DataType, rows: int, depth: int, axis: int) -> Workload:
 
 
 def cases(scale: Scale) -> Iterator[Case]:
-    """Cases whose output has as many bytes as SLICE1 moves at this scale."""
+    """Cases whose output has as many bytes as SLICE1 reads and writes at this scale."""
     output_bytes = 2 * scale.data_bytes
     for data_type, depth, axis in SHAPES:
         rows = max(1, output_bytes // (depth * data_type.size_in_bytes))

@@ -1,8 +1,8 @@
 """QUANTIZED_LINEAR_CONVOLUTION on layers of well-known networks, in both layouts.
 
-The whole operator: zero points that are not 0, a scale for each output channel, a bias, an output quantized again. The
-filter is OWNED_BY_DML, given once before the first dispatch, as a network's weights are; all else is given each time.
-Its zero point is 0 in one half of the cases, as most networks have it, and not in the other.
+The cases use the whole operator: zero points that are not 0, a scale for each output channel, a bias, and a quantized
+output. The filter is OWNED_BY_DML: it is given once, before the first dispatch, like a network's weights. All other
+tensors are given for each dispatch. The filter's zero point is 0 in half of the cases, as in most networks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OPERATOR = "quantized_linear_convolution"
 
 @dataclass(frozen=True)
 class Layer:
-    """Square images and filters, padded so that stride 1 keeps the size."""
+    """A layer with square images and filters. With stride 1, its padding keeps the images' size."""
 
     channels: int
     size: int
@@ -56,17 +56,17 @@ LAYERS = (
     Layer(512, 28, 512, 3),
 )
 LAYOUTS = ("nhwc", "nchw")
-# Of the input and of the output; the filter is INT8. The first is measured by default.
+# The data types of input and output; the filter is INT8. The first one is measured by default.
 DATA_TYPES = (DataType.UINT8, DataType.INT8)
 FILTER_ZERO_POINTS = (0, 3)
-# The images of a batch are so many different ones again and again: the reference takes a minute for some whole batches.
+# A batch repeats this many different images: the reference takes a minute for some whole batches.
 LARGEST_VARIETY = 4
 
 
 def workload(
     layer: Layer, batch: int, layout: str, data_type: DataType, filter_zero_point: int, filter_is_owned: bool
 ) -> Workload:
-    """One layer with random data, and what the reference makes of it."""
+    """One layer with random data, and the reference's result."""
     variety = min(batch, LARGEST_VARIETY)
     inputs, expected = _data(layer, variety, data_type, filter_zero_point)
     desc = descriptor(layer, batch, layout, data_type, filter_is_owned)
@@ -122,7 +122,7 @@ def _data(
     taps = layer.channels // layer.groups * layer.kernel**2
     one, per_channel = [1, 1, 1, 1], [1, layer.filters, 1, 1]
     random = generator(layer.name)
-    # Bytes of a uniform distribution have a standard deviation of 74; the output has one of about 50.
+    # Uniformly distributed bytes have a standard deviation of 74. That of the output is about 50.
     spread = 74.0 * 74.0 * taps**0.5
     middle = 128 if data_type is DataType.UINT8 else 0
 

@@ -1,4 +1,4 @@
-"""How large the benchmark's cases are."""
+"""The sizes of the benchmark's cases."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the cases are.
+    """The sizes of the cases.
 
     Attributes
     ----------
     data_bytes : int
-        Bytes of an input of the data movement operators, which move about twice as many. A power of two.
+        Bytes of an input of the data movement operators, which move about twice as many; a power of two.
     batch : int
-        Images of a convolution.
+        The number of images of a convolution.
     filter_is_owned : bool
         Whether a convolution's filter is OWNED_BY_DML: given once, before the first dispatch.
     """

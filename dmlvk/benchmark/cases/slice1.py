@@ -1,7 +1,7 @@
-"""SLICE1: windows, steps and reversals of rows of every element size, and a change of layout.
+"""SLICE1: windows, steps, reversals and a change of layout, for every element size.
 
-Inputs are (N, 16, 1024, 512 / element size): rows of 512 bytes. A copy of the whole is among the cases, for how far the
-operator itself is from the plain copy kernel.
+Inputs have the shape (N, 16, 1024, 512 / element size), that is, rows of 512 bytes. One case copies the whole input: it
+shows how much slower the operator itself is than the plain copy kernel.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ NHWC_CHANNELS = 32
 
 @lru_cache(maxsize=1)
 def random_elements(data_type: DataType, count: int) -> npt.NDArray[Any]:
-    """Random bits, the same ones each time; kept for the next case of the same size."""
+    """Random bits, the same at each call. They are kept for the next case of the same size."""
     data = generator(data_type.name).bytes(count * data_type.size_in_bytes)
     return np.frombuffer(data, data_type.numpy_dtype)
 
 
 def workload(tensor: TensorDesc, offsets: list[int], sizes: list[int], steps: list[int], index: Any) -> Workload:
-    """A window of random data, and the same as NumPy indexes it."""
+    """A window of random data, and the same window as NumPy indexes it."""
     output = [1 + (size - 1) // abs(step) for size, step in zip(sizes, steps, strict=True)]
     desc = Slice1Desc(
         input_tensor=tensor,
@@ -39,7 +39,7 @@ def workload(tensor: TensorDesc, offsets: list[int], sizes: list[int], steps: li
         input_window_sizes=sizes,
         input_window_strides=steps,
     )
-    # In the tensor's own order of memory, so that nothing has to be turned over on its way to a device.
+    # The array has the tensor's own order in memory, so that nothing is transposed on the way to a device.
     order = sorted(range(len(tensor.sizes)), key=lambda dimension: -tensor.element_strides[dimension])
     memory = random_elements(tensor.data_type, int(np.prod(tensor.sizes)))
     data = memory.reshape([tensor.sizes[dimension] for dimension in order]).transpose(np.argsort(order))
@@ -47,7 +47,7 @@ def workload(tensor: TensorDesc, offsets: list[int], sizes: list[int], steps: li
 
 
 def cases(scale: Scale) -> Iterator[Case]:
-    """Cases over inputs of the scale's bytes."""
+    """Cases whose inputs have as many bytes as the scale says."""
     data_bytes = scale.data_bytes
     rows = data_bytes // ROW_BYTES
     height = min(1024, rows)
@@ -71,7 +71,7 @@ def cases(scale: Scale) -> Iterator[Case]:
 
 
 def _channels_last(data_type: DataType, data_bytes: int) -> TensorDesc:
-    """(N, C, H, W) whose channels lie side by side."""
+    """A tensor (N, C, H, W) whose channels are innermost in memory."""
     pixels = data_bytes // data_type.size_in_bytes // NHWC_CHANNELS
     width = 64
     height = min(1024, pixels // width)

@@ -43,9 +43,9 @@ class CuDNN(Peer):
         import torch
 
         if not isinstance(workload.desc, QuantizedLinearConvolutionDesc):
-            raise UnsupportedError("only convolutions")
+            raise UnsupportedError(f"{self.name} takes convolutions only")
         if any(start != end for start, end in zip(workload.desc.start_padding, workload.desc.end_padding, strict=True)):
-            raise UnsupportedError("only paddings that are the same on both sides")
+            raise UnsupportedError(f"{self.name} takes only paddings that are the same on both sides")
         with torch.no_grad():
             step = self._prepare(workload.desc, rotation_of(workload.desc))
             return Trial(time_on_cuda(step, rounds), OTHER_ARITHMETIC)
@@ -83,7 +83,7 @@ def _int8(desc: QuantizedLinearConvolutionDesc, count: int) -> Callable[[int], A
     import torch
 
     if desc.group_count != 1:
-        raise UnsupportedError("no groups")
+        raise UnsupportedError(f"torch's quantized convolution is measured with 1 group only, not {desc.group_count}")
     os.environ.setdefault("TORCH_CUDNN_V8_API_ENABLED", "1")
     torch.backends.cudnn.benchmark = True
 

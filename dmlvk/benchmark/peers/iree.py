@@ -48,7 +48,7 @@ class IREE(Peer):
         from iree.compiler.tools.import_onnx import __main__ as importer
 
         if not isinstance(workload.desc, QuantizedLinearConvolutionDesc):
-            raise UnsupportedError("only convolutions")
+            raise UnsupportedError(f"{self.name} takes convolutions only")
         scale = np.full((1, 1, 1, 1), 0.01, np.float32)
         inputs = {**workload.inputs, "filter_scale_tensor": scale}
         model, feeds = model_of(replace(workload, inputs=inputs), expected)

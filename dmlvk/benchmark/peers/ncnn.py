@@ -56,9 +56,9 @@ class NCNN(Peer):
     def measure(self, workload: Workload, expected: npt.NDArray[Any], rounds: int) -> Trial:
         desc = workload.desc
         if not isinstance(desc, QuantizedLinearConvolutionDesc):
-            raise UnsupportedError("only convolutions")
+            raise UnsupportedError(f"{self.name} takes convolutions only")
         if desc.input_tensor.sizes[1:] != desc.output_tensor.sizes[1:]:
-            raise UnsupportedError("only layers whose output can be the next one's input")
+            raise UnsupportedError(f"{self.name} takes only layers whose output can be the next layer's input")
         short, long = (_time(desc, length, rounds) for length in (SHORT, LONG))
         share = desc.input_tensor.sizes[0] / (LONG - SHORT)
         before = statistics.median(short.seconds)
@@ -82,7 +82,7 @@ def _time(desc: QuantizedLinearConvolutionDesc, length: int, rounds: int) -> Tim
         if network.load_param(os.path.join(folder, "chain.param")) or network.load_model(
             os.path.join(folder, "chain.bin")
         ):
-            raise RuntimeError("ncnn does not load the model")
+            raise RuntimeError("ncnn cannot load the model")
         source = ncnn.Mat(image)
 
         def step(_: int) -> None:
@@ -90,7 +90,7 @@ def _time(desc: QuantizedLinearConvolutionDesc, length: int, rounds: int) -> Tim
             extractor.input("blob0", source)
             status, _output = extractor.extract(f"blob{length}")
             if status:
-                raise RuntimeError(f"ncnn ends with {status}")
+                raise RuntimeError(f"ncnn failed with status {status}")
 
         times = time_on_host(step, rounds)
         network.clear()

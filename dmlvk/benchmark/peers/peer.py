@@ -90,7 +90,7 @@ def part_for(parts: Mapping[type[OperatorDesc], Part], desc: OperatorDesc) -> Pa
         The peer has no part for it.
     """
     if type(desc) not in parts:
-        raise UnsupportedError(f"no {desc.operator_name}")
+        raise UnsupportedError(f"the peer has no {desc.operator_name}")
     return parts[type(desc)]
 
 
@@ -192,4 +192,4 @@ def require_upper_triangle_or_identity(desc: DiagonalMatrix1Desc) -> None:
         return
     if desc.input_tensor is not None and begin == INT32_MIN and not any(desc.value_bytes):
         return
-    raise UnsupportedError("only upper triangles and identity matrices")
+    raise UnsupportedError("the peer takes only upper triangles and identity matrices")

@@ -1,4 +1,4 @@
-"""What an operator has to do at the very least, and data to do it with: a module for each operator.
+"""The least work that an operator can do, and random data for it: a module for each operator.
 
 Bytes and operations are counted from the descriptor alone.
 """
@@ -37,5 +37,5 @@ def work_of(desc: OperatorDesc) -> Work:
 
 
 def random_inputs_of(desc: OperatorDesc, random: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
-    """Draw data for an operator's inputs, by field: such as its common uses have."""
+    """Random data for an operator's inputs, by field, like that of its common uses."""
     return SOURCES[type(desc)](desc, random)

@@ -1,4 +1,4 @@
-"""The unit in which work is counted, and what several operators count alike."""
+"""How work is counted, and the functions that several operators share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dmlvk.tensor_desc import TensorDesc
 
 @dataclass(frozen=True)
 class Work:
-    """Bytes that have to be read and to be written, and operations: a multiply-add is two."""
+    """The bytes that must be read and written, and the operations. A multiply-add counts as two operations."""
 
     bytes_read: int
     bytes_written: int
@@ -27,15 +27,15 @@ class Work:
 
 
 def size_of(tensor: TensorDesc) -> int:
-    """Bytes of a tensor's elements, without gaps."""
+    """Bytes of a tensor's elements, excluding gaps."""
     return math.prod(tensor.sizes) * tensor.data_type.size_in_bytes
 
 
 def random_bits(tensor: TensorDesc, random: np.random.Generator) -> npt.NDArray[Any]:
-    """Elements of any bits."""
+    """Elements with random bits."""
     return np.frombuffer(random.bytes(size_of(tensor)), tensor.data_type.numpy_dtype).reshape(tensor.sizes)
 
 
 def random_inputs(desc: OperatorDesc, random: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
-    """Elements of any bits for each input: for operators that copy them."""
+    """Elements with random bits for each input, for operators that copy them."""
     return {name: random_bits(desc.tensors[name], random) for name in desc.input_fields if name in desc.tensors}

@@ -9,5 +9,5 @@ __all__ = ["random_inputs", "work"]
 
 
 def work(desc: DiagonalMatrixDesc) -> Work:
-    """Count what DIAGONAL_MATRIX moves."""
+    """Count the bytes that DIAGONAL_MATRIX moves."""
     return Work(0, size_of(desc.output_tensor))

@@ -1,4 +1,4 @@
-"""ONE_HOT: the indices are read, the output is written."""
+"""ONE_HOT: the indices are read, and the output is written."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dmlvk.operators import OneHotDesc
 
 
 def work(desc: OneHotDesc) -> Work:
-    """Count what ONE_HOT moves."""
+    """Count the bytes that ONE_HOT moves."""
     return Work(size_of(desc.indices_tensor), size_of(desc.output_tensor))
 
 
 def random_inputs(desc: OneHotDesc, random: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
-    """Indices in range, and values of any bits."""
+    """Indices in range, and values with random bits."""
     indices, depth = desc.indices_tensor, desc.output_tensor.sizes[desc.axis]
     return {
         "indices_tensor": random.integers(0, depth, indices.sizes).astype(indices.data_type.numpy_dtype),

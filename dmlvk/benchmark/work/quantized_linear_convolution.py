@@ -1,4 +1,4 @@
-"""QUANTIZED_LINEAR_CONVOLUTION: every tensor once, and a multiply-add for each tap of each output."""
+"""QUANTIZED_LINEAR_CONVOLUTION: every tensor is moved once; each tap of each output is a multiply-add."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy.typing as npt
 from dmlvk.benchmark.work.base import Work, random_bits, size_of
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 
-# The standard deviation of bytes of a uniform distribution, and the one wanted of the output.
+# The standard deviation of uniformly distributed bytes, and the one that the output should have.
 SPREAD_OF_BYTES, SPREAD_OF_OUTPUT = 74.0, 50.0
 
 
 def work(desc: QuantizedLinearConvolutionDesc) -> Work:
-    """Count what a convolution moves and multiplies."""
+    """Count the bytes and the operations of a convolution."""
     output = desc.output_tensor
     read = sum(size_of(tensor) for name, tensor in desc.tensors.items() if name != "output_tensor")
     return Work(read, size_of(output), 2 * math.prod(output.sizes) * desc.geometry.tap_count)
 
 
 def random_inputs(desc: QuantizedLinearConvolutionDesc, random: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
-    """Any bytes, and scales under which the output uses the range of a byte."""
+    """Random bytes, and scales with which the output uses the range of a byte."""
     inputs: dict[str, npt.NDArray[Any]] = {}
     for name in desc.input_fields:
         tensor = desc.tensors.get(name)

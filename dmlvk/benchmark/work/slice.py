@@ -1,4 +1,4 @@
-"""SLICE: counted as SLICE1."""
+"""SLICE: counted in the same way as SLICE1."""
 
 from dmlvk.benchmark.work.slice1 import random_inputs, work
 

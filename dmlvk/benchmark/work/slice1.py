@@ -1,4 +1,4 @@
-"""SLICE1: the sectors of memory that hold the elements of the slice."""
+"""SLICE1: the sectors of memory that hold the slice's elements are read, and the output is written."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dmlvk.operators import Slice1Desc, SliceDesc
 
 __all__ = ["random_inputs", "work"]
 
-# Bytes that memory hands over at once.
+# Memory is read in units of this many bytes.
 SECTOR_SIZE = 32
 
 
 def work(desc: Slice1Desc | SliceDesc) -> Work:
-    """Count what SLICE1 or SLICE moves: with steps, whole sectors of 32 bytes are read."""
+    """Count the bytes that SLICE1 or SLICE moves. With steps, whole sectors of 32 bytes are read."""
     return Work(math.prod(desc.output_tensor.sizes) * _sector_share(desc), size_of(desc.output_tensor))
 
 
 def _sector_share(desc: Slice1Desc | SliceDesc) -> int:
-    """Bytes of the input that each element of the output costs."""
+    """The bytes of the input that are read for each element of the output."""
     size = desc.input_tensor.data_type.size_in_bytes
     distances = [
         abs(stride * step) * size

@@ -12,6 +12,6 @@ SOURCES: tuple[Callable[[bool], Iterator[Case]], ...] = (*parts(__name__, "cases
 
 
 def all_cases(default_only: bool = False) -> Iterator[Case]:
-    """Every case, lazily and in an order that does not change; or only those that run unless more are asked for."""
+    """All cases, or only those that run by default; lazily, and always in the same order."""
     for cases in SOURCES:
         yield from cases(default_only)

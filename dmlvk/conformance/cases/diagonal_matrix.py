@@ -1,4 +1,4 @@
-"""Cases of DIAGONAL_MATRIX. It runs DIAGONAL_MATRIX1's kernels, which that one's cases test: few run by default."""
+"""Cases of DIAGONAL_MATRIX. Few run by default, because the cases of DIAGONAL_MATRIX1 test the same kernels."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def form(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def ends(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Offsets at, before and past the ends of the matrix and of 32 bits."""
+    """Offsets before, at and past the ends of the matrix, and at the ends of the 32-bit range."""
     return workload(lay_out(p.type, (29, 37)), p.offset, int(numbers.integers(1, 127)), p)
 
 
@@ -65,7 +65,7 @@ def value(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Matrices of several memory segments and storage buffer ranges."""
+    """Matrices that span several memory segments and several storage buffer ranges."""
     count = 9001 // p.type.size_in_bytes
     sizes = (3, count) if p.shape == "wide" else (count, 3)
     offset = 2 if p.shape == "wide" else 2 - count // 2
@@ -84,7 +84,7 @@ def page(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(output, offset, 1.0, p, np.array([[expected]], np.float32))
 
 
-# A type, a rank and a layout at a time: all of each in few cases.
+# Each form is one type, one rank and one layout, so that few cases cover all of them.
 FORMS = {
     f"{name}_{2 + k % 3}_{OUTPUT_LAYOUTS[k % 5]}": (kind, 2 + k % 3, OUTPUT_LAYOUTS[k % 5])
     for k, (name, kind) in enumerate(TYPES.items())

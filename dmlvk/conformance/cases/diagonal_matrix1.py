@@ -30,7 +30,7 @@ from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc
 
 GPU_AND_OWN = {name: DEVICES[name] for name in ("own", "gpu")}
-# A CPU driver's dispatches are kept too short for so many workgroups.
+# Cases of many workgroups are planned for a GPU: a CPU driver's dispatches are kept too short for them.
 GPU = {"gpu": DEVICES["gpu"]}
 ABSENT = "absent"
 
@@ -46,14 +46,14 @@ BANDS: Mapping[str, Band] = {
     "all_but_upper": (INT32_MAX, 4),
     "all_but_lower": (-2, INT32_MIN),
 }
-# The ends of the range and of a matrix of 29 rows and 37 columns.
+# The ends of the 32-bit range, and those of a matrix of 29 rows and 37 columns.
 ENDS = (INT32_MIN, -29, -28, 0, 36, 37, INT32_MAX - 1, INT32_MAX)
 
 
 def describe(
     data_type: DataType, sizes: Sequence[int], band: Band, value: Any, *, source: str = ABSENT, output: str | TensorDesc
 ) -> DiagonalMatrix1Desc:
-    """A descriptor from layouts by name."""
+    """A descriptor, from the names of layouts."""
     return DiagonalMatrix1Desc(
         input_tensor=None if source == ABSENT else lay_out(data_type, sizes, source),
         output_tensor=lay_out(data_type, sizes, output) if isinstance(output, str) else output,
@@ -81,7 +81,7 @@ def layout(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def ends(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Begin and end at, before and past the ends of the matrix and of 32 bits."""
+    """Begin and end before, at and past the ends of the matrix, and at the ends of the 32-bit range."""
     value = random_value(numbers, p.type)
     desc = describe(p.type, (29, 37), (p.begin, p.end), value, source=p.input, output=p.output)
     return workload(numbers, desc, p)
@@ -95,7 +95,7 @@ def shape(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def small_matrices(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Many matrices whose rows are about a block long: neighbouring blocks hold parts of one, two, or many rows."""
+    """Many matrices with rows of about a block: neighbouring blocks hold parts of one, two or many rows."""
     value = random_value(numbers, p.type)
     desc = describe(p.type, (23, p.rows, p.columns), p.band, value, source=p.input, output="packed")
     return workload(numbers, desc, p)
@@ -120,7 +120,7 @@ def _filled_with(numbers: np.random.Generator, p: Parameters, element: int) -> W
 
 
 def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Tensors anywhere in their buffers, and a tail."""
+    """Tensors at many offsets in their buffers, and a tail after the output."""
     sizes = (2, 11, 37)
     output = TensorDesc(
         p.type,
@@ -137,7 +137,7 @@ def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Matrices of several memory segments and storage buffer ranges."""
+    """Matrices that span several memory segments and several storage buffer ranges."""
     count = 9001 // p.type.size_in_bytes
     side = math.isqrt(20_000 // p.type.size_in_bytes)
     sizes = {"wide": (3, count), "tall": (count, 3), "square": (side, side + 9), "batch": (4, side // 2, side // 2)}
@@ -147,7 +147,7 @@ def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def long(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """More than 65,535 workgroups, and a dimension of more than 2^16."""
+    """More than 65,535 workgroups, and a dimension of more than 2^16 elements."""
     count = SMALL_WORKGROUPS["max_compute_work_group_invocations"]
     sizes = (count, 65_537) if p.shape == "wide" else (65_537, count)
     output = TensorDesc(DataType.UINT8, sizes, (2 * sizes[1], 2))
@@ -159,7 +159,7 @@ PAGE_INPUT = [[4, 7, 3, 7, 9], [1, 2, 8, 6, 9], [9, 4, 1, 8, 7], [4, 3, 4, 2, 4]
 
 
 def page(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """The four examples of the operator's page; in the first one Value 7 gives sevens, where the page prints ones."""
+    """The four examples of the operator's page. In the first, Value 7 gives sevens; the page prints ones."""
     has_input, element, band, expected = {
         "1": (False, 7.0, (0, 1), [[7, 0, 0, 0, 0], [0, 7, 0, 0, 0], [0, 0, 7, 0, 0], [0, 0, 0, 7, 0]]),
         "2": (False, 7.0, (0, 3), [[7, 7, 7, 0, 0], [0, 7, 7, 7, 0], [0, 0, 7, 7, 7], [0, 0, 0, 7, 7]]),

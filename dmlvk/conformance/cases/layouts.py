@@ -1,4 +1,4 @@
-"""Where tensors lie: strides by the names that cases give them, places in buffers, and devices taken for smaller."""
+"""Memory layouts by name, offsets in buffers, and limits that make a device smaller than it is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dmlvk.conformance.case import NO_NUMBERS
 from dmlvk.data_type import DataType
 from dmlvk.tensor_desc import TensorDesc, packed_strides
 
-# By rank: the last two are coprime, so that they may interleave, and rows end inside a 32-bit word.
+# Sizes by rank. The last two sizes are coprime, as the layout "interleaved" needs. Most rows end inside a 32-bit word.
 SIZES: Mapping[int, tuple[int, ...]] = {
     1: (611,),
     2: (23, 41),
@@ -24,18 +24,18 @@ SIZES: Mapping[int, tuple[int, ...]] = {
 OUTPUT_LAYOUTS = ("packed", "rows", "gaps", "permuted", "interleaved")
 INPUT_LAYOUTS = ("packed", "rows", "gaps", "permuted", "interleaved", "broadcast", "scalar", "sheared")
 
-# Layouts that need several dimensions.
+# Layouts that need two or more dimensions.
 LAYOUTS_OF_TWO = ("rows", "permuted", "interleaved", "sheared")
 
-# One type of each size, and all of them.
+# One data type of each size, and all data types.
 TYPES_BY_SIZE = {kind.name.lower(): kind for kind in (DataType.INT8, DataType.FLOAT16, DataType.UINT32, DataType.INT64)}
 TYPES = {kind.name.lower(): kind for kind in DataType}
 
-# Storage buffers of 4 KiB in memory segments of 8 KiB: small tensors are cut as tensors past the limits are.
+# Storage buffers of 4 KiB in memory segments of 8 KiB: they cut small tensors as a device's own limits cut large ones.
 CUT = {"max_storage_buffer_range": 1 << 12, "max_memory_allocation_size": 1 << 13, "max_buffer_size": 1 << 13}
-# Workgroups so small that a grid of more than 65,535 of them is soon reached.
+# Workgroups so small that a tensor of moderate size needs more than 65,535 of them.
 SMALL_WORKGROUPS = {"max_compute_work_group_invocations": 8}
-# What every Vulkan 1.2 device has, and no more.
+# The limits that Vulkan 1.2 guarantees on every device.
 FLOOR = {
     "max_storage_buffer_range": 1 << 27,
     "max_push_constants_size": 128,
@@ -58,11 +58,11 @@ def strides(layout: str, sizes: Sequence[int]) -> tuple[int, ...] | None:
     Parameters
     ----------
     layout : str
-        packed: as None. rows: each row ends in a gap of 3 elements. gaps: elements lie 3 apart, and rows and planes
-        further. permuted: packed the other way round, the first dimension innermost. channels_last: dimension 1
-        innermost. interleaved: rows and columns of coprime sizes a and b with strides b and a. broadcast: a dimension
-        in the middle with stride 0. scalar: all strides 0. sheared: each row begins inside the one before it. The last
-        three only for inputs.
+        packed: None. rows: each row ends in a gap of 3 elements. gaps: elements lie 3 apart, and rows and planes end
+        in gaps too. permuted: packed in the reverse order of dimensions, the first one innermost. channels_last:
+        dimension 1 is innermost. interleaved: rows and columns, of coprime sizes a and b, have strides b and a.
+        broadcast: a dimension in the middle has stride 0. scalar: all strides are 0. sheared: each row begins inside
+        the row before it. The last three are for inputs only.
     sizes : sequence of int
     """
     count = len(sizes)
@@ -86,7 +86,7 @@ def strides(layout: str, sizes: Sequence[int]) -> tuple[int, ...] | None:
     if layout == "interleaved":
         a, b = sizes[-2:]
         if math.gcd(a, b) != 1:
-            raise ValueError(f"sizes that interleave are coprime, not {a} and {b}")
+            raise ValueError(f"sizes = {tuple(sizes)}: in the layout 'interleaved' the last two must be coprime")
         outer = packed_strides(sizes[:-2])
         return (*(2 * a * b * stride for stride in outer), b, a)
     if layout == "broadcast":
@@ -94,21 +94,21 @@ def strides(layout: str, sizes: Sequence[int]) -> tuple[int, ...] | None:
     elif layout == "sheared":
         result[-2] = max(1, sizes[-1] - 2)
     else:
-        raise ValueError(f"there is no layout {layout!r}")
+        raise ValueError(f"layout = {layout!r}: must be one of {', '.join((*INPUT_LAYOUTS, 'channels_last'))}")
     return tuple(result)
 
 
 def lay_out(data_type: DataType, sizes: Sequence[int], layout: str = "packed") -> TensorDesc:
-    """A tensor in a layout."""
+    """The TensorDesc of a tensor in a layout."""
     return TensorDesc(data_type, sizes, strides(layout, sizes))
 
 
 def offset_of(offset: int, alignment: int) -> int:
-    """Where a tensor lies in its buffer: at an offset or soon after, at a multiple of 16 and of its alignment."""
+    """A tensor's offset in its buffer: the given one, rounded up to a multiple of 16 and of the tensor's alignment."""
     unit = max(16, alignment)
     return -(-offset // unit) * unit
 
 
 def fits_rank(layout: str, rank: int) -> bool:
-    """Whether a layout says something at a rank that "packed" does not."""
+    """Whether a layout differs from "packed" at a rank."""
     return rank > 1 or layout not in LAYOUTS_OF_TWO

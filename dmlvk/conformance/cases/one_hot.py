@@ -30,11 +30,11 @@ from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc
 
 GPU_AND_OWN = {name: DEVICES[name] for name in ("own", "gpu")}
-# A CPU driver's dispatches are kept too short for so many workgroups.
+# Cases of many workgroups are planned for a GPU: a CPU driver's dispatches are kept too short for them.
 GPU = {"gpu": DEVICES["gpu"]}
 INDEX_TYPES = {kind.name.lower(): kind for kind in INDEX_DATA_TYPES}
 
-# Indices by what they are, from the depth.
+# Indices by name, each as a function of the depth.
 INDICES: Mapping[str, Any] = {
     "zero": lambda depth: 0,
     "last": lambda depth: depth - 1,
@@ -60,7 +60,7 @@ INDICES: Mapping[str, Any] = {
 
 
 def fits_type(label: str, index_type: str) -> bool:
-    """Whether an index is a value of its type."""
+    """Whether the index type can hold an index."""
     limits = np.iinfo(index_type)
     return int(limits.min) <= INDICES[label](23) <= int(limits.max)
 
@@ -75,7 +75,7 @@ def describe(
     output: str | TensorDesc = "packed",
     values: TensorDesc | None = None,
 ) -> OneHotDesc:
-    """A descriptor from the output's sizes and layouts by name."""
+    """A descriptor, from the output's sizes and the names of layouts."""
     index_sizes = tuple(1 if k == axis else size for k, size in enumerate(sizes))
     ones = (1,) * (len(sizes) - 1)
     return OneHotDesc(
@@ -87,7 +87,7 @@ def describe(
 
 
 def workload(numbers: np.random.Generator, desc: OneHotDesc, p: Parameters, **fields: Any) -> Workload:
-    """Most indices in range, some just or far out of it; any two values that differ."""
+    """Most indices are in range; others are just out of it, or far out. The values have random bits."""
     limits = np.iinfo(desc.indices_tensor.data_type.numpy_dtype)
     depth = desc.output_tensor.sizes[desc.axis]
     candidates = [index(depth) for index in INDICES.values()]
@@ -112,12 +112,12 @@ def _keeps(labels: Mapping[str, str]) -> bool:
     rank, axis = int(labels["rank"]), labels["axis"]
     if rank == 1:
         return axis == "first" and labels["indices"] == "packed" and fits_rank(labels["output"], 1)
-    # Without the axis the last two sizes of the indices need not be coprime: an input may overlap.
+    # At rank 2 the middle axis is the last one.
     return not (rank == 2 and axis == "middle") and not (labels["indices"] == "interleaved" and axis != "first")
 
 
 def index(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """One index in each second sequence, and others between, along the innermost dimension or another one."""
+    """The index in every second sequence, and random ones between; along the innermost dimension or another one."""
     depth, others = 23, 14
     sizes, axis = ((others, depth), 1) if p.axis == "innermost" else ((depth, others), 0)
     desc = describe(p.type, DataType.UINT16, sizes, axis)
@@ -156,18 +156,18 @@ def bits(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def depth(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Sequences of every length, the shortest too."""
+    """Sequences of many lengths, down to a single element."""
     sizes, axis = ((7, p.depth), 1) if p.axis == "innermost" else ((p.depth, 7), 0)
     return workload(numbers, describe(p.index, p.type, sizes, axis), p)
 
 
 def rows(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Outputs that run along the indices, in rows that begin anywhere in a word or a block."""
+    """Outputs whose rows run along the indices and begin anywhere in a word or a block."""
     return workload(numbers, describe(p.index, p.type, (3, 70, p.row), 1, output=p.output), p)
 
 
 def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Tensors anywhere in their buffers, and a tail."""
+    """Tensors at many offsets in their buffers, and a tail after the output."""
     minimum = lay_out(p.type, (9, 41), p.output).minimum_size_in_bytes
     output = TensorDesc(
         p.type,
@@ -183,7 +183,7 @@ def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Sequences and indices that lie in several memory segments and storage buffer ranges."""
+    """Sequences and indices that span several memory segments and several storage buffer ranges."""
     count = 9001 // p.type.size_in_bytes
     sizes, axis = {
         "long_sequences": ((2, count), 1),
@@ -196,7 +196,7 @@ def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def long(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """More than 65,535 workgroups, along an axis of more than 2^16."""
+    """More than 65,535 workgroups, along an axis of more than 2^16 elements."""
     count = SMALL_WORKGROUPS["max_compute_work_group_invocations"]
     sizes = (count, 65_537) if p.axis == 1 else (65_537, count)
     output = TensorDesc(DataType.UINT8, sizes, (2 * sizes[1], 2))

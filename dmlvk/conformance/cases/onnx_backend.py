@@ -1,8 +1,8 @@
-"""ONNX's own backend tests as cases: what others wrote, with the outputs that they expect.
+"""ONNX's own backend tests as cases, with the outputs that ONNX expects.
 
-The package `onnx` makes them; each is one node with its inputs and outputs. EyeLike and Trilu become DIAGONAL_MATRIX1,
-OneHot ONE_HOT, Slice SLICE1 and QLinearConv QUANTIZED_LINEAR_CONVOLUTION. Left out are the three whose output has no
-elements, which no DirectML tensor can be.
+The package `onnx` makes the tests. Each is one node with its inputs and outputs. EyeLike and Trilu become
+DIAGONAL_MATRIX1, OneHot becomes ONE_HOT, Slice becomes SLICE1, and QLinearConv becomes QUANTIZED_LINEAR_CONVOLUTION.
+Three tests are left out: their output has no elements, and DirectML has no such tensor.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, QuantizedLinearConv
 from dmlvk.operators.rules import INT32_MAX, INT32_MIN
 from dmlvk.tensor_desc import TensorDesc
 
-# Written out, so that the list of cases is the same where the package is not installed.
+# Written out, so that the list of cases is the same whether or not the package is installed.
 TESTS: Mapping[str, tuple[str, ...]] = {
     "eyelike": ("without_dtype", "with_dtype", "populate_off_main_diagonal"),
     "triu": ("", "neg", "out_neg_out", "pos", "out_pos", "square", "square_neg", "one_row"),
@@ -46,7 +46,7 @@ MODULES = ("eyelike", "trilu", "onehot", "slice", "qlinearconv")
 
 
 def cases(default_only: bool = False) -> Iterator[Case]:
-    """A case a test; all of them run by default."""
+    """One case for each test; all cases run by default."""
     for kind, tests in TESTS.items():
         for test in tests:
             name = "_".join(filter(None, ("test", kind, test)))
@@ -55,7 +55,7 @@ def cases(default_only: bool = False) -> Iterator[Case]:
 
 
 def missing(test: str, profile: DeviceProfile) -> NotSupported | None:
-    """Whether the package is not installed, or has no such test in this version."""
+    """Why a test is not supported: the package is not installed, or its version lacks the test. Else None."""
     if find_spec("onnx") is None:
         return NotSupported("package:onnx", "the expected outputs come from the package onnx, which is not installed")
     if test not in backend_tests():
@@ -67,7 +67,7 @@ def missing(test: str, profile: DeviceProfile) -> NotSupported | None:
 def backend_tests() -> Mapping[str, Any]:
     """ONNX's tests of the five operators, by name."""
     package = "onnx.backend.test.case.node"
-    # They are made on import, for which they seed NumPy's global generator.
+    # The tests are made on import, which seeds NumPy's global generator.
     state = np.random.get_state()
     for module in MODULES:
         importlib.import_module(f"{package}.{module}")
@@ -109,7 +109,7 @@ def trilu(arrays: Mapping[str, Array], attributes: Mapping[str, int], expected: 
 
 
 def one_hot(arrays: Mapping[str, Array], attributes: Mapping[str, int], expected: Array) -> Workload:
-    """OneHot: indices without the axis, of any number type; the axis counts from the end where it is negative."""
+    """OneHot: the indices lack the axis and have any number type; a negative axis counts from the end."""
     axis = attributes.get("axis", -1) % expected.ndim
     indices = np.expand_dims(arrays["indices"].astype(np.int64), axis)
     values, on_off = _bits(expected), _bits(arrays["values"])
@@ -124,13 +124,13 @@ def one_hot(arrays: Mapping[str, Array], attributes: Mapping[str, int], expected
 
 
 def _bits(array: Array) -> Array:
-    """Elements that are only copied; those of a type that DirectML lacks (bfloat16) as integers of their bits."""
+    """Elements that are only copied. Types that DirectML lacks (bfloat16) become integers of the same bits."""
     known = array.dtype.kind in "fiu" and array.dtype.isbuiltin == 1
     return array if known else array.view(f"u{array.dtype.itemsize}")
 
 
 def slice1(arrays: Mapping[str, Array], attributes: Mapping[str, int], expected: Array) -> Workload:
-    """Slice: starts and ends count from the end where they are negative and are cut to the tensor."""
+    """Slice: negative starts and ends count from the end. All are clamped to the tensor."""
     x = arrays["x"]
     offsets, sizes, steps = [0] * x.ndim, list(x.shape), [1] * x.ndim
     count = len(arrays["starts"])

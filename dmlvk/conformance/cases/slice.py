@@ -1,4 +1,4 @@
-"""Cases of SLICE. It runs SLICE1's kernels, which the cases of SLICE1 test: few run by default."""
+"""Cases of SLICE. Few run by default, because the cases of SLICE1 test the same kernels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc
 
 PATHS = (PLANNERS_CHOICE, *KERNEL_PATHS[SliceDesc])
-# Strides along the last dimensions, the last one first; 1 along all others.
+# Strides of the last dimensions, from the last one backwards. All other strides are 1.
 STEPS: Mapping[str, tuple[int, ...]] = {"one": (1,), "strided": (2, 1, 3), "rows": (1, 2)}
 
 
@@ -38,7 +38,7 @@ def describe(
     steps: Sequence[int],
     output: str = "packed",
 ) -> SliceDesc:
-    """A descriptor with an output in a layout; a packed one is left to the descriptor."""
+    """A descriptor whose output has a layout. A packed output_tensor is left out: it is the default."""
     if output == "packed":
         return SliceDesc(input_tensor=source, offsets=offsets, sizes=sizes, strides=steps)
     output_tensor = TensorDesc(source.data_type, sizes, strides(output, sizes))
@@ -54,7 +54,7 @@ def workload(
 
 
 def layout(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """A slice with a margin where there is room for one, of a tensor in any layout, to any layout."""
+    """A slice of a tensor in any layout, to any layout. It has a margin in dimensions with room for one."""
     extents = SIZES[p.rank]
     steps = [*p.steps, *([1] * 8)][: p.rank][::-1]
     offsets = [1 if extent > 6 else 0 for extent in extents]
@@ -79,19 +79,19 @@ def reach(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def far(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Strides of 32 unsigned bits, of which SLICE1 has the half: single elements."""
+    """Strides from 2^31 to 2^32 - 1, which SLICE1 does not have. They reach single elements."""
     desc = describe(lay_out(p.type, (6, 37)), (2, 5), (3, 1), (1, p.step))
     return workload(numbers, desc, p)
 
 
 def far_broadcast(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Strides of 32 unsigned bits that reach a second element: a dimension that long, broadcast."""
+    """Strides of 2^31 or more that reach a second element, in a broadcast dimension of 2^32 - 1 elements."""
     desc = describe(TensorDesc(p.type, ((1 << 32) - 1, 1), (0, 1)), (1, 0), (2, 1), (p.step, 1))
     return workload(numbers, desc, p)
 
 
 def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Tensors of several memory segments, each of several storage buffer ranges."""
+    """Tensors that span several memory segments, each of several storage buffer ranges."""
     count = 7001 // p.type.size_in_bytes
     source = lay_out(p.type, (3, count) if p.shape == "rows" else (count, 3), p.input)
     sizes = [1 + (extent - 2) // p.step for extent in source.sizes]
@@ -120,7 +120,7 @@ def _keeps(labels: Mapping[str, str]) -> bool:
     return fits_rank(labels["input"], rank) and fits_rank(labels["output"], rank)
 
 
-# A type and a rank at a time: all of each in few cases.
+# Each form is one type and one rank, so that few cases cover all of them.
 FORMS = {f"{name}_{1 + k % 8}": (kind, 1 + k % 8) for k, (name, kind) in enumerate(TYPES.items())}
 
 GROUPS = (

@@ -34,10 +34,10 @@ from dmlvk.tensor_desc import TensorDesc
 
 PATHS = (PLANNERS_CHOICE, *KERNEL_PATHS[Slice1Desc])
 GPU_AND_OWN = {name: DEVICES[name] for name in ("own", "gpu")}
-# A CPU driver's dispatches are kept too short for so many workgroups.
+# Cases of many workgroups are planned for a GPU: a CPU driver's dispatches are kept too short for them.
 GPU = {"gpu": DEVICES["gpu"]}
 
-# Window strides along the last dimensions, the last one first; 1 along all others.
+# Window strides of the last dimensions, from the last one backwards. All other strides are 1.
 STEPS: Mapping[str, tuple[int, ...]] = {
     "forward": (1,),
     "backward": (-1, 1, -1),
@@ -53,7 +53,7 @@ def describe(
     steps: Sequence[int],
     output: str | TensorDesc = "packed",
 ) -> Slice1Desc:
-    """A descriptor; an output layout stands for all that the window gives."""
+    """A descriptor. With the name of an output layout, the output has all elements that the window gives."""
     if isinstance(output, str):
         output = lay_out(source.data_type, maximum_copied_elements(sizes, steps), output)
     return Slice1Desc(
@@ -71,7 +71,7 @@ def random_workload(numbers: np.random.Generator, desc: Slice1Desc, p: Parameter
 
 
 def layout(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """A window with a margin where there is room for one, of a tensor in any layout, to any layout."""
+    """A window of a tensor in any layout, to any layout. It has a margin in dimensions with room for one."""
     sizes = SIZES[p.rank]
     margins = [1 if size > 6 else 0 for size in sizes]
     window = [size - 2 * margin for size, margin in zip(sizes, margins, strict=True)]
@@ -84,7 +84,7 @@ def layout(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def _coprime(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Smaller in the last dimension until the last two interleave."""
+    """The sizes, with the last one reduced until the last two are coprime."""
     a, b = sizes[-2:]
     while np.gcd(a, b) != 1:
         b -= 1
@@ -92,20 +92,20 @@ def _coprime(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def window(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Long rows from any element of a 16-byte block on, in any step."""
+    """Long rows that begin at any element of a 16-byte block, with forward and backward strides."""
     desc = describe(lay_out(p.type, (3, 97)), (0, p.shift), (3, 79), (-1, p.step))
     return random_workload(numbers, desc, p)
 
 
 def short_rows(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Many rows of about a block: neighbouring blocks hold parts of one, two, or many rows."""
+    """Many rows of about a block: neighbouring blocks hold parts of one, two or many rows."""
     count = 1 + (p.row - 1) * abs(p.step)
     desc = describe(lay_out(p.type, (57, count + 2)), (0, 1), (57, count), (1, p.step))
     return random_workload(numbers, desc, p)
 
 
 def smaller_output(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Fewer elements than the window gives; a negative stride starts at the window's end all the same."""
+    """Fewer elements than the window gives; a negative stride still starts at the window's end."""
     most = maximum_copied_elements((7, 29), (p.step, p.step))
     sizes = [1 if p.short == "one" else size - 1 for size in most]
     desc = describe(lay_out(p.type, (9, 35)), (1, 4), (7, 29), (p.step, p.step), TensorDesc(p.type, sizes))
@@ -113,13 +113,13 @@ def smaller_output(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def long_stride(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """A stride past the window: one element, of the window's begin or end."""
+    """A stride at least as long as the window: one element, at the window's begin or end."""
     desc = describe(lay_out(p.type, (6, 37)), (2, 5), (3, 30), (1, p.step))
     return random_workload(numbers, desc, p)
 
 
 def far_stride(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Strides of 2^31 that reach a second element: a dimension longer than that, broadcast."""
+    """Strides of about 2^31 that reach a second element, in a broadcast dimension of 2^31 + 5 elements."""
     desc = describe(TensorDesc(p.type, ((1 << 31) + 5, 1), (0, 1)), (2, 0), ((1 << 31) + 2, 1), (p.step, 1))
     return random_workload(numbers, desc, p)
 
@@ -132,7 +132,7 @@ def bits(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Tensors anywhere in their buffers, with what alignment they guarantee, and a tail."""
+    """Tensors at many offsets in their buffers, with guaranteed alignments, and a tail after the output."""
     source = TensorDesc(p.type, (5, 67), guaranteed_base_offset_alignment=p.alignment)
     output = TensorDesc(
         p.type,
@@ -150,7 +150,7 @@ def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Tensors of several memory segments, each of several storage buffer ranges."""
+    """Tensors that span several memory segments, each of several storage buffer ranges."""
     size = p.type.size_in_bytes
     side = math.isqrt(20_000 // size)
     sizes = {
@@ -181,7 +181,7 @@ def transpose(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def long(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """More than 65,535 workgroups, and a dimension of more than 2^16."""
+    """More than 65,535 workgroups, and a dimension of more than 2^16 elements."""
     count = 65_536 * SMALL_WORKGROUPS["max_compute_work_group_invocations"] + 77
     output = TensorDesc(DataType.UINT8, (count,), (2,))
     desc = describe(lay_out(DataType.UINT8, (count,)), (0,), (count,), (p.step,), output)
@@ -189,17 +189,17 @@ def long(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def large(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """More bytes than the least of Vulkan's storage buffer ranges, and a window that starts at an odd byte."""
+    """More bytes than the least maxStorageBufferRange that Vulkan allows, and a window that starts at an odd byte."""
     desc = describe(lay_out(DataType.UINT8, (1, p.bytes)), (0, 1), (1, p.bytes - 1), (1, p.step))
     return random_workload(numbers, desc, p)
 
 
 def is_past_the_range(profile: DeviceProfile, p: Parameters) -> NotSupported | None:
-    """Whether a tensor of so many bytes is more than the device binds at once."""
+    """Why the case is not supported: its tensor is not larger than a storage buffer of the device. Else None."""
     largest = profile.limits.max_storage_buffer_range
     if p.bytes > largest:
         return None
-    return NotSupported("limit:memory", f"a tensor past the {largest} bytes of a storage buffer is too large a test")
+    return NotSupported("limit:memory", f"a tensor above maxStorageBufferRange, {largest}, is too large for a test")
 
 
 def page(numbers: np.random.Generator, p: Parameters) -> Workload:
@@ -314,7 +314,7 @@ GROUPS = (
             "path": PATHS,
         },
     ),
-    # Nothing ragged on either side, which kernels have ways of their own for.
+    # Whole blocks on both sides: kernels handle them separately.
     Group(
         "slice1:transpose_whole_blocks",
         transpose,

@@ -1,4 +1,4 @@
-"""Random data: never zeros, and bits that arithmetic would not leave alone."""
+"""Random data in place of zeros, with bit patterns that arithmetic would change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dmlvk.tensor_desc import TensorDesc
 
 Array = npt.NDArray[Any]
 
-# NaNs with payloads, quiet and signalling and of both signs, -0.0, the smallest and the largest denormals, infinities.
+# NaNs with payloads (quiet and signalling, of both signs), -0.0, the smallest and the largest denormals, infinities.
 SPECIAL_BITS: Mapping[DataType, tuple[int, ...]] = {
     DataType.FLOAT16: (0x7C01, 0xFC2A, 0x7E00, 0xFFFF, 0x8000, 0x0001, 0x83FF, 0x7C00, 0xFC00),
     DataType.FLOAT32: (
@@ -28,12 +28,12 @@ SPECIAL_BITS: Mapping[DataType, tuple[int, ...]] = {
 
 
 def random_array(numbers: np.random.Generator, desc: TensorDesc) -> Array:
-    """Any bits in the tensor's memory; elements that share memory are equal."""
+    """Random bits in the tensor's memory. Elements that share memory are equal."""
     return in_memory(desc, np.frombuffer(numbers.bytes(desc.minimum_size_in_bytes), np.uint8))
 
 
 def chosen_array(numbers: np.random.Generator, desc: TensorDesc, candidates: Sequence[int]) -> Array:
-    """Elements taken from some bit patterns or integers, the first ones at least once where there is room."""
+    """Elements drawn from bit patterns or integers. Memory begins with each candidate once, if there is room."""
     dtype = desc.data_type.numpy_dtype
     bits = np.dtype(f"u{dtype.itemsize}")
     mask = (1 << 8 * dtype.itemsize) - 1
@@ -45,7 +45,7 @@ def chosen_array(numbers: np.random.Generator, desc: TensorDesc, candidates: Seq
 
 
 def in_memory(desc: TensorDesc, memory: Array) -> Array:
-    """The tensor's elements as they lie in its bytes: a view, read only."""
+    """The tensor's elements, read from its memory: a read-only array."""
     size = desc.data_type.size_in_bytes
     steps = [stride * size for stride in desc.element_strides]
     view = np.ndarray(desc.sizes, desc.data_type.numpy_dtype, memory.tobytes(), 0, steps)

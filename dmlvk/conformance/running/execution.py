@@ -176,7 +176,10 @@ def _judged(name: str, operator: dmlvk.CompiledOperator, workload: Workload, rep
     expected = workload.result()
     output_desc = workload.desc.tensors["output_tensor"]
     if expected.shape != output_desc.sizes or expected.dtype != output_desc.data_type.numpy_dtype:
-        raise ValueError(f"the case expects {expected.shape} of {expected.dtype}, which is not its output_tensor")
+        raise ValueError(
+            f"the case expects an output of shape {expected.shape} and dtype {expected.dtype}; its output_tensor has "
+            f"{output_desc.sizes} and {output_desc.data_type.numpy_dtype}"
+        )
     placements = placed_tensors(name, workload, operator.device.profile)
     placed = {field: PlacedTensor(operator.device, placement) for field, placement in placements.items()}
     output = placed["output_tensor"]
@@ -199,7 +202,7 @@ def _judged(name: str, operator: dmlvk.CompiledOperator, workload: Workload, rep
     for field in bound.keys() - {"output_tensor"}:
         damage = np.flatnonzero(placed[field].read() != placements[field].content)
         if damage.size:
-            message = f"{damage.size} bytes of {field} or around it changed; an input is only read"
+            message = f"{damage.size} bytes of {field} or around it changed, but an input may only be read"
             return {"status": Status.FAIL, "reason": "input", "message": message, "digest": outcomes[0].digest}
     if not workload.is_defined:
         return _verdict_on_guards(outcomes)

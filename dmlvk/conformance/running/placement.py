@@ -53,7 +53,7 @@ class Placement:
         """
         write_elements(self.desc, self.memory, array)
         if self.desc.has_overlap() and not equal_bits(element_view(self.desc, self.memory), array):
-            raise ValueError(f"the case has different elements where {self.desc} has one place in memory")
+            raise ValueError(f"the case has different values for elements that have one place in memory: {self.desc}")
 
 
 def placed_tensors(name: str, workload: Workload, profile: DeviceProfile) -> dict[str, Placement]:

@@ -335,7 +335,9 @@ class Runner:
         """Handle the end of a worker's pipe."""
         ending, errors = worker.ending(), worker.errors()
         worker.kill()
-        message = f"the process that ran it ended ({ending.removeprefix('crash:')}); its last words: {errors or 'none'}"
+        message = (
+            f"the process that ran it ended ({ending.removeprefix('crash:')}); its last output: {errors or 'none'}"
+        )
         return self._lost(worker, Status.DEVICE_LOST, ending, message)
 
     def _lost(self, worker: Worker, status: Status, reason: str, message: str) -> list[Result]:

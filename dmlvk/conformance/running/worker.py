@@ -14,8 +14,6 @@ import queue
 import re
 import threading
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from typing import Any, BinaryIO
 
@@ -65,21 +63,12 @@ def environment(devices: Devices) -> Environment:
         driver_version=next(iter(VERSION.findall(profile.driver_info)), driver_version_text(profile)),
         record=profile.to_record(),
         features=tuple(sorted(devices.features)),
-        package=package_version(),
+        package=dmlvk.__version__,
         python=platform.python_version(),
         numpy=np.__version__,
         system=platform.platform(),
         kernels=kernel_hashes(),
     )
-
-
-@cache
-def package_version() -> str:
-    """The version of dmlvk; "checkout" for a checkout that is not installed."""
-    try:
-        return version("dmlvk")
-    except PackageNotFoundError:
-        return "checkout"
 
 
 def kernel_hashes() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Cases of QUANTIZED_LINEAR_CONVOLUTION's arithmetic: every step of it, at its edges."""
+"""Cases of QUANTIZED_LINEAR_CONVOLUTION's arithmetic: each step, at the limits of its numbers."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ POINTS = ("min", "max", "middle", "absent")
 
 
 def zero_point_of(label: str, data_type: DataType) -> Array:
-    """-128 or 0, 127 or 255, or 0 or 128."""
+    """A zero point by name: "min" is -128 or 0, "max" is 127 or 255, "middle" is 0 or 128."""
     limits = np.iinfo(data_type.numpy_dtype)
     middle = (int(limits.min) + int(limits.max) + 1) // 2
     return single({"min": limits.min, "max": limits.max, "middle": middle}[label], data_type)
 
 
 def zero_point(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Zero points at both ends of their types, with data at the ends too."""
+    """Zero points at both ends of the range of their types, with data at both ends too."""
     labels = {"input": p.zx, "filter": p.zw, "output": p.zy}
     kinds = {"input": kind(p, "in"), "filter": kind(p, "filter"), "output": kind(p, "out")}
     arrays = {
@@ -66,7 +66,7 @@ def small_data(numbers: np.random.Generator, p: Parameters, shape: Shape, reach:
 
 
 def tie(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Exact halves: a multiplier that is a power of two, on sums of either sign."""
+    """Exact halves among the results: the multiplier is a power of two, and sums have either sign."""
     arrays = small_data(numbers, p, p.shape)
     arrays["filter_scale_tensor"] = np.array([2.0**-p.bits], np.float32)
     bias = numbers.integers(-9, 10, p.shape.filters).astype(np.int32).reshape(p.shape.per_channel)
@@ -74,7 +74,7 @@ def tie(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def saturation(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Results at, just inside and far past both ends of the output's range, for a zero point at an end."""
+    """Results at, just inside and far past both ends of the output's range, for three zero points."""
     shape = Shape(1, 1, (5, 9), 40, (1, 1))
     arrays = small_data(numbers, p, shape, reach=2)
     near = numbers.integers(-262, 263, shape.filters)
@@ -86,9 +86,9 @@ def saturation(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def sums(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """The largest products of a type, so many that their sum needs more than 24, 31 or 32 bits.
+    """So many of the largest products of a type that their sum needs more than 24, 31 or 32 bits.
 
-    They lie in channels, or in the rows of a filter, or in one row.
+    The products run along the channels, over the rows of a filter, or along one row.
     """
     shape, bits = {
         "24": (Shape(1, 600, (1, 3), 4, (1, 1)), 18),
@@ -103,7 +103,7 @@ def sums(numbers: np.random.Generator, p: Parameters) -> Workload:
     limits = {name: np.iinfo(kind(p, name).numpy_dtype) for name in ("in", "filter")}
     x = np.full(x_sizes, limits["in"].max, kind(p, "in").numpy_dtype)
     w = np.full(w_sizes, limits["filter"].max, kind(p, "filter").numpy_dtype)
-    # Some pixels and channels with any bytes, and one channel at the other end.
+    # One pixel and one filter have random bytes. Another filter has the values at the other end.
     x[..., 1] = any_value(numbers, kind(p, "in"), x[..., 1].size).reshape(x_sizes[:-1])
     w[1] = any_value(numbers, kind(p, "filter"), shape.taps).reshape(w_sizes[1:])
     w[2] = limits["filter"].min
@@ -125,7 +125,7 @@ def sums(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def cancellation(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Partial sums far above 2^24 that the rest takes back, so that the last bit of each counts."""
+    """Partial sums far above 2^24, which the rest of the sum cancels, so that the last bit of each one counts."""
     shape = Shape(1, 16_000, (1, 4), 6, (1, 1))
     limits = {name: np.iinfo(kind(p, name).numpy_dtype) for name in ("in", "filter")}
     half = shape.channels // 2
@@ -133,7 +133,7 @@ def cancellation(numbers: np.random.Generator, p: Parameters) -> Workload:
     w = np.empty((shape.filters, shape.channels), np.int64)
     w[:, :half] = int(limits["filter"].max) - numbers.integers(0, 4, (shape.filters, half))
     w[:, half:] = int(limits["filter"].min) + numbers.integers(0, 4, (shape.filters, half))
-    # The other pixels differ from the first in a few channels.
+    # The pixels differ from each other in a few channels.
     pixels = np.repeat(x, 4, 1) - (numbers.integers(0, 4000, (shape.channels, 4)) == 0)
     zero_points = {
         "in": int(limits["in"].min),
@@ -153,7 +153,7 @@ def cancellation(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def one_tap(numbers: np.random.Generator, p: Parameters, shape: Shape, bias: Array, filter_scale: Array) -> Workload:
-    """Sums that are their bias, and a few around it."""
+    """Sums of the bias and a single small product."""
     arrays = small_data(numbers, p, shape, reach=1)
     arrays["bias_tensor"] = bias.astype(np.int32).reshape(shape.per_channel)
     arrays["filter_scale_tensor"] = filter_scale.astype(np.float32).reshape(shape.per_channel)
@@ -164,22 +164,22 @@ ONE_TAP = Shape(1, 1, (3, 5), 48, (1, 1))
 
 
 def bias(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """A bias at the ends of 32 bits, which the sum carries past them."""
+    """Biases at the ends of the 32-bit range; the sums go past the ends."""
     shape = Shape(1, 1, (3, 4), 24, (1, 1))
     values = np.array([2**31 - 1, -(2**31), 2**31 - 2, -(2**31) + 1, 2**30, -(2**30), 1, -1])
     chosen = values[np.arange(shape.filters) % len(values)].astype(np.int32).reshape(shape.per_channel)
-    # Around 2^31 the result is 64 or 65, and would be a large negative one if it wrapped.
+    # For sums around 2^31 the result is 64 or 65. If a sum wrapped, the result would be a large negative number.
     arrays: dict[str, Array] = {"bias_tensor": chosen, "output_scale_tensor": np.array([2.0**p.bits], np.float32)}
     return convolution(numbers, p, shape, arrays={**arrays, **ones("input", "filter")})
 
 
 def rounding(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Each of the roundings of f32(f32(acc) * m), where leaving it out shows: results beside or on a half."""
+    """Each rounding of f32(f32(acc) * m), for results on or beside a half, where a missing rounding shows."""
     count = ONE_TAP.filters
     halves = numbers.integers(0, 100, count) + 0.5
     signs = numbers.integers(0, 2, count) * 2 - 1
     if p.step == "accumulator":
-        # Odd multiples of 2^24 and a few more: more bits than binary32 keeps, of which the last ones decide.
+        # Odd multiples of 2^24, plus or minus a few: they have more bits than binary32 keeps, and the last bits decide.
         whole = (2 * numbers.integers(0, 60, count) + 1) << 24
         sums_wanted = (whole + numbers.integers(-3, 4, count)) * signs
         return one_tap(numbers, p, ONE_TAP, sums_wanted, np.full(count, 2.0**-25))
@@ -187,7 +187,7 @@ def rounding(numbers: np.random.Generator, p: Parameters) -> Workload:
         # acc * m is not a half, but the nearest binary32 number is.
         sums_wanted = numbers.integers(1 << 22, 1 << 24, count)
         return one_tap(numbers, p, ONE_TAP, sums_wanted * signs, (halves / sums_wanted))
-    # acc * m just below and above a half by a unit in the last place of m.
+    # acc * m just below, at or just above a half: m varies by a unit in the last place.
     sums_wanted = numbers.integers(1, 1 << 12, count)
     exact = (halves / sums_wanted).astype(np.float32)
     steps = numbers.integers(-1, 2, count).astype(np.int32)
@@ -195,7 +195,7 @@ def rounding(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def order(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """f32(f32(sx * sw) / sy) is a power of two, and any other order of the operations gives another number."""
+    """f32(f32(sx * sw) / sy) is near a power of two, and another order of the operations gives another number."""
     count = ONE_TAP.filters
     x, y = mantissas(numbers, 1), mantissas(numbers, 1)
     wanted = np.float32(0.5)
@@ -211,7 +211,7 @@ def order(numbers: np.random.Generator, p: Parameters) -> Workload:
         theirs = (near.astype(np.float64) * x / y).astype(np.float32)
     telling = near[ours != theirs]
     scales = telling[np.arange(count) % len(telling)] if len(telling) else np.resize(near, count)
-    # Sums that bring the result near a half by the multiplier that was meant.
+    # Sums that bring the result near a half with the right multiplier.
     multipliers = (scales * x / y).astype(np.float64)
     targets = np.rint((numbers.integers(0, 50, count) + 0.5) / multipliers)
     workload = one_tap(numbers, p, ONE_TAP, targets, scales)
@@ -224,7 +224,7 @@ def _float_bits(numbers: np.random.Generator, low: int, high: int, count: int) -
 
 
 def scale(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Scales and multipliers over all magnitudes of binary32, denormals and overflows among them."""
+    """Scales and multipliers over all magnitudes of binary32, including denormals and overflows."""
     shape = p.shape
     count = shape.filters
     x, w, y = mantissas(numbers, 1), mantissas(numbers, count), mantissas(numbers, 1)
@@ -237,7 +237,7 @@ def scale(numbers: np.random.Generator, p: Parameters) -> Workload:
         x, y = _float_bits(numbers, 1, 0x7F800000, 1), _float_bits(numbers, 1, 0x7F800000, 1)
         w = _float_bits(numbers, 1, 0x7F800000, count)
     elif p.magnitude == "denormal_filter":
-        # Denormal scales in a quotient of ordinary size.
+        # The scales are denormal; their quotient has an ordinary magnitude.
         w = _float_bits(numbers, 1, 1 << 23, count)
         y = _float_bits(numbers, 1 << 21, 1 << 23, 1)
     elif p.magnitude == "denormal_product":
@@ -263,7 +263,7 @@ UNDEFINED: Mapping[str, float] = {"0": 0.0, "-0": -0.0, "inf": np.inf, "-inf": -
 
 
 def undefined(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Scales that DirectML leaves undefined: any value will do, and nothing else may happen."""
+    """Scales for which DirectML leaves the output undefined: any output will do, but no other byte may change."""
     array = np.array([UNDEFINED[p.value]], np.float32)
     return convolution(numbers, p, p.shape, arrays={f"{p.place}_scale_tensor": array}, is_defined=False)
 

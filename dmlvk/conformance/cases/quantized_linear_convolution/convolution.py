@@ -19,7 +19,7 @@ from dmlvk.operators.quantized_linear_convolution import output_size
 from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 
-# The first group of the names of its cases.
+# The first group in the names of the cases.
 OPERATOR = "quantized_linear_convolution"
 
 KINDS: Mapping[str, DataType] = {"u8": DataType.UINT8, "s8": DataType.INT8}
@@ -27,7 +27,7 @@ KINDS: Mapping[str, DataType] = {"u8": DataType.UINT8, "s8": DataType.INT8}
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a convolution: of rank 4, or of rank 3 where spatial tuples have one element."""
+    """The sizes of a convolution. Spatial tuples have two elements for rank 4, and one for rank 3."""
 
     batch: int
     channels: int
@@ -47,7 +47,7 @@ class Shape:
 
     @property
     def taps(self) -> int:
-        """Products in a sum."""
+        """The number of products in a sum."""
         return self.channels // self.groups * math.prod(self.kernel)
 
     @property
@@ -60,7 +60,7 @@ class Shape:
 
     @property
     def per_channel(self) -> tuple[int, ...]:
-        """Sizes of a tensor with one element an output channel: {1, M, 1, 1}."""
+        """Sizes of a tensor with one element for each output channel: {1, M, 1, 1}."""
         return (1, self.filters, *(1 for _ in self.size))
 
 
@@ -84,15 +84,15 @@ SHAPES: Mapping[str, Shape] = {
     "single": Shape(1, 1, (1, 1), 1, (1, 1)),
 }
 
-# Kernel paths for convolutions of one kind, which is also how the names of their shapes begin.
+# Kernel paths that take one kind of convolution. The names of its shapes begin with the name of the path.
 PATHS_OF_A_KIND = ("depthwise", "first_layer")
-# The path for halos has a group of its own: it begins and ends like "matrix", and what it takes need not be small.
+# "halo" has a group of its own: its kernel begins and ends like that of "matrix", and it takes few of the shapes above.
 PATHS = tuple(path for path in KERNEL_PATHS[QuantizedLinearConvolutionDesc] if path != "halo")
 GENERAL_PATHS = tuple(path for path in PATHS if path not in PATHS_OF_A_KIND)
 
 
 def suits(labels: Mapping[str, str]) -> bool:
-    """Whether a shape is one for the kernel path that is forced."""
+    """Whether the forced kernel path takes shapes of this kind."""
     return labels["path"] not in PATHS_OF_A_KIND or labels["shape"].startswith(labels["path"])
 
 
@@ -100,7 +100,7 @@ TYPE_PARAMETERS = {"in": ("u8", "s8"), "filter": ("u8", "s8"), "out": ("u8", "s8
 
 
 def kind(p: Parameters, tensor: str) -> DataType:
-    """The data type of "in", "filter" or "out"; UINT8, INT8 and UINT8 where a case does not say."""
+    """The data type of "in", "filter" or "out"; by default UINT8, INT8 and UINT8."""
     label = getattr(p, tensor, {"in": "u8", "filter": "s8", "out": "u8"}[tensor])
     return KINDS[label]
 
@@ -111,7 +111,7 @@ def any_value(numbers: np.random.Generator, data_type: DataType, count: int = 1)
 
 
 def mantissas(numbers: np.random.Generator, count: int) -> Array:
-    """Float32 numbers from 1 to 2 with any mantissas."""
+    """Float32 numbers from 1 to 2 with random mantissas."""
     return (numbers.integers(1 << 23, 1 << 24, count) / (1 << 23)).astype(np.float32)
 
 
@@ -128,7 +128,7 @@ def convolution(
     spatial_prefix: bool = False,
     **fields: Any,
 ) -> Workload:
-    """A convolution with all its tensors; results cover the output's range and go past it on both sides now and then.
+    """A convolution with all its tensors; results cover the output's range, and some lie past its ends.
 
     Parameters
     ----------
@@ -137,13 +137,13 @@ def convolution(
     absent : sequence of str
         Optional tensors that are left out.
     layouts : mapping of str to str
-        Layouts of input_tensor, filter_tensor and output_tensor, where they are not packed.
+        Layouts of input_tensor, filter_tensor and output_tensor; by default they are packed.
     owned : sequence of str
         Tensors that are OWNED_BY_DML.
     tensors : mapping of str to mapping
         More members of TensorDesc, by field.
     spatial_prefix : bool
-        Give rank 3 the arrays of two elements, the first of which is neutral.
+        Give rank 3 arrays of two elements, of which the first is neutral.
     **fields
         Members of Workload.
     """
@@ -165,7 +165,7 @@ def convolution(
         "filter_tensor": random_array(numbers, lay("filter_tensor", kind(p, "filter"), sizes["filter_tensor"])),
         **random_quantization(numbers, p, shape),
     }
-    # In the descriptor's order: a mapping that is written differently means the same case.
+    # In the descriptor's order, whatever the order of the given arrays.
     inputs.update(given)
     inputs = {
         field: inputs[field]
@@ -187,7 +187,10 @@ def convolution(
 
 
 def random_quantization(numbers: np.random.Generator, p: Parameters, shape: Shape) -> dict[str, Array]:
-    """Scales, zero points and bias that lead random bytes to the middle of the output's range, one a channel."""
+    """Scales, zero points and biases that bring results of random bytes to the middle of the output's range.
+
+    Filter scale, filter zero point and bias have one element for each output channel.
+    """
     spread = 75 * 75 * math.sqrt(shape.taps) + 1
     input_scale, output_scale = mantissas(numbers, 1) / 64, mantissas(numbers, 1) / 8
     multipliers = mantissas(numbers, shape.filters).astype(np.float64) * 30 / spread

@@ -1,4 +1,4 @@
-"""Cases of QUANTIZED_LINEAR_CONVOLUTION for kinds of convolutions that have kernel paths of their own."""
+"""Cases of QUANTIZED_LINEAR_CONVOLUTION for the kinds of convolution that have kernel paths of their own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dmlvk.conformance.cases.values import Array
 
 
 def depthwise(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Convolutions of each channel by itself, or into several."""
+    """Convolutions of each channel by itself, into one output channel or several."""
     shape = Shape(
         *(2, p.channels, (7, p.width), p.channels * p.multiplier, p.kernel),
         strides=p.strides,
@@ -45,15 +45,15 @@ def first_layer(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def whole_planes(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Filters of one tap over planes of whole words, which a kernel may turn over as it reads them."""
+    """Filters of one tap over planes of whole words, which a kernel may transpose while it reads them."""
     shape = Shape(p.batch, p.channels, p.size, p.filters, (1, 1))
     return convolution(numbers, p, shape, layouts={"output_tensor": p.output})
 
 
 def halo(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Filters of several taps at stride 1 over whole vectors of channels; the border differs from side to side.
+    """Filters of several taps at stride 1 over whole vectors of channels; the padding differs from side to side.
 
-    A bias that is "wide" makes sums that do not fit 32 bits.
+    The bias "wide" makes sums that do not fit 32 bits.
     """
     (top, left), (bottom, right) = p.padding
     shape = Shape(
@@ -86,7 +86,7 @@ def _fits(labels: Mapping[str, str]) -> bool:
 
 
 def _fits_whole(labels: Mapping[str, str]) -> bool:
-    """Whether the dilated filter fits the input without its border."""
+    """Whether the dilated filter fits the input without padding."""
     kernel, dilations = ([int(size) for size in labels[name].split("x")] for name in ("kernel", "dilations"))
     sizes = (7, int(labels["width"]))
     return all((k - 1) * d < size for k, d, size in zip(kernel, dilations, sizes, strict=True))

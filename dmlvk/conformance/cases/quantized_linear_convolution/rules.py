@@ -1,7 +1,6 @@
 """Cases of QUANTIZED_LINEAR_CONVOLUTION: types, sizes, layouts and kernel paths.
 
-Those of its arithmetic are in `arithmetic`, those of convolutions with kernels of their own in
-`kinds`.
+`arithmetic` has the cases of the arithmetic, `kinds` those of convolutions with kernel paths of their own.
 """
 
 from __future__ import annotations
@@ -57,24 +56,24 @@ def types(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def tiles(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """What a GPU would run."""
+    """The kernels that a GPU would run."""
     return convolution(numbers, p, p.shape, layouts={"input_tensor": p.layout, "output_tensor": p.layout})
 
 
 def channels(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Numbers of channels around what words, vectors, panels and tiles hold."""
+    """Numbers of channels around the sizes of words, vectors, panels and tiles."""
     shape = Shape(1, p.channels, (4, 5), p.filters, (p.kernel, p.kernel), **(SAME if p.kernel == 3 else {}))
     return convolution(numbers, p, shape, layouts={"input_tensor": p.layout, "output_tensor": p.layout})
 
 
 def pixels(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Rows and planes around what invocations and workgroups make."""
+    """Rows and planes around the sizes that invocations and workgroups compute."""
     shape = Shape(p.batch, 5, (p.height, p.width), 6, (1, 3), start_padding=(0, 1), end_padding=(0, 1))
     return convolution(numbers, p, shape)
 
 
 def groups(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Groups of few and of many channels, depthwise ones with multipliers, in both orders of the dimensions."""
+    """Groups of few and of many channels, and depthwise convolutions with multipliers, in both layouts."""
     shape = Shape(
         *(2, p.groups * p.inputs, (6, 7), p.groups * p.outputs, (p.kernel, p.kernel)),
         **(SAME if p.kernel == 3 else {}),
@@ -84,7 +83,7 @@ def groups(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def geometry(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Filters, steps, dilations and paddings of all kinds, paddings larger than the filter among them."""
+    """Filters, strides, dilations and paddings of all kinds, including paddings larger than the filter."""
     reach = [1 + (k - 1) * d for k, d in zip(p.kernel, p.dilations, strict=True)]
     size = [max(1, r - p.start - p.end) + extra for r, extra in zip(reach, (5, 8), strict=True)]
     shape = Shape(
@@ -100,7 +99,7 @@ def geometry(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def border(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Outputs of which all taps lie on padding: the bias alone, whatever the zero points."""
+    """Outputs whose taps all lie on padding: they depend on the bias alone, whatever the zero points are."""
     shape = Shape(1, 6, (2, 3), 9, (2, 2), start_padding=(p.padding, 0), end_padding=(0, p.padding))
     limits = np.iinfo(KINDS[getattr(p, "in")].numpy_dtype)
     zero_point = {"min": limits.min, "max": limits.max}[p.zero_point]
@@ -110,13 +109,13 @@ def border(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def layout(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Tensors that lie in any way; inputs may overlap themselves."""
+    """Tensors in any layout; inputs may overlap themselves."""
     layouts = {"input_tensor": p.input, "filter_tensor": p.filters, "output_tensor": p.output}
     return convolution(numbers, p, p.shape, layouts=layouts)
 
 
 def rank(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Ranks 3 and 4, and scales and zero points of their own ranks."""
+    """Ranks 3 and 4; scales and zero points may have other ranks."""
     shape = SHAPES["line" if p.rank == 3 else "odd"]
     filters = shape.filters
 
@@ -132,7 +131,7 @@ def rank(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def optional(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Every tensor that may be absent, absent; filter scales and zero points of one element, or one a channel."""
+    """Each optional tensor absent or given; filter scale and zero point with one element, or one for each channel."""
     shape = p.shape
     absent = [name for name in OPTIONAL if getattr(p, name.removesuffix("_tensor")) == "absent"]
     inputs = convolution(numbers, p, shape).inputs
@@ -144,7 +143,7 @@ def optional(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def views(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Per-channel tensors with strides of their own, among them 0: one element in memory for all channels."""
+    """Per-channel tensors with strides of their own; with strides of 0, all channels share one element in memory."""
     shape = SHAPES["odd"]
     inputs = convolution(numbers, p, shape).inputs
     steps = {"broadcast": (0, 0, 0, 0), "apart": (1000, 37, 1, 1), "scalar_apart": (5, 6, 7, 8)}[p.view]
@@ -166,7 +165,7 @@ def owned(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Tensors anywhere in their buffers, with a tail."""
+    """Tensors at many offsets in their buffers, with a tail after the output."""
     shape = Shape(1, 16, (5, 7), 18, (3, 3), **SAME)
     workload = convolution(numbers, p, shape)
     members: dict[str, dict[str, Any]] = {
@@ -193,23 +192,23 @@ CUT_SHAPES: Mapping[str, Shape] = {
 
 
 def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Tensors of several memory segments, each of several storage buffer ranges."""
+    """Tensors that span several memory segments, each of several storage buffer ranges."""
     layouts = {"input_tensor": p.layout, "filter_tensor": p.filters, "output_tensor": p.layout}
     limits = LIMITS[p.limits]
     return convolution(numbers, p, p.shape, layouts=layouts, limits=limits, offsets={"output_tensor": 48})
 
 
 def large(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """An input of more bytes than the least of Vulkan's storage buffer ranges."""
+    """An input of more bytes than the least maxStorageBufferRange that Vulkan allows."""
     return convolution(numbers, p, Shape(1, 16, (2900, 3001), 2, (1, 1)))
 
 
 def is_past_the_range(profile: DeviceProfile, p: Parameters) -> NotSupported | None:
-    """Whether the tensor of `large` is more than the device binds at once."""
+    """Why `large` is not supported: its input is not larger than a storage buffer of the device. Else None."""
     largest = profile.limits.max_storage_buffer_range
     if largest < 16 * 2900 * 3001:
         return None
-    return NotSupported("limit:memory", f"a tensor past the {largest} bytes of a storage buffer is too large a test")
+    return NotSupported("limit:memory", f"a tensor above maxStorageBufferRange, {largest}, is too large for a test")
 
 
 CHANNEL_COUNTS = (1, 3, 4, 7, 16, 17, 33, 64)
@@ -221,7 +220,7 @@ GROUPS = (
         {**TYPE_PARAMETERS, "shape": SHAPES, "device": CPU_AND_OWN, "path": ALL_PATHS},
         keep=suits,
     ),
-    # A CPU driver takes seconds to compile a GPU's tiles: few of them by default.
+    # A CPU driver takes seconds to compile a GPU's tiles, so few of these cases run by default.
     Group(
         f"{OPERATOR}:tiles",
         tiles,

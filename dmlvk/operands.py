@@ -1,0 +1,111 @@
+"""What the one-liners make of their arguments: arrays of the data types and shapes that the descriptors ask for."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk.arguments import as_integers
+from dmlvk.data_type import DataType
+from dmlvk.errors import DescriptorError
+from dmlvk.operators.quantized_linear_convolution import QUANTIZED_DATA_TYPES, SPATIAL_FIELDS
+from dmlvk.runtime.exchange import array_of
+from dmlvk.runtime.tensor import Tensor
+from dmlvk.tensor_desc import MAXIMUM_UINT32
+
+Array: TypeAlias = npt.NDArray[Any]
+Operand: TypeAlias = "Array | Tensor"
+
+
+def as_operand(argument: Any, dtype: npt.DTypeLike | None = None) -> Operand:
+    """A Tensor unchanged; any other argument as an array: another library's by DLPack."""
+    if isinstance(argument, Tensor):
+        return argument
+    return array_of(argument) if dtype is None else np.asarray(argument, dtype)
+
+
+def is_untyped(argument: object) -> bool:
+    """Whether an argument is a Python number or a list of them, so that its dtype is NumPy's guess."""
+    return not hasattr(argument, "dtype") and isinstance(argument, (int, float, list, tuple))
+
+
+def as_data_type(dtype: Any) -> DataType:
+    """The data type of a dtype argument."""
+    return dtype if isinstance(dtype, DataType) else DataType.from_numpy(dtype)
+
+
+def with_rank(operand: Operand, rank: int) -> Operand:
+    """An array with leading dimensions of 1 added, or removed as far as it has any; a Tensor unchanged."""
+    if isinstance(operand, Tensor):
+        return operand
+    array: Array = operand
+    while array.ndim > rank and array.shape[0] == 1:
+        array = array[0]
+    return array.reshape((1,) * (rank - array.ndim) + array.shape)
+
+
+def convolved_data_type(output_dtype: Any, output_zero_point: Any, input_type: DataType) -> DataType:
+    """The type of a convolution's output: the given one, else its zero point's, else its input's.
+
+    Raises
+    ------
+    DescriptorError
+        The given one is no 8-bit integer.
+    """
+    if output_dtype is not None:
+        data_type = as_data_type(output_dtype)
+        if data_type not in QUANTIZED_DATA_TYPES:
+            rule, expected = "the output has integers of 8 bits", "int8 or uint8"
+            raise DescriptorError("quantized_linear_convolution", "output_dtype", data_type.name, rule, expected)
+        return data_type
+    if isinstance(output_zero_point, Tensor):
+        return output_zero_point.desc.data_type
+    zero_point_type = getattr(output_zero_point, "dtype", None)
+    return as_data_type(zero_point_type) if zero_point_type in (np.int8, np.uint8) else input_type
+
+
+def scale_operand(name: str, scale: Any, rank: int) -> Operand:
+    """A scale as an array of float32; a Tensor unchanged."""
+    operand = as_operand(scale)
+    if isinstance(operand, Tensor):
+        return operand
+    if operand.dtype.kind not in "fiu":
+        raise TypeError(f"{name} must be a real number or an array of them, not {operand.dtype.name}")
+    return _with_channel_dimension(operand.astype(np.float32), rank)
+
+
+def integer_operand(name: str, argument: Any, data_type: DataType, rank: int) -> Operand | None:
+    """A zero point or a bias as an array of the data type, if all its values fit; a Tensor or None unchanged."""
+    operand = None if argument is None else as_operand(argument)
+    if operand is None or isinstance(operand, Tensor):
+        return operand
+    if operand.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be an integer or an array of integers, not {operand.dtype.name}")
+    if data_type.numpy_dtype.kind in "iu" and operand.size:
+        limits = np.iinfo(data_type.numpy_dtype)
+        worst = next((v for v in (int(operand.min()), int(operand.max())) if not limits.min <= v <= limits.max), None)
+        if worst is not None:
+            expected = f"{limits.min} to {limits.max}"
+            rule = f"must be in the range of {data_type.name}"
+            raise DescriptorError("quantized_linear_convolution", name, worst, rule, expected)
+    return _with_channel_dimension(operand.astype(data_type.numpy_dtype), rank)
+
+
+def _with_channel_dimension(array: Array, rank: int) -> Array:
+    """Reshape one element to {1, 1, ...}, and one for each channel to {1, C, 1, ...}.
+
+    The descriptor refuses other shapes.
+    """
+    if array.ndim <= 1 or array.shape == (1, array.size) + (1,) * (array.ndim - 2):
+        return array.reshape((1, array.size, 1, 1)[:rank] if rank > 1 else -1)
+    return array
+
+
+def spatial_operand(name: str, values: Any, rank: int) -> tuple[int, ...]:
+    """For rank 3, extend one element to two, so that given values and defaults have the same length."""
+    least, neutral = SPATIAL_FIELDS[name]
+    rule = f"must be {least} or more"
+    checked = as_integers("quantized_linear_convolution", name, values, least, MAXIMUM_UINT32, rule)
+    return (neutral, *checked) if rank == 3 and len(checked) == 1 else checked

@@ -1,0 +1,55 @@
+"""The kernel paths of a device, and checks of a convolution on them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import dmlvk
+from dmlvk import QuantizedLinearConvolutionDesc
+from dmlvk.planning.quantized_linear_convolution.choice import convolution_paths
+from tests.kernels.harness import check
+from tests.layouts import random_bytes, view
+
+# The paths that take any convolution that is not too large, and the paths that take only some.
+PATHS = ("matrix", "dot4", "integer", "float", "direct")
+MADE_FOR_SOME = ("depthwise", "first_layer", "halo")
+
+
+def run(
+    device: dmlvk.Device,
+    desc: QuantizedLinearConvolutionDesc,
+    arrays: dict[str, np.ndarray],
+    expected: np.ndarray,
+    path: str | None,
+    seed: int = 0,
+) -> None:
+    """Check on one path, or on all paths of the device if the path is None."""
+    inputs = {}
+    for name, array in arrays.items():
+        tensor = desc.tensors[name]
+        inputs[name] = random_bytes(seed, tensor.total_size_in_bytes)
+        view(inputs[name], tensor)[...] = array.view(f"u{array.itemsize}")
+    for each in (path,) if path else (None, *(path for path in paths_of(device) if takes(device, desc, path))):
+        check(device, desc, expected, inputs, offset=16 * (seed % 19), seed=seed, path=each)
+
+
+def paths_of(device: dmlvk.Device) -> tuple[str, ...]:
+    return convolution_paths(device.profile)
+
+
+def takes(device: dmlvk.Device, desc: QuantizedLinearConvolutionDesc, path: str) -> bool:
+    """Whether a path that takes only some convolutions takes this one; the other paths take any."""
+    if path in MADE_FOR_SOME:
+        try:
+            device.plan(desc, path)
+        except ValueError as error:
+            assert "cannot take path" in str(error)
+            return False
+    return True
+
+
+def one_path(device: dmlvk.Device, desc: QuantizedLinearConvolutionDesc, number: int) -> str:
+    """A path made for such convolutions if there is one, otherwise any path."""
+    paths = [path for path in paths_of(device) if takes(device, desc, path)]
+    made_for_it = [path for path in paths if path in MADE_FOR_SOME]
+    return (made_for_it or paths)[number % len(made_for_it or paths)]

@@ -1,0 +1,15 @@
+"""The recorded GPUs with matrix units."""
+
+from __future__ import annotations
+
+from dmlvk.device_profile import DeviceType
+from dmlvk.planning.quantized_linear_convolution.matrix import matrix_of
+from tests import profiles
+
+# lavapipe is excluded: it never chooses the path `matrix`, and would cut the largest convolutions into millions of
+# dispatches.
+MATRIX_DEVICES = [
+    name
+    for name in profiles.NAMES
+    if matrix_of(profiles.load(name)) is not None and profiles.load(name).device_type is not DeviceType.CPU
+]

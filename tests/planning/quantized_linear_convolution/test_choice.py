@@ -1,0 +1,81 @@
+"""The choice of a kernel path on recorded devices. Every plan keeps to the limits and writes the whole output."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dmlvk.device_profile import DeviceProfile
+from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
+from tests import profiles
+from tests.planning.limits import check_plan
+from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, written_elements
+
+
+@pytest.mark.parametrize("profile", [profiles.load(name) for name in profiles.NAMES], ids=profiles.NAMES)
+@pytest.mark.parametrize("name", DESCRIPTORS)
+def test_a_plan_keeps_to_the_limits(name: str, profile: DeviceProfile) -> None:
+    desc = DESCRIPTORS[name]
+    found = plan(desc, profile)
+    check_plan(found, desc, profile)
+    assert written_elements(found, desc) == desc.output_tensor.element_count
+
+
+@pytest.mark.parametrize("name", ["odd", "NHWC", "ResNeXt", "depthwise", "all owned"])
+@pytest.mark.parametrize("path", ["matrix", "dot4", "integer", "float", "direct"])
+@pytest.mark.parametrize("device", ["lavapipe-22.3", "swiftshader", "lavapipe-26.2", "nvidia-h200", "intel-hsw"])
+def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: str) -> None:
+    profile, desc = profiles.load(device), DESCRIPTORS[name]
+    absent = {("float", "swiftshader"), ("float", "nvidia-h200"), ("float", "intel-hsw"), ("dot4", "intel-hsw")}
+    absent |= {("matrix", name) for name in ("lavapipe-22.3", "swiftshader", "intel-hsw")}
+    if (path, device) in absent:
+        with pytest.raises(ValueError, match=f"no kernel path '{path}' on .*; it has .*'integer'.*'direct'"):
+            plan(desc, profile, path=path)
+        return
+    found = plan(desc, profile, path=path)
+    assert found.path == path
+    check_plan(found, desc, profile)
+    assert written_elements(found, desc) == desc.output_tensor.element_count
+
+
+@pytest.mark.parametrize(
+    ("device", "name", "path"),
+    [
+        ("lavapipe-22.3", "ResNet, 256 channels", "float"),
+        ("swiftshader", "ResNet, 256 channels", "dot4"),
+        ("nvidia-h200", "ResNet, 512 channels", "matrix"),
+        ("nvidia-h200", "first layer", "first_layer"),
+        ("amd-navi31", "first layer", "first_layer"),
+        ("lavapipe-26.2", "first layer", "float"),
+        ("nvk-pascal", "ResNet, 512 channels", "dot4"),
+        ("nvk-ampere", "ResNet, 512 channels", "matrix"),
+        ("amd-navi31", "ResNet, 512 channels", "matrix"),
+        ("amd-navi21", "ResNet, 512 channels", "dot4"),
+        ("intel-dg2", "ResNet, 512 channels", "matrix"),
+        ("intel-bmg", "ResNet, 512 channels", "matrix"),
+        ("lavapipe-26.2", "ResNet, 512 channels", "float"),
+        ("intel-hsw", "ResNet, 512 channels", "integer"),
+        ("nvidia-h200", "depthwise", "depthwise"),
+        ("lavapipe-22.3", "depthwise", "depthwise"),
+        ("intel-hsw", "depthwise", "depthwise"),
+        ("swiftshader", "depthwise", "direct"),
+        ("nvidia-h200", "more taps than 32 bits", "direct"),
+    ],
+)
+def test_the_planner_chooses(device: str, name: str, path: str) -> None:
+    assert plan(DESCRIPTORS[name], profiles.load(device)).path == path
+
+
+@pytest.mark.parametrize(
+    ("device", "path"),
+    [("nvidia-h200", "dot4"), ("intel-dg2", "matrix"), ("intel-ptl", "dot4"), ("amd-navi31", "dot4")],
+)
+def test_a_device_too_small_for_any_matrix_tile_takes_another_path(device: str, path: str) -> None:
+    rich = profiles.load(device)
+    limits = replace(rich.limits, max_compute_shared_memory_size=16_384, max_compute_work_group_invocations=128)
+    poor = replace(rich, limits=limits)
+    desc = DESCRIPTORS["ResNet, 512 channels"]
+    assert plan(desc, rich).path == "matrix"
+    assert plan(desc, poor).path == path
+    check_plan(plan(desc, poor), desc, poor)

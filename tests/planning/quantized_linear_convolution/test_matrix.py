@@ -1,0 +1,178 @@
+"""The path `matrix`: matrices, tiles, and inputs that are read in place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dmlvk.data_type import DataType
+from dmlvk.operators import QuantizedLinearConvolutionDesc
+from dmlvk.planning.plan import SCRATCH
+from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
+from dmlvk.planning.quantized_linear_convolution.matrix import MatrixTile, matrix_of, obstacle_to_tile
+from dmlvk.tensor_desc import TensorDesc
+from tests import profiles
+from tests.planning.limits import check_plan
+from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, convolution, written_elements
+from tests.planning.quantized_linear_convolution.matrix_devices import MATRIX_DEVICES
+
+
+@pytest.mark.parametrize("device", MATRIX_DEVICES)
+@pytest.mark.parametrize("name", DESCRIPTORS)
+def test_matrices_wherever_a_device_has_them(name: str, device: str) -> None:
+    """The driver lists the matrix shape, tiles are multiples of it, and shared memory stays within 48 KiB."""
+    profile, desc = profiles.load(device), DESCRIPTORS[name]
+    try:
+        found = plan(desc, profile, path="matrix")
+    except ValueError as error:
+        assert "'direct'" in str(error)
+        return
+    check_plan(found, desc, profile)
+    assert written_elements(found, desc) == desc.output_tensor.element_count
+    for dispatch in found.dispatches:
+        if not dispatch.subgroup_size:
+            continue
+        m, n, k, lanes = dispatch.specialization[6:10]
+        types = ("sint8", "sint8", "sint32", "sint32", "subgroup")
+        matrix = next(
+            each
+            for each in profile.cooperative_matrices
+            if (each.m, each.n, each.k) == (m, n, k)
+            and (each.a_type, each.b_type, each.c_type, each.result_type, each.scope) == types
+        )
+        assert profile.min_subgroup_size <= lanes == dispatch.subgroup_size <= profile.max_subgroup_size
+        tile = MatrixTile(
+            dispatch.specialization[10],
+            dispatch.specialization[11],
+            16 * dispatch.specialization[14],
+            dispatch.specialization[12],
+            dispatch.specialization[13],
+        )
+        assert obstacle_to_tile(profile, matrix, lanes, tile, bool(dispatch.specialization[2])) is None
+        assert dispatch.specialization[0] == lanes * tile.subgroups()
+
+
+def test_channels_last_are_read_in_place() -> None:
+    found = plan(DESCRIPTORS["NHWC"], profiles.load("nvidia-h200"))
+    assert [dispatch.kernel for dispatch in found.dispatches if "pack_input" in dispatch.kernel] == []
+    (product,) = found.stages[-1]
+    assert product.windows[0].tensor == "input_tensor"
+    assert product.specialization[4] == 0, "no padding, so no border to check"
+
+
+@pytest.mark.parametrize(
+    ("tile", "reason"),
+    [
+        ("128x128", "a tile is named like"),
+        ("128x128x64:48x32", "its sizes are not powers of two"),
+        ("128x128x64:64x256", "its subgroups do not divide it"),
+        ("128x128x32:64x64", "its step is not an even number of matrices of 32 bytes of K"),
+        ("128x128x64:64x32", "1 x 4 matrices of 16 x 16 do not divide its subgroups"),
+        ("256x256x64:64x64", "81920|bytes of shared memory are more than 49152"),
+        ("1024x1024x64:32x64", "invocations are more than 1024"),
+    ],
+)
+def test_a_tile_that_the_kernel_cannot_have_is_refused(tile: str, reason: str) -> None:
+    profile = profiles.load("nvidia-h200")
+    assert plan(DESCRIPTORS["NHWC"], profile, path="matrix:128x128x64:64x64").dispatches[-1].groups[1] == 43
+    with pytest.raises(ValueError, match=reason):
+        plan(DESCRIPTORS["NHWC"], profile, path=f"matrix:{tile}")
+
+
+def planes(
+    batch: int, channels: int, filters: int, size: int, *, strides: list[int] | None = None
+) -> QuantizedLinearConvolutionDesc:
+    """A filter of one tap on square images. The input is NCHW unless it has strides of its own."""
+    one = [1, 1, 1, 1]
+    return QuantizedLinearConvolutionDesc(
+        input_tensor=TensorDesc(DataType.UINT8, [batch, channels, size, size], strides),
+        input_scale_tensor=TensorDesc(DataType.FLOAT32, one),
+        filter_tensor=TensorDesc(DataType.INT8, [filters, channels, 1, 1]),
+        filter_scale_tensor=TensorDesc(DataType.FLOAT32, one),
+        output_scale_tensor=TensorDesc(DataType.FLOAT32, one),
+        output_tensor=TensorDesc(DataType.INT8, [batch, filters, size, size]),
+        strides=[1, 1],
+        dilations=[1, 1],
+        start_padding=[0, 0],
+        end_padding=[0, 0],
+        group_count=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("desc", "in_place"),
+    [
+        (planes(8, 64, 64, 28), True),
+        (planes(8, 64, 64, 7), False),  # planes of 49 bytes
+        (planes(8, 60, 64, 28), False),  # not whole vectors of channels
+        (planes(8, 64, 64, 28, strides=[64 * 30 * 28, 30 * 28, 30, 1]), False),  # gaps between rows
+        (planes(1, 16, 1, 3000), False),  # so large that a plane might be cut inside a word
+    ],
+)
+def test_planes_are_read_in_place(desc: QuantizedLinearConvolutionDesc, in_place: bool) -> None:
+    """NCHW inputs of filters with one tap, where four pixels are always a word."""
+    found = plan(desc, profiles.load("nvidia-h200"), path="matrix")
+    assert (found.stages[-1][0].windows[0].tensor == "input_tensor") == in_place
+
+
+def channels_innermost(tensor: TensorDesc) -> TensorDesc:
+    """The same tensor in NHWC."""
+    _, channels, height, width = tensor.sizes
+    return replace(tensor, strides=(height * width * channels, 1, width * channels, channels))
+
+
+@pytest.mark.parametrize(
+    ("channels", "channels_last", "tile"),
+    [
+        (64, True, (64, 128)),
+        (64, False, (128, 64)),  # planes are fetched four pixels at a time; the other tile does not do so
+        (128, True, (64, 128)),
+        (192, True, (128, 128)),
+    ],
+)
+def test_large_tiles_where_there_are_steps_enough(channels: int, channels_last: bool, tile: tuple[int, int]) -> None:
+    desc = planes(64, channels, 256, 56)
+    if channels_last:
+        desc = replace(
+            desc,
+            input_tensor=channels_innermost(desc.input_tensor),
+            output_tensor=channels_innermost(desc.output_tensor),
+        )
+    (product,) = plan(desc, profiles.load("nvidia-h200")).stages[-1]
+    assert product.specialization[10:12] == tile
+    assert product.windows[0].tensor == "input_tensor"
+
+
+@pytest.mark.parametrize(
+    ("batch", "channels", "size", "turns"),
+    [
+        (64, 256, 14, 1),  # as many workgroups as a large GPU has room for
+        (64, 128, 28, 2),
+        (64, 64, 56, 4),
+        (36, 64, 56, 3),  # 2 turns would be 441 workgroups, the last few in a second round
+        (64, 512, 28, 1),  # large tiles
+    ],
+)
+def test_tiles_take_turns_while_a_gpu_stays_busy(batch: int, channels: int, size: int, turns: int) -> None:
+    desc = convolution(batch, channels, (size, size), channels, (3, 3), padding=(1, 1))
+    (product,) = plan(desc, profiles.load("nvidia-h200")).stages[-1]
+    assert product.specialization[50] == turns
+    pixels = batch * size * size // product.specialization[10]
+    assert product.groups == (max(1, channels // product.specialization[11]), -(-pixels // turns), 1)
+
+
+def test_planes_in_place_are_never_cut_apart() -> None:
+    """Four pixels make a word. If a slow device makes a dispatch smaller than a plane, the input is converted first."""
+    profile = profiles.load("lavapipe-26.2")
+    for channels in (64, 16_000):
+        found = plan(planes(1, channels, 6, 2), profile, path="matrix")
+        products = [dispatch for dispatch in found.dispatches if dispatch.subgroup_size]
+        assert len(products) == 1 or products[0].windows[0].tensor == SCRATCH
+
+
+def test_matrices_want_their_rounding_mode() -> None:
+    """The last step is float32 arithmetic. It is exact only if the driver promises to round to nearest even."""
+    profile = profiles.load("nvidia-h200")
+    assert matrix_of(profile) is not None
+    assert matrix_of(replace(profile, properties=profile.properties - {"shaderRoundingModeRTEFloat32"})) is None

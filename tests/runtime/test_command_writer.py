@@ -1,0 +1,117 @@
+"""Command buffers: barriers between dispatches that depend on each other, and long work in several parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlvk
+from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS
+from dmlvk.vulkan.library import vk
+from tests.runtime.small_work import DESC, VALUES, Counter
+from tests.vulkan.variants import copy_desc
+
+
+class TestBarriers:
+    @pytest.fixture
+    def tensors(self, device: dmlvk.Device) -> list[dmlvk.Tensor]:
+        return [device.tensor(VALUES) for _ in range(6)]
+
+    def count(
+        self,
+        device: dmlvk.Device,
+        tensors: list[dmlvk.Tensor],
+        pairs: list[tuple[int, int]],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> int:
+        """Barriers between the dispatches of a submitted list; a sequence of the same bindings has the same number."""
+        copy = device.compile(copy_desc(DESC))
+        bindings = [copy.bind(input_tensor=tensors[i], output_tensor=tensors[j]) for i, j in pairs]
+        barrier = device.vulkan.monitor.run(device.vulkan.dispatch_barrier.secondary).handle
+        counter = Counter(monkeypatch, "vkCmdPipelineBarrier")
+        recorded = device.sequence(bindings)
+        # Each command buffer has a barrier before its dispatches, and one for the host after them.
+        barriers = counter.count - 1 - device.vulkan.memory.is_direct
+        executed: list[object] = []
+        execute = vk.vkCmdExecuteCommands
+
+        def watch(command_buffer: object, count: int, array: Any) -> None:
+            executed.extend(array[0:count])
+            execute(command_buffer, count, array)
+
+        monkeypatch.setattr(vk, "vkCmdExecuteCommands", watch)
+        counter.count = 0
+        device.submit(bindings).wait()
+        recorded.submit().wait()
+        if len(bindings) > 1:
+            assert counter.count == 1 + device.vulkan.memory.is_direct
+            assert executed.count(barrier) == barriers
+            assert len(executed) == len(bindings) + barriers
+        return barriers
+
+    @pytest.mark.parametrize(
+        ("pairs", "barriers"),
+        [
+            ([(0, 1)], 0),
+            ([(0, 1), (2, 3), (4, 5)], 0),
+            ([(0, 1), (0, 2), (0, 3)], 0),
+            ([(0, 1), (1, 2)], 1),
+            ([(0, 1), (2, 1)], 1),
+            ([(0, 1), (2, 0)], 1),
+            ([(0, 1), (2, 3), (1, 4), (3, 5)], 1),
+            ([(0, 1), (1, 2), (2, 3), (3, 4)], 3),
+            ([], 0),
+        ],
+        ids=[
+            "one",
+            "apart",
+            "same input",
+            "read",
+            "overwrite",
+            "overwrite what was read",
+            "one for two",
+            "chain",
+            "none",
+        ],
+    )
+    def test_stand_where_one_depends_on_another(
+        self,
+        device: dmlvk.Device,
+        tensors: list[dmlvk.Tensor],
+        pairs: list[tuple[int, int]],
+        barriers: int,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        assert self.count(device, tensors, pairs, monkeypatch) == barriers
+
+    def test_go_by_bytes_inside_a_buffer(self, device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+        buffer = device.buffer(2048)
+        tensors = [buffer.tensor(DESC, 256 * k) for k in range(6)]
+        assert self.count(device, tensors, [(0, 1), (2, 3), (4, 5)], monkeypatch) == 0
+        tensors[3] = buffer.tensor(DESC, 256 + 128)
+        assert self.count(device, tensors, [(0, 1), (5, 3)], monkeypatch) == 1
+
+
+def test_long_work_is_split_into_submissions(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = device.compile(copy_desc(DESC))
+    tensors = [device.tensor(VALUES) for _ in range(2)] + [device.tensor(DESC)]
+    bindings = [
+        copy.bind(input_tensor=tensors[0], output_tensor=tensors[1]),
+        copy.bind(input_tensor=tensors[1], output_tensor=tensors[2]),
+    ] * 5
+    for binding in bindings:
+        binding.seconds = ((0.4 * MAXIMUM_SUBMISSION_SECONDS,),)
+    parts: list[int] = []
+    submit = vk.vkQueueSubmit
+
+    def watch(queue: object, count: int, *arguments: object) -> object:
+        parts.append(count)
+        return submit(queue, count, *arguments)
+
+    monkeypatch.setattr(vk, "vkQueueSubmit", watch)
+    device.submit(bindings).wait()
+    # In one call, so that the driver takes all of the work or none.
+    assert parts == [5]
+    np.testing.assert_array_equal(tensors[2].numpy(), VALUES)

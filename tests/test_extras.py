@@ -1,0 +1,58 @@
+"""Modules that stand on another library say what to install where it is missing, and nothing else needs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in which the import of torch fails as if torch were not installed."""
+    absent = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + (
+        "class Absent:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch':\n"
+        "            raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n"
+        "sys.meta_path.insert(0, Absent())\n"
+    )
+    return subprocess.run([sys.executable, "-c", absent + program], capture_output=True, text=True, timeout=120)
+
+
+def test_torch_is_named_where_it_is_missing() -> None:
+    done = run("import dmlvk.torch")
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last == (
+        'ImportError: dmlvk.torch needs torch, which is not installed: pip install "dmlvk[torch]", or pip install torch'
+    )
+
+
+def test_dmlvk_imports_no_torch() -> None:
+    done = run("import dmlvk, dmlvk.conformance, dmlvk.benchmark; assert 'torch' not in sys.modules")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_torch_that_is_too_old_is_named() -> None:
+    done = run(
+        "import types\n"
+        "torch = types.ModuleType('torch')\n"
+        "torch.library, torch.__version__ = types.ModuleType('torch.library'), '2.1.0'\n"
+        "sys.modules['torch'] = torch\n"
+        "import dmlvk.torch"
+    )
+    assert "ImportError: dmlvk.torch needs torch 2.4 or newer; torch 2.1.0 is installed" in done.stderr
+
+
+def test_what_torch_itself_lacks_is_said() -> None:
+    done = run(
+        "class Broken:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch':\n"
+        "            raise ModuleNotFoundError(\"No module named 'sympy'\", name='sympy')\n"
+        "sys.meta_path.insert(0, Broken())\n"
+        "import dmlvk.torch"
+    )
+    assert done.stderr.strip().splitlines()[-1] == "ModuleNotFoundError: No module named 'sympy'"
