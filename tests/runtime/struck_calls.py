@@ -243,71 +243,91 @@ def on_another_thread(work: Callable[[], None]) -> None:
         raise errors[0]
 
 
-def strike_all(name: str, variant: str, call: str, most: int | None, seed: int, shim: Shim) -> int:
-    """Strike a call at every line, and return the number of strikes. Each strike has a new State if the call uses it.
+class Striker:
+    """Strikes calls at every line, each time on a new State if the call uses one.
 
-    With `most`, strike at most that many lines, chosen by the seed, on one State.
+    With `most`, it strikes at most that many lines of a call, chosen by the seed, and one State serves all calls that
+    leave it open: opening a device takes half a second on some drivers.
     """
-    use = CALLS[call]
-    number = struck = 0
-    step = 1
-    keep = most is not None or call in CALLS_WITHOUT_DEVICE
-    state: State | None = None
-    alive: dict[str, int] = {}
-    if most is not None:
-        state = State(name, variant)
-        state.check()
-        alive = dict(shim.live_count)
-        with Strike(sys.maxsize, FOLDER) as count:
-            use(state)
-        step = max(1, count.lines // most)
-        number = seed % step
-        if call in CLOSES:
-            state = None
-    while True:
-        faulthandler.dump_traceback_later(120, exit=True)
-        if state is None:
-            state = State(name, variant)
-            state.check()
-            alive = dict(shim.live_count)
+
+    def __init__(self, name: str, variant: str, most: int | None, seed: int, shim: Shim) -> None:
+        self._name = name
+        self._variant = variant
+        self._most = most
+        self._seed = seed
+        self._shim = shim
+        self._state: State | None = None
+
+    def _open(self) -> State:
+        if self._state is None:
+            self._state = State(self._name, self._variant)
+            self._state.check()
+        return self._state
+
+    def close(self) -> None:
+        """Close the State; it must leave nothing."""
+        if self._state is None:
+            return
+        on_another_thread(self._state.own.close)
+        if not self._state.own.is_closed:
+            raise SystemExit("close returned, and the device is open")
+        self._state = None
+        gc.collect()
+        close_ownerless()
+        left = {kind: count for kind, count in self._shim.live_count.items() if kind != "Instance"}
+        if left:
+            raise SystemExit(f"not destroyed: {left}")
+
+    def strike_all(self, call: str) -> int:
+        """Strike one call at one line after the other; returns the number of strikes."""
+        number = struck = 0
+        step = 1
+        if self._most is not None:
+            if call in CLOSES:
+                self.close()  # closing a State that many calls have used takes more lines
+            with Strike(sys.maxsize, FOLDER) as count:
+                CALLS[call](self._open())
+            step = max(1, count.lines // self._most)
+            number = self._seed % step
+            if call in CLOSES:
+                self.close()
+        while True:
+            faulthandler.dump_traceback_later(120, exit=True)
+            strike = Strike(number, FOLDER)
+            try:
+                self._strike(call, strike)
+            except BaseException as error:
+                print(f"{call}, line {number}: {strike.place}\n    {type(error).__name__}: {error}", file=sys.stderr)
+                raise
+            if not strike.has_struck:
+                return struck
+            struck += 1
+            number += step
+
+    def _strike(self, call: str, strike: Strike) -> None:
+        state = self._open()
+        alive = dict(self._shim.live_count)
         if call in WRITES:
             written, old, new = WRITES[call]
             written(state).write(old)
         state.own.wait()
-        strike = Strike(number, FOLDER)
         with strike:
-            use(state)
-        place = f"{call}, line {number}: {strike.place}"
-        try:
-            if call in WRITES:
-                now = written(state).numpy()
-                if not (np.array_equal(now, old) or np.array_equal(now, new)):
-                    raise SystemExit("half of the elements are written")
-            if call not in CLOSES:
-                state.check()
-                on_another_thread(state.check)
-            if call in CALLS_WITHOUT_DEVICE:
-                gc.collect()
-                close_ownerless()
-                if shim.live_count != alive:
-                    raise SystemExit(f"objects beside the State's: {shim.live_count}, before the call {alive}")
-            if call in CLOSES or not keep or not strike.has_struck:
-                on_another_thread(state.own.close)
-                if not state.own.is_closed:
-                    raise SystemExit("close returned, and the device is open")
-                state = None
-                gc.collect()
-                close_ownerless()
-                left = {kind: count for kind, count in shim.live_count.items() if kind != "Instance"}
-                if left:
-                    raise SystemExit(f"not destroyed: {left}")
-        except BaseException as error:
-            print(f"{place}\n    {type(error).__name__}: {error}", file=sys.stderr)
-            raise
-        if not strike.has_struck:
-            return struck
-        struck += 1
-        number += step
+            CALLS[call](state)
+        if call in WRITES:
+            now = written(state).numpy()
+            if not (np.array_equal(now, old) or np.array_equal(now, new)):
+                raise SystemExit("half of the elements are written")
+        if call not in CLOSES:
+            state.check()
+            on_another_thread(state.check)
+        if call in CALLS_WITHOUT_DEVICE:
+            gc.collect()
+            close_ownerless()
+            if self._shim.live_count != alive:
+                raise SystemExit(f"objects beside the State's: {self._shim.live_count}, before the call {alive}")
+        elif call in CLOSES or self._most is None:
+            del state
+            self.close()
 
 
 def main() -> None:
@@ -323,11 +343,12 @@ def main() -> None:
     dmlvk.devices()  # the instance is made before anything strikes
     with pytest.MonkeyPatch.context() as patch:
         shim = Shim(patch)
+        striker = Striker(arguments.device, arguments.variant, arguments.most, arguments.seed, shim)
         for call in arguments.call or CALLS:
             if call == "close under a view" and "staged" in arguments.variant:
                 continue  # there is nothing to view: that would be "close" once more
-            struck = strike_all(arguments.device, arguments.variant, call, arguments.most, arguments.seed, shim)
-            print(f"{call}: {struck}", flush=True)
+            print(f"{call}: {striker.strike_all(call)}", flush=True)
+        striker.close()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -210,6 +211,13 @@ def test_dtype_converts_as_numpy_does(own: dmlvk.Device, data_type: dmlvk.DataTy
     expect(own.tensor(own.tensor(numbers), dtype=data_type), numbers.astype(data_type.numpy_dtype))
 
 
+def test_another_librarys_floats_are_converted(own: dmlvk.Device) -> None:
+    values = np.array([1.5, -2, 3e38, np.inf])
+    expect(
+        own.tensor(values.astype(ml_dtypes.bfloat16), "float32"), values.astype(ml_dtypes.bfloat16).astype(np.float32)
+    )
+
+
 class BFloat16(OnlyDLPack):
     dtype = "torch.bfloat16"
 
@@ -218,7 +226,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("values", "message"),
         [
-            ([True, False], "dtype bool has no DirectML data type; .*uint8.*dtype= converts"),
+            ([True, False], "dtype bool has no DirectML data type; .*view it as uint8"),
             (np.zeros(3, np.complex64), "dtype complex64 has no DirectML data type"),
             (["a", "b"], "dtype str.* has no DirectML data type"),
             (b"abc", "dtype bytes.* has no DirectML data type"),
@@ -227,14 +235,26 @@ class TestErrors:
             ([2**70], "dtype object has no DirectML data type"),
             (np.datetime64("2026-11-23"), "dtype datetime64"),
             (np.zeros(2, [("a", np.int8)]), "dtype void8"),
+            (np.ones(2, ml_dtypes.bfloat16), r"dtype bfloat16 has .*array.astype\(np.float32\) keeps its values"),
             (BFloat16(VALUES), r"bfloat16 has no DirectML data type: convert .* float32 first \(torch: x.float\(\)\)"),
         ],
-        ids=["bool", "complex", "text", "bytes", "None", "None within", "large", "dates", "structures", "bfloat16"],
+        ids=[
+            "bool",
+            "complex",
+            "text",
+            "bytes",
+            "None",
+            "None within",
+            "large",
+            "dates",
+            "structures",
+            "bfloat16",
+            "torch's bfloat16",
+        ],
     )
     def test_elements_without_a_data_type_are_refused(self, device: dmlvk.Device, values: Any, message: str) -> None:
-        with pytest.raises(TypeError, match=message) as caught:
+        with pytest.raises(TypeError, match=message):
             device.tensor(values)
-        assert "bool" in message or "dtype=" not in str(caught.value)
 
     @pytest.mark.parametrize(
         "values", [None, [None], "1", ["1", "2"], b"1", [1j], np.datetime64("2026-11-23"), [2**70]]
