@@ -227,4 +227,4 @@ class Builder:
 
 def is_movable(dtype: np.dtype[Any]) -> bool:
     """Whether elements of a type can lie in tensors on the device: numbers of 8 to 64 bits, and bool."""
-    return dtype.isbuiltin == 1 and dtype.kind in "biuf" and dtype.itemsize in CARRIERS
+    return dtype.name == "bool" or dtype.name.upper() in DataType.__members__

@@ -6,6 +6,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,22 @@ from dmlvk.vulkan.monitor import Monitor
 # A session keeps its steps for this many combinations of input sizes.
 SCHEDULES_KEPT = 16
 FUSED = "QLinearConv, with its quantized neighbours"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on the device for a model's values; weights are not among them.
+
+    Attributes
+    ----------
+    peak : int
+        What is taken: values share memory if no dispatch needs both.
+    sum : int
+        What they would take beside each other.
+    """
+
+    peak: int
+    sum: int
 
 
 class InferenceSession(NotCopied):
@@ -103,6 +120,13 @@ class InferenceSession(NotCopied):
         reasons = self._obstacles if self._last is None else self._last.on_host
         return [self._row(node, reasons) for node in self._all_nodes]
 
+    @property
+    def memory(self) -> Memory:
+        """The device's memory for the values of the last run: shared by lifetime, and the sum without sharing."""
+        steps = [] if self._last is None else self._last.steps
+        layouts = [step.last.layout for step in steps if isinstance(step, DeviceStep) and step.last is not None]
+        return Memory(sum(layout.size for layout in layouts), sum(layout.sum for layout in layouts))
+
     def _row(self, node: Node, reasons: Mapping[int, str]) -> Row:
         index = self._fused.get(node.index, node.index)
         if index in self._folded:
@@ -161,8 +185,8 @@ class InferenceSession(NotCopied):
         if schedule is None:
             schedule = _Schedule(dict(self._obstacles))
         remember(self._schedules, key, schedule, SCHEDULES_KEPT)
-        values = self._values(schedule, {name: Held(feed) for name, feed in feeds.items()})
         self._last = schedule
+        values = self._values(schedule, {name: Held(feed) for name, feed in feeds.items()})
         # A result is the caller's own: it shares no memory with a feed or a constant.
         return [self._result(name, values, feeds) for name in names]
 
