@@ -8,6 +8,7 @@ from dmlvk.command_line.bench import bench
 from dmlvk.command_line.conformance import conformance
 from dmlvk.command_line.demo import demo
 from dmlvk.command_line.devices import devices
+from dmlvk.command_line.run import run
 from dmlvk.command_line.terminal import Commands
 from dmlvk.command_line.tune import tune
 
@@ -18,5 +19,5 @@ def main() -> None:
     """DirectML operators as Vulkan compute kernels."""
 
 
-for _command in (bench, conformance, demo, devices, tune):
+for _command in (bench, conformance, demo, devices, run, tune):
     main.add_command(_command)

@@ -19,7 +19,7 @@ from dmlvk.onnx.execution import Held
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.model_file import load
 from dmlvk.onnx.placement import Row
-from dmlvk.onnx.registry import entry_of
+from dmlvk.onnx.registry import ENTRIES, entry_of
 from dmlvk.onnx.steps import DeviceStep, HostStep, Step, remember
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.device import Device
@@ -94,7 +94,7 @@ class InferenceSession(NotCopied):
         self._folded |= folding.fold(graph)
         self._obstacles = placement.obstacles(graph)
         self._schedules: OrderedDict[Any, _Schedule] = OrderedDict()
-        self._steps: dict[tuple[bool, tuple[int, ...]], Step] = {}
+        self._steps: dict[tuple[bool, bool, tuple[int, ...]], Step] = {}
         self._last: _Schedule | None = None
         self._monitor = Monitor()
         self._threads: ThreadPoolExecutor | None = None
@@ -179,6 +179,25 @@ class InferenceSession(NotCopied):
             self._threads = ThreadPoolExecutor(1, thread_name_prefix="dmlvk.onnx")
         return self._threads.submit(self.run, output_names, dict(feeds))
 
+    def traced(self, feeds: Mapping[str, Any]) -> tuple[Graph, dict[str, Any], list[Node]]:
+        """Run the model with steps of its own that keep each value.
+
+        Returns
+        -------
+        tuple of Graph, dict of str to ndarray, and list of Node
+            The graph; all its values but the constants; and the nodes on the device that are no views.
+        """
+        checked = checked_feeds(self._graph, feeds, self._place)
+        return self._monitor.run(self._trace, checked)
+
+    def _trace(self, feeds: Mapping[str, Any]) -> tuple[Graph, dict[str, Any], list[Node]]:
+        schedule = _Schedule(dict(self._obstacles), keeps_all=True)
+        values = self._values(schedule, {name: Held(feed) for name, feed in feeds.items()})
+        self._last = schedule
+        on_device = [node for node in self._graph.nodes if node.index not in schedule.on_host]
+        dispatched = [node for node in on_device if not ENTRIES[node.domain, node.op_type].is_view]
+        return self._graph, {name: held.host() for name, held in values.items()}, dispatched
+
     def _run(self, names: list[str], feeds: Mapping[str, Any]) -> list[Any]:
         key = tuple((name, getattr(feed, "shape", None)) for name, feed in feeds.items())
         schedule = self._schedules.get(key)
@@ -200,7 +219,7 @@ class InferenceSession(NotCopied):
                 if not remaining:
                     return values
                 host, nodes = placement.next_part(remaining, set(values), schedule.on_host, self._graph)
-                schedule.steps.append(self._step(host, nodes))
+                schedule.steps.append(self._step(host, nodes, schedule.keeps_all))
             step = schedule.steps[number]
             try:
                 values.update(step.run(values))
@@ -212,12 +231,16 @@ class InferenceSession(NotCopied):
             done |= {node.index for node in step.nodes}
             number += 1
 
-    def _step(self, host: bool, nodes: Sequence[Node]) -> Step:
-        key = (host, tuple(node.index for node in nodes))
+    def _step(self, host: bool, nodes: Sequence[Node], keeps_all: bool) -> Step:
+        key = (host, keeps_all, tuple(node.index for node in nodes))
         found = self._steps.get(key)
         if found is None:
-            found = HostStep(self._graph, nodes) if host else DeviceStep(self._graph, nodes, self.device)
-            self._steps[key] = found
+            if host:
+                found = HostStep(self._graph, nodes, keeps_all)
+            else:
+                found = DeviceStep(self._graph, nodes, self.device, keeps_all)
+            if not keeps_all:
+                self._steps[key] = found
         return found
 
     def _result(self, name: str, values: Mapping[str, Held], feeds: Mapping[str, Any]) -> Any:
@@ -237,8 +260,11 @@ class _Schedule:
     ----------
     on_host : dict of int to str
         By number, the reasons of the host's nodes.
+    keeps_all : bool
+        Whether each value is kept, not only those that later steps need.
     """
 
-    def __init__(self, on_host: dict[int, str]) -> None:
+    def __init__(self, on_host: dict[int, str], keeps_all: bool = False) -> None:
         self.on_host = on_host
+        self.keeps_all = keeps_all
         self.steps: list[Step] = []

@@ -28,10 +28,10 @@ class Step:
     ----------
     nodes : sequence of Node
     inputs, outputs : list of str
-        The values that come from outside, and those that are used outside.
+        The values that come from outside, and those that are used outside, or all.
     """
 
-    def __init__(self, graph: Graph, nodes: Sequence[Node]) -> None:
+    def __init__(self, graph: Graph, nodes: Sequence[Node], keeps_all: bool = False) -> None:
         self.graph = graph
         self.nodes = nodes
         written = {name for node in nodes for name in node.writes}
@@ -40,7 +40,7 @@ class Step:
         self.inputs = sorted(
             name for name in reading(nodes) - written if not graph.is_constant(name) and name not in graph.sparse
         )
-        self.outputs = [name for node in nodes for name in node.writes if name in used]
+        self.outputs = [name for node in nodes for name in node.writes if keeps_all or name in used]
 
     def run(self, values: Mapping[str, Held]) -> dict[str, Held]:
         """The outputs.
@@ -56,8 +56,8 @@ class Step:
 class HostStep(Step):
     """Nodes that the host runs."""
 
-    def __init__(self, graph: Graph, nodes: Sequence[Node]) -> None:
-        super().__init__(graph, nodes)
+    def __init__(self, graph: Graph, nodes: Sequence[Node], keeps_all: bool = False) -> None:
+        super().__init__(graph, nodes, keeps_all)
         self._parts: OrderedDict[Any, HostPart] = OrderedDict()
 
     def run(self, values: Mapping[str, Held]) -> dict[str, Held]:
@@ -74,8 +74,8 @@ class HostStep(Step):
 class DeviceStep(Step):
     """Nodes that the device runs, as one Sequence for each combination of input sizes."""
 
-    def __init__(self, graph: Graph, nodes: Sequence[Node], device: Device) -> None:
-        super().__init__(graph, nodes)
+    def __init__(self, graph: Graph, nodes: Sequence[Node], device: Device, keeps_all: bool = False) -> None:
+        super().__init__(graph, nodes, keeps_all)
         self._device = device
         parameters = {name for node in nodes for name in parameters_of(node)}
         self._parameters = sorted(name for name in parameters if not graph.is_constant(name))

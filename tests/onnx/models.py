@@ -154,7 +154,7 @@ def convolved(
 def session_with_onnx_runtime(
     device: str, model: onnx.ModelProto, feeds: Mapping[str, Array], **options: Any
 ) -> tuple[list[Array], list[tuple[str, str, str]]]:
-    """Outputs and placement (name, operator, place) of a session whose host is ONNX Runtime, in the oracle's process."""
+    """Outputs and placement (name, operator, place) of a session with ONNX Runtime, in the oracle's process."""
     return ONNX_RUNTIME.call("a session", _run_session, device, model.SerializeToString(), dict(feeds), options)
 
 

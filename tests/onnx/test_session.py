@@ -224,7 +224,7 @@ def residual_network(generator: np.random.Generator) -> tuple[list[Node], dict[s
         convolution(first, y="c", pads=[1, 1, 1, 1]),
         (
             "com.microsoft.QLinearAdd",
-            ["c", "y_scale", "y_zero", "x", "x_scale", "x_zero", "y_scale", "y_zero"],
+            ["c", *output, "x", "x_scale", "x_zero", *output],
             ["s"],
             {},
         ),

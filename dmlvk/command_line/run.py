@@ -1,0 +1,46 @@
+"""`dmlvk run`: a user's model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dmlvk import files
+from dmlvk.command_line.run_onnx import run_onnx
+from dmlvk.command_line.terminal import clear_errors
+
+
+@click.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    help="Of an ONNX model: NAME=FILE.npy. A second file of a name belongs to a second run. Default: random elements.",
+)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="The folder for the outputs, NAME.npy.",
+)
+@click.option("--check", is_flag=True, help="Compare each node on the device with ONNX Runtime on the same inputs.")
+@click.option(
+    "--fuse-qdq/--no-fuse-qdq",
+    default=True,
+    show_default=True,
+    help="Fuse dequantize, convolve, quantize to one integer convolution, as ONNX Runtime does.",
+)
+@click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
+@clear_errors
+def run(
+    model: Path, inputs: tuple[str, ...], output: Path | None, check: bool, fuse_qdq: bool, selector: str | None
+) -> None:
+    """Run a MODEL: an ONNX file. Prints where each node runs, and the reason.
+
+    With --check, ends with status 1 if any node on the device differs from ONNX Runtime.
+    """
+    if model.suffix.lower() != ".onnx":
+        raise files.FileError(f"{model} is no model that dmlvk runs: expected a .onnx file")
+    run_onnx(model, selector, inputs, output, check, fuse_qdq)
