@@ -5,9 +5,10 @@ try:
 except ImportError as error:
     raise ImportError("dmlvk.onnx needs the package onnx: pip install 'dmlvk[onnx]'") from error
 
+from dmlvk.onnx import backend
 from dmlvk.onnx.arguments import NodeArgument
 from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.placement import Row
 from dmlvk.onnx.session import InferenceSession
 
-__all__ = ["InferenceSession", "ModelError", "NodeArgument", "Row"]
+__all__ = ["InferenceSession", "ModelError", "NodeArgument", "Row", "backend"]

@@ -193,7 +193,6 @@ class InferenceSession(NotCopied):
     def _trace(self, feeds: Mapping[str, Any]) -> tuple[Graph, dict[str, Any], list[Node]]:
         schedule = _Schedule(dict(self._obstacles), keeps_all=True)
         values = self._values(schedule, {name: Held(feed) for name, feed in feeds.items()})
-        self._last = schedule
         on_device = [node for node in self._graph.nodes if node.index not in schedule.on_host]
         dispatched = [node for node in on_device if not ENTRIES[node.domain, node.op_type].is_view]
         return self._graph, {name: held.host() for name, held in values.items()}, dispatched
