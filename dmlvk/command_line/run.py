@@ -1,4 +1,4 @@
-"""`dmlvk run`: a user's model."""
+"""`dmlvk run`: a model, as its users have it."""
 
 from __future__ import annotations
 
@@ -7,26 +7,54 @@ from pathlib import Path
 import click
 
 from dmlvk import dxdispatch, files
+from dmlvk.command_line.run_onnx import run_onnx
 from dmlvk.command_line.terminal import clear_errors
 
 
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    help="Of an ONNX model: NAME=FILE.npy. A second file of a name belongs to a second run. Default: random elements.",
+)
+@click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     default=None,
-    help="The folder for the files that the model writes. Default: the model's own.",
+    help="The folder for the outputs of an ONNX model, NAME.npy, or for the files that a model of DxDispatch writes.",
+)
+@click.option(
+    "--check", is_flag=True, help="Of an ONNX model: compare each node on the device with ONNX Runtime on its inputs."
+)
+@click.option(
+    "--fuse-qdq/--no-fuse-qdq",
+    default=True,
+    show_default=True,
+    help="Fuse dequantize, convolve, quantize to one integer convolution, as ONNX Runtime does.",
 )
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @clear_errors
-def run(model: Path, output: Path | None, selector: str | None) -> None:
-    """Run a MODEL: a JSON file of DxDispatch.
+def run(
+    model: Path, inputs: tuple[str, ...], output: Path | None, check: bool, fuse_qdq: bool, selector: str | None
+) -> None:
+    """Run a MODEL: an ONNX file, or a JSON file of DxDispatch.
 
-    Prints what the model's commands print. The whole model is checked before anything runs.
+    Of an ONNX model, prints where each node runs, and the reason. With --check, ends with status 1 if any node on the
+    device differs from ONNX Runtime. Of a model of DxDispatch, prints what its commands print; the whole model is
+    checked before anything runs.
     """
     if output is not None:
         files.require_folder_place(output)
-    if model.suffix.lower() != ".json":
-        raise files.FileError(f"{model} is no model that dmlvk runs: expected a .json file of DxDispatch")
-    dxdispatch.load(model).run(selector, output_folder=output, log=click.echo)
+    suffix = model.suffix.lower()
+    if suffix == ".onnx":
+        run_onnx(model, selector, inputs, output, check, fuse_qdq)
+    elif suffix == ".json":
+        if inputs or check:
+            raise click.UsageError(
+                "--input and --check belong to ONNX models; a model of DxDispatch names its own files"
+            )
+        dxdispatch.load(model).run(selector, output_folder=output, log=click.echo)
+    else:
+        raise files.FileError(f"{model} is no model that dmlvk runs: expected an .onnx file, or a .json of DxDispatch")

@@ -1,0 +1,169 @@
+"""`dmlvk run MODEL.onnx`: an ONNX model, the places of its nodes, and their check."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from dmlvk import files
+from dmlvk.command_line.terminal import console, one_line, shown_progress
+
+if TYPE_CHECKING:
+    from dmlvk.onnx import InferenceSession
+    from dmlvk.onnx.checking import Finding
+
+Feeds = dict[str, np.ndarray]
+COLOURS = {"device": "green", "view": "green", "folded": "cyan", "host": "yellow"}
+
+
+def run_onnx(
+    model: Path, selector: str | None, inputs: Sequence[str], output: Path | None, check: bool, fuse_qdq: bool
+) -> None:
+    """Run a model on given or random inputs, and print where its nodes run.
+
+    Parameters
+    ----------
+    model : Path
+    selector : str or None
+        Of the device.
+    inputs : sequence of str
+        Each "name=file.npy". The second file of a name belongs to the second run, and so on. Without any, the inputs
+        are random, and a dimension of any size is 1.
+    output : Path or None
+        The folder for the outputs, "name.npy"; where there are several runs, "0_name.npy" and so on.
+    check : bool
+        Compare each node on the device with the host's library on the same inputs.
+    fuse_qdq : bool
+
+    Raises
+    ------
+    click.ClickException
+        The model or an input is wrong, or the check finds a difference. Nothing is written then.
+    """
+    if output is not None:
+        files.require_folder_place(output)
+    try:
+        from dmlvk.onnx import InferenceSession, ModelError
+        from dmlvk.onnx.checking import check as check_session
+    except ImportError as error:
+        raise click.ClickException(one_line(error)) from error
+    try:
+        session = InferenceSession(model, selector, fuse_qdq)
+        runs = _runs(session, inputs)
+        terminal = console()
+        results: list[list[Any]] = []
+        findings: dict[str, Finding] = {}
+        with shown_progress(terminal, len(runs)) as step:
+            for number, feeds in enumerate(runs):
+                step(f"run {number + 1}")
+                results.append(session.run(None, feeds))
+                for finding in check_session(session, feeds) if check else ():
+                    # Of several runs, the first that differs.
+                    if findings.get(finding.name) is None or findings[finding.name].is_equal:
+                        findings[finding.name] = finding
+    except ModelError as error:
+        raise click.ClickException(one_line(error)) from error
+    terminal.print(_table(session, model, findings if check else None))
+    wrong = [finding for finding in findings.values() if finding.is_equal is False]
+    if wrong:
+        text = "; ".join(f"{finding.name}: {finding.text}" for finding in wrong[:3])
+        raise click.ClickException(f"{len(wrong)} nodes differ from the host's: {text}")
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        for path, content in _files(session, results, output):
+            files.write_bytes(path, content)
+            terminal.print(f"Output: {path}", soft_wrap=True)
+
+
+def _runs(session: InferenceSession, inputs: Sequence[str]) -> list[Feeds]:
+    """The inputs of each run."""
+    if not inputs:
+        generator = np.random.default_rng(0)
+        return [{each.name: _random(generator, each.name, each.type, each.shape) for each in session.get_inputs()}]
+    given: dict[str, list[np.ndarray]] = {}
+    for text in inputs:
+        name, separator, place = text.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{text!r} is not name=file.npy", param_hint="--input")
+        try:
+            array = np.load(io.BytesIO(files.read_bytes(Path(place))), allow_pickle=False)
+        except ValueError as error:
+            raise click.BadParameter(f"{place} is no .npy file: {error}", param_hint="--input") from error
+        given.setdefault(name, []).append(array)
+    counts = {name: len(arrays) for name, arrays in given.items()}
+    if len(set(counts.values())) > 1:
+        raise click.BadParameter(f"each input has one file for each run; there are {counts}", param_hint="--input")
+    return [{name: arrays[k] for name, arrays in given.items()} for k in range(next(iter(counts.values())))]
+
+
+def _random(generator: np.random.Generator, name: str, kind: str, shape: Sequence[int | str | None]) -> np.ndarray:
+    """Random elements: integers over their whole range, floats of the standard normal distribution."""
+    names = {"float": "float32", "double": "float64"}
+    match = re.fullmatch(r"tensor\((\w+)\)", kind)
+    try:
+        dtype = np.dtype(names.get(match[1], match[1]) if match else "")
+    except TypeError:
+        dtype = np.dtype("V")
+    sizes = [size if isinstance(size, int) else 1 for size in shape]
+    if dtype.kind == "f":
+        return generator.standard_normal(sizes).astype(dtype)
+    if dtype.kind == "b":
+        return generator.integers(0, 2, sizes).astype(bool)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return generator.integers(limits.min, limits.max, sizes, dtype, endpoint=True)
+    raise click.ClickException(f"the input {name!r} is {kind}, for which there are no random elements: pass --input")
+
+
+def _table(session: InferenceSession, model: Path, findings: dict[str, Finding] | None) -> Table:
+    title = f"{model.name} on {session.device.name}"
+    table = Table(title=title, title_justify="left", caption_justify="left")
+    for heading in ("node", "operator", "where", *(() if findings is None else ("check",)), "reason"):
+        table.add_column(heading, overflow="fold")
+    rows = session.placement
+    for row in rows:
+        cells: list[str | Text] = [row.name, row.op_type, Text(row.where, COLOURS.get(row.where, ""))]
+        if findings is not None:
+            cells.append(_verdict(findings.get(row.name)))
+        table.add_row(*cells, row.reason)
+    counts = {where: sum(row.where == where for row in rows) for where in COLOURS}
+    memory = session.memory
+    table.caption = (
+        ", ".join(f"{count} {where}" for where, count in counts.items() if count)
+        + f". Values on the device take {memory.peak:,} bytes; beside each other they would take {memory.sum:,}."
+    )
+    return table
+
+
+def _verdict(finding: Finding | None) -> Text:
+    if finding is None:
+        return Text("")
+    if finding.is_equal is None:
+        return Text(finding.text, "yellow")
+    return Text("equal", "green") if finding.is_equal else Text("DIFFERS", "red")
+
+
+def _files(session: InferenceSession, results: list[list[Any]], folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """The outputs as .npy files. Characters that are not safe in a file's name become "_"."""
+    taken: set[str] = set()
+    for number, outputs in enumerate(results):
+        for described, array in zip(session.get_outputs(), outputs, strict=True):
+            stem = re.sub(r"[^\w.-]", "_", described.name)
+            stem = stem if len(results) == 1 else f"{number}_{stem}"
+            while stem in taken:
+                stem += "_"
+            taken.add(stem)
+            content = io.BytesIO()
+            try:
+                np.save(content, array, allow_pickle=False)
+            except (TypeError, ValueError) as error:
+                raise click.ClickException(f"the output {described.name!r} cannot be a .npy file: {error}") from error
+            yield folder / f"{stem}.npy", content.getvalue()

@@ -1,0 +1,86 @@
+"""The check of a session: each node of the device against the host's library on the same inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dmlvk.onnx.errors import ModelError
+from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.host import HostPart, kind_of
+from dmlvk.onnx.session import InferenceSession
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result for a node.
+
+    Attributes
+    ----------
+    name : str
+        The node's name.
+    is_equal : bool or None
+        Whether all outputs have the same bits; None if the host's library cannot run the node.
+    text : str
+        The first element that differs, or the reason why there is no answer.
+    """
+
+    name: str
+    is_equal: bool | None
+    text: str = ""
+
+
+def check(session: InferenceSession, feeds: Mapping[str, Any]) -> list[Finding]:
+    """Run a model with all values kept, and each of the device's nodes once more on the host.
+
+    Parameters
+    ----------
+    session : InferenceSession
+    feeds : mapping of str to array_like
+        As for `InferenceSession.run`.
+
+    Returns
+    -------
+    list of Finding
+        One for each node on the device that is no view, in the order of the graph.
+
+    Raises
+    ------
+    ModelError
+        As `InferenceSession.run` does.
+    """
+    graph, values, nodes = session.traced(feeds)
+    return [_finding(graph, node, values) for node in nodes]
+
+
+def _finding(graph: Graph, node: Node, values: Mapping[str, Any]) -> Finding:
+    inputs = sorted(name for name in node.reads if not graph.is_constant(name))
+    given = {name: values[name] for name in inputs}
+    try:
+        kinds = {name: kind_of(value, graph.types.get(name)) for name, value in given.items()}
+        expected = HostPart(graph, [node], inputs, node.writes, kinds).run(given)
+    except ModelError as error:
+        return Finding(node.name, None, f"not checked: {error}")
+    for name, right in zip(node.writes, expected, strict=True):
+        text = first_difference(name, values[name], right)
+        if text:
+            return Finding(node.name, False, text)
+    return Finding(node.name, True)
+
+
+def first_difference(name: str, found: Array, expected: Array) -> str:
+    """The first element of an output whose bits differ; "" if none does."""
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return f"{name} is {found.dtype.name} {found.shape}; expected {expected.dtype.name} {expected.shape}"
+    bits = [np.ascontiguousarray(array).reshape(-1).view(f"u{array.itemsize}") for array in (found, expected)]
+    different = np.flatnonzero(bits[0] != bits[1])
+    if not different.size:
+        return ""
+    place = tuple(int(k) for k in np.unravel_index(different[0], found.shape))
+    others = f"; {different.size} of {found.size} elements differ"
+    return f"{name}{list(place)} is {found[place]}, expected {expected[place]}{others}"

@@ -1,0 +1,283 @@
+"""Nodes that become QUANTIZED_LINEAR_CONVOLUTION: QLinearConv, and products with constant matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dmlvk.data_type import DataType
+from dmlvk.onnx.errors import NotOnDeviceError
+from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.program import Array, Builder
+from dmlvk.operators import QuantizedLinearConvolutionDesc
+from dmlvk.operators.quantized_linear_convolution import output_size
+from dmlvk.tensor_desc import TensorDesc, TensorFlags, packed_strides
+
+# The inputs of QLinearConv, and the fields that they become.
+CONVOLUTION_FIELDS = (
+    "input_tensor",
+    "input_scale_tensor",
+    "input_zero_point_tensor",
+    "filter_tensor",
+    "filter_scale_tensor",
+    "filter_zero_point_tensor",
+    "output_scale_tensor",
+    "output_zero_point_tensor",
+    "bias_tensor",
+)
+QUANTIZED = (np.dtype(np.int8), np.dtype(np.uint8))
+
+
+@dataclass
+class _Operands:
+    """The tensors of a convolution: described, and either owned or placed."""
+
+    builder: Builder
+    tensors: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, Any] = field(default_factory=dict)
+    owned: dict[str, Array] = field(default_factory=dict)
+
+    def add(self, name: str, value: str, sizes: tuple[int, ...]) -> None:
+        """Add a parameter: owned by the operator if it is constant, else a tensor of each run."""
+        constant = self.builder.constant(value)
+        if constant is not None:
+            self.own(name, constant.reshape(sizes))
+            return
+        placed = self.builder.value(value)
+        self.tensors[name] = TensorDesc(DataType.from_numpy(placed.dtype), sizes)
+        self.places[name] = placed
+
+    def own(self, name: str, array: Array) -> None:
+        array = np.ascontiguousarray(array)
+        data_type = DataType.from_numpy(array.dtype)
+        self.tensors[name] = TensorDesc(data_type, array.shape, flags=TensorFlags.OWNED_BY_DML)
+        self.owned[name] = array
+
+
+def check_convolution(node: Node, graph: Graph) -> None:
+    """Refuse a convolution by what is known without sizes."""
+    _require_scales(node, graph, (1, 4, 6))
+
+
+def _require_scales(node: Node, graph: Graph, positions: Sequence[int]) -> None:
+    for position in positions:
+        scale = graph.constant(node.input(position))
+        if scale is not None and not (np.isfinite(scale) & (scale != 0)).all():
+            raise NotOnDeviceError(f"the scale {node.input(position)!r} is 0, infinite or NaN")
+
+
+def _parameter_sizes(builder: Builder, name: str, dtype: Any, channels: int = 1) -> tuple[int, ...]:
+    """The sizes of a scale or zero point: one element, or one for each channel."""
+    shape, found = builder.kind(name)
+    if found != dtype:
+        raise NotOnDeviceError(f"{name!r} has elements of {found.name}; on the device they are {np.dtype(dtype).name}")
+    count = math.prod(shape)
+    if count != 1 and (len(shape) != 1 or count != channels):
+        wanted = "one element" if channels == 1 else f"one element or ({channels},)"
+        raise NotOnDeviceError(f"{name!r} has the shape {shape}; on the device it has {wanted}")
+    return (count,)
+
+
+def _require_quantized(builder: Builder, name: str) -> np.dtype[Any]:
+    _, dtype = builder.kind(name)
+    if dtype not in QUANTIZED:
+        raise NotOnDeviceError(f"{name!r} has elements of {dtype.name}; on the device they are int8 or uint8")
+    return dtype
+
+
+def plan_convolution(node: Node, builder: Builder) -> None:
+    """QLinearConv of ONNX, and that of com.microsoft, which may have its channels last."""
+    names = {name: node.input(k) for k, name in enumerate(CONVOLUTION_FIELDS)}
+    channels_last = bool(node.attributes.get("channels_last", 0))
+    shape, input_type = builder.kind(names["input_tensor"])
+    filter_shape, _ = builder.kind(names["filter_tensor"])
+    rank = len(shape)
+    if rank not in (3, 4) or len(filter_shape) != rank:
+        raise NotOnDeviceError(f"a convolution with {max(rank - 2, 0)} spatial dimensions; on the device it has 1 or 2")
+    if 0 in (*shape, *filter_shape):
+        raise NotOnDeviceError(f"a tensor without elements, {shape if 0 in shape else filter_shape}")
+    sizes = (shape[0], shape[-1], *shape[1:-1]) if channels_last else shape
+    geometry = spatial_arrays(node.attributes, sizes[2:], filter_shape[2:])
+    filters = filter_shape[0]
+    spatial = tuple(
+        output_size(size, taps, stride, dilation, start, end)
+        for size, taps, stride, dilation, start, end in zip(
+            sizes[2:], filter_shape[2:], *geometry.values(), strict=True
+        )
+    )
+    if min(spatial) < 1:
+        raise NotOnDeviceError(f"the padded input of sizes {sizes} is smaller than the filter of sizes {filter_shape}")
+    output_type = input_type
+    if names["output_zero_point_tensor"]:
+        output_type = _require_quantized(builder, names["output_zero_point_tensor"])
+    output_sizes = (sizes[0], filters, *spatial)
+    output = builder.new(output_type, (output_sizes[0], *output_sizes[2:], filters) if channels_last else output_sizes)
+
+    operands = _Operands(builder)
+    given = builder.value(names["input_tensor"])
+    operands.tensors["input_tensor"] = _data_desc(
+        _require_quantized(builder, names["input_tensor"]), sizes, channels_last
+    )
+    operands.places["input_tensor"] = given
+    operands.tensors["output_tensor"] = _data_desc(output_type, output_sizes, channels_last)
+    operands.places["output_tensor"] = output
+    filter_type = _require_quantized(builder, names["filter_tensor"])
+    operands.add("filter_tensor", names["filter_tensor"], filter_shape)
+    _add_quantization(operands, names, (input_type, filter_type, output_type), filters)
+    if names["bias_tensor"]:
+        bias_shape, bias_type = builder.kind(names["bias_tensor"])
+        if bias_shape != (filters,) or bias_type != np.int32:
+            raise NotOnDeviceError(f"a bias of shape {bias_shape} and type {bias_type.name}; it is int32 ({filters},)")
+        operands.add("bias_tensor", names["bias_tensor"], (1, filters, 1, 1)[:rank])
+    desc = QuantizedLinearConvolutionDesc(**operands.tensors, **geometry, group_count=node.attributes.get("group", 1))
+    builder.dispatch(desc, operands.places, operands.owned)
+    builder.set(node.outputs[0], output)
+
+
+def _add_quantization(
+    operands: _Operands, names: Mapping[str, str], types: tuple[np.dtype[Any], ...], channels: int
+) -> None:
+    for kind, dtype in zip(("input", "filter", "output"), types, strict=True):
+        count = channels if kind == "filter" else 1
+        for suffix, element in (("scale", np.float32), ("zero_point", dtype)):
+            name = f"{kind}_{suffix}_tensor"
+            if names[name]:
+                operands.add(name, names[name], _parameter_sizes(operands.builder, names[name], element, count))
+
+
+def _data_desc(dtype: np.dtype[Any], sizes: tuple[int, ...], channels_last: bool) -> TensorDesc:
+    strides = None
+    if channels_last:
+        packed = packed_strides((sizes[0], *sizes[2:], sizes[1]))
+        strides = (packed[0], packed[-1], *packed[1:-1])
+    return TensorDesc(DataType.from_numpy(dtype), sizes, strides)
+
+
+def spatial_arrays(attributes: Mapping[str, Any], sizes: Sequence[int], taps: Sequence[int]) -> dict[str, Any]:
+    """Strides, dilations and paddings of a convolution's attributes, in the order of `output_size`.
+
+    Raises
+    ------
+    NotOnDeviceError
+        The attributes do not fit the filter, or they are such that ONNX and its runtimes do not agree about them.
+    """
+    rank = len(sizes)
+    if tuple(attributes.get("kernel_shape", taps)) != tuple(taps):
+        raise NotOnDeviceError(f"kernel_shape {attributes['kernel_shape']} is not the filter's, {list(taps)}")
+    strides = tuple(attributes.get("strides", (1,) * rank))
+    dilations = tuple(attributes.get("dilations", (1,) * rank))
+    pads = tuple(attributes.get("pads", (0,) * 2 * rank))
+    if len(strides) != rank or len(dilations) != rank or len(pads) != 2 * rank or min(pads) < 0:
+        raise NotOnDeviceError(f"strides {strides}, dilations {dilations} or pads {pads} for {rank} dimensions")
+    if min(*strides, *dilations) < 1:
+        raise NotOnDeviceError(f"strides {strides} or dilations {dilations} below 1")
+    start, end = pads[:rank], pads[rank:]
+    auto_pad = attributes.get("auto_pad", b"NOTSET").decode()
+    if auto_pad == "VALID":
+        start = end = (0,) * rank
+    elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        if max(dilations) > 1:
+            raise NotOnDeviceError(f"auto_pad {auto_pad} with dilations {dilations}, which ONNX Runtime refuses")
+        needed = [
+            (-(-size // step) - 1) * step + tap - size for size, step, tap in zip(sizes, strides, taps, strict=True)
+        ]
+        if min(needed) < 0:
+            raise NotOnDeviceError(f"auto_pad {auto_pad} with strides {strides} that step over a part of the input")
+        less, more = tuple(n // 2 for n in needed), tuple(n - n // 2 for n in needed)
+        start, end = (less, more) if auto_pad == "SAME_UPPER" else (more, less)
+    elif auto_pad != "NOTSET":
+        raise NotOnDeviceError(f"auto_pad {auto_pad!r} is not one of ONNX's")
+    return {"strides": strides, "dilations": dilations, "start_padding": start, "end_padding": end}
+
+
+def check_product(node: Node, graph: Graph) -> None:
+    """QLinearMatMul: refuse a second operand that is not a constant matrix."""
+    _require_constant_matrix(node, graph)
+    _require_scales(node, graph, (1, 4, 6))
+
+
+def check_gemm(node: Node, graph: Graph) -> None:
+    """QGemm of com.microsoft: refuse what a convolution with 1x1 filters is not."""
+    _require_constant_matrix(node, graph)
+    _require_scales(node, graph, (1, 4, 7))
+    if node.attributes.get("alpha", 1.0) != 1.0:
+        raise NotOnDeviceError(f"alpha is {node.attributes['alpha']:g}; on the device it is 1")
+    if node.attributes.get("transA", 0):
+        raise NotOnDeviceError("its first operand is transposed (transA)")
+    if not node.input(7):
+        raise NotOnDeviceError("its output is float32, because it has no y_scale")
+
+
+def _require_constant_matrix(node: Node, graph: Graph) -> None:
+    matrix = graph.constant(node.input(3))
+    if matrix is None:
+        raise NotOnDeviceError(f"its second operand {node.input(3)!r} is not constant")
+    if matrix.ndim != 2:
+        raise NotOnDeviceError(f"its second operand {node.input(3)!r} has rank {matrix.ndim}; on the device it is 2")
+
+
+def plan_product(node: Node, builder: Builder) -> None:
+    """QLinearMatMul with a constant matrix: a convolution whose pixels are the rows."""
+    _plan_rows(node, builder, builder.parameter(node.input(3)), (6, 7), None)
+
+
+def plan_gemm(node: Node, builder: Builder) -> None:
+    """QGemm of com.microsoft."""
+    matrix = builder.parameter(node.input(3))
+    matrix = matrix.T if node.attributes.get("transB", 0) else matrix
+    shape, _ = builder.kind(node.input(0))
+    if len(shape) != 2:
+        raise NotOnDeviceError(f"its first operand has the shape {shape}; on the device it is a matrix")
+    bias = None
+    if node.input(6):
+        bias = builder.constant(node.input(6))
+        columns = matrix.shape[1]
+        if bias is None or bias.dtype != np.int32 or bias.shape not in ((), (1,), (1, 1), (columns,), (1, columns)):
+            raise NotOnDeviceError(f"its C {node.input(6)!r} is not constant, int32 and one row or element")
+        bias = np.broadcast_to(bias.reshape(-1), (columns,))
+    _plan_rows(node, builder, matrix, (7, 8), bias)
+
+
+def _plan_rows(
+    node: Node, builder: Builder, matrix: Array, output_positions: tuple[int, int], bias: Array | None
+) -> None:
+    """A product with a constant matrix (depth, columns) as a convolution of {1, depth, 1, rows}, channels last."""
+    shape, input_type = builder.kind(node.input(0))
+    depth, columns = matrix.shape
+    if len(shape) < 2 or shape[-1] != depth or 0 in (*shape, columns):
+        raise NotOnDeviceError(f"its first operand has the shape {shape}, its second {matrix.shape}")
+    positions = (1, 2, 4, 5, *output_positions)
+    names = {
+        f"{kind}_{suffix}_tensor": node.input(positions[2 * k + j])
+        for k, kind in enumerate(("input", "filter", "output"))
+        for j, suffix in enumerate(("scale", "zero_point"))
+    }
+    output_type = input_type
+    if names["output_zero_point_tensor"]:
+        output_type = _require_quantized(builder, names["output_zero_point_tensor"])
+    rows = math.prod(shape[:-1])
+    output = builder.new(output_type, (*shape[:-1], columns))
+    operands = _Operands(builder)
+    operands.tensors["input_tensor"] = _data_desc(_require_quantized(builder, node.input(0)), (1, depth, 1, rows), True)
+    operands.places["input_tensor"] = builder.value(node.input(0))
+    operands.tensors["output_tensor"] = _data_desc(output_type, (1, columns, 1, rows), True)
+    operands.places["output_tensor"] = output
+    filter_type = _require_quantized(builder, node.input(3))
+    operands.own("filter_tensor", matrix.T.reshape(columns, depth, 1, 1))
+    _add_quantization(operands, names, (input_type, filter_type, output_type), columns)
+    if bias is not None:
+        operands.own("bias_tensor", bias.reshape(1, columns, 1, 1))
+    desc = QuantizedLinearConvolutionDesc(
+        **operands.tensors,
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=(0, 0),
+        end_padding=(0, 0),
+        group_count=1,
+    )
+    builder.dispatch(desc, operands.places, operands.owned)
+    builder.set(node.outputs[0], output)

@@ -1,0 +1,78 @@
+"""What is done once, when a model is loaded: constants computed, and nodes without a user left out."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import numpy_helper
+
+from dmlvk.onnx.graph import Array, Graph, Node
+from dmlvk.onnx.host import HostPart
+
+# Constant inputs or not, these are left as they are: a dequantized constant takes four times the memory, and the others
+# do not depend on their inputs alone.
+NOT_FOLDED = {
+    *("DequantizeLinear", "ConstantOfShape", "Expand", "Tile", "EyeLike", "Bernoulli", "Dropout", "Multinomial"),
+    *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "If", "Loop", "Scan"),
+}
+
+
+def fold(graph: Graph) -> dict[int, str]:
+    """Take constants and unused nodes out of a graph. Returns the reasons by the nodes' numbers."""
+    reasons: dict[int, str] = {}
+    for node in graph.nodes:
+        if node.op_type == "Constant" and not node.domain and node.writes:
+            value = _constant(node)
+            if value is not None:
+                graph.set_constant(node.outputs[0], value)
+                reasons[node.index] = "a constant"
+    graph.nodes = [node for node in graph.nodes if node.index not in reasons]
+    computed: set[str] = set()
+    foldable: list[Node] = []
+    for node in graph.nodes:
+        if node.domain or node.op_type in NOT_FOLDED or node.captured or not node.reads:
+            continue
+        if all(graph.is_constant(name) or name in computed for name in node.reads):
+            foldable.append(node)
+            computed.update(node.writes)
+    if foldable:
+        reasons |= _compute(graph, foldable)
+    return reasons | _prune(graph)
+
+
+def _constant(node: Node) -> Array | None:
+    found = node.attributes
+    if "value" in found:
+        return numpy_helper.to_array(found["value"])
+    dtypes = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32, "value_floats": np.float32}
+    for name, dtype in dtypes.items():
+        if name in found:
+            return np.asarray(found[name], dtype)
+    return None  # strings and sparse tensors stay with the host
+
+
+def _compute(graph: Graph, nodes: list[Node]) -> dict[int, str]:
+    written = [name for node in nodes for name in node.writes]
+    try:
+        values = HostPart(graph, nodes, [], written, {}).run({})
+    except ValueError:
+        return {}  # an error of the model belongs to its run
+    if not all(isinstance(value, np.ndarray) for value in values):
+        return {}
+    for name, value in zip(written, values, strict=True):
+        graph.set_constant(name, value)
+    folded = {node.index for node in nodes}
+    graph.nodes = [node for node in graph.nodes if node.index not in folded]
+    return dict.fromkeys(folded, "computed from constants when the model was loaded")
+
+
+def _prune(graph: Graph) -> dict[int, str]:
+    """Leave out nodes whose outputs nobody reads."""
+    needed = set(graph.outputs)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if needed & set(node.writes):
+            needed |= node.reads
+            kept.append(node)
+    unused = {node.index for node in graph.nodes} - {node.index for node in kept}
+    graph.nodes = kept[::-1]
+    return dict.fromkeys(unused, "nothing uses its outputs")

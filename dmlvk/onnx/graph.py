@@ -1,0 +1,206 @@
+"""A model's graph: nodes with their attributes, constants, and the uses of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy.typing as npt
+import onnx
+from onnx import helper, numpy_helper, shape_inference
+
+Array = npt.NDArray[Any]
+STANDARD_DOMAINS = ("", "ai.onnx")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node.
+
+    Attributes
+    ----------
+    index : int
+        Its number, unique in the graph.
+    proto : NodeProto
+    version : int
+        The version of its domain's operator set; 0 if the model does not say.
+    captured : tuple of str
+        Values of the graph that only the node's own graphs (the branches of an If) name.
+    attributes : mapping of str to object
+    """
+
+    index: int
+    proto: onnx.NodeProto
+    version: int
+    captured: tuple[str, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The node's name, or else its operator and number."""
+        return self.proto.name or f"{self.proto.op_type}_{self.index}"
+
+    @property
+    def op_type(self) -> str:
+        return self.proto.op_type
+
+    @property
+    def domain(self) -> str:
+        """The operator's domain; "" is ONNX's own."""
+        return "" if self.proto.domain in STANDARD_DOMAINS else self.proto.domain
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of values; "" is an absent optional one."""
+        return tuple(self.proto.input)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(self.proto.output)
+
+    def input(self, position: int) -> str:
+        """The name of an input; "" if it is absent."""
+        return self.proto.input[position] if position < len(self.proto.input) else ""
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """All values that the node needs."""
+        return frozenset(filter(None, (*self.proto.input, *self.captured)))
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        return tuple(filter(None, self.proto.output))
+
+
+class Graph:
+    """The nodes of a model in an order in which they can run, and what is known of its values.
+
+    Attributes
+    ----------
+    model : ModelProto
+    nodes : list of Node
+    inputs : dict of str to ValueInfoProto
+        Those that a run must be given: inputs without an initializer.
+    outputs : list of str
+    types : dict of str to TypeProto
+        As far as ONNX's inference finds them.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.model = model
+        self.versions = {"" if o.domain in STANDARD_DOMAINS else o.domain: o.version for o in model.opset_import}
+        graph = model.graph
+        self._protos = {tensor.name: tensor for tensor in graph.initializer}
+        self._arrays: dict[str, Array] = {}
+        self.sparse = {tensor.values.name: tensor for tensor in graph.sparse_initializer}
+        self.inputs = {
+            value.name: value
+            for value in graph.input
+            if value.name not in self._protos and value.name not in self.sparse
+        }
+        self.outputs = [value.name for value in graph.output]
+        self.types = _types(model)
+        self.nodes: list[Node] = []
+        self._count = 0
+        for proto in graph.node:
+            self.nodes.append(self.new_node(proto))
+
+    def new_node(self, proto: onnx.NodeProto) -> Node:
+        """A node of this graph with a number of its own; the caller puts it in its place."""
+        domain = "" if proto.domain in STANDARD_DOMAINS else proto.domain
+        index = self._count
+        self._count += 1
+        attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
+        return Node(index, proto, self.versions.get(domain, 0), tuple(sorted(_captured(proto))), attributes)
+
+    def is_constant(self, name: str) -> bool:
+        """Whether a value is an initializer or was computed when the model was loaded."""
+        return name in self._protos or name in self._arrays
+
+    def constant(self, name: str) -> Array | None:
+        """The elements of a constant; None for other values."""
+        found = self._arrays.get(name)
+        if found is None and name in self._protos:
+            found = self._arrays[name] = numpy_helper.to_array(self._protos[name])
+        return found
+
+    def constant_proto(self, name: str) -> onnx.TensorProto:
+        """A constant as a tensor of a model."""
+        found = self._protos.get(name)
+        return numpy_helper.from_array(self._arrays[name], name) if found is None else found
+
+    def set_constant(self, name: str, array: Array) -> None:
+        """Make a value a constant."""
+        self._arrays[name] = array
+
+    def new_name(self, stem: str) -> str:
+        """A name that no value of the graph has."""
+        taken = self._protos.keys() | self._arrays.keys() | self.inputs.keys() | self.producers().keys()
+        count = 0
+        while f"{stem}_{count}" in taken:
+            count += 1
+        return f"{stem}_{count}"
+
+    def users(self) -> dict[str, list[Node]]:
+        """By value, the nodes that read it."""
+        found: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for name in node.reads:
+                found.setdefault(name, []).append(node)
+        return found
+
+    def producers(self) -> dict[str, Node]:
+        """By value, the node that writes it."""
+        return {name: node for node in self.nodes for name in node.writes}
+
+    def element_type(self, name: str) -> int:
+        """The element type of a tensor, as TensorProto numbers it; 0 if it is not known."""
+        if name in self._protos:
+            return self._protos[name].data_type
+        if name in self._arrays:
+            return int(helper.np_dtype_to_tensor_dtype(self._arrays[name].dtype))
+        kind = self.types.get(name)
+        return kind.tensor_type.elem_type if kind is not None and kind.HasField("tensor_type") else 0
+
+
+def _types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
+    try:
+        inferred = shape_inference.infer_shapes(model, data_prop=True)
+    except Exception:  # inference is an aid; whoever runs the model reports its errors
+        inferred = model
+    graph = inferred.graph
+    given = {dim.dim_param for value in (*model.graph.input, *model.graph.output) for dim in _dims(value)}
+    for value in (*graph.value_info, *graph.output):
+        for dim in _dims(value):
+            if dim.dim_param and dim.dim_param not in given:  # a name that inference made
+                dim.ClearField("dim_param")
+    return {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
+
+
+def _dims(value: onnx.ValueInfoProto) -> Any:
+    return value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ()
+
+
+def _captured(proto: onnx.NodeProto) -> set[str]:
+    """Values that the node's own graphs read and do not define."""
+    found: set[str] = set()
+    for attribute in proto.attribute:
+        for graph in (*((attribute.g,) if attribute.HasField("g") else ()), *attribute.graphs):
+            found |= _free_names(graph)
+    return found
+
+
+def _free_names(graph: onnx.GraphProto) -> set[str]:
+    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    own |= {tensor.values.name for tensor in graph.sparse_initializer}
+    free: set[str] = set()
+    for node in graph.node:
+        free |= {name for name in (*node.input, *_captured(node)) if name and name not in own}
+        own |= set(node.output)
+    return free | {value.name for value in graph.output if value.name not in own}
+
+
+def reading(nodes: Iterable[Node]) -> set[str]:
+    """All values that some nodes read."""
+    return {name for node in nodes for name in node.reads}

@@ -1,0 +1,71 @@
+"""Memory shared by lifetime: where each storage of a program lies in one block of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dmlvk.onnx.program import Program
+
+# Enough for every device's alignment of buffer offsets.
+ALIGNMENT = 256
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Offsets in a block of memory.
+
+    Attributes
+    ----------
+    offsets : mapping of int to int
+        By storage. Storages that no dispatch uses have no place.
+    size : int
+        Bytes of the block: the peak.
+    sum : int
+        Bytes that all storages would take beside each other.
+    """
+
+    offsets: Mapping[int, int]
+    size: int
+    sum: int
+
+
+def layout_of(program: Program, kept: set[int]) -> Layout:
+    """Place the storages of a program. Two share memory only if no dispatch needs both.
+
+    Parameters
+    ----------
+    program : Program
+    kept : set of int
+        Storages that are read after the last dispatch.
+    """
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for number, operation in enumerate(program.operations):
+        for storage, _ in operation.places.values():
+            first.setdefault(storage, number)
+            last[storage] = number
+    given = {value.storage for value in program.inputs.values()} | program.constants.keys()
+    end = len(program.operations)
+    for storage in first:
+        if storage in given:
+            first[storage] = -1
+        if storage in kept or storage in program.constants:  # constants are there for the next run too
+            last[storage] = end
+    sizes = {storage: -(-program.sizes[storage] // ALIGNMENT) * ALIGNMENT for storage in first}
+    offsets: dict[int, int] = {}
+    # The largest first: small ones fit into the gaps between them.
+    for storage in sorted(first, key=lambda s: (-sizes[s], s)):
+        taken = sorted(
+            (offsets[other], offsets[other] + sizes[other])
+            for other in offsets
+            if first[other] <= last[storage] and first[storage] <= last[other]
+        )
+        offset = 0
+        for begin, stop in taken:
+            if offset + sizes[storage] <= begin:
+                break
+            offset = max(offset, stop)
+        offsets[storage] = offset
+    size = max((offsets[storage] + sizes[storage] for storage in offsets), default=0)
+    return Layout(offsets, size, sum(sizes.values()))

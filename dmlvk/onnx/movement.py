@@ -1,0 +1,225 @@
+"""Nodes that move elements: Slice, Split, Concat, Transpose, Expand, DepthToSpace and SpaceToDepth become SLICE1."""
+
+from __future__ import annotations
+
+import math
+
+from dmlvk.onnx.errors import NotOnDeviceError
+from dmlvk.onnx.graph import Node
+from dmlvk.onnx.program import Builder, Value
+from dmlvk.operators import Slice1Desc
+from dmlvk.runtime.tensor import TENSOR_ALIGNMENT
+from dmlvk.tensor_desc import MAXIMUM_RANK, TensorDesc, packed_strides
+
+# A Concat whose parts do not start at multiples of 16 bytes goes through memory with gaps. It may be this much larger.
+MOST_GAPS = 4
+SMALL_IN_BYTES = 1 << 20
+
+
+def _copy(
+    builder: Builder,
+    source: Value | tuple[int, int],
+    source_desc: TensorDesc,
+    target: Value | tuple[int, int],
+    target_desc: TensorDesc,
+) -> None:
+    """Copy all elements from one layout to another of the same sizes."""
+    desc = Slice1Desc(
+        input_tensor=source_desc,
+        output_tensor=target_desc,
+        input_window_offsets=(0,) * source_desc.rank,
+        input_window_sizes=source_desc.sizes,
+        input_window_strides=(1,) * source_desc.rank,
+    )
+    builder.dispatch(desc, {"input_tensor": source, "output_tensor": target})
+
+
+def _windowed(builder: Builder, name: str, source: Value, ranges: list[range]) -> None:
+    """An output with the elements of one range for each dimension."""
+    if all(chosen == range(size) for chosen, size in zip(ranges, source.shape, strict=True)):
+        builder.view(name, source, source.shape)
+        return
+    output = builder.new(source.dtype, tuple(len(chosen) for chosen in ranges))
+    desc = Slice1Desc(
+        input_tensor=source.desc(),
+        output_tensor=output.desc(),
+        input_window_offsets=[min(chosen[0], chosen[-1]) for chosen in ranges],
+        input_window_sizes=[abs(chosen[-1] - chosen[0]) + 1 for chosen in ranges],
+        # A single element may be reached by a step of any length.
+        input_window_strides=[chosen.step if len(chosen) > 1 else 1 for chosen in ranges],
+    )
+    builder.dispatch(desc, {"input_tensor": source, "output_tensor": output})
+    builder.set(name, output)
+
+
+def plan_slice(node: Node, builder: Builder) -> None:
+    """Slice: its parameters were attributes before version 10."""
+    source = builder.value(node.inputs[0])
+    rank = len(source.shape)
+    if node.version < 10:
+        starts, ends = list(node.attributes["starts"]), list(node.attributes["ends"])
+        axes, steps = list(node.attributes.get("axes", range(len(starts)))), [1] * len(starts)
+    else:
+        starts, ends = builder.integers(node.input(1)), builder.integers(node.input(2))
+        axes = builder.integers(node.input(3)) if node.input(3) else list(range(len(starts)))
+        steps = builder.integers(node.input(4)) if node.input(4) else [1] * len(starts)
+    ranges = [range(size) for size in source.shape]
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        raise NotOnDeviceError(f"starts {starts}, ends {ends}, axes {axes} and steps {steps} do not fit together")
+    axes = [_axis(axis, rank) for axis in axes]
+    if len(set(axes)) != len(axes):
+        raise NotOnDeviceError(f"axes {axes} name a dimension twice")
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        ranges[axis] = range(*slice(start, end, step).indices(source.shape[axis]))
+    if not all(ranges):
+        raise NotOnDeviceError(f"its output has no elements, {tuple(map(len, ranges))}")
+    _windowed(builder, node.outputs[0], source, ranges)
+
+
+def _axis(axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise NotOnDeviceError(f"axis {axis} of a tensor of rank {rank}")
+    return axis % rank
+
+
+def plan_split(node: Node, builder: Builder) -> None:
+    """Split: a window for each output."""
+    source = builder.value(node.inputs[0])
+    axis = _axis(node.attributes.get("axis", 0), len(source.shape))
+    length, count = source.shape[axis], len(node.outputs)
+    if node.input(1):
+        parts = builder.integers(node.input(1))
+    elif "split" in node.attributes:
+        parts = list(node.attributes["split"])
+    else:
+        if length % count and node.version < 18:
+            raise NotOnDeviceError(f"{count} equal parts of {length} elements")
+        most = -(-length // count)
+        parts = [most] * (count - 1)
+        parts.append(length - sum(parts))
+    if len(parts) != count or sum(parts) != length or min(parts) < 1:
+        raise NotOnDeviceError(f"parts of {parts} elements from {length} for {count} outputs")
+    start = 0
+    for name, part in zip(node.outputs, parts, strict=True):
+        ranges = [range(size) for size in source.shape]
+        ranges[axis] = range(start, start + part)
+        start += part
+        if name:
+            _windowed(builder, name, source, ranges)
+
+
+def plan_concat(node: Node, builder: Builder) -> None:
+    """Concat: each input is copied to its part of the output.
+
+    A tensor on the device starts at a multiple of 16 bytes. If a part does not, all go first to memory where the
+    axis lies outermost and each step along it takes a multiple of 16 bytes; one more copy packs that.
+    """
+    sources = [builder.value(name) for name in node.inputs]
+    first = sources[0]
+    axis = _axis(node.attributes.get("axis", 1), len(first.shape))
+    rest = first.shape[:axis] + first.shape[axis + 1 :]
+    if any(source.shape[:axis] + source.shape[axis + 1 :] != rest or source.dtype != first.dtype for source in sources):
+        raise NotOnDeviceError(f"inputs of shapes {[source.shape for source in sources]} along axis {axis}")
+    lengths = [source.shape[axis] for source in sources]
+    shape = (*first.shape[:axis], sum(lengths), *first.shape[axis + 1 :])
+    output = builder.new(first.dtype, shape)
+    item = first.dtype.itemsize
+    strides = packed_strides(shape)
+    begins = [sum(lengths[:k]) for k in range(len(lengths))]
+    if all(begin * strides[axis] * item % TENSOR_ALIGNMENT == 0 for begin in begins):
+        for source, begin in zip(sources, begins, strict=True):
+            place = (output.storage, begin * strides[axis] * item)
+            _copy(builder, source, source.desc(), place, source.desc(strides=strides))
+    else:
+        elements = math.prod(rest)
+        step = -(-elements * item // TENSOR_ALIGNMENT) * TENSOR_ALIGNMENT
+        size = step * sum(lengths)
+        if size > max(SMALL_IN_BYTES, MOST_GAPS * elements * item * sum(lengths)):
+            raise NotOnDeviceError(f"parts of {elements * item} bytes, which no tensor on the device can start at")
+        scratch = builder.scratch(size)
+        gapped = list(packed_strides(rest))
+        gapped.insert(axis, step // item)
+        for source, begin in zip(sources, begins, strict=True):
+            _copy(builder, source, source.desc(), (scratch, begin * step), source.desc(strides=tuple(gapped)))
+        _copy(builder, (scratch, 0), output.desc(strides=tuple(gapped)), output, output.desc())
+    builder.set(node.outputs[0], output)
+
+
+def plan_transpose(node: Node, builder: Builder) -> None:
+    """Transpose: a copy from permuted strides."""
+    source = builder.value(node.inputs[0])
+    rank = len(source.shape)
+    order = [int(k) for k in node.attributes.get("perm", range(rank)[::-1])]
+    if sorted(order) != list(range(rank)):
+        raise NotOnDeviceError(f"perm {order} of a tensor of rank {rank}")
+    shape = tuple(source.shape[k] for k in order)
+    moved = [k for k in order if source.shape[k] != 1]
+    if moved == sorted(moved):
+        builder.view(node.outputs[0], source, shape)
+        return
+    strides = packed_strides(source.shape)
+    output = builder.new(source.dtype, shape)
+    _copy(builder, source, source.desc(shape, tuple(strides[k] for k in order)), output, output.desc())
+    builder.set(node.outputs[0], output)
+
+
+def plan_expand(node: Node, builder: Builder) -> None:
+    """Expand: a copy from strides of 0."""
+    source = builder.value(node.inputs[0])
+    wanted = builder.integers(node.input(1))
+    rank = max(len(wanted), len(source.shape))
+    if rank > MAXIMUM_RANK:
+        raise NotOnDeviceError(f"an output of rank {rank}; on the device it has at most {MAXIMUM_RANK}")
+    own = (1,) * (rank - len(source.shape)) + source.shape
+    other = [1] * (rank - len(wanted)) + wanted
+    if any(a != b and 1 not in (a, b) for a, b in zip(own, other, strict=True)):
+        raise NotOnDeviceError(f"the shape {source.shape} does not broadcast to {wanted}")
+    shape = tuple(b if a == 1 else a for a, b in zip(own, other, strict=True))
+    if shape == own:
+        builder.view(node.outputs[0], source, shape)
+        return
+    strides = tuple(0 if a == 1 else s for a, s in zip(own, packed_strides(own), strict=True))
+    output = builder.new(source.dtype, shape)
+    _copy(builder, source, source.desc(shape, strides), output, output.desc())
+    builder.set(node.outputs[0], output)
+
+
+def plan_depth_to_space(node: Node, builder: Builder) -> None:
+    """DepthToSpace: blocks of channels become blocks of pixels."""
+    source, block = builder.value(node.inputs[0]), int(node.attributes["blocksize"])
+    if len(source.shape) != 4 or block < 1 or source.shape[1] % block**2:
+        raise NotOnDeviceError(f"blocks of {block} by {block} from a tensor of shape {source.shape}")
+    n, c, h, w = source.shape
+    depth = c // block**2
+    if node.attributes.get("mode", b"DCR") == b"CRD":
+        split, order = (n, depth, block, block, h, w), (0, 1, 4, 2, 5, 3)
+    else:
+        split, order = (n, block, block, depth, h, w), (0, 3, 4, 1, 5, 2)
+    _reorder(builder, node.outputs[0], source, split, order, (n, depth, h * block, w * block))
+
+
+def plan_space_to_depth(node: Node, builder: Builder) -> None:
+    """SpaceToDepth: blocks of pixels become blocks of channels."""
+    source, block = builder.value(node.inputs[0]), int(node.attributes["blocksize"])
+    if len(source.shape) != 4 or block < 1 or source.shape[2] % block or source.shape[3] % block:
+        raise NotOnDeviceError(f"blocks of {block} by {block} from a tensor of shape {source.shape}")
+    n, c, h, w = source.shape
+    split = (n, c, h // block, block, w // block, block)
+    shape = (n, c * block**2, h // block, w // block)
+    crd = node.attributes.get("mode", b"DCR") == b"CRD"
+    _reorder(builder, node.outputs[0], source, split, (0, 1, 3, 5, 2, 4) if crd else (0, 3, 5, 1, 2, 4), shape)
+
+
+def _reorder(
+    builder: Builder,
+    name: str,
+    source: Value,
+    split: tuple[int, ...],
+    order: tuple[int, ...],
+    shape: tuple[int, ...],
+) -> None:
+    """Split the dimensions, permute them, and join them to another shape."""
+    sizes, strides = tuple(split[k] for k in order), packed_strides(split)
+    output = builder.new(source.dtype, shape)
+    _copy(builder, source, source.desc(sizes, tuple(strides[k] for k in order)), output, output.desc(sizes))
+    builder.set(name, output)

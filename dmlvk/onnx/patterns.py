@@ -1,0 +1,91 @@
+"""Nodes that write patterns: OneHot becomes ONE_HOT, Trilu and EyeLike become DIAGONAL_MATRIX1."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from onnx import helper
+
+from dmlvk.data_type import DataType
+from dmlvk.onnx.errors import NotOnDeviceError
+from dmlvk.onnx.graph import Node
+from dmlvk.onnx.program import Builder, is_movable
+from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc
+from dmlvk.operators.one_hot import INDEX_DATA_TYPES
+from dmlvk.operators.rules import INT32_MAX, INT32_MIN
+from dmlvk.tensor_desc import TensorDesc
+
+INDEX_TYPES = tuple(data_type.numpy_dtype for data_type in INDEX_DATA_TYPES)
+
+
+def plan_one_hot(node: Node, builder: Builder) -> None:
+    """OneHot with indices of 32 or 64 bits."""
+    shape, dtype = builder.kind(node.inputs[0])
+    if dtype not in INDEX_TYPES:
+        names = ", ".join(sorted(index.name for index in INDEX_TYPES))
+        raise NotOnDeviceError(f"indices of {dtype.name}; on the device they are {names}")
+    rank = len(shape) + 1
+    axis = int(node.attributes.get("axis", -1))
+    if not -rank <= axis < rank:
+        raise NotOnDeviceError(f"axis {axis} of an output of rank {rank}")
+    axis %= rank
+    depth = np.asarray(builder.parameter(node.inputs[1])).reshape(-1)
+    if depth.size != 1 or depth[0] != int(depth[0]) or depth[0] < 1:
+        raise NotOnDeviceError(f"a depth of {depth.tolist()}")
+    indices, values = builder.value(node.inputs[0]), builder.value(node.inputs[2])
+    if values.shape != (2,):
+        raise NotOnDeviceError(f"values of shape {values.shape}; on the device they are (2,)")
+    output = builder.new(values.dtype, (*shape[:axis], int(depth[0]), *shape[axis:]))
+    desc = OneHotDesc(
+        indices_tensor=TensorDesc(DataType.from_numpy(dtype), (*shape[:axis], 1, *shape[axis:])),
+        values_tensor=values.desc((1,) * (rank - 1) + (2,)),
+        output_tensor=output.desc(),
+        axis=axis,
+    )
+    builder.dispatch(desc, {"indices_tensor": indices, "values_tensor": values, "output_tensor": output})
+    builder.set(node.outputs[0], output)
+
+
+def _diagonal(limit: int) -> int:
+    return min(max(limit, INT32_MIN), INT32_MAX)
+
+
+def plan_trilu(node: Node, builder: Builder) -> None:
+    """Trilu: zeros on one side of a diagonal."""
+    source = builder.value(node.inputs[0])
+    if len(source.shape) < 2:
+        raise NotOnDeviceError(f"a tensor of shape {source.shape}, which is no matrix")
+    k = builder.integers(node.input(1))[0] if node.input(1) else 0
+    begin, end = (INT32_MIN, k) if node.attributes.get("upper", 1) else (k + 1, INT32_MAX)
+    output = builder.new(source.dtype, source.shape)
+    sizes = (math.prod(source.shape[:-2]), *source.shape[-2:])
+    desc = DiagonalMatrix1Desc(
+        input_tensor=source.desc(sizes),
+        output_tensor=output.desc(sizes),
+        value=0,
+        diagonal_fill_begin=_diagonal(begin),
+        diagonal_fill_end=_diagonal(end),
+    )
+    builder.dispatch(desc, {"input_tensor": source, "output_tensor": output})
+    builder.set(node.outputs[0], output)
+
+
+def plan_eye_like(node: Node, builder: Builder) -> None:
+    """EyeLike: of its input only the shape and the type count, so nothing is moved to the device."""
+    shape, dtype = builder.kind(node.inputs[0])
+    if "dtype" in node.attributes:
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(node.attributes["dtype"]))
+    if len(shape) != 2:
+        raise NotOnDeviceError(f"a tensor of shape {shape}, which is no matrix")
+    k = int(node.attributes.get("k", 0))
+    output = builder.new(dtype, shape)
+    assert is_movable(dtype), "new has refused all others"
+    desc = DiagonalMatrix1Desc(
+        output_tensor=output.desc(),
+        value=np.ones((), dtype).tobytes(),
+        diagonal_fill_begin=_diagonal(k),
+        diagonal_fill_end=_diagonal(k + 1),
+    )
+    builder.dispatch(desc, {"output_tensor": output})
+    builder.set(node.outputs[0], output)

@@ -1,0 +1,113 @@
+"""Where each node runs, and the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dmlvk.onnx.errors import NotOnDeviceError
+from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.registry import entry_of, parameters_of, require_on_device
+
+# Operators whose outputs are sizes. Arithmetic on sizes stays on the host.
+SIZE_OPERATORS = ("Shape", "Size")
+
+
+@dataclass(frozen=True)
+class Row:
+    """Where a node runs.
+
+    Attributes
+    ----------
+    name : str
+        The node's name; a node without one has its operator and number.
+    op_type : str
+    where : str
+        "device", "view" (on the device, no copy), "folded" (nothing runs for it), or "host".
+    reason : str
+    """
+
+    name: str
+    op_type: str
+    where: str
+    reason: str
+
+
+def obstacles(graph: Graph) -> dict[int, str]:
+    """By number, the reasons of the nodes that the host must run, from what is known without sizes."""
+    found: dict[int, str] = {}
+    sizes: set[str] = set()
+    for node in graph.nodes:
+        data = [name for name in node.reads if not graph.is_constant(name)]
+        if node.op_type in SIZE_OPERATORS or (data and all(name in sizes for name in data)):
+            sizes.update(node.writes)
+        try:
+            require_on_device(node, graph)
+        except NotOnDeviceError as error:
+            found[node.index] = str(error)
+            continue
+        if data and all(name in sizes for name in data):
+            found[node.index] = "it computes sizes"
+    found |= {node.index: "it is a view between nodes of the host" for node in _enclosed_views(graph, found)}
+    return found
+
+
+def _enclosed_views(graph: Graph, on_host: Mapping[int, str]) -> list[Node]:
+    """Views whose input and outputs only nodes of the host use. On the device they would cut the host's parts."""
+    producers, users = graph.producers(), graph.users()
+    views = {}
+    for node in graph.nodes:
+        entry = entry_of(node)
+        if entry is not None and entry.is_view and node.index not in on_host:
+            views[node.index] = (node, producers.get(node.input(entry.data)))
+
+    def is_inside(node: Node | None) -> bool:
+        return node is not None and (node.index in on_host or node.index in views)
+
+    while True:
+        left = [
+            index
+            for index, (node, source) in views.items()
+            if not is_inside(source)
+            or any(name in graph.outputs for name in node.writes)
+            or not all(is_inside(user) for name in node.writes for user in users.get(name, []))
+        ]
+        if not left:
+            return [node for node, _ in views.values()]
+        for index in left:
+            del views[index]
+
+
+def next_part(
+    remaining: Sequence[Node], available: set[str], on_host: Mapping[int, str], graph: Graph
+) -> tuple[bool, list[Node]]:
+    """The largest set of nodes of one place that can run now, the host's first.
+
+    Parameters
+    ----------
+    remaining : sequence of Node
+        In an order in which they can run.
+    available : set of str
+        Values that earlier parts or the caller have given.
+    on_host : mapping of int to str
+    graph : Graph
+
+    Returns
+    -------
+    tuple of bool and list of Node
+        Whether the host runs them, and the nodes.
+    """
+    for host in (True, False):
+        known = set(available)
+        part = []
+        for node in remaining:
+            if (node.index in on_host) != host:
+                continue
+            needed = {name for name in node.reads if not graph.is_constant(name) and name not in graph.sparse}
+            early = {name for name in parameters_of(node) if not graph.is_constant(name)} if not host else set()
+            if needed <= known and early <= available:
+                part.append(node)
+                known.update(node.writes)
+        if part:
+            return host, part
+    raise AssertionError("the checker has found the nodes to be in order, so one of them can run")

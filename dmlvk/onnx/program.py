@@ -1,0 +1,230 @@
+"""Programs: dispatches on values in memory that is not there yet. Planned for given sizes, without a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk.data_type import DataType
+from dmlvk.errors import DescriptorError
+from dmlvk.onnx.errors import NotOnDeviceError
+from dmlvk.onnx.graph import Graph, Node
+from dmlvk.operators import OperatorDesc
+from dmlvk.tensor_desc import MAXIMUM_RANK, TensorDesc
+
+Array = npt.NDArray[Any]
+# Elements that are only moved are integers of their size.
+CARRIERS = {1: DataType.UINT8, 2: DataType.UINT16, 4: DataType.UINT32, 8: DataType.UINT64}
+
+
+@dataclass(frozen=True)
+class Value:
+    """A packed tensor on the device.
+
+    Attributes
+    ----------
+    storage : int
+        The number of its memory in the program. Views share one.
+    dtype : dtype
+    shape : tuple of int
+        As ONNX has it: () for a scalar.
+    """
+
+    storage: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The shape with one dimension at least, as a tensor on the device has it."""
+        return self.shape or (1,)
+
+    @property
+    def carrier(self) -> DataType:
+        """The unsigned integer of the size of an element."""
+        return CARRIERS[self.dtype.itemsize]
+
+    def desc(self, sizes: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None) -> TensorDesc:
+        """The elements as unsigned integers, in other sizes and strides on demand."""
+        return TensorDesc(self.carrier, self.sizes if sizes is None else sizes, strides)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A dispatch.
+
+    Attributes
+    ----------
+    desc : OperatorDesc
+    places : mapping of str to (int, int)
+        By field, the storage and the offset in bytes.
+    owned : mapping of str to ndarray
+        The contents of the fields that are OWNED_BY_DML.
+    """
+
+    desc: OperatorDesc
+    places: Mapping[str, tuple[int, int]]
+    owned: Mapping[str, Array]
+
+
+@dataclass
+class Program:
+    """The dispatches of nodes for given sizes.
+
+    Attributes
+    ----------
+    operations : list of Operation
+    sizes : list of int
+        Bytes of each storage.
+    inputs : dict of str to Value
+        Values that the host or another program gives.
+    constants : dict of int to ndarray
+        By storage, contents that are written once.
+    outputs : dict of str to Value
+        All values that the nodes define.
+    """
+
+    operations: list[Operation] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    inputs: dict[str, Value] = field(default_factory=dict)
+    constants: dict[int, Array] = field(default_factory=dict)
+    outputs: dict[str, Value] = field(default_factory=dict)
+
+
+class Builder:
+    """Plans nodes one after the other.
+
+    Parameters
+    ----------
+    graph : Graph
+    given : mapping of str to (tuple of int, dtype)
+        Shape and type of each value from outside.
+    parameters : mapping of str to ndarray
+        Values that decide about sizes, from the host.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        given: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]],
+        parameters: Mapping[str, Array],
+    ) -> None:
+        self.program = Program()
+        self._graph = graph
+        self._given = given
+        self._parameters = parameters
+        self._constants: dict[str, Value] = {}
+
+    def plan(self, planner: Callable[[Node, Builder], None], node: Node) -> None:
+        """Plan a node.
+
+        Raises
+        ------
+        NotOnDeviceError
+            With the reason.
+        """
+        try:
+            planner(node, self)
+        except DescriptorError as error:
+            raise NotOnDeviceError(str(error)) from error
+
+    def kind(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Shape and type of a value. The value need not come to the device for that."""
+        constant = self._graph.constant(name)
+        if constant is not None:
+            return constant.shape, constant.dtype
+        found = self.program.outputs.get(name) or self.program.inputs.get(name)
+        return (found.shape, found.dtype) if found is not None else self._given[name]
+
+    def constant(self, name: str) -> Array | None:
+        """The elements of a constant of the graph; None for other values."""
+        return self._graph.constant(name)
+
+    def parameter(self, name: str) -> Array:
+        """The elements of a value that decides about sizes.
+
+        Raises
+        ------
+        NotOnDeviceError
+            They are not known before the dispatch.
+        """
+        found = self._graph.constant(name)
+        found = self._parameters.get(name) if found is None else found
+        if found is None:
+            raise NotOnDeviceError(f"its input {name!r} is not known before the run")
+        return found
+
+    def integers(self, name: str) -> list[int]:
+        """A parameter as a list of integers."""
+        return [int(element) for element in np.asarray(self.parameter(name)).reshape(-1)]
+
+    def value(self, name: str) -> Value:
+        """A value as a tensor on the device."""
+        found = self.program.outputs.get(name) or self.program.inputs.get(name) or self._constants.get(name)
+        if found is not None:
+            return found
+        constant = self._graph.constant(name)
+        if constant is not None:
+            found = self._constants[name] = self.new(constant.dtype, constant.shape)
+            self.program.constants[found.storage] = constant
+        else:
+            shape, dtype = self._given[name]
+            found = self.program.inputs[name] = self.new(dtype, shape)
+        return found
+
+    def new(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Value:
+        """A value with memory of its own.
+
+        Raises
+        ------
+        NotOnDeviceError
+            A tensor on the device has no such type, rank or sizes.
+        """
+        dtype = np.dtype(dtype)
+        if not is_movable(dtype):
+            raise NotOnDeviceError(f"the device has no tensors of {dtype.name}")
+        if len(shape) > MAXIMUM_RANK:
+            raise NotOnDeviceError(f"a tensor of rank {len(shape)}; on the device it has at most {MAXIMUM_RANK}")
+        if 0 in shape:
+            raise NotOnDeviceError(f"a tensor without elements, {shape}")
+        value = Value(self._storage(0), dtype, tuple(shape))
+        self.program.sizes[value.storage] = value.desc().total_size_in_bytes
+        return value
+
+    def scratch(self, size_in_bytes: int) -> int:
+        """A storage for the time between two dispatches."""
+        return self._storage(size_in_bytes)
+
+    def _storage(self, size_in_bytes: int) -> int:
+        self.program.sizes.append(size_in_bytes)
+        return len(self.program.sizes) - 1
+
+    def set(self, name: str, value: Value) -> None:
+        """Say what a node's output is."""
+        if name:
+            self.program.outputs[name] = value
+
+    def view(self, name: str, source: Value, shape: tuple[int, ...]) -> None:
+        """An output that is another value's memory in another shape."""
+        if len(shape) > MAXIMUM_RANK:
+            raise NotOnDeviceError(f"a tensor of rank {len(shape)}; on the device it has at most {MAXIMUM_RANK}")
+        self.set(name, Value(source.storage, source.dtype, tuple(shape)))
+
+    def dispatch(
+        self,
+        desc: OperatorDesc,
+        places: Mapping[str, Value | tuple[int, int]],
+        owned: Mapping[str, Array] | None = None,
+    ) -> None:
+        """Add a dispatch. A place is a value, or a storage and an offset in bytes."""
+        located = {name: (at.storage, 0) if isinstance(at, Value) else at for name, at in places.items()}
+        self.program.operations.append(Operation(desc, located, owned or {}))
+
+
+def is_movable(dtype: np.dtype[Any]) -> bool:
+    """Whether elements of a type can lie in tensors on the device: numbers of 8 to 64 bits, and bool."""
+    return dtype.name == "bool" or dtype.name.upper() in DataType.__members__

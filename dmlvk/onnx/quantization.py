@@ -1,0 +1,168 @@
+"""Fusion of dequantize, convolve, quantize to QLinearConv, as ONNX Runtime does when it optimizes."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import helper
+
+from dmlvk.onnx.graph import Graph, Node
+
+QUANTIZED_TYPES = (2, 3)  # uint8 and int8, as TensorProto numbers them
+# The bias' scale is the product of the others, which a quantizer may have rounded.
+SCALE_TOLERANCE = 1e-5
+CONVOLUTION_ATTRIBUTES = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+
+
+def fuse(graph: Graph) -> dict[int, str]:
+    """Put QLinearConv in the place of each convolution between dequantized inputs and a quantized output.
+
+    Returns
+    -------
+    dict of int to str
+        By number, the reasons of the nodes that are no longer in the graph.
+    """
+    reasons: dict[int, str] = {}
+    if graph.versions.get("", 0) < 10:
+        return reasons
+    for node in list(graph.nodes):
+        if node.op_type == "Conv" and not node.domain:
+            fused = _fused(graph, node)
+            if fused is not None:
+                made, absorbed = fused
+                reasons |= {other.index: f"into the convolution {made.name!r}" for other in absorbed}
+                gone = {other.index for other in absorbed} | {node.index}
+                position = next(k for k, other in enumerate(graph.nodes) if other.index == absorbed[-1].index)
+                graph.nodes.insert(position, made)
+                graph.nodes = [other for other in graph.nodes if other.index not in gone]
+    return reasons | _unused_dequantizers(graph)
+
+
+def _fused(graph: Graph, conv: Node) -> tuple[Node, list[Node]] | None:
+    """The QLinearConv of a convolution, and the nodes behind it that it takes in; None where it is not the same."""
+    producers, users = graph.producers(), graph.users()
+    before = [producers.get(name) for name in conv.inputs if name]
+    if not all(node is not None and _is_dequantizer(node, graph) for node in before):
+        return None
+    quantized = [node for node in before if node is not None]
+    absorbed: list[Node] = []
+    end = conv
+    while True:
+        following = users.get(end.outputs[0], [])
+        if len(following) != 1 or end.outputs[0] in graph.outputs:
+            return None
+        end = following[0]
+        absorbed.append(end)
+        if end.op_type not in ("Relu", "Clip") or end.domain:
+            break
+    if end.op_type != "QuantizeLinear" or end.domain or end.inputs[0] not in (conv.outputs[0], *_outputs(absorbed)):
+        return None
+    source, filters = quantized[:2]
+    parameters = [_parameters(node, graph) for node in (source, filters, end)]
+    if any(found is None for found in parameters):
+        return None
+    names = [name for found in parameters if found is not None for name in found]
+    if not all(_clamps_nothing(node, end, graph) for node in absorbed[:-1]):
+        return None
+    if not _has_one_scale(source, graph) or not _has_one_scale(end, graph) or not _is_per_filter(filters, graph):
+        return None
+    inputs = [source.inputs[0], *names[:2], filters.inputs[0], *names[2:]]
+    if len(quantized) == 3:
+        if not _is_bias_of(quantized[2], source, filters, graph):
+            return None
+        inputs.append(quantized[2].inputs[0])
+    attributes = {name: value for name, value in conv.attributes.items() if name in CONVOLUTION_ATTRIBUTES}
+    proto = helper.make_node("QLinearConv", inputs, [end.outputs[0]], name=conv.name, **attributes)
+    return graph.new_node(proto), absorbed
+
+
+def _outputs(nodes: list[Node]) -> list[str]:
+    return [name for node in nodes for name in node.outputs]
+
+
+def _is_dequantizer(node: Node, graph: Graph) -> bool:
+    return node.op_type == "DequantizeLinear" and not node.domain and not node.attributes.get("block_size", 0)
+
+
+def _parameters(node: Node, graph: Graph) -> tuple[str, str] | None:
+    """The names of a constant scale and zero point of an 8-bit tensor; None if they are not such."""
+    is_output = node.op_type == "QuantizeLinear"
+    scale, zero_point = node.input(1), node.input(2)
+    scales = graph.constant(scale)
+    if scales is None or node.attributes.get("output_dtype", 0) not in (0, *QUANTIZED_TYPES):
+        return None
+    if zero_point:
+        point = graph.constant(zero_point)
+        if point is None or point.dtype not in (np.uint8, np.int8):
+            return None
+        return scale, zero_point
+    element = (node.attributes.get("output_dtype", 0) or 2) if is_output else graph.element_type(node.inputs[0])
+    if element not in QUANTIZED_TYPES:
+        return None
+    name = graph.new_name("zero_point")
+    graph.set_constant(name, np.zeros(scales.shape, helper.tensor_dtype_to_np_dtype(element)))
+    return scale, name
+
+
+def _has_one_scale(node: Node, graph: Graph) -> bool:
+    scale, point = graph.constant(node.input(1)), graph.constant(node.input(2))
+    return scale is not None and scale.size == 1 and (point is None or point.size == 1) and scale.dtype == np.float32
+
+
+def _is_per_filter(node: Node, graph: Graph) -> bool:
+    """Whether a filter has one scale, or one for each output channel."""
+    scale = graph.constant(node.input(1))
+    assert scale is not None, "_parameters has found it"
+    return scale.dtype == np.float32 and (scale.size == 1 or (scale.ndim == 1 and node.attributes.get("axis", 1) == 0))
+
+
+def _is_bias_of(bias: Node, source: Node, filters: Node, graph: Graph) -> bool:
+    """Whether a bias counts in units of the input's scale times the filter's."""
+    scale, point = graph.constant(bias.input(1)), graph.constant(bias.input(2))
+    if scale is None or graph.element_type(bias.inputs[0]) != 6 or (point is not None and point.any()):  # 6: int32
+        return False
+    product = np.asarray(graph.constant(source.input(1))).reshape(-1) * np.asarray(graph.constant(filters.input(1)))
+    if scale.size not in (1, product.size):
+        return False
+    return bool(np.allclose(scale.reshape(-1), product.reshape(-1), rtol=SCALE_TOLERANCE, atol=0))
+
+
+def _clamps_nothing(node: Node, quantizer: Node, graph: Graph) -> bool:
+    """Whether quantizing clamps at least as much as a Relu or Clip before it."""
+    scale, point = graph.constant(quantizer.input(1)), graph.constant(quantizer.input(2))
+    if scale is None or scale.size != 1 or (point is not None and point.size != 1):
+        return False
+    limits = np.iinfo(np.uint8 if point is None else point.dtype)
+    zero = 0 if point is None else int(point.reshape(()))
+    low, high = ((limit - zero) * float(scale.reshape(())) for limit in (limits.min, limits.max))
+    least, most = _range(node, graph)
+    return least is not None and most is not None and least <= low and high <= most
+
+
+def _range(node: Node, graph: Graph) -> tuple[float | None, float | None]:
+    """The range of a Relu or Clip; None where it is not constant."""
+    if node.op_type == "Relu":
+        return 0.0, np.inf
+    found: list[float | None] = []
+    for position, name, absent in ((1, "min", -np.inf), (2, "max", np.inf)):
+        if node.version < 11:
+            found.append(float(node.attributes.get(name, absent)))
+        elif node.input(position):
+            limit = graph.constant(node.input(position))
+            found.append(None if limit is None else float(limit.reshape(())))
+        else:
+            found.append(absent)
+    return found[0], found[1]
+
+
+def _unused_dequantizers(graph: Graph) -> dict[int, str]:
+    """Leave out DequantizeLinear nodes that fed only convolutions that are fused now."""
+    users = graph.users()
+    unused = {
+        node.index
+        for node in graph.nodes
+        if node.op_type == "DequantizeLinear"
+        and not users.get(node.outputs[0])
+        and node.outputs[0] not in graph.outputs
+    }
+    graph.nodes = [node for node in graph.nodes if node.index not in unused]
+    return dict.fromkeys(unused, "into the convolutions behind it")

@@ -1,0 +1,111 @@
+"""The operators of ONNX that run on the device: one entry each, from which all else is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from onnx import helper
+
+from dmlvk.onnx import convolution, movement, patterns, views
+from dmlvk.onnx.errors import NotOnDeviceError
+from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.program import Builder, is_movable
+
+MICROSOFT = "com.microsoft"
+# An attribute of operators of version 1, which never had a meaning.
+OLD_ATTRIBUTES = {"consumed_inputs"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An operator.
+
+    Attributes
+    ----------
+    plan : callable
+        Adds a node's dispatches, or raises NotOnDeviceError.
+    check : callable, optional
+        Refuses a node by what is known when the model is loaded.
+    attributes : tuple of str
+        The attributes that `plan` knows. A later version of ONNX may add others, which change the meaning.
+    parameters : tuple of int
+        Inputs that must be known before the dispatch, because sizes follow from them.
+    is_view : bool
+        Whether its output is its input's memory.
+    data : int
+        The position of the input that it reads.
+    """
+
+    plan: Callable[[Node, Builder], None]
+    attributes: tuple[str, ...] = ()
+    check: Callable[[Node, Graph], None] | None = None
+    parameters: tuple[int, ...] = ()
+    is_view: bool = False
+    data: int = 0
+
+
+CONVOLUTION = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+
+ENTRIES: Mapping[tuple[str, str], Entry] = {
+    ("", "QLinearConv"): Entry(convolution.plan_convolution, CONVOLUTION, convolution.check_convolution),
+    (MICROSOFT, "QLinearConv"): Entry(
+        convolution.plan_convolution, (*CONVOLUTION, "channels_last"), convolution.check_convolution
+    ),
+    ("", "QLinearMatMul"): Entry(convolution.plan_product, (), convolution.check_product),
+    (MICROSOFT, "QGemm"): Entry(convolution.plan_gemm, ("alpha", "transA", "transB"), convolution.check_gemm),
+    ("", "Slice"): Entry(movement.plan_slice, ("axes", "ends", "starts"), parameters=(1, 2, 3, 4)),
+    ("", "Split"): Entry(movement.plan_split, ("axis", "num_outputs", "split"), parameters=(1,)),
+    ("", "Concat"): Entry(movement.plan_concat, ("axis",)),
+    ("", "Transpose"): Entry(movement.plan_transpose, ("perm",)),
+    ("", "Expand"): Entry(movement.plan_expand, parameters=(1,)),
+    ("", "DepthToSpace"): Entry(movement.plan_depth_to_space, ("blocksize", "mode")),
+    ("", "SpaceToDepth"): Entry(movement.plan_space_to_depth, ("blocksize", "mode")),
+    ("", "OneHot"): Entry(patterns.plan_one_hot, ("axis",), parameters=(1,)),
+    ("", "Trilu"): Entry(patterns.plan_trilu, ("upper",), parameters=(1,)),
+    ("", "EyeLike"): Entry(patterns.plan_eye_like, ("dtype", "k")),
+    ("", "Identity"): Entry(views.plan_identity, is_view=True),
+    ("", "Reshape"): Entry(views.plan_reshape, ("allowzero", "shape"), parameters=(1,), is_view=True),
+    ("", "Flatten"): Entry(views.plan_flatten, ("axis",), is_view=True),
+    ("", "Squeeze"): Entry(views.plan_squeeze, ("axes",), parameters=(1,), is_view=True),
+    ("", "Unsqueeze"): Entry(views.plan_unsqueeze, ("axes",), parameters=(1,), is_view=True),
+}
+
+
+def entry_of(node: Node) -> Entry | None:
+    """The entry of a node's operator, if it has one."""
+    return ENTRIES.get((node.domain, node.op_type))
+
+
+def require_on_device(node: Node, graph: Graph) -> Entry:
+    """The entry of a node that may run on the device.
+
+    Raises
+    ------
+    NotOnDeviceError
+        With the reason.
+    """
+    entry = entry_of(node)
+    if entry is None:
+        operator = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+        raise NotOnDeviceError(f"{operator} is not an operator of the device")
+    unknown = sorted(node.attributes.keys() - set(entry.attributes) - OLD_ATTRIBUTES)
+    if unknown:
+        raise NotOnDeviceError(f"its attribute {unknown[0]!r} is not known on the device")
+    kind = graph.types.get(node.input(entry.data))
+    if kind is not None and not kind.HasField("tensor_type"):
+        raise NotOnDeviceError(f"its input {node.input(entry.data)!r} is no tensor")
+    element = graph.element_type(node.input(entry.data))
+    if element:
+        dtype = helper.tensor_dtype_to_np_dtype(element)
+        if not is_movable(dtype):
+            raise NotOnDeviceError(f"the device has no tensors of {dtype.name}")
+    if entry.check is not None:
+        entry.check(node, graph)
+    return entry
+
+
+def parameters_of(node: Node) -> frozenset[str]:
+    """The values that must be known before the node's dispatch."""
+    entry = entry_of(node)
+    return frozenset() if entry is None else frozenset(filter(None, map(node.input, entry.parameters)))

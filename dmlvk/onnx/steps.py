@@ -1,0 +1,119 @@
+"""The steps of a run: parts of a graph, each on the host or on the device."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dmlvk.onnx.errors import NotOnDeviceError, RefusedError
+from dmlvk.onnx.execution import Execution, Held
+from dmlvk.onnx.graph import Graph, Node, reading
+from dmlvk.onnx.host import HostPart, kind_of
+from dmlvk.onnx.program import Builder, Program
+from dmlvk.onnx.registry import ENTRIES, parameters_of
+from dmlvk.runtime.device import Device
+
+# A step keeps its programs for this many combinations of input sizes, and its models for this many of types.
+PROGRAMS_KEPT = 8
+PARTS_KEPT = 4
+
+
+class Step:
+    """Nodes that run together.
+
+    Attributes
+    ----------
+    nodes : sequence of Node
+    inputs, outputs : list of str
+        The values that come from outside, and those that are used outside, or all.
+    """
+
+    def __init__(self, graph: Graph, nodes: Sequence[Node], keeps_all: bool = False) -> None:
+        self.graph = graph
+        self.nodes = nodes
+        written = {name for node in nodes for name in node.writes}
+        inside = {node.index for node in nodes}
+        used = set(graph.outputs) | reading([node for node in graph.nodes if node.index not in inside])
+        self.inputs = sorted(
+            name for name in reading(nodes) - written if not graph.is_constant(name) and name not in graph.sparse
+        )
+        self.outputs = [name for node in nodes for name in node.writes if keeps_all or name in used]
+
+    def run(self, values: Mapping[str, Held]) -> dict[str, Held]:
+        """The outputs.
+
+        Raises
+        ------
+        RefusedError
+            A node cannot run here with these values.
+        """
+        raise NotImplementedError
+
+
+class HostStep(Step):
+    """Nodes that the host runs."""
+
+    def __init__(self, graph: Graph, nodes: Sequence[Node], keeps_all: bool = False) -> None:
+        super().__init__(graph, nodes, keeps_all)
+        self._parts: OrderedDict[Any, HostPart] = OrderedDict()
+
+    def run(self, values: Mapping[str, Held]) -> dict[str, Held]:
+        feeds = {name: values[name].host() for name in self.inputs}
+        kinds = {name: kind_of(feed, self.graph.types.get(name)) for name, feed in feeds.items()}
+        key = tuple((name, kind.SerializeToString()) for name, kind in kinds.items())
+        part = self._parts.get(key)
+        if part is None:
+            part = HostPart(self.graph, self.nodes, self.inputs, self.outputs, kinds)
+        remember(self._parts, key, part, PARTS_KEPT)
+        return {name: Held(array) for name, array in zip(self.outputs, part.run(feeds), strict=True)}
+
+
+class DeviceStep(Step):
+    """Nodes that the device runs, as one Sequence for each combination of input sizes."""
+
+    def __init__(self, graph: Graph, nodes: Sequence[Node], device: Device, keeps_all: bool = False) -> None:
+        super().__init__(graph, nodes, keeps_all)
+        self._device = device
+        parameters = {name for node in nodes for name in parameters_of(node)}
+        self._parameters = sorted(name for name in parameters if not graph.is_constant(name))
+        self.executions: OrderedDict[Any, Execution] = OrderedDict()
+        self.last: Execution | None = None
+
+    def run(self, values: Mapping[str, Held]) -> dict[str, Held]:
+        given = {}
+        for name in self.inputs:
+            if not values[name].is_tensor:
+                user = next(node for node in self.nodes if name in node.reads)
+                raise RefusedError(user.index, f"its input {name!r} is no tensor")
+            given[name] = values[name].kind
+        parameters = {name: np.asarray(values[name].host()) for name in self._parameters}
+        key = (
+            tuple((shape, dtype.str) for shape, dtype in given.values()),
+            tuple(array.tobytes() for array in parameters.values()),
+        )
+        execution = self.executions.get(key)
+        if execution is None:
+            execution = Execution(self._device, self._program(given, parameters), self.outputs)
+        remember(self.executions, key, execution, PROGRAMS_KEPT)
+        self.last = execution
+        return execution.run(values)
+
+    def _program(self, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> Program:
+        builder = Builder(self.graph, given, parameters)
+        for node in self.nodes:
+            try:
+                builder.plan(ENTRIES[node.domain, node.op_type].plan, node)
+            except NotOnDeviceError as error:
+                raise RefusedError(node.index, str(error)) from error
+        return builder.program
+
+
+def remember(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
+    """Keep a value as the newest; the oldest goes if there are too many."""
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > most:
+        kept.popitem(last=False)

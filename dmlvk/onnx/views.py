@@ -1,0 +1,71 @@
+"""Nodes that copy nothing: Reshape, Flatten, Squeeze, Unsqueeze and Identity describe the same memory anew."""
+
+from __future__ import annotations
+
+import math
+
+from dmlvk.onnx.errors import NotOnDeviceError
+from dmlvk.onnx.graph import Node
+from dmlvk.onnx.program import Builder
+
+
+def plan_identity(node: Node, builder: Builder) -> None:
+    source = builder.value(node.inputs[0])
+    builder.view(node.outputs[0], source, source.shape)
+
+
+def plan_reshape(node: Node, builder: Builder) -> None:
+    """Reshape: 0 keeps a size (unless allowzero), -1 takes the rest."""
+    source = builder.value(node.inputs[0])
+    wanted = builder.integers(node.input(1)) if node.version >= 5 else [int(s) for s in node.attributes["shape"]]
+    shape = list(wanted)
+    for k, size in enumerate(wanted):
+        if size == 0 and not node.attributes.get("allowzero", 0) and k < len(source.shape):
+            shape[k] = source.shape[k]
+    count, known = math.prod(source.shape), math.prod(size for size in shape if size != -1)
+    if shape.count(-1) == 1 and known > 0 and count % known == 0:
+        shape[shape.index(-1)] = count // known
+    if math.prod(shape) != count or min(shape, default=1) < 1:
+        raise NotOnDeviceError(f"the shape {source.shape} cannot become {wanted}")
+    builder.view(node.outputs[0], source, tuple(shape))
+
+
+def plan_flatten(node: Node, builder: Builder) -> None:
+    source = builder.value(node.inputs[0])
+    axis, rank = int(node.attributes.get("axis", 1)), len(source.shape)
+    if not -rank <= axis <= rank:
+        raise NotOnDeviceError(f"axis {axis} of a tensor of rank {rank}")
+    axis += rank if axis < 0 else 0
+    builder.view(node.outputs[0], source, (math.prod(source.shape[:axis]), math.prod(source.shape[axis:])))
+
+
+def _axes(node: Node, builder: Builder, rank: int) -> list[int] | None:
+    """The dimensions that a node names, counted from the first; None if it names none."""
+    if node.version >= 13:
+        axes = builder.integers(node.input(1)) if node.input(1) else None
+    else:
+        axes = [int(axis) for axis in node.attributes["axes"]] if "axes" in node.attributes else None
+    if axes is None:
+        return None
+    if any(not -rank <= axis < rank for axis in axes) or len({axis % rank for axis in axes}) != len(axes):
+        raise NotOnDeviceError(f"axes {axes} of a tensor of rank {rank}")
+    return [axis % rank for axis in axes]
+
+
+def plan_squeeze(node: Node, builder: Builder) -> None:
+    source = builder.value(node.inputs[0])
+    axes = _axes(node, builder, len(source.shape))
+    if axes is None:
+        axes = [k for k, size in enumerate(source.shape) if size == 1]
+    if any(source.shape[axis] != 1 for axis in axes):
+        raise NotOnDeviceError(f"axes {axes} of the shape {source.shape} have other sizes than 1")
+    builder.view(node.outputs[0], source, tuple(size for k, size in enumerate(source.shape) if k not in axes))
+
+
+def plan_unsqueeze(node: Node, builder: Builder) -> None:
+    source = builder.value(node.inputs[0])
+    count = len(builder.integers(node.input(1)) if node.version >= 13 else node.attributes["axes"])
+    rank = len(source.shape) + count
+    axes = _axes(node, builder, rank) or []
+    sizes = iter(source.shape)
+    builder.view(node.outputs[0], source, tuple(1 if k in axes else next(sizes) for k in range(rank)))

@@ -1,0 +1,106 @@
+"""ONNX's backend interface: its functions, and ONNX's own node tests of all operators of the device."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import dmlvk
+from dmlvk.onnx import ModelError, backend
+from dmlvk.onnx.registry import ENTRIES
+
+OPERATORS = {operator for domain, operator in ENTRIES if not domain}
+# Tests whose only node of the device runs on the host, with the reason that the placement gives.
+ON_HOST = {
+    "test_identity_sequence": "no tensor",
+    "test_identity_opt": "no tensor",
+    "test_onehot_with_axis": "indices of float32",
+    "test_onehot_with_negative_axis": "indices of float32",
+    "test_onehot_with_bfloat16_values": "no tensors of bfloat16",
+    "test_reshape_allowzero_reordered": "without elements",
+    "test_slice_start_out_of_bounds": "no elements",
+    "test_split_zero_size_splits_opset13": "without elements",
+    "test_split_zero_size_splits_opset18": "without elements",
+    "test_triu_zero": "without elements",
+    "test_tril_zero": "without elements",
+}
+PRODUCT = "second operand 'b' is not constant"
+
+
+@cache
+def node_tests() -> dict[str, Any]:
+    """ONNX's tests of one node, whose operator the device has."""
+    from onnx.backend.test.case import node
+
+    state = np.random.get_state()
+    with np.errstate(all="ignore"):
+        cases = node.collect_testcases(None)
+    np.random.set_state(state)
+    return {
+        case.name: case
+        for case in cases
+        if len(case.model.graph.node) == 1 and case.model.graph.node[0].op_type in OPERATORS
+    }
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_onnx_own_node_tests(device: dmlvk.Device) -> None:
+    tests = node_tests()
+    assert {case.model.graph.node[0].op_type for case in tests.values()} >= OPERATORS
+    for name, case in tests.items():
+        prepared = backend.prepare(case.model, device)
+        for inputs, outputs in case.data_sets:
+            for found, expected in zip(prepared.run(inputs), outputs, strict=True):
+                if isinstance(expected, list):
+                    for one, other in zip(found, expected, strict=True):
+                        np.testing.assert_array_equal(one, other, name)
+                else:
+                    assert np.asarray(found).dtype == np.asarray(expected).dtype, name
+                    np.testing.assert_array_equal(found, expected, name)
+        rows = [row for row in prepared.session.placement if row.op_type in OPERATORS]
+        reason = PRODUCT if "qlinearmatmul" in name else ON_HOST.get(name)
+        if reason is None:
+            assert {row.where for row in rows} <= {"device", "view"}, (name, rows)
+        else:
+            assert all(row.where == "host" and reason in row.reason for row in rows), (name, rows)
+    assert ON_HOST.keys() <= tests.keys()
+
+
+def test_a_node(device: dmlvk.Device) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+    node = helper.make_node("Transpose", ["x"], ["y"])
+    (found,) = backend.run_node(node, [x], device)
+    np.testing.assert_array_equal(found, x.T)
+    (found,) = backend.run_node(node, x, device, outputs_info=[(np.float32, (5, 3))])
+    np.testing.assert_array_equal(found, x.T)
+    with pytest.raises(ModelError, match="2 inputs given; the node '' has 1: x"):
+        backend.run_node(node, [x, x], device)
+
+
+def test_a_model(device: dmlvk.Device) -> None:
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Transpose", ["x"], ["y"])], "g", [value("x", 1, [3, 5])], [value("y", 1, [5, 3])]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    x = np.random.default_rng(1).standard_normal((3, 5)).astype(np.float32)
+    for inputs in (x, [x], {"x": x}):
+        outputs = backend.run_model(model, inputs, device)
+        np.testing.assert_array_equal(outputs.y, x.T)
+    assert backend.is_compatible(model, device)
+    del model.graph.node[:]
+    assert not backend.is_compatible(model, device)
+    with pytest.raises(ModelError, match="0 inputs given; the model has 1: x"):
+        backend.run_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), [], device)
+
+
+def test_devices() -> None:
+    assert backend.supports_device("CPU") and backend.supports_device("VULKAN") and backend.supports_device("VULKAN:0")
+    assert not backend.supports_device("CUDA") and not backend.supports_device("VULKAN:99")
+    with pytest.raises(ModelError, match="device 'CUDA' is not there"):
+        backend.prepare(onnx.ModelProto(), "CUDA")

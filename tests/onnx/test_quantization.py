@@ -1,0 +1,138 @@
+"""Convolutions between dequantized inputs and a quantized output are fused as ONNX Runtime fuses them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlvk
+from dmlvk.onnx import InferenceSession
+from tests.onnx.models import (
+    Array,
+    Node,
+    convolution_parameters,
+    elements,
+    model_of,
+    onnx_runtime,
+    require_equal,
+    session_with_onnx_runtime,
+)
+
+
+def network(
+    parameters: dict[str, Array], between: list[Node], *, bias_scale: float = 1.0, **attributes: Any
+) -> tuple[list[Node], dict[str, Array]]:
+    """x, dequantized, convolved, quantized to y; the nodes between convolution and quantizer read "c", write "q"."""
+    constants = dict(parameters)
+    constants["b_scale"] = (parameters["x_scale"] * parameters["w_scale"] * np.float32(bias_scale)).astype(np.float32)
+    constants["b_zero"] = np.zeros(constants["b_scale"].shape, np.int32)
+    nodes: list[Node] = [
+        ("DequantizeLinear", ["x", "x_scale", "x_zero"], ["xf"], {}),
+        ("DequantizeLinear", ["w", "w_scale", "w_zero"], ["wf"], {"axis": 0}),
+        ("DequantizeLinear", ["b", "b_scale", "b_zero"], ["bf"], {"axis": 0}),
+        ("Conv", ["xf", "wf", "bf"], ["c" if between else "q"], attributes),
+        *between,
+        ("QuantizeLinear", ["q", "y_scale", "y_zero"], ["y"], {}),
+    ]
+    return nodes, constants
+
+
+def parameters_of(seed: int) -> dict[str, Array]:
+    made = convolution_parameters(np.random.default_rng(seed), (5, 4, 3, 3), per_channel=True)
+    made["w_zero"] = np.zeros(5, np.int8)  # as quantizers have it, and as ONNX Runtime wants it
+    return made
+
+
+BETWEEN: dict[str, tuple[list[Node], int | None]] = {
+    "nothing": ([], None),
+    "relu": ([("Relu", ["c"], ["q"], {})], 0),
+    "clip": ([("Clip", ["c", "low", "high"], ["q"], {})], 0),
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_fused_as_by_onnx_runtime(device: dmlvk.Device, name: str) -> None:
+    between, zero = BETWEEN[name]
+    parameters = parameters_of(len(name))
+    if zero is not None:
+        parameters["y_zero"] = np.array(zero, np.uint8)
+    nodes, constants = network(parameters, between, pads=[1, 1, 1, 1])
+    constants |= {"low": np.array(0, np.float32), "high": np.array(1e6, np.float32)} if name == "clip" else {}
+    x = elements(np.random.default_rng(1), np.uint8, (2, 4, 9, 8))
+    model = model_of(nodes, {"x": x}, {"y": np.uint8}, constants, opset=19)
+    session = InferenceSession(model, device)
+    found = session.run(None, {"x": x})
+    require_equal(found, onnx_runtime(model, {"x": x}))
+    where = {row.name: row.where for row in session.placement}
+    assert where.pop("node_3") == "device"
+    assert set(where.values()) == {"folded"}
+    assert np.unique(found[0]).size > 20
+
+
+UNFUSED: dict[str, dict[str, Any]] = {
+    "a Relu that is no clamp of the type": {"between": [("Relu", ["c"], ["q"], {})]},
+    "a Clip below the type": {"between": [("Clip", ["c", "low", "high"], ["q"], {})]},
+    "a bias of another scale": {"between": [], "bias_scale": 1.5},
+}
+
+
+@pytest.mark.parametrize("name", UNFUSED)
+def test_not_fused_where_the_meaning_would_change(device: dmlvk.Device, name: str) -> None:
+    options = dict(UNFUSED[name])
+    parameters = parameters_of(3)
+    if name == "a Clip below the type":
+        parameters["y_zero"] = np.array(0, np.uint8)
+    nodes, constants = network(parameters, options.pop("between"), **options)
+    if "Clip" in name:
+        constants |= {"low": np.array(0, np.float32), "high": parameters["y_scale"] * np.float32(100)}
+    x = elements(np.random.default_rng(2), np.uint8, (1, 4, 9, 8))
+    model = model_of(nodes, {"x": x}, {"y": np.uint8}, constants, opset=19)
+    session = InferenceSession(model, device)
+    (found,) = session.run(None, {"x": x})
+    (expected,) = onnx_runtime(model, {"x": x}, optimize=False)
+    assert "device" not in {row.where for row in session.placement}
+    assert np.abs(found.astype(int) - expected).max() <= 1  # float convolutions of two libraries
+
+
+def test_a_value_that_others_use_too_is_left_alone(device: dmlvk.Device) -> None:
+    nodes, constants = network(parameters_of(4), [("Relu", ["c"], ["q"], {})])
+    constants["y_zero"] = np.array(0, np.uint8)
+    x = elements(np.random.default_rng(3), np.uint8, (1, 4, 9, 8))
+    model = model_of(nodes, {"x": x}, {"y": np.uint8, "c": np.float32}, constants, opset=19)
+    session = InferenceSession(model, device)
+    session.run(None, {"x": x})
+    assert "device" not in {row.where for row in session.placement}
+
+
+def test_fusion_can_be_switched_off(device: dmlvk.Device) -> None:
+    nodes, constants = network(parameters_of(5), [])
+    x = elements(np.random.default_rng(4), np.uint8, (1, 4, 9, 8))
+    model = model_of(nodes, {"x": x}, {"y": np.uint8}, constants, opset=19)
+    found, rows = session_with_onnx_runtime(device.name, model, {"x": x}, fuse_qdq=False)
+    require_equal(found, onnx_runtime(model, {"x": x}))
+    assert {where for _, _, where in rows} == {"host"}
+
+
+def test_a_network_between_host_nodes(device: dmlvk.Device) -> None:
+    """Floats in, floats out, a residual: what the host runs is the same with and without fusion."""
+    parameters = convolution_parameters(np.random.default_rng(6), (4, 4, 3, 3))
+    parameters["w_zero"] = np.zeros((), np.int8)
+    nodes, constants = network(parameters, [], pads=[1, 1, 1, 1])
+    nodes = [
+        ("QuantizeLinear", ["input", "x_scale", "x_zero"], ["x"], {}),
+        *nodes,
+        ("DequantizeLinear", ["y", "y_scale", "y_zero"], ["yf"], {}),
+        ("Add", ["yf", "input"], ["sum"], {}),
+        ("GlobalAveragePool", ["sum"], ["pooled"], {}),
+        ("Flatten", ["pooled"], ["flat"], {}),
+        ("Softmax", ["flat"], ["output"], {}),
+    ]
+    x = elements(np.random.default_rng(7), np.float32, (2, 4, 8, 8))
+    model = model_of(nodes, {"input": x}, {"output": np.float32, "y": np.uint8}, constants, opset=19)
+    found, rows = session_with_onnx_runtime(device.name, model, {"input": x})
+    output, y = onnx_runtime(model, {"input": x})
+    np.testing.assert_array_equal(found[1], y)
+    np.testing.assert_allclose(found[0], output, rtol=1e-6)
+    assert {operator: where for _, operator, where in rows}["Conv"] == "device"

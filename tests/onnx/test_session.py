@@ -1,0 +1,270 @@
+"""Sessions: their description of inputs and outputs, their errors, threads, and the host."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import dmlvk
+from dmlvk.onnx import InferenceSession, ModelError
+from tests.onnx.models import (
+    Array,
+    Node,
+    convolution,
+    convolution_parameters,
+    convolved,
+    elements,
+    model_of,
+    onnx_runtime,
+    require_equal,
+    session_with_onnx_runtime,
+)
+
+
+def small_model() -> onnx.ModelProto:
+    given = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 3, None])
+    nodes: list[Node] = [("Transpose", ["x"], ["t"], {"perm": [1, 0, 2]}), ("Abs", ["t"], ["y"], {})]
+    return model_of(nodes, {"x": given}, {"y": np.float32})
+
+
+def test_inputs_and_outputs_as_onnx_runtime_describes_them(device: dmlvk.Device) -> None:
+    session = InferenceSession(small_model(), device)
+    (given,), (returned,) = session.get_inputs(), session.get_outputs()
+    assert (given.name, given.shape, given.type) == ("x", ["n", 3, None], "tensor(float)")
+    assert (returned.name, returned.shape, returned.type) == ("y", [3, "n", None], "tensor(float)")
+
+
+def test_outputs_are_chosen_by_name(device: dmlvk.Device) -> None:
+    x = elements(np.random.default_rng(0), np.float32, (4, 6))
+    nodes: list[Node] = [("Transpose", ["x"], ["t"], {}), ("Slice", ["t", "one", "two"], ["s"], {})]
+    constants = {"one": np.array([1]), "two": np.array([2])}
+    session = InferenceSession(model_of(nodes, {"x": x}, {"t": np.float32, "s": np.float32}, constants), device)
+    require_equal(session.run(["s", "t"], {"x": x}), [x.T[1:2], x.T])
+    require_equal(session.run(["s"], {"x": x.tolist() and x[:]}), [x.T[1:2]])
+
+
+FEEDS: dict[str, tuple[dict[str, Any], str]] = {
+    "none": ({}, "the input 'x' is missing; its inputs are x"),
+    "unknown": ({"x": np.ones((1, 3, 2), np.float32), "z": 1}, "has no input 'z'; its inputs are x"),
+    "type": ({"x": np.ones((1, 3, 2))}, "'x' is an array of float64; it must be of float32, tensor(float)"),
+    "rank": ({"x": np.ones((3, 2), np.float32)}, "'x' has the shape (3, 2); it must have rank 3, ['n', 3, None]"),
+    "size": ({"x": np.ones((1, 4, 2), np.float32)}, "'x' has the shape (1, 4, 2); its dimension 1 must have size 3"),
+    "text": ({"x": "text"}, "it must be of float32"),
+}
+
+
+@pytest.mark.parametrize("name", FEEDS)
+def test_wrong_feeds(device: dmlvk.Device, name: str) -> None:
+    feeds, message = FEEDS[name]
+    with pytest.raises(ModelError) as caught:
+        InferenceSession(small_model(), device).run(None, feeds)
+    assert message in str(caught.value)
+
+
+def test_unknown_output(device: dmlvk.Device) -> None:
+    with pytest.raises(ModelError, match=r"has no output 'q'; it has y"):
+        InferenceSession(small_model(), device).run(["q"], {"x": np.ones((1, 3, 2), np.float32)})
+
+
+def test_feeds_that_are_no_mapping(device: dmlvk.Device) -> None:
+    with pytest.raises(TypeError, match="feeds is a mapping"):
+        InferenceSession(small_model(), device).run(None, [1])  # type: ignore[arg-type]
+
+
+def changed(change: str, folder: Path) -> Any:
+    """A model that is wrong in one way."""
+    model = small_model()
+    if change == "cycle":
+        model.graph.node[0].input[0] = "y"
+    elif change == "empty":
+        del model.graph.node[:]
+    elif change == "unknown operator":
+        model.graph.node[1].op_type = "Absolutely"
+    elif change == "attribute":
+        model.graph.node[1].attribute.append(helper.make_attribute("depth", 3))
+    elif change == "bytes":
+        return b"this is no model"
+    elif change == "no bytes":
+        return b""
+    elif change == "no file":
+        return folder / "absent.onnx"
+    elif change in ("external data", "external data of bytes"):
+        weight = onnx.numpy_helper.from_array(np.ones(99, np.float32), "w")
+        onnx.external_data_helper.set_external_data(weight, "weights.bin")
+        weight.ClearField("raw_data")
+        weight.data_location = onnx.TensorProto.EXTERNAL
+        model.graph.initializer.append(weight)
+        if change == "external data of bytes":
+            return model.SerializeToString()
+        path = folder / "model.onnx"
+        path.write_bytes(model.SerializeToString())
+        return path
+    return model
+
+
+BAD_MODELS = {
+    "cycle": "topologically sorted",
+    "empty": "the graph 'test' is empty",
+    "unknown operator": "Absolutely",
+    "attribute": "Unrecognized attribute: depth for operator Abs",
+    "bytes": "this is no ONNX model",
+    "no bytes": "ONNX's checker refuses the model",
+    "no file": "absent.onnx: the model cannot be read",
+    "external data": "the external data of the tensor 'w' (location 'weights.bin'",
+    "external data of bytes": "the tensor 'w' lies in a file of external data",
+}
+
+
+@pytest.mark.parametrize("change", BAD_MODELS)
+def test_bad_models(device: dmlvk.Device, change: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError) as caught:
+        InferenceSession(changed(change, tmp_path), device)
+    assert BAD_MODELS[change] in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_with_external_data(device: dmlvk.Device, tmp_path: Path) -> None:
+    generator = np.random.default_rng(1)
+    parameters = convolution_parameters(generator, (4, 3, 3, 3))
+    x = elements(generator, np.uint8, (1, 3, 8, 8))
+    model = model_of([convolution(parameters)], {"x": x}, {"y": np.uint8}, parameters)
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    assert (tmp_path / "weights.bin").exists()
+    require_equal(InferenceSession(path, device).run(None, {"x": x}), [convolved(x, parameters, (0,) * 4, (1, 1))])
+
+
+def test_something_that_is_no_model(device: dmlvk.Device) -> None:
+    with pytest.raises(TypeError, match="not int"):
+        InferenceSession(3, device)  # type: ignore[arg-type]
+
+
+def test_the_host_names_the_node_that_it_refuses(device: dmlvk.Device) -> None:
+    x = np.ones((2, 3), np.float32)
+    nodes: list[Node] = [("Transpose", ["x"], ["t"], {}), ("MatMul", ["t", "t"], ["y"], {})]
+    session = InferenceSession(model_of(nodes, {"x": x}, {"y": np.float32}), device)
+    with pytest.raises(ModelError, match=r"cannot run the node 'node_1' \(MatMul\)"):
+        session.run(None, {"x": x})
+
+
+def test_results_are_the_callers_own(device: dmlvk.Device) -> None:
+    """A view of an input, a constant, and values of the device: changing them changes nothing else."""
+    x = elements(np.random.default_rng(2), np.float32, (2, 3))
+    nodes: list[Node] = [("Flatten", ["x"], ["f"], {}), ("Transpose", ["x"], ["t"], {}), ("Identity", ["k"], ["i"], {})]
+    constants = {"k": np.array([1.5, 2.5], np.float32)}
+    outputs = {"f": np.float32, "t": np.float32, "i": np.float32}
+    session = InferenceSession(model_of(nodes, {"x": x}, outputs, constants), device)
+    kept = x.copy()
+    first = session.run(None, {"x": x})
+    for array in first:
+        array[...] = 9
+    np.testing.assert_array_equal(x, kept)
+    require_equal(session.run(None, {"x": x}), [kept, kept.T, np.array([1.5, 2.5], np.float32)])
+    for array in first:
+        assert (array == 9).all()
+
+
+def test_branches_read_values_of_the_graph_around_them(device: dmlvk.Device) -> None:
+    """A branch of an If names a value that the device has made."""
+    x = elements(np.random.default_rng(3), np.float32, (2, 3))
+    value = helper.make_tensor_value_info("b", onnx.TensorProto.FLOAT, None)
+    branches = {
+        name: helper.make_graph([helper.make_node(operator, ["t"], ["b"])], name, [], [value])
+        for name, operator in (("then_branch", "Abs"), ("else_branch", "Neg"))
+    }
+    nodes: list[Node] = [("Transpose", ["x"], ["t"], {}), ("If", ["c"], ["y"], branches)]
+    for value_of_c, expected in ((True, np.abs(x.T)), (False, -x.T)):
+        feeds = {"x": x, "c": np.array(value_of_c)}
+        session = InferenceSession(model_of(nodes, feeds, {"y": np.float32}), device)
+        require_equal(session.run(None, feeds), [expected])
+        assert [row.where for row in session.placement] == ["device", "host"]
+
+
+def test_threads(device: dmlvk.Device) -> None:
+    generator = np.random.default_rng(4)
+    parameters = convolution_parameters(generator, (4, 3, 3, 3))
+    given = helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, ["n", 3, 8, 8])
+    session = InferenceSession(model_of([convolution(parameters)], {"x": given}, {"y": np.uint8}, parameters), device)
+    inputs = [elements(generator, np.uint8, (1 + k % 3, 3, 8, 8)) for k in range(12)]
+    expected = [convolved(x, parameters, (0,) * 4, (1, 1)) for x in inputs]
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        for k in range(number, 12, 3):
+            if not np.array_equal(session.run(None, {"x": inputs[k]})[0], expected[k]):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    futures = [session.run_async(None, {"x": x}) for x in inputs]
+    for future, right in zip(futures, expected, strict=True):
+        require_equal(future.result(), [right])
+
+
+def residual_network(generator: np.random.Generator) -> tuple[list[Node], dict[str, Array]]:
+    """Two convolutions with a QLinearAdd of com.microsoft between them, whose shape ONNX cannot infer."""
+    first = convolution_parameters(generator, (4, 4, 3, 3))
+    second = convolution_parameters(generator, (6, 4, 1, 1), per_channel=True)
+    constants = first | {f"{name}_2": array for name, array in second.items()}
+    operator, read, _, _ = convolution(second, "s")
+    output = ("y_scale", "y_zero")
+    nodes: list[Node] = [
+        convolution(first, y="c", pads=[1, 1, 1, 1]),
+        (
+            "com.microsoft.QLinearAdd",
+            ["c", *output, "x", "x_scale", "x_zero", *output],
+            ["s"],
+            {},
+        ),
+        (operator, ["s", *(f"{name}_2" for name in read[1:])], ["y"], {}),
+        ("DequantizeLinear", ["y", "y_scale_2", "y_zero_2"], ["d"], {}),
+        ("Flatten", ["d"], ["f"], {}),
+        ("Softmax", ["f"], ["p"], {}),
+    ]
+    return nodes, constants
+
+
+def test_onnx_runtime_as_the_host(device: dmlvk.Device) -> None:
+    generator = np.random.default_rng(5)
+    nodes, constants = residual_network(generator)
+    given = helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, ["n", 4, None, None])
+    model = model_of(nodes, {"x": given}, {"p": np.float32, "s": np.uint8, "y": np.uint8}, constants)
+    x = elements(generator, np.uint8, (2, 4, 6, 7))
+    found, rows = session_with_onnx_runtime(device.name, model, {"x": x})
+    require_equal(found, onnx_runtime(model, {"x": x}, optimize=False))
+    assert [where for _, _, where in rows] == ["device", "host", "device", "host", "host", "host"]
+
+
+WITHOUT_ONNX_RUNTIME = """
+import sys, warnings
+sys.modules["onnxruntime"] = None
+import numpy as np
+from dmlvk.onnx import InferenceSession
+from tests.onnx.test_session import small_model
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for _ in range(2):
+        x = np.full((1, 3, 2), -1, np.float32)
+        (y,) = InferenceSession(small_model(), sys.argv[1]).run(None, {"x": x})
+        assert (y == 1).all() and y.shape == (3, 1, 2)
+print(len(caught), caught[0].message)
+"""
+
+
+def test_without_onnx_runtime_a_warning_says_so_once(device: dmlvk.Device) -> None:
+    command = [sys.executable, "-c", WITHOUT_ONNX_RUNTIME, device.name]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1 dmlvk.onnx: the package onnxruntime is not installed"), done.stdout
