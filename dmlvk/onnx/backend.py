@@ -89,7 +89,7 @@ class DmlvkBackend(Backend):  # type: ignore[misc]
         ModelError
             The inputs do not fit the node, or the type of an output is not known.
         """
-        released = max(version for domain, version in helper.OP_SET_ID_VERSION_MAP if not domain)
+        released = max(version for domain, version in helper.OP_SET_ID_VERSION_MAP if domain in ("", "ai.onnx"))
         opset = kwargs.pop("opset_version", released)
         listed = [inputs] if isinstance(inputs, np.ndarray) else [np.asarray(array) for array in inputs]
         names = list(dict.fromkeys(filter(None, node.input)))
