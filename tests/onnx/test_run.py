@@ -14,8 +14,9 @@ from click.testing import CliRunner, Result
 
 import dmlvk
 from dmlvk.command_line import main
-from dmlvk.onnx import InferenceSession, checking
+from dmlvk.onnx import InferenceSession
 from dmlvk.onnx.checking import first_difference
+from dmlvk.onnx.host import HostPart
 from tests.onnx.models import convolution, convolution_parameters, convolved, elements, model_of
 
 SHAPE = (2, 3, 9, 8)
@@ -68,16 +69,16 @@ def test_the_check_names_the_first_element_that_differs(
     device: dmlvk.Device, model: tuple[Path, dict[str, np.ndarray]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The host's answer is changed in one element."""
-    honest = checking.HostPart.run
+    honest = HostPart.run
 
-    def changed(part: checking.HostPart, feeds: Any) -> list[Any]:
+    def changed(part: HostPart, feeds: Any) -> list[Any]:
         (found,) = honest(part, feeds)
         found = np.array(found)
         if found.ndim == 4 and found.shape[0] != 2:  # the Transpose's
             found[1, 2, 3, 1] ^= 5
         return [found]
 
-    monkeypatch.setattr(checking.HostPart, "run", changed)
+    monkeypatch.setattr(HostPart, "run", changed)
     done = run(model[0], "--check", "--device", device.name, "--output", tmp_path / "outputs")
     assert done.exit_code == 1
     assert "1 nodes differ from the host's: node_1: t/1[1, 2, 3, 1] is" in done.output
