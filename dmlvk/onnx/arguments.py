@@ -41,7 +41,14 @@ class NodeArgument:
 def _shape(kind: onnx.TypeProto) -> list[int | str | None]:
     if not kind.HasField("tensor_type"):
         return []
-    return [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in kind.tensor_type.shape.dim]
+    return [_size(dim) for dim in kind.tensor_type.shape.dim]
+
+
+def _size(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
+    """A dimension. Some exporters write -1 for one that may have any size."""
+    if dim.HasField("dim_value"):
+        return dim.dim_value if dim.dim_value >= 0 else None
+    return dim.dim_param or None
 
 
 def _type_name(kind: onnx.TypeProto) -> str:

@@ -106,7 +106,7 @@ class DmlvkBackend(Backend):  # type: ignore[misc]
             [onnx.ValueInfoProto(name=name) for name in node.output if name],
         )
         imports = [helper.make_opsetid("", opset), *([helper.make_opsetid(node.domain, 1)] if node.domain else [])]
-        version = helper.OP_SET_ID_VERSION_MAP.get(("", opset), onnx.IR_VERSION)
+        version = helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", opset), onnx.IR_VERSION)
         model = helper.make_model(graph, opset_imports=imports, ir_version=version)
         if outputs_info is not None:
             for value, (dtype, shape) in zip(graph.output, outputs_info, strict=True):

@@ -13,28 +13,32 @@ SCALE_TOLERANCE = 1e-5
 CONVOLUTION_ATTRIBUTES = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 
-def fuse(graph: Graph) -> dict[int, str]:
+def fuse(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
     """Put QLinearConv in the place of each convolution between dequantized inputs and a quantized output.
 
     Returns
     -------
     dict of int to str
         By number, the reasons of the nodes that are no longer in the graph.
+    dict of int to int
+        The number of each convolution that is replaced, and that of its QLinearConv.
     """
     reasons: dict[int, str] = {}
+    replaced: dict[int, int] = {}
     if graph.versions.get("", 0) < 10:
-        return reasons
+        return reasons, replaced
     for node in list(graph.nodes):
         if node.op_type == "Conv" and not node.domain:
             fused = _fused(graph, node)
             if fused is not None:
                 made, absorbed = fused
+                replaced[node.index] = made.index
                 reasons |= {other.index: f"into the convolution {made.name!r}" for other in absorbed}
                 gone = {other.index for other in absorbed} | {node.index}
                 position = next(k for k, other in enumerate(graph.nodes) if other.index == absorbed[-1].index)
                 graph.nodes.insert(position, made)
                 graph.nodes = [other for other in graph.nodes if other.index not in gone]
-    return reasons | _unused_dequantizers(graph)
+    return reasons | _unused_dequantizers(graph), replaced
 
 
 def _fused(graph: Graph, conv: Node) -> tuple[Node, list[Node]] | None:

@@ -84,13 +84,7 @@ class InferenceSession(NotCopied):
         self.device = device if isinstance(device, Device) else Device(device)
         self._graph = graph = Graph(proto)
         self._all_nodes = list(graph.nodes)
-        before = {node.name: node for node in graph.nodes}
-        self._folded = quantization.fuse(graph) if fuse_qdq else {}
-        self._fused = {
-            before[node.name].index: node.index
-            for node in graph.nodes
-            if node.name in before and before[node.name].index != node.index
-        }
+        self._folded, self._fused = quantization.fuse(graph) if fuse_qdq else ({}, {})
         self._folded |= folding.fold(graph)
         self._obstacles = placement.obstacles(graph)
         self._schedules: OrderedDict[Any, _Schedule] = OrderedDict()

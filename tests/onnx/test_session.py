@@ -42,6 +42,16 @@ def test_inputs_and_outputs_as_onnx_runtime_describes_them(device: dmlvk.Device)
     assert (returned.name, returned.shape, returned.type) == ("y", [3, "n", None], "tensor(float)")
 
 
+def test_a_size_of_minus_one_is_any_size(device: dmlvk.Device) -> None:
+    """PaddlePaddle's exporter writes it."""
+    given = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [-1, 3])
+    session = InferenceSession(model_of([("Transpose", ["x"], ["y"], {})], {"x": given}, {"y": np.float32}), device)
+    assert session.get_inputs()[0].shape == [None, 3]
+    for count in (2, 5):
+        x = elements(np.random.default_rng(count), np.float32, (count, 3))
+        require_equal(session.run(None, {"x": x}), [x.T])
+
+
 def test_outputs_are_chosen_by_name(device: dmlvk.Device) -> None:
     x = elements(np.random.default_rng(0), np.float32, (4, 6))
     nodes: list[Node] = [("Transpose", ["x"], ["t"], {}), ("Slice", ["t", "one", "two"], ["s"], {})]

@@ -1,0 +1,131 @@
+"""`dmlvk run MODEL.onnx`: its table, its files, its check and its errors. A process of its own has ONNX Runtime."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+
+import dmlvk
+from dmlvk.command_line import main
+from dmlvk.onnx import InferenceSession
+from dmlvk.onnx.checking import first_difference
+from dmlvk.onnx.host import HostPart
+from tests.onnx.models import convolution, convolution_parameters, convolved, elements, model_of
+
+SHAPE = (2, 3, 9, 8)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
+    """The path of a model, and its constants."""
+    generator = np.random.default_rng(0)
+    parameters = convolution_parameters(generator, (4, 3, 3, 3), per_channel=True)
+    nodes = [convolution(parameters), ("Transpose", ["y"], ["t/1"], {}), ("Neg", ["n"], ["m"], {})]
+    inputs = {"x": elements(generator, np.uint8, SHAPE), "n": np.ones(3, np.float32)}
+    outputs = {"t/1": np.uint8, "m": np.float32}
+    onnx.save(model_of(nodes, inputs, outputs, parameters), tmp_path / "model.onnx")
+    return tmp_path / "model.onnx", parameters
+
+
+def run(*arguments: Any) -> Result:
+    return CliRunner().invoke(main, ["run", *map(str, arguments)])
+
+
+def test_a_run_with_files(device: dmlvk.Device, model: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
+    path, parameters = model
+    generator = np.random.default_rng(1)
+    options: list[Any] = ["--device", device.name, "--output", tmp_path / "outputs"]
+    inputs = [elements(generator, np.uint8, SHAPE) for _ in range(2)]
+    for k, x in enumerate(inputs):
+        np.save(tmp_path / f"x{k}.npy", x)
+        np.save(tmp_path / f"n{k}.npy", np.full(3, k, np.float32))
+        options += ["--input", f"x={tmp_path}/x{k}.npy", "--input", f"n={tmp_path}/n{k}.npy"]
+    done = run(path, *options)
+    assert done.exit_code == 0, done.output
+    for k, x in enumerate(inputs):
+        found = np.load(tmp_path / "outputs" / f"{k}_t_1.npy")
+        np.testing.assert_array_equal(found, convolved(x, parameters, (0,) * 4, (1, 1)).T)
+        np.testing.assert_array_equal(np.load(tmp_path / "outputs" / f"{k}_m.npy"), np.full(3, -k, np.float32))
+    assert "2 device, 1 host" in done.output
+    assert "Neg is not an operator of the device" in done.output
+
+
+def test_the_check_with_onnx_runtime(device: dmlvk.Device, model: tuple[Path, dict[str, np.ndarray]]) -> None:
+    command = [sys.executable, "-m", "dmlvk", "run", str(model[0]), "--check", "--device", device.name]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("equal") == 2
+    assert "reference evaluator" not in done.stderr
+
+
+def test_the_check_names_the_first_element_that_differs(
+    device: dmlvk.Device, model: tuple[Path, dict[str, np.ndarray]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The host's answer is changed in one element."""
+    honest = HostPart.run
+
+    def changed(part: HostPart, feeds: Any) -> list[Any]:
+        (found,) = honest(part, feeds)
+        found = np.array(found)
+        if found.ndim == 4 and found.shape[0] != 2:  # the Transpose's
+            found[1, 2, 3, 1] ^= 5
+        return [found]
+
+    monkeypatch.setattr(HostPart, "run", changed)
+    done = run(model[0], "--check", "--device", device.name, "--output", tmp_path / "outputs")
+    assert done.exit_code == 1
+    assert "1 nodes differ from the host's: node_1: t/1[1, 2, 3, 1] is" in done.output
+    assert "DIFFERS" in done.output
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_differences() -> None:
+    zeros = np.array([0.0, 1.0], np.float32)
+    assert first_difference("y", zeros, zeros.copy()) == ""
+    assert first_difference("y", np.array([-0.0, 1.0], np.float32), zeros).startswith(
+        "y[0] is -0.0, expected 0.0; 1 of 2"
+    )
+    assert "expected float32 (2,)" in first_difference("y", zeros.reshape(1, 2), zeros)
+
+
+WRONG: dict[str, tuple[list[str], str]] = {
+    "no name": (["--input", "file.npy"], "'file.npy' is not name=file.npy"),
+    "no file": (["--input", "x=absent.npy"], "absent.npy"),
+    "no array": (["--input", f"x={__file__}"], "is no .npy file"),
+    "missing input": (["--input", "x={folder}/x.npy"], "the input 'n' is missing; its inputs are x, n"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_inputs(
+    device: dmlvk.Device, model: tuple[Path, dict[str, np.ndarray]], name: str, tmp_path: Path
+) -> None:
+    arguments, message = WRONG[name]
+    np.save(tmp_path / "x.npy", np.ones(SHAPE, np.uint8))
+    filled = [argument.replace("{folder}", str(tmp_path)) for argument in arguments]
+    done = run(model[0], "--device", device.name, *filled)
+    assert done.exit_code != 0
+    assert message in done.output
+    assert "Traceback" not in done.output
+
+
+def test_a_file_that_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"text")
+    assert "this is no ONNX model" in run(tmp_path / "model.onnx").output
+    assert "expected a .onnx file" in run(tmp_path / "model.txt").output
+
+
+def test_random_inputs_are_the_same_each_time(device: dmlvk.Device, model: tuple[Path, Any], tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        assert run(model[0], "--device", device.name, "--output", tmp_path / folder).exit_code == 0
+    first, second = (np.load(tmp_path / folder / "t_1.npy") for folder in ("a", "b"))
+    np.testing.assert_array_equal(first, second)
+    assert np.unique(first).size > 20
+    assert InferenceSession(model[0], device).get_inputs()[0].shape == list(SHAPE)
