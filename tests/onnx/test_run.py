@@ -119,7 +119,7 @@ def test_wrong_inputs(
 def test_a_file_that_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"text")
     assert "this is no ONNX model" in run(tmp_path / "model.onnx").output
-    assert "expected a .onnx file" in run(tmp_path / "model.txt").output
+    assert "expected an .onnx file" in run(tmp_path / "model.txt").output
 
 
 def test_random_inputs_are_the_same_each_time(device: dmlvk.Device, model: tuple[Path, Any], tmp_path: Path) -> None:
