@@ -92,6 +92,9 @@ def require_on_device(node: Node, graph: Graph) -> Entry:
     unknown = sorted(node.attributes.keys() - set(entry.attributes) - OLD_ATTRIBUTES)
     if unknown:
         raise NotOnDeviceError(f"its attribute {unknown[0]!r} is not known on the device")
+    sparse = next((name for name in node.inputs if name in graph.sparse), None)
+    if sparse is not None:
+        raise NotOnDeviceError(f"its input {sparse!r} is sparse")
     kind = graph.types.get(node.input(entry.data))
     if kind is not None and not kind.HasField("tensor_type"):
         raise NotOnDeviceError(f"its input {node.input(entry.data)!r} is no tensor")

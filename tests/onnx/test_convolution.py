@@ -28,8 +28,8 @@ GEOMETRIES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] =
     "depthwise": ((1, 8, 10, 9), (8, 1, 3, 3), {"group": 8, "pads": [1, 1, 1, 1]}),
     "one tap": ((2, 16, 5, 5), (8, 16, 1, 1), {}),
     "one dimension": ((2, 3, 19), (4, 3, 5), {"pads": [2, 1], "strides": [2]}),
-    "same upper": ((1, 3, 10, 7), (4, 3, 4, 3), {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
-    "same lower": ((1, 3, 10, 7), (4, 3, 4, 3), {"auto_pad": "SAME_LOWER", "strides": [2, 2]}),
+    "same upper": ((1, 3, 10, 7), (4, 3, 3, 4), {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+    "same lower": ((1, 3, 10, 7), (4, 3, 3, 4), {"auto_pad": "SAME_LOWER", "strides": [2, 2]}),
     "valid": ((1, 3, 10, 7), (4, 3, 4, 3), {"auto_pad": "VALID"}),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import dmlvk
@@ -103,18 +104,32 @@ def test_bool(device: dmlvk.Device) -> None:
 
 def test_sizes_that_a_run_computes(device: dmlvk.Device) -> None:
     """The sizes of a Reshape come from the host's arithmetic on the sizes of another value."""
-    x, like = elements(np.random.default_rng(5), np.float32, (6, 4)), np.ones((3, 8), np.float32)
+    x = elements(np.random.default_rng(5), np.float32, (6, 4))
     nodes: list[Node] = [
         ("Shape", ["like"], ["sizes"], {}),
         ("Gather", ["sizes", "order"], ["turned"], {}),
         ("Transpose", ["x"], ["moved"], {}),
         ("Reshape", ["moved", "turned"], ["y"], {}),
     ]
-    dimensions = {"x": x, "like": like}
-    model = model_of(nodes, dimensions, {"y": np.float32}, {"order": np.array([1, 0])})
+    given = onnx.helper.make_tensor_value_info("like", onnx.TensorProto.FLOAT, ["a", "b"])
+    model = model_of(nodes, {"x": x, "like": given}, {"y": np.float32}, {"order": np.array([1, 0])})
     session = InferenceSession(model, device)
-    require_equal(session.run(None, {"x": x, "like": like}), [x.T.reshape(8, 3)])
+    for shape in ((3, 8), (2, 12), (3, 8)):
+        require_equal(session.run(None, {"x": x, "like": np.ones(shape, np.float32)}), [x.T.reshape(shape[::-1])])
     assert [row.where for row in session.placement][2:] == ["device", "view"]
+
+
+def test_a_window_that_a_run_gives(device: dmlvk.Device) -> None:
+    """Other values of the same sizes are another window."""
+    x = elements(np.random.default_rng(7), np.float32, (6, 40))
+    nodes: list[Node] = [("Slice", ["x", "start", "end"], ["y"], {})]
+    window = {"start": np.array([1, 2]), "end": np.array([4, 30])}
+    session = InferenceSession(model_of(nodes, {"x": x, **window}, {"y": np.float32}), device)
+    for start, end in (((1, 2), (4, 30)), ((0, 2), (3, 30)), ((1, 2), (4, 30)), ((5, 5), (5, 9))):
+        feeds = {"x": x, "start": np.array(start), "end": np.array(end)}
+        require_equal(session.run(None, feeds), [x[start[0] : end[0], start[1] : end[1]]])
+        # The last window is empty, which only the host has. The schedule of these sizes stays there.
+        assert session.placement[0].where == ("device" if start[0] < end[0] else "host")
 
 
 def test_memory_is_shared_by_lifetime(device: dmlvk.Device) -> None:

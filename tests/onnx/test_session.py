@@ -186,16 +186,29 @@ def test_branches_read_values_of_the_graph_around_them(device: dmlvk.Device) -> 
     """A branch of an If names a value that the device has made."""
     x = elements(np.random.default_rng(3), np.float32, (2, 3))
     value = helper.make_tensor_value_info("b", onnx.TensorProto.FLOAT, None)
-    branches = {
-        name: helper.make_graph([helper.make_node(operator, ["t"], ["b"])], name, [], [value])
-        for name, operator in (("then_branch", "Abs"), ("else_branch", "Neg"))
-    }
+
+    def branch(name: str, operator: str, inputs: list[str], **attributes: Any) -> onnx.GraphProto:
+        return helper.make_graph([helper.make_node(operator, inputs, ["b"], **attributes)], name, [], [value])
+
+    # The value is named in a branch of a branch alone.
+    inner = {"then_branch": branch("p", "Abs", ["t"]), "else_branch": branch("q", "Abs", ["t"])}
+    branches = {"then_branch": branch("r", "If", ["c"], **inner), "else_branch": branch("s", "Neg", ["x"])}
     nodes: list[Node] = [("Transpose", ["x"], ["t"], {}), ("If", ["c"], ["y"], branches)]
-    for value_of_c, expected in ((True, np.abs(x.T)), (False, -x.T)):
+    for value_of_c, expected in ((True, np.abs(x.T)), (False, -x)):
         feeds = {"x": x, "c": np.array(value_of_c)}
         session = InferenceSession(model_of(nodes, feeds, {"y": np.float32}), device)
         require_equal(session.run(None, feeds), [expected])
         assert [row.where for row in session.placement] == ["device", "host"]
+
+
+def test_a_sparse_constant_belongs_to_the_host(device: dmlvk.Device) -> None:
+    model = model_of([("Transpose", ["w"], ["y"], {})], {"x": np.ones(1, np.float32)}, {"y": np.float32})
+    values = helper.make_tensor("w", onnx.TensorProto.FLOAT, [2], [1.5, -2])
+    places = helper.make_tensor("places", onnx.TensorProto.INT64, [2], [1, 5])
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [2, 3]))
+    session = InferenceSession(model, device)
+    (row,) = session.placement
+    assert (row.where, row.reason) == ("host", "its input 'w' is sparse")
 
 
 def test_threads(device: dmlvk.Device) -> None:
