@@ -242,13 +242,12 @@ class VulkanDevice:
         for queue in self._queues():
             queue.drop()
         # Before anything is destroyed: an exception below leaves the views' memory as it is.
-        viewed = self._viewed_blocks()
-        kept = [handle for block in viewed for handle in block.handles]
+        kept = [handle for block in self._viewed_blocks() for handle in block.handles]
         try:
             if hasattr(self, "pipelines"):
                 self.pipelines.close()
             if hasattr(self, "memory"):
-                self.memory.close(viewed)
+                self.memory.close()
         finally:
             self.context.destroy(kept)
             if not kept:

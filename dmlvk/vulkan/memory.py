@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
 
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT
 from dmlvk.vulkan.allocation import Allocation
@@ -283,15 +282,11 @@ class MemoryPool:
         """Live VkDeviceMemory objects: shared blocks, single segments and staging memory."""
         return len(self._blocks)
 
-    def close(self, viewed: Collection[Block]) -> None:
-        """Drop everything but the blocks that other libraries see; nothing may be in flight. May be repeated.
-
-        The Vulkan objects are destroyed with the device.
-        """
+    def close(self) -> None:
+        """Drop everything; nothing may be in flight. The Vulkan objects are destroyed with the device."""
         self._dropped.clear()
+        for block in list(self._blocks.values()):
+            block.mapped = None
+        self._blocks.clear()
         self._shared.clear()
         self._kept.clear()
-        for block_id, block in list(self._blocks.items()):
-            if block not in viewed:
-                block.mapped = None
-                self._blocks.pop(block_id, None)

@@ -39,7 +39,7 @@ def test_attributes_are_those_of_the_array(device: dmlvk.Device, data_type: dmlv
 
 def test_gaps_are_no_part_of_the_array(device: dmlvk.Device) -> None:
     tensor = device.tensor(dmlvk.TensorDesc("int16", (3, 5), (20, 3), total_size_in_bytes=400))
-    assert (tensor.shape, tensor.size, tensor.nbytes, len(tensor)) == ((3, 5), 15, 30, 3)
+    assert (tensor.shape, tensor.ndim, tensor.size, tensor.nbytes, len(tensor)) == ((3, 5), 2, 15, 30, 3)
 
 
 def test_attributes_outlive_the_memory(device: dmlvk.Device) -> None:
@@ -66,6 +66,7 @@ def test_numpy_takes_a_tensor_for_an_array(own: dmlvk.Device) -> None:
     as_floats = np.asarray(tensor, np.float64)
     assert as_floats.dtype == np.float64
     assert np.array_equal(as_floats, VALUES)
+    assert tensor.__array__(np.float64).dtype == np.float64
     assert np.array_equal(np.concatenate([tensor, tensor]), np.concatenate([VALUES, VALUES]))
     assert np.array_equal(np.asarray([tensor, tensor]), np.stack([VALUES, VALUES]))
     assert np.mean(tensor) == VALUES.mean()

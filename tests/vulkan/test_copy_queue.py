@@ -106,6 +106,19 @@ def test_a_small_read_goes_beside_work_that_does_not_write_it(
         assert submissions.seen == [("copy", ("compute", written)), ("compute", None)]
 
 
+def test_large_transfers_wait_for_clearing(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_variant(device, "staged-copy-queue") as own:
+        for use in (dmlvk.Tensor.numpy, lambda tensor: tensor.write(VALUES)):
+            tensor = own.tensor(DESC)
+            own.wait()
+            with monkeypatch.context() as patch:
+                submissions = Submissions(own, patch)
+                own.vulkan.transfers.clear(tensor.memory(), 0, LARGE)
+                patch.setattr(own.vulkan.queue, "completed", 0)
+                use(tensor)
+                assert submissions.seen[:2] == [("compute", None), ("copy", ("compute", own.vulkan.queue.submitted))]
+
+
 def test_small_writes_stay_in_line_with_compute(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_variant(device, "staged-copy-queue") as own:
         tensor = own.tensor(SMALL)

@@ -253,8 +253,8 @@ def test_a_view_dropped_in_the_middle_of_closing(
     views = [np.from_dlpack(tensor)]
     close = own.vulkan.memory.close
 
-    def close_and_drop(viewed: set) -> None:
-        close(viewed)
+    def close_and_drop() -> None:
+        close()
         views.clear()
 
     monkeypatch.setattr(own.vulkan.memory, "close", close_and_drop)
