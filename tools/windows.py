@@ -47,6 +47,7 @@ REQUIREMENTS = [
     "pillow>=10.1",
     "pytest>=8.0",
     "hypothesis>=6.100",
+    "ml_dtypes>=0.3",
     "onnx>=1.15",
     "onnxruntime>=1.17",
 ]

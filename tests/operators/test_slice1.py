@@ -93,7 +93,7 @@ def test_without_an_output_errors_are_about_the_window() -> None:
     left_out: dict[str, Any] = {"output_tensor": None}
     refused("input_window_strides[2]", 0, "may not be 0", **left_out, input_window_strides=(1, 1, 0, 1))
     refused("input_window_sizes[3]", 9, "may not extend past", **left_out, input_window_sizes=(1, 1, 1, 9))
-    refused("input_window_sizes", (1, 1, 1), "one element a dimension", **left_out, input_window_sizes=(1, 1, 1))
+    refused("input_window_sizes", (1, 1, 1), "one element for each dimension", **left_out, input_window_sizes=(1, 1, 1))
     refused("input_window_sizes[0]", 0, "may not be empty", **left_out, input_window_sizes=(0, 1, 1, 1))
 
 

@@ -76,7 +76,7 @@ def test_a_kept_device_that_was_closed_is_opened_anew(device: dmlvk.Device) -> N
 
 
 def test_a_name_that_matches_nothing_teaches_and_is_not_kept(kept: dict[Any, dmlvk.Device]) -> None:
-    with pytest.raises(dmlvk.DeviceError, match=r"'no such device' matches no device; .*one of:\n  0: "):
+    with pytest.raises(dmlvk.DeviceError, match=r"'no such device' matches no device; .*one of these:\n  0: "):
         one_hot(device="no such device")
     assert not kept
 
