@@ -109,7 +109,7 @@ def test_without_an_output_errors_are_about_the_other_fields() -> None:
     refused("filter_tensor.sizes[2]", 3, "larger than the padded input", **left_out, dilations=(9, 3))
     refused("strides[0]", 0, "1 or more", **left_out, strides=(0, 1))
     refused("end_padding", (1,), "one element for each dimension", **left_out, end_padding=(1,))
-    refused("group_count", 3, "must divide the channels", **left_out, group_count=3)
+    refused("group_count", 3, "must divide the number of channels", **left_out, group_count=3)
     error = refused(
         "output_zero_point_tensor.data_type", "FLOAT32", "does not take", **left_out, output_zero_point_tensor=ONE
     )
