@@ -175,11 +175,13 @@ class MemoryPool:
         self._kept.remove(block)
         return block
 
-    def _keep(self, block: Block) -> None:
-        """Keep an empty block for a later allocation, and destroy the oldest kept ones if they are too much."""
-        self._kept.append(block)
-        while sum(each.size for each in self._kept) > self._largest_kept:
-            self._destroy(self._kept.pop(0))
+    def _limit_kept(self) -> None:
+        """Destroy the oldest kept blocks if they are too much."""
+        size = sum(block.size for block in self._kept)
+        while size > self._largest_kept:
+            block = self._kept.pop(0)
+            size -= block.size
+            self._destroy(block)
 
     def _take_own(self, allocation: Allocation, padded: int) -> None:
         self._take_first(allocation, self._create(padded, self.memory_type, allocation.size), padded)
@@ -254,7 +256,8 @@ class MemoryPool:
                 if block.is_staging:
                     self._destroy(block)
                 elif not block.is_shared:
-                    self._keep(block)
+                    self._kept.append(block)
+        self._limit_kept()
         return has_emptied
 
     def _repair(self) -> None:
