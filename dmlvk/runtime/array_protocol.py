@@ -26,10 +26,10 @@ class ArrayProtocol:
 
     __slots__ = ()
 
-    desc: TensorDesc
+    if TYPE_CHECKING:
+        desc: TensorDesc
 
-    def numpy(self, out: Array | None = None) -> Array:
-        raise NotImplementedError
+        def numpy(self, out: Array | None = None) -> Array: ...
 
     @property
     def shape(self) -> tuple[int, ...]:

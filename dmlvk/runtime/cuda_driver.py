@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -98,6 +99,17 @@ def context_of(ordinal: int) -> CudaContext:
     return CudaContext(ordinal)
 
 
+@contextmanager
+def _given_back_on_failure(handle: int) -> Iterator[None]:
+    """Close a file descriptor that CUDA did not come to own."""
+    try:
+        yield
+    except DeviceError:
+        if not ON_WINDOWS:
+            os.close(handle)
+        raise
+
+
 class ImportedMemory:
     """A block of Vulkan's memory as CUDA sees it. CUDA keeps the memory, whatever Vulkan frees.
 
@@ -123,7 +135,8 @@ class ImportedMemory:
                 description.handle.fd = handle  # CUDA owns it from here on
             # CUresult cuImportExternalMemory(CUexternalMemory* extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC*
             #     memHandleDesc)
-            self._memory = check("cuImportExternalMemory", driver.cuImportExternalMemory(description))
+            with _given_back_on_failure(handle):
+                self._memory = check("cuImportExternalMemory", driver.cuImportExternalMemory(description))
             buffer = driver.CUDA_EXTERNAL_MEMORY_BUFFER_DESC()
             buffer.size = size
             # CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr* devPtr, CUexternalMemory extMem, const
@@ -160,7 +173,8 @@ class ImportedTimeline:
                 description.handle.fd = handle  # CUDA owns it from here on
             # CUresult cuImportExternalSemaphore(CUexternalSemaphore* extSem_out, const
             #     CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC* semHandleDesc)
-            self._semaphore = check("cuImportExternalSemaphore", driver.cuImportExternalSemaphore(description))
+            with _given_back_on_failure(handle):
+                self._semaphore = check("cuImportExternalSemaphore", driver.cuImportExternalSemaphore(description))
             self._signal = driver.CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS()
             self._wait = driver.CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary, ref
@@ -36,6 +36,7 @@ from dmlvk.runtime.cuda_driver import (
 from dmlvk.runtime.dlpack import DL_CUDA
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.allocation import Allocation
+from dmlvk.vulkan.blocks import Block
 from dmlvk.vulkan.device import VulkanDevice
 from dmlvk.vulkan.memory_use import MemoryUse
 from dmlvk.vulkan.monitor import Monitor
@@ -93,13 +94,16 @@ class CudaSharing:
         self._done, done = vulkan.timeline_for_export()
         self._imported_done = ImportedTimeline(self._context, done)
         self._ready_value = 0
+        # The latest value of `done` that a submission was given, and the latest one that surely is signalled. An
+        # exception may end a submission between the two, and no value may be signalled twice.
+        self._done_given = 0
         self._done_value = 0
         # By queue, the value of `ready` for which its submissions have waited.
         self._waited: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._streams: Streams = ()
         # Events after the last work on memory that CUDA has given back.
         self._released: deque[Any] = deque()
-        self._blocks: WeakKeyDictionary[object, ImportedMemory] = WeakKeyDictionary()
+        self._blocks: WeakKeyDictionary[Block, ImportedMemory] = WeakKeyDictionary()
         self._stream_objects: dict[int, Any] = {}
 
     def before_submission(self, queue: object, uses: Collection[MemoryUse]) -> Crossing | None:
@@ -110,7 +114,10 @@ class CudaSharing:
         with self._context.current() as driver:
             if is_shared or self._released:
                 self._signal_ready(driver)
-        signal = SemaphoreValue(self._done.array, self._done_value + 1) if is_shared else None
+        signal: SemaphoreValue | None = None
+        if is_shared:
+            self._done_given += 1
+            signal = SemaphoreValue(self._done.array, self._done_given)
         return Crossing(SemaphoreValue(self._ready.array, self._ready_value), signal)
 
     def after_submission(self, queue: object, crossing: Crossing) -> None:
@@ -158,32 +165,32 @@ class CudaSharing:
         """A DLPack capsule of a tensor. The later work of the consumer's stream waits for the work submitted so far."""
         memory = tensor.memory()
         vulkan = tensor.device.vulkan
-        view, block, start = vulkan.monitor.run(self._view, memory)
+        view, address = vulkan.monitor.run(self._view, memory)
         vulkan.transfers.cross(memory)
         if stream != -1:
             vulkan.monitor.run(self._let_wait, stream or LEGACY_STREAM)
-        address = block.address + start + tensor.offset
-        return dlpack.capsule_of(tensor.desc, address, (DL_CUDA, self.ordinal), view)
+        return dlpack.capsule_of(tensor.desc, address + tensor.offset, (DL_CUDA, self.ordinal), view)
 
     def _let_wait(self, stream: int) -> None:
         with self._context.current() as driver:
             self._imported_done.wait(driver, self._done_value, self._stream(stream))
 
-    def _view(self, memory: Allocation) -> tuple[CudaView, ImportedMemory, int]:
-        """The view of an allocation, its block, and its start in the block. The device's monitor is entered."""
-        vulkan = self._require_vulkan()
-        segment = memory.segments[0]
-        block = self._blocks.get(segment.block)
-        if block is None:
-            block = ImportedMemory(self._context, vulkan.memory_handle(segment.block), segment.block.allocated_size)
-            self._blocks[segment.block] = block
-        vulkan.join(self)
-        return CudaView(self, memory, block), block, segment.offset
+    def _view(self, memory: Allocation) -> tuple[CudaView, int]:
+        """The view of an allocation in one segment, and its address. The device's monitor is entered."""
+        (segment,) = memory.segments
+        block = self._imported(segment.block)
+        return CudaView(self, memory, block), block.address + segment.offset
 
-    def _require_vulkan(self) -> VulkanDevice:
+    def _imported(self, block: Block) -> ImportedMemory:
+        """A block as CUDA sees it. From here on, submissions ask for CUDA's order."""
         vulkan = self._vulkan()
         assert vulkan is not None, "the tensor keeps its device"
-        return vulkan
+        found = self._blocks.get(block)
+        if found is None:
+            found = ImportedMemory(self._context, vulkan.memory_handle(block), block.allocated_size)
+            self._blocks[block] = found
+        vulkan.join(self)
+        return found
 
     def tensor(self, device: Device, values: Any) -> Tensor | None:
         """A tensor with the elements of another library's array on the same GPU; None if the host has to copy them."""
@@ -202,13 +209,14 @@ class CudaSharing:
 
     def _copy(self, source: int, tensor: Tensor, stream: int) -> None:
         memory = tensor.memory()
-        # The view ends here: for later submissions, the copy is work on memory that CUDA has given back.
-        _, block, start = self._view(memory)
-        desc = tensor.desc
-        span = 1 + sum((size - 1) * stride for size, stride in zip(desc.sizes, desc.element_strides, strict=True))
-        size = span * desc.data_type.size_in_bytes
+        size = _span(tensor.desc.sizes, tensor.desc.element_strides) * tensor.desc.data_type.size_in_bytes
         with self._context.current() as driver:
-            copy(driver, block.address + start + tensor.offset, source, size, self._stream(stream))
+            for segment, start, length in memory.pieces(tensor.offset, size):
+                place = self._imported(segment.block).address + segment.offset + start
+                copy(driver, place, source, length, self._stream(stream))
+                source += length
+        # For later submissions, the copy is work on memory that CUDA has given back.
+        self.note_release()
 
 
 _monitor = Monitor()
@@ -250,8 +258,12 @@ def _desc_of(source: dlpack.Import) -> TensorDesc | None:
         return None
     used = tuple(stride if size > 1 else 1 for size, stride in zip(sizes, strides, strict=True))
     desc = TensorDesc(DataType.from_numpy(source.dtype), sizes, used)
-    span = 1 + sum((size - 1) * stride for size, stride in zip(sizes, used, strict=True))
-    return desc if span <= LARGEST_SPAN * desc.element_count else None
+    return desc if _span(sizes, used) <= LARGEST_SPAN * desc.element_count else None
+
+
+def _span(sizes: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements from the first to the last one in memory, both included."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
 
 
 def _after_fork_in_child() -> None:

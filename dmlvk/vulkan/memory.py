@@ -134,9 +134,9 @@ class MemoryPool:
         return False
 
     def _take_first(self, allocation: Allocation, block: Block, padded: int) -> None:
-        """Give the allocation the first part of a new block, as its last segment."""
+        """Give the allocation the first part of an empty block, as its last segment."""
         start = block.ranges.take(padded, allocation.lease)
-        assert start == 0, "a new block is empty"
+        assert start == 0, "the block is empty"
         allocation.segments = (*allocation.segments, Segment(block, start, padded))
 
     def _take(self, allocation: Allocation, padded: int) -> None:
@@ -153,11 +153,9 @@ class MemoryPool:
                 self._shared.append(block)
                 self._take_first(allocation, block, padded)
             return
-        kept = self._kept_block(padded) if padded <= allocation.segment_size else None
-        if kept is not None:
-            self._take_first(allocation, kept, padded)
-            return
-        self._heaps.check(padded, self.memory_type, allocation.size)  # all segments, before the first is allocated
+        if padded > allocation.segment_size:
+            # All segments, before the first is allocated.
+            self._heaps.check(padded, self.memory_type, allocation.size)
         try:
             for start in range(0, padded, allocation.segment_size):
                 self._take_own(allocation, min(allocation.segment_size, padded - start))
@@ -184,7 +182,9 @@ class MemoryPool:
             self._destroy(block)
 
     def _take_own(self, allocation: Allocation, padded: int) -> None:
-        self._take_first(allocation, self._create(padded, self.memory_type, allocation.size), padded)
+        """Give the allocation a block that is not shared: a kept one, or a new one."""
+        block = self._kept_block(padded) or self._create(padded, self.memory_type, allocation.size)
+        self._take_first(allocation, block, padded)
 
     def _create(
         self,
@@ -248,7 +248,7 @@ class MemoryPool:
 
     def _give(self, segments: tuple[Segment, ...], lease: Lease) -> bool:
         """Make memory free again; whether that left a shared block empty."""
-        has_emptied = False
+        has_emptied = has_kept = False
         for block, offset, _ in segments:
             block.ranges.give(offset, lease)
             if block.ranges.is_empty:
@@ -257,7 +257,9 @@ class MemoryPool:
                     self._destroy(block)
                 elif not block.is_shared:
                     self._kept.append(block)
-        self._limit_kept()
+                    has_kept = True
+        if has_kept:
+            self._limit_kept()
         return has_emptied
 
     def _repair(self) -> None:

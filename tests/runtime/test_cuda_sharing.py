@@ -5,14 +5,16 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 import dmlvk
+from dmlvk.vulkan.library import vk
 from tests.runtime import fake_cuda
 from tests.runtime.fake_cuda import Array, FakeCuda
-from tests.vulkan.variants import copy_desc
+from tests.vulkan.variants import copy_desc, open_variant
 
 SHAPE = (8, 32)
 
@@ -209,3 +211,53 @@ def test_what_a_stream_may_be(cuda: FakeCuda, own: dmlvk.Device) -> None:
 
 
 ORDINAL_OF_ANOTHER = fake_cuda.ORDINAL + 1
+
+
+def test_a_copy_fills_every_segment(cuda: FakeCuda, device: dmlvk.Device) -> None:
+    """A tensor that is larger than a block of the device's memory: each of its segments is imported by itself."""
+    values = random(21, (4, 64, 1024))
+    with open_variant(device, "segmented-staged") as own:
+        object.__setattr__(own.vulkan.context.configuration, "exports_memory", True)
+        tensor = own.tensor(Array(values))
+        assert len(tensor.memory().segments) > 1
+        assert np.array_equal(tensor.numpy(), values)
+        cuda.synchronize()
+
+
+@pytest.mark.parametrize("reaches_driver", [False, True])
+def test_a_submission_that_an_exception_ended(
+    cuda: FakeCuda, own: dmlvk.Device, reaches_driver: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next submission signals a value of its own: a timeline's value only grows, or the driver is lost."""
+    values = random(22)
+    source, result = own.tensor(values), own.tensor(values * 0)
+    copy = own.compile(copy_desc(source.desc))
+    seen, back = Array.from_dlpack(source, 1).elements, Array.from_dlpack(result, 1).elements
+    copy(input_tensor=source, output_tensor=result)
+    submit = vk.vkQueueSubmit
+    signalled: list[int] = []
+
+    def ending(*arguments: Any) -> int:
+        if reaches_driver:
+            noted(*arguments)
+        raise KeyboardInterrupt
+
+    def noted(queue: Any, count: int, array: Any, fence: Any) -> Any:
+        last = array[count - 1]
+        if last.signalSemaphoreCount > 1:
+            timeline = vk.ffi.cast("VkTimelineSemaphoreSubmitInfo*", last.pNext)
+            signalled.append(timeline.pSignalSemaphoreValues[1])
+        return submit(queue, count, array, fence)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vk, "vkQueueSubmit", ending)
+        with pytest.raises(KeyboardInterrupt):
+            copy(input_tensor=source, output_tensor=result)
+    monkeypatch.setattr(vk, "vkQueueSubmit", noted)
+    found = np.empty_like(values)
+    cuda.run(lambda: np.add(values, 9, out=seen))
+    copy(input_tensor=source, output_tensor=result)
+    cuda.run(lambda: np.copyto(found, back))
+    cuda.synchronize()
+    assert np.array_equal(found, values + 9)
+    assert signalled == sorted(set(signalled)) and len(signalled) == 1 + reaches_driver

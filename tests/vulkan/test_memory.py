@@ -107,6 +107,21 @@ def test_large_buffers_lie_in_segments_and_give_them_back(device: dmlvk.Device) 
         assert own.vulkan.memory.buffer_count == 0
 
 
+def test_segments_behind_a_bus_are_kept_for_the_next_tensor(device: dmlvk.Device) -> None:
+    with open_variant(device, "segmented-staged") as own:
+        desc = dmlvk.TensorDesc("uint8", (20 * SMALL_SEGMENT,))
+        first = own.tensor(desc)
+        blocks = {id(segment.block) for segment in first.memory().segments}
+        count = own.vulkan.memory.buffer_count
+        for _ in range(3):
+            first.free()
+            own.wait()
+            assert own.memory_used == 0
+            first = own.tensor(desc)
+            assert {id(segment.block) for segment in first.memory().segments} == blocks
+            assert own.vulkan.memory.buffer_count == count
+
+
 def test_staging_keeps_out_of_the_way_of_the_device(device: dmlvk.Device) -> None:
     with open_variant(device, "staged") as own:
         assert not own.vulkan.memory.is_direct
