@@ -7,7 +7,6 @@ operator that joins the registry is read and written here too.
 from __future__ import annotations
 
 import math
-import re
 import struct
 from collections.abc import Mapping
 from dataclasses import fields
@@ -42,11 +41,6 @@ UNION_MEMBERS: Mapping[DataType, str] = {
 def camel_case(name: str) -> str:
     """InputTensor of input_tensor."""
     return "".join(word.capitalize() for word in name.split("_"))
-
-
-def snake_case(name: str) -> str:
-    """input_tensor of InputTensor."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 def operator_of(node: Node) -> type[OperatorDesc]:
