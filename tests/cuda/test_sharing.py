@@ -236,3 +236,18 @@ def test_numpy_takes_a_copy_only(gpu: dmlvk.Device) -> None:
     assert np.array_equal(np.from_dlpack(tensor, device="cpu"), values)
     with pytest.raises((BufferError, RuntimeError)):
         np.from_dlpack(tensor)
+
+
+def test_a_cuda_tensor_larger_than_a_block_of_memory(gpu: dmlvk.Device) -> None:
+    """It lies in several segments, and the copy fills each; takes three times as much memory on the GPU."""
+    size = gpu.profile.segment_size + (1 << 20)
+    source = torch.randint(0, 256, (size // 8,), dtype=torch.int64, device="cuda")
+    tensor = gpu.tensor(source)
+    assert len(tensor.memory().segments) == 2
+    for start in (0, gpu.profile.segment_size // 8 - 100, size // 8 - 1000):
+        part = dmlvk.slice1(
+            tensor, input_window_offsets=(start,), input_window_sizes=(200,), input_window_strides=(1,)
+        ).numpy()
+        assert np.array_equal(part, source[start : start + 200].cpu().numpy())
+    with pytest.raises(BufferError, match="in several blocks"):
+        tensor.__dlpack__()
