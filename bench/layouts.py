@@ -8,9 +8,10 @@ of whose speed the share is, and with NumPy's own strided copy.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -72,6 +73,18 @@ def numpy_copy(array: npt.NDArray[Any], strides: tuple[int, ...]) -> Callable[[]
     return partial(np.copyto, turned, array)
 
 
+def layouts(size: int, element_size: int) -> Iterator[tuple[str, tuple[int, ...], tuple[int, ...]]]:
+    """Layouts of about `size` bytes: a name, sizes and strides in elements."""
+    width = size // (8 * 64 * 64 * element_size)
+    sizes = (8, 64, 64, width)
+    yield "NHWC", sizes, strides_of(sizes, (0, 2, 3, 1))
+    yield "reversed", sizes, strides_of(sizes, (3, 2, 1, 0))
+    yield "rows and columns", sizes, strides_of(sizes, (0, 1, 3, 2))
+    yield "gaps between rows", sizes, (64 * 64 * (width + 8), 64 * (width + 8), width + 8, 1)
+    pictures = (-(-size // (3 * 224 * 224 * element_size)), 3, 224, 224)
+    yield "NHWC, 3 channels", pictures, strides_of(pictures, (0, 2, 3, 1))
+
+
 @click.command(help=__doc__)
 @click.option("--device", "name", help="Part of a device's name.")
 @click.option("--mebibytes", default=64, show_default=True)
@@ -79,17 +92,10 @@ def main(name: str | None, mebibytes: int) -> None:
     table = Table("elements", "layout of the tensor", "write GB/s", "of packed", "read GB/s", "of packed", "NumPy GB/s")
     with dmlvk.Device(name) as device:
         for dtype in DTYPES:
-            width = (mebibytes << 20) // (8 * 64 * 64 * np.dtype(dtype).itemsize)
-            sizes = (8, 64, 64, width)
-            array = np.random.default_rng(1).integers(0, 256, mebibytes << 20, np.uint8).view(dtype).reshape(sizes)
-            packed = Case(device, array, np.empty_like(array), device.tensor(array))
-            layouts = {
-                "NHWC": strides_of(sizes, (0, 2, 3, 1)),
-                "reversed": strides_of(sizes, (3, 2, 1, 0)),
-                "rows and columns": strides_of(sizes, (0, 1, 3, 2)),
-                "gaps between rows": (64 * 64 * (width + 8), 64 * (width + 8), width + 8, 1),
-            }
-            for label, strides in layouts.items():
+            for label, sizes, strides in layouts(mebibytes << 20, np.dtype(dtype).itemsize):
+                count = math.prod(sizes) * np.dtype(dtype).itemsize
+                array = np.random.default_rng(1).integers(0, 256, count, np.uint8).view(dtype).reshape(sizes)
+                packed = Case(device, array, np.empty_like(array), device.tensor(array))
                 tensor = device.tensor(dmlvk.TensorDesc(dtype, sizes, strides))
                 case = Case(device, array, np.empty_like(array), tensor)
                 works = (packed.write, case.write, packed.read, case.read, numpy_copy(array, strides))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 import dmlvk
 from dmlvk import DataType, Slice1Desc, TensorDesc
+from dmlvk.tensor_desc import packed_strides
 from tests.kernels.harness import check, input_memory
 from tests.layouts import (
     DATA_TYPES,
@@ -90,6 +93,42 @@ def transposes(draw: st.DrawFn) -> Slice1Desc:
 @given(transposes(), st.integers(0, 20), st.integers(0, 1 << 20))
 @examples(1)
 def test_tiles_turn_any_alignment(device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
+    plan = device.plan(desc, "tiles")
+    assert {dispatch.kernel for dispatch in plan.dispatches} == {"slice1/tiles"}
+    check_against_numpy(device, desc, 16 * blocks, seed, "tiles")
+
+
+@st.composite
+def narrow_transposes(draw: st.DrawFn) -> Slice1Desc:
+    """Rows and columns of several small dimensions each, in any order in the input, with any alignment."""
+    data_type = draw(DATA_TYPES)
+    narrow = st.lists(st.sampled_from([2, 3, 5]), min_size=1, max_size=2)
+    rows, columns = [*draw(narrow), 17], [draw(st.sampled_from([2, 3, 8])), 19]
+    outer, shift, gap = draw(st.integers(1, 2)), draw(st.sampled_from([0, 0, 5])), draw(st.sampled_from([0, 0, 1, 16]))
+    # The output: outer, columns, rows; its innermost dimension is a narrow one.
+    output_sizes = [outer, *columns, *rows[::-1]]
+    pitch = math.prod(rows) + gap
+    output_strides = [math.prod(columns) * pitch]
+    output_strides += [step * pitch for step in packed_strides(columns)] + list(packed_strides(rows[::-1]))
+    # The input: outer, rows, columns in an order of their own. Its innermost dimension is one of the columns.
+    order = draw(st.permutations(range(len(columns))))
+    inner = packed_strides([columns[k] for k in order])
+    input_strides = [math.prod(rows) * math.prod(columns)] + [0] * len(columns)
+    for k, step in zip(order, inner, strict=True):
+        input_strides[1 + k] = step
+    input_strides += [step * math.prod(columns) for step in packed_strides(rows)[::-1]]
+    return Slice1Desc(
+        input_tensor=TensorDesc(data_type, [outer, *output_sizes[1:-1], output_sizes[-1] + shift], input_strides),
+        output_tensor=TensorDesc(data_type, output_sizes, output_strides),
+        input_window_offsets=[0] * (len(output_sizes) - 1) + [shift],
+        input_window_sizes=output_sizes,
+        input_window_strides=[draw(st.sampled_from([1, -1])), *[1] * (len(output_sizes) - 1)],
+    )
+
+
+@given(narrow_transposes(), st.integers(0, 20), st.integers(0, 1 << 20))
+@examples(1)
+def test_tiles_of_several_narrow_dimensions(device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
     plan = device.plan(desc, "tiles")
     assert {dispatch.kernel for dispatch in plan.dispatches} == {"slice1/tiles"}
     check_against_numpy(device, desc, 16 * blocks, seed, "tiles")

@@ -183,6 +183,18 @@ MUTANTS = (
         ("slice1:transpose_whole_blocks",),
     ),
     Mutant(
+        "a tile's row of several dimensions with a single stride",
+        "slice1/tiles.comp",
+        (("uint rest = dimension + 1 < ROW_RANK ? divide_by_size(element, dimension) : 0;", "uint rest = 0;"),),
+        ("slice1:transpose_narrow",),
+    ),
+    Mutant(
+        "a tile's columns of several dimensions with a single stride",
+        "slice1/tiles.comp",
+        (("column_dimension(place + 1) != 0 ? divide_by_size(element, dimension) : 0;", "false ? 1 : 0;"),),
+        ("slice1:transpose_narrow",),
+    ),
+    Mutant(
         "a block's first indices for all of its elements",
         "one_hot/chunks.comp",
         (("index_vectors[first / 4 + i]", "index_vectors[first / 4]"),),

@@ -180,6 +180,18 @@ def transpose(numbers: np.random.Generator, p: Parameters) -> Workload:
     return random_workload(numbers, desc, p)
 
 
+def transpose_narrow(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Rows of the output are several dimensions, columns of the input too, each too narrow for a tile of its own."""
+    (inner, outer), (first, second) = p.rows, p.columns
+    row, column = inner * outer, first * second
+    # The output's dimensions are second, first, outer, inner, and the input's are inner, outer, first, second, so that
+    # no two dimensions follow each other in both.
+    sizes = (second, first, outer, inner)
+    output = TensorDesc(p.type, sizes, (first * (row + p.gap), row + p.gap, inner, 1))
+    source = TensorDesc(p.type, sizes, (1, second, column, column * outer))
+    return random_workload(numbers, describe(source, (0,) * 4, sizes, (1,) * 4, output), p)
+
+
 def long(numbers: np.random.Generator, p: Parameters) -> Workload:
     """More than 65,535 workgroups, and a dimension of more than 2^16 elements."""
     count = 65_536 * SMALL_WORKGROUPS["max_compute_work_group_invocations"] + 77
@@ -324,6 +336,18 @@ GROUPS = (
             "shift": (0,),
             "gap": (0,),
             "step": (1, -1),
+            "path": ("tiles",),
+        },
+        default="all",
+    ),
+    Group(
+        "slice1:transpose_narrow",
+        transpose_narrow,
+        {
+            "type": TYPES_BY_SIZE,
+            "rows": {"8x17": (8, 17), "3x32": (3, 32)},
+            "columns": {"16x8": (16, 8), "19x5": (19, 5)},
+            "gap": (0, 1, 16),
             "path": ("tiles",),
         },
         default="all",
