@@ -15,7 +15,7 @@ from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.program import Array, Builder
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import output_size
-from dmlvk.tensor_desc import TensorDesc, TensorFlags, packed_strides
+from dmlvk.tensor_desc import TensorDesc, TensorFlags
 
 # The inputs of QLinearConv, and the fields that they become.
 CONVOLUTION_FIELDS = (
@@ -47,7 +47,7 @@ class _Operands:
         if constant is not None:
             self.own(name, constant.reshape(sizes))
             return
-        placed = self.builder.value(value)
+        placed = self.builder.packed(value)
         self.tensors[name] = TensorDesc(DataType.from_numpy(placed.dtype), sizes)
         self.places[name] = placed
 
@@ -114,17 +114,23 @@ def plan_convolution(node: Node, builder: Builder) -> None:
     output_type = input_type
     if names["output_zero_point_tensor"]:
         output_type = _require_quantized(builder, names["output_zero_point_tensor"])
-    output_sizes = (sizes[0], filters, *spatial)
-    output = builder.new(output_type, (output_sizes[0], *output_sizes[2:], filters) if channels_last else output_sizes)
+    if channels_last:
+        output = builder.new(output_type, (sizes[0], *spatial, filters))
+    else:
+        order = (0, *range(2, rank), 1) if node.outputs[0] in builder.channels_last else ()
+        output = builder.new(output_type, (sizes[0], filters, *spatial), order)
 
+    _require_quantized(builder, names["input_tensor"])
     operands = _Operands(builder)
-    given = builder.value(names["input_tensor"])
-    operands.tensors["input_tensor"] = _data_desc(
-        _require_quantized(builder, names["input_tensor"]), sizes, channels_last
-    )
-    operands.places["input_tensor"] = given
-    operands.tensors["output_tensor"] = _data_desc(output_type, output_sizes, channels_last)
-    operands.places["output_tensor"] = output
+    for name, value in (("input_tensor", builder.value(names["input_tensor"])), ("output_tensor", output)):
+        # The convolution's dimensions are batch, channels, pixels; `by_field` are the node's that they are.
+        by_field = (0, rank - 1, *range(1, rank - 1)) if channels_last else tuple(range(rank))
+        operands.tensors[name] = TensorDesc(
+            DataType.from_numpy(value.dtype),
+            [value.shape[k] for k in by_field],
+            [value.strides[k] for k in by_field] if channels_last or value.order else None,
+        )
+        operands.places[name] = value
     filter_type = _require_quantized(builder, names["filter_tensor"])
     operands.add("filter_tensor", names["filter_tensor"], filter_shape)
     _add_quantization(operands, names, (input_type, filter_type, output_type), filters)
@@ -149,12 +155,11 @@ def _add_quantization(
                 operands.add(name, names[name], _parameter_sizes(operands.builder, names[name], element, count))
 
 
-def _data_desc(dtype: np.dtype[Any], sizes: tuple[int, ...], channels_last: bool) -> TensorDesc:
-    strides = None
-    if channels_last:
-        packed = packed_strides((sizes[0], *sizes[2:], sizes[1]))
-        strides = (packed[0], packed[-1], *packed[1:-1])
-    return TensorDesc(DataType.from_numpy(dtype), sizes, strides)
+def _rows_desc(dtype: np.dtype[Any], channels: int, rows: int) -> TensorDesc:
+    """A matrix as pixels in a row, channels last."""
+    return TensorDesc(
+        DataType.from_numpy(dtype), (1, channels, 1, rows), (rows * channels, 1, rows * channels, channels)
+    )
 
 
 def spatial_arrays(attributes: Mapping[str, Any], sizes: Sequence[int], taps: Sequence[int]) -> dict[str, Any]:
@@ -262,9 +267,9 @@ def _plan_rows(
     rows = math.prod(shape[:-1])
     output = builder.new(output_type, (*shape[:-1], columns))
     operands = _Operands(builder)
-    operands.tensors["input_tensor"] = _data_desc(_require_quantized(builder, node.input(0)), (1, depth, 1, rows), True)
-    operands.places["input_tensor"] = builder.value(node.input(0))
-    operands.tensors["output_tensor"] = _data_desc(output_type, (1, columns, 1, rows), True)
+    operands.tensors["input_tensor"] = _rows_desc(_require_quantized(builder, node.input(0)), depth, rows)
+    operands.places["input_tensor"] = builder.packed(node.input(0))
+    operands.tensors["output_tensor"] = _rows_desc(output_type, columns, rows)
     operands.places["output_tensor"] = output
     filter_type = _require_quantized(builder, node.input(3))
     operands.own("filter_tensor", matrix.T.reshape(columns, depth, 1, 1))

@@ -94,7 +94,7 @@ class Execution:
         for values, tensors in ((program.inputs, self._input_tensors), (self._outputs, self._output_tensors)):
             for name, value in values.items():
                 if value.storage in offsets:
-                    tensors[name] = block.tensor(value.desc(), offsets[value.storage])
+                    tensors[name] = block.tensor(value.desc(), offsets[value.storage] + value.offset)
         for storage, array in program.constants.items():
             if storage in offsets:
                 value = Value(storage, array.dtype, array.shape)

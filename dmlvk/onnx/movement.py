@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Node
-from dmlvk.onnx.program import Builder, Value
+from dmlvk.onnx.program import Builder, Value, shortest_order
 from dmlvk.operators import Slice1Desc
 from dmlvk.runtime.tensor import TENSOR_ALIGNMENT
-from dmlvk.tensor_desc import MAXIMUM_RANK, TensorDesc, packed_strides
+from dmlvk.tensor_desc import MAXIMUM_RANK, packed_strides
 
 # A Concat whose parts do not start at multiples of 16 bytes goes through memory with gaps. It may be this much larger.
 MOST_GAPS = 4
 SMALL_IN_BYTES = 1 << 20
-
-
-def _copy(
-    builder: Builder,
-    source: Value | tuple[int, int],
-    source_desc: TensorDesc,
-    target: Value | tuple[int, int],
-    target_desc: TensorDesc,
-) -> None:
-    """Copy all elements from one layout to another of the same sizes."""
-    desc = Slice1Desc(
-        input_tensor=source_desc,
-        output_tensor=target_desc,
-        input_window_offsets=(0,) * source_desc.rank,
-        input_window_sizes=source_desc.sizes,
-        input_window_strides=(1,) * source_desc.rank,
-    )
-    builder.dispatch(desc, {"input_tensor": source, "output_tensor": target})
 
 
 def _windowed(builder: Builder, name: str, source: Value, ranges: list[range]) -> None:
@@ -39,7 +22,13 @@ def _windowed(builder: Builder, name: str, source: Value, ranges: list[range]) -
     if all(chosen == range(size) for chosen, size in zip(ranges, source.shape, strict=True)):
         builder.view(name, source, source.shape)
         return
-    output = builder.new(source.dtype, tuple(len(chosen) for chosen in ranges))
+    shape = tuple(len(chosen) for chosen in ranges)
+    first = sum(chosen[0] * stride for chosen, stride in zip(ranges, source.strides, strict=False))
+    offset = source.offset + first * source.dtype.itemsize
+    if _is_contiguous(source, ranges) and offset % TENSOR_ALIGNMENT == 0:
+        builder.set(name, replace(source, shape=shape, order=shortest_order(shape, source.order), offset=offset))
+        return
+    output = builder.new(source.dtype, shape, source.order)
     desc = Slice1Desc(
         input_tensor=source.desc(),
         output_tensor=output.desc(),
@@ -50,6 +39,16 @@ def _windowed(builder: Builder, name: str, source: Value, ranges: list[range]) -
     )
     builder.dispatch(desc, {"input_tensor": source, "output_tensor": output})
     builder.set(name, output)
+
+
+def _is_contiguous(source: Value, ranges: list[range]) -> bool:
+    """Whether the elements of a window follow each other in memory, in the same order."""
+    is_cut = False  # along a dimension further inside
+    for k in reversed(source.order or range(len(ranges))):
+        if len(ranges[k]) > 1 and (is_cut or ranges[k].step != 1):
+            return False
+        is_cut = is_cut or len(ranges[k]) < source.shape[k]
+    return True
 
 
 def plan_slice(node: Node, builder: Builder) -> None:
@@ -109,7 +108,7 @@ def plan_split(node: Node, builder: Builder) -> None:
 
 
 def plan_concat(node: Node, builder: Builder) -> None:
-    """Concat: each input is copied to its part of the output.
+    """Concat: each input is written to its part of the output, or copied there.
 
     A tensor on the device starts at a multiple of 16 bytes. If a part does not, all go first to memory where the
     axis lies outermost and each step along it takes a multiple of 16 bytes; one more copy packs that.
@@ -121,15 +120,19 @@ def plan_concat(node: Node, builder: Builder) -> None:
     if any(source.shape[:axis] + source.shape[axis + 1 :] != rest or source.dtype != first.dtype for source in sources):
         raise NotOnDeviceError(f"inputs of shapes {[source.shape for source in sources]} along axis {axis}")
     lengths = [source.shape[axis] for source in sources]
-    shape = (*first.shape[:axis], sum(lengths), *first.shape[axis + 1 :])
-    output = builder.new(first.dtype, shape)
-    item = first.dtype.itemsize
-    strides = packed_strides(shape)
     begins = [sum(lengths[:k]) for k in range(len(lengths))]
-    if all(begin * strides[axis] * item % TENSOR_ALIGNMENT == 0 for begin in begins):
-        for source, begin in zip(sources, begins, strict=True):
-            place = (output.storage, begin * strides[axis] * item)
-            _copy(builder, source, source.desc(), place, source.desc(strides=strides))
+    shape = (*first.shape[:axis], sum(lengths), *first.shape[axis + 1 :])
+    item = first.dtype.itemsize
+
+    def are_aligned(value: Value) -> bool:
+        return all(begin * value.strides[axis] * item % TENSOR_ALIGNMENT == 0 for begin in begins)
+
+    output = builder.new(first.dtype, shape, first.order)
+    if any(source.order != first.order for source in sources) or not are_aligned(output):
+        sources = [builder.packed(name) for name in node.inputs]
+        output = builder.new(first.dtype, shape)
+    if are_aligned(output):
+        _join(builder, node.inputs, output, axis, [begin * output.strides[axis] * item for begin in begins])
     else:
         elements = math.prod(rest)
         step = -(-elements * item // TENSOR_ALIGNMENT) * TENSOR_ALIGNMENT
@@ -140,32 +143,40 @@ def plan_concat(node: Node, builder: Builder) -> None:
         gapped = list(packed_strides(rest))
         gapped.insert(axis, step // item)
         for source, begin in zip(sources, begins, strict=True):
-            _copy(builder, source, source.desc(), (scratch, begin * step), source.desc(strides=tuple(gapped)))
-        _copy(builder, (scratch, 0), output.desc(strides=tuple(gapped)), output, output.desc())
+            builder.copy(source, source.desc(), (scratch, begin * step), source.desc(strides=tuple(gapped)))
+        builder.copy((scratch, 0), output.desc(strides=tuple(gapped)), output, output.desc())
     builder.set(node.outputs[0], output)
 
 
+def _join(builder: Builder, names: tuple[str, ...], output: Value, axis: int, offsets: list[int]) -> None:
+    """Fill the parts of an output, which begin at given bytes."""
+    order = output.order or tuple(range(len(output.shape)))
+    has_whole_parts = all(output.shape[k] == 1 for k in order[: order.index(axis)])
+    for name, offset in zip(names, offsets, strict=True):
+        source = builder.value(name)
+        if output.order != source.order:
+            source = builder.packed(name)
+        if not (has_whole_parts and builder.move_into(source, output.storage, offset)):
+            target = source.desc(strides=output.strides)
+            builder.copy(source, source.desc(), (output.storage, offset), target)
+
+
 def plan_transpose(node: Node, builder: Builder) -> None:
-    """Transpose: a copy from permuted strides."""
+    """Transpose: the same memory, its dimensions in another order."""
     source = builder.value(node.inputs[0])
     rank = len(source.shape)
     order = [int(k) for k in node.attributes.get("perm", range(rank)[::-1])]
     if sorted(order) != list(range(rank)):
         raise NotOnDeviceError(f"perm {order} of a tensor of rank {rank}")
     shape = tuple(source.shape[k] for k in order)
-    moved = [k for k in order if source.shape[k] != 1]
-    if moved == sorted(moved):
-        builder.view(node.outputs[0], source, shape)
-        return
-    strides = packed_strides(source.shape)
-    output = builder.new(source.dtype, shape)
-    _copy(builder, source, source.desc(shape, tuple(strides[k] for k in order)), output, output.desc())
-    builder.set(node.outputs[0], output)
+    # Dimension k of the source is dimension order.index(k) of the output.
+    in_memory = tuple(order.index(k) for k in source.order or range(rank))
+    builder.set(node.outputs[0], replace(source, shape=shape, order=shortest_order(shape, in_memory)))
 
 
 def plan_expand(node: Node, builder: Builder) -> None:
     """Expand: a copy from strides of 0."""
-    source = builder.value(node.inputs[0])
+    source = builder.packed(node.inputs[0])
     wanted = builder.integers(node.input(1))
     rank = max(len(wanted), len(source.shape))
     if rank > MAXIMUM_RANK:
@@ -180,7 +191,7 @@ def plan_expand(node: Node, builder: Builder) -> None:
         return
     strides = tuple(0 if a == 1 else s for a, s in zip(own, packed_strides(own), strict=True))
     output = builder.new(source.dtype, shape)
-    _copy(builder, source, source.desc(shape, strides), output, output.desc())
+    builder.copy(source, source.desc(shape, strides), output, output.desc())
     builder.set(node.outputs[0], output)
 
 
@@ -191,10 +202,11 @@ def plan_depth_to_space(node: Node, builder: Builder) -> None:
         raise NotOnDeviceError(f"blocks of {block} by {block} from a tensor of shape {source.shape}")
     n, c, h, w = source.shape
     depth = c // block**2
+    split: tuple[tuple[int, ...], ...]
     if node.attributes.get("mode", b"DCR") == b"CRD":
-        split, order = (n, depth, block, block, h, w), (0, 1, 4, 2, 5, 3)
+        split, order = ((n,), (depth, block, block), (h,), (w,)), (0, 1, 4, 2, 5, 3)
     else:
-        split, order = (n, block, block, depth, h, w), (0, 3, 4, 1, 5, 2)
+        split, order = ((n,), (block, block, depth), (h,), (w,)), (0, 3, 4, 1, 5, 2)
     _reorder(builder, node.outputs[0], source, split, order, (n, depth, h * block, w * block))
 
 
@@ -204,7 +216,7 @@ def plan_space_to_depth(node: Node, builder: Builder) -> None:
     if len(source.shape) != 4 or block < 1 or source.shape[2] % block or source.shape[3] % block:
         raise NotOnDeviceError(f"blocks of {block} by {block} from a tensor of shape {source.shape}")
     n, c, h, w = source.shape
-    split = (n, c, h // block, block, w // block, block)
+    split = ((n,), (c,), (h // block, block), (w // block, block))
     shape = (n, c * block**2, h // block, w // block)
     crd = node.attributes.get("mode", b"DCR") == b"CRD"
     _reorder(builder, node.outputs[0], source, split, (0, 1, 3, 5, 2, 4) if crd else (0, 3, 5, 1, 2, 4), shape)
@@ -214,12 +226,16 @@ def _reorder(
     builder: Builder,
     name: str,
     source: Value,
-    split: tuple[int, ...],
+    split: tuple[tuple[int, ...], ...],
     order: tuple[int, ...],
     shape: tuple[int, ...],
 ) -> None:
-    """Split the dimensions, permute them, and join them to another shape."""
-    sizes, strides = tuple(split[k] for k in order), packed_strides(split)
+    """Split each dimension into several, permute all, and join them to another shape."""
+    sizes = [size for parts in split for size in parts]
+    strides = [
+        step * stride for parts, stride in zip(split, source.strides, strict=True) for step in packed_strides(parts)
+    ]
     output = builder.new(source.dtype, shape)
-    _copy(builder, source, source.desc(sizes, tuple(strides[k] for k in order)), output, output.desc(sizes))
+    permuted = tuple(sizes[k] for k in order)
+    builder.copy(source, source.desc(permuted, tuple(strides[k] for k in order)), output, output.desc(permuted))
     builder.set(name, output)

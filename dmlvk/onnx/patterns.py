@@ -33,7 +33,7 @@ def plan_one_hot(node: Node, builder: Builder) -> None:
     depth = np.asarray(builder.parameter(node.inputs[1])).reshape(-1)
     if depth.size != 1 or depth[0] != int(depth[0]) or depth[0] < 1:
         raise NotOnDeviceError(f"a depth of {depth.tolist()}")
-    indices, values = builder.value(node.inputs[0]), builder.value(node.inputs[2])
+    indices, values = builder.packed(node.inputs[0]), builder.packed(node.inputs[2])
     if values.shape != (2,):
         raise NotOnDeviceError(f"values of shape {values.shape}; on the device they are (2,)")
     output = builder.new(values.dtype, (*shape[:axis], int(depth[0]), *shape[axis:]))
@@ -53,7 +53,7 @@ def _diagonal(limit: int) -> int:
 
 def plan_trilu(node: Node, builder: Builder) -> None:
     """Trilu: zeros on one side of a diagonal."""
-    source = builder.value(node.inputs[0])
+    source = builder.packed(node.inputs[0])
     if len(source.shape) < 2:
         raise NotOnDeviceError(f"a tensor of shape {source.shape}, which is no matrix")
     k = builder.integers(node.input(1))[0] if node.input(1) else 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from dmlvk.data_type import DataType
 from dmlvk.errors import DescriptorError
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Graph, Node
-from dmlvk.operators import OperatorDesc
-from dmlvk.tensor_desc import MAXIMUM_RANK, TensorDesc
+from dmlvk.operators import OperatorDesc, Slice1Desc
+from dmlvk.runtime.tensor import TENSOR_ALIGNMENT
+from dmlvk.tensor_desc import MAXIMUM_RANK, TensorDesc, packed_strides
 
 Array = npt.NDArray[Any]
 # Elements that are only moved are integers of their size.
@@ -23,7 +25,7 @@ CARRIERS = {1: DataType.UINT8, 2: DataType.UINT16, 4: DataType.UINT32, 8: DataTy
 
 @dataclass(frozen=True)
 class Value:
-    """A packed tensor on the device.
+    """A tensor on the device, without gaps.
 
     Attributes
     ----------
@@ -32,16 +34,33 @@ class Value:
     dtype : dtype
     shape : tuple of int
         As ONNX has it: () for a scalar.
+    order : tuple of int
+        The dimensions from the outermost to the innermost in memory; () for ONNX's own order.
+    offset : int
+        Bytes from the start of the storage.
     """
 
     storage: int
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+    order: tuple[int, ...] = ()
+    offset: int = 0
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The shape with one dimension at least, as a tensor on the device has it."""
         return self.shape or (1,)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements between neighbours along each dimension of `sizes`."""
+        order = self.order or range(len(self.sizes))
+        by_place = dict(zip(order, packed_strides([self.sizes[k] for k in order]), strict=True))
+        return tuple(by_place[k] for k in range(len(self.sizes)))
+
+    @property
+    def size_in_bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def carrier(self) -> DataType:
@@ -50,7 +69,15 @@ class Value:
 
     def desc(self, sizes: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None) -> TensorDesc:
         """The elements as unsigned integers, in other sizes and strides on demand."""
+        if sizes is None and strides is None and self.order:
+            strides = self.strides
         return TensorDesc(self.carrier, self.sizes if sizes is None else sizes, strides)
+
+
+def shortest_order(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+    """An order of dimensions; () if it is ONNX's own, apart from dimensions of one element."""
+    moving = [k for k in order if shape[k] != 1]
+    return () if moving == sorted(moving) else order
 
 
 @dataclass(frozen=True)
@@ -105,6 +132,8 @@ class Builder:
         Shape and type of each value from outside.
     parameters : mapping of str to ndarray
         Values that decide about sizes, from the host.
+    channels_last : collection of str
+        Values whose channels lie innermost in memory.
     """
 
     def __init__(
@@ -112,8 +141,11 @@ class Builder:
         graph: Graph,
         given: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]],
         parameters: Mapping[str, Array],
+        channels_last: Collection[str] = (),
     ) -> None:
         self.program = Program()
+        self.channels_last = channels_last
+        self._packed: dict[Value, Value] = {}
         self._graph = graph
         self._given = given
         self._parameters = parameters
@@ -162,8 +194,20 @@ class Builder:
         """A parameter as a list of integers."""
         return [int(element) for element in np.asarray(self.parameter(name)).reshape(-1)]
 
+    def packed(self, name: str) -> Value:
+        """A value as a tensor on the device, in ONNX's own order of dimensions."""
+        return self._in_own_order(self.value(name))
+
+    def _in_own_order(self, value: Value) -> Value:
+        if not value.order:
+            return value
+        if value not in self._packed:
+            turned = self._packed[value] = self.new(value.dtype, value.shape)
+            self.copy(value, value.desc(), turned, turned.desc())
+        return self._packed[value]
+
     def value(self, name: str) -> Value:
-        """A value as a tensor on the device."""
+        """A value as a tensor on the device, in whatever order its dimensions lie."""
         found = self.program.outputs.get(name) or self.program.inputs.get(name) or self._constants.get(name)
         if found is not None:
             return found
@@ -176,8 +220,8 @@ class Builder:
             found = self.program.inputs[name] = self.new(dtype, shape)
         return found
 
-    def new(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Value:
-        """A value with memory of its own.
+    def new(self, dtype: np.dtype[Any], shape: tuple[int, ...], order: tuple[int, ...] = ()) -> Value:
+        """A value with memory of its own, its dimensions in an order from the outermost.
 
         Raises
         ------
@@ -191,7 +235,7 @@ class Builder:
             raise NotOnDeviceError(f"a tensor of rank {len(shape)}; on the device it has at most {MAXIMUM_RANK}")
         if 0 in shape:
             raise NotOnDeviceError(f"a tensor without elements, {shape}")
-        value = Value(self._storage(0), dtype, tuple(shape))
+        value = Value(self._storage(0), dtype, tuple(shape), shortest_order(shape, order))
         self.program.sizes[value.storage] = value.desc().total_size_in_bytes
         return value
 
@@ -209,10 +253,10 @@ class Builder:
             self.program.outputs[name] = value
 
     def view(self, name: str, source: Value, shape: tuple[int, ...]) -> None:
-        """An output that is another value's memory in another shape."""
+        """An output that is another value's memory in another shape. The source lies in ONNX's own order."""
         if len(shape) > MAXIMUM_RANK:
             raise NotOnDeviceError(f"a tensor of rank {len(shape)}; on the device it has at most {MAXIMUM_RANK}")
-        self.set(name, Value(source.storage, source.dtype, tuple(shape)))
+        self.set(name, replace(source, shape=tuple(shape)))
 
     def dispatch(
         self,
@@ -221,8 +265,60 @@ class Builder:
         owned: Mapping[str, Array] | None = None,
     ) -> None:
         """Add a dispatch. A place is a value, or a storage and an offset in bytes."""
-        located = {name: (at.storage, 0) if isinstance(at, Value) else at for name, at in places.items()}
+        located = {name: (at.storage, at.offset) if isinstance(at, Value) else at for name, at in places.items()}
         self.program.operations.append(Operation(desc, located, owned or {}))
+
+    def copy(
+        self,
+        source: Value | tuple[int, int],
+        source_desc: TensorDesc,
+        target: Value | tuple[int, int],
+        target_desc: TensorDesc,
+    ) -> None:
+        """Copy all elements from one layout to another of the same sizes."""
+        desc = Slice1Desc(
+            input_tensor=source_desc,
+            output_tensor=target_desc,
+            input_window_offsets=(0,) * source_desc.rank,
+            input_window_sizes=source_desc.sizes,
+            input_window_strides=(1,) * source_desc.rank,
+        )
+        self.dispatch(desc, {"input_tensor": source, "output_tensor": target})
+
+    def move_into(self, source: Value, storage: int, offset: int) -> bool:
+        """Let a value that a dispatch writes lie in another storage, if nothing stands against it."""
+        given = {value.storage for value in self.program.inputs.values()} | self.program.constants.keys()
+        is_whole = source.offset == 0 and source.desc().total_size_in_bytes == self.program.sizes[source.storage]
+        if source.storage in given or source.storage == storage or not is_whole or offset % TENSOR_ALIGNMENT:
+            return False
+
+        def moved(value: Value) -> Value:
+            if value.storage != source.storage:
+                return value
+            return replace(value, storage=storage, offset=offset + value.offset)
+
+        program = self.program
+        program.outputs = {name: moved(value) for name, value in program.outputs.items()}
+        self._packed = {moved(value): moved(packed) for value, packed in self._packed.items()}
+        for number, operation in enumerate(program.operations):
+            places = {
+                name: (storage, offset + at) if place == source.storage else (place, at)
+                for name, (place, at) in operation.places.items()
+            }
+            program.operations[number] = replace(operation, places=places)
+        return True
+
+    def finish(self, wanted: Iterable[str]) -> Program:
+        """The program, with outputs that can be read: in ONNX's own order, and no parts of what was given."""
+        program = self.program
+        whole = {value.storage: value.size_in_bytes for value in program.inputs.values()}
+        whole |= {storage: array.nbytes for storage, array in program.constants.items()}
+        for name in wanted:
+            value = program.outputs[name] = self._in_own_order(program.outputs[name])
+            if value.size_in_bytes != whole.get(value.storage, value.size_in_bytes):
+                own = program.outputs[name] = self.new(value.dtype, value.shape)
+                self.copy(value, value.desc(), own, own.desc())
+        return program
 
 
 def is_movable(dtype: np.dtype[Any]) -> bool:

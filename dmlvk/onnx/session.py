@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import folding, placement, quantization
 from dmlvk.onnx.arguments import NodeArgument, checked_feeds
 from dmlvk.onnx.errors import ModelError, RefusedError
@@ -58,6 +59,9 @@ class InferenceSession(NotCopied):
     fuse_qdq : bool
         Fuse DequantizeLinear, Conv, [Relu or Clip], QuantizeLinear to one integer convolution, as ONNX Runtime does
         when it optimizes. This changes the last bits. False leaves them to the host.
+    channels_last : bool, optional
+        Whether tensors between convolutions have their channels last in memory (NHWC), whatever the model says: no
+        result depends on it. By default they have so on GPUs, whose kernels are faster then.
 
     Raises
     ------
@@ -79,9 +83,12 @@ class InferenceSession(NotCopied):
         model: str | os.PathLike[str] | bytes | onnx.ModelProto,
         device: Device | int | str | None = None,
         fuse_qdq: bool = True,
+        channels_last: bool | None = None,
     ) -> None:
         proto, self._place = load(model)
         self.device = device if isinstance(device, Device) else Device(device)
+        is_gpu = self.device.profile.device_type is not DeviceType.CPU
+        self._channels_last = is_gpu if channels_last is None else channels_last
         self._graph = graph = Graph(proto)
         self._all_nodes = list(graph.nodes)
         self._folded, self._fused = quantization.fuse(graph) if fuse_qdq else ({}, {})
@@ -231,7 +238,7 @@ class InferenceSession(NotCopied):
             if host:
                 found = HostStep(self._graph, nodes, keeps_all)
             else:
-                found = DeviceStep(self._graph, nodes, self.device, keeps_all)
+                found = DeviceStep(self._graph, nodes, self.device, keeps_all, self._channels_last)
             if not keeps_all:
                 self._steps[key] = found
         return found

@@ -16,6 +16,8 @@ from dmlvk.onnx.program import Builder, Program
 from dmlvk.onnx.registry import ENTRIES, parameters_of
 from dmlvk.runtime.device import Device
 
+# Operators whose outputs lie in memory as their inputs do.
+KEEP_DIMENSIONS = ("Concat", "Identity", "Slice", "Split")
 # A step keeps its programs for this many combinations of input sizes, and its models for this many of types.
 PROGRAMS_KEPT = 8
 PARTS_KEPT = 4
@@ -72,11 +74,22 @@ class HostStep(Step):
 
 
 class DeviceStep(Step):
-    """Nodes that the device runs, as one Sequence for each combination of input sizes."""
+    """Nodes that the device runs, as one Sequence for each combination of input sizes.
 
-    def __init__(self, graph: Graph, nodes: Sequence[Node], device: Device, keeps_all: bool = False) -> None:
+    With `channels_last`, tensors between convolutions have their channels last in memory.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        nodes: Sequence[Node],
+        device: Device,
+        keeps_all: bool = False,
+        channels_last: bool = False,
+    ) -> None:
         super().__init__(graph, nodes, keeps_all)
         self._device = device
+        self._channels_last = between_convolutions(nodes) if channels_last else frozenset()
         parameters = {name for node in nodes for name in parameters_of(node)}
         self._parameters = sorted(name for name in parameters if not graph.is_constant(name))
         self.executions: OrderedDict[Any, Execution] = OrderedDict()
@@ -102,13 +115,28 @@ class DeviceStep(Step):
         return execution.run(values)
 
     def _program(self, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> Program:
-        builder = Builder(self.graph, given, parameters)
+        builder = Builder(self.graph, given, parameters, self._channels_last)
         for node in self.nodes:
             try:
                 builder.plan(ENTRIES[node.domain, node.op_type].plan, node)
             except NotOnDeviceError as error:
                 raise RefusedError(node.index, str(error)) from error
-        return builder.program
+        return builder.finish(self.outputs)
+
+
+def between_convolutions(nodes: Sequence[Node]) -> frozenset[str]:
+    """Values that a convolution writes and another one reads, also by way of nodes that leave the dimensions alone."""
+    read: set[str] = set()
+    found: set[str] = set()
+    for node in reversed(nodes):
+        is_convolution = node.op_type == "QLinearConv"
+        if is_convolution and read.intersection(node.writes):
+            found.update(node.writes)
+        if is_convolution:
+            read.add(node.input(0))
+        elif node.op_type in KEEP_DIMENSIONS and read.intersection(node.writes):
+            read.update(node.reads)
+    return frozenset(found)
 
 
 def remember(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:

@@ -10,13 +10,12 @@ from dmlvk.onnx.program import Builder
 
 
 def plan_identity(node: Node, builder: Builder) -> None:
-    source = builder.value(node.inputs[0])
-    builder.view(node.outputs[0], source, source.shape)
+    builder.set(node.outputs[0], builder.value(node.inputs[0]))
 
 
 def plan_reshape(node: Node, builder: Builder) -> None:
     """Reshape: 0 keeps a size (unless allowzero), -1 takes the rest."""
-    source = builder.value(node.inputs[0])
+    source = builder.packed(node.inputs[0])
     wanted = builder.integers(node.input(1)) if node.version >= 5 else [int(s) for s in node.attributes["shape"]]
     shape = list(wanted)
     for k, size in enumerate(wanted):
@@ -31,7 +30,7 @@ def plan_reshape(node: Node, builder: Builder) -> None:
 
 
 def plan_flatten(node: Node, builder: Builder) -> None:
-    source = builder.value(node.inputs[0])
+    source = builder.packed(node.inputs[0])
     axis, rank = int(node.attributes.get("axis", 1)), len(source.shape)
     if not -rank <= axis <= rank:
         raise NotOnDeviceError(f"axis {axis} of a tensor of rank {rank}")
@@ -53,7 +52,7 @@ def _axes(node: Node, builder: Builder, rank: int) -> list[int] | None:
 
 
 def plan_squeeze(node: Node, builder: Builder) -> None:
-    source = builder.value(node.inputs[0])
+    source = builder.packed(node.inputs[0])
     axes = _axes(node, builder, len(source.shape))
     if axes is None:
         axes = [k for k, size in enumerate(source.shape) if size == 1]
@@ -63,7 +62,7 @@ def plan_squeeze(node: Node, builder: Builder) -> None:
 
 
 def plan_unsqueeze(node: Node, builder: Builder) -> None:
-    source = builder.value(node.inputs[0])
+    source = builder.packed(node.inputs[0])
     count = len(builder.integers(node.input(1)) if node.version >= 13 else node.attributes["axes"])
     rank = len(source.shape) + count
     axes = _axes(node, builder, rank) or []

@@ -1,0 +1,242 @@
+"""Layouts of values on the device: channels last between convolutions, and nodes that copy nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dmlvk
+from dmlvk.onnx import InferenceSession
+from dmlvk.onnx.graph import Graph
+from dmlvk.onnx.program import Builder, Program
+from dmlvk.onnx.registry import ENTRIES
+from dmlvk.onnx.steps import between_convolutions
+from dmlvk.operators import Slice1Desc
+from tests.layouts import examples
+from tests.onnx.models import (
+    Array,
+    Node,
+    convolution,
+    convolution_parameters,
+    elements,
+    model_of,
+    onnx_runtime,
+    require_equal,
+)
+
+
+class Network:
+    """A network that grows from x node by node, with the shapes of its values."""
+
+    def __init__(self, seed: int, shape: tuple[int, ...]) -> None:
+        self.generator = np.random.default_rng(seed)
+        self.x = elements(self.generator, np.uint8, shape)
+        self.shapes: dict[str, tuple[int, ...]] = {"x": shape}
+        self.constants: dict[str, Array] = {}
+        self.nodes: list[Node] = []
+
+    def add(self, operator: str, reads: list[str], shapes: list[tuple[int, ...]], **attributes: Any) -> list[str]:
+        """Add a node whose outputs have given shapes; their names."""
+        names = [f"v{len(self.shapes) + k}" for k in range(len(shapes))]
+        self.shapes.update(zip(names, shapes, strict=True))
+        self.nodes.append((operator, reads, names, attributes))
+        return names
+
+    def constant(self, array: Array) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants[name] = array
+        return name
+
+    def convolve(self, x: str, filters: int, taps: int = 1) -> str:
+        """Add a convolution that keeps the size of pictures."""
+        n, channels, *spatial = self.shapes[x]
+        filter_shape = (filters, channels, *[taps] * len(spatial))
+        parameters = convolution_parameters(self.generator, filter_shape, per_channel=True)
+        names = {name: self.constant(array) for name, array in parameters.items()}
+        _, reads, _, _ = convolution(parameters, x)
+        pads = [taps // 2] * 2 * len(spatial)
+        return self.add("QLinearConv", [x, *(names[r] for r in reads[1:])], [(n, filters, *spatial)], pads=pads)[0]
+
+    def split(self, x: str, axis: int, parts: list[int]) -> list[str]:
+        shape = self.shapes[x]
+        shapes = [(*shape[:axis], part, *shape[axis + 1 :]) for part in parts]
+        return self.add("Split", [x, self.constant(np.array(parts))], shapes, axis=axis)
+
+    def concat(self, names: list[str], axis: int) -> str:
+        shape = list(self.shapes[names[0]])
+        shape[axis] = sum(self.shapes[name][axis] for name in names)
+        return self.add("Concat", names, [tuple(shape)], axis=axis)[0]
+
+    def slice(self, x: str, axis: int, start: int, step: int) -> str:
+        shape = list(self.shapes[x])
+        shape[axis] = len(range(shape[axis])[start::step])
+        reads = [self.constant(np.array([k])) for k in (start, 2**31 if step > 0 else -(2**31), axis, step)]
+        return self.add("Slice", [x, *reads], [tuple(shape)])[0]
+
+    def transpose(self, x: str, order: list[int]) -> str:
+        shape = self.shapes[x]
+        return self.add("Transpose", [x], [tuple(shape[k] for k in order)], perm=order)[0]
+
+    def model(self, outputs: list[str]) -> onnx.ModelProto:
+        return model_of(self.nodes, {"x": self.x}, dict.fromkeys(outputs, np.uint8), self.constants)
+
+    def program(self, outputs: list[str], channels_last: bool = True) -> Program:
+        """The program of all nodes, without a device."""
+        graph = Graph(self.model(outputs))
+        chosen = between_convolutions(graph.nodes) if channels_last else frozenset()
+        builder = Builder(graph, {"x": (self.x.shape, self.x.dtype)}, {}, chosen)
+        for node in graph.nodes:
+            builder.plan(ENTRIES[node.domain, node.op_type].plan, node)
+        return builder.finish(outputs)
+
+    def check(self, device: dmlvk.Device, outputs: list[str]) -> None:
+        """All outputs are ONNX Runtime's, wherever channels lie."""
+        model = self.model(outputs)
+        expected = onnx_runtime(model, {"x": self.x})
+        for channels_last in (False, True):
+            session = InferenceSession(model, device, channels_last=channels_last)
+            for _ in range(2):
+                require_equal(session.run(None, {"x": self.x}), expected)
+            assert "host" not in [row.where for row in session.placement]
+
+
+def copies(program: Program) -> int:
+    return sum(isinstance(operation.desc, Slice1Desc) for operation in program.operations)
+
+
+def test_channels_lie_last_between_convolutions_alone(device: dmlvk.Device) -> None:
+    network = Network(1, (2, 5, 6, 7))
+    last = network.convolve(network.convolve(network.convolve("x", 8, 3), 12), 3, 3)
+    program = network.program([last])
+    strides = [
+        [operation.desc.tensors[f].strides for f in ("input_tensor", "output_tensor")]
+        for operation in program.operations
+    ]
+    first, second = (6 * 7 * 8, 1, 7 * 8, 8), (6 * 7 * 12, 1, 7 * 12, 12)
+    assert strides == [[None, first], [first, second], [second, None]]
+    network.check(device, [last])
+
+
+def test_a_value_that_is_read_on_the_host_too_is_turned_once(device: dmlvk.Device) -> None:
+    network = Network(2, (2, 4, 5, 5))
+    middle = network.convolve("x", 8, 3)
+    last = network.convolve(middle, 3)
+    assert copies(network.program([middle, last])) == 1
+    assert copies(network.program([middle, last], channels_last=False)) == 0
+    network.check(device, [middle, last])
+
+
+def test_convolutions_of_one_dimension(device: dmlvk.Device) -> None:
+    network = Network(3, (2, 5, 19))
+    last = network.convolve(network.convolve("x", 7, 3), 4)
+    assert network.program([last]).operations[0].desc.tensors["output_tensor"].strides == (19 * 7, 1, 7)
+    network.check(device, [last])
+
+
+@pytest.mark.parametrize("axis", [1, 2, 3])
+def test_branches_are_joined_by_channels_and_by_pixels(device: dmlvk.Device, axis: int) -> None:
+    network = Network(4, (2, 5, 8, 8))
+    branches = [network.convolve("x", 16), network.convolve("x", 16, 3)]
+    joined = network.concat(branches, axis)
+    network.check(device, [joined, network.convolve(joined, 4)])
+
+
+def test_parts_of_one_picture_take_no_copy(device: dmlvk.Device) -> None:
+    """The channels of a single picture follow each other, so that a part of them is a place in memory."""
+    network = Network(5, (1, 6, 8, 4))
+    first, second = network.split(network.convolve("x", 8), 1, [3, 5])
+    joined = network.concat([network.convolve(second, 4), network.convolve(first, 4, 3)], 1)
+    again = network.slice(joined, 1, 2, 1)
+    last = network.convolve(again, 3)
+    program = network.program([last], channels_last=False)
+    assert copies(program) == 0
+    written = {operation.places["output_tensor"] for operation in program.operations}
+    assert {offset for _, offset in written} == {0, 4 * 8 * 4}
+    network.check(device, [last])
+
+
+def test_a_part_follows_its_whole_to_another_place(device: dmlvk.Device) -> None:
+    network = Network(9, (1, 4, 8, 8))
+    whole = network.convolve("x", 6)
+    _, second = network.split(whole, 1, [2, 4])
+    joined = network.concat([network.convolve("x", 3), whole], 1)
+    outputs = [joined, network.convolve(second, 5, 3)]
+    assert copies(network.program(outputs, channels_last=False)) == 0
+    network.check(device, outputs)
+
+
+def test_a_part_is_copied_to_where_it_is_joined(device: dmlvk.Device) -> None:
+    network = Network(10, (1, 4, 8, 8))
+    first, second = network.split(network.convolve("x", 6), 1, [2, 4])
+    joined = network.concat([first, network.convolve("x", 3)], 1)
+    outputs = [joined, network.convolve(second, 5, 3)]
+    assert copies(network.program(outputs, channels_last=False)) == 1
+    network.check(device, outputs)
+
+
+def test_parts_of_what_was_given_are_copies_if_they_are_outputs(device: dmlvk.Device) -> None:
+    network = Network(6, (2, 64))
+    first, second = network.split("x", 0, [1, 1])
+    assert copies(network.program([first, second])) == 2
+    network.check(device, [first, second])
+
+
+def test_a_value_joined_twice_is_written_once_and_copied_once(device: dmlvk.Device) -> None:
+    network = Network(7, (1, 4, 8, 8))
+    middle = network.convolve("x", 3)
+    joined = network.concat([middle, middle, "x"], 1)
+    assert copies(network.program([joined, middle], channels_last=False)) == 2
+    network.check(device, [joined, middle, network.convolve(joined, 2)])
+
+
+def test_transposes_are_orders_of_dimensions(device: dmlvk.Device) -> None:
+    """A network whose pictures come with channels last, as converters from TensorFlow leave it."""
+    network = Network(8, (2, 6, 7, 5))
+    there = network.transpose("x", [0, 3, 1, 2])
+    middle = network.convolve(there, 8, 3)
+    back = network.transpose(network.convolve(middle, 4), [0, 2, 3, 1])
+    assert copies(network.program([back])) == 1
+    network.check(device, [back])
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> tuple[Network, list[str]]:
+    """A network of up to 12 nodes on values of rank 4, and some of its values as outputs."""
+    network = Network(draw(st.integers(0, 1 << 20)), (draw(st.integers(1, 2)), draw(st.sampled_from([3, 16])), 4, 8))
+    for _ in range(draw(st.integers(1, 12))):
+        x = draw(st.sampled_from(sorted(network.shapes)))
+        shape = network.shapes[x]
+        kind = draw(
+            st.sampled_from(["convolution", "convolution", "split", "concat", "slice", "transpose", "identity"])
+        )
+        axis = draw(st.integers(0, 3))
+        if kind == "convolution":
+            network.convolve(x, draw(st.sampled_from([2, 16])), draw(st.sampled_from([1, 3])))
+        elif kind == "split" and shape[axis] > 1:
+            part = draw(st.integers(1, shape[axis] - 1))
+            network.split(x, axis, [part, shape[axis] - part])
+        elif kind == "concat":
+            others = [name for name, other in network.shapes.items() if other == shape]
+            network.concat(draw(st.lists(st.sampled_from(others), min_size=2, max_size=3)), axis)
+        elif kind == "slice":
+            start = draw(st.integers(0, shape[axis] - 1))
+            network.slice(x, axis, start, draw(st.sampled_from([1, 1, 2, -1])))
+        elif kind == "transpose":
+            network.transpose(x, list(draw(st.permutations(range(4)))))
+        else:
+            network.add("Identity", [x], [shape])
+    made = sorted(network.shapes.keys() - {"x"})
+    return network, draw(st.lists(st.sampled_from(made), min_size=1, max_size=3, unique=True)) if made else ["x"]
+
+
+@given(networks())
+@examples(0.5)
+def test_any_network(device: dmlvk.Device, drawn: tuple[Network, list[str]]) -> None:
+    network, outputs = drawn
+    if network.nodes:
+        network.check(device, outputs)
