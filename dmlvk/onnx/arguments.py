@@ -77,7 +77,8 @@ def checked_feeds(graph: Graph, feeds: Mapping[str, Any], place: str) -> dict[st
         if name in graph.inputs:
             continue
         if isinstance(name, str) and graph.is_constant(name):
-            raise ModelError(f"{place}: {name!r} is a constant of the model, which a run cannot replace")
+            rule = "a run can replace only initializers that are inputs of the model too"
+            raise ModelError(f"{place}: {name!r} is a constant of the model; {rule}")
         raise ModelError(f"{place} has no input {shown(name)}; its inputs are {listed}")
     missing = [name for name in graph.inputs if name not in feeds and not _is_optional(graph.inputs[name])]
     if missing:

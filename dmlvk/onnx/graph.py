@@ -10,6 +10,8 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper, shape_inference
 
+from dmlvk.onnx.model_file import LoadedModel
+
 Array = npt.NDArray[Any]
 STANDARD_DOMAINS = ("", "ai.onnx")
 
@@ -82,23 +84,23 @@ class Graph:
     nodes : list of Node
     inputs : dict of str to ValueInfoProto
         Those that a run must be given: inputs without an initializer.
+    replaceable : dict of str to ValueInfoProto
+        Inputs with an initializer, which a run may be given too.
     outputs : list of str
     types : dict of str to TypeProto
         As far as ONNX's inference finds them.
     """
 
-    def __init__(self, model: onnx.ModelProto) -> None:
-        self.model = model
+    def __init__(self, loaded: LoadedModel) -> None:
+        self.model = model = loaded.proto
         self.versions = {"" if o.domain in STANDARD_DOMAINS else o.domain: o.version for o in model.opset_import}
         graph = model.graph
         self._protos = {tensor.name: tensor for tensor in graph.initializer}
-        self._arrays: dict[str, Array] = {}
+        self._arrays: dict[str, Array] = dict(loaded.constants)
         self.sparse = {tensor.values.name: tensor for tensor in graph.sparse_initializer}
-        self.inputs = {
-            value.name: value
-            for value in graph.input
-            if value.name not in self._protos and value.name not in self.sparse
-        }
+        given = {value.name: value for value in graph.input if value.name not in self.sparse}
+        self.inputs = {name: value for name, value in given.items() if not self.is_constant(name)}
+        self.replaceable = {name: value for name, value in given.items() if name in loaded.replaceable}
         self.outputs = [value.name for value in graph.output]
         self.types = _types(model)
         self.nodes: list[Node] = []
@@ -124,6 +126,11 @@ class Graph:
         if found is None and name in self._protos:
             found = self._arrays[name] = numpy_helper.to_array(self._protos[name])
         return found
+
+    def constant_size(self, name: str) -> int:
+        """Bytes of a constant."""
+        found = self._arrays.get(name)
+        return self._protos[name].ByteSize() if found is None else found.nbytes
 
     def constant_proto(self, name: str) -> onnx.TensorProto:
         """A constant as a tensor of a model."""

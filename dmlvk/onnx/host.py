@@ -13,7 +13,10 @@ from onnx import helper
 
 from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.graph import Graph, Node, reading
+from dmlvk.onnx.model_file import LARGEST_MESSAGE
 
+# Bytes of a constant that a part of a large model is given at each run, because no message holds all constants.
+LARGE = 1 << 16
 NO_ONNX_RUNTIME = (
     "dmlvk.onnx: the package onnxruntime is not installed, so ONNX's reference evaluator, which is slow, runs the "
     "nodes that the device does not: pip install onnxruntime"
@@ -60,7 +63,13 @@ class HostPart:
     ) -> None:
         self._outputs = list(outputs)
         self._label = _label(nodes)
-        model = _part(graph, nodes, inputs, self._outputs, kinds)
+        constants = sorted(name for name in reading(nodes) if graph.is_constant(name))
+        self._given: dict[str, Any] = {}
+        if sum(graph.constant_size(name) for name in constants) > LARGEST_MESSAGE:
+            self._given = {name: graph.constant(name) for name in constants if graph.constant_size(name) > LARGE}
+            kinds = {**kinds, **{name: kind_of(array, None) for name, array in self._given.items()}}
+            constants = [name for name in constants if name not in self._given]
+        model = _part(graph, nodes, [*inputs, *self._given], self._outputs, kinds, constants)
         runtime = _onnx_runtime()
         try:
             if runtime is None:
@@ -84,7 +93,7 @@ class HostPart:
             The host's library refuses the nodes or their inputs.
         """
         try:
-            found = self._run(self._outputs, dict(feeds))
+            found = self._run(self._outputs, {**feeds, **self._given})
         except Exception as error:
             raise self._error(error) from error
         # Single elements come as NumPy's scalars from the reference evaluator.
@@ -108,15 +117,15 @@ def _part(
     inputs: Iterable[str],
     outputs: Iterable[str],
     kinds: Mapping[str, onnx.TypeProto],
+    constants: Iterable[str],
 ) -> onnx.ModelProto:
-    read = reading(nodes)
     part = helper.make_graph(
         [node.proto for node in nodes],
         "a part on the host",
         [helper.make_value_info(name, kinds[name]) for name in inputs],
         [_output(name, graph.types.get(name)) for name in outputs],
-        [graph.constant_proto(name) for name in sorted(read) if graph.is_constant(name)],
-        sparse_initializer=[tensor for name, tensor in graph.sparse.items() if name in read],
+        [graph.constant_proto(name) for name in constants],
+        sparse_initializer=[tensor for name, tensor in graph.sparse.items() if name in reading(nodes)],
     )
     source = graph.model
     imports = [helper.make_opsetid(entry.domain, entry.version) for entry in source.opset_import]

@@ -3,23 +3,58 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import checker, external_data_helper, inliner
+from onnx import checker, external_data_helper, helper, inliner, numpy_helper
 
 from dmlvk.onnx.errors import ModelError
 
+Array = npt.NDArray[Any]
+# A message of Protocol Buffers has less than 2 GiB. Larger models keep their constants beside it.
+LARGEST_MESSAGE = 1 << 30
 
-def load(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[onnx.ModelProto, str]:
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model that was read and checked.
+
+    Attributes
+    ----------
+    proto : ModelProto
+        The session's own, without functions.
+    place : str
+        Its name for messages.
+    constants : mapping of str to ndarray
+        Initializers that are kept beside the model: those of external data, and all of a model that is too large for a
+        message. In the model they are inputs.
+    replaceable : frozenset of str
+        Initializers that are inputs of the model as it was given, so that a run may replace them.
+    """
+
+    proto: onnx.ModelProto
+    place: str
+    constants: Mapping[str, Array]
+    replaceable: frozenset[str]
+
+    def without(self, names: Collection[str]) -> LoadedModel:
+        """The model with initializers that have become inputs."""
+        proto = onnx.ModelProto()
+        proto.CopyFrom(self.proto)
+        kept = [tensor for tensor in proto.graph.initializer if tensor.name not in names]
+        del proto.graph.initializer[:]
+        proto.graph.initializer.extend(kept)
+        constants = {name: array for name, array in self.constants.items() if name not in names}
+        return LoadedModel(proto, self.place, constants, self.replaceable.difference(names))
+
+
+def load(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> LoadedModel:
     """Read and check a model.
-
-    Returns
-    -------
-    tuple of ModelProto and str
-        A model of the session's own, with its external data and without functions; and its name for messages.
 
     Raises
     ------
@@ -28,44 +63,70 @@ def load(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[onnx.
     TypeError
         For an argument of another type.
     """
+    folder = None
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
-        return _prepared(_read(path), str(path)), str(path)
-    if isinstance(model, (bytes, bytearray, memoryview)):
+        place, folder = str(path), path.parent
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise ModelError(f"{path}: the model cannot be read: {error.strerror or error}") from error
+        proto = _parsed(content, place)
+    elif isinstance(model, (bytes, bytearray, memoryview)):
         proto, place = _parsed(bytes(model), "the bytes given"), "the bytes given"
     elif isinstance(model, onnx.ModelProto):
         proto, place = onnx.ModelProto(), f"the model {model.graph.name!r}"
         proto.CopyFrom(model)
     else:
         raise TypeError(f"model is a path, bytes or an onnx.ModelProto, not {type(model).__name__}")
+    replaceable = {value.name for value in proto.graph.input} & {tensor.name for tensor in proto.graph.initializer}
+    constants = _take_constants(proto, place, folder)
+    return LoadedModel(_prepared(proto, place), place, constants, frozenset(replaceable))
+
+
+def _take_constants(proto: onnx.ModelProto, place: str, folder: Path | None) -> dict[str, Array]:
+    """Take initializers of external data, or all of a large model, out of it. Other external data are read into it."""
+    own_tensors = {tensor.name for tensor in proto.graph.initializer if tensor.name}
     for tensor in _tensors(proto):
-        if external_data_helper.uses_external_data(tensor):
-            raise ModelError(
-                f"{place}: the tensor {tensor.name!r} lies in a file of external data, which only a model with a path "
-                "can have: pass the model's path, or load the data first (onnx.load)"
-            )
-    return _prepared(proto, place), place
+        if external_data_helper.uses_external_data(tensor) and tensor.name not in own_tensors:
+            _read_external(tensor, place, folder)
+    is_large = proto.ByteSize() > LARGEST_MESSAGE
+    inputs = {value.name for value in proto.graph.input}
+    kept, constants = [], {}
+    for tensor in proto.graph.initializer:
+        is_external = external_data_helper.uses_external_data(tensor)
+        if not (is_external or is_large) or tensor.data_type == onnx.TensorProto.STRING:
+            kept.append(tensor)
+            continue
+        if is_external:
+            _read_external(tensor, place, folder)
+        constants[tensor.name] = numpy_helper.to_array(tensor)
+        tensor.ClearField("raw_data")
+        if tensor.name not in inputs:
+            proto.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    if constants:
+        del proto.graph.initializer[:]
+        proto.graph.initializer.extend(kept)
+    return constants
 
 
-def _read(path: Path) -> onnx.ModelProto:
+def _read_external(tensor: onnx.TensorProto, place: str, folder: Path | None) -> None:
+    """Read a tensor's external data into it."""
+    if folder is None:
+        raise ModelError(
+            f"{place}: the tensor {tensor.name!r} lies in a file of external data, which only a model with a path "
+            "can have: pass the model's path, or load the data first (onnx.load)"
+        )
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"{path}: the model cannot be read: {error.strerror or error}") from error
-    proto = _parsed(content, str(path))
-    for tensor in _tensors(proto):
-        if external_data_helper.uses_external_data(tensor):
-            try:
-                external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
-            except (OSError, ValueError, checker.ValidationError) as error:
-                location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
-                raise ModelError(
-                    f"{path}: the external data of the tensor {tensor.name!r} (location {location!r}, a path from the "
-                    f"model's folder) cannot be read: {_line(error)}"
-                ) from error
-            tensor.data_location = onnx.TensorProto.DEFAULT
-            del tensor.external_data[:]
-    return proto
+        external_data_helper.load_external_data_for_tensor(tensor, str(folder))
+    except (OSError, ValueError, checker.ValidationError) as error:
+        location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+        raise ModelError(
+            f"{place}: the external data of the tensor {tensor.name!r} (location {location!r}, a path from the "
+            f"model's folder) cannot be read: {_line(error)}"
+        ) from error
+    tensor.data_location = onnx.TensorProto.DEFAULT
+    del tensor.external_data[:]
 
 
 def _parsed(content: bytes, place: str) -> onnx.ModelProto:

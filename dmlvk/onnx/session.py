@@ -18,7 +18,7 @@ from dmlvk.onnx.arguments import NodeArgument, checked_feeds
 from dmlvk.onnx.errors import ModelError, RefusedError
 from dmlvk.onnx.execution import Held
 from dmlvk.onnx.graph import Graph, Node
-from dmlvk.onnx.model_file import load
+from dmlvk.onnx.model_file import LoadedModel, load
 from dmlvk.onnx.placement import Row
 from dmlvk.onnx.registry import ENTRIES, entry_of
 from dmlvk.onnx.steps import DeviceStep, HostStep, Step, remember
@@ -28,6 +28,8 @@ from dmlvk.vulkan.monitor import Monitor
 
 # A session keeps its steps for this many combinations of input sizes.
 SCHEDULES_KEPT = 16
+# And sessions for this many sets of initializers that runs replace.
+SESSIONS_KEPT = 4
 FUSED = "QLinearConv, with its quantized neighbours"
 
 
@@ -80,16 +82,18 @@ class InferenceSession(NotCopied):
 
     def __init__(
         self,
-        model: str | os.PathLike[str] | bytes | onnx.ModelProto,
+        model: str | os.PathLike[str] | bytes | onnx.ModelProto | LoadedModel,
         device: Device | int | str | None = None,
         fuse_qdq: bool = True,
         channels_last: bool | None = None,
     ) -> None:
-        proto, self._place = load(model)
+        self._loaded = model if isinstance(model, LoadedModel) else load(model)
+        self._place = self._loaded.place
         self.device = device if isinstance(device, Device) else Device(device)
         is_gpu = self.device.profile.device_type is not DeviceType.CPU
         self._channels_last = is_gpu if channels_last is None else channels_last
-        self._graph = graph = Graph(proto)
+        self._fuse_qdq = fuse_qdq
+        self._graph = graph = Graph(self._loaded)
         self._all_nodes = list(graph.nodes)
         self._folded, self._fused = quantization.fuse(graph) if fuse_qdq else ({}, {})
         self._folded |= folding.fold(graph)
@@ -97,6 +101,7 @@ class InferenceSession(NotCopied):
         self._schedules: OrderedDict[Any, _Schedule] = OrderedDict()
         self._steps: dict[tuple[bool, bool, tuple[int, ...]], Step] = {}
         self._last: _Schedule | None = None
+        self._others: OrderedDict[frozenset[str], InferenceSession] = OrderedDict()
         self._monitor = Monitor()
         self._threads: ThreadPoolExecutor | None = None
 
@@ -106,6 +111,10 @@ class InferenceSession(NotCopied):
     def get_inputs(self) -> list[NodeArgument]:
         """The inputs that a run is given: name, shape and type, as ONNX Runtime has them."""
         return [NodeArgument.of(value) for value in self._graph.inputs.values()]
+
+    def get_overridable_initializers(self) -> list[NodeArgument]:
+        """Inputs that have an initializer: a run may be given them."""
+        return [NodeArgument.of(value) for value in self._graph.replaceable.values()]
 
     def get_outputs(self) -> list[NodeArgument]:
         """The outputs: name, shape and type, as ONNX Runtime has them."""
@@ -147,7 +156,7 @@ class InferenceSession(NotCopied):
         output_names : sequence of str or None
             The outputs to return; None or nothing for all.
         feeds : mapping of str to array_like
-            An array for each input, of the input's type and sizes.
+            An array for each input, of the input's type and sizes; also for initializers that are inputs.
 
         Returns
         -------
@@ -166,7 +175,18 @@ class InferenceSession(NotCopied):
         for name in names:
             if name not in self._graph.outputs:
                 raise ModelError(f"{self._place} has no output {name!r}; it has {', '.join(self._graph.outputs)}")
+        if isinstance(feeds, Mapping) and not self._graph.replaceable.keys().isdisjoint(feeds):
+            replaced = frozenset(self._graph.replaceable.keys() & feeds.keys())
+            return self._monitor.run(self._with_inputs, replaced).run(names, feeds)
         return self._monitor.run(self._run, names, checked_feeds(self._graph, feeds, self._place))
+
+    def _with_inputs(self, names: frozenset[str]) -> InferenceSession:
+        """A session of the same model, some of whose initializers have become inputs."""
+        found = self._others.get(names)
+        if found is None:
+            found = InferenceSession(self._loaded.without(names), self.device, self._fuse_qdq, self._channels_last)
+        remember(self._others, names, found, SESSIONS_KEPT)
+        return found
 
     def run_async(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> Future[list[Any]]:
         """As `run`, on a thread of the session; returns at once.

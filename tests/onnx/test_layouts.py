@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import dmlvk
 from dmlvk.onnx import InferenceSession
 from dmlvk.onnx.graph import Graph
+from dmlvk.onnx.model_file import load
 from dmlvk.onnx.program import Builder, Program
 from dmlvk.onnx.registry import ENTRIES
 from dmlvk.onnx.steps import between_convolutions
@@ -87,7 +88,7 @@ class Network:
 
     def program(self, outputs: list[str], channels_last: bool = True) -> Program:
         """The program of all nodes, without a device."""
-        graph = Graph(self.model(outputs))
+        graph = Graph(load(self.model(outputs)))
         chosen = between_convolutions(graph.nodes) if channels_last else frozenset()
         builder = Builder(graph, {"x": (self.x.shape, self.x.dtype)}, {}, chosen)
         for node in graph.nodes:

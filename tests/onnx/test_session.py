@@ -14,7 +14,7 @@ import pytest
 from onnx import helper
 
 import dmlvk
-from dmlvk.onnx import InferenceSession, ModelError
+from dmlvk.onnx import InferenceSession, ModelError, host, model_file
 from tests.onnx.models import (
     Array,
     Node,
@@ -150,6 +150,51 @@ def test_a_model_with_external_data(device: dmlvk.Device, tmp_path: Path) -> Non
     onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
     assert (tmp_path / "weights.bin").exists()
     require_equal(InferenceSession(path, device).run(None, {"x": x}), [convolved(x, parameters, (0,) * 4, (1, 1))])
+
+
+def test_a_model_that_is_too_large_for_a_message(
+    device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its constants stay outside the messages to the checker and to the host's library."""
+    monkeypatch.setattr(model_file, "LARGEST_MESSAGE", 100)
+    monkeypatch.setattr(host, "LARGEST_MESSAGE", 100)
+    monkeypatch.setattr(host, "LARGE", 100)
+    generator = np.random.default_rng(1)
+    parameters = convolution_parameters(generator, (4, 3, 3, 3))
+    added = elements(generator, np.float32, (1, 4, 6, 6))
+    x = elements(generator, np.uint8, (1, 3, 8, 8))
+    nodes: list[Node] = [
+        convolution(parameters),
+        ("Cast", ["y"], ["f"], {"to": onnx.TensorProto.FLOAT}),
+        ("Add", ["f", "added"], ["z"], {}),
+    ]
+    model = model_of(nodes, {"x": x}, {"z": np.float32}, {**parameters, "added": added})
+    path, copy = tmp_path / "model.onnx", onnx.ModelProto()
+    copy.CopyFrom(model)
+    onnx.save(copy, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    right = convolved(x, parameters, (0,) * 4, (1, 1)).astype(np.float32) + added
+    for given in (model, path):
+        assert model_file.load(given).constants.keys() == {*parameters, "added"}
+        session = InferenceSession(given, device)
+        assert [each.name for each in session.get_inputs()] == ["x"]
+        require_equal(session.run(None, {"x": x}), [right])
+
+
+def test_initializers_that_are_inputs_may_be_replaced(device: dmlvk.Device) -> None:
+    generator = np.random.default_rng(2)
+    parameters, others = (convolution_parameters(generator, (4, 3, 3, 3)) for _ in range(2))
+    x = elements(generator, np.uint8, (1, 3, 8, 8))
+    inputs = {"x": x, "w": parameters["w"], "b": parameters["b"]}
+    session = InferenceSession(model_of([convolution(parameters)], inputs, {"y": np.uint8}, parameters), device)
+    assert [each.name for each in session.get_inputs()] == ["x"]
+    assert [each.name for each in session.get_overridable_initializers()] == ["w", "b"]
+    for replaced in ({}, {"w": others["w"]}, {"w": others["w"], "b": others["b"]}, {}):
+        right = convolved(x, {**parameters, **replaced}, (0,) * 4, (1, 1))
+        require_equal(session.run(None, {"x": x, **replaced}), [right])
+    with pytest.raises(ModelError, match="'y_scale' is a constant of the model; a run can replace only initializers"):
+        session.run(None, {"x": x, "y_scale": parameters["y_scale"]})
+    with pytest.raises(ModelError, match=r"the input 'w' has the shape \(2, 2\); it must have rank 4"):
+        session.run(None, {"x": x, "w": np.ones((2, 2), np.int8)})
 
 
 def test_something_that_is_no_model(device: dmlvk.Device) -> None:
