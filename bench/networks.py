@@ -155,7 +155,11 @@ class Writer:
         weight_names = self._weights(node.name, weights, scale)
         bias_name = self._constant(f"{node.name}_bias", bias)
         inputs = [*self._quantized(node.inputs[0]), *weight_names, *self._scale_and_zero_point(node.name), bias_name]
-        attributes = {"strides": [layer.stride] * 2, "pads": [layer.margin] * 4, "group": layer.groups}
+        attributes: dict[str, Any] = {
+            "strides": [layer.stride] * 2,
+            "pads": [layer.margin] * 4,
+            "group": layer.groups,
+        }
         self._emit("QLinearConv", node.name, inputs, kernel_shape=[layer.kernel] * 2, **attributes)
         return value
 
@@ -198,7 +202,11 @@ class Writer:
         """MaxPool."""
         kernel, stride, before, after = node.window
         (source,) = sources
-        attributes = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [before] * 2 + [after] * 2}
+        attributes: dict[str, Any] = {
+            "kernel_shape": [kernel] * 2,
+            "strides": [stride] * 2,
+            "pads": [before] * 2 + [after] * 2,
+        }
         self._emit("MaxPool", node.name, list(node.inputs), **attributes)
         levels = np.pad(source.levels, ((0, 0), (0, 0), (before, after), (before, after)))
         windows = np.lib.stride_tricks.sliding_window_view(levels, (kernel, kernel), (2, 3))
@@ -274,7 +282,9 @@ def main(name: str, file: Path, width: float, size: int | None, blocks: int | No
         raise click.ClickException(str(error)) from error
     fewest = min(len(np.unique(value.levels)) for value in writer.values.values())
     kinds = [node.kind for node in network.nodes.values()]
-    print(f"{file}: {len(content):,} bytes; {', '.join(f'{kinds.count(kind)} {kind}' for kind in dict.fromkeys(kinds))}")
+    print(
+        f"{file}: {len(content):,} bytes; {', '.join(f'{kinds.count(kind)} {kind}' for kind in dict.fromkeys(kinds))}"
+    )
     print(f"each value has at least {fewest} different levels")
 
 

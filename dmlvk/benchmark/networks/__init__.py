@@ -1,4 +1,4 @@
-"""Well-known networks as data: all their layers, from which `dmlvk bench --network` and `bench.networks` take theirs."""
+"""Well-known networks as data: what `dmlvk bench --network` measures, and `bench.networks` writes as ONNX."""
 
 from __future__ import annotations
 

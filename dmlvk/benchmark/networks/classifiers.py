@@ -82,9 +82,7 @@ def _inverted(name: str, dimensions: Dimensions, stages: tuple[tuple[int, int, i
     x = network.convolution(network.image, dimensions.channels(32), 3, 2)
     for expansion, base, blocks, first_stride, kernel in stages:
         for block in range(dimensions.depth(blocks)):
-            x = _inverted_block(
-                network, x, expansion, dimensions.channels(base), 1 if block else first_stride, kernel
-            )
+            x = _inverted_block(network, x, expansion, dimensions.channels(base), 1 if block else first_stride, kernel)
     x = network.convolution(x, dimensions.channels(1280), 1)
     network.product(network.mean(x), CLASSES)
     return network
