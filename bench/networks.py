@@ -34,6 +34,7 @@ from dmlvk.reference.quantized_linear_convolution import correlate
 Array = npt.NDArray[Any]
 OPSET, IR_VERSION = 17, 9
 MICROSOFT = "com.microsoft"
+PIXELS = "pixels"
 # Levels of a byte for the standard deviation of what a convolution computes: without and with rectification.
 LEVELS, RECTIFIED_LEVELS = 40, 50
 MIDDLE = 128
@@ -90,11 +91,14 @@ class Writer:
     ----------
     network : Network
     random : Generator
+    is_real : bool
+        Whether the model's image and outputs are float32, or uint8 as within the model.
     """
 
-    def __init__(self, network: Network, random: np.random.Generator) -> None:
+    def __init__(self, network: Network, random: np.random.Generator, is_real: bool = True) -> None:
         self._network = network
         self._random = random
+        self._given = PIXELS if is_real else IMAGE
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[str, Array] = {}
         self._outputs: list[onnx.ValueInfoProto] = []
@@ -105,13 +109,14 @@ class Writer:
         network = self._network
         sizes = (1, network.channels, network.size, network.size)
         value = self.values[IMAGE] = Value.of(self._random.standard_normal(sizes), 1 / LEVELS, MIDDLE)
-        parameters = [self._constant(f"{IMAGE}_{name}", array) for name, array in _quantization(value)]
-        self._emit("QuantizeLinear", IMAGE, ["pixels", *parameters])
+        if self._given == PIXELS:
+            parameters = [self._constant(f"{IMAGE}_{name}", array) for name, array in _quantization(value)]
+            self._emit("QuantizeLinear", IMAGE, [PIXELS, *parameters])
         for node in network.nodes.values():
             self.values[node.name] = WRITERS[node.kind](self, node, [self.values[name] for name in node.inputs])
         for node in network.outputs:
             self._give(node)
-        given = helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["images", *sizes[1:]])
+        given = helper.make_tensor_value_info(self._given, self._element, ["images", *sizes[1:]])
         constants = [numpy_helper.from_array(array, name) for name, array in self._constants.items()]
         graph = helper.make_graph(self._nodes, network.name, [given], self._outputs, constants)
         imports = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
@@ -120,11 +125,17 @@ class Writer:
         return model
 
     def _give(self, node: Node) -> None:
-        """An output of the model: a node's output as float32."""
-        name = f"{node.name}_real"
-        self._emit("DequantizeLinear", name, [node.name, *self._scale_and_zero_point(node.name)])
+        """An output of the model."""
+        name = node.name
+        if self._given == PIXELS:
+            name = f"{node.name}_real"
+            self._emit("DequantizeLinear", name, self._quantized(node.name))
         sizes = [node.channels] if node.kind == "product" else [node.channels, node.size, node.size]
-        self._outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, ["images", *sizes]))
+        self._outputs.append(helper.make_tensor_value_info(name, self._element, ["images", *sizes]))
+
+    @property
+    def _element(self) -> int:
+        return int(TensorProto.FLOAT if self._given == PIXELS else TensorProto.UINT8)
 
     def _constant(self, name: str, array: Array) -> str:
         self._constants[name] = array
@@ -259,9 +270,9 @@ def _quantization(value: Value) -> tuple[tuple[str, Array], tuple[str, Array]]:
     return ("scale", np.array(value.scale, np.float32)), ("zero_point", np.array(value.zero_point, np.uint8))
 
 
-def model_of(network: Network, seed: int = 0) -> onnx.ModelProto:
+def model_of(network: Network, seed: int = 0, is_real: bool = True) -> onnx.ModelProto:
     """A network as a model with random weights, the same for the same seed."""
-    return Writer(network, np.random.default_rng(seed)).model()
+    return Writer(network, np.random.default_rng(seed), is_real).model()
 
 
 @click.command(help=__doc__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from dmlvk.benchmark.model.tables import PARTS, parts_of
+from dmlvk.benchmark.model.tables import NAMES, PARTS, parts_of
 from dmlvk.benchmark.records import Record
 from dmlvk.benchmark.sections import title_of
 
@@ -16,14 +16,6 @@ COLOURS = {
     "from_device": "#D55E00",
     "host": "#009E73",
     "rest": "#BBBBBB",
-}
-NAMES = {
-    "gpu": "on the GPU",
-    "waiting": "submission and waiting",
-    "to_device": "to the device",
-    "from_device": "from the device",
-    "host": "the host's nodes",
-    "rest": "rest",
 }
 WHOLE, PEER = "black", "#CC79A7"
 HEIGHT = 0.25

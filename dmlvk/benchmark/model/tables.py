@@ -8,7 +8,27 @@ from collections.abc import Iterator
 from dmlvk.benchmark.records import Record
 from dmlvk.benchmark.sections import DIFFERENT, Section, absences, title_of
 
-PARTS = ("gpu", "waiting", "to_device", "from_device", "host", "rest")
+NAMES = {
+    "gpu": "on the GPU",
+    "waiting": "submission and waiting",
+    "to_device": "to the device",
+    "from_device": "from the device",
+    "host": "the host's nodes",
+    "rest": "rest",
+}
+PARTS = tuple(NAMES)
+STEP_HEADS = (
+    "where",
+    "operators",
+    "nodes",
+    "steps",
+    "ms",
+    "on the GPU, ms",
+    "to device, MB",
+    "to device, ms",
+    "from device, MB",
+    "from device, ms",
+)
 
 
 def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
@@ -24,31 +44,26 @@ def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
     yield Section(
         title_of(record, record["model"]["file"]),
         (
-            "batch", "whole run, ms", "spread", "on the GPU, ms", "waiting, ms", "to device, ms", "MB",
-            "from device, ms", "MB ", "host's nodes, ms", "rest, ms", "first run, ms", "ONNX Runtime, ms",
-            "times as fast", "result",
+            "batch",
+            "run, ms",
+            "spread",
+            "images a second",
+            "first run, ms",
+            "ONNX Runtime, ms",
+            "times as fast",
+            "result",
         ),
         [_row(row) for row in record["batches"]],
         [*_notes(record), *absences(record)],
-    )  # fmt: skip
+    )
+    yield Section(
+        "the parts of a run in which each step waits for the one before",
+        ("batch", "run, ms", *(f"{NAMES[part]}, ms" for part in PARTS), "to device, MB", "from device, MB"),
+        [_parts(row) for row in record["batches"]],
+    )
     for row in record["batches"]:
         steps = _each(row) if dispatches else _together(row)
-        yield Section(
-            f"steps of a run{_of_batch(row)}",
-            (
-                "where",
-                "operators",
-                "nodes",
-                "steps",
-                "ms",
-                "on the GPU, ms",
-                "to device, MB",
-                "ms ",
-                "from, MB",
-                "ms  ",
-            ),
-            [_step(step) for step in steps],
-        )
+        yield Section(f"the steps{_of_batch(row)}", STEP_HEADS, [_step(step) for step in steps])
 
 
 def is_correct(record: Record) -> bool:
@@ -76,27 +91,29 @@ def parts_of(row: Record) -> dict[str, float]:
 
 
 def _row(row: Record) -> tuple[str, ...]:
-    parts, seconds = parts_of(row), row["seconds"]
-    bytes_to, bytes_from = (sum(step[f"bytes_{way}_device"] for step in row["steps"]) for way in ("to", "from"))
+    seconds = row["seconds"]
     trial: Record = next((trial for trial in row["peers"] if "seconds" in trial), {})
     theirs = trial["seconds"]["median"] if trial else None
     return (
-        "" if row["batch"] is None else str(row["batch"]),
+        _batch(row),
         _ms(seconds["median"]),
         f"{_ms(seconds['minimum'])} to {_ms(seconds['maximum'])}",
-        _ms(parts["gpu"]),
-        _ms(parts["waiting"]),
-        _ms(parts["to_device"]),
-        _mb(bytes_to),
-        _ms(parts["from_device"]),
-        _mb(bytes_from),
-        _ms(parts["host"]),
-        _ms(parts["rest"]),
+        f"{(row['batch'] or 1) / seconds['median']:,.1f}",
         _ms(row["first_seconds"]),
         "" if theirs is None else _ms(theirs),
         "" if theirs is None else f"{theirs / seconds['median']:.2f}",
         _verdict(trial),
     )
+
+
+def _parts(row: Record) -> tuple[str, ...]:
+    parts = parts_of(row)
+    moved = (sum(step[f"bytes_{way}_device"] for step in row["steps"]) for way in ("to", "from"))
+    return _batch(row), _ms(row["profiled_seconds"]), *(_ms(parts[part]) for part in PARTS), *map(_mb, moved)
+
+
+def _batch(row: Record) -> str:
+    return "" if row["batch"] is None else str(row["batch"])
 
 
 def _verdict(trial: Record) -> str:
@@ -113,7 +130,6 @@ def _notes(record: Record) -> Iterator[str]:
     places = ", ".join(f"{count} {where}" for where, count in model["nodes"].items())
     on_host = ", ".join(f"{count} {name}" for name, count in model["on_host"].items())
     yield f"nodes: {places}{f'; on the host {on_host}' if on_host else ''}"
-    yield "The parts are of runs in which each step waits for the one before; the whole run is without that."
     for row in record["batches"]:
         memory = row["memory"]
         yield f"memory for values{_of_batch(row)}: {memory['peak']:,} bytes; unshared {memory['sum']:,}"
