@@ -28,7 +28,7 @@ MAY_ASK = {
 }
 # The only other files that may read a driver's or a vendor's number. They store it, and do not compare it with one.
 MAY_READ = {
-    "benchmark/harness.py",  # records it with the figures
+    "benchmark/records.py",  # records it with the figures
     "runtime/tuned_paths.py",  # names a file by it
     "vulkan/pipeline_cache.py",  # identifies a file by it
 }

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-import datetime
-import json
 import math
-import os
-import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import dmlvk
-from dmlvk import files
 from dmlvk.arguments import as_argument
 from dmlvk.benchmark.cases import Scale, without
 from dmlvk.benchmark.marks import Mark, measure_marks
 from dmlvk.benchmark.measurement import Measurement, measure
 from dmlvk.benchmark.peers import PEERS, Peer
 from dmlvk.benchmark.peers.peer import UnsupportedError
+from dmlvk.benchmark.records import Record, circumstances, one_line, present
 from dmlvk.benchmark.work import Work
 from dmlvk.conformance.case import Case, Workload
 from dmlvk.planning import PathError
 from dmlvk.runtime.compiled_operator import spirv
 
-FORMAT = 1
-
 # SPIR-V capabilities that show with which unit a kernel multiplies, the fastest first.
 UNITS = {6022: "matrix", 6019: "dot_product"}
 CAPABILITY = 17
-
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -85,12 +75,16 @@ def run(
     """
     progress("marks")
     marks, absent_marks = measure_marks(device, settings.scale.data_bytes, settings.rounds)
-    peers, absent_peers = _present(settings.peers)
+    peers, absent_peers = present(PEERS[name] for name in settings.peers)
     absent_peers |= settings.left_out
     rows: list[Record] = []
     record = {
-        "format": FORMAT,
-        **_circumstances(device, settings),
+        **circumstances(device, settings.rounds),
+        "settings": {
+            "data_bytes": settings.scale.data_bytes,
+            "batch": settings.scale.batch,
+            "rounds": settings.rounds,
+        },
         "marks": {name: _mark_record(mark) for name, mark in marks.items()},
         "absent_marks": absent_marks,
         "peers": {peer.name: {"version": peer.version(), "runs_on": peer.runs_on} for peer in peers},
@@ -118,25 +112,6 @@ def is_correct(record: Record) -> bool:
     return all(mark["correct"] for mark in record["marks"].values()) and all(
         row.get("correct", True) for row in record["cases"]
     )
-
-
-def write(record: Record, path: Path) -> None:
-    """Write a record as JSON."""
-    files.write_text(path, json.dumps(record, indent=1) + "\n")
-
-
-def read(path: Path) -> Record:
-    """Read a record.
-
-    Raises
-    ------
-    OSError
-        The file cannot be read, or is not a record of this format.
-    """
-    record = files.read_json(path)
-    if not isinstance(record, dict) or record.get("format") != FORMAT or not isinstance(record.get("cases"), list):
-        raise files.FileError(f"{path} is not a record of `dmlvk bench --json`, format {FORMAT}")
-    return record
 
 
 def unit_of(kernels: Iterable[str]) -> str | None:
@@ -216,64 +191,15 @@ def _mark_record(mark: Mark) -> Record:
     }
 
 
-def _present(names: Iterable[str]) -> tuple[list[Peer], dict[str, str]]:
-    """The peers that can run here, and the reasons why the others cannot."""
-    present, absent = [], {}
-    for name in names:
-        try:
-            reason = PEERS[name].absence()
-        except Exception as error:  # a broken installation may raise anything
-            reason = f"it cannot be loaded: {_one_line(error)}"
-        if reason is None:
-            present.append(PEERS[name])
-        else:
-            absent[name] = reason
-    return present, absent
-
-
 def _trial(peer: Peer, workload: Workload, expected: npt.NDArray[Any], rounds: int) -> Record:
     try:
         trial = peer.measure(workload, expected, rounds)
     except UnsupportedError as error:
         return {"peer": peer.name, "unsupported": str(error)}
     except Exception as error:  # a peer's failure is a finding and does not end the run
-        return {"peer": peer.name, "failure": _one_line(error)}
+        return {"peer": peer.name, "failure": one_line(error)}
     return {"peer": peer.name, "seconds": trial.times.record(), "result": trial.result}
-
-
-def _one_line(error: BaseException) -> str:
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return text if len(text) <= 200 else text[:197] + "..."
 
 
 def _sizes(workload: Workload) -> dict[str, list[int]]:
     return {name: list(tensor.sizes) for name, tensor in workload.desc.tensors.items() if math.prod(tensor.sizes) > 2}
-
-
-def _circumstances(device: dmlvk.Device, settings: Settings) -> Record:
-    """The circumstances of a run: where, when, and with which software."""
-    profile = device.profile
-    manifest = json.loads(resources.files("dmlvk").joinpath("spirv", "manifest.json").read_text(encoding="utf-8"))
-    return {
-        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "device": {
-            "name": profile.name,
-            "type": profile.device_type.name,
-            "driver": f"{profile.driver_name} {profile.driver_info}".strip(),
-            "driver_version": profile.driver_version,
-            "api_version": ".".join(map(str, profile.api_version)),
-            "vendor_id": profile.vendor_id,
-            "device_id": profile.device_id,
-        },
-        "host": {"system": platform.system(), "machine": platform.machine(), "processors": os.cpu_count()},
-        "versions": {"dmlvk": dmlvk.__version__, "python": platform.python_version(), "numpy": np.__version__},
-        "kernels": {
-            "compiler": manifest["compiler"],
-            "spirv_sha256": {stem: entry["spirv_sha256"] for stem, entry in manifest["kernels"].items()},
-        },
-        "settings": {
-            "data_bytes": settings.scale.data_bytes,
-            "batch": settings.scale.batch,
-            "rounds": settings.rounds,
-        },
-    }

@@ -1,4 +1,4 @@
-"""`dmlvk bench`: the operators' speed, beside the device's best rates and the speed of other libraries."""
+"""`dmlvk bench`: the speed of operators and models, beside the device's best rates and the speed of other libraries."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 
+from dmlvk.command_line.bench_subject import Choice, Subject, measure_model, measure_operators, require_subject
 from dmlvk.command_line.terminal import PlainConsole, clear_errors, console
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
+@click.option("--model", type=FILE, default=None, help="In place of operators: a model, .onnx, as a whole.")
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @click.option("--operator", "operators", multiple=True, help="slice1, one_hot, ...; may be repeated. Default: all.")
 @click.option(
@@ -38,18 +40,27 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     default=None,
     help="Default: full on a GPU, small on a CPU driver.",
 )
-@click.option("--batch", type=click.IntRange(1), default=None, help="Images of a convolution.")
+@click.option(
+    "--batch",
+    "batches",
+    type=click.IntRange(1),
+    multiple=True,
+    help="Images of a convolution; of a model or a network, and then repeatable.",
+)
 @click.option("--megabytes", type=click.IntRange(1), default=None, help="Input of the others; a power of two.")
 @click.option("--rounds", type=click.IntRange(1), default=20, show_default=True, help="Fewer where they take long.")
 @click.option("--peer", "peers", multiple=True, help="torch, cupy, ...; none for none. Repeatable. Default: all.")
 @click.option("--dispatches", is_flag=True, help="Also the time of each dispatch.")
 @click.option("--list", "lists", is_flag=True, help="Only print the names of the cases.")
 @click.option("--json", "json_path", type=FILE, default=None, help="Write all figures here.")
-@click.option("--plot", "plot_path", type=FILE, default=None, help="Draw a roofline here, a PNG.")
+@click.option("--plot", "plot_path", type=FILE, default=None, help="Draw a picture here, a PNG.")
 @click.option("--markdown", "markdown_path", type=FILE, default=None, help="Write the tables here, as Markdown.")
 @click.option("--from-json", "source", type=FILE, default=None, help="Measure nothing: take the figures of --json.")
 @clear_errors
+@click.pass_context
 def bench(
+    context: click.Context,
+    model: Path | None,
     selector: str | None,
     operators: tuple[str, ...],
     patterns: tuple[str, ...],
@@ -58,7 +69,7 @@ def bench(
     path: str | None,
     filter_kind: str,
     size: str | None,
-    batch: int | None,
+    batches: tuple[int, ...],
     megabytes: int | None,
     rounds: int,
     peers: tuple[str, ...],
@@ -69,25 +80,23 @@ def bench(
     markdown_path: Path | None,
     source: Path | None,
 ) -> None:
-    """Measure the operators' speed, with every result checked.
+    """Measure the speed of operators or of a whole model, with every result checked.
 
     Each case stands beside the mark of the same run (a plain copy, a plain fill, multiply-adds from registers) and
     beside other libraries on the same work, where they are installed. Times of Vulkan kernels are the GPU's own.
 
+    A model runs on random inputs, beside ONNX Runtime on the CPU: the run as a whole, and how much of it is the
+    GPU's, the bus's and the host's.
+
     Ends with status 1 if any result is not the reference's, bit for bit.
     """
     import io
-    from dataclasses import replace
 
-    import dmlvk
     from dmlvk import files
-    from dmlvk.benchmark import harness, roofline
-    from dmlvk.benchmark.cases import OPERATORS, SCALES, cases, select
-    from dmlvk.benchmark.markdown import page
-    from dmlvk.benchmark.peers import PEERS
-    from dmlvk.benchmark.tables import show
-    from dmlvk.command_line.terminal import require_names, shown_progress
+    from dmlvk.benchmark import records, roofline
+    from dmlvk.benchmark.kinds import kind_for
 
+    subject = require_subject(context)
     terminal = console()
     if plot_path is not None:
         roofline.require_matplotlib()
@@ -98,61 +107,42 @@ def bench(
     if markdown_path is not None:
         files.require_place(markdown_path)
     if json_path is not None and source is None and not lists:
-        files.require_own(json_path, harness.read)
+        files.require_own(json_path, records.read)
 
-    def drawn(record: harness.Record) -> tuple[bytes, str]:
+    def drawn(record: records.Record) -> tuple[bytes, str]:
         """The picture and the page, if requested."""
-        picture = b"" if plot_path is None else roofline.draw(record, roofline.picture_format(plot_path))
-        return picture, "" if markdown_path is None else "\n".join(page(record)) + "\n"
+        kind = kind_for(record)
+        picture = b"" if plot_path is None else kind.draw(record, roofline.picture_format(plot_path))
+        return picture, "" if markdown_path is None else "\n".join(kind.page(record)) + "\n"
+
+    def keep(record: records.Record) -> None:
+        if json_path is not None:
+            records.write(record, json_path)
 
     if source is not None:
-        record = harness.read(source)
+        record = records.read(source)
         try:
             picture, text = drawn(record)
-            show(record, PlainConsole(file=io.StringIO()), dispatches=dispatches)
-            harness.is_correct(record)
+            kind_for(record).show(record, PlainConsole(file=io.StringIO()), dispatches)
+            kind_for(record).is_correct(record)
         except Exception as error:  # a record of the right format may still lack data that is shown
             problem = f"{type(error).__name__}: {error}"
             raise files.FileError(f"{source} is not a whole record of `dmlvk bench --json`: {problem}") from error
     else:
-        require_names("--operator", operators, OPERATORS)
-        require_names("--peer", peers, [*PEERS, "none"])
-        with dmlvk.Device(selector, timestamps=True) as device:
-            is_cpu = device.profile.device_type is dmlvk.DeviceType.CPU
-            scale = SCALES[size or ("small" if is_cpu else "full")]
-            if megabytes is not None:
-                if megabytes & (megabytes - 1):
-                    raise click.BadParameter(f"{megabytes} is not a power of two", param_hint="--megabytes")
-                scale = replace(scale, data_bytes=megabytes << 20)
-            if batch is not None:
-                scale = replace(scale, batch=batch)
-            found = cases(replace(scale, filter_is_owned=filter_kind == "owned"))
-            chosen = select(found, operators=operators, patterns=patterns, types=types, layouts=layouts, path=path)
-            if lists:
-                for case in chosen:
-                    click.echo(case.name)
+        if subject is Subject.MODEL:
+            assert model is not None
+            record = measure_model(model, selector, batches, rounds, peers, terminal, keep)
+        else:
+            chosen = Choice(operators, patterns, types, layouts, path, filter_kind == "owned", size, batches, megabytes)
+            found = measure_operators(chosen, selector, lists, rounds, peers, terminal, keep)
+            if found is None:
                 return
-            if not chosen:
-                raise click.ClickException("no case matches the options; `dmlvk bench --list` prints the names")
-            # On a CPU driver, peers that compile for Vulkan take minutes: they run only if requested.
-            slow = [name for name, peer in PEERS.items() if is_cpu and peer.runs_on == "Vulkan" and name not in peers]
-            left_out = dict.fromkeys((name for name in PEERS if name not in peers), "not asked for")
-            if not peers:
-                left_out = dict.fromkeys(slow, "left out on a CPU driver, unless --peer names it")
-            taking_part = [name for name in PEERS if name not in left_out]
-            settings = harness.Settings(scale, rounds, taking_part, left_out)
-
-            def keep(record: harness.Record) -> None:
-                if json_path is not None:
-                    harness.write(record, json_path)
-
-            with shown_progress(terminal, len(chosen) + 1) as progress:
-                record = harness.run(device, chosen, settings, progress, keep)
+            record = found
         picture, text = drawn(record)
     if plot_path is not None:
         files.write_bytes(plot_path, picture)
     if markdown_path is not None:
         files.write_text(markdown_path, text)
-    show(record, terminal, dispatches=dispatches)
-    if not harness.is_correct(record):
+    kind_for(record).show(record, terminal, dispatches)
+    if not kind_for(record).is_correct(record):
         raise click.ClickException("a result is DIFFERENT from the expected one")

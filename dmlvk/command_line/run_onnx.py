@@ -86,8 +86,18 @@ def run_onnx(
 def _runs(session: InferenceSession, inputs: Sequence[str]) -> list[Feeds]:
     """The inputs of each run."""
     if not inputs:
+        from dmlvk.onnx import ModelError
+        from dmlvk.onnx.random_feeds import random_feed
+
         generator = np.random.default_rng(0)
-        return [{each.name: _random(generator, each.name, each.type, each.shape) for each in session.get_inputs()}]
+        feeds = {}
+        for each in session.get_inputs():
+            sizes = [size if isinstance(size, int) else 1 for size in each.shape]
+            try:
+                feeds[each.name] = random_feed(generator, each, sizes)
+            except ModelError as error:
+                raise ModelError(f"{error}: pass --input") from error
+        return [feeds]
     given: dict[str, list[np.ndarray]] = {}
     for text in inputs:
         name, separator, place = text.partition("=")
@@ -102,25 +112,6 @@ def _runs(session: InferenceSession, inputs: Sequence[str]) -> list[Feeds]:
     if len(set(counts.values())) > 1:
         raise click.BadParameter(f"each input has one file for each run; there are {counts}", param_hint="--input")
     return [{name: arrays[k] for name, arrays in given.items()} for k in range(next(iter(counts.values())))]
-
-
-def _random(generator: np.random.Generator, name: str, kind: str, shape: Sequence[int | str | None]) -> np.ndarray:
-    """Random elements: integers over their whole range, floats of the standard normal distribution."""
-    names = {"float": "float32", "double": "float64"}
-    match = re.fullmatch(r"tensor\((\w+)\)", kind)
-    try:
-        dtype = np.dtype(names.get(match[1], match[1]) if match else "")
-    except TypeError:
-        dtype = np.dtype("V")
-    sizes = [size if isinstance(size, int) else 1 for size in shape]
-    if dtype.kind == "f":
-        return generator.standard_normal(sizes).astype(dtype)
-    if dtype.kind == "b":
-        return generator.integers(0, 2, sizes).astype(bool)
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        return generator.integers(limits.min, limits.max, sizes, dtype, endpoint=True)
-    raise click.ClickException(f"the input {name!r} is {kind}, for which there are no random elements: pass --input")
 
 
 def _table(session: InferenceSession, model: Path, findings: dict[str, Finding] | None) -> Table:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.onnx.lifetimes import Layout, layout_of
+from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Array, Program, Value
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.sequence import Sequence
@@ -43,6 +44,11 @@ class Held:
             return self._value.shape, self._value.dtype
         return self._array.shape, self._array.dtype
 
+    @property
+    def is_on_host(self) -> bool:
+        """Whether the host has the value already."""
+        return self._array is not None or self.tensor is None
+
     def host(self) -> Any:
         """The value on the host; read from the device once."""
         if self._array is None and self.tensor is not None and self._value is not None:
@@ -55,9 +61,13 @@ class Held:
             return Held(self._array.reshape(value.shape), None, None)
         return Held(None, self.tensor, value)
 
+    def is_copied_to(self, tensor: Tensor) -> bool:
+        """Whether `write_to` copies the elements on the device."""
+        return self.tensor is not None and self.tensor.desc.sizes == tensor.desc.sizes
+
     def write_to(self, tensor: Tensor) -> None:
         """Write the elements to a tensor of unsigned integers, on the device if they are there."""
-        if self.tensor is not None and self.tensor.desc.sizes == tensor.desc.sizes:
+        if self.is_copied_to(tensor):
             tensor.write(self.tensor)
             return
         array: Array = np.asarray(self.host())
@@ -111,15 +121,21 @@ class Execution:
             bindings.append(compiled.bind(**bound))
         self._sequence = device.sequence(bindings)
 
-    def run(self, given: Mapping[str, Held]) -> dict[str, Held]:
+    def run(self, given: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """Run the dispatches. The outputs are valid until the next run."""
         sources: dict[int, Held] = {}
         for name, value in self._program.inputs.items():
             sources[value.storage] = given[name]
             if name in self._input_tensors:
-                given[name].write_to(self._input_tensors[name])
+                if profile is None:
+                    given[name].write_to(self._input_tensors[name])
+                else:
+                    profile.upload(given[name], self._input_tensors[name])
         if self._sequence is not None:
-            self._sequence.submit()
+            if profile is None:
+                self._sequence.submit()
+            else:
+                profile.dispatch(self._sequence)
         return {name: self._output(name, value, sources) for name, value in self._outputs.items()}
 
     def _output(self, name: str, value: Value, sources: Mapping[int, Held]) -> Held:

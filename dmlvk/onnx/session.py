@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from dmlvk.onnx.execution import Held
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.model_file import LoadedModel, load
 from dmlvk.onnx.placement import Row
+from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.registry import ENTRIES, entry_of
 from dmlvk.onnx.steps import DeviceStep, HostStep, Step, remember
 from dmlvk.runtime.copying import NotCopied
@@ -200,6 +202,27 @@ class InferenceSession(NotCopied):
             self._threads = ThreadPoolExecutor(1, thread_name_prefix="dmlvk.onnx")
         return self._threads.submit(self.run, output_names, dict(feeds))
 
+    def profiled(self, feeds: Mapping[str, Any]) -> tuple[list[Any], Profile]:
+        """Run the model as `run` does, and time each of its steps.
+
+        Parameters
+        ----------
+        feeds : mapping of str to array_like
+            As for `run`.
+
+        Returns
+        -------
+        tuple of list of ndarray and Profile
+            All outputs, and the times. The first run with new sizes also plans and compiles. Times on the GPU need a
+            device whose `timestamps` was True at that run.
+        """
+        profile = Profile()
+        names = list(self._graph.outputs)
+        start = perf_counter()
+        outputs = self._monitor.run(self._run, names, checked_feeds(self._graph, feeds, self._place), profile)
+        profile.seconds = perf_counter() - start
+        return outputs, profile
+
     def traced(self, feeds: Mapping[str, Any]) -> tuple[Graph, dict[str, Any], list[Node]]:
         """Run the model with steps of its own that keep each value.
 
@@ -218,18 +241,23 @@ class InferenceSession(NotCopied):
         dispatched = [node for node in on_device if not ENTRIES[node.domain, node.op_type].is_view]
         return self._graph, {name: held.host() for name, held in values.items()}, dispatched
 
-    def _run(self, names: list[str], feeds: Mapping[str, Any]) -> list[Any]:
+    def _run(self, names: list[str], feeds: Mapping[str, Any], profile: Profile | None = None) -> list[Any]:
         key = tuple((name, getattr(feed, "shape", None)) for name, feed in feeds.items())
         schedule = self._schedules.get(key)
         if schedule is None:
             schedule = _Schedule(dict(self._obstacles))
         remember(self._schedules, key, schedule, SCHEDULES_KEPT)
         self._last = schedule
-        values = self._values(schedule, {name: Held(feed) for name, feed in feeds.items()})
+        values = self._values(schedule, {name: Held(feed) for name, feed in feeds.items()}, profile)
+        if profile is not None:
+            profile.begin("outputs")
+            for name in names:
+                if name in values:
+                    profile.download(values[name])
         # A result is the caller's own: it shares no memory with a feed or a constant.
         return [self._result(name, values, feeds) for name in names]
 
-    def _values(self, schedule: _Schedule, values: dict[str, Held]) -> dict[str, Held]:
+    def _values(self, schedule: _Schedule, values: dict[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """All values that a run leaves. Steps that the schedule lacks are found on the way."""
         number = 0
         done: set[int] = set()
@@ -242,8 +270,10 @@ class InferenceSession(NotCopied):
                 schedule.steps.append(self._step(host, nodes, schedule.keeps_all))
             step = schedule.steps[number]
             try:
-                values.update(step.run(values))
+                values.update(step.run(values, profile))
             except RefusedError as error:
+                if profile is not None:
+                    profile.refuse()
                 # The node goes to the host, and all that was planned from here on is planned anew.
                 schedule.on_host[error.index] = error.reason
                 del schedule.steps[number:]

@@ -12,6 +12,7 @@ from dmlvk.onnx.errors import NotOnDeviceError, RefusedError
 from dmlvk.onnx.execution import Execution, Held
 from dmlvk.onnx.graph import Graph, Node, reading
 from dmlvk.onnx.host import HostPart, kind_of
+from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Builder, Program
 from dmlvk.onnx.registry import ENTRIES, parameters_of
 from dmlvk.runtime.device import Device
@@ -44,8 +45,8 @@ class Step:
         )
         self.outputs = [name for node in nodes for name in node.writes if keeps_all or name in used]
 
-    def run(self, values: Mapping[str, Held]) -> dict[str, Held]:
-        """The outputs.
+    def run(self, values: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
+        """The outputs. A profile gets the times.
 
         Raises
         ------
@@ -62,7 +63,11 @@ class HostStep(Step):
         super().__init__(graph, nodes, keeps_all)
         self._parts: OrderedDict[Any, HostPart] = OrderedDict()
 
-    def run(self, values: Mapping[str, Held]) -> dict[str, Held]:
+    def run(self, values: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
+        if profile is not None:
+            profile.begin("host", self.nodes)
+            for name in self.inputs:
+                profile.download(values[name])
         feeds = {name: values[name].host() for name in self.inputs}
         kinds = {name: kind_of(feed, self.graph.types.get(name)) for name, feed in feeds.items()}
         key = tuple((name, kind.SerializeToString()) for name, kind in kinds.items())
@@ -70,7 +75,8 @@ class HostStep(Step):
         if part is None:
             part = HostPart(self.graph, self.nodes, self.inputs, self.outputs, kinds)
         remember(self._parts, key, part, PARTS_KEPT)
-        return {name: Held(array) for name, array in zip(self.outputs, part.run(feeds), strict=True)}
+        found = part.run(feeds) if profile is None else profile.on_host(part.run, feeds)
+        return {name: Held(array) for name, array in zip(self.outputs, found, strict=True)}
 
 
 class DeviceStep(Step):
@@ -95,7 +101,11 @@ class DeviceStep(Step):
         self.executions: OrderedDict[Any, Execution] = OrderedDict()
         self.last: Execution | None = None
 
-    def run(self, values: Mapping[str, Held]) -> dict[str, Held]:
+    def run(self, values: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
+        if profile is not None:
+            profile.begin("device", self.nodes)
+            for name in self._parameters:
+                profile.download(values[name])
         given = {}
         for name in self.inputs:
             if not values[name].is_tensor:
@@ -112,7 +122,7 @@ class DeviceStep(Step):
             execution = Execution(self._device, self._program(given, parameters), self.outputs)
         remember(self.executions, key, execution, PROGRAMS_KEPT)
         self.last = execution
-        return execution.run(values)
+        return execution.run(values, profile)
 
     def _program(self, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> Program:
         builder = Builder(self.graph, given, parameters, self._channels_last)

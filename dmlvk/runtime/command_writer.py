@@ -129,7 +129,7 @@ class CommandWriter:
     flags : int
         VkCommandBufferUsageFlags of the command buffers.
     queries : TimestampQueries, optional
-        Queries for one timestamp before the first dispatch and one after each dispatch.
+        Queries for one timestamp before the first dispatch and one after each dispatch, or after the last.
     """
 
     def __init__(self, vulkan: VulkanDevice, flags: int, queries: TimestampQueries | None = None) -> None:
@@ -149,6 +149,8 @@ class CommandWriter:
             self._write(binding)
         if self._recorder is None and not self._command_buffers:
             self._start()  # an empty list makes a submission too
+        if self._queries is not None and not self._queries.of_each and self._recorder is not None:
+            self._recorder.timestamp(self._queries.pool.handle, 1)
         self._finish()
         uses: frozenset[MemoryUse] = frozenset().union(*[binding.uses for binding in bindings])
         writes: frozenset[MemoryUse] = frozenset().union(*[binding.written for binding in bindings])
@@ -171,7 +173,8 @@ class CommandWriter:
                 recorder.dispatch(prepared)
                 if self._queries is not None:
                     self._query += 1
-                    recorder.timestamp(self._queries.pool.handle, self._query)
+                    if self._queries.of_each:
+                        recorder.timestamp(self._queries.pool.handle, self._query)
 
     def compose(self, bindings: tuple[Binding, ...]) -> Batch:
         """Execute the bindings' secondary command buffers: far cheaper for the host than recording each dispatch."""

@@ -346,7 +346,7 @@ class Device(NotCopied):
         vulkan = self.vulkan
         queries = None
         if self.timestamps or vulkan.context.configuration.compute_family.timestamp_valid_bits:
-            queries = TimestampQueries(vulkan, dispatch_count(bindings) + 1)
+            queries = TimestampQueries(vulkan, dispatch_count(bindings))
         batch = CommandWriter(vulkan, ONE_TIME_SUBMIT, queries).write(bindings)
         value = vulkan.queue.submit_inside(batch, (batch, bindings, queries))
         return submission_of(vulkan.queue, value, None if queries is None else Timing(queries))

@@ -39,7 +39,9 @@ class Sequence(NotCopied):
 
     in_place_of_a_copy = "record its bindings once more (device.sequence)"
 
-    def __init__(self, device: Device, bindings: tuple[Binding, ...], timestamps: bool) -> None:
+    def __init__(
+        self, device: Device, bindings: tuple[Binding, ...], timestamps: bool, times_of_each: bool = True
+    ) -> None:
         self.device = device
         self._vulkan = device.vulkan
         self._queue = device.vulkan.queue
@@ -49,11 +51,12 @@ class Sequence(NotCopied):
         self._last = 0
         self._monitor = Monitor(self._vulkan.context.availability)
         self._is_measured = timestamps or device.debug_level > 0
-        self._batch: Batch = self._vulkan.monitor.run(self._record, timestamps)
+        times_of_each = times_of_each or device.debug_level > 0
+        self._batch: Batch = self._vulkan.monitor.run(self._record, timestamps, times_of_each)
 
-    def _record(self, timestamps: bool) -> Batch:
+    def _record(self, timestamps: bool, times_of_each: bool) -> Batch:
         if timestamps:
-            self._queries = TimestampQueries(self._vulkan, dispatch_count(self._bindings) + 1)
+            self._queries = TimestampQueries(self._vulkan, dispatch_count(self._bindings), times_of_each)
         return CommandWriter(self._vulkan, SIMULTANEOUS_USE, self._queries).write(self._bindings)
 
     def __repr__(self) -> str:

@@ -21,15 +21,24 @@ OF_NOTHING = (
 
 
 class TimestampQueries:
-    """Queries for the timestamps of one recording: one before its first dispatch and one after each dispatch.
+    """Queries for the timestamps of one recording: one before its first dispatch and one after each, or the last alone.
 
     The caller must have entered the device's monitor to make one.
+
+    Parameters
+    ----------
+    vulkan : VulkanDevice
+    dispatches : int
+        Of the recording.
+    of_each : bool
+        Whether each dispatch has a time of its own. Timestamps between dispatches take a little time themselves.
     """
 
-    def __init__(self, vulkan: VulkanDevice, count: int) -> None:
+    def __init__(self, vulkan: VulkanDevice, dispatches: int, of_each: bool = True) -> None:
         self.vulkan = vulkan
-        self.count = count
-        self.pool: QueryPool = vulkan.query_pools.take(count)
+        self.of_each = of_each
+        self.count = dispatches + 1 if of_each else 2
+        self.pool: QueryPool = vulkan.query_pools.take(self.count)
 
 
 class Timing:
@@ -40,7 +49,7 @@ class Timing:
         self._times: tuple[float, ...] | None = None
 
     def times(self) -> tuple[float, ...]:
-        """Seconds of each dispatch; the run must be done."""
+        """Seconds of each dispatch, or of all together; the run must be done."""
         if self._times is None:
             vulkan = self._queries.vulkan
             self._times = vulkan.visits.during(vulkan.query_pools.read, self._queries.pool, self._queries.count)

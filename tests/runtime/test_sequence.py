@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import dmlvk
-from tests.runtime.small_work import DESC, VALUES, reverse_desc
+from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS
+from dmlvk.runtime.sequence import Sequence
+from tests.runtime.small_work import DESC, VALUES, Counter, reverse_desc
 from tests.vulkan.variants import copy_desc, open_variant
 
 
@@ -45,3 +48,20 @@ class TestSequence:
             assert all(len(each) == 3 for each in times if each is not None)
             assert times == [submission.dispatch_times for submission in submissions]
             assert [submission.gpu_time for submission in submissions] == [sum(each) for each in times if each]
+
+    @pytest.mark.parametrize("seconds", [0.0, MAXIMUM_SUBMISSION_SECONDS], ids=["short", "long"])
+    def test_measures_all_dispatches_together(
+        self, device: dmlvk.Device, seconds: float, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Long work lies in several command buffers, with the same two timestamps."""
+        with open_variant(device, "direct", timestamps=True) as own:
+            copy = own.compile(copy_desc(DESC))
+            a, b = own.tensor(VALUES), own.tensor(DESC)
+            binding = copy.bind(input_tensor=a, output_tensor=b)
+            binding.seconds = ((seconds,),)
+            resets, timestamps = (Counter(monkeypatch, f"vkCmd{name}") for name in ("ResetQueryPool", "WriteTimestamp"))
+            sequence = Sequence(own, (binding,) * 9, timestamps=True, times_of_each=False)
+            assert (resets.count, timestamps.count) == (1, 2)
+            for _ in range(2):
+                (time,) = sequence.submit().dispatch_times or ()
+                assert 0 < time < 60

@@ -25,7 +25,7 @@ OPERATOR = "quantized_linear_convolution"
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer with square images and filters. With stride 1, its padding keeps the images' size."""
+    """A layer with square images and filters. By default, with stride 1, its padding keeps the images' size."""
 
     channels: int
     size: int
@@ -33,14 +33,26 @@ class Layer:
     kernel: int
     stride: int = 1
     groups: int = 1
+    padding: int | None = None
 
     @property
     def name(self) -> str:
         """Such as "256-64_56x56_1x1" or "144-144_56x56_3x3_depthwise"."""
+        padding = "" if self.padding is None else f"_padding{self.padding}"
         stride = f"_stride{self.stride}" if self.stride > 1 else ""
         groups = "_depthwise" if self.groups == self.channels else f"_groups{self.groups}" if self.groups > 1 else ""
         image, kernel = f"{self.size}x{self.size}", f"{self.kernel}x{self.kernel}"
-        return f"{self.channels}-{self.filters}_{image}_{kernel}{stride}{groups}"
+        return f"{self.channels}-{self.filters}_{image}_{kernel}{stride}{groups}{padding}"
+
+    @property
+    def margin(self) -> int:
+        """The padding on each side."""
+        return self.kernel // 2 if self.padding is None else self.padding
+
+    @property
+    def output_size(self) -> int:
+        """Height and width of the output."""
+        return (self.size + 2 * self.margin - self.kernel) // self.stride + 1
 
 
 LAYERS = (
@@ -82,8 +94,7 @@ def descriptor(
     layer: Layer, batch: int, layout: str, data_type: DataType, filter_is_owned: bool = False
 ) -> QuantizedLinearConvolutionDesc:
     """A layer with zero points, a scale for each output channel and a bias."""
-    padding = layer.kernel // 2
-    size = (layer.size + 2 * padding - layer.kernel) // layer.stride + 1
+    padding, size = layer.margin, layer.output_size
     one, per_channel = [1, 1, 1, 1], [1, layer.filters, 1, 1]
     owned = TensorFlags.OWNED_BY_DML if filter_is_owned else TensorFlags.NONE
 

@@ -1,0 +1,192 @@
+"""Measures an ONNX model: a run as a whole, its parts, and ONNX Runtime on the CPU."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dmlvk
+from dmlvk.benchmark.model.onnx_runtime import ONNXRuntime
+from dmlvk.benchmark.records import MODEL, Record, circumstances, one_line, present
+from dmlvk.benchmark.timing import WARM_UP_SECONDS, time_on_host
+from dmlvk.device_profile import DeviceType
+from dmlvk.onnx import InferenceSession
+from dmlvk.onnx.profile import Profile, StepTimes
+from dmlvk.onnx.random_feeds import random_batch
+from dmlvk.onnx.session import FUSED
+
+Array = np.ndarray
+# Floats of the host's nodes may differ by this share of the largest element. A level of a byte is more.
+ROUNDING = 1e-3
+
+
+def run(
+    device: dmlvk.Device,
+    path: Path,
+    batches: Sequence[int | None],
+    rounds: int,
+    with_peer: bool,
+    progress: Callable[[str], None] = lambda name: None,
+    keep: Callable[[Record], None] = lambda record: None,
+) -> Record:
+    """Measure a model on random inputs, and check its outputs.
+
+    Parameters
+    ----------
+    device : Device
+        With timestamps.
+    path : Path
+        An ONNX model.
+    batches : sequence of int or None
+        Sizes for first dimensions that may have any; None for 1.
+    rounds : int
+        Timed runs; fewer if they take long.
+    with_peer : bool
+        Whether ONNX Runtime is measured, and its outputs are compared.
+    progress : callable
+        Called before each batch with its name.
+    keep : callable
+        Called after each batch with the record so far.
+
+    Raises
+    ------
+    ModelError
+        The model cannot be run, or not in such a batch.
+    """
+    peer = ONNXRuntime()
+    if with_peer:
+        peers, absent = present([peer])
+    else:
+        peers, absent = [], {peer.name: "not asked for"}
+    rows: list[Record] = []
+    record: Record = {
+        "kind": MODEL,
+        **circumstances(device, rounds),
+        "model": {"file": path.name},
+        "peers": {each.name: {"version": each.version(), "runs_on": each.runs_on} for each in peers},
+        "absent_peers": absent,
+        "batches": rows,
+    }
+    for batch in batches:
+        progress("a run" if batch is None else f"batch {batch}")
+        session = _session(device, path, timestamps=False)
+        feeds = random_batch(np.random.default_rng(0), session.get_inputs(), batch)
+        row = _whole(session, feeds, rounds)
+        found = row.pop("outputs")
+        names = [output.name for output in session.get_outputs()]
+        record["model"] |= _placement(session)
+        row |= {"batch": batch, "memory": {"peak": session.memory.peak, "sum": session.memory.sum}}
+        del session
+        row |= _parts(_session(device, path, timestamps=True), feeds, rounds)
+        outputs = dict(zip(names, found, strict=True))
+        row["peers"] = [_trial(each, path, feeds, outputs, record["model"]["is_fused"], rounds) for each in peers]
+        rows.append(row)
+        keep(record)
+    device.timestamps = True
+    return record
+
+
+def _session(device: dmlvk.Device, path: Path, timestamps: bool) -> InferenceSession:
+    """A session whose sequences, which its first run records, have timestamps or not."""
+    device.timestamps = timestamps
+    return InferenceSession(path, device)
+
+
+def _whole(session: InferenceSession, feeds: Mapping[str, Array], rounds: int) -> Record:
+    start = time.perf_counter()
+    outputs = session.run(None, feeds)
+    first = time.perf_counter() - start
+    _warm_up(session.device, lambda: session.run(None, feeds))
+    times = time_on_host(lambda _: session.run(None, feeds), rounds)
+    shapes = {name: list(array.shape) for name, array in feeds.items()}
+    return {"inputs": shapes, "first_seconds": first, "seconds": times.record(), "outputs": outputs}
+
+
+def _warm_up(device: dmlvk.Device, step: Callable[[], object]) -> None:
+    """An idle GPU runs at a fraction of its clock."""
+    start = time.perf_counter()
+    while device.profile.device_type is not DeviceType.CPU and time.perf_counter() - start < WARM_UP_SECONDS:
+        step()
+
+
+def _parts(session: InferenceSession, feeds: Mapping[str, Array], rounds: int) -> Record:
+    """Medians of each step's times."""
+    session.run(None, feeds)
+    _warm_up(session.device, lambda: session.run(None, feeds))
+    profiles: list[Profile] = []
+    time_on_host(lambda _: profiles.append(session.profiled(feeds)[1]), rounds)
+    steps = [_step(each) for each in zip(*(profile.steps for profile in profiles), strict=True)]
+    whole = statistics.median(profile.seconds for profile in profiles)
+    return {"profiled_seconds": whole, "steps": steps}
+
+
+def _step(runs: Sequence[StepTimes]) -> Record:
+    """The median of several runs of a step."""
+    first = runs[0]
+    gpu = [each.gpu_seconds for each in runs if each.gpu_seconds is not None]
+    return {
+        "where": first.where,
+        "operators": list(first.operators),
+        "nodes": first.nodes,
+        "seconds": statistics.median(each.seconds for each in runs),
+        "gpu_seconds": statistics.median(gpu) if gpu else None,
+        "bytes_to_device": first.bytes_to_device,
+        "to_device_seconds": statistics.median(each.to_device_seconds for each in runs),
+        "bytes_from_device": first.bytes_from_device,
+        "from_device_seconds": statistics.median(each.from_device_seconds for each in runs),
+    }
+
+
+def _placement(session: InferenceSession) -> Record:
+    """How many nodes run where, and which the host's are."""
+    rows = session.placement
+    on_host = Counter(row.op_type for row in rows if row.where == "host")
+    return {
+        "nodes": dict(Counter(row.where for row in rows)),
+        "on_host": dict(on_host),
+        "is_fused": any(row.reason == FUSED for row in rows),
+    }
+
+
+def _trial(
+    peer: ONNXRuntime,
+    path: Path,
+    feeds: Mapping[str, Array],
+    found: Mapping[str, Array],
+    is_fused: bool,
+    rounds: int,
+) -> Record:
+    try:
+        times, plain, optimized = peer.measure(path, feeds, rounds)
+    except Exception as error:  # a peer's failure is a finding and does not end the run
+        return {"peer": peer.name, "failure": one_line(error)}
+    outputs = [{"name": name, **_comparison(found[name], plain[name], optimized[name], is_fused)} for name in found]
+    return {"peer": peer.name, "seconds": times.record(), "outputs": outputs}
+
+
+def _comparison(found: Any, plain: Any, optimized: Any, is_fused: bool) -> Record:
+    """An output beside those of ONNX Runtime's plain run and of its optimized run: "equal", "different" or "wrong".
+
+    Fused nodes may give other bits than the plain run. Without them an output is wrong if it differs by more than the
+    host's floats may.
+    """
+    if not all(isinstance(each, np.ndarray) for each in (found, plain, optimized)):
+        return {"result": "not compared"}
+    for each, kind in ((plain, "plain"), (optimized, "optimized")):
+        if found.dtype == each.dtype and found.shape == each.shape and found.tobytes() == each.tobytes():
+            return {"result": "equal", "to": kind, "elements": found.size}
+    if found.dtype != plain.dtype or found.shape != plain.shape:
+        return {"result": "wrong", "to": f"plain, which is {plain.dtype} {plain.shape}", "elements": found.size}
+    comparison = {"to": "plain", "elements": found.size, "different": int(np.count_nonzero(found != plain))}
+    if found.dtype.kind not in "iuf":
+        return {"result": "different" if is_fused else "wrong", **comparison}
+    wide, right = found.astype(np.float64), plain.astype(np.float64)
+    largest = float(np.nan_to_num(np.abs(wide - right), nan=np.inf).max(initial=0.0))
+    allowed = ROUNDING * float(np.nan_to_num(np.abs(right)).max(initial=0.0)) if found.dtype.kind == "f" else 0.0
+    return {"result": "different" if is_fused or largest <= allowed else "wrong", **comparison, "largest": largest}

@@ -1,0 +1,195 @@
+"""A model's record as tables."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from dmlvk.benchmark.records import Record
+from dmlvk.benchmark.sections import DIFFERENT, Section, absences, title_of
+
+NAMES = {
+    "gpu": "on the GPU",
+    "waiting": "submission and waiting",
+    "to_device": "to the device",
+    "from_device": "from the device",
+    "host": "the host's nodes",
+    "rest": "rest",
+}
+PARTS = tuple(NAMES)
+STEP_HEADS = (
+    "where",
+    "operators",
+    "nodes",
+    "steps",
+    "ms",
+    "on the GPU, ms",
+    "to device, MB",
+    "to device, ms",
+    "from device, MB",
+    "from device, ms",
+)
+
+
+def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
+    """The tables: whole runs and their parts, then the steps by what runs in them, or each step.
+
+    Parameters
+    ----------
+    record : dict
+        A result of `dmlvk.benchmark.model.measurement.run`.
+    dispatches : bool
+        Whether each step has a row, or all steps of the same operators together.
+    """
+    yield Section(
+        title_of(record, record["model"]["file"]),
+        (
+            "batch",
+            "run, ms",
+            "spread",
+            "images a second",
+            "first run, ms",
+            "ONNX Runtime, ms",
+            "times as fast",
+            "result",
+        ),
+        [_row(row) for row in record["batches"]],
+        [*_notes(record), *absences(record)],
+    )
+    yield Section(
+        "the parts of a run in which each step waits for the one before",
+        ("batch", "run, ms", *(f"{NAMES[part]}, ms" for part in PARTS), "to device, MB", "from device, MB"),
+        [_parts(row) for row in record["batches"]],
+    )
+    for row in record["batches"]:
+        steps = _each(row) if dispatches else _together(row)
+        yield Section(f"the steps{_of_batch(row)}", STEP_HEADS, [_step(step) for step in steps])
+
+
+def is_correct(record: Record) -> bool:
+    """Whether no output is wrong. One that a fusion may change, or the host's floats a little, is only different."""
+    return all(
+        output["result"] != "wrong"
+        for row in record["batches"]
+        for trial in row["peers"]
+        for output in trial.get("outputs", ())
+    )
+
+
+def parts_of(row: Record) -> dict[str, float]:
+    """The parts of a profiled run in seconds, by PARTS. Without timestamps all of the device's time is "waiting"."""
+    steps = row["steps"]
+    gpu = sum(step["gpu_seconds"] or 0.0 for step in steps)
+    parts = {
+        "gpu": gpu,
+        "waiting": max(0.0, sum(step["seconds"] for step in steps if step["where"] == "device") - gpu),
+        "to_device": sum(step["to_device_seconds"] for step in steps),
+        "from_device": sum(step["from_device_seconds"] for step in steps),
+        "host": sum(step["seconds"] for step in steps if step["where"] == "host"),
+    }
+    return {**parts, "rest": max(0.0, row["profiled_seconds"] - sum(parts.values()))}
+
+
+def _row(row: Record) -> tuple[str, ...]:
+    seconds = row["seconds"]
+    trial: Record = next((trial for trial in row["peers"] if "seconds" in trial), {})
+    theirs = trial["seconds"]["median"] if trial else None
+    return (
+        _batch(row),
+        _ms(seconds["median"]),
+        f"{_ms(seconds['minimum'])} to {_ms(seconds['maximum'])}",
+        f"{(row['batch'] or 1) / seconds['median']:,.1f}",
+        _ms(row["first_seconds"]),
+        "" if theirs is None else _ms(theirs),
+        "" if theirs is None else f"{theirs / seconds['median']:.2f}",
+        _verdict(trial),
+    )
+
+
+def _parts(row: Record) -> tuple[str, ...]:
+    parts = parts_of(row)
+    moved = (sum(step[f"bytes_{way}_device"] for step in row["steps"]) for way in ("to", "from"))
+    return _batch(row), _ms(row["profiled_seconds"]), *(_ms(parts[part]) for part in PARTS), *map(_mb, moved)
+
+
+def _batch(row: Record) -> str:
+    return "" if row["batch"] is None else str(row["batch"])
+
+
+def _verdict(trial: Record) -> str:
+    results = [output["result"] for output in trial.get("outputs", ())]
+    if not results:
+        return "not compared"
+    if "wrong" in results:
+        return DIFFERENT
+    return next((result for result in results if result != "equal"), "equal")
+
+
+def _notes(record: Record) -> Iterator[str]:
+    model = record["model"]
+    places = ", ".join(f"{count} {where}" for where, count in model["nodes"].items())
+    on_host = ", ".join(f"{count} {name}" for name, count in model["on_host"].items())
+    yield f"nodes: {places}{f'; on the host {on_host}' if on_host else ''}"
+    for row in record["batches"]:
+        memory = row["memory"]
+        yield f"memory for values{_of_batch(row)}: {memory['peak']:,} bytes; unshared {memory['sum']:,}"
+        for trial in row["peers"]:
+            if "failure" in trial:
+                yield f"{trial['peer']} failed{_of_batch(row)}, {trial['failure']}"
+            for output in trial.get("outputs", ()):
+                yield f"{output['name']}{_of_batch(row)}: {_comparison(output)}"
+
+
+def _comparison(output: Record) -> str:
+    if "different" not in output:
+        to = f" to ONNX Runtime's {output['to']} run, {output['elements']:,} elements" if "to" in output else ""
+        return f"{output['result']}{to}"
+    largest = f", by at most {output['largest']:.3g}" if output.get("largest") is not None else ""
+    counts = f"{output['different']:,} of {output['elements']:,} elements differ"
+    return f"{counts} from ONNX Runtime's {output['to']} run{largest}"
+
+
+def _of_batch(row: Record) -> str:
+    return "" if row["batch"] is None else f", batch {row['batch']}"
+
+
+def _each(row: Record) -> list[Record]:
+    return [{**step, "steps": 1} for step in row["steps"]]
+
+
+def _together(row: Record) -> list[Record]:
+    """The steps of the same operators as one, the longest first."""
+    groups: dict[tuple[str, ...], list[Record]] = defaultdict(list)
+    for step in row["steps"]:
+        groups[(step["where"], *step["operators"])].append(step)
+    added = []
+    for steps in groups.values():
+        whole: Record = {"where": steps[0]["where"], "operators": steps[0]["operators"], "steps": len(steps)}
+        for key in steps[0].keys() - whole.keys():
+            found = [step[key] for step in steps if step[key] is not None]
+            whole[key] = sum(found) if found else None
+        added.append(whole)
+    return sorted(added, key=lambda s: -(s["seconds"] + s["to_device_seconds"] + s["from_device_seconds"]))
+
+
+def _step(step: Record) -> tuple[str, ...]:
+    return (
+        step["where"],
+        ", ".join(step["operators"]),
+        str(step["nodes"]) if step["nodes"] else "",
+        str(step["steps"]),
+        _ms(step["seconds"]),
+        "" if step["gpu_seconds"] is None else _ms(step["gpu_seconds"]),
+        _mb(step["bytes_to_device"]),
+        _ms(step["to_device_seconds"]),
+        _mb(step["bytes_from_device"]),
+        _ms(step["from_device_seconds"]),
+    )
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:,.3f}" if seconds < 0.1 else f"{seconds * 1e3:,.1f}"
+
+
+def _mb(count: int) -> str:
+    return f"{count / 1e6:,.3f}" if count else ""

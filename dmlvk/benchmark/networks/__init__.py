@@ -1,0 +1,28 @@
+"""Well-known networks as data: what `dmlvk bench --network` measures, and `bench.networks` writes as ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dmlvk.benchmark.networks.classifiers import efficientnetb0, mobilenetv2, resnet50, resnext50, squeezenet
+from dmlvk.benchmark.networks.network import Dimensions, Network, Node
+from dmlvk.benchmark.networks.pictures import unet, yolov3tiny
+
+__all__ = ["NETWORKS", "SIZES", "Dimensions", "Network", "Node"]
+
+NETWORKS: Mapping[str, Callable[[Dimensions], Network]] = {
+    "resnet50": resnet50,
+    "resnext50": resnext50,
+    "mobilenetv2": mobilenetv2,
+    "efficientnetb0": efficientnetb0,
+    "squeezenet": squeezenet,
+    "yolov3tiny": yolov3tiny,
+    "unet": unet,
+}
+
+# The dimensions of `dmlvk bench --size`. The smallest are for trials: all layers take seconds on a CPU driver.
+SIZES: Mapping[str, Dimensions] = {
+    "full": Dimensions(),
+    "small": Dimensions(),
+    "tiny": Dimensions(width=0.125, size=64, blocks=1),
+}

@@ -1,0 +1,114 @@
+"""Records of `dmlvk bench`: plain data that is written as JSON, with the circumstances of the run."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+import dmlvk
+from dmlvk import files
+
+FORMAT = 1
+MOST_CHARACTERS = 200
+
+# The kinds of record, and the list that each one has. A record without a kind is one of operators.
+OPERATORS, MODEL, NETWORK = "operators", "model", "network"
+LISTS = {OPERATORS: "cases", MODEL: "batches", NETWORK: "runs"}
+
+Record = dict[str, Any]
+
+
+class Library(Protocol):
+    """A peer, as far as its presence is asked."""
+
+    name: str
+
+    def absence(self) -> str | None: ...
+
+
+Lib = TypeVar("Lib", bound=Library)
+
+
+def write(record: Record, path: Path) -> None:
+    """Write a record as JSON."""
+    files.write_text(path, json.dumps(record, indent=1) + "\n")
+
+
+def read(path: Path) -> Record:
+    """Read a record.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read, or is not a record of this format.
+    """
+    record = files.read_json(path)
+    if (
+        not isinstance(record, dict)
+        or record.get("format") != FORMAT
+        or kind_of(record) not in LISTS
+        or not isinstance(record.get(LISTS[kind_of(record)]), list)
+    ):
+        raise files.FileError(f"{path} is not a record of `dmlvk bench --json`, format {FORMAT}")
+    return record
+
+
+def kind_of(record: Record) -> str:
+    """OPERATORS, MODEL or NETWORK; another text for what is no record."""
+    return str(record.get("kind", OPERATORS))
+
+
+def circumstances(device: dmlvk.Device, rounds: int) -> Record:
+    """The circumstances of a run: where, when, and with which software."""
+    profile = device.profile
+    manifest = json.loads(resources.files("dmlvk").joinpath("spirv", "manifest.json").read_text(encoding="utf-8"))
+    return {
+        "format": FORMAT,
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "device": {
+            "name": profile.name,
+            "type": profile.device_type.name,
+            "driver": f"{profile.driver_name} {profile.driver_info}".strip(),
+            "driver_version": profile.driver_version,
+            "api_version": ".".join(map(str, profile.api_version)),
+            "vendor_id": profile.vendor_id,
+            "device_id": profile.device_id,
+        },
+        "host": {"system": platform.system(), "machine": platform.machine(), "processors": os.cpu_count()},
+        "versions": {"dmlvk": dmlvk.__version__, "python": platform.python_version(), "numpy": np.__version__},
+        "kernels": {
+            "compiler": manifest["compiler"],
+            "spirv_sha256": {stem: entry["spirv_sha256"] for stem, entry in manifest["kernels"].items()},
+        },
+        "settings": {"rounds": rounds},
+    }
+
+
+def present(peers: Iterable[Lib]) -> tuple[list[Lib], dict[str, str]]:
+    """The peers that can run here, and the reasons why the others cannot."""
+    found: list[Lib] = []
+    absent: dict[str, str] = {}
+    for peer in peers:
+        try:
+            reason = peer.absence()
+        except Exception as error:  # a broken installation may raise anything
+            reason = f"it cannot be loaded: {one_line(error)}"
+        if reason is None:
+            found.append(peer)
+        else:
+            absent[peer.name] = reason
+    return found, absent
+
+
+def one_line(error: BaseException) -> str:
+    """A peer's exception in one line of limited length."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 3] + "..."

@@ -1,0 +1,86 @@
+"""Tables of text, printed on a terminal or as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Record = dict[str, Any]
+
+EQUAL, DIFFERENT = "equal", "DIFFERENT"
+COLOURS = {EQUAL: "green", DIFFERENT: "red"}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table.
+
+    Attributes
+    ----------
+    title : str
+    heads : sequence of str
+        Of the columns. A column of numbers is aligned to the right.
+    rows : sequence of sequences of str
+    notes : sequence of str
+        Lines below the table.
+    """
+
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+
+
+def show(sections: Iterable[Section], terminal: Console) -> None:
+    """Print tables on a terminal."""
+    for section in sections:
+        table = Table(title=section.title, title_justify="left")
+        for head in section.heads:
+            is_number = all(_is_number(row[len(table.columns)]) for row in section.rows)
+            table.add_column(head, justify="right" if is_number else "left", overflow="fold")
+        for row in section.rows:
+            table.add_row(*(Text(cell, COLOURS.get(cell.partition(":")[0], "")) for cell in row))
+        terminal.print(table)
+        for note in section.notes:
+            terminal.print(note)
+
+
+def markdown(sections: Iterable[Section]) -> Iterator[str]:
+    """The lines of a page of Markdown."""
+    for number, section in enumerate(sections):
+        if number:
+            yield ""
+        yield f"{'##' if number else '#'} {section.title}"
+        yield ""
+        yield f"| {' | '.join(section.heads)} |"
+        yield f"|{'---|' * len(section.heads)}"
+        for row in section.rows:
+            yield f"| {' | '.join(row)} |"
+        if section.notes:
+            yield ""
+        for note in section.notes:
+            yield f"- {note}"
+
+
+def title_of(record: Record, subject: str) -> str:
+    """The first line of a record's tables."""
+    device = record["device"]
+    return f"{subject} on {device['name']}, {device['driver']}, {record['date']}"
+
+
+def absences(record: Record) -> list[str]:
+    """A line for each peer that was not measured, and one for each that was."""
+    lines = [f"{name}: version {peer['version']}, on {peer['runs_on']}" for name, peer in record["peers"].items()]
+    for reason in dict.fromkeys(record["absent_peers"].values()):
+        names = [name for name, why in record["absent_peers"].items() if why == reason]
+        lines.append(f"peer{'s' * (len(names) > 1)} {', '.join(names)}: absent, {reason}")
+    return lines
+
+
+def _is_number(text: str) -> bool:
+    return not text or text.lstrip("-")[:1].isdigit()

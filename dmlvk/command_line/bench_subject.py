@@ -1,0 +1,149 @@
+"""What `dmlvk bench` measures: operators, a model or a network, each with options of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+from rich.console import Console
+
+from dmlvk.command_line.terminal import one_line, require_names, shown_progress
+
+if TYPE_CHECKING:
+    import dmlvk
+
+Record = dict[str, Any]
+Keep = Callable[[Record], None]
+
+
+class Subject(Enum):
+    """What is measured. The value is the words of a message."""
+
+    OPERATORS = "operators"
+    MODEL = "--model measures a whole model"
+
+
+# Options that each subject has besides those of all.
+COMMON = {"selector", "batches", "rounds", "peers", "dispatches", "json_path", "plot_path", "markdown_path"}
+OPTIONS = {Subject.MODEL: COMMON | {"model"}}
+
+
+def require_subject(context: click.Context) -> Subject:
+    """What the options ask for.
+
+    Raises
+    ------
+    click.UsageError
+        An option belongs to another subject.
+    """
+    given = [
+        parameter
+        for parameter in context.command.params
+        if parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    ]
+    names = {parameter.name for parameter in given}
+    subject = Subject.MODEL if "model" in names else Subject.OPERATORS
+    if subject in OPTIONS:
+        for parameter in given:
+            if parameter.name not in OPTIONS[subject]:
+                raise click.UsageError(f"{subject.value}: {parameter.opts[0]} does not belong to it", context)
+    elif len(context.params["batches"]) > 1:
+        raise click.UsageError("--batch is one number, unless --model is given", context)
+    return subject
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which cases of operators are measured, as the options say it."""
+
+    operators: Sequence[str]
+    patterns: Sequence[str]
+    types: Sequence[str]
+    layouts: Sequence[str]
+    path: str | None
+    filter_is_owned: bool
+    size: str | None
+    batches: Sequence[int]
+    megabytes: int | None
+
+
+def measure_operators(
+    choice: Choice, selector: str | None, lists: bool, rounds: int, names: Sequence[str], terminal: Console, keep: Keep
+) -> Record | None:
+    """Measure cases of operators, beside the peers of these names; or only list the cases, and return None."""
+    import dmlvk
+    from dmlvk.benchmark import harness
+    from dmlvk.benchmark.cases import OPERATORS, SCALES, cases, select
+    from dmlvk.benchmark.peers import PEERS
+
+    require_names("--operator", choice.operators, OPERATORS)
+    require_names("--peer", names, [*PEERS, "none"])
+    with dmlvk.Device(selector, timestamps=True) as device:
+        scale = SCALES[choice.size or ("small" if is_cpu(device) else "full")]
+        if choice.megabytes is not None:
+            if choice.megabytes & (choice.megabytes - 1):
+                raise click.BadParameter(f"{choice.megabytes} is not a power of two", param_hint="--megabytes")
+            scale = replace(scale, data_bytes=choice.megabytes << 20)
+        if choice.batches:
+            scale = replace(scale, batch=choice.batches[0])
+        chosen = select(
+            cases(replace(scale, filter_is_owned=choice.filter_is_owned)),
+            operators=choice.operators,
+            patterns=choice.patterns,
+            types=choice.types,
+            layouts=choice.layouts,
+            path=choice.path,
+        )
+        if lists:
+            for case in chosen:
+                click.echo(case.name)
+            return None
+        if not chosen:
+            raise click.ClickException("no case matches the options; `dmlvk bench --list` prints the names")
+        # On a CPU driver, peers that compile for Vulkan take minutes: they run only if requested.
+        slow = [name for name, peer in PEERS.items() if is_cpu(device) and peer.runs_on == "Vulkan"]
+        left_out = dict.fromkeys((name for name in PEERS if name not in names), "not asked for")
+        if not names:
+            left_out = dict.fromkeys(slow, "left out on a CPU driver, unless --peer names it")
+        taking_part = [name for name in PEERS if name not in left_out]
+        settings = harness.Settings(scale, rounds, taking_part, left_out)
+        with shown_progress(terminal, len(chosen) + 1) as progress:
+            return harness.run(device, chosen, settings, progress, keep)
+
+
+def measure_model(
+    model: Path,
+    selector: str | None,
+    batches: Sequence[int],
+    rounds: int,
+    names: Sequence[str],
+    terminal: Console,
+    keep: Keep,
+) -> Record:
+    """Measure a model, beside ONNX Runtime unless the names of peers leave it out."""
+    import dmlvk
+
+    require_names("--peer", names, ["onnxruntime", "none"])
+    try:
+        from dmlvk.benchmark.model import measurement
+        from dmlvk.onnx import ModelError
+    except ImportError as error:
+        raise click.ClickException(one_line(error)) from error
+    sizes: list[int | None] = [*dict.fromkeys(batches)] or [None]
+    with dmlvk.Device(selector, timestamps=True) as device, shown_progress(terminal, len(sizes)) as progress:
+        try:
+            return measurement.run(device, model, sizes, rounds, not names or "onnxruntime" in names, progress, keep)
+        except ModelError as error:
+            raise click.ClickException(one_line(error)) from error
+
+
+def is_cpu(device: dmlvk.Device) -> bool:
+    """Whether a device is a CPU's driver, on which each thing takes long."""
+    from dmlvk.device_profile import DeviceType
+
+    return device.profile.device_type is DeviceType.CPU
