@@ -48,6 +48,8 @@ class HostPart:
         The values that come from outside, and those that are used outside.
     kinds : mapping of str to TypeProto
         Types of the inputs.
+    optimize : bool
+        Whether ONNX Runtime may replace nodes by others, which can change the last bits.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class HostPart:
         inputs: Sequence[str],
         outputs: Sequence[str],
         kinds: Mapping[str, onnx.TypeProto],
+        optimize: bool = True,
     ) -> None:
         self._outputs = list(outputs)
         self._label = _label(nodes)
@@ -70,6 +73,8 @@ class HostPart:
             else:
                 options = runtime.SessionOptions()
                 options.log_severity_level = 3
+                if not optimize:
+                    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
                 session = runtime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
                 self._run = session.run
         except Exception as error:
