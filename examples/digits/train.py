@@ -1,7 +1,7 @@
 """Trains and quantizes the network: python -m examples.digits.train
 
-Needs the packages scikit-learn, for its data set of digits, onnx and onnxruntime. Writes the network and the pictures on
-which it is tested; the training never sees these.
+Needs the packages scikit-learn, for its data set of digits, onnx and onnxruntime. Writes the network and the pictures
+on which it is tested; the training never sees these.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from examples.digits.layers import Array
 from examples.digits.network import BATCH, Network
 
 SEED, EPOCHS = 0, 40
-# The first pictures train; the others, of which many were written by other hands, test.
+# The first pictures train, the others test. The split keeps the data's order.
 TRAINING = 1200
 # The network belongs to the package, whose demo shows it.
 PACKAGE = Path(__file__).resolve().parents[2] / "dmlvk" / "demo"
@@ -76,8 +76,8 @@ class Batches:
 def quantized(model: onnx.ModelProto, pictures: Array) -> bytes:
     """The model in integers of 8 bits, by ONNX Runtime's quantizer.
 
-    Weights have 7 bits: processors without VNNI add products of 8 bits in 16, which overflow, and ONNX Runtime's results
-    would depend on the processor.
+    Weights have 7 bits: on x86 processors without VNNI, ONNX Runtime saturates sums of two products to 16 bits, and its
+    results would depend on the processor.
 
     Parameters
     ----------
