@@ -66,7 +66,7 @@ class HostStep(Step):
         key = tuple((name, kind.SerializeToString()) for name, kind in kinds.items())
         part = self._parts.get(key)
         if part is None:
-            part = HostPart(self.graph, self.nodes, self.inputs, self.outputs, kinds)
+            part = HostPart(self.graph, self.nodes, self.inputs, self.outputs, kinds, self.graph.host_optimizes)
         remember(self._parts, key, part, PARTS_KEPT)
         return {name: Held(array) for name, array in zip(self.outputs, part.run(feeds), strict=True)}
 
