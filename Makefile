@@ -35,7 +35,7 @@ define LINT
 	$(VENV_PYTHON) -m basedpyright
 endef
 
-.PHONY: help run bench test test-compilers test-large test-cuda test-thorough test-torch test-mutants test-windows
+.PHONY: help run bench test test-compilers test-large test-cuda test-thorough test-torch test-mutants test-windows test-models
 .PHONY: conformance lint format drivers kernels clean fuzz
 
 help:
@@ -80,6 +80,13 @@ test-torch: .venv/torch.stamp
 	@$(PYTHON) -m tools.drivers
 	$(VENV_PYTHON) -m pytest tests/torch $(PYTEST_ARGUMENTS)
 
+test-models: .venv/test.stamp
+	@$(PYTHON) -m tools.bootstrap vulkan
+	@$(PYTHON) -m tools.drivers
+	$(VENV_PYTHON) -m pip install --quiet scikit-learn
+	@$(VENV_PYTHON) -m tools.models
+	$(VENV_PYTHON) -m pytest tests/models $(PYTEST_ARGUMENTS)
+
 test-mutants: .venv/test.stamp
 	@$(PYTHON) -m tools.drivers
 	$(VENV_PYTHON) -m tests.mutants --device llvmpipe --fetch
@@ -110,7 +117,7 @@ clean:
 	@$(PYTHON) -m tools.bootstrap clean
 
 .venv/run.stamp: pyproject.toml
-	@$(PYTHON) -m tools.bootstrap environment --extras demo --stamp $@
+	@$(PYTHON) -m tools.bootstrap environment --extras demo --optional onnx --stamp $@
 
 .venv/bench.stamp: pyproject.toml
 	@$(PYTHON) -m tools.bootstrap environment --extras demo,bench --stamp $@

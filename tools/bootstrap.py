@@ -18,18 +18,20 @@ if sys.version_info < (3, 10):  # noqa: UP036 - the one place that an older Pyth
     sys.exit(f"dmlvk needs Python 3.10 or newer; this is {platform.python_version()}: name another, make PYTHON=...")
 
 from tools.debian import DRIVERS, ROOT, SetupError, has_apt, install, root_prefix
+from tools.models import MODELS
 
 ENVIRONMENT = ROOT / ".venv"
 ENVIRONMENT_PYTHON = ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 HELP = """\
-make run            set up, then run the demo: the operators on a photograph, checked, as a picture and a table
+make run            set up, then run the demo: the operators on a photograph, a network on digits, all checked
 make bench          set up, then measure the operators beside other libraries: a table, JSON and a picture
 make test           set up with the test drivers, then all of make lint and the whole test suite
 make test-large     tensors past 4 GiB: on a device with 16 GiB of memory and a host with 32
 make test-cuda      memory shared with CUDA, torch and CuPy: on an NVIDIA GPU
 make test-thorough  twenty times as many random examples, and every Vulkan call failing in every way: hours on a CPU
 make test-torch     dmlvk.torch and memory shared with torch, which it installs where it is missing
+make test-models    published ONNX networks, quantized and compared with ONNX Runtime; the example trained anew
 make test-mutants   kernels broken on purpose in forty ways: each has to be caught by the conformance suite
 make fuzz           100,000 random calls on each test driver, with numbers of all kinds: half an hour on two cores
 make test-windows   the tests and a sample of the conformance suite in Windows' form, under Wine
@@ -43,19 +45,32 @@ make clean          remove the virtual environment, the test drivers and what wa
 """
 
 
-def make_environment(extras: str, stamp: Path) -> None:
-    """Make .venv if it is not there or broken, install dmlvk and its dependencies into it, and touch the stamp file."""
+def make_environment(extras: str, optional: str, stamp: Path) -> None:
+    """Make .venv if it is not there or broken, install dmlvk and its dependencies into it, and touch the stamp file.
+
+    Optional extras are left out, with one line that says so, where pip cannot install them: ONNX Runtime is not built
+    for every Python and every processor.
+    """
     if not _runs(ENVIRONMENT_PYTHON):
         if ENVIRONMENT.exists():
             shutil.rmtree(ENVIRONMENT)
         _ensure_venv_module()
         print(f"Making the virtual environment {ENVIRONMENT.relative_to(ROOT)}", flush=True)
         subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
-    print(f"Installing dmlvk[{extras}] into {ENVIRONMENT.relative_to(ROOT)}", flush=True)
-    pip = [str(ENVIRONMENT_PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    if subprocess.run([*pip, "--editable", f"{ROOT}[{extras}]"], stdin=subprocess.DEVNULL).returncode != 0:
+    if optional and _pip_installs(f"{extras},{optional}"):
+        stamp.touch()
+        return
+    if optional:
+        print(f"dmlvk: goes on without the extra {optional}; what needs it will say so", flush=True)
+    if not _pip_installs(extras):
         raise SetupError("pip could not install dmlvk; its message is above")
     stamp.touch()
+
+
+def _pip_installs(extras: str) -> bool:
+    print(f"Installing dmlvk[{extras}] into {ENVIRONMENT.relative_to(ROOT)}", flush=True)
+    pip = [str(ENVIRONMENT_PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    return subprocess.run([*pip, "--editable", f"{ROOT}[{extras}]"], stdin=subprocess.DEVNULL).returncode == 0
 
 
 def _runs(python: Path) -> bool:
@@ -159,12 +174,12 @@ def clean() -> None:
     """Remove everything that `make` created."""
     names = [".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", "build", "dist"]
     names += ["dmlvk-demo.png", "dmlvk-bench.json", "dmlvk-bench.png"]
-    for path in (ENVIRONMENT, DRIVERS, *(ROOT / name for name in names)):
+    for path in (ENVIRONMENT, DRIVERS, MODELS, *(ROOT / name for name in names)):
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    for folder in ("dmlvk", "kernels", "tools", "tests", "bench"):
+    for folder in ("dmlvk", "kernels", "tools", "tests", "bench", "examples"):
         for cache in list((ROOT / folder).rglob("__pycache__")):
             shutil.rmtree(cache)
 
@@ -174,6 +189,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     environment = commands.add_parser("environment", help="make the virtual environment")
     environment.add_argument("--extras", required=True, help="pyproject.toml's optional dependencies, with commas")
+    environment.add_argument("--optional", default="", help="extras that are left out if pip cannot install them")
     environment.add_argument("--stamp", required=True, type=Path, help="file to touch when all is installed")
     commands.add_parser("vulkan", help="make sure that there is a Vulkan device")
     commands.add_parser("count-devices", help="print the number of Vulkan devices")
@@ -181,7 +197,7 @@ def main() -> None:
     commands.add_parser("help", help="list make's targets")
     arguments = parser.parse_args()
     if arguments.command == "environment":
-        make_environment(arguments.extras, arguments.stamp)
+        make_environment(arguments.extras, arguments.optional, arguments.stamp)
     elif arguments.command == "vulkan":
         ensure_vulkan()
     elif arguments.command == "count-devices":

@@ -1,4 +1,4 @@
-"""`dmlvk demo`: the operators on a photograph."""
+"""`dmlvk demo`: the operators on a photograph, and a network on digits."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ def _rate(value: float) -> str:
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @clear_errors
 def demo(output: Path, selector: str | None) -> None:
-    """Run the operators on a photograph, check each result, write a picture.
+    """Run the operators on a photograph and a network on digits, check each result, write a picture.
 
-    Ends with status 1 if any result differs from the NumPy reference.
+    Ends with status 1 if any result differs from the NumPy reference, or from ONNX Runtime's. Without the extra onnx the
+    network is left out.
     """
-    from dmlvk.demo import all_panels, draw_sheet, measure, photograph, picture_format
+    from dmlvk.demo import all_panels, draw_sheet, measure, missing_package, photograph, picture_format, read_digits
 
     files.require_place(output)
     picture_format(output)
     photo = photograph()
     device = dmlvk.Device(selector, timestamps=True)
     measurements = [measure(device, panel) for panels in all_panels(photo).values() for panel in panels]
+    reading = missing_package() or read_digits(device)
 
     driver = next((info.driver for info in dmlvk.devices() if info.profile == device.profile), "")
     name = f"{device.name}, driver {driver}"
@@ -61,8 +63,20 @@ def demo(output: Path, selector: str | None) -> None:
     table.caption = f"Median of several runs by the {clocks}'s clock. These tensors are small: no measure of speed."
     terminal = console()
     terminal.print(table)
-    draw_sheet(photo, measurements, name, output)
+    if isinstance(reading, str):
+        terminal.print(f"Network: not run: {reading}")
+        different = []
+    else:
+        different = [f"{finding.name} differs from ONNX Runtime's: {finding.text}" for finding in reading.different]
+        equal = len(reading.values) - len(different)
+        terminal.print(
+            f"Network: {reading.accuracy} of the digits read right; "
+            f"{equal} of {len(reading.values)} values equal ONNX Runtime's"
+        )
+    draw_sheet(photo, measurements, reading, name, output)
     terminal.print(f"Picture: {output}")
     wrong = [entry.panel.title for entry in measurements if not entry.correct]
     if wrong:
-        raise click.ClickException(f"differs from the NumPy reference: {', '.join(wrong)}")
+        different.insert(0, f"differs from the NumPy reference: {', '.join(wrong)}")
+    if different:
+        raise click.ClickException("; ".join(different))

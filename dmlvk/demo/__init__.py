@@ -1,9 +1,24 @@
-"""`dmlvk demo`: the operators on a photograph, each result checked against the NumPy reference."""
+"""`dmlvk demo`: the operators on a photograph and a network on digits, each result checked."""
 
 from __future__ import annotations
 
+from dmlvk.demo.digits import Reading, missing_package, read_digits
+from dmlvk.demo.grid import draw_digits
 from dmlvk.demo.measure import Measurement, measure
 from dmlvk.demo.panels import Panel, View, all_panels, photograph
 from dmlvk.demo.sheet import draw_sheet, picture_format
 
-__all__ = ["Measurement", "Panel", "View", "all_panels", "draw_sheet", "measure", "photograph", "picture_format"]
+__all__ = [
+    "Measurement",
+    "Panel",
+    "Reading",
+    "View",
+    "all_panels",
+    "draw_digits",
+    "draw_sheet",
+    "measure",
+    "missing_package",
+    "photograph",
+    "picture_format",
+    "read_digits",
+]

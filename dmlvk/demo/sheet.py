@@ -1,4 +1,4 @@
-"""Draws the demo's contact sheet with Pillow: the photograph, then a section of results for each operator."""
+"""Draws the demo's contact sheet with Pillow: the photograph, a section for each operator, and one of the network."""
 
 from __future__ import annotations
 
@@ -8,19 +8,24 @@ from pathlib import Path
 import numpy as np
 
 from dmlvk import files
+from dmlvk.demo.digits import Reading
+from dmlvk.demo.grid import draw_digits
 from dmlvk.demo.measure import Measurement
+from dmlvk.demo.palette import BACKING, FAINT, INK, PAPER, RIGHT, RULE, WRONG, font
 from dmlvk.demo.panels import SENTENCES, View
 
 COLUMNS = 4
 CELL = 256  # the side in pixels of the square for a result
 GAP = 28
 MARGIN = 48
+TITLE = 74  # the height of a section's title
 
-PAPER, INK, FAINT, RULE, BACKING = "#fbfaf7", "#1d1d1f", "#6b6b70", "#d9d6ce", "#efece4"
-RIGHT, WRONG = "#2f7d4f", "#b3261e"
+NETWORK = ("Handwritten digits", "an ONNX network of 8-bit integers; below each picture is the network's answer")
 
 
-def draw_sheet(photo: np.ndarray, measurements: list[Measurement], device: str, path: Path) -> None:
+def draw_sheet(
+    photo: np.ndarray, measurements: list[Measurement], reading: Reading | str, device: str, path: Path
+) -> None:
     """Write the contact sheet as a PNG.
 
     Parameters
@@ -29,15 +34,14 @@ def draw_sheet(photo: np.ndarray, measurements: list[Measurement], device: str, 
         The demo's input, {H,W,3} UINT8.
     measurements : list of Measurement
         The panels' results, in the order of the panels.
+    reading : Reading or str
+        What the network made of the digits, or the reason why it did not run.
     device : str
         The device's name and driver, for the heading.
     path : Path
         The PNG file. If the name has another picture format's extension, the picture has that format.
     """
-    from PIL import Image, ImageDraw, ImageFont
-
-    def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-        return ImageFont.load_default(size)
+    from PIL import Image, ImageDraw
 
     sections: dict[str, list[tuple[Measurement, View]]] = {}
     for measurement in measurements:
@@ -47,9 +51,11 @@ def draw_sheet(photo: np.ndarray, measurements: list[Measurement], device: str, 
     caption_lines = 3
     cell_height = CELL + 12 + 24 + caption_lines * 19 + 30
     width = 2 * MARGIN + COLUMNS * CELL + (COLUMNS - 1) * GAP
-    heights = [74 + -(-len(section) // COLUMNS) * cell_height for section in sections.values()]
+    heights = [TITLE + -(-len(section) // COLUMNS) * cell_height for section in sections.values()]
+    digits = draw_digits(reading, width - 2 * MARGIN) if isinstance(reading, Reading) else None
+    last = TITLE + (40 if digits is None else digits.height)
     header = 2 * MARGIN + CELL
-    sheet = Image.new("RGB", (width, header + sum(heights) + MARGIN // 2), PAPER)
+    sheet = Image.new("RGB", (width, header + sum(heights) + last + MARGIN // 2), PAPER)
     draw = ImageDraw.Draw(sheet)
 
     _paste(sheet, photo, (MARGIN, MARGIN))
@@ -63,21 +69,29 @@ def draw_sheet(photo: np.ndarray, measurements: list[Measurement], device: str, 
     verdict = f"{correct} of {len(measurements)} results equal the NumPy reference bit for bit"
     draw.text((left, MARGIN + 180), verdict, RIGHT if correct == len(measurements) else WRONG, font(22))
 
+    def title(name: str, sentence: str) -> None:
+        draw.line((MARGIN, top, width - MARGIN, top), RULE, 2)
+        draw.text((MARGIN, top + 16), name, INK, font(28))
+        name_width = draw.textlength(name, font(28))
+        draw.text((MARGIN + name_width + 18, top + 24), sentence, FAINT, font(19))
+
     top = header
     for (operator, section), section_height in zip(sections.items(), heights, strict=True):
-        draw.line((MARGIN, top, width - MARGIN, top), RULE, 2)
-        draw.text((MARGIN, top + 16), operator, INK, font(28))
-        name_width = draw.textlength(operator, font(28))
-        draw.text((MARGIN + name_width + 18, top + 24), SENTENCES.get(operator, ""), FAINT, font(19))
+        title(operator, SENTENCES.get(operator, ""))
         for number, (measurement, view) in enumerate(section):
             row, column = divmod(number, COLUMNS)
             x = MARGIN + column * (CELL + GAP)
-            y = top + 74 + row * cell_height
+            y = top + TITLE + row * cell_height
             _paste(sheet, view.picture(measurement.result), (x, y))
             y += CELL + 10
             draw.text((x, y), view.title, INK if measurement.correct else WRONG, font(17))
             draw.multiline_text((x, y + 25), view.caption, FAINT, font(15), spacing=4)
         top += section_height
+    title(*NETWORK)
+    if digits is None:
+        draw.text((MARGIN, top + TITLE), f"Not run: {reading}", FAINT, font(19))
+    else:
+        sheet.paste(digits, (MARGIN, top + TITLE))
     content = io.BytesIO()
     sheet.save(content, picture_format(path), optimize=True)
     files.write_bytes(path, content.getvalue())

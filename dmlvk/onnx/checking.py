@@ -1,4 +1,4 @@
-"""The check of a session: each node of the device against the host's library on the same inputs."""
+"""Checks of a session against the host's library: each node on the same inputs, or each value of a whole run."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Finding:
-    """The result for a node.
+    """The result for a node or a value.
 
     Attributes
     ----------
     name : str
-        The node's name.
+        The node's or the value's name.
     is_equal : bool or None
         Whether all outputs have the same bits; None if the host's library cannot run the node.
     text : str
@@ -71,6 +71,38 @@ def _finding(graph: Graph, node: Node, values: Mapping[str, Any]) -> Finding:
         if text:
             return Finding(node.name, False, text)
     return Finding(node.name, True)
+
+
+def check_values(session: InferenceSession, feeds: Mapping[str, Any]) -> list[Finding]:
+    """Run a model with all values kept, and once more as a whole on the host, without any optimization.
+
+    Where `check` gives each node the device's own inputs, here a difference goes on to all values behind it.
+
+    Parameters
+    ----------
+    session : InferenceSession
+    feeds : mapping of str to array_like
+        As for `InferenceSession.run`.
+
+    Returns
+    -------
+    list of Finding
+        One for each tensor that a node of the model writes and that the session has, in the order of the model. Fused
+        convolutions have no values inside them; constants are none of the session's.
+
+    Raises
+    ------
+    ModelError
+        As `InferenceSession.run` does, or the host's library cannot run the model.
+    """
+    graph, values, _ = session.traced(feeds)
+    whole = Graph(graph.model)
+    given = {name: values[name] for name in whole.inputs}
+    kinds = {name: kind_of(value, whole.types.get(name)) for name, value in given.items()}
+    written = [name for node in whole.nodes for name in node.writes if isinstance(values.get(name), np.ndarray)]
+    expected = HostPart(whole, whole.nodes, list(given), written, kinds, optimize=False).run(given)
+    differences = [first_difference(name, values[name], right) for name, right in zip(written, expected, strict=True)]
+    return [Finding(name, not text, text) for name, text in zip(written, differences, strict=True)]
 
 
 def first_difference(name: str, found: Array, expected: Array) -> str:

@@ -89,6 +89,8 @@ class Graph:
     outputs : list of str
     types : dict of str to TypeProto
         As far as ONNX's inference finds them.
+    host_optimizes : bool
+        Whether ONNX Runtime may replace the host's nodes by others, which changes bits.
     """
 
     def __init__(self, loaded: LoadedModel) -> None:
@@ -103,6 +105,7 @@ class Graph:
         self.replaceable = {name: value for name, value in given.items() if name in loaded.replaceable}
         self.outputs = [value.name for value in graph.output]
         self.types = _types(model)
+        self.host_optimizes = True
         self.nodes: list[Node] = []
         self._count = 0
         for proto in graph.node:

@@ -51,6 +51,8 @@ class HostPart:
         The values that come from outside, and those that are used outside.
     kinds : mapping of str to TypeProto
         Types of the inputs.
+    optimize : bool
+        Whether ONNX Runtime may replace nodes by others, which can change the last bits.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class HostPart:
         inputs: Sequence[str],
         outputs: Sequence[str],
         kinds: Mapping[str, onnx.TypeProto],
+        optimize: bool = True,
     ) -> None:
         self._outputs = list(outputs)
         self._label = _label(nodes)
@@ -79,6 +82,8 @@ class HostPart:
             else:
                 options = runtime.SessionOptions()
                 options.log_severity_level = 3
+                if not optimize:
+                    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
                 session = runtime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
                 self._run = session.run
         except Exception as error:

@@ -10,6 +10,8 @@ from dmlvk.onnx.graph import Graph, Node
 QUANTIZED_TYPES = (2, 3)  # uint8 and int8, as TensorProto numbers them
 # The bias' scale is the product of the others, which a quantizer may have rounded.
 SCALE_TOLERANCE = 1e-5
+# Beside those of ONNX and com.microsoft whose names begin with QLinear.
+INTEGER_OPERATORS = ("ConvInteger", "MatMulInteger", "QGemm")
 CONVOLUTION_ATTRIBUTES = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 
@@ -39,6 +41,11 @@ def fuse(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
                 graph.nodes.insert(position, made)
                 graph.nodes = [other for other in graph.nodes if other.index not in gone]
     return reasons | _unused_dequantizers(graph), replaced
+
+
+def has_integer_operators(graph: Graph) -> bool:
+    """Whether a quantizer has put operators of integers into a model, rather than nodes that quantize around floats."""
+    return any(node.op_type.startswith("QLinear") or node.op_type in INTEGER_OPERATORS for node in graph.nodes)
 
 
 def _fused(graph: Graph, conv: Node) -> tuple[Node, list[Node]] | None:

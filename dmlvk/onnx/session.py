@@ -78,6 +78,9 @@ class InferenceSession(NotCopied):
     -----
     `run` may be called from several threads; runs of one session go one after the other. The host is ONNX Runtime on
     the CPU, or without that package ONNX's reference evaluator.
+
+    A model of QLinearConv and the like has the bits of ONNX Runtime without optimization: its optimization quantizes
+    further nodes. A model with fused convolutions has them with it, because that is where the fusion comes from.
     """
 
     in_place_of_a_copy = "make a session of the same model where it is needed"
@@ -98,6 +101,7 @@ class InferenceSession(NotCopied):
         self._graph = graph = Graph(self._loaded)
         self._all_nodes = list(graph.nodes)
         self._folded, self._fused = quantization.fuse(graph) if fuse_qdq else ({}, {})
+        graph.host_optimizes = bool(self._fused) or not quantization.has_integer_operators(graph)
         self._folded |= folding.fold(graph)
         self._obstacles = placement.obstacles(graph)
         self._schedules: OrderedDict[Any, _Schedule] = OrderedDict()

@@ -73,7 +73,7 @@ class HostStep(Step):
         key = tuple((name, kind.SerializeToString()) for name, kind in kinds.items())
         part = self._parts.get(key)
         if part is None:
-            part = HostPart(self.graph, self.nodes, self.inputs, self.outputs, kinds)
+            part = HostPart(self.graph, self.nodes, self.inputs, self.outputs, kinds, self.graph.host_optimizes)
         remember(self._parts, key, part, PARTS_KEPT)
         found = part.run(feeds) if profile is None else profile.on_host(part.run, feeds)
         return {name: Held(array) for name, array in zip(self.outputs, found, strict=True)}

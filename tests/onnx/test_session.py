@@ -315,6 +315,37 @@ def test_onnx_runtime_as_the_host(device: dmlvk.Device) -> None:
     assert [where for _, _, where in rows] == ["device", "host", "device", "host", "host", "host"]
 
 
+@pytest.mark.parametrize("format", ["QOperator", "QDQ"])
+def test_the_host_optimizes_where_onnx_runtime_is_to_be_followed(device: dmlvk.Device, format: str) -> None:
+    """ONNX Runtime quantizes the float filter of a ConvTranspose between quantized neighbours when it optimizes."""
+    generator = np.random.default_rng(6)
+    constants = convolution_parameters(generator, (4, 3, 3, 3))
+    constants["w_zero"] = np.zeros((), np.int8)
+    constants |= {"transposed": elements(generator, np.float32, (4, 5, 2, 2)), "z_scale": np.float32(0.4)}
+    nodes: list[Node] = [convolution(constants)]
+    if format == "QDQ":
+        constants |= {"b_scale": constants["x_scale"] * constants["w_scale"]}
+        nodes = [
+            ("DequantizeLinear", ["x", "x_scale", "x_zero"], ["xf"], {}),
+            ("DequantizeLinear", ["w", "w_scale", "w_zero"], ["wf"], {}),
+            ("DequantizeLinear", ["b", "b_scale"], ["bf"], {}),
+            ("Conv", ["xf", "wf", "bf"], ["c"], {}),
+            ("QuantizeLinear", ["c", "y_scale", "y_zero"], ["y"], {}),
+        ]
+    nodes += [
+        ("DequantizeLinear", ["y", "y_scale", "y_zero"], ["yf"], {}),
+        ("ConvTranspose", ["yf", "transposed"], ["zf"], {"strides": [2, 2]}),
+        ("QuantizeLinear", ["zf", "z_scale", "y_zero"], ["z"], {}),
+        ("DequantizeLinear", ["z", "z_scale", "y_zero"], ["output"], {}),
+    ]
+    x = elements(generator, np.uint8, (2, 3, 9, 8))
+    model = model_of(nodes, {"x": x}, {"output": np.float32, "y": np.uint8}, constants, opset=19)
+    found, rows = session_with_onnx_runtime(device.name, model, {"x": x})
+    require_equal(found, onnx_runtime(model, {"x": x}, optimize=format == "QDQ"))
+    assert "device" in {where for _, _, where in rows}
+    assert np.unique(found[0]).size > 20
+
+
 WITHOUT_ONNX_RUNTIME = """
 import sys, warnings
 sys.modules["onnxruntime"] = None

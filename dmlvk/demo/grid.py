@@ -1,0 +1,99 @@
+"""Draws what a network makes of digits: the figures, some pictures with their answers, and all that it gets wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dmlvk.demo.digits import MOST_INK, Reading
+from dmlvk.demo.palette import BACKING, FAINT, INK, PAPER, RIGHT, WRONG, font
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+SIDE = 64  # of a digit, in pixels
+LEAST_GAP = 16
+ROWS_OF_SAMPLES = 2
+LINE, HEADING, BELOW = 30, 36, 60  # the heights of a line of text, a row's heading, and an answer
+
+
+def draw_digits(reading: Reading, width: int) -> Image.Image:
+    """The picture of a reading.
+
+    Parameters
+    ----------
+    reading : Reading
+    width : int
+        Pixels; the height follows from the number of wrong answers.
+    """
+    from PIL import Image, ImageDraw
+
+    columns = (width + LEAST_GAP) // (SIDE + LEAST_GAP)
+    wrong = np.flatnonzero(reading.answers != reading.labels)
+    samples = np.arange(min(ROWS_OF_SAMPLES * columns, len(reading.pictures)))
+    parts = [(f"The first {len(samples)} of the pictures", samples)]
+    if wrong.size:
+        parts.append((f"All {wrong.size} that it reads wrong", wrong))
+    lines = _lines(reading)
+    heights = [HEADING + -(-len(chosen) // columns) * (SIDE + BELOW) for _, chosen in parts]
+    image = Image.new("RGB", (width, LINE * len(lines) + sum(heights)), PAPER)
+    draw = ImageDraw.Draw(image)
+    top = 0
+    for text, colour in lines:
+        draw.text((0, top), text, colour, font(19))
+        top += LINE
+    for (heading, chosen), height in zip(parts, heights, strict=True):
+        draw.text((0, top + 6), heading, INK, font(17))
+        _draw_rows(image, reading, chosen, columns, top + HEADING)
+        top += height
+    return image
+
+
+def _lines(reading: Reading) -> list[tuple[str, str]]:
+    equal = len(reading.values) - len(reading.different)
+    places = {place: [row.op_type for row in reading.placement if row.where in place] for place in PLACES}
+    return [
+        (f"{reading.accuracy} of the pictures are read right; the training has not seen them", INK),
+        (
+            f"{equal} of {len(reading.values)} values of the run equal ONNX Runtime's bit for bit",
+            WRONG if reading.different else RIGHT,
+        ),
+        ("; ".join(f"{PLACES[place]}: {_counted(names)}" for place, names in places.items() if names), FAINT),
+    ]
+
+
+PLACES = {("device", "view"): "On the device", ("host",): "on the host"}
+
+
+def _counted(names: Sequence[str]) -> str:
+    counts = {name: names.count(name) for name in names}
+    return ", ".join(f"{count} {name}" if count > 1 else name for name, count in counts.items())
+
+
+def _draw_rows(image: Image.Image, reading: Reading, chosen: np.ndarray, columns: int, top: int) -> None:
+    """Draw digits from the left to the right, with the answers below them."""
+    from PIL import Image, ImageDraw
+
+    draw = ImageDraw.Draw(image)
+    light, dark = (np.array(_components(colour)) for colour in (BACKING, INK))
+    for place, number in enumerate(chosen):
+        row, column = divmod(place, columns)
+        x = column * (image.width - SIDE) // max(columns - 1, 1)
+        y = top + row * (SIDE + BELOW)
+        share = reading.pictures[number][..., None] / MOST_INK
+        digit = Image.fromarray(np.rint(light + (dark - light) * share).astype(np.uint8))
+        image.paste(digit.resize((SIDE, SIDE), Image.Resampling.NEAREST), (x, y))
+        answer, label = int(reading.answers[number]), int(reading.labels[number])
+        middle = x + SIDE // 2
+        draw.text((middle, y + SIDE + 4), str(answer), RIGHT if answer == label else WRONG, font(19), anchor="ma")
+        if answer != label:
+            draw.text((middle, y + SIDE + 28), f"it is {label}", FAINT, font(14), anchor="ma")
+
+
+def _components(colour: str) -> tuple[int, int, int]:
+    from PIL import ImageColor
+
+    red, green, blue = ImageColor.getrgb(colour)[:3]
+    return red, green, blue
