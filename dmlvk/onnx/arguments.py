@@ -62,7 +62,64 @@ def _type_name(kind: onnx.TypeProto) -> str:
     return kind.WhichOneof("value") or ""
 
 
-def checked_feeds(graph: Graph, feeds: Mapping[str, Any], place: str) -> dict[str, Any]:
+class InputCheck:
+    """What a run's array for an input must be. Made once, because runs are many and descriptions are slow to read."""
+
+    def __init__(self, value: onnx.ValueInfoProto, place: str) -> None:
+        self._described = NodeArgument.of(value)
+        self._field = f"{place}: the input {value.name!r}"
+        self.is_optional = bool(value.type.HasField("optional_type"))
+        self._is_tensor = value.type.HasField("tensor_type")
+        self._dtype: Any = None
+        self._has_shape = False
+        if self._is_tensor:
+            self._dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+            self._has_shape = value.type.tensor_type.HasField("shape")
+
+    def checked(self, feed: Any) -> Any:
+        """The feed as an array of the machine's own byte order.
+
+        Raises
+        ------
+        ModelError
+            Its type, rank or size is not the input's.
+        """
+        if not self._is_tensor:
+            return feed  # sequences and the like belong to the host
+        try:
+            array = np.asarray(feed)
+        except (TypeError, ValueError) as error:
+            raise ModelError(f"{self._field} is no array: {error}") from error
+        if array.dtype != self._dtype:
+            array = self._in_own_order(array)
+        shape = self._described.shape
+        if self._has_shape:
+            if array.ndim != len(shape):
+                raise ModelError(f"{self._field} has the shape {array.shape}; it must have rank {len(shape)}, {shape}")
+            for k, (size, found) in enumerate(zip(shape, array.shape, strict=True)):
+                if size != found and isinstance(size, int):
+                    rule = f"its dimension {k} must have size {size}, {shape}"
+                    raise ModelError(f"{self._field} has the shape {array.shape}; {rule}")
+        return array
+
+    def _in_own_order(self, array: Any) -> Any:
+        """The array in the machine's byte order, if it has the input's type but for that."""
+        expected, described = self._dtype, self._described
+        native = array.dtype.newbyteorder("=")
+        if native != expected and not (expected.kind == "O" and array.dtype.kind in "OSU"):
+            rule = f"it must be of {expected.name}, {described.type}"
+            raise ModelError(f"{self._field} is an array of {array.dtype.name}; {rule}")
+        return array.astype(native, copy=False)
+
+
+def input_checks(graph: Graph, place: str) -> dict[str, InputCheck]:
+    """The checks of a graph's inputs, by name."""
+    return {name: InputCheck(value, place) for name, value in graph.inputs.items()}
+
+
+def checked_feeds(
+    graph: Graph, checks: Mapping[str, InputCheck], feeds: Mapping[str, Any], place: str
+) -> dict[str, Any]:
     """What a run is given, as arrays.
 
     Raises
@@ -72,42 +129,15 @@ def checked_feeds(graph: Graph, feeds: Mapping[str, Any], place: str) -> dict[st
     """
     if not isinstance(feeds, Mapping):
         raise TypeError(f"feeds is a mapping from the inputs' names to arrays, not {type(feeds).__name__}")
-    listed = ", ".join(graph.inputs) or "none"
+    listed = ", ".join(checks) or "none"
     for name in feeds:
-        if name in graph.inputs:
+        if name in checks:
             continue
         if isinstance(name, str) and graph.is_constant(name):
             rule = "a run can replace only initializers that are inputs of the model too"
             raise ModelError(f"{place}: {name!r} is a constant of the model; {rule}")
         raise ModelError(f"{place} has no input {shown(name)}; its inputs are {listed}")
-    missing = [name for name in graph.inputs if name not in feeds and not _is_optional(graph.inputs[name])]
-    if missing:
-        raise ModelError(f"{place}: the input {missing[0]!r} is missing; its inputs are {listed}")
-    return {name: _checked(value, feeds.get(name), place) for name, value in graph.inputs.items()}
-
-
-def _is_optional(value: onnx.ValueInfoProto) -> bool:
-    return bool(value.type.HasField("optional_type"))
-
-
-def _checked(value: onnx.ValueInfoProto, feed: Any, place: str) -> Any:
-    if not value.type.HasField("tensor_type"):
-        return feed  # sequences and the like belong to the host
-    described = NodeArgument.of(value)
-    field = f"{place}: the input {value.name!r}"
-    try:
-        array = np.asarray(feed)
-    except (TypeError, ValueError) as error:
-        raise ModelError(f"{field} is no array: {error}") from error
-    expected = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-    if array.dtype.newbyteorder("=") != expected and not (expected.kind == "O" and array.dtype.kind in "OSU"):
-        raise ModelError(f"{field} is an array of {array.dtype.name}; it must be of {expected.name}, {described.type}")
-    if value.type.tensor_type.HasField("shape"):
-        if array.ndim != len(described.shape):
-            rule = f"it must have rank {len(described.shape)}, {described.shape}"
-            raise ModelError(f"{field} has the shape {array.shape}; {rule}")
-        for k, size in enumerate(described.shape):
-            if isinstance(size, int) and size != array.shape[k]:
-                rule = f"its dimension {k} must have size {size}, {described.shape}"
-                raise ModelError(f"{field} has the shape {array.shape}; {rule}")
-    return array.astype(array.dtype.newbyteorder("=")) if not array.dtype.isnative else array
+    for name, check in checks.items():
+        if name not in feeds and not check.is_optional:
+            raise ModelError(f"{place}: the input {name!r} is missing; its inputs are {listed}")
+    return {name: check.checked(feeds.get(name)) for name, check in checks.items()}

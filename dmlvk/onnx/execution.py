@@ -71,8 +71,10 @@ class Held:
             tensor.write(self.tensor)
             return
         array: Array = np.asarray(self.host())
-        array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
-        tensor.write(array.reshape(tensor.desc.sizes).view(tensor.desc.data_type.numpy_dtype))
+        carrier = tensor.desc.data_type.numpy_dtype
+        if array.dtype != carrier or array.shape != tensor.desc.sizes:
+            array = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(tensor.desc.sizes).view(carrier)
+        tensor.write(array)
 
 
 class Execution:

@@ -15,7 +15,7 @@ import onnx
 
 from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import folding, placement, quantization
-from dmlvk.onnx.arguments import NodeArgument, checked_feeds
+from dmlvk.onnx.arguments import NodeArgument, checked_feeds, input_checks
 from dmlvk.onnx.errors import ModelError, RefusedError
 from dmlvk.onnx.execution import Held
 from dmlvk.onnx.graph import Graph, Node
@@ -104,6 +104,7 @@ class InferenceSession(NotCopied):
         graph.host_optimizes = bool(self._fused) or not quantization.has_integer_operators(graph)
         self._folded |= folding.fold(graph)
         self._obstacles = placement.obstacles(graph)
+        self._checks = input_checks(graph, self._place)
         self._schedules: OrderedDict[Any, _Schedule] = OrderedDict()
         self._steps: dict[tuple[bool, bool, tuple[int, ...]], Step] = {}
         self._last: _Schedule | None = None
@@ -184,7 +185,10 @@ class InferenceSession(NotCopied):
         if isinstance(feeds, Mapping) and not self._graph.replaceable.keys().isdisjoint(feeds):
             replaced = frozenset(self._graph.replaceable.keys() & feeds.keys())
             return self._monitor.run(self._with_inputs, replaced).run(names, feeds)
-        return self._monitor.run(self._run, names, checked_feeds(self._graph, feeds, self._place))
+        return self._monitor.run(self._run, names, self._checked(feeds))
+
+    def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        return checked_feeds(self._graph, self._checks, feeds, self._place)
 
     def _with_inputs(self, names: frozenset[str]) -> InferenceSession:
         """A session of the same model, some of whose initializers have become inputs."""
@@ -223,7 +227,7 @@ class InferenceSession(NotCopied):
         profile = Profile()
         names = list(self._graph.outputs)
         start = perf_counter()
-        outputs = self._monitor.run(self._run, names, checked_feeds(self._graph, feeds, self._place), profile)
+        outputs = self._monitor.run(self._run, names, self._checked(feeds), profile)
         profile.seconds = perf_counter() - start
         return outputs, profile
 
@@ -235,7 +239,7 @@ class InferenceSession(NotCopied):
         tuple of Graph, dict of str to ndarray, and list of Node
             The graph; all its values but the constants; and the nodes on the device that are no views.
         """
-        checked = checked_feeds(self._graph, feeds, self._place)
+        checked = self._checked(feeds)
         return self._monitor.run(self._trace, checked)
 
     def _trace(self, feeds: Mapping[str, Any]) -> tuple[Graph, dict[str, Any], list[Node]]:
@@ -264,26 +268,33 @@ class InferenceSession(NotCopied):
     def _values(self, schedule: _Schedule, values: dict[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """All values that a run leaves. Steps that the schedule lacks are found on the way."""
         number = 0
-        done: set[int] = set()
         while True:
             if number == len(schedule.steps):
-                remaining = [node for node in self._graph.nodes if node.index not in done]
-                if not remaining:
+                if schedule.is_complete:
                     return values
-                host, nodes = placement.next_part(remaining, set(values), schedule.on_host, self._graph)
-                schedule.steps.append(self._step(host, nodes, schedule.keeps_all))
-            step = schedule.steps[number]
+                self._add_step(schedule, set(values))
+                continue
             try:
-                values.update(step.run(values, profile))
+                values.update(schedule.steps[number].run(values, profile))
             except RefusedError as error:
                 if profile is not None:
                     profile.refuse()
                 # The node goes to the host, and all that was planned from here on is planned anew.
                 schedule.on_host[error.index] = error.reason
+                schedule.is_complete = False
                 del schedule.steps[number:]
                 continue
-            done |= {node.index for node in step.nodes}
             number += 1
+
+    def _add_step(self, schedule: _Schedule, available: set[str]) -> None:
+        """Add the step that follows, or find that there is none."""
+        done = {node.index for step in schedule.steps for node in step.nodes}
+        remaining = [node for node in self._graph.nodes if node.index not in done]
+        if remaining:
+            host, nodes = placement.next_part(remaining, available, schedule.on_host, self._graph)
+            schedule.steps.append(self._step(host, nodes, schedule.keeps_all))
+        else:
+            schedule.is_complete = True
 
     def _step(self, host: bool, nodes: Sequence[Node], keeps_all: bool) -> Step:
         key = (host, keeps_all, tuple(node.index for node in nodes))
@@ -302,7 +313,7 @@ class InferenceSession(NotCopied):
             return np.array(self._graph.constant(name))
         result = values[name].host()
         shared = isinstance(result, np.ndarray) and any(
-            isinstance(feed, np.ndarray) and np.shares_memory(result, feed) for feed in feeds.values()
+            isinstance(feed, np.ndarray) and np.may_share_memory(result, feed) for feed in feeds.values()
         )
         return result.copy() if shared else result
 
@@ -316,9 +327,16 @@ class _Schedule:
         By number, the reasons of the host's nodes.
     keeps_all : bool
         Whether each value is kept, not only those that later steps need.
+
+    Attributes
+    ----------
+    steps : list of Step
+    is_complete : bool
+        Whether the steps have all nodes.
     """
 
     def __init__(self, on_host: dict[int, str], keeps_all: bool = False) -> None:
         self.on_host = on_host
         self.keeps_all = keeps_all
         self.steps: list[Step] = []
+        self.is_complete = False

@@ -113,15 +113,13 @@ class DeviceStep(Step):
                 raise RefusedError(user.index, f"its input {name!r} is no tensor")
             given[name] = values[name].kind
         parameters = {name: np.asarray(values[name].host()) for name in self._parameters}
-        key = (
-            tuple((shape, dtype.str) for shape, dtype in given.values()),
-            tuple(array.tobytes() for array in parameters.values()),
-        )
+        key = (*given.values(), *(array.tobytes() for array in parameters.values()))
         execution = self.executions.get(key)
         if execution is None:
             execution = Execution(self._device, self._program(given, parameters), self.outputs)
-        remember(self.executions, key, execution, PROGRAMS_KEPT)
-        self.last = execution
+        if execution is not self.last:
+            remember(self.executions, key, execution, PROGRAMS_KEPT)
+            self.last = execution
         return execution.run(values, profile)
 
     def _program(self, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> Program:
