@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, EncodeError
 from onnx import checker, external_data_helper, inliner
 
 from dmlvk.onnx.errors import ModelError
@@ -106,3 +106,17 @@ def _prepared(proto: onnx.ModelProto, place: str) -> onnx.ModelProto:
 
 def _line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def content_of(proto: onnx.ModelProto, place: str) -> bytes:
+    """A model as bytes that `load` reads.
+
+    Raises
+    ------
+    ModelError
+        It is larger than 2 GiB, the most that protobuf writes.
+    """
+    try:
+        return proto.SerializeToString()
+    except (ValueError, EncodeError) as error:
+        raise ModelError(f"{place}: the model cannot be written as bytes: {_line(error)}") from error
