@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Protocol, TypeVar
 
 Element = TypeVar("Element")
@@ -22,16 +22,16 @@ class Pending(Protocol[Result_co]):
 
 def in_order(
     elements: Iterable[Element], begin: Callable[[Element], Pending[Result_co]], most: int
-) -> Iterator[Result_co]:
+) -> Generator[Result_co, None, None]:
     """Begin work for each element and yield its result.
 
     Parameters
     ----------
     elements : iterable
-        Read only as far as the window reaches, so it may be endless. If it raises an exception, the results of the
-        elements before come first.
+        Read only as far as the window reaches, so it may be endless.
     begin : callable
-        Begins the work for an element and returns at once.
+        Begins the work for an element and returns at once. If it or the iterable raises an exception, the results of
+        the elements before come first.
     most : int
         Elements that are read and whose results are not yet yielded.
 
@@ -49,13 +49,13 @@ def in_order(
         while True:
             while not is_read and len(window) < most:
                 try:
-                    element = next(source)
-                except StopIteration:
-                    is_read = True
+                    for element in source:
+                        window.append(begin(element))
+                        break
+                    else:
+                        is_read = True
                 except Exception as error:
                     is_read, failure = True, error
-                else:
-                    window.append(begin(element))
             if not window:
                 break
             first = window[0]

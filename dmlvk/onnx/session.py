@@ -225,10 +225,11 @@ class InferenceSession(Pickled):
         if in_flight is not None:
             most = as_argument("in_flight", in_flight, 1, None, rule, ValueError)
 
-        def run(batch: Any) -> list[Any]:
-            return self.run(output_names, as_feeds(self._graph, batch, self._place))
+        return in_order(batches, lambda batch: self._executor().submit(self.run_batch, output_names, batch), most)
 
-        return in_order(batches, lambda batch: self._executor().submit(run, batch), most)
+    def run_batch(self, output_names: Sequence[str] | None, batch: Any) -> list[Any]:
+        """As `run`, for what `map` takes as a batch."""
+        return self.run(output_names, as_feeds(self._graph, batch, self._place))
 
     def _executor(self) -> ThreadPoolExecutor:
         if self._threads is None:
@@ -236,17 +237,17 @@ class InferenceSession(Pickled):
         return self._threads
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _loaded, (self.model_bytes(), self._fuse_qdq)
+        return loaded, self.recipe()
 
-    def model_bytes(self) -> bytes:
-        """The model as the session checked it, with its external data.
+    def recipe(self) -> tuple[bytes, str, bool]:
+        """The model as the session checked it, with its external data; its name for messages; and `fuse_qdq`.
 
         Raises
         ------
         ModelError
             The model is larger than the 2 GiB that protobuf can write.
         """
-        return content_of(self._graph.model, self._place)
+        return content_of(self._graph.model, self._place), self._place, self._fuse_qdq
 
     def traced(self, feeds: Mapping[str, Any]) -> tuple[Graph, dict[str, Any], list[Node]]:
         """Run the model with steps of its own that keep each value.
@@ -300,5 +301,8 @@ def opened(device: DeviceName | Iterable[DeviceName]) -> list[Device]:
     return found
 
 
-def _loaded(model: bytes, fuse_qdq: bool) -> InferenceSession:
-    return InferenceSession(model, named_device(None), fuse_qdq)
+def loaded(model: bytes, place: str, fuse_qdq: bool, device: DeviceName = None) -> InferenceSession:
+    """The session of a recipe, on a device or on the default device of this process."""
+    session = InferenceSession(model, named_device(device), fuse_qdq)
+    session._place = place
+    return session
