@@ -223,7 +223,8 @@ class _Batch:
         missing_since: float | None = None
         while True:
             try:
-                wait(future, timeout=LOOK_SECONDS)
+                with client.as_current():
+                    wait(future, timeout=LOOK_SECONDS)
                 break
             except TimeoutError:
                 present = places(client)
