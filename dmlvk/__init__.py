@@ -3,6 +3,7 @@
 DIAGONAL_MATRIX and SLICE, which the first and the last took the place of, run on the same kernels.
 """
 
+import dmlvk.runtime.pickling  # noqa: F401 - tells pickle about compiled operators
 from dmlvk import dxdispatch, reference
 from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType

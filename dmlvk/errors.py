@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import reprlib
+from typing import Any
 
 # Characters of a message that a value takes at most: of a million sizes nobody reads more.
 LONGEST_VALUE = 300
@@ -65,6 +66,10 @@ class DescriptorError(ValueError):
         self.expected = expected
         message = f"{descriptor}.{field} = {shown(value)}: {rule}"
         super().__init__(message if expected is None else f"{message}; expected {expected}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default, pickle makes an exception anew from its message alone.
+        return type(self), (self.descriptor, self.field, self.value, self.rule, self.expected)
 
 
 class BindingError(ValueError):

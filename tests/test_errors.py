@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from fractions import Fraction
 from typing import Any
 
@@ -68,3 +69,11 @@ class TestMessages:
             with pytest.raises(TypeError, match="supported are float32") as caught:
                 dmlvk.DataType.from_numpy(dtype)
             assert len(str(caught.value)) < MOST_CHARACTERS
+
+
+def test_a_descriptor_error_travels_by_pickle() -> None:
+    with pytest.raises(dmlvk.DescriptorError) as caught:
+        dmlvk.TensorDesc("int32", (4, 0))
+    loaded = pickle.loads(pickle.dumps(caught.value))
+    assert str(loaded) == str(caught.value)
+    assert vars(loaded) == vars(caught.value)

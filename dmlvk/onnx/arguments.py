@@ -62,6 +62,24 @@ def _type_name(kind: onnx.TypeProto) -> str:
     return kind.WhichOneof("value") or ""
 
 
+def as_feeds(graph: Graph, batch: Any, place: str) -> Mapping[str, Any]:
+    """A batch as feeds: a mapping unchanged; an array is that of the only input.
+
+    Raises
+    ------
+    ModelError
+        The batch is an array, and the model has more inputs or none.
+    """
+    if isinstance(batch, Mapping):
+        return batch
+    names = list(graph.inputs)
+    if len(names) != 1:
+        raise ModelError(
+            f"{place}: a batch is a mapping from the inputs' names to arrays, since its inputs are {names}"
+        )
+    return {names[0]: batch}
+
+
 class InputCheck:
     """What a run's array for an input must be. Made once, because runs are many and descriptions are slow to read."""
 

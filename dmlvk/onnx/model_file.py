@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, EncodeError
 from onnx import checker, external_data_helper, helper, inliner, numpy_helper
 
 from dmlvk.onnx.errors import ModelError
@@ -42,6 +45,25 @@ class LoadedModel:
     constants: Mapping[str, Array]
     replaceable: frozenset[str]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_content, (self._content(), self.place, dict(self.constants), self.replaceable)
+
+    @cached_property
+    def digest(self) -> str:
+        """Equal for equal models alone."""
+        found = hashlib.sha256(self._content())
+        for name in sorted(self.constants):
+            array = np.ascontiguousarray(self.constants[name])
+            found.update(repr((name, array.dtype.str, array.shape)).encode())
+            found.update(array.tobytes())
+        return found.hexdigest()
+
+    def _content(self) -> bytes:
+        try:
+            return self.proto.SerializeToString(deterministic=True)
+        except (ValueError, EncodeError) as error:
+            raise ModelError(f"{self.place}: the model cannot be written as bytes: {_line(error)}") from error
+
     def without(self, names: Collection[str]) -> LoadedModel:
         """The model with initializers that have become inputs."""
         proto = onnx.ModelProto()
@@ -51,6 +73,12 @@ class LoadedModel:
         proto.graph.initializer.extend(kept)
         constants = {name: array for name, array in self.constants.items() if name not in names}
         return LoadedModel(proto, self.place, constants, self.replaceable.difference(names))
+
+
+def _from_content(
+    content: bytes, place: str, constants: Mapping[str, Array], replaceable: frozenset[str]
+) -> LoadedModel:
+    return LoadedModel(_parsed(content, place), place, constants, replaceable)
 
 
 def load(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> LoadedModel:

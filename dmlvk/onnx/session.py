@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import onnx
 
+from dmlvk.arguments import as_argument
 from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import folding, placement, quantization
-from dmlvk.onnx.arguments import NodeArgument, checked_feeds, input_checks
-from dmlvk.onnx.errors import ModelError, RefusedError
-from dmlvk.onnx.execution import Held
+from dmlvk.onnx.arguments import NodeArgument, as_feeds, checked_feeds, input_checks
+from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.model_file import LoadedModel, load
+from dmlvk.onnx.on_device import ModelOnDevice
 from dmlvk.onnx.placement import Row
 from dmlvk.onnx.profile import Profile
-from dmlvk.onnx.registry import ENTRIES, entry_of
-from dmlvk.onnx.steps import DeviceStep, HostStep, Step, remember
-from dmlvk.runtime.copying import NotCopied
+from dmlvk.onnx.registry import entry_of
+from dmlvk.onnx.steps import DeviceStep, remember
+from dmlvk.runtime.copying import Pickled
 from dmlvk.runtime.device import Device
+from dmlvk.runtime.device_info import best_devices
+from dmlvk.runtime.shared_devices import DeviceName, named_device
 from dmlvk.vulkan.monitor import Monitor
+from dmlvk.window import in_order
 
-# A session keeps its steps for this many combinations of input sizes.
-SCHEDULES_KEPT = 16
-# And sessions for this many sets of initializers that runs replace.
+# A session keeps others of its model for this many sets of initializers that runs replace.
 SESSIONS_KEPT = 4
+ALL = "all"
 FUSED = "QLinearConv, with its quantized neighbours"
 
 
@@ -51,15 +54,30 @@ class Memory:
     sum: int
 
 
-class InferenceSession(NotCopied):
+class Options(NamedTuple):
+    """What a session is told besides its model and its devices: see `InferenceSession`."""
+
+    fuse_qdq: bool = True
+    channels_last: bool | None = None
+
+    def has_channels_last(self, device: Device) -> bool:
+        """Whether tensors between convolutions have their channels last on a device."""
+        if self.channels_last is None:
+            return device.profile.device_type is not DeviceType.CPU
+        return self.channels_last
+
+
+class InferenceSession(Pickled):
     """A model on a device. Nodes that the device does not run go to the host in the largest parts.
 
     Parameters
     ----------
     model : path, bytes or ModelProto
         Any valid model. External data are read from the folder of its path.
-    device : Device, int or str, optional
-        A device, or a selector of one; the best device by default.
+    device : Device, int, str, or iterable of them, optional
+        A device, or a selector of one; the best device by default. "all" is each device of the best kind that the host
+        has: all discrete GPUs, or else all integrated ones, ..., or else all CPU drivers; a GPU with two drivers counts
+        once. Several devices take turns by calls: see the notes.
     fuse_qdq : bool
         Fuse DequantizeLinear, Conv, [Relu or Clip], QuantizeLinear to one integer convolution, as ONNX Runtime does
         when it optimizes. This changes the last bits. False leaves them to the host.
@@ -74,30 +92,43 @@ class InferenceSession(NotCopied):
     DeviceError
         There is no such device.
 
+    Attributes
+    ----------
+    device : Device
+        The first of the devices.
+    devices : list of Device
+
     Notes
     -----
-    `run` may be called from several threads; runs of one session go one after the other. The host is ONNX Runtime on
-    the CPU, or without that package ONNX's reference evaluator.
+    `run` may be called from several threads; runs on one device go one after the other. With several devices, each call
+    runs as a whole on the device that has the fewest calls: as many run at once as there are devices. So `run` in one
+    thread is no faster than on one device; `map`, `run_async` and `run` in several threads are. A batch is never split,
+    because nothing in a model says that its first dimension counts independent images. The bits do not depend on the
+    device.
+
+    The host is ONNX Runtime on the CPU, or without that package ONNX's reference evaluator.
 
     A model of QLinearConv and the like has the bits of ONNX Runtime without optimization: its optimization quantizes
     further nodes. A model with fused convolutions has them with it, because that is where the fusion comes from.
+
+    A session can be pickled: its model travels, and where it is loaded it opens the default device of that process
+    ($DMLVK_DEVICE, else the best one).
     """
 
-    in_place_of_a_copy = "make a session of the same model where it is needed"
+    in_place_of_a_copy = "make another session of the same model; pickle takes a model to another process"
 
     def __init__(
         self,
         model: str | os.PathLike[str] | bytes | onnx.ModelProto | LoadedModel,
-        device: Device | int | str | None = None,
+        device: DeviceName | Iterable[DeviceName] = None,
         fuse_qdq: bool = True,
         channels_last: bool | None = None,
     ) -> None:
         self._loaded = model if isinstance(model, LoadedModel) else load(model)
         self._place = self._loaded.place
-        self.device = device if isinstance(device, Device) else Device(device)
-        is_gpu = self.device.profile.device_type is not DeviceType.CPU
-        self._channels_last = is_gpu if channels_last is None else channels_last
-        self._fuse_qdq = fuse_qdq
+        self.devices = opened(device)
+        self.device = self.devices[0]
+        self._options = Options(fuse_qdq, channels_last)
         self._graph = graph = Graph(self._loaded)
         self._all_nodes = list(graph.nodes)
         self._folded, self._fused = quantization.fuse(graph) if fuse_qdq else ({}, {})
@@ -105,15 +136,17 @@ class InferenceSession(NotCopied):
         self._folded |= folding.fold(graph)
         self._obstacles = placement.obstacles(graph)
         self._checks = input_checks(graph, self._place)
-        self._schedules: OrderedDict[Any, _Schedule] = OrderedDict()
-        self._steps: dict[tuple[bool, bool, tuple[int, ...]], Step] = {}
-        self._last: _Schedule | None = None
         self._others: OrderedDict[frozenset[str], InferenceSession] = OrderedDict()
-        self._monitor = Monitor()
+        self._parts = [
+            ModelOnDevice(graph, self._obstacles, each, self._options.has_channels_last(each)) for each in self.devices
+        ]
+        self._last: ModelOnDevice | None = None
+        self._turns = Monitor()
         self._threads: ThreadPoolExecutor | None = None
 
     def __repr__(self) -> str:
-        return f"<dmlvk.onnx.InferenceSession of {self._place} on {self.device.name}>"
+        names = ", ".join(device.name for device in self.devices)
+        return f"<dmlvk.onnx.InferenceSession of {self._place} on {names}>"
 
     def get_inputs(self) -> list[NodeArgument]:
         """The inputs that a run is given: name, shape and type, as ONNX Runtime has them."""
@@ -134,13 +167,15 @@ class InferenceSession(NotCopied):
     @property
     def placement(self) -> list[Row]:
         """Where each node of the model runs, in the model's order; for the sizes of the last run, if there was one."""
-        reasons = self._obstacles if self._last is None else self._last.on_host
+        last = None if self._last is None else self._last.last
+        reasons = self._obstacles if last is None else last.on_host
         return [self._row(node, reasons) for node in self._all_nodes]
 
     @property
     def memory(self) -> Memory:
         """The device's memory for the values of the last run: shared by lifetime, and the sum without sharing."""
-        steps = [] if self._last is None else self._last.steps
+        last = None if self._last is None else self._last.last
+        steps = [] if last is None else last.steps
         layouts = [step.last.layout for step in steps if isinstance(step, DeviceStep) and step.last is not None]
         return Memory(sum(layout.size for layout in layouts), sum(layout.sum for layout in layouts))
 
@@ -184,8 +219,8 @@ class InferenceSession(NotCopied):
                 raise ModelError(f"{self._place} has no output {name!r}; it has {', '.join(self._graph.outputs)}")
         if isinstance(feeds, Mapping) and not self._graph.replaceable.keys().isdisjoint(feeds):
             replaced = frozenset(self._graph.replaceable.keys() & feeds.keys())
-            return self._monitor.run(self._with_inputs, replaced).run(names, feeds)
-        return self._monitor.run(self._run, names, self._checked(feeds))
+            return self._turns.run(self._with_inputs, replaced).run(names, feeds)
+        return self._on_some_device(names, self._checked(feeds))
 
     def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         return checked_feeds(self._graph, self._checks, feeds, self._place)
@@ -194,7 +229,7 @@ class InferenceSession(NotCopied):
         """A session of the same model, some of whose initializers have become inputs."""
         found = self._others.get(names)
         if found is None:
-            found = InferenceSession(self._loaded.without(names), self.device, self._fuse_qdq, self._channels_last)
+            found = InferenceSession(self._loaded.without(names), self.devices, *self._options)
         remember(self._others, names, found, SESSIONS_KEPT)
         return found
 
@@ -206,9 +241,57 @@ class InferenceSession(NotCopied):
         concurrent.futures.Future
             Its result is the list of outputs; its exception is that of `run`.
         """
+        return self._executor().submit(self.run, output_names, dict(feeds))
+
+    def map(
+        self, batches: Iterable[Any], output_names: Sequence[str] | None = None, *, in_flight: int | None = None
+    ) -> Iterator[list[Any]]:
+        """Run the model for each batch of an iterable, on all devices of the session.
+
+        Parameters
+        ----------
+        batches : iterable
+            Feeds as for `run`; or an array, if the model has one input. It is read only as far as batches are in
+            flight, so it may be endless.
+        output_names : sequence of str, optional
+            As for `run`.
+        in_flight : int, optional
+            At most so many batches are read and not yet yielded; two for each device by default.
+
+        Returns
+        -------
+        iterator of list of ndarray
+            The outputs of each batch, in the order of the batches.
+
+        Raises
+        ------
+        ModelError, DeviceError
+            As `run`, when the batch has its turn.
+        ValueError
+            `in_flight` is below 1.
+        """
+        rule = "one batch is read at a time, or more"
+        most = 2 * len(self._parts)
+        if in_flight is not None:
+            most = as_argument("in_flight", in_flight, 1, None, rule, ValueError)
+
+        return in_order(batches, lambda batch: self._executor().submit(self.run_batch, output_names, batch), most)
+
+    def run_batch(self, output_names: Sequence[str] | None, batch: Any) -> list[Any]:
+        """As `run`, for what `map` takes as a batch."""
+        return self.run(output_names, as_feeds(self._graph, batch, self._place))
+
+    def _executor(self) -> ThreadPoolExecutor:
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(1, thread_name_prefix="dmlvk.onnx")
-        return self._threads.submit(self.run, output_names, dict(feeds))
+            self._threads = ThreadPoolExecutor(len(self._parts), thread_name_prefix="dmlvk.onnx")
+        return self._threads
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return loaded, self.recipe()
+
+    def recipe(self) -> tuple[LoadedModel, Options]:
+        """The model as the session checked it, with its external data, and the options."""
+        return self._loaded, self._options
 
     def profiled(self, feeds: Mapping[str, Any]) -> tuple[list[Any], Profile]:
         """Run the model as `run` does, and time each of its steps.
@@ -227,7 +310,7 @@ class InferenceSession(NotCopied):
         profile = Profile()
         names = list(self._graph.outputs)
         start = perf_counter()
-        outputs = self._monitor.run(self._run, names, self._checked(feeds), profile)
+        outputs = self._on_some_device(names, self._checked(feeds), profile)
         profile.seconds = perf_counter() - start
         return outputs, profile
 
@@ -239,104 +322,50 @@ class InferenceSession(NotCopied):
         tuple of Graph, dict of str to ndarray, and list of Node
             The graph; all its values but the constants; and the nodes on the device that are no views.
         """
-        checked = self._checked(feeds)
-        return self._monitor.run(self._trace, checked)
+        return self._parts[0].trace(self._checked(feeds))
 
-    def _trace(self, feeds: Mapping[str, Any]) -> tuple[Graph, dict[str, Any], list[Node]]:
-        schedule = _Schedule(dict(self._obstacles), keeps_all=True)
-        values = self._values(schedule, {name: Held(feed) for name, feed in feeds.items()})
-        on_device = [node for node in self._graph.nodes if node.index not in schedule.on_host]
-        dispatched = [node for node in on_device if not ENTRIES[node.domain, node.op_type].is_view]
-        return self._graph, {name: held.host() for name, held in values.items()}, dispatched
+    def _on_some_device(self, names: list[str], feeds: Mapping[str, Any], profile: Profile | None = None) -> list[Any]:
+        if len(self._parts) == 1:
+            self._last = self._parts[0]
+            return self._last.run(names, feeds, profile)
+        thread = threading.get_ident()
+        self._last = part = self._turns.run(self._least_used, thread)
+        try:
+            return part.run(names, feeds, profile)
+        finally:
+            part.users.discard(thread)
 
-    def _run(self, names: list[str], feeds: Mapping[str, Any], profile: Profile | None = None) -> list[Any]:
-        key = tuple((name, getattr(feed, "shape", None)) for name, feed in feeds.items())
-        schedule = self._schedules.get(key)
-        if schedule is None:
-            schedule = _Schedule(dict(self._obstacles))
-        remember(self._schedules, key, schedule, SCHEDULES_KEPT)
-        self._last = schedule
-        values = self._values(schedule, {name: Held(feed) for name, feed in feeds.items()}, profile)
-        if profile is not None:
-            profile.begin("outputs")
-            for name in names:
-                if name in values:
-                    profile.download(values[name])
-        # A result is the caller's own: it shares no memory with a feed or a constant.
-        return [self._result(name, values, feeds) for name in names]
-
-    def _values(self, schedule: _Schedule, values: dict[str, Held], profile: Profile | None = None) -> dict[str, Held]:
-        """All values that a run leaves. Steps that the schedule lacks are found on the way."""
-        number = 0
-        while True:
-            if number == len(schedule.steps):
-                if schedule.is_complete:
-                    return values
-                self._add_step(schedule, set(values))
-                continue
-            try:
-                values.update(schedule.steps[number].run(values, profile))
-            except RefusedError as error:
-                if profile is not None:
-                    profile.refuse()
-                # The node goes to the host, and all that was planned from here on is planned anew.
-                schedule.on_host[error.index] = error.reason
-                schedule.is_complete = False
-                del schedule.steps[number:]
-                continue
-            number += 1
-
-    def _add_step(self, schedule: _Schedule, available: set[str]) -> None:
-        """Add the step that follows, or find that there is none."""
-        done = {node.index for step in schedule.steps for node in step.nodes}
-        remaining = [node for node in self._graph.nodes if node.index not in done]
-        if remaining:
-            host, nodes = placement.next_part(remaining, available, schedule.on_host, self._graph)
-            schedule.steps.append(self._step(host, nodes, schedule.keeps_all))
-        else:
-            schedule.is_complete = True
-
-    def _step(self, host: bool, nodes: Sequence[Node], keeps_all: bool) -> Step:
-        key = (host, keeps_all, tuple(node.index for node in nodes))
-        found = self._steps.get(key)
-        if found is None:
-            if host:
-                found = HostStep(self._graph, nodes, keeps_all)
-            else:
-                found = DeviceStep(self._graph, nodes, self.device, keeps_all, self._channels_last)
-            if not keeps_all:
-                self._steps[key] = found
-        return found
-
-    def _result(self, name: str, values: Mapping[str, Held], feeds: Mapping[str, Any]) -> Any:
-        if name not in values:
-            return np.array(self._graph.constant(name))
-        result = values[name].host()
-        shared = isinstance(result, np.ndarray) and any(
-            isinstance(feed, np.ndarray) and np.may_share_memory(result, feed) for feed in feeds.values()
-        )
-        return result.copy() if shared else result
+    def _least_used(self, thread: int) -> ModelOnDevice:
+        part = min(self._parts, key=lambda part: len(part.users))
+        part.users.add(thread)
+        return part
 
 
-class _Schedule:
-    """The steps for one combination of input sizes, as far as they are known.
+def opened(device: DeviceName | Iterable[DeviceName]) -> list[Device]:
+    """The devices that a session's argument names, opened unless they are Devices.
 
-    Parameters
-    ----------
-    on_host : dict of int to str
-        By number, the reasons of the host's nodes.
-    keeps_all : bool
-        Whether each value is kept, not only those that later steps need.
-
-    Attributes
-    ----------
-    steps : list of Step
-    is_complete : bool
-        Whether the steps have all nodes.
+    Raises
+    ------
+    DeviceError
+        There is no such device.
+    ValueError
+        No device is named, or one twice.
     """
+    if device == ALL:
+        return [Device(info.index) for info in best_devices()]
+    if not isinstance(device, Iterable) or isinstance(device, str):
+        return [device if isinstance(device, Device) else Device(device)]
+    found = [each if isinstance(each, Device) else Device(each) for each in device]
+    if not found:
+        raise ValueError("device names no device; leave it out for the best one")
+    if len({each.vulkan.context.physical.handle for each in found}) < len(found):
+        names = ", ".join(each.name for each in found)
+        raise ValueError(
+            f"device names one device twice: {names}; each is named once, since two sessions on it would only wait"
+        )
+    return found
 
-    def __init__(self, on_host: dict[int, str], keeps_all: bool = False) -> None:
-        self.on_host = on_host
-        self.keeps_all = keeps_all
-        self.steps: list[Step] = []
-        self.is_complete = False
+
+def loaded(model: LoadedModel, options: Options, device: DeviceName = None) -> InferenceSession:
+    """The session of a recipe, on a device or on the default device of this process."""
+    return InferenceSession(model, named_device(device), *options)

@@ -15,7 +15,7 @@ from dmlvk.runtime.binding import Binding, MemoryRange, check_aliasing, check_te
 from dmlvk.runtime.bound_tensors import Described
 from dmlvk.runtime.calls import Calls
 from dmlvk.runtime.command_writer import CommandWriter, record_secondary
-from dmlvk.runtime.copying import NotCopied
+from dmlvk.runtime.copying import Pickled
 from dmlvk.runtime.exchange import array_of
 from dmlvk.runtime.layouts import plain
 from dmlvk.runtime.submission import Submission, submission_of
@@ -76,7 +76,7 @@ def spirv(kernel: str) -> bytes:
 PLANS_KEPT = 64
 
 
-class CompiledOperator(NotCopied, Generic[Described]):
+class CompiledOperator(Pickled, Generic[Described]):
     """An operator ready to run. Made by `Device.compile`.
 
     To a type checker it is a `CompiledOperator[Slice1Desc]`, for example, which takes tensors of SLICE1's names.
@@ -87,9 +87,13 @@ class CompiledOperator(NotCopied, Generic[Described]):
     desc : OperatorDesc
     plan : Plan
         The plan for tensors with memory of their own.
+
+    Notes
+    -----
+    It can be pickled: see `dmlvk.runtime.pickling`.
     """
 
-    in_place_of_a_copy = "compile its descriptor (operator.desc, which can be pickled) where it is needed"
+    in_place_of_a_copy = "compile its descriptor (operator.desc) once more; pickle takes it to another process"
 
     def __init__(self, device: Device, desc: Described, plan: Plan, path: str | None = None) -> None:
         self.device = device
@@ -313,6 +317,14 @@ class CompiledOperator(NotCopied, Generic[Described]):
         # memory.
         self._owned, self._calls = owned, Calls()
         return submission
+
+    def owned_tensors(self) -> dict[str, Tensor]:
+        """The operator's own copies of the tensors that are OWNED_BY_DML; none before `initialize`."""
+        owned = self._owned or {}
+        return {
+            name: Tensor(self.device, self._owned_fields[name], owned[name].memory)
+            for name in owned.keys() & self._owned_fields
+        }
 
     def _owned_tensor(self, field: str, value: Any) -> Tensor:
         """A tensor, or an array as a tensor that lies as the descriptor says."""

@@ -10,7 +10,7 @@ from dmlvk.device_profile import MINIMUM_API_VERSION, DeviceProfile, DeviceType
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.instance import Instance, version_tuple
 from dmlvk.vulkan.library import vk
-from dmlvk.vulkan.physical_device import PhysicalDevice, physical_devices
+from dmlvk.vulkan.physical_device import PhysicalDevice, choose, physical_devices
 from dmlvk.vulkan.physical_device import rejected_devices as rejected_physical_devices
 
 if TYPE_CHECKING:
@@ -104,6 +104,31 @@ def devices() -> list[DeviceInfo]:
         There is no Vulkan loader or no driver; the message says what to install.
     """
     return DeviceList(device_info(index, device) for index, device in enumerate(physical_devices()))
+
+
+def best_devices() -> list[DeviceInfo]:
+    """The devices of the best one's type, so that a CPU driver does not slow a GPU; all CPU drivers if there is no GPU.
+
+    A GPU under two drivers counts once: of GPUs of one model, only those of the first driver are taken.
+
+    Raises
+    ------
+    DeviceError
+        There is no device; the message says what to install.
+    """
+    found = devices()
+    if not found:
+        choose()  # says what is missing
+    best = [info for info in found if info.type is found[0].type]
+    drivers: dict[tuple[int, int], int] = {}
+    for info in best:
+        drivers.setdefault((info.profile.vendor_id, info.profile.device_id), info.profile.driver_id)
+    return [
+        info
+        for info in best
+        if info.type is DeviceType.CPU
+        or drivers[info.profile.vendor_id, info.profile.device_id] == info.profile.driver_id
+    ]
 
 
 def is_available() -> bool:

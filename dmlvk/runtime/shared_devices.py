@@ -114,6 +114,16 @@ def _already_kept(selector: int | str | None) -> Device | None:
     return next((device for device in opened if device.vulkan.context.physical.handle == handle), None)
 
 
+def forget(device: Device) -> None:
+    """Keep a device no longer, because it is lost: the next call that names it opens it anew."""
+    _monitor.run(_forget, device)
+
+
+def _forget(device: Device) -> None:
+    for name in [name for name, kept in _kept.items() if kept is device]:
+        del _kept[name]
+
+
 def _after_fork_in_child() -> None:
     _kept.clear()
     _monitor.renew()

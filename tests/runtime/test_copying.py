@@ -27,13 +27,15 @@ MAKE: dict[str, Callable[[dmlvk.Device], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", list(MAKE))
-@pytest.mark.parametrize("means", [copy.copy, copy.deepcopy, pickle.dumps], ids=["copy", "deepcopy", "pickle"])
-def test_a_copy_is_refused_with_what_to_do_instead(
-    device: dmlvk.Device, name: str, means: Callable[[object], object]
-) -> None:
-    with pytest.raises(TypeError, match=rf"a dmlvk\.{name} cannot be copied or pickled: \w+"):
-        means(MAKE[name](device))
+# A compiled operator travels by pickle: tests/onnx/test_devices.py.
+MEANS = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": pickle.dumps}
+REFUSED = [(name, means) for name in MAKE for means in MEANS if (name, means) != ("CompiledOperator", "pickle")]
+
+
+@pytest.mark.parametrize(("name", "means"), REFUSED)
+def test_a_copy_is_refused_with_what_to_do_instead(device: dmlvk.Device, name: str, means: str) -> None:
+    with pytest.raises(TypeError, match=rf"a dmlvk\.{name} cannot be copied( or pickled)?: \w+"):
+        MEANS[means](MAKE[name](device))
 
 
 def test_descriptors_are_copied(device: dmlvk.Device) -> None:

@@ -1,0 +1,218 @@
+"""A cluster as the client sees it: its workers, their devices, and why a worker has none."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from distributed import Client
+
+from dmlvk.dask.claims import ALL, BEST
+from dmlvk.dask.errors import ClusterError, ClusterWarning
+from dmlvk.dask.holding import NAME, identity, place_resource
+from dmlvk.dask.plugin import worker_plugin
+from dmlvk.errors import shown
+
+# Seconds to wait for a scheduler's answer.
+CONNECT_SECONDS = 10.0
+# Seconds to wait for a worker with a device, if there is none yet or none any more.
+PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class ClusterWorker:
+    """A worker of a cluster.
+
+    Attributes
+    ----------
+    address : str
+        Dask's address of it.
+    device, driver : str
+        Of the device that it has; empty if it has none.
+    type : str
+        "DISCRETE_GPU", "CPU", ...; empty without a device.
+    index : int
+        The device's position in `dmlvk.devices()` there; -1 without a device.
+    place : str
+        Identifies the device in the cluster. If the worker dies, its successor has the same device.
+    reason : str
+        Why it has no device; empty if it has one.
+    """
+
+    address: str
+    device: str = ""
+    driver: str = ""
+    type: str = ""
+    index: int = -1
+    place: str = ""
+    reason: str = ""
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Device and driver: workers of one kind are expected to give the same results, and the same speed."""
+        return self.device, self.driver
+
+    def __str__(self) -> str:
+        return f"{self.device} ({self.driver}; worker {self.address})" if self.device else f"worker {self.address}"
+
+
+def connect(address: str) -> Client:
+    """A client of the scheduler at an address.
+
+    Parameters
+    ----------
+    address : str
+        As the scheduler prints it: "tcp://10.0.0.1:8786".
+
+    Raises
+    ------
+    ClusterError
+        No scheduler answers there.
+    """
+    try:
+        return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:  # a TimeoutError is an OSError
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise ClusterError(
+            f"no Dask scheduler answers at {address}: {text}; `dask scheduler` starts one and prints its address, and "
+            "`dask worker ADDRESS` starts workers"
+        ) from error
+
+
+def prepare(client: Client, devices: str | Sequence[int | str] | None = None) -> list[ClusterWorker]:
+    """Give each worker of a cluster a device of its host. Workers that come later get one too.
+
+    A device belongs to one worker. If a host has more workers than devices, those that are left over have no device:
+    they take no work for devices, and take the place of a worker that dies. Each worker with a device has the Dask
+    resources "dmlvk", "dmlvk.device=NAME", "dmlvk.driver=DRIVER" and "dmlvk.place=PLACE" once, for work that asks for
+    them. If a worker runs in a process of its own, under a nanny, its device is the default device of that process.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    devices : "best", "all", or sequence of int or str, optional
+        The devices of each host to use. "best": each device of the best kind, all discrete GPUs, or else all
+        integrated ones, ..., or else all CPU drivers. "all": each device. A sequence has selectors, as `Device` takes
+        them. By default $DMLVK_DEVICE of the worker, else "best"; or what an earlier call has chosen.
+
+    Returns
+    -------
+    list of ClusterWorker
+        All workers, in the order of their addresses.
+
+    Raises
+    ------
+    ClusterError
+        The scheduler does not answer, or another version of dmlvk has prepared the cluster.
+
+    Warns
+    -----
+    ClusterWarning
+        A worker cannot take part: it has no Vulkan device, no dmlvk, or another version of it.
+    """
+    if not isinstance(client, Client) or client.asynchronous:
+        kind = "an asynchronous Client" if isinstance(client, Client) else type(client).__name__
+        raise TypeError(f"client is a synchronous distributed.Client, not {kind}")
+    if isinstance(devices, str) and devices not in (ALL, BEST):
+        raise ValueError(
+            f"devices = {devices!r}: must be {BEST!r}, {ALL!r} or a list of selectors, such as [{devices!r}]"
+        )
+    listed = devices if devices is None or isinstance(devices, str) else list(devices)
+    settings = {**identity(), "devices": listed, "cluster": _asked(client, client.scheduler_info)["id"]}
+    _asked(client, client.register_plugin, worker_plugin(settings), NAME)
+    workers, others = _reports(client)
+    if others and listed is not None and any(other["devices"] != listed for other in others):
+        _asked(client, client.unregister_worker_plugin, NAME)
+        _asked(client, client.register_plugin, worker_plugin(settings), NAME)
+        workers, others = _reports(client)
+    for other in others:
+        if (other["version"], other["kernels"]) != (settings["version"], settings["kernels"]):
+            raise ClusterError(
+                f"the cluster is prepared for dmlvk {other['version']}, and this is dmlvk {settings['version']}, or it "
+                "has other kernels: install one version everywhere, and restart the workers"
+            )
+    for worker in workers:
+        if worker.reason and not _is_spare(worker):
+            warnings.warn(f"worker {worker.address} is left out: {worker.reason}", ClusterWarning, stacklevel=3)
+    return workers
+
+
+def prepared(client: Client, devices: str | Sequence[int | str] | None = None) -> list[ClusterWorker]:
+    """As `prepare`; waits for a first worker with a device, and returns only workers that have one.
+
+    Raises
+    ------
+    ClusterError
+        No worker has a device, with each worker's reason; or there is no worker.
+    """
+    end = time.monotonic() + PATIENCE
+    while True:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            workers = prepare(client, devices)
+        able = [worker for worker in workers if worker.device]
+        if able or (workers and not any(_is_spare(worker) for worker in workers)) or time.monotonic() > end:
+            break
+        time.sleep(0.2)
+    for warning in caught:
+        warnings.warn(warning.message, stacklevel=3)
+    if able:
+        return able
+    if not workers:
+        raise ClusterError(
+            f"the cluster at {_address(client)} has no worker, even after {PATIENCE:g} s; `dask worker ADDRESS` starts "
+            "one"
+        )
+    reasons = "; ".join(f"{worker.address}: {worker.reason}" for worker in workers)
+    raise ClusterError(f"no worker of the cluster at {_address(client)} has a device: {reasons}")
+
+
+def places(client: Client) -> set[str]:
+    """The resources of devices that some worker has at the moment."""
+    prefix = place_resource("")
+    workers = _asked(client, client.scheduler_info)["workers"].values()
+    return {
+        name for worker in workers for name, count in worker["resources"].items() if count and name.startswith(prefix)
+    }
+
+
+def _is_spare(worker: ClusterWorker) -> bool:
+    """Whether a worker has no device because it is not its turn."""
+    return worker.reason.startswith("each device of its host") or worker.reason == "it is starting"
+
+
+def _reports(client: Client) -> tuple[list[ClusterWorker], list[dict[str, Any]]]:
+    def report(dask_worker: Any) -> Any:
+        # Travels as code: a worker without dmlvk can run it.
+        plugin = dask_worker.plugins.get("dmlvk")
+        return None if plugin is None else plugin.report()
+
+    found = _asked(client, client.run, report, on_error="return")
+    workers, others = [], []
+    for address, answer in sorted(found.items()):
+        if isinstance(answer, dict):
+            others.append(answer)
+            facts = {name: answer[name] for name in ("device", "driver", "type", "index", "place") if name in answer}
+            workers.append(ClusterWorker(address, **facts, reason=answer["reason"]))
+        elif answer is None:
+            workers.append(ClusterWorker(address, reason="it is starting"))
+        elif not isinstance(answer, OSError):  # a worker that has just gone
+            workers.append(ClusterWorker(address, reason=f"it does not answer: {shown(answer)}"))
+    return workers, others
+
+
+def _asked(client: Client, ask: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """A question to the scheduler; a ClusterError if it does not answer."""
+    try:
+        return ask(*arguments, **options)
+    except (OSError, RuntimeError) as error:  # a closed client raises a RuntimeError
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise ClusterError(f"the Dask scheduler at {_address(client)} does not answer: {text}") from error
+
+
+def _address(client: Client) -> str:
+    scheduler = client.scheduler
+    return str(scheduler.address) if scheduler is not None else "a closed client"

@@ -1,0 +1,257 @@
+"""What a worker holds: a device of its host, and the models that it has been sent."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import threading
+import time
+from collections import OrderedDict
+from contextlib import suppress
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from distributed import Status, Worker, get_worker
+from tornado.ioloop import PeriodicCallback
+
+from dmlvk.dask.claims import Claim, claim, wanted
+from dmlvk.dask.errors import ClusterError
+from dmlvk.errors import DeviceError
+from dmlvk.runtime.device import Device
+from dmlvk.runtime.shared_devices import forget, named_device
+from dmlvk.version import __version__
+from dmlvk.vulkan.library import DeviceLostError
+
+if TYPE_CHECKING:
+    from dmlvk.dask.models import Model, OpenedModel
+
+# The name of the plugin, and of the resource that each worker with a device has once.
+NAME = "dmlvk"
+# A worker keeps so many models open, each for so many seconds after its last batch.
+MODELS_KEPT = 4
+IDLE_SECONDS = 600.0
+# A worker without a device looks so often whether one is free by now.
+CLAIM_MILLISECONDS = 2000
+
+
+def identity() -> dict[str, str]:
+    """The version of dmlvk and its kernels here. All workers that take part have those of the client."""
+    manifest = resources.files("dmlvk").joinpath("spirv", "manifest.json").read_bytes()
+    return {"version": __version__, "kernels": hashlib.sha256(manifest).hexdigest()}
+
+
+def device_resource(name: str) -> str:
+    """The Dask resource that each worker has once whose device has this name."""
+    return f"{NAME}.device={name}"
+
+
+def driver_resource(driver: str) -> str:
+    """The Dask resource that each worker has once whose device has this driver."""
+    return f"{NAME}.driver={driver}"
+
+
+def place_resource(place: str) -> str:
+    """The Dask resource of one device of one host; after the worker's end, its successor has it."""
+    return f"{NAME}.place={place}"
+
+
+class Holding:
+    """A worker's device and models. Made by the plugin.
+
+    Parameters
+    ----------
+    worker : distributed.Worker
+    settings : dict
+        From `plugin.worker_plugin`.
+
+    Attributes
+    ----------
+    reason : str
+        Why the worker has no device; empty if it has one.
+    """
+
+    def __init__(self, worker: Worker, settings: dict[str, Any]) -> None:
+        self.reason = ""
+        self._worker = worker
+        self._settings = settings
+        self._is_fit = False
+        self._claim: Claim | None = None
+        self._models: OrderedDict[str, _Kept] = OrderedDict()
+        self._lock = threading.Lock()
+        self._callback = PeriodicCallback(self._look_again, CLAIM_MILLISECONDS)
+        self._default = os.environ.get("DMLVK_DEVICE")
+
+    async def begin(self) -> None:
+        """Take a device of the host, if this worker can and one is free."""
+        await asyncio.to_thread(self._examine)
+        await self._try()
+        self._callback.start()
+
+    async def end(self) -> None:
+        """Give everything back."""
+        self._callback.stop()
+        held, self._claim = self._claim, None
+        self._models.clear()
+        if held is None:
+            return
+        if self._worker.nanny:
+            self._restore_default()
+        if self._worker.status in (Status.running, Status.paused):
+            with suppress(OSError):
+                await self._worker.set_resources(**dict.fromkeys(self._resources(held), 0))
+        held.release()
+
+    def report(self) -> dict[str, Any]:
+        """Plain data for a client: which device, or why none."""
+        held = self._claim
+        found = {**self._settings, "reason": self.reason, "device": "", "driver": "", "place": "", "index": -1}
+        if held is not None:
+            info = held.info
+            found |= {"device": info.name, "driver": info.driver, "place": self._place(held), "index": info.index}
+            found |= {"type": info.type.name}
+        return found
+
+    @property
+    def label(self) -> str:
+        """The device for people: its name, driver and worker."""
+        assert self._claim is not None
+        return f"{self._claim.info.name} ({self._claim.info.driver}; worker {self._worker.address})"
+
+    def device(self) -> Device:
+        """The worker's device, opened at the first use.
+
+        Raises
+        ------
+        ClusterError
+            The worker has none.
+        """
+        if self._claim is None:
+            raise ClusterError(f"worker {self._worker.address} has no device: {self.reason or 'it is closing'}")
+        return named_device(self._claim.info.index)
+
+    def run(self, model: Model, batch: Any, output_names: Any) -> Any:
+        """Run a batch. If the device is lost, it is opened again and the batch runs once more."""
+        device = self.device()
+        try:
+            return self._opened(model, device).run(batch, output_names)
+        except DeviceLostError:
+            forget(device)
+            with self._lock:
+                self._models.clear()
+            return self._opened(model, self.device()).run(batch, output_names)
+
+    def _opened(self, model: Model, device: Device) -> OpenedModel:
+        with self._lock:
+            kept = self._models.setdefault(model.digest, _Kept())
+            self._models.move_to_end(model.digest)
+            kept.used = time.monotonic()
+            while len(self._models) > MODELS_KEPT:
+                self._models.popitem(last=False)
+        with kept.lock:
+            if kept.opened is None:
+                kept.opened = model.open(device)
+            return kept.opened
+
+    def _examine(self) -> None:
+        """Whether this worker can take part at all."""
+        mine, theirs = identity(), self._settings
+        if mine["version"] != theirs["version"]:
+            self.reason = f"it has dmlvk {mine['version']}, the client has {theirs['version']}"
+        elif mine["kernels"] != theirs["kernels"]:
+            self.reason = f"its dmlvk {mine['version']} has other kernels than the client's"
+        else:
+            self._is_fit = True
+
+    def _take(self) -> Claim | None:
+        try:
+            infos = wanted(self._settings["devices"])
+            held = claim(infos, self._settings["cluster"])
+        except (DeviceError, OSError) as error:
+            self.reason = " ".join(str(error).split())
+            return None
+        names = ", ".join(info.name for info in infos)
+        self.reason = "" if held is not None else f"each device of its host has a worker already ({names})"
+        return held
+
+    async def _try(self) -> None:
+        if not self._is_fit or self._claim is not None:
+            return
+        held = await asyncio.to_thread(self._take)
+        if held is None:
+            return
+        if self._worker.status not in (Status.running, Status.paused):
+            held.release()
+            return
+        self._claim = held
+        if self._worker.nanny:  # the process is the worker's own: whatever runs in it takes this device by default
+            os.environ["DMLVK_DEVICE"] = str(held.info.index)
+        await self._worker.set_resources(**self._resources(held))
+        # The scheduler looks for work for new resources only when a worker begins to run.
+        if self._worker.status is Status.running:
+            self._worker.status = Status.paused
+            self._worker.status = Status.running
+
+    async def _look_again(self) -> None:
+        latest = time.monotonic() - IDLE_SECONDS
+        with self._lock:
+            for digest in [digest for digest, kept in self._models.items() if kept.used < latest]:
+                del self._models[digest]
+        if self._claim is None:
+            await self._try()
+
+    def _restore_default(self) -> None:
+        if self._default is None:
+            os.environ.pop("DMLVK_DEVICE", None)
+        else:
+            os.environ["DMLVK_DEVICE"] = self._default
+
+    def _place(self, held: Claim) -> str:
+        return f"{self._worker.ip}/{held.name}"
+
+    def _resources(self, held: Claim) -> dict[str, float]:
+        info = held.info
+        names = (NAME, device_resource(info.name), driver_resource(info.driver), place_resource(self._place(held)))
+        return dict.fromkeys(names, 1)
+
+
+class _Kept:
+    """A model of a worker, opened by its first batch."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.opened: OpenedModel | None = None
+        self.used = 0.0
+
+
+def held_here() -> Holding:
+    """What the worker of this task holds.
+
+    Raises
+    ------
+    ClusterError
+        This is no task of a worker that `prepare` has prepared.
+    """
+    try:
+        worker = get_worker()
+    except ValueError:
+        raise ClusterError("this is no task of a Dask worker; dmlvk.Device() opens a device of this process") from None
+    plugin = worker.plugins.get(NAME)
+    held: Holding | None = getattr(plugin, "holding", None)
+    if held is None:
+        raise ClusterError(f"worker {worker.address} is not prepared: call dmlvk.dask.prepare(client) first")
+    return held
+
+
+def device() -> Device:
+    """The device of the worker on which this task runs.
+
+    For functions that are submitted with ``resources={"dmlvk": 1}``. It is open, shared by the worker's tasks, and may
+    be used from several threads.
+
+    Raises
+    ------
+    ClusterError
+        This is no task of a worker that has a device.
+    """
+    return held_here().device()

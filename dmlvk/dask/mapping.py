@@ -1,0 +1,244 @@
+"""A map over batches: each is run once, on some device of the cluster, and the results come in order."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+from uuid import uuid4
+
+import dask
+from distributed import Client, Future, TimeoutError, wait
+
+from dmlvk.arguments import as_argument
+from dmlvk.dask import cluster
+from dmlvk.dask.batches import as_argument_of_task, batches_of
+from dmlvk.dask.checking import Partners, Share, difference
+from dmlvk.dask.cluster import ClusterWorker, places, prepared
+from dmlvk.dask.errors import BatchError, ClusterError, DifferenceError
+from dmlvk.dask.holding import NAME, held_here, place_resource
+from dmlvk.dask.models import Model, model_of
+from dmlvk.window import in_order
+
+# Of a device's one resource, so that a worker with two threads has a second batch at hand while the first one runs.
+AMOUNT = 0.5
+# Batches in flight for each device, by default.
+AHEAD = 4
+# Seconds between two looks whether the cluster can still do what is waited for.
+LOOK_SECONDS = 1.0
+
+
+def map(
+    client: Client,
+    model: Any,
+    batches: Any,
+    output_names: Sequence[str] | None = None,
+    *,
+    constants: Mapping[str, Any] | None = None,
+    check: float = 0.0,
+    in_flight: int | None = None,
+    progress: Callable[[int, int | None], object] | None = None,
+) -> Iterator[Any]:
+    """Run a model for each batch, on all devices of a cluster.
+
+    Prepares the cluster as `prepare` does, if that was not done. The model is sent to each worker once.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    model : InferenceSession, path, bytes, ModelProto, OperatorDesc or CompiledOperator
+        An ONNX model, or one operator. A session's own device does not count, but its `fuse_qdq` does. The contents of
+        a compiled operator's tensors that are OWNED_BY_DML travel with it.
+    batches : iterable or dask.array.Array
+        A batch is what a run is given: feeds by the inputs' names, or for an operator arrays by its fields; or one
+        array, if there is one input. A batch, or an array in it, may be a Delayed, a Future or a dask.array: then a
+        worker loads it. Of a dask.array, each chunk along the first axis is a batch. An iterable is read only as far as
+        batches are in flight, so it may be larger than any memory.
+    output_names : sequence of str, optional
+        The outputs of an ONNX model; all by default.
+    constants : mapping of str to array_like, optional
+        For an operator: the tensors that are the same for all batches.
+    check : float
+        This share of the batches, from 0 to 1, is run on two devices and compared bit for bit: on devices of two
+        drivers if there are such. Which batches these are is the same in each run.
+    in_flight : int, optional
+        At most so many batches are read and not yet yielded; four for each device by default.
+    progress : callable, optional
+        Called for each result with the number of results, and the number of batches if that is known, else None.
+
+    Returns
+    -------
+    iterator
+        For each batch, in order, what `InferenceSession.run` returns (a list of arrays), or an operator's output. A
+        caller that stops early closes it, or drops it: what is in flight is then cancelled.
+
+    Raises
+    ------
+    ClusterError
+        No scheduler answers, no worker has a device, or no device is left to go on with. A batch whose worker is lost
+        runs again elsewhere.
+    BatchError
+        A batch could not be run: its shape is wrong, for example. The message names the batch, and its `__cause__` is
+        the worker's exception. Results of the batches before it come first.
+    DifferenceError
+        Two devices gave different bits for a batch.
+    ModelError, BindingError, TypeError, ValueError
+        For a model, constants or options that cannot be.
+    """
+    if isinstance(check, bool) or not isinstance(check, (int, float)) or not 0 <= check <= 1:
+        raise ValueError(f"check = {check!r}: must be a share of the batches, from 0 to 1")
+    travelling = model_of(model, constants)
+    if output_names is not None and not travelling.digest.startswith("onnx"):
+        raise TypeError("output_names are those of an ONNX model; an operator has one output")
+    elements, total = batches_of(batches)
+    workers = prepared(client)
+    if check and len(workers) < 2:
+        raise ClusterError(f"check = {check!r} needs two devices, and the cluster has one: {workers[0]}")
+    most = AHEAD * len(workers)
+    if in_flight is not None:
+        most = as_argument("in_flight", in_flight, 1, None, "one batch is read at a time, or more", ValueError)
+    run = _Run(client, travelling, None if output_names is None else list(output_names), workers, check)
+    return _reported(in_order(enumerate(elements), run.begin, most), progress, total)
+
+
+def _reported(
+    results: Generator[Any, None, None], progress: Callable[[int, int | None], object] | None, total: int | None
+) -> Iterator[Any]:
+    with closing(results):
+        for number, result in enumerate(results, 1):
+            if progress is not None:
+                progress(number, total)
+            yield result
+
+
+def run_batch(model: Model, batch: Any, output_names: Sequence[str] | None) -> tuple[str, Any]:
+    """The task of a batch: the device's label and the outputs."""
+    held = held_here()
+    return held.label, held.run(model, batch, output_names)
+
+
+def as_it_is(model: Model) -> Model:
+    """The task that holds a model. Workers get it from each other, and it is never lost: the scheduler has it too."""
+    return model
+
+
+class _Run:
+    """One map: how its batches are submitted."""
+
+    def __init__(
+        self,
+        client: Client,
+        model: Model,
+        output_names: list[str] | None,
+        workers: Sequence[ClusterWorker],
+        check: float,
+    ) -> None:
+        self.client = client
+        self._output_names = output_names
+        self._partners = Partners(workers)
+        self._share = Share(check)
+        self._name = f"{NAME}-batch-{uuid4().hex}"
+        self._tries = itertools.count()
+        key = f"{NAME}-model-{model.digest}"
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+            self._model = client.submit(as_it_is, model, key=key, resources={NAME: 0})
+
+    def begin(self, numbered: tuple[int, Any]) -> _Batch:
+        """Submit a batch; twice if it is to be checked."""
+        return _Batch(self, *numbered)
+
+    def submit(self, number: int, batch: Any, worker: ClusterWorker | None) -> Future:
+        """Submit a batch to any device, or to one."""
+        resources = {NAME: AMOUNT}
+        if worker is not None:
+            resources[place_resource(worker.place)] = AMOUNT
+        try:
+            with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+                return self.client.submit(
+                    run_batch,
+                    self._model,
+                    as_argument_of_task(self.client, batch),
+                    self._output_names,
+                    key=f"{self._name}-{number}-{next(self._tries)}",
+                    resources=resources,
+                )
+        except Exception as error:
+            raise BatchError(number, f"it cannot be sent: {error}") from error
+
+    def pair(self, number: int) -> tuple[ClusterWorker | None, ClusterWorker | None]:
+        """The device on which a batch runs, and the one on which it runs again; None for any, and for none."""
+        return self._partners.next() if self._share.has(number) else (None, None)
+
+    def third(self, first: ClusterWorker, second: ClusterWorker) -> ClusterWorker | None:
+        """A device beside two, if there is one."""
+        return self._partners.beside(first, second)
+
+
+class _Batch:
+    """A batch in flight."""
+
+    def __init__(self, run: _Run, number: int, batch: Any) -> None:
+        self._run = run
+        self._number = number
+        self._batch = batch
+        self._first, self._second = run.pair(number)
+        self._future = run.submit(number, batch, self._first)
+        self._again = None if self._second is None else run.submit(number, batch, self._second)
+
+    def result(self) -> Any:
+        """Wait for the outputs."""
+        label, outputs = self._outputs(self._future, self._first)
+        if self._again is not None:
+            assert self._first is not None and self._second is not None
+            other, again = self._outputs(self._again, self._second)
+            text = difference(label, outputs, other, again)
+            if text:
+                raise DifferenceError(self._number, text + self._opinion(label, outputs, other, again))
+        return outputs
+
+    def cancel(self) -> None:
+        """Stop what has not begun."""
+        futures = [future for future in (self._future, self._again) if future is not None]
+        if self._run.client.status == "running":
+            self._run.client.cancel(futures, force=True)
+
+    def _opinion(self, label: str, outputs: Any, other: str, again: Any) -> str:
+        """With which of two devices a third one agrees."""
+        assert self._first is not None and self._second is not None
+        third = self._run.third(self._first, self._second)
+        if third is None:
+            return ""
+        name, answer = self._outputs(self._run.submit(self._number, self._batch, third), third)
+        if not difference(name, answer, label, outputs):
+            return f"; {name} agrees with {label}"
+        if not difference(name, answer, other, again):
+            return f"; {name} agrees with {other}"
+        return f"; {name} agrees with neither"
+
+    def _outputs(self, future: Future, worker: ClusterWorker | None) -> tuple[str, Any]:
+        """Wait for a task, as long as some worker can run it."""
+        client = self._run.client
+        missing_since: float | None = None
+        while True:
+            try:
+                with client.as_current():
+                    wait(future, timeout=LOOK_SECONDS)
+                break
+            except TimeoutError:
+                present = places(client)
+                is_possible = bool(present) if worker is None else place_resource(worker.place) in present
+                now = time.monotonic()
+                missing_since = None if is_possible else missing_since or now
+                if missing_since is not None and now - missing_since > cluster.PATIENCE:
+                    what = "a device" if worker is None else f"{worker.device}, on which it is checked,"
+                    message = f"no worker with {what} has come back for {cluster.PATIENCE:g} s"
+                    raise ClusterError(f"batch {self._number}: {message}") from None
+        if future.status == "finished":
+            found: tuple[str, Any] = future.result()
+            return found
+        if future.status == "error":
+            error = future.exception()
+            raise BatchError(self._number, f"{type(error).__name__}: {error}") from error
+        raise ClusterError(f"batch {self._number}: it was cancelled, or the scheduler has gone") from None

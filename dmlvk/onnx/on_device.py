@@ -1,0 +1,162 @@
+"""A model on one device: its steps for each combination of input sizes, found by the first run and kept."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dmlvk.onnx import placement
+from dmlvk.onnx.errors import RefusedError
+from dmlvk.onnx.execution import Held
+from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.profile import Profile
+from dmlvk.onnx.registry import ENTRIES
+from dmlvk.onnx.steps import DeviceStep, HostStep, Step, remember
+from dmlvk.runtime.device import Device
+from dmlvk.vulkan.monitor import Monitor
+
+# Steps are kept for this many combinations of input sizes.
+SCHEDULES_KEPT = 16
+
+
+class ModelOnDevice:
+    """A model's steps and memory on a device. One run at a time.
+
+    Parameters
+    ----------
+    graph : Graph
+        May be shared: a run does not change it.
+    obstacles : mapping of int to str
+        By number, the reasons of the nodes that no run has on the device.
+    device : Device
+    channels_last : bool
+        Whether tensors between convolutions have their channels last.
+
+    Attributes
+    ----------
+    last : Schedule, optional
+        That of the last run.
+    users : set of int
+        The threads that run here or wait for it.
+    """
+
+    def __init__(self, graph: Graph, obstacles: Mapping[int, str], device: Device, channels_last: bool) -> None:
+        self.device = device
+        self._channels_last = channels_last
+        self.last: Schedule | None = None
+        self.users: set[int] = set()
+        self._graph = graph
+        self._obstacles = obstacles
+        self._schedules: OrderedDict[Any, Schedule] = OrderedDict()
+        self._steps: dict[tuple[bool, bool, tuple[int, ...]], Step] = {}
+        self._monitor = Monitor()
+
+    def run(self, names: Sequence[str], feeds: Mapping[str, Any], profile: Profile | None = None) -> list[Any]:
+        """The outputs of these names. The feeds are those of `arguments.checked_feeds`."""
+        return self._monitor.run(self._run, names, feeds, profile)
+
+    def trace(self, feeds: Mapping[str, Any]) -> tuple[Graph, dict[str, Any], list[Node]]:
+        """Run with steps of its own that keep each value: see `InferenceSession.traced`."""
+        return self._monitor.run(self._trace, feeds)
+
+    def _trace(self, feeds: Mapping[str, Any]) -> tuple[Graph, dict[str, Any], list[Node]]:
+        schedule = Schedule(dict(self._obstacles), keeps_all=True)
+        values = self._values(schedule, {name: Held(feed) for name, feed in feeds.items()})
+        on_device = [node for node in self._graph.nodes if node.index not in schedule.on_host]
+        dispatched = [node for node in on_device if not ENTRIES[node.domain, node.op_type].is_view]
+        return self._graph, {name: held.host() for name, held in values.items()}, dispatched
+
+    def _run(self, names: list[str], feeds: Mapping[str, Any], profile: Profile | None = None) -> list[Any]:
+        key = tuple((name, getattr(feed, "shape", None)) for name, feed in feeds.items())
+        schedule = self._schedules.get(key)
+        if schedule is None:
+            schedule = Schedule(dict(self._obstacles))
+        remember(self._schedules, key, schedule, SCHEDULES_KEPT)
+        self.last = schedule
+        values = self._values(schedule, {name: Held(feed) for name, feed in feeds.items()}, profile)
+        if profile is not None:
+            profile.begin("outputs")
+            for name in names:
+                if name in values:
+                    profile.download(values[name])
+        # A result is the caller's own: it shares no memory with a feed or a constant.
+        return [self._result(name, values, feeds) for name in names]
+
+    def _values(self, schedule: Schedule, values: dict[str, Held], profile: Profile | None = None) -> dict[str, Held]:
+        """All values that a run leaves. Steps that the schedule lacks are found on the way."""
+        number = 0
+        while True:
+            if number == len(schedule.steps):
+                if schedule.is_complete:
+                    return values
+                self._add_step(schedule, set(values))
+                continue
+            try:
+                values.update(schedule.steps[number].run(values, profile))
+            except RefusedError as error:
+                if profile is not None:
+                    profile.refuse()
+                # The node goes to the host, and all that was planned from here on is planned anew.
+                schedule.on_host[error.index] = error.reason
+                schedule.is_complete = False
+                del schedule.steps[number:]
+                continue
+            number += 1
+
+    def _add_step(self, schedule: Schedule, available: set[str]) -> None:
+        """Add the step that follows, or find that there is none."""
+        done = {node.index for step in schedule.steps for node in step.nodes}
+        remaining = [node for node in self._graph.nodes if node.index not in done]
+        if remaining:
+            host, nodes = placement.next_part(remaining, available, schedule.on_host, self._graph)
+            schedule.steps.append(self._step(host, nodes, schedule.keeps_all))
+        else:
+            schedule.is_complete = True
+
+    def _step(self, host: bool, nodes: Sequence[Node], keeps_all: bool) -> Step:
+        key = (host, keeps_all, tuple(node.index for node in nodes))
+        found = self._steps.get(key)
+        if found is None:
+            if host:
+                found = HostStep(self._graph, nodes, keeps_all)
+            else:
+                found = DeviceStep(self._graph, nodes, self.device, keeps_all, self._channels_last)
+            if not keeps_all:
+                self._steps[key] = found
+        return found
+
+    def _result(self, name: str, values: Mapping[str, Held], feeds: Mapping[str, Any]) -> Any:
+        if name not in values:
+            return np.array(self._graph.constant(name))
+        result = values[name].host()
+        shared = isinstance(result, np.ndarray) and any(
+            isinstance(feed, np.ndarray) and np.may_share_memory(result, feed) for feed in feeds.values()
+        )
+        return result.copy() if shared else result
+
+
+class Schedule:
+    """The steps for one combination of input sizes, as far as they are known.
+
+    Parameters
+    ----------
+    on_host : dict of int to str
+        By number, the reasons of the host's nodes.
+    keeps_all : bool
+        Whether each value is kept, not only those that later steps need.
+
+    Attributes
+    ----------
+    steps : list of Step
+    is_complete : bool
+        Whether the steps have all nodes.
+    """
+
+    def __init__(self, on_host: dict[int, str], keeps_all: bool = False) -> None:
+        self.on_host = on_host
+        self.keeps_all = keeps_all
+        self.steps: list[Step] = []
+        self.is_complete = False

@@ -1,0 +1,1 @@
+"""Clusters of Dask, on this host."""

@@ -1,0 +1,36 @@
+"""A cluster of two processes on this host, one with each test driver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from distributed import Client, LocalCluster
+
+from dmlvk.dask import prepare
+from tests.conftest import DEVICE_NAMES
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[LocalCluster]:
+    """All ports are free ones that the system chooses. The kernels' own tests have the validation layer."""
+    with LocalCluster(
+        n_workers=2,
+        threads_per_worker=2,
+        dashboard_address=None,
+        worker_dashboard_address=None,
+        silence_logs=50,
+        env={**os.environ, "DMLVK_VALIDATE": "0"},
+    ) as found:
+        yield found
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    """A client of the cluster, whose two workers have a device each, and which no earlier test has left anything."""
+    with Client(cluster, set_as_default=False) as found:
+        found.wait_for_workers(2, timeout=60)
+        devices = {worker.device for worker in prepare(found, DEVICE_NAMES) if worker.device}
+        assert len(devices) == 2
+        yield found
