@@ -77,12 +77,12 @@ class DataType(IntEnum):
     @property
     def numpy_dtype(self) -> np.dtype:
         """The NumPy dtype with the same bits."""
-        return np.dtype(self.name.lower())
+        return _NUMPY_DTYPES[self]
 
     @property
     def size_in_bytes(self) -> int:
         """Bytes an element: 1, 2, 4 or 8."""
-        return self.numpy_dtype.itemsize
+        return _NUMPY_DTYPES[self].itemsize
 
     @property
     def is_floating_point(self) -> bool:
@@ -115,6 +115,10 @@ class DataType(IntEnum):
             hint = data_type_hint(dtype)
             raise TypeError(f"{rule}; supported are {_names()}" + (f"; {hint}" if hint else ""))
         return found
+
+
+# Made once, because they are looked up at each transfer.
+_NUMPY_DTYPES = {member: np.dtype(member.name.lower()) for member in DataType}
 
 
 def data_type_hint(dtype: object) -> str:

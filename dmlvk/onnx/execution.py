@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from dmlvk.onnx.lifetimes import Layout, layout_of
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Array, Program, Value
 from dmlvk.runtime.device import Device
-from dmlvk.runtime.sequence import Sequence
+from dmlvk.runtime.sequence import Sequence as DeviceSequence
 from dmlvk.runtime.tensor import Tensor
 
 
@@ -90,22 +90,27 @@ class Execution:
     Attributes
     ----------
     layout : Layout
+    program : Program
+    input_tensors, output_tensors : dict of str to Tensor
+        Those that a dispatch uses. Outputs that are inputs or constants have none.
     """
 
     def __init__(self, device: Device, program: Program, wanted: Iterable[str]) -> None:
-        self._program = program
+        self.program = program
         self._outputs = {name: program.outputs[name] for name in wanted}
         self.layout: Layout = layout_of(program, {value.storage for value in self._outputs.values()})
-        self._sequence: Sequence | None = None
-        self._input_tensors: dict[str, Tensor] = {}
-        self._output_tensors: dict[str, Tensor] = {}
+        self._sequence: DeviceSequence | None = None
+        self.input_tensors: dict[str, Tensor] = {}
+        self.output_tensors: dict[str, Tensor] = {}
         if not program.operations:
             return
         block = device.buffer(self.layout.size)
         offsets = self.layout.offsets
-        for values, tensors in ((program.inputs, self._input_tensors), (self._outputs, self._output_tensors)):
+        given = {value.storage for value in program.inputs.values()} | program.constants.keys()
+        for values, tensors in ((program.inputs, self.input_tensors), (self._outputs, self.output_tensors)):
             for name, value in values.items():
-                if value.storage in offsets:
+                is_given = tensors is self.output_tensors and value.storage in given
+                if value.storage in offsets and not is_given:
                     tensors[name] = block.tensor(value.desc(), offsets[value.storage] + value.offset)
         for storage, array in program.constants.items():
             if storage in offsets:
@@ -126,23 +131,68 @@ class Execution:
     def run(self, given: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """Run the dispatches. The outputs are valid until the next run."""
         sources: dict[int, Held] = {}
-        for name, value in self._program.inputs.items():
+        for name, value in self.program.inputs.items():
             sources[value.storage] = given[name]
-            if name in self._input_tensors:
+            if name in self.input_tensors:
                 if profile is None:
-                    given[name].write_to(self._input_tensors[name])
+                    given[name].write_to(self.input_tensors[name])
                 else:
-                    profile.upload(given[name], self._input_tensors[name])
-        if self._sequence is not None:
-            if profile is None:
-                self._sequence.submit()
-            else:
-                profile.dispatch(self._sequence)
+                    profile.upload(given[name], self.input_tensors[name])
+        if profile is None:
+            self.submit()
+        elif self._sequence is not None:
+            profile.dispatch(self._sequence)
         return {name: self._output(name, value, sources) for name, value in self._outputs.items()}
+
+    def submit(self) -> None:
+        """Submit the dispatches."""
+        if self._sequence is not None:
+            self._sequence.submit()
 
     def _output(self, name: str, value: Value, sources: Mapping[int, Held]) -> Held:
         if value.storage in sources:  # a view of an input: it need not come back
             return sources[value.storage].reshaped(value)
-        if value.storage in self._program.constants:
-            return Held(self._program.constants[value.storage].reshape(value.shape))
-        return Held(None, self._output_tensors[name], value)
+        if value.storage in self.program.constants:
+            return Held(self.program.constants[value.storage].reshape(value.shape))
+        return Held(None, self.output_tensors[name], value)
+
+
+class Direct:
+    """A run that is one program: its inputs are written, its outputs are read, and nothing is looked up.
+
+    Parameters
+    ----------
+    execution : Execution
+    names : sequence of str
+        The outputs, in their order.
+    """
+
+    def __init__(self, execution: Execution, names: Sequence[str]) -> None:
+        inputs, outputs = execution.input_tensors, execution.output_tensors
+        values = execution.program.inputs
+        self._names = list(names)
+        self._inputs = [(name, inputs[name], values[name].shape, values[name].dtype) for name in values]
+        self._outputs = [(outputs[name], execution.program.outputs[name]) for name in names]
+        self._submit = execution.submit
+
+    @staticmethod
+    def is_possible(execution: Execution, names: Sequence[str]) -> bool:
+        """Whether all inputs and outputs are tensors of the program, whose elements need no other type on the way."""
+        values = execution.program.inputs
+        has_inputs = all(name in execution.input_tensors and value.is_plain for name, value in values.items())
+        return has_inputs and all(name in execution.output_tensors for name in names)
+
+    def run(self, names: Sequence[str], feeds: Mapping[str, Any]) -> list[Array] | None:
+        """The outputs; None if the feeds or the outputs are others."""
+        if names != self._names:
+            return None
+        for name, _, shape, dtype in self._inputs:
+            if feeds[name].shape != shape or feeds[name].dtype != dtype:
+                return None
+        for name, tensor, _, _ in self._inputs:
+            tensor.write(feeds[name])
+        self._submit()
+        return [
+            array if value.is_plain else array.view(value.dtype).reshape(value.shape)
+            for array, value in ((tensor.numpy(), value) for tensor, value in self._outputs)
+        ]

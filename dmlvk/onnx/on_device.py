@@ -10,7 +10,7 @@ import numpy as np
 
 from dmlvk.onnx import placement
 from dmlvk.onnx.errors import RefusedError
-from dmlvk.onnx.execution import Held
+from dmlvk.onnx.execution import Direct, Held
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.registry import ENTRIES
@@ -52,6 +52,7 @@ class ModelOnDevice:
         self._obstacles = obstacles
         self._schedules: OrderedDict[Any, Schedule] = OrderedDict()
         self._steps: dict[tuple[bool, bool, tuple[int, ...]], Step] = {}
+        self._direct: Direct | None = None
         self._monitor = Monitor()
 
     def run(self, names: Sequence[str], feeds: Mapping[str, Any], profile: Profile | None = None) -> list[Any]:
@@ -70,6 +71,10 @@ class ModelOnDevice:
         return self._graph, {name: held.host() for name, held in values.items()}, dispatched
 
     def _run(self, names: list[str], feeds: Mapping[str, Any], profile: Profile | None = None) -> list[Any]:
+        if self._direct is not None and profile is None:
+            outputs = self._direct.run(names, feeds)
+            if outputs is not None:
+                return outputs
         key = tuple((name, getattr(feed, "shape", None)) for name, feed in feeds.items())
         schedule = self._schedules.get(key)
         if schedule is None:
@@ -82,6 +87,7 @@ class ModelOnDevice:
             for name in names:
                 if name in values:
                     profile.download(values[name])
+        self._direct = schedule.direct(names)
         # A result is the caller's own: it shares no memory with a feed or a constant.
         return [self._result(name, values, feeds) for name in names]
 
@@ -160,3 +166,10 @@ class Schedule:
         self.keeps_all = keeps_all
         self.steps: list[Step] = []
         self.is_complete = False
+
+    def direct(self, names: Sequence[str]) -> Direct | None:
+        """The direct way through the steps, if they are a single one on the device, whose outputs these are."""
+        step = self.steps[0] if len(self.steps) == 1 and self.is_complete else None
+        if not isinstance(step, DeviceStep) or step.last is None or step.parameters:
+            return None
+        return Direct(step.last, names) if Direct.is_possible(step.last, names) else None

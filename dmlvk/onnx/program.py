@@ -59,6 +59,11 @@ class Value:
         return tuple(by_place[k] for k in range(len(self.sizes)))
 
     @property
+    def is_plain(self) -> bool:
+        """Whether an array of the value is an array of the tensor: of an unsigned type, and no scalar."""
+        return bool(self.shape) and self.carrier.numpy_dtype == self.dtype
+
+    @property
     def size_in_bytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 

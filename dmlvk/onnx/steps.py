@@ -97,14 +97,14 @@ class DeviceStep(Step):
         self._device = device
         self._channels_last = between_convolutions(nodes) if channels_last else frozenset()
         parameters = {name for node in nodes for name in parameters_of(node)}
-        self._parameters = sorted(name for name in parameters if not graph.is_constant(name))
+        self.parameters = sorted(name for name in parameters if not graph.is_constant(name))
         self.executions: OrderedDict[Any, Execution] = OrderedDict()
         self.last: Execution | None = None
 
     def run(self, values: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         if profile is not None:
             profile.begin("device", self.nodes)
-            for name in self._parameters:
+            for name in self.parameters:
                 profile.download(values[name])
         given = {}
         for name in self.inputs:
@@ -112,7 +112,7 @@ class DeviceStep(Step):
                 user = next(node for node in self.nodes if name in node.reads)
                 raise RefusedError(user.index, f"its input {name!r} is no tensor")
             given[name] = values[name].kind
-        parameters = {name: np.asarray(values[name].host()) for name in self._parameters}
+        parameters = {name: np.asarray(values[name].host()) for name in self.parameters}
         key = (*given.values(), *(array.tobytes() for array in parameters.values()))
         execution = self.executions.get(key)
         if execution is None:

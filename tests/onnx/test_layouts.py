@@ -205,6 +205,26 @@ def test_transposes_are_orders_of_dimensions(device: dmlvk.Device) -> None:
     network.check(device, [back])
 
 
+def test_runs_after_runs_with_other_sizes_outputs_and_arrays(device: dmlvk.Device) -> None:
+    """A repeated run takes a shorter way; what differs from the run before does not."""
+    network = Network(11, (2, 3, 8, 6))
+    middle = network.convolve("x", 4, 3)
+    last = network.convolve(middle, 5)
+    model = network.model([middle, last])
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    session = InferenceSession(model, device)
+    inverse = {"x": np.ascontiguousarray(network.x.transpose(0, 1, 3, 2)).transpose(0, 1, 3, 2)}
+    feeds = [{"x": network.x}, inverse, {"x": network.x[:1]}, {"x": network.x[::-1]}]
+    kept = []
+    for number in range(3 * len(feeds)):
+        given = feeds[number // 3]
+        names = ([middle, last], [last, middle], [last])[number % 3 if number < 6 else 0]
+        expected = dict(zip([middle, last], onnx_runtime(model, given), strict=True))
+        kept.append((session.run(names, given), [expected[name] for name in names]))
+    for found, right in kept:  # at the end, because a later run must not change an earlier result
+        require_equal(found, right)
+
+
 @st.composite
 def networks(draw: st.DrawFn) -> tuple[Network, list[str]]:
     """A network of up to 12 nodes on values of rank 4, and some of its values as outputs."""
