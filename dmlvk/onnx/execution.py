@@ -117,8 +117,8 @@ class Execution:
                 value = Value(storage, array.dtype, array.shape)
                 Held(array).write_to(block.tensor(value.desc(), offsets[storage]))
         bindings = []
-        for operation in program.operations:
-            compiled = device.compile(operation.desc)
+        operators = device.compile_all(operation.desc for operation in program.operations)
+        for operation, compiled in zip(program.operations, operators, strict=True):
             if compiled.has_state:
                 compiled.initialize(**operation.owned)
             bound = {

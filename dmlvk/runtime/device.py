@@ -32,6 +32,7 @@ from dmlvk.runtime.tuned_paths import TunedPaths, record_descriptor
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.command_buffers import Batch
 from dmlvk.vulkan.device import VulkanDevice
+from dmlvk.vulkan.host_threads import core_count, for_each
 from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.physical_device import choose
 from dmlvk.vulkan.recorder import ONE_TIME_SUBMIT, SIMULTANEOUS_USE
@@ -260,6 +261,32 @@ class Device(NotCopied):
         operator = CompiledOperator(self, desc, *self._chosen_plan(desc, path))
         # An operator with tensors that are OWNED_BY_DML is not shared: two users initialise it differently.
         return operator if operator.has_state else self._operators_monitor.run(self._remember_operator, key, operator)
+
+    def compile_all(self, descs: Iterable[Compiled]) -> list[CompiledOperator[Compiled]]:
+        """Compile several operators at a time, in as many threads as this process has cores.
+
+        Parameters
+        ----------
+        descs : iterable of OperatorDesc
+
+        Returns
+        -------
+        list of CompiledOperator
+            In the order of the descriptors.
+
+        Raises
+        ------
+        ValueError, DeviceError
+            As `compile`, for a descriptor that it refuses.
+        """
+        listed = list(descs)
+        operators: list[Any] = [None] * len(listed)
+
+        def compile_one(number: int) -> None:
+            operators[number] = self.compile(listed[number])
+
+        for_each(range(len(listed)), compile_one, threads=core_count())
+        return operators
 
     def _remember_operator(self, key: OperatorKey, operator: CompiledOperator) -> CompiledOperator:
         operator = self._operators.setdefault(key, operator)

@@ -1,4 +1,6 @@
-"""Threads that copy data on the host: one core moves only a fraction of the bytes that a bus can take.
+"""Threads of the host, which copy data and compile kernels.
+
+One core moves only a fraction of the bytes that a bus can take, and compiles one kernel at a time.
 
 The standard library's executors and threads do not serve: an exception from a signal handler leaves their locks held,
 and the next call, or the end of the process, waits for ever. The threads here share a queue and locks that are written
@@ -21,10 +23,14 @@ Part = TypeVar("Part")
 MAXIMUM_THREADS = 8
 
 
+def core_count() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def thread_count() -> int:
     """The number of threads that copy at once: at least two, so that one copies while another waits for the device."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(2, min(MAXIMUM_THREADS, cores))
+    return max(2, min(MAXIMUM_THREADS, core_count()))
 
 
 class Job:
@@ -67,10 +73,10 @@ class Workers:
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._threads: list[int] = []
 
-    def start(self, job: Job) -> None:
-        """Hand a job to one of the threads."""
+    def start(self, job: Job, threads: int) -> None:
+        """Hand a job to one of the threads, of which there are at most so many with the caller's own."""
         self._jobs.put(job)
-        if len(self._threads) < thread_count() - 1:
+        if len(self._threads) < threads - 1:
             self._threads.append(_thread.start_new_thread(work_for_ever, (self._jobs,)))
 
 
@@ -83,7 +89,9 @@ def work_for_ever(jobs: SimpleQueue[Job]) -> None:
 _workers = Workers()
 
 
-def for_each(parts: Iterable[Part], move: Callable[[Part], None], calls: Calls | None = None) -> None:
+def for_each(
+    parts: Iterable[Part], move: Callable[[Part], None], calls: Calls | None = None, threads: int | None = None
+) -> None:
     """Call a function with each part, on this thread and others, in any order. An exception of one call is raised here.
 
     The function returns, or raises, when no thread works on it any more. After an interrupt (Ctrl-C), no thread begins
@@ -97,7 +105,10 @@ def for_each(parts: Iterable[Part], move: Callable[[Part], None], calls: Calls |
     calls : set of Call, optional
         The calls of one thread and one device on which other threads may still be working. If two interrupts ended an
         earlier call, the new call first waits until the other threads are done with the earlier one.
+    threads : int, optional
+        The number of threads, with the caller's own; `thread_count()` by default.
     """
+    threads = thread_count() if threads is None else threads
     calls = set() if calls is None else calls
     left = deque(parts)
     # In a signal handler, in the middle of another call of this thread, the other threads belong to that call.
@@ -106,12 +117,12 @@ def for_each(parts: Iterable[Part], move: Callable[[Part], None], calls: Calls |
         for abandoned in tuple(calls):
             abandoned.finish()
             calls.discard(abandoned)
-    if is_nested or len(left) == 1:
+    if is_nested or threads == 1 or len(left) == 1:
         while left:
             move(left.popleft())
         return
     call = Call()
-    with call.lock: call.run(left, move, calls)  # noqa: E701  # fmt: skip
+    with call.lock: call.run(left, move, calls, threads)  # noqa: E701  # fmt: skip
     calls.discard(call)
 
 
@@ -128,7 +139,7 @@ class Call:
         self.lock = threading.Lock()
         self._jobs: list[Job] = []
 
-    def run(self, left: deque[Part], move: Callable[[Part], None], calls: Calls) -> None:
+    def run(self, left: deque[Part], move: Callable[[Part], None], calls: Calls, threads: int) -> None:
         """Move all parts. Calls that come meanwhile or later find this one in `calls`."""
         calls.add(self)
 
@@ -146,9 +157,9 @@ class Call:
 
         try:
             try:
-                for _ in range(min(len(left), thread_count()) - 1):
+                for _ in range(min(len(left), threads) - 1):
                     self._jobs.append(Job(work))
-                    _workers.start(self._jobs[-1])
+                    _workers.start(self._jobs[-1], threads)
                 work()
             finally:
                 left.clear()

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,10 @@ LOCK_TIMEOUT_SECONDS = 5.0
 LARGEST_SIZE = 64 << 20
 # The number of pipelines after which the driver is asked for the cache's size.
 SIZE_INTERVAL = 1024
+# A pipeline that took less than this did not need the driver's compiler, so that there is nothing new to save.
+SECONDS_OF_A_COMPILER = 0.01
+# While pipelines are built, saving takes at most one part in so many of the time.
+SAVING_SHARE = 10
 
 
 def cache_folder() -> Path:
@@ -40,8 +46,33 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("dmlvk", appauthor=False))
 
 
+class CacheObject:
+    """A VkPipelineCache, destroyed when nobody uses it any more.
+
+    Attributes
+    ----------
+    handle : VkPipelineCache
+        NULL after the device is destroyed.
+    """
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: Handle) -> None:
+        self._owner = owner
+
+    @property
+    def handle(self) -> Any:
+        return self._owner.value
+
+    def __del__(self) -> None:
+        self._owner.destroy()
+
+
 class PipelineCache:
-    """A VkPipelineCache that starts from the file of its device, and is merged into it when the device is closed.
+    """A VkPipelineCache that starts from the file of its device, and is merged into it.
+
+    It is saved when a pipeline was compiled, unless saving would take much of the time, and when the device is closed.
+    So a process that is ended loses at most what was compiled just before.
 
     Some drivers crash on caches of other versions or with flipped bits. So the driver gets the file's data only if the
     identity and the checksum in the header are right. Otherwise, and after any failure of the file system, the cache
@@ -64,12 +95,15 @@ class PipelineCache:
         self.path = cache_folder() / f"pipelines-{stem}-{self._uuid.hex()}.bin"
         self.added = 0
         self.loaded = self._read_file()
-        self._owner = self._create(self.loaded)
+        self._current = CacheObject(self._create(self.loaded))
+        self._saved = self.loaded
+        self._lock = threading.RLock()
+        self._next_save = 0.0
 
     @property
-    def handle(self) -> Any:
-        """The VkPipelineCache."""
-        return self._owner.value
+    def current(self) -> CacheObject:
+        """The cache in use; whoever builds a pipeline keeps it alive meanwhile."""
+        return self._current
 
     def _create(self, data: bytes) -> Handle:
         ffi = vk.ffi
@@ -105,67 +139,82 @@ class PipelineCache:
         return data
 
     def count_addition(self) -> None:
-        """Count a pipeline that was built. Called by one thread at a time, while none builds a pipeline."""
+        """Count a pipeline that was built. Called by one thread at a time."""
         self.added += 1
-        if self.added % SIZE_INTERVAL == 0 and self._size() > LARGEST_SIZE:
+        if self.added % SIZE_INTERVAL == 0 and self._size(self._current.handle) > LARGEST_SIZE:
             self.save()
-            self.loaded = b""
-            full, self._owner = self._owner, self._create(b"")
-            full.destroy()
+            self._saved = b""
+            self._current = CacheObject(self._create(b""))
 
-    def _size(self) -> int:
+    def save_soon(self, build_seconds: float) -> None:
+        """Save what was just compiled, unless that happened a moment ago. Called while the device stays open."""
+        start = time.monotonic()
+        if build_seconds < SECONDS_OF_A_COMPILER or start < self._next_save:
+            return
+        self.save(timeout=0)
+        self._next_save = start + SAVING_SHARE * (time.monotonic() - start)
+
+    def _size(self, cache: Any) -> int:
         size = vk.ffi.new("size_t*")
         # VkResult vkGetPipelineCacheData(VkDevice device, VkPipelineCache pipelineCache, size_t* pDataSize, void*
         #     pData)
-        result = vk.vkGetPipelineCacheData(self._context.handle, self.handle, size, vk.ffi.NULL)
+        result = vk.vkGetPipelineCacheData(self._context.handle, cache, size, vk.ffi.NULL)
         return size[0] if result == VK_SUCCESS else 0
 
-    def _data(self) -> bytes:
+    def _data(self, cache: Any) -> bytes:
         ffi = vk.ffi
-        size = ffi.new("size_t*", self._size())
+        size = ffi.new("size_t*", self._size(cache))
         if not size[0]:
             return b""
         data = ffi.new("char[]", max(1, size[0]))
-        if vk.vkGetPipelineCacheData(self._context.handle, self.handle, size, data) != VK_SUCCESS:
+        if vk.vkGetPipelineCacheData(self._context.handle, cache, size, data) != VK_SUCCESS:
             return b""
         return bytes(ffi.buffer(data, size[0]))
 
-    def save(self) -> None:
-        """Merge the new pipelines into the file. Nothing happens without a writable folder, or if the driver fails."""
+    def save(self, timeout: float = LOCK_TIMEOUT_SECONDS) -> None:
+        """Merge the new pipelines into the file. Nothing happens without a writable folder, or if the driver fails.
+
+        Parameters
+        ----------
+        timeout : float
+            Seconds to wait for other processes that write the file.
+        """
+        with self._lock: self._save(timeout)  # noqa: E701  # fmt: skip
+
+    def _save(self, timeout: float) -> None:
+        added, current = self.added, self._current
         # The handle is empty if an exception ended an earlier attempt to close the device.
-        if (
-            not self.added
-            or self._owner.is_empty
-            or self._context.availability.is_lost
-            or self._data() in (b"", self.loaded)
-        ):
+        if not added or current.handle == vk.ffi.NULL or self._context.availability.is_lost:
+            return
+        data = self._data(current.handle)
+        if data in (b"", self._saved):
             return
         import filelock
 
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with filelock.FileLock(str(self.path) + ".lock", timeout=LOCK_TIMEOUT_SECONDS):
+            with filelock.FileLock(str(self.path) + ".lock", timeout=timeout):
                 there = self._read_file()
-                if len(there) <= LARGEST_SIZE:
-                    self._merge(there)
-                data = self._data()
-                if data and data != self.loaded:
+                if there not in (b"", self._saved) and len(there) <= LARGEST_SIZE:
+                    data = self._merged(there, current)
+                if data:
                     self._write_file(data)
+                    self._saved = data
         except ValidationError:
             raise
         except (OSError, filelock.Timeout, NotImplementedError, DeviceError):
             return
-        self.added = 0
+        self.added -= added
 
-    def _merge(self, other: bytes) -> None:
-        """Add the data that another process has written since this one read the file."""
-        if not other or other == self.loaded:
-            return
-        source = self._create(other)
+    def _merged(self, other: bytes, current: CacheObject) -> bytes:
+        """The cache's data with those that another process has written, merged in a cache that no thread uses."""
+        target = self._create(other)
         # VkResult vkMergePipelineCaches(VkDevice device, VkPipelineCache dstCache, uint32_t srcCacheCount, const
         #     VkPipelineCache* pSrcCaches)
-        vk.vkMergePipelineCaches(self._context.handle, self.handle, 1, source.array)
-        source.destroy()
+        vk.vkMergePipelineCaches(self._context.handle, target.value, 1, [current.handle])
+        data = self._data(target.value)
+        target.destroy()
+        return data
 
     def _write_file(self, data: bytes) -> None:
         digest = hashlib.sha256(data).digest()

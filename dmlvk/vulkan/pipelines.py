@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import OrderedDict
-from typing import Any
+from typing import Any, TypeAlias
+from weakref import WeakValueDictionary
 
 from dmlvk import quirks
 from dmlvk.device_profile import DeviceType
@@ -12,7 +15,7 @@ from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.descriptors import COMPUTE_SHADER_STAGE, DescriptorSets
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import VK_SUCCESS, failure, vk
-from dmlvk.vulkan.monitor import Monitor
+from dmlvk.vulkan.monitor import Monitor, reentered
 from dmlvk.vulkan.pipeline_cache import PipelineCache
 from dmlvk.vulkan.queue import Queue
 from dmlvk.vulkan.specialization import specialized
@@ -24,6 +27,8 @@ SPIRV_MAGIC = 0x07230203
 # memory; a pipeline of a CPU driver costs one to three megabytes.
 PIPELINES_KEPT = 512
 PIPELINES_KEPT_ON_CPU = 16
+# Kernel, specialization constants, number of buffers, bytes of push constants, required size of subgroups.
+Key: TypeAlias = tuple[str, tuple[int, ...], int, int, int]
 
 
 class Pipeline:
@@ -73,7 +78,9 @@ class Pipelines:
         self._layouts: dict[tuple[int, int], Handle] = {}
         self._kept = PIPELINES_KEPT_ON_CPU if context.profile.device_type == DeviceType.CPU else PIPELINES_KEPT
         # The least recently used first.
-        self._pipelines: OrderedDict[tuple[str, tuple[int, ...], int, int, int], Pipeline] = OrderedDict()
+        self._pipelines: OrderedDict[Key, Pipeline] = OrderedDict()
+        # Locks of the pipelines that threads build or wait for.
+        self._building: WeakValueDictionary[Key, Any] = WeakValueDictionary()
         self.cache = PipelineCache(context)
 
     @property
@@ -110,31 +117,52 @@ class Pipelines:
         Raises
         ------
         DeviceError
-            The driver refuses the kernel.
+            The driver refuses the kernel; or this thread is in the middle of building it.
         """
-        return self.monitor.run(self._get, kernel, code, specialization, buffer_count, push_size, subgroup_size)
-
-    def _get(
-        self,
-        kernel: str,
-        code: bytes,
-        specialization: tuple[int, ...],
-        buffer_count: int,
-        push_size: int,
-        subgroup_size: int,
-    ) -> Pipeline:
         key = (kernel, specialization, buffer_count, push_size, subgroup_size)
+        found, building = self.monitor.run(self._known, key)
+        if found is not None:
+            return found
+        if building._is_owned():
+            raise reentered()
+        # Drivers compile for as long as a second. Other threads have to wait only if they want the same pipeline.
+        with building: return self._context.visits.during(self._built, key, code)  # noqa: E701  # fmt: skip
+
+    def _known(self, key: Key) -> tuple[Pipeline | None, Any]:
+        """The pipeline if it is there; and the lock that is held while it is built."""
         pipeline = self._pipelines.get(key)
-        if pipeline is None:
-            layout = self._layout(buffer_count, push_size)
-            pipeline = self._pipelines[key] = self._build(kernel, code, specialization, layout, subgroup_size)
-            if len(self._pipelines) > self._kept:
-                self._pipelines.popitem(last=False)
-                # See quirks.LAVAPIPE_KEEPS_DESTROYED_PIPELINES.
-                self._queue.submit_nothing()
-        else:
+        if pipeline is not None:
             self._pipelines.move_to_end(key)
+            return pipeline, None
+        building = self._building.get(key)
+        if building is None:
+            building = self._building[key] = threading.RLock()
+        return None, building
+
+    def _built(self, key: Key, code: bytes) -> Pipeline:
+        found, _ = self.monitor.run(self._known, key)
+        if found is not None:  # another thread has built it
+            return found
+        layout, module = self.monitor.run(self._parts, key, code)
+        start = time.monotonic()
+        pipeline = self._build(key, layout, module)
+        seconds = time.monotonic() - start
+        self.monitor.run(self._keep, key, pipeline)
+        self.cache.save_soon(seconds)
         return pipeline
+
+    def _parts(self, key: Key, code: bytes) -> tuple[Any, Handle]:
+        kernel, specialization, buffer_count, push_size, _ = key
+        constants = specialization if self._specializes else ()
+        return self._layout(buffer_count, push_size), self._module(kernel, code, constants)
+
+    def _keep(self, key: Key, pipeline: Pipeline) -> None:
+        self._pipelines[key] = pipeline
+        if len(self._pipelines) > self._kept:
+            self._pipelines.popitem(last=False)
+            # See quirks.LAVAPIPE_KEEPS_DESTROYED_PIPELINES.
+            self._queue.submit_nothing()
+        self.cache.count_addition()
 
     def _module(self, kernel: str, code: bytes, specialization: tuple[int, ...]) -> Handle:
         """The kernel's module; given specialization constants, a new module in which they are plain constants."""
@@ -172,12 +200,10 @@ class Pipelines:
             self._layouts[buffer_count, push_size] = layout
         return layout.value
 
-    def _build(
-        self, kernel: str, code: bytes, specialization: tuple[int, ...], layout: Any, subgroup_size: int
-    ) -> Pipeline:
+    def _build(self, key: Key, layout: Any, module: Handle) -> Pipeline:
         ffi = vk.ffi
-        done, todo = (specialization, ()) if self._specializes else ((), specialization)
-        module = self._module(kernel, code, done)
+        kernel, specialization, _, _, subgroup_size = key
+        todo = () if self._specializes else specialization
         count = len(todo)
         entries = ffi.new("VkSpecializationMapEntry[]", [(i, 4 * i, 4) for i in range(count)])
         # Callers give signed or unsigned values; either way 32 bits count.
@@ -207,20 +233,20 @@ class Pipelines:
                 required_size.requiredSubgroupSize = subgroup_size
                 information.stage.pNext = required_size
         pipeline = self._context.handles.new("Pipeline")
+        cache = self.cache.current
         # VkResult vkCreateComputePipelines(VkDevice device, VkPipelineCache pipelineCache, uint32_t createInfoCount,
         #     const VkComputePipelineCreateInfo* pCreateInfos, const VkAllocationCallbacks* pAllocator, VkPipeline*
         #     pPipelines)
         result = vk.vkCreateComputePipelines(
-            self._context.handle, self.cache.handle, 1, information, ffi.NULL, pipeline.array
+            self._context.handle, cache.handle, 1, information, ffi.NULL, pipeline.array
         )
-        if done:
+        if self._specializes and specialization:
             module.destroy()  # no other pipeline uses it
         if result != VK_SUCCESS:
             pipeline.array[0] = ffi.NULL  # some drivers write to it all the same
             pipeline.destroy()
             error = failure(result, "vkCreateComputePipelines")
             raise type(error)(f"kernel {kernel} with specialization constants {specialization}: {error}")
-        self.cache.count_addition()
         return Pipeline(pipeline, layout)
 
     def close(self) -> None:

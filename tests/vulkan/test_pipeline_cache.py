@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import dmlvk
+from dmlvk.vulkan import pipeline_cache
 from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.pipeline_cache import HEADER, cache_folder
 from tests.damaged_files import Damage, damages
@@ -62,10 +64,11 @@ def test_a_destroyed_cache_is_not_read(device: dmlvk.Device, folder: Path, monke
         return read(handle, cache, *rest)
 
     monkeypatch.setattr(vk, "vkGetPipelineCacheData", checked)
+    monkeypatch.setattr(pipeline_cache, "SECONDS_OF_A_COMPILER", math.inf)
     with dmlvk.Device(device.name) as own:
         own.compile(copy_desc(DESC))
         cache = own.vulkan.pipelines.cache
-        cache._owner.destroy()
+        cache.current._owner.destroy()
         assert cache.added
         cache.save()
 
@@ -163,8 +166,7 @@ def test_whatever_lies_in_place_of_the_file_is_a_miss(device: dmlvk.Device, fold
 def test_saving_merges_with_what_another_process_saved(
     device: dmlvk.Device, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dmlvk.vulkan.library import vk
-
+    monkeypatch.setattr(pipeline_cache, "SECONDS_OF_A_COMPILER", math.inf)
     merged = []
     real = vk.vkMergePipelineCaches
 
@@ -179,6 +181,21 @@ def test_saving_merges_with_what_another_process_saved(
         assert not merged
     assert len(merged) == 1
     assert use(device)
+
+
+def test_a_process_that_is_killed_has_saved_what_it_compiled(device: dmlvk.Device, folder: Path) -> None:
+    program = f"""
+import os, dmlvk
+from dmlvk.vulkan import pipeline_cache
+from tests.vulkan.variants import copy_desc
+pipeline_cache.SECONDS_OF_A_COMPILER = 0
+device = dmlvk.Device({device.name!r})
+device.compile(copy_desc(dmlvk.TensorDesc(dmlvk.DataType.INT32, (100,))))
+os._exit(9)
+"""
+    assert subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2]).returncode == 9
+    saved = driver_data(folder)
+    assert use(device) == saved != b""
 
 
 def test_processes_that_save_at_once_leave_a_whole_file(device: dmlvk.Device, folder: Path) -> None:

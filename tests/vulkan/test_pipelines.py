@@ -1,0 +1,189 @@
+"""Pipelines that several threads build at the same time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlvk
+from dmlvk import DataType, TensorDesc
+from dmlvk.runtime import device as device_module
+from dmlvk.vulkan import pipeline_cache
+from dmlvk.vulkan.library import vk
+from tests.vulkan.variants import copy_desc
+
+WAIT_SECONDS = 60
+
+
+def desc(rank: int = 1, data_type: DataType = DataType.UINT8) -> dmlvk.Slice1Desc:
+    """A copy of rows that are not whole blocks: other ranks and element sizes need other pipelines."""
+    sizes = (3,) * rank
+    return copy_desc(TensorDesc(data_type, sizes, [5**k for k in range(rank, 0, -1)]))
+
+
+@pytest.fixture
+def own(device: dmlvk.Device) -> Iterator[dmlvk.Device]:
+    """A device without pipelines."""
+    with dmlvk.Device(device.name) as opened:
+        yield opened
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], int | None]], list[int]]:
+    """Has a function called before each call of the driver's compiler; returns the threads of the calls.
+
+    If the function returns a VkResult, that is the call's.
+    """
+
+    def install(before: Callable[[], int | None]) -> list[int]:
+        real, threads = vk.vkCreateComputePipelines, []
+
+        def create(*arguments: Any) -> Any:
+            threads.append(threading.get_ident())
+            result = before()
+            return real(*arguments) if result is None else result
+
+        monkeypatch.setattr(vk, "vkCreateComputePipelines", create)
+        return threads
+
+    return install
+
+
+def run(operator: dmlvk.CompiledOperator, tensor: TensorDesc) -> None:
+    """Run a copy and compare."""
+    device = operator.device
+    array = np.random.default_rng(1).integers(0, 256, tensor.sizes, np.uint8).astype(tensor.data_type.numpy_dtype)
+    source, target = device.tensor(tensor), device.tensor(tensor)
+    source.write(array)
+    operator(input_tensor=source, output_tensor=target)
+    np.testing.assert_array_equal(target.numpy(), array)
+
+
+def meeting(barrier: threading.Barrier) -> Callable[[], None]:
+    """Wait for the other threads."""
+
+    def wait() -> None:
+        barrier.wait()
+
+    return wait
+
+
+def test_threads_compile_at_the_same_time(own: dmlvk.Device, compiler: Any) -> None:
+    """Each call of the compiler waits for the other one."""
+    barrier = threading.Barrier(2, timeout=WAIT_SECONDS)
+    threads = compiler(meeting(barrier))
+    with ThreadPoolExecutor(2) as executor:
+        operators = list(executor.map(own.compile, [desc(1), desc(2)]))
+    assert len(set(threads)) == 2
+    for operator in operators:
+        run(operator, operator.desc.input_tensor)
+
+
+def test_threads_that_want_the_same_compile_it_once(own: dmlvk.Device, compiler: Any) -> None:
+    threads = compiler(lambda: time.sleep(0.1))
+    start = threading.Barrier(4, timeout=WAIT_SECONDS)
+
+    def compile_one(_: int) -> dmlvk.CompiledOperator:
+        start.wait()
+        return own.compile(desc())
+
+    with ThreadPoolExecutor(4) as executor:
+        operators = list(executor.map(compile_one, range(4)))
+    assert len(threads) == 1
+    for operator in operators:
+        run(operator, operator.desc.input_tensor)
+
+
+def test_a_thread_that_waited_tries_itself_after_a_failure(own: dmlvk.Device, compiler: Any) -> None:
+    """The first call of the compiler finds no memory."""
+    failures = [vk.VK_ERROR_OUT_OF_HOST_MEMORY]
+
+    def before() -> int | None:
+        time.sleep(0.1)
+        return failures.pop() if failures else None
+
+    threads = compiler(before)
+    start = threading.Barrier(2, timeout=WAIT_SECONDS)
+
+    def compile_one(_: int) -> str:
+        start.wait()
+        try:
+            run(own.compile(desc()), desc().input_tensor)
+        except dmlvk.DeviceError:
+            return "no memory"
+        return "right"
+
+    with ThreadPoolExecutor(2) as executor:
+        assert sorted(executor.map(compile_one, range(2))) == ["no memory", "right"]
+    assert len(threads) == 2
+
+
+def test_closing_waits_for_the_compiler(own: dmlvk.Device, compiler: Any) -> None:
+    began, ended = threading.Event(), []
+
+    def before() -> None:
+        began.set()
+        time.sleep(0.2)
+        ended.append(time.monotonic())
+
+    compiler(before)
+    with ThreadPoolExecutor(1) as executor:
+        compiled = executor.submit(own.compile, desc())
+        assert began.wait(WAIT_SECONDS)
+        own.close()
+        assert ended and time.monotonic() >= ended[0]
+        with pytest.raises(dmlvk.DeviceError, match="closed"):
+            compiled.result()
+
+
+def test_compiling_in_the_middle_of_compiling_the_same(own: dmlvk.Device, compiler: Any) -> None:
+    """As a signal handler may do it."""
+    refusals = []
+
+    def before() -> None:
+        with pytest.raises(dmlvk.DeviceError, match="signal handler") as caught:
+            own.compile(desc())
+        refusals.append(caught)
+
+    compiler(before)
+    run(own.compile(desc()), desc().input_tensor)
+    assert len(refusals) == 1
+
+
+def test_a_full_cache_is_replaced_while_threads_compile(
+    own: dmlvk.Device, compiler: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline_cache, "SIZE_INTERVAL", 1)
+    monkeypatch.setattr(pipeline_cache, "LARGEST_SIZE", 1)
+    compiler(lambda: time.sleep(0.02))
+    first = own.vulkan.pipelines.cache.current
+    descs = [desc(rank, data_type) for rank in range(1, 5) for data_type in (DataType.UINT8, DataType.UINT16)]
+    with ThreadPoolExecutor(4) as executor:
+        for operator in executor.map(own.compile, descs):
+            run(operator, operator.desc.input_tensor)
+    assert own.vulkan.pipelines.cache.current is not first
+
+
+def test_a_list_is_compiled_by_threads(own: dmlvk.Device, compiler: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    barrier = threading.Barrier(2, timeout=WAIT_SECONDS)
+    threads = compiler(meeting(barrier))
+    monkeypatch.setattr(device_module, "core_count", lambda: 2)
+    descs = [desc(1), desc(2), desc(3), desc(4)]
+    operators = own.compile_all(iter(descs))
+    assert [operator.desc for operator in operators] == descs
+    assert len(set(threads)) == 2
+    for operator in operators:
+        run(operator, operator.desc.input_tensor)
+    assert own.compile_all([]) == []
+
+
+def test_a_list_with_a_descriptor_that_is_refused(own: dmlvk.Device, compiler: Any) -> None:
+    compiler(lambda: vk.VK_ERROR_OUT_OF_DEVICE_MEMORY)
+    with pytest.raises(dmlvk.DeviceError, match="kernel slice1"):
+        own.compile_all([desc(1), desc(2)])
