@@ -146,6 +146,7 @@ def expect(found: np.ndarray, expected: np.ndarray, what: str) -> None:
 # Each makes one public call, or a few that belong together.
 CALLS: dict[str, Callable[[State], Any]] = {
     "compile": lambda s: s.own.compile(copy_desc(dmlvk.TensorDesc("int32", (65 + s.number,)))),
+    "compile a list": lambda s: compiled_anew(s),
     "call with new tensors": lambda s: s.copy(input_tensor=s.source, output_tensor=s.own.tensor(DESC)),
     "call with known tensors": lambda s: s.copy(input_tensor=s.source, output_tensor=s.target),
     "bind": lambda s: s.copy.bind(input_tensor=s.source, output_tensor=s.own.tensor(DESC)),
@@ -200,6 +201,13 @@ WRITES: dict[str, tuple[Callable[[State], dmlvk.Tensor], np.ndarray, np.ndarray]
 CLOSES = ("close", "close under a view")
 # These calls do not use the State's device, so a struck one leaves it as it was: a State serves for many strikes.
 CALLS_WITHOUT_DEVICE = {"open"}
+
+
+def compiled_anew(state: State) -> object:
+    """Pipelines that the device does not keep, so that the driver's compiler runs, in several threads."""
+    state.own.vulkan.pipelines._pipelines.clear()
+    sizes = [(3 + state.number,), (3, 5 + state.number), (2, 3, 5 + state.number)]
+    return state.own.compile_all(copy_desc(dmlvk.TensorDesc("uint8", each)) for each in sizes)
 
 
 def measured(state: State) -> dmlvk.Submission:
