@@ -1,4 +1,4 @@
-"""PP-OCR's networks, quantized by ONNX Runtime in both formats, give ONNX Runtime's bits. `make test-models` fetches them.
+"""PP-OCR's networks, quantized by ONNX Runtime in both formats, give its bits. `make test-models` fetches them.
 
 Signed weights have 7 bits on x86 processors without VNNI, where ONNX Runtime saturates sums of two products to 16 bits.
 """

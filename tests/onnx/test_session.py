@@ -276,7 +276,7 @@ def test_the_host_optimizes_where_onnx_runtime_is_to_be_followed(device: dmlvk.D
     generator = np.random.default_rng(6)
     constants = convolution_parameters(generator, (4, 3, 3, 3))
     constants["w_zero"] = np.zeros((), np.int8)
-    constants |= {"transposed": elements(generator, np.float32, (4, 5, 2, 2)), "z_scale": np.float32(0.4)}
+    constants |= {"transposed": elements(generator, np.float32, (4, 5, 2, 2)), "z_scale": np.array(0.4, np.float32)}
     nodes: list[Node] = [convolution(constants)]
     if format == "QDQ":
         constants |= {"b_scale": constants["x_scale"] * constants["w_scale"]}
