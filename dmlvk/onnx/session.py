@@ -92,7 +92,7 @@ class InferenceSession(NotCopied):
         self._folded |= folding.fold(graph)
         self._obstacles = placement.obstacles(graph)
         self._schedules: OrderedDict[Any, _Schedule] = OrderedDict()
-        self._steps: dict[tuple[bool, bool, tuple[int, ...]], Step] = {}
+        self._steps: dict[tuple[bool, bool, tuple[int, ...], frozenset[str]], Step] = {}
         self._last: _Schedule | None = None
         self._monitor = Monitor()
         self._threads: ThreadPoolExecutor | None = None
@@ -212,11 +212,11 @@ class InferenceSession(NotCopied):
         done: set[int] = set()
         while True:
             if number == len(schedule.steps):
-                remaining = [node for node in self._graph.nodes if node.index not in done]
+                remaining = placement.remaining(done, schedule.on_host, self._graph)
                 if not remaining:
                     return values
                 host, nodes = placement.next_part(remaining, set(values), schedule.on_host, self._graph)
-                schedule.steps.append(self._step(host, nodes, schedule.keeps_all))
+                schedule.steps.append(self._step(host, nodes, schedule))
             step = schedule.steps[number]
             try:
                 values.update(step.run(values))
@@ -228,12 +228,14 @@ class InferenceSession(NotCopied):
             done |= {node.index for node in step.nodes}
             number += 1
 
-    def _step(self, host: bool, nodes: Sequence[Node], keeps_all: bool) -> Step:
-        key = (host, keeps_all, tuple(node.index for node in nodes))
+    def _step(self, host: bool, nodes: Sequence[Node], schedule: _Schedule) -> Step:
+        keeps_all = schedule.keeps_all
+        private = placement.private_values(nodes, schedule.on_host, self._graph)
+        key = (host, keeps_all, tuple(node.index for node in nodes), private)
         found = self._steps.get(key)
         if found is None:
             if host:
-                found = HostStep(self._graph, nodes, keeps_all)
+                found = HostStep(self._graph, nodes, keeps_all, private)
             else:
                 found = DeviceStep(self._graph, nodes, self.device, keeps_all)
             if not keeps_all:
