@@ -98,7 +98,7 @@ def missing_package() -> str:
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
     except ImportError as error:
-        return f"it needs the packages onnx and onnxruntime: pip install 'dmlvk[onnx]' ({error})"
+        return f"it needs the packages onnx and onnxruntime: pip install 'dmlvk[onnx]' ({' '.join(str(error).split())})"
     return ""
 
 
