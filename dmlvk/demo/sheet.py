@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ CELL = 256  # the side in pixels of the square for a result
 GAP = 28
 MARGIN = 48
 TITLE = 74  # the height of a section's title
+LINE, CHARACTERS = 26, 110  # of a text over the whole width
 
 NETWORK = ("Handwritten digits", "an ONNX network of 8-bit integers; below each picture is the network's answer")
 
@@ -53,7 +55,8 @@ def draw_sheet(
     width = 2 * MARGIN + COLUMNS * CELL + (COLUMNS - 1) * GAP
     heights = [TITLE + -(-len(section) // COLUMNS) * cell_height for section in sections.values()]
     digits = draw_digits(reading, width - 2 * MARGIN) if isinstance(reading, Reading) else None
-    last = TITLE + (40 if digits is None else digits.height)
+    reason = [] if isinstance(reading, Reading) else textwrap.wrap(f"Not run: {reading}", CHARACTERS)
+    last = TITLE + (14 + LINE * len(reason) if digits is None else digits.height)
     header = 2 * MARGIN + CELL
     sheet = Image.new("RGB", (width, header + sum(heights) + last + MARGIN // 2), PAPER)
     draw = ImageDraw.Draw(sheet)
@@ -89,7 +92,8 @@ def draw_sheet(
         top += section_height
     title(*NETWORK)
     if digits is None:
-        draw.text((MARGIN, top + TITLE), f"Not run: {reading}", FAINT, font(19))
+        for number, line in enumerate(reason):
+            draw.text((MARGIN, top + TITLE + number * LINE), line, FAINT, font(19))
     else:
         sheet.paste(digits, (MARGIN, top + TITLE))
     content = io.BytesIO()

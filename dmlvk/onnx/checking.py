@@ -95,8 +95,8 @@ def check_values(session: InferenceSession, feeds: Mapping[str, Any]) -> list[Fi
     ModelError
         As `InferenceSession.run` does, or the host's library cannot run the model.
     """
-    graph, values, _ = session.traced(feeds)
-    whole = Graph(graph.model)
+    _, values, _ = session.traced(feeds)
+    whole = Graph(session.model)
     given = {name: values[name] for name in whole.inputs}
     kinds = {name: kind_of(value, whole.types.get(name)) for name, value in given.items()}
     written = [name for node in whole.nodes for name in node.writes if isinstance(values.get(name), np.ndarray)]

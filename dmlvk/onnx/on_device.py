@@ -51,7 +51,7 @@ class ModelOnDevice:
         self._graph = graph
         self._obstacles = obstacles
         self._schedules: OrderedDict[Any, Schedule] = OrderedDict()
-        self._steps: dict[tuple[bool, bool, tuple[int, ...]], Step] = {}
+        self._steps: dict[tuple[bool, bool, tuple[int, ...], frozenset[str]], Step] = {}
         self._direct: Direct | None = None
         self._monitor = Monitor()
 
@@ -115,19 +115,21 @@ class ModelOnDevice:
     def _add_step(self, schedule: Schedule, available: set[str]) -> None:
         """Add the step that follows, or find that there is none."""
         done = {node.index for step in schedule.steps for node in step.nodes}
-        remaining = [node for node in self._graph.nodes if node.index not in done]
+        remaining = placement.remaining(done, schedule.on_host, self._graph)
         if remaining:
             host, nodes = placement.next_part(remaining, available, schedule.on_host, self._graph)
-            schedule.steps.append(self._step(host, nodes, schedule.keeps_all))
+            schedule.steps.append(self._step(host, nodes, schedule))
         else:
             schedule.is_complete = True
 
-    def _step(self, host: bool, nodes: Sequence[Node], keeps_all: bool) -> Step:
-        key = (host, keeps_all, tuple(node.index for node in nodes))
+    def _step(self, host: bool, nodes: Sequence[Node], schedule: Schedule) -> Step:
+        keeps_all = schedule.keeps_all
+        private = placement.private_values(nodes, schedule.on_host, self._graph)
+        key = (host, keeps_all, tuple(node.index for node in nodes), private)
         found = self._steps.get(key)
         if found is None:
             if host:
-                found = HostStep(self._graph, nodes, keeps_all)
+                found = HostStep(self._graph, nodes, keeps_all, private)
             else:
                 found = DeviceStep(self._graph, nodes, self.device, keeps_all, self._channels_last)
             if not keeps_all:

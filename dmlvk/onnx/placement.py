@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from dmlvk.onnx.errors import NotOnDeviceError
@@ -78,6 +78,41 @@ def _enclosed_views(graph: Graph, on_host: Mapping[int, str]) -> list[Node]:
             del views[index]
 
 
+def is_repeated(node: Node, on_host: Mapping[int, str], graph: Graph) -> bool:
+    """Whether a node runs once more in each part of the host that uses it.
+
+    ONNX Runtime replaces dequantize, compute, quantize by one node, if it sees all of them. A DequantizeLinear in an
+    earlier part would leave it the computation in floats.
+    """
+    return graph.host_optimizes and node.op_type == "DequantizeLinear" and node.index in on_host
+
+
+def remaining(done: Set[int], on_host: Mapping[int, str], graph: Graph) -> list[Node]:
+    """The nodes that have not run, and those that run once more because of their users."""
+    users = graph.users()
+    return [
+        node
+        for node in graph.nodes
+        if node.index not in done
+        or (
+            is_repeated(node, on_host, graph)
+            and any(user.index not in done for name in node.writes for user in users.get(name, []))
+        )
+    ]
+
+
+def private_values(nodes: Sequence[Node], on_host: Mapping[int, str], graph: Graph) -> frozenset[str]:
+    """The values that some of the host's nodes write for their own part alone, because the nodes are repeated."""
+    users = graph.users()
+    return frozenset(
+        name
+        for node in nodes
+        if is_repeated(node, on_host, graph)
+        for name in node.writes
+        if name not in graph.outputs and all(user.index in on_host for user in users.get(name, []))
+    )
+
+
 def next_part(
     remaining: Sequence[Node], available: set[str], on_host: Mapping[int, str], graph: Graph
 ) -> tuple[bool, list[Node]]:
@@ -108,6 +143,25 @@ def next_part(
             if needed <= known and early <= available:
                 part.append(node)
                 known.update(node.writes)
+        if host:
+            part = _without_idle(part, available, on_host, graph)
         if part:
             return host, part
     raise AssertionError("the checker has found the nodes to be in order, so one of them can run")
+
+
+def _without_idle(part: Sequence[Node], available: Set[str], on_host: Mapping[int, str], graph: Graph) -> list[Node]:
+    """A part of the host without the repeated nodes that nobody needs yet."""
+    users = graph.users()
+    needed: set[str] = set()
+    kept = []
+    for node in reversed(part):
+        for_others = any(
+            name not in available
+            and (name in graph.outputs or any(user.index not in on_host for user in users.get(name, [])))
+            for name in node.writes
+        )
+        if not is_repeated(node, on_host, graph) or for_others or not needed.isdisjoint(node.writes):
+            kept.append(node)
+            needed |= node.reads
+    return kept[::-1]

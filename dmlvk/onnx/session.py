@@ -289,6 +289,11 @@ class InferenceSession(Pickled):
     def __reduce_ex__(self, protocol: Any) -> Any:
         return loaded, self.recipe()
 
+    @property
+    def model(self) -> LoadedModel:
+        """The model as it was loaded."""
+        return self._loaded
+
     def recipe(self) -> tuple[LoadedModel, Options]:
         """The model as the session checked it, with its external data, and the options."""
         return self._loaded, self._options

@@ -27,6 +27,15 @@ PARTS_KEPT = 4
 class Step:
     """Nodes that run together.
 
+    Parameters
+    ----------
+    graph : Graph
+    nodes : sequence of Node
+    keeps_all : bool
+        Whether all values are outputs.
+    private : frozenset of str
+        Values that are no outputs all the same, because who uses them elsewhere computes them there.
+
     Attributes
     ----------
     nodes : sequence of Node
@@ -34,12 +43,16 @@ class Step:
         The values that come from outside, and those that are used outside, or all.
     """
 
-    def __init__(self, graph: Graph, nodes: Sequence[Node], keeps_all: bool = False) -> None:
+    def __init__(
+        self, graph: Graph, nodes: Sequence[Node], keeps_all: bool = False, private: frozenset[str] = frozenset()
+    ) -> None:
         self.graph = graph
         self.nodes = nodes
         written = {name for node in nodes for name in node.writes}
         inside = {node.index for node in nodes}
-        used = set(graph.outputs) | reading([node for node in graph.nodes if node.index not in inside])
+        elsewhere = reading([node for node in graph.nodes if node.index not in inside])
+        again = [node for node in nodes if not elsewhere.isdisjoint(private.intersection(node.writes))]
+        used = (set(graph.outputs) | elsewhere | reading(again)) - private
         self.inputs = sorted(
             name for name in reading(nodes) - written if not graph.is_constant(name) and name not in graph.sparse
         )
@@ -59,8 +72,10 @@ class Step:
 class HostStep(Step):
     """Nodes that the host runs."""
 
-    def __init__(self, graph: Graph, nodes: Sequence[Node], keeps_all: bool = False) -> None:
-        super().__init__(graph, nodes, keeps_all)
+    def __init__(
+        self, graph: Graph, nodes: Sequence[Node], keeps_all: bool = False, private: frozenset[str] = frozenset()
+    ) -> None:
+        super().__init__(graph, nodes, keeps_all, private)
         self._parts: OrderedDict[Any, HostPart] = OrderedDict()
 
     def run(self, values: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:

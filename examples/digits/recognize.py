@@ -19,8 +19,9 @@ from dmlvk import files
 from dmlvk.command_line.terminal import clear_errors, console
 from dmlvk.demo import Reading, draw_digits, missing_package, picture_format, read_digits
 from dmlvk.demo.digits import network
+from dmlvk.demo.palette import PAPER
 
-WIDTH = 1108  # of the picture, in pixels
+WIDTH, MARGIN = 1204, 48  # of the picture, in pixels
 
 
 def table(reading: Reading, device: str) -> Table:
@@ -56,6 +57,8 @@ def main(selector: str | None, output: Path) -> None:
     missing = missing_package()
     if missing:
         raise click.ClickException(f"the network cannot run: {missing}")
+    from PIL import ImageOps
+
     kind = picture_format(output)
     device = dmlvk.Device(selector)
     reading = read_digits(device)
@@ -63,7 +66,7 @@ def main(selector: str | None, output: Path) -> None:
     terminal.print(table(reading, device.name))
     terminal.print(f"{reading.accuracy} of the digits are read right")
     content = io.BytesIO()
-    draw_digits(reading, WIDTH).save(content, kind)
+    ImageOps.expand(draw_digits(reading, WIDTH - 2 * MARGIN), MARGIN, PAPER).save(content, kind)
     files.write_bytes(output, content.getvalue())
     terminal.print(f"Picture: {output}", soft_wrap=True)
     if reading.different:

@@ -1,4 +1,4 @@
-"""PP-OCR's networks, quantized by ONNX Runtime in both formats, give ONNX Runtime's bits. `make test-models` fetches them.
+"""PP-OCR's networks, quantized by ONNX Runtime in both formats, give its bits. `make test-models` fetches them.
 
 Signed weights have 7 bits on x86 processors without VNNI, where ONNX Runtime saturates sums of two products to 16 bits.
 """
@@ -89,12 +89,13 @@ def test_a_model_of_integer_operators_has_the_bits_of_the_plain_run(
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_model_of_quantized_floats_is_no_further_from_the_plain_run_than_onnx_runtime(
+def test_a_model_of_quantized_floats_has_the_bits_of_the_optimized_run(
     device: dmlvk.Device, examined: Examine, name: str
 ) -> None:
+    """Convolutions are fused as ONNX Runtime fuses them, and it fuses the rest in the parts that the host runs."""
     findings = examined(name, "QDQ", device)
-    for found, plain, optimized in zip(findings.found, findings.plain, findings.optimized, strict=True):
-        assert found.dtype == plain.dtype and found.shape == plain.shape
-        if not np.array_equal(found, optimized):
-            assert np.abs(found - plain).max() <= np.abs(optimized - plain).max()
+    for found, optimized in zip(findings.found, findings.optimized, strict=True):
+        np.testing.assert_array_equal(found, optimized, strict=True)
         assert np.unique(found).size > 1
+    differing = [not np.array_equal(*pair) for pair in zip(findings.plain, findings.optimized, strict=True)]
+    assert any(differing)  # so that the fusion is seen

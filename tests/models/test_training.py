@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dmlvk.demo.digits import NETWORK, PICTURES, test_pictures
+from dmlvk.demo.digits import NETWORK, PICTURES, unseen_pictures
 
 ROOT = Path(__file__).parents[2]
 # Sums of doubles differ between processors in their last bits. After the training, that may turn a doubtful answer.
@@ -27,7 +27,7 @@ def test_the_program_makes_the_committed_network(tmp_path: Path) -> None:
     assert abs(right - promised) <= DOUBTFUL
     assert (tmp_path / NETWORK).stat().st_size < 100_000
     with np.load(tmp_path / PICTURES) as arrays:
-        for made, committed in zip((arrays["pictures"], arrays["labels"]), test_pictures(), strict=True):
+        for made, committed in zip((arrays["pictures"], arrays["labels"]), unseen_pictures(), strict=True):
             np.testing.assert_array_equal(made, committed, strict=True)
 
 
@@ -37,7 +37,7 @@ def test_no_picture_of_the_test_trains() -> None:
     pictures, labels = digits()
     (training, training_labels), (test, test_labels) = split(pictures, labels)
     assert len(training) + len(test) == len(pictures) == len(training_labels) + len(test_labels) == 1797
-    committed, committed_labels = test_pictures()
+    committed, committed_labels = unseen_pictures()
     np.testing.assert_array_equal(test, committed)
     np.testing.assert_array_equal(test_labels, committed_labels)
     assert not {picture.tobytes() for picture in training} & {picture.tobytes() for picture in committed}

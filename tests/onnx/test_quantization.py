@@ -136,3 +136,54 @@ def test_a_network_between_host_nodes(device: dmlvk.Device) -> None:
     np.testing.assert_array_equal(found[1], y)
     np.testing.assert_allclose(found[0], output, rtol=1e-6)
     assert {operator: where for _, operator, where in rows}["Conv"] == "device"
+
+
+def test_what_the_host_fuses_across_the_devices_parts(device: dmlvk.Device) -> None:
+    """ONNX Runtime adds integers if it sees both dequantizers, of a residual or of a constant, and the quantizer.
+
+    The parts of the host between the convolutions see them too, though one operand is there long before the other. The
+    dequantized residual is also read by another node of an earlier part, and by one on the device.
+    """
+    generator = np.random.default_rng(8)
+    constants: dict[str, Array] = {}
+    nodes: list[Node] = []
+    scales = {"x_scale": 0.013, "w_scale": 0.007, "y_scale": 0.0597}
+    for stage, given in (("a", "x"), ("b", "a_y"), ("c", "sum_y")):
+        parameters = convolution_parameters(generator, (4, 4, 3, 3))
+        parameters["w_zero"] = np.zeros((), np.int8)
+        # A sum of scale 2 s of operands of scale s has many ties, and rounding errors of floats break them.
+        parameters |= {name: np.array(scale, np.float32) for name, scale in scales.items()}
+        part, made = network(parameters, [], pads=[1, 1, 1, 1])
+        constants |= {f"{stage}_{name}": array for name, array in made.items()}
+        nodes += [
+            (operator, [given if name == "x" else f"{stage}_{name}" for name in read], [f"{stage}_{written[0]}"], more)
+            for operator, read, written, more in part
+        ]
+    constants |= {"k": elements(generator, np.uint8, (4, 1, 1)), "k_zero": np.array(121, np.uint8)}
+    constants |= {"k_scale": constants["b_y_scale"], "s_scale": constants["b_y_scale"] * np.float32(2)}
+    nodes += [
+        ("DequantizeLinear", ["a_y", "a_y_scale", "a_y_zero"], ["residual"], {}),
+        ("GlobalAveragePool", ["residual"], ["mean"], {}),
+        ("Transpose", ["residual"], ["turned"], {}),
+        ("DequantizeLinear", ["b_y", "b_y_scale", "b_y_zero"], ["b_float"], {}),
+        ("Add", ["residual", "b_float"], ["sum"], {}),
+        ("QuantizeLinear", ["sum", "s_scale", "b_y_zero"], ["sum_y"], {}),
+        ("DequantizeLinear", ["k", "k_scale", "k_zero"], ["k_float"], {}),
+        ("DequantizeLinear", ["c_y", "c_y_scale", "c_y_zero"], ["c_float"], {}),
+        ("Add", ["c_float", "k_float"], ["shifted"], {}),
+        ("QuantizeLinear", ["shifted", "s_scale", "b_y_zero"], ["output"], {}),
+    ]
+    # In an order in which they can run: the third convolution reads the sum.
+    nodes = [*nodes[:10], *nodes[15:21], *nodes[10:15], *nodes[21:]]
+    outputs = {"output": np.uint8, "sum_y": np.uint8, "mean": np.float32, "turned": np.float32}
+    x = elements(generator, np.uint8, (3, 4, 24, 23))
+    model = model_of(nodes, {"x": x}, outputs, constants, opset=19)
+    found, rows = session_with_onnx_runtime(device.name, model, {"x": x})
+    expected = onnx_runtime(model, {"x": x})
+    for array, right in zip(found[:2], expected[:2], strict=True):
+        require_equal([array], [right])
+        assert np.unique(array).size > 20
+    require_equal(found[3:], expected[3:])
+    np.testing.assert_allclose(found[2], expected[2], rtol=1e-5)  # a mean of floats or of integers
+    assert [where for _, operator, where in rows if operator in ("Conv", "Transpose")] == ["device"] * 4
+    assert not np.array_equal(found[0], onnx_runtime(model, {"x": x}, optimize=False)[0])

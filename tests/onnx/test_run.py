@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 import dmlvk
 from dmlvk.command_line import main
 from dmlvk.onnx import InferenceSession
-from dmlvk.onnx.checking import first_difference
+from dmlvk.onnx.checking import check_values, first_difference
 from dmlvk.onnx.host import HostPart
 from tests.onnx.models import convolution, convolution_parameters, convolved, elements, model_of
 
@@ -84,6 +84,30 @@ def test_the_check_names_the_first_element_that_differs(
     assert "1 nodes differ from the host's: node_1: t/1[1, 2, 3, 1] is" in done.output
     assert "DIFFERS" in done.output
     assert not (tmp_path / "outputs").exists()
+
+
+def test_each_value_beside_a_run_on_the_host(
+    device: dmlvk.Device, model: tuple[Path, dict[str, np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = np.random.default_rng(2)
+    feeds = {"x": elements(generator, np.uint8, SHAPE), "n": np.ones(3, np.float32)}
+    session = InferenceSession(model[0], device)
+    found = check_values(session, feeds)
+    assert [(finding.name, finding.is_equal, finding.text) for finding in found] == [
+        (name, True, "") for name in ("y", "t/1", "m")
+    ]
+    honest = HostPart.run
+
+    def changed(part: HostPart, feeds: Any) -> list[Any]:
+        answers = [np.array(answer) for answer in honest(part, feeds)]
+        if len(answers) == 3:  # of the whole model
+            answers[0][1, 2, 3, 4] ^= 5
+        return answers
+
+    monkeypatch.setattr(HostPart, "run", changed)
+    found = check_values(session, feeds)
+    assert [finding.is_equal for finding in found] == [False, True, True]
+    assert found[0].text.startswith("y[1, 2, 3, 4] is ") and "; 1 of " in found[0].text
 
 
 def test_differences() -> None:
