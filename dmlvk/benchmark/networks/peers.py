@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer, descriptor
-from dmlvk.benchmark.networks.timing import ChainTimes, repeats
+from dmlvk.benchmark.networks.timing import SHORT_WARM_UP_SECONDS, ChainTimes, repeats
 from dmlvk.benchmark.networks.work import DATA_TYPE, constants_of, work_of
 from dmlvk.benchmark.peers import ncnn as ncnn_peer
 from dmlvk.benchmark.peers.onnx_runtime import IR_VERSION, NODES, OPSET
@@ -78,11 +78,11 @@ class CuDNNGraph(NetworkPeer):
     def measure_layer(self, layer: Layer, batch: int, layout: str, rounds: int) -> ChainTimes:
         import torch
 
+        _choose_fastest()
         with torch.no_grad():
             step = _Convolution(layer, batch, layout, 0)
             image = step.random_image()
-            once = time_on_cuda(lambda _: step.run(image), 3).median
-            count = repeats(once)
+            count = repeats(time_on_cuda(lambda _: step.run(image), 3, SHORT_WARM_UP_SECONDS).median)
 
             def run() -> None:
                 for _ in range(count):
@@ -93,13 +93,14 @@ class CuDNNGraph(NetworkPeer):
     def measure_chain(self, layers: Sequence[Layer], batch: int, layout: str, rounds: int) -> ChainTimes:
         import torch
 
+        _choose_fastest()
         with torch.no_grad():
             steps = [_Convolution(layer, batch, layout, number) for number, layer in enumerate(layers)]
-            images: list[Any] = []
-            written = 0
+            images: list[Any] = []  # None where a layer reads what the one before has written
+            output = None
             for step in steps:
-                images.append(None if written >= step.input_count else step.random_image())
-                written = step.output_count
+                images.append(None if step.can_read(output) else step.random_image())
+                output = step.run(step.as_image(output) if images[-1] is None else images[-1])
 
             def run() -> None:
                 output = None
@@ -118,8 +119,7 @@ class _Convolution:
         self._layer = layer
         self._format = torch.channels_last if layout == "nhwc" else torch.contiguous_format
         self._sizes = (batch, layer.channels, layer.size, layer.size)
-        self.input_count = int(np.prod(self._sizes))
-        self.output_count = batch * layer.filters * layer.output_size**2
+        self._count = int(np.prod(self._sizes))
         channels = layer.channels // layer.groups
         sizes = (layer.filters, channels, layer.kernel, layer.kernel)
         # The outputs are spread as the inputs, so that no number grows or vanishes.
@@ -132,15 +132,19 @@ class _Convolution:
 
         return torch.randn(self._sizes, dtype=torch.float16, device="cuda").contiguous(memory_format=self._format)
 
+    def can_read(self, output: Any) -> bool:
+        """Whether an output's memory is large enough to be this layer's image, and has its layout."""
+        return output is not None and output.numel() >= self._count and output.is_contiguous(memory_format=self._format)
+
     def as_image(self, output: Any) -> Any:
         """The memory of an output as this layer's image: no element is copied."""
         import torch
 
         batch, channels, size, _ = self._sizes
         if self._format == torch.channels_last:
-            memory = output.permute(0, 2, 3, 1).reshape(-1)[: self.input_count]
+            memory = output.permute(0, 2, 3, 1).reshape(-1)[: self._count]
             return memory.view(batch, size, size, channels).permute(0, 3, 1, 2)
-        return output.reshape(-1)[: self.input_count].view(self._sizes)
+        return output.reshape(-1)[: self._count].view(self._sizes)
 
     def run(self, image: Any) -> Any:
         """Convolve."""
@@ -150,11 +154,17 @@ class _Convolution:
         return torch.nn.functional.conv2d(image, self._weights, None, layer.stride, layer.margin, 1, layer.groups)
 
 
+def _choose_fastest() -> None:
+    """Let cuDNN find its fastest algorithm for each layer, by trials at the first call."""
+    import torch
+
+    torch.backends.cudnn.benchmark = True
+
+
 def _time_graph(run: Callable[[], None], rounds: int) -> ChainTimes:
     """Record what a function issues in a CUDA graph, and time its replays by events and by the host's clock."""
     import torch
 
-    torch.backends.cudnn.benchmark = True  # cuDNN's fastest algorithms, found by trials before the recording
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -165,7 +175,7 @@ def _time_graph(run: Callable[[], None], rounds: int) -> ChainTimes:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         run()
-    on_device = time_on_cuda(lambda _: graph.replay(), rounds)
+    on_device = time_on_cuda(lambda _: graph.replay(), rounds, SHORT_WARM_UP_SECONDS)
     on_wall = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -191,14 +201,20 @@ class ONNXRuntimeCPU(NetworkPeer):
         return self.measure_chain([layer], batch, layout, rounds)
 
     def measure_chain(self, layers: Sequence[Layer], batch: int, layout: str, rounds: int) -> ChainTimes:
-        """As declared. Each layer has an input and an output of its own; it runs one node after the other."""
+        """As declared. Each layer has memory of its own for input and output; one node runs after the other."""
         import onnxruntime
 
         model, feeds = _model(layers, batch)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        return ChainTimes(None, time_on_host(lambda _: session.run(None, feeds), rounds))
+        binding = session.io_binding()
+        for name, array in feeds.items():
+            binding.bind_cpu_input(name, array)
+        for output in session.get_outputs():
+            memory = onnxruntime.OrtValue.ortvalue_from_shape_and_type(output.shape, np.uint8)
+            binding.bind_ortvalue_output(output.name, memory)
+        return ChainTimes(None, time_on_host(lambda _: session.run_with_iobinding(binding), rounds))
 
 
 def _model(layers: Sequence[Layer], batch: int) -> tuple[bytes, Mapping[str, Any]]:
