@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from dmlvk.benchmark.records import Record
-from dmlvk.benchmark.sections import DIFFERENT, Section, absences, title_of
+from dmlvk.benchmark.sections import DIFFERENT, EQUAL, Section, absences, ratio_text, title_of
 
 NAMES = {
     "gpu": "on the GPU",
@@ -101,7 +101,7 @@ def _row(row: Record) -> tuple[str, ...]:
         f"{(row['batch'] or 1) / seconds['median']:,.1f}",
         _ms(row["first_seconds"]),
         "" if theirs is None else _ms(theirs),
-        "" if theirs is None else f"{theirs / seconds['median']:.2f}",
+        "" if theirs is None else ratio_text(theirs / seconds["median"]),
         _verdict(trial),
     )
 
@@ -122,7 +122,7 @@ def _verdict(trial: Record) -> str:
         return "not compared"
     if "wrong" in results:
         return DIFFERENT
-    return next((result for result in results if result != "equal"), "equal")
+    return next((result for result in results if result != EQUAL), EQUAL)
 
 
 def _notes(record: Record) -> Iterator[str]:

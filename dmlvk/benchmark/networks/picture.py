@@ -36,9 +36,9 @@ def draw(record: Record, kind: str) -> bytes:
     names = list(dict.fromkeys(layer["name"] for run in record["runs"] for layer in run["layers"]))
     bars = max(sum(1 for _ in _bars(record, batch)) for batch in batches)
     heights = (0.8 + 0.3 * bars, 1.2 + 0.24 * len(names))
-    figure = Figure(figsize=(4 + 5.5 * len(batches), 1.5 + sum(heights)), dpi=100, layout="constrained")
+    figure = Figure(figsize=(max(12, 4 + 5.5 * len(batches)), 1.5 + sum(heights)), dpi=100, layout="constrained")
     network = record["network"]
-    figure.suptitle(f"dmlvk: {title_of(record, network['name'])}", fontsize=14)
+    figure.suptitle(f"dmlvk: {title_of(record, network['name'])}", fontsize=13)
     panels = figure.subplots(2, len(batches), squeeze=False, height_ratios=heights)
     for column, batch in enumerate(batches):
         _chains(panels[0, column], record, batch)
@@ -64,6 +64,8 @@ def _bars(record: Record, batch: int) -> Iterator[tuple[str, float, str, Record]
 
 def _chains(axes: Any, record: Record, batch: int) -> None:
     """Bars. On those of dmlvk: the floor of their dispatches, and what the planner predicted."""
+    from matplotlib.ticker import StrMethodFormatter
+
     labels = []
     for height, (label, seconds, colour, run) in enumerate(_bars(record, batch)):
         labels.append(label)
@@ -76,6 +78,7 @@ def _chains(axes: Any, record: Record, batch: int) -> None:
     axes.set_yticks(range(len(labels)), labels, fontsize=8)
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.margins(x=0.15)
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
     axes.set_title(f"batch {batch}: all {record['network']['layers']} layers in their order, us", fontsize=10)
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
