@@ -188,5 +188,6 @@ def _comparison(found: Any, plain: Any, optimized: Any, is_fused: bool) -> Recor
         return {"result": "different" if is_fused else "wrong", **comparison}
     wide, right = found.astype(np.float64), plain.astype(np.float64)
     largest = float(np.nan_to_num(np.abs(wide - right), nan=np.inf).max(initial=0.0))
+    limit = {"largest": largest} if np.isfinite(largest) else {}
     allowed = ROUNDING * float(np.nan_to_num(np.abs(right)).max(initial=0.0)) if found.dtype.kind == "f" else 0.0
-    return {"result": "different" if is_fused or largest <= allowed else "wrong", **comparison, "largest": largest}
+    return {"result": "different" if is_fused or largest <= allowed else "wrong", **comparison, **limit}
