@@ -40,6 +40,7 @@ def steps_of(device: dmlvk.Device) -> list[StepTimes]:
         parts = [step.seconds + step.to_device_seconds + step.from_device_seconds for step in steps]
         assert min(parts) >= 0
         assert 0 < sum(parts) < profile.seconds
+        assert 0 < profile.rest_seconds < profile.seconds
     return steps
 
 

@@ -12,10 +12,11 @@ from dmlvk.arguments import as_argument
 from dmlvk.benchmark.networks.chain import Measured, measure_chain, measure_floor, measure_layer
 from dmlvk.benchmark.networks.network import Network
 from dmlvk.benchmark.networks.peers import PEERS, NetworkPeer
-from dmlvk.benchmark.networks.timing import ChainTimes, warm_up
+from dmlvk.benchmark.networks.timing import ChainTimes
 from dmlvk.benchmark.networks.work import LAYOUTS
 from dmlvk.benchmark.peers.peer import UnsupportedError
 from dmlvk.benchmark.records import NETWORK, Record, circumstances, one_line, present
+from dmlvk.benchmark.timing import warm_up
 from dmlvk.device_profile import DeviceType
 
 

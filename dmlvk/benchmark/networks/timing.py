@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import dmlvk
-from dmlvk.benchmark.timing import ENOUGH_SECONDS, FEWEST_ROUNDS, WARM_UP_SECONDS, Times
+from dmlvk.benchmark.timing import ENOUGH_SECONDS, FEWEST_ROUNDS, Times, warm_up
 from dmlvk.device_profile import DeviceType
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.sequence import Sequence as Recorded
@@ -93,15 +93,6 @@ def _divided(times: Times, count: int) -> Times:
 def repeats(seconds: float) -> int:
     """How often work of this time is repeated."""
     return max(1, min(MOST_REPEATS, math.ceil(TARGET_SECONDS / max(seconds, 1e-9))))
-
-
-def warm_up(step: Callable[[], object], seconds: float = WARM_UP_SECONDS) -> None:
-    """Repeat a step for some time: an idle GPU runs at a fraction of its clock."""
-    start = time.perf_counter()
-    while True:
-        step()
-        if time.perf_counter() - start > seconds:
-            return
 
 
 def _measured(device: dmlvk.Device, bindings: Sequence[Binding]) -> Recorded:
