@@ -77,7 +77,10 @@ def is_correct(record: Record) -> bool:
 
 
 def parts_of(row: Record) -> dict[str, float]:
-    """The parts of a run in seconds, by PARTS: sums of the medians of its steps. Without timestamps all of the device's time is "waiting"."""
+    """The parts of a run in seconds, by PARTS: sums of the medians of its steps.
+
+    Without timestamps all of the device's time is "waiting".
+    """
     steps = row["steps"]
     gpu = sum(step["gpu_seconds"] or 0.0 for step in steps)
     parts = {
