@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import helper
 
 import dmlvk
 from dmlvk.onnx import InferenceSession
@@ -72,3 +74,16 @@ def test_a_run_without_a_profile_makes_none(device: dmlvk.Device, monkeypatch: A
     monkeypatch.setattr("dmlvk.onnx.session.Profile", None)
     session = InferenceSession(model(), device)
     session.run(None, {"x": np.ones(SHAPE, np.float32), "n": np.ones(3, np.float32)})
+
+
+def test_a_step_that_a_node_refuses_is_not_counted(device: dmlvk.Device) -> None:
+    """The device has no tensors without elements, which only a run shows."""
+    given = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 3])
+    constants = {"begin": np.array([0]), "end": np.array([-4])}
+    graph = model_of([("Slice", ["x", "begin", "end"], ["y"], {})], {"x": given}, {"y": np.float32}, constants)
+    session = InferenceSession(graph, device)
+    for count, where in ((4, "host"), (6, "device")):
+        x = elements(np.random.default_rng(count), np.float32, (count, 3))
+        (found,), profile = session.profiled({"x": x})
+        np.testing.assert_array_equal(found, x[:-4])
+        assert [step.where for step in profile.steps] == [where, "outputs"]
