@@ -12,6 +12,7 @@ from dmlvk import DataType, QuantizedLinearConvolutionDesc, Slice1Desc, TensorDe
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.networks.timing import ChainTimes, time_chain
 from dmlvk.benchmark.networks.work import Array, constants_of, desc_of, noise, work_of
+from dmlvk.benchmark.timing import WARM_UP_SECONDS
 from dmlvk.conformance.running.placement import equal_bits
 from dmlvk.planning.plan import Plan
 from dmlvk.runtime.binding import Binding
@@ -99,7 +100,8 @@ def measure_chain(device: dmlvk.Device, layers: Sequence[Layer], batch: int, lay
         desc = operator.desc
         given, taken = memory[number].tensor(desc.input_tensor), memory[number + 1].tensor(desc.output_tensor)
         bindings.append(operator.bind(input_tensor=given, output_tensor=taken))
-    times = time_chain(device, bindings, rounds, is_repeated=False)
+    # The device was idle while the operators were compiled.
+    times = time_chain(device, bindings, rounds, is_repeated=False, warm_up_seconds=WARM_UP_SECONDS)
     wrong = tuple(
         number
         for number, layer in enumerate(layers)

@@ -13,7 +13,7 @@ from dmlvk.benchmark.networks.chain import Measured, measure_chain, measure_floo
 from dmlvk.benchmark.networks.network import Network
 from dmlvk.benchmark.networks.peers import PEERS, NetworkPeer
 from dmlvk.benchmark.networks.timing import ChainTimes
-from dmlvk.benchmark.networks.work import LAYOUTS
+from dmlvk.benchmark.networks.work import LAYOUTS, work_of
 from dmlvk.benchmark.peers.peer import UnsupportedError
 from dmlvk.benchmark.records import NETWORK, Record, circumstances, one_line, present
 from dmlvk.benchmark.timing import warm_up
@@ -74,8 +74,9 @@ def run(
         Called after each measurement with the record so far.
     """
     progress("floor")
-    if device.profile.device_type is not DeviceType.CPU:
-        warm_up(lambda: measure_floor(device, 1))
+    for layer in network.counts:
+        work_of(layer)  # which takes the host long, while the device gets cold
+    _warm_up(device)
     peers, absent = present(PEERS[name] for name in settings.peers)
     runs: list[Record] = []
     record: Record = {
@@ -89,6 +90,7 @@ def run(
     }
     for batch, layout in product(settings.batches, settings.layouts):
         rows: list[Record] = []
+        _warm_up(device)
         runs.append({"batch": batch, "layout": layout, "layers": rows})
         for layer, count in network.counts.items():
             progress(f"batch {batch}, {layout}, {layer.name}")
@@ -102,6 +104,11 @@ def run(
         runs[-1]["chain"] = {**found, "peers": trials}
         keep(record)
     return record
+
+
+def _warm_up(device: dmlvk.Device) -> None:
+    if device.profile.device_type is not DeviceType.CPU:
+        warm_up(lambda: measure_floor(device, 1))
 
 
 def _attempt(measure: Callable[..., Measured], device: dmlvk.Device, *arguments: Any) -> Record:

@@ -16,7 +16,7 @@ from dmlvk.benchmark.peers import ncnn as ncnn_peer
 from dmlvk.benchmark.peers.onnx_runtime import IR_VERSION, NODES, OPSET
 from dmlvk.benchmark.peers.peer import UnsupportedError, missing_package, package_version
 from dmlvk.benchmark.peers.torch import cuda_absence, time_on_cuda
-from dmlvk.benchmark.timing import Times, time_on_host
+from dmlvk.benchmark.timing import WARM_UP_SECONDS, Times, time_on_host
 from dmlvk.conformance.case import Workload
 
 
@@ -88,7 +88,7 @@ class CuDNNGraph(NetworkPeer):
                 for _ in range(count):
                     step.run(image)
 
-            return _time_graph(run, rounds).divided(count)
+            return _time_graph(run, rounds, SHORT_WARM_UP_SECONDS).divided(count)
 
     def measure_chain(self, layers: Sequence[Layer], batch: int, layout: str, rounds: int) -> ChainTimes:
         import torch
@@ -107,7 +107,7 @@ class CuDNNGraph(NetworkPeer):
                 for step, image in zip(steps, images, strict=True):
                     output = step.run(step.as_image(output) if image is None else image)
 
-            return _time_graph(run, rounds)
+            return _time_graph(run, rounds, WARM_UP_SECONDS)
 
 
 class _Convolution:
@@ -161,7 +161,7 @@ def _choose_fastest() -> None:
     torch.backends.cudnn.benchmark = True
 
 
-def _time_graph(run: Callable[[], None], rounds: int) -> ChainTimes:
+def _time_graph(run: Callable[[], None], rounds: int, warm_up_seconds: float) -> ChainTimes:
     """Record what a function issues in a CUDA graph, and time its replays by events and by the host's clock."""
     import torch
 
@@ -175,7 +175,7 @@ def _time_graph(run: Callable[[], None], rounds: int) -> ChainTimes:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         run()
-    on_device = time_on_cuda(lambda _: graph.replay(), rounds, SHORT_WARM_UP_SECONDS)
+    on_device = time_on_cuda(lambda _: graph.replay(), rounds, warm_up_seconds)
     on_wall = []
     for _ in range(rounds):
         start = time.perf_counter()

@@ -16,8 +16,8 @@ from dmlvk.runtime.sequence import Sequence as Recorded
 # Bindings that are shorter than this are repeated in one sequence, so that its beginning and end hardly count.
 TARGET_SECONDS = 3e-3
 MOST_REPEATS = 100
-# Later items of a run find the device warm.
-SHORT_WARM_UP_SECONDS = 0.1
+# Layers are measured one after the other, so the device is already warm for all except the first.
+SHORT_WARM_UP_SECONDS = 0.3
 ENOUGH_ON_CPU_SECONDS = 0.3
 
 
@@ -47,7 +47,13 @@ class ChainTimes:
         return ChainTimes(device, _divided(self.wall, count))
 
 
-def time_chain(device: dmlvk.Device, bindings: Sequence[Binding], rounds: int, is_repeated: bool) -> ChainTimes:
+def time_chain(
+    device: dmlvk.Device,
+    bindings: Sequence[Binding],
+    rounds: int,
+    is_repeated: bool,
+    warm_up_seconds: float = SHORT_WARM_UP_SECONDS,
+) -> ChainTimes:
     """Time bindings that each depend on the one before.
 
     Parameters
@@ -60,6 +66,8 @@ def time_chain(device: dmlvk.Device, bindings: Sequence[Binding], rounds: int, i
         The most timed runs of each kind.
     is_repeated : bool
         Whether short bindings are repeated within a run. The times are those of one repetition.
+    warm_up_seconds : float
+        The duration of the warm-up on a GPU.
     """
     is_cpu = device.profile.device_type is DeviceType.CPU
     count = 1
@@ -72,7 +80,7 @@ def time_chain(device: dmlvk.Device, bindings: Sequence[Binding], rounds: int, i
     if is_cpu:
         _run(plain)
     else:
-        warm_up(lambda: _run(plain), SHORT_WARM_UP_SECONDS)
+        warm_up(lambda: _run(plain), warm_up_seconds)
     on_device: list[float] = []
     on_wall: list[float] = []
     begin = time.perf_counter()
