@@ -62,8 +62,64 @@ def _type_name(kind: onnx.TypeProto) -> str:
     return kind.WhichOneof("value") or ""
 
 
-def checked_feeds(graph: Graph, feeds: Mapping[str, Any], place: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Expected:
+    """What a run must be given for an input; found once, because protobuf's messages are slow to read.
+
+    Attributes
+    ----------
+    argument : NodeArgument
+    dtype : dtype or None
+        None if the input is no tensor.
+    sizes : tuple of int, str or None, or None
+        As NodeArgument has them; None for any rank.
+    is_optional : bool
+    """
+
+    argument: NodeArgument
+    dtype: np.dtype[Any] | None
+    sizes: tuple[int | str | None, ...] | None
+    is_optional: bool
+
+    @classmethod
+    def of(cls, value: onnx.ValueInfoProto) -> Expected:
+        """What an input's declaration says."""
+        argument = NodeArgument.of(value)
+        is_optional = bool(value.type.HasField("optional_type"))
+        if not value.type.HasField("tensor_type"):
+            return cls(argument, None, None, is_optional)
+        kind = value.type.tensor_type
+        sizes = tuple(argument.shape) if kind.HasField("shape") else None
+        return cls(argument, helper.tensor_dtype_to_np_dtype(kind.elem_type), sizes, is_optional)
+
+    def is_met(self, feed: Any) -> bool:
+        """Whether a feed is an array that needs no change."""
+        return (
+            self.sizes is not None
+            and type(feed) is np.ndarray
+            and feed.dtype == self.dtype
+            and feed.dtype.isnative
+            and feed.ndim == len(self.sizes)
+            and all(
+                wanted == size or not isinstance(wanted, int)
+                for wanted, size in zip(self.sizes, feed.shape, strict=True)
+            )
+        )
+
+
+def checked_feeds(
+    expected: Mapping[str, Expected], graph: Graph, feeds: Mapping[str, Any], place: str
+) -> dict[str, Any]:
     """What a run is given, as arrays.
+
+    Parameters
+    ----------
+    expected : mapping of str to Expected
+        By name, the inputs of the graph.
+    graph : Graph
+    feeds : mapping of str to array_like
+    place : str
+        The model's name for messages.
 
     Raises
     ------
@@ -72,36 +128,35 @@ def checked_feeds(graph: Graph, feeds: Mapping[str, Any], place: str) -> dict[st
     """
     if not isinstance(feeds, Mapping):
         raise TypeError(f"feeds is a mapping from the inputs' names to arrays, not {type(feeds).__name__}")
-    listed = ", ".join(graph.inputs) or "none"
+    listed = ", ".join(expected) or "none"
     for name in feeds:
-        if name in graph.inputs:
+        if name in expected:
             continue
         if isinstance(name, str) and graph.is_constant(name):
             raise ModelError(f"{place}: {name!r} is a constant of the model, which a run cannot replace")
         raise ModelError(f"{place} has no input {shown(name)}; its inputs are {listed}")
-    missing = [name for name in graph.inputs if name not in feeds and not _is_optional(graph.inputs[name])]
+    missing = [name for name in expected if name not in feeds and not expected[name].is_optional]
     if missing:
         raise ModelError(f"{place}: the input {missing[0]!r} is missing; its inputs are {listed}")
-    return {name: _checked(value, feeds.get(name), place) for name, value in graph.inputs.items()}
+    return {
+        name: feeds[name] if name in feeds and value.is_met(feeds[name]) else _checked(value, feeds.get(name), place)
+        for name, value in expected.items()
+    }
 
 
-def _is_optional(value: onnx.ValueInfoProto) -> bool:
-    return bool(value.type.HasField("optional_type"))
-
-
-def _checked(value: onnx.ValueInfoProto, feed: Any, place: str) -> Any:
-    if not value.type.HasField("tensor_type"):
+def _checked(expected: Expected, feed: Any, place: str) -> Any:
+    if expected.dtype is None:
         return feed  # sequences and the like belong to the host
-    described = NodeArgument.of(value)
-    field = f"{place}: the input {value.name!r}"
+    described = expected.argument
+    field = f"{place}: the input {described.name!r}"
     try:
         array = np.asarray(feed)
     except (TypeError, ValueError) as error:
         raise ModelError(f"{field} is no array: {error}") from error
-    expected = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-    if array.dtype.newbyteorder("=") != expected and not (expected.kind == "O" and array.dtype.kind in "OSU"):
-        raise ModelError(f"{field} is an array of {array.dtype.name}; it must be of {expected.name}, {described.type}")
-    if value.type.tensor_type.HasField("shape"):
+    dtype = expected.dtype
+    if array.dtype.newbyteorder("=") != dtype and not (dtype.kind == "O" and array.dtype.kind in "OSU"):
+        raise ModelError(f"{field} is an array of {array.dtype.name}; it must be of {dtype.name}, {described.type}")
+    if expected.sizes is not None:
         if array.ndim != len(described.shape):
             rule = f"it must have rank {len(described.shape)}, {described.shape}"
             raise ModelError(f"{field} has the shape {array.shape}; {rule}")

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from dmlvk.onnx import folding, placement, quantization
-from dmlvk.onnx.arguments import NodeArgument, checked_feeds
+from dmlvk.onnx.arguments import Expected, NodeArgument, checked_feeds
 from dmlvk.onnx.errors import ModelError, RefusedError
 from dmlvk.onnx.execution import Held
 from dmlvk.onnx.graph import Graph, Node
@@ -85,6 +85,7 @@ class InferenceSession(NotCopied):
         proto, self._place = load(model)
         self.device = device if isinstance(device, Device) else Device(device)
         self._graph = graph = Graph(proto)
+        self._expected = {name: Expected.of(value) for name, value in graph.inputs.items()}
         self._all_nodes = list(graph.nodes)
         self._folded, self._fused = quantization.fuse(graph) if fuse_qdq else ({}, {})
         self._folded |= folding.fold(graph)
@@ -100,7 +101,7 @@ class InferenceSession(NotCopied):
 
     def get_inputs(self) -> list[NodeArgument]:
         """The inputs that a run is given: name, shape and type, as ONNX Runtime has them."""
-        return [NodeArgument.of(value) for value in self._graph.inputs.values()]
+        return [expected.argument for expected in self._expected.values()]
 
     def get_outputs(self) -> list[NodeArgument]:
         """The outputs: name, shape and type, as ONNX Runtime has them."""
@@ -161,7 +162,7 @@ class InferenceSession(NotCopied):
         for name in names:
             if name not in self._graph.outputs:
                 raise ModelError(f"{self._place} has no output {name!r}; it has {', '.join(self._graph.outputs)}")
-        return self._monitor.run(self._run, names, checked_feeds(self._graph, feeds, self._place))
+        return self._monitor.run(self._run, names, checked_feeds(self._expected, self._graph, feeds, self._place))
 
     def run_async(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> Future[list[Any]]:
         """As `run`, on a thread of the session; returns at once.
@@ -192,7 +193,9 @@ class InferenceSession(NotCopied):
         profile = Profile()
         names = list(self._graph.outputs)
         start = perf_counter()
-        outputs = self._monitor.run(self._run, names, checked_feeds(self._graph, feeds, self._place), profile)
+        outputs = self._monitor.run(
+            self._run, names, checked_feeds(self._expected, self._graph, feeds, self._place), profile
+        )
         profile.seconds = perf_counter() - start
         return outputs, profile
 
@@ -204,7 +207,7 @@ class InferenceSession(NotCopied):
         tuple of Graph, dict of str to ndarray, and list of Node
             The graph; all its values but the constants; and the nodes on the device that are no views.
         """
-        checked = checked_feeds(self._graph, feeds, self._place)
+        checked = checked_feeds(self._expected, self._graph, feeds, self._place)
         return self._monitor.run(self._trace, checked)
 
     def _trace(self, feeds: Mapping[str, Any]) -> tuple[Graph, dict[str, Any], list[Node]]:
@@ -233,11 +236,13 @@ class InferenceSession(NotCopied):
     def _values(self, schedule: _Schedule, values: dict[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """All values that a run leaves. Steps that the schedule lacks are found on the way."""
         number = 0
-        done: set[int] = set()
         while True:
             if number == len(schedule.steps):
-                remaining = [node for node in self._graph.nodes if node.index not in done]
-                if not remaining:
+                if not schedule.is_whole:
+                    done = {node.index for step in schedule.steps for node in step.nodes}
+                    remaining = [node for node in self._graph.nodes if node.index not in done]
+                    schedule.is_whole = not remaining
+                if schedule.is_whole:
                     return values
                 host, nodes = placement.next_part(remaining, set(values), schedule.on_host, self._graph)
                 schedule.steps.append(self._step(host, nodes, schedule.keeps_all))
@@ -250,8 +255,8 @@ class InferenceSession(NotCopied):
                 # The node goes to the host, and all that was planned from here on is planned anew.
                 schedule.on_host[error.index] = error.reason
                 del schedule.steps[number:]
+                schedule.is_whole = False
                 continue
-            done |= {node.index for node in step.nodes}
             number += 1
 
     def _step(self, host: bool, nodes: Sequence[Node], keeps_all: bool) -> Step:
@@ -285,9 +290,15 @@ class _Schedule:
         By number, the reasons of the host's nodes.
     keeps_all : bool
         Whether each value is kept, not only those that later steps need.
+
+    Attributes
+    ----------
+    is_whole : bool
+        Whether the steps are known to the end.
     """
 
     def __init__(self, on_host: dict[int, str], keeps_all: bool = False) -> None:
         self.on_host = on_host
         self.keeps_all = keeps_all
         self.steps: list[Step] = []
+        self.is_whole = False
