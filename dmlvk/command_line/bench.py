@@ -89,13 +89,16 @@ def bench(
     markdown_path: Path | None,
     source: Path | None,
 ) -> None:
-    """Measure the speed of operators or of a whole model, with every result checked.
+    """Measure the speed of operators, of a whole model, or of all layers of a network, with every result checked.
 
     Each case stands beside the mark of the same run (a plain copy, a plain fill, multiply-adds from registers) and
     beside other libraries on the same work, where they are installed. Times of Vulkan kernels are the GPU's own.
 
     A model runs on random inputs, beside ONNX Runtime on the CPU: the run as a whole, and how much of it is the
     GPU's, the bus's and the host's.
+
+    A network's convolutions run each alone and all in their order, each waiting for the one before, in several batches
+    and both layouts, beside what was predicted and the time of a dispatch that does nothing.
 
     Ends with status 1 if any result is not the reference's, bit for bit.
     """
