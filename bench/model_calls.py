@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import click
@@ -30,7 +29,7 @@ from bench.networks import model_of
 from dmlvk import DataType, QuantizedLinearConvolutionDesc, TensorDesc, TensorFlags, files
 from dmlvk.benchmark.networks import Network
 from dmlvk.benchmark.networks.network import IMAGE
-from dmlvk.benchmark.timing import WARM_UP_SECONDS
+from dmlvk.benchmark.timing import warm_up
 from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import InferenceSession
 from dmlvk.onnx.convolution import CONVOLUTION_FIELDS
@@ -177,9 +176,8 @@ def measure(device: dmlvk.Device, network: Network, batch: int, rounds: int) -> 
 
     steps: dict[str, Callable[[], object]] = {layout: by_hand(way) for layout, way in ways.items()}
     steps["session"] = lambda: session.run(None, {IMAGE: image})
-    start = perf_counter()
-    while device.profile.device_type != DeviceType.CPU and perf_counter() - start < WARM_UP_SECONDS:
-        steps["session"]()  # an idle GPU runs at a fraction of its clock
+    if device.profile.device_type != DeviceType.CPU:
+        warm_up(steps["session"])
     seconds = side_by_side(steps, 1, rounds, lambda: None)
     best = min(seconds[layout] for layout in LAYOUTS)
     return {"network": network.name, "batch": batch, **seconds, "ratio": seconds["session"] / best}

@@ -40,8 +40,8 @@ LEVELS, RECTIFIED_LEVELS = 40, 50
 MIDDLE = 128
 # The offset of a channel, in standard deviations.
 OFFSET = 0.3
-# The share of the values that may lie beyond the limits after a sum or a product.
-BEYOND = 1e-3
+# After a sum or a mean: the share of the values that may lie beyond the limits, and a reserve for other images.
+BEYOND, RESERVE = 1e-3, 1.3
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,8 @@ class Value:
     @classmethod
     def in_range(cls, real: Array, is_rectified: bool) -> Value:
         """Real numbers, quantized with the scale that nearly all of them need."""
-        if is_rectified:
-            return cls.of(real, float(np.quantile(np.maximum(real, 0), 1 - BEYOND)) / 255, 0)
-        return cls.of(real, float(np.quantile(np.abs(real), 1 - BEYOND)) / (MIDDLE - 1), MIDDLE)
+        limit = float(np.quantile(np.abs(np.maximum(real, 0) if is_rectified else real), 1 - BEYOND)) * RESERVE
+        return cls.of(real, limit / 255, 0) if is_rectified else cls.of(real, limit / (MIDDLE - 1), MIDDLE)
 
 
 class Writer:

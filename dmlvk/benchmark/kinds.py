@@ -12,7 +12,9 @@ from dmlvk.benchmark import harness, roofline, sections, tables
 from dmlvk.benchmark import markdown as operators_markdown
 from dmlvk.benchmark.model import picture as model_picture
 from dmlvk.benchmark.model import tables as model_tables
-from dmlvk.benchmark.records import MODEL, OPERATORS, Record, kind_of
+from dmlvk.benchmark.networks import picture as network_picture
+from dmlvk.benchmark.networks import tables as network_tables
+from dmlvk.benchmark.records import MODEL, NETWORK, OPERATORS, Record, kind_of
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,12 @@ KINDS: Mapping[str, Kind] = {
         partial(_page_of_sections, model_tables.sections),
         model_picture.draw,
         model_tables.is_correct,
+    ),
+    NETWORK: Kind(
+        partial(_show_sections, network_tables.sections),
+        partial(_page_of_sections, network_tables.sections),
+        network_picture.draw,
+        network_tables.is_correct,
     ),
 }
 

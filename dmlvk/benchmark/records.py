@@ -29,7 +29,8 @@ Record = dict[str, Any]
 class Library(Protocol):
     """A peer, as far as its presence is asked."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def absence(self) -> str | None: ...
 

@@ -82,5 +82,10 @@ def absences(record: Record) -> list[str]:
     return lines
 
 
+def ratio_text(ratio: float) -> str:
+    """A ratio with two digits that count."""
+    return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.3f}"
+
+
 def _is_number(text: str) -> bool:
-    return not text or text.lstrip("-")[:1].isdigit()
+    return text in ("", "-") or text[:1].isdigit()

@@ -128,3 +128,12 @@ def time_on_host(step: Callable[[int], Any], rounds: int) -> Times:
         if len(found) >= FEWEST_ROUNDS and time.perf_counter() - start > ENOUGH_SECONDS:
             break
     return Times(tuple(found))
+
+
+def warm_up(step: Callable[[], object], seconds: float = WARM_UP_SECONDS) -> None:
+    """Repeat a step for some time: an idle GPU runs at a fraction of its clock."""
+    start = time.perf_counter()
+    while True:
+        step()
+        if time.perf_counter() - start > seconds:
+            return

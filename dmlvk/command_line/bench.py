@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from dmlvk.command_line.bench_subject import Choice, Subject, measure_model, measure_operators, require_subject
+from dmlvk.command_line.bench_subject import (
+    Choice,
+    Subject,
+    measure_model,
+    measure_network,
+    measure_operators,
+    require_subject,
+)
 from dmlvk.command_line.terminal import PlainConsole, clear_errors, console
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -14,6 +21,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command()
 @click.option("--model", type=FILE, default=None, help="In place of operators: a model, .onnx, as a whole.")
+@click.option("--network", default=None, help="In place of operators: all convolutions of resnet50, mobilenetv2, ...")
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @click.option("--operator", "operators", multiple=True, help="slice1, one_hot, ...; may be repeated. Default: all.")
 @click.option(
@@ -61,6 +69,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 def bench(
     context: click.Context,
     model: Path | None,
+    network: str | None,
     selector: str | None,
     operators: tuple[str, ...],
     patterns: tuple[str, ...],
@@ -80,13 +89,16 @@ def bench(
     markdown_path: Path | None,
     source: Path | None,
 ) -> None:
-    """Measure the speed of operators or of a whole model, with every result checked.
+    """Measure the speed of operators, of a whole model, or of all layers of a network, with every result checked.
 
     Each case stands beside the mark of the same run (a plain copy, a plain fill, multiply-adds from registers) and
     beside other libraries on the same work, where they are installed. Times of Vulkan kernels are the GPU's own.
 
     A model runs on random inputs, beside ONNX Runtime on the CPU: the run as a whole, and how much of it is the
     GPU's, the bus's and the host's.
+
+    A network's convolutions run each alone and all in their order, each waiting for the one before, in several batches
+    and both layouts, beside what was predicted and the time of a dispatch that does nothing.
 
     Ends with status 1 if any result is not the reference's, bit for bit.
     """
@@ -132,6 +144,9 @@ def bench(
         if subject is Subject.MODEL:
             assert model is not None
             record = measure_model(model, selector, batches, rounds, peers, terminal, keep)
+        elif subject is Subject.NETWORK:
+            assert network is not None
+            record = measure_network(network, selector, size, layouts, batches, rounds, peers, terminal, keep)
         else:
             chosen = Choice(operators, patterns, types, layouts, path, filter_kind == "owned", size, batches, megabytes)
             found = measure_operators(chosen, selector, lists, rounds, peers, terminal, keep)

@@ -26,11 +26,12 @@ class Subject(Enum):
 
     OPERATORS = "operators"
     MODEL = "--model measures a whole model"
+    NETWORK = "--network measures all layers of a network"
 
 
 # Options that each subject has besides those of all.
 COMMON = {"selector", "batches", "rounds", "peers", "dispatches", "json_path", "plot_path", "markdown_path"}
-OPTIONS = {Subject.MODEL: COMMON | {"model"}}
+OPTIONS = {Subject.MODEL: COMMON | {"model"}, Subject.NETWORK: COMMON | {"network", "size", "layouts"}}
 
 
 def require_subject(context: click.Context) -> Subject:
@@ -47,13 +48,15 @@ def require_subject(context: click.Context) -> Subject:
         if parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
     ]
     names = {parameter.name for parameter in given}
-    subject = Subject.MODEL if "model" in names else Subject.OPERATORS
+    subject = Subject.OPERATORS
+    if names & {"model", "network"}:
+        subject = Subject.MODEL if "model" in names else Subject.NETWORK
     if subject in OPTIONS:
         for parameter in given:
             if parameter.name not in OPTIONS[subject]:
                 raise click.UsageError(f"{subject.value}: {parameter.opts[0]} does not belong to it", context)
     elif len(context.params["batches"]) > 1:
-        raise click.UsageError("--batch is one number, unless --model is given", context)
+        raise click.UsageError("--batch is one number, unless --model or --network is given", context)
     return subject
 
 
@@ -140,6 +143,45 @@ def measure_model(
             return measurement.run(device, model, sizes, rounds, not names or "onnxruntime" in names, progress, keep)
         except ModelError as error:
             raise click.ClickException(one_line(error)) from error
+
+
+def measure_network(
+    name: str,
+    selector: str | None,
+    size: str | None,
+    layouts: Sequence[str],
+    batches: Sequence[int],
+    rounds: int,
+    names: Sequence[str],
+    terminal: Console,
+    keep: Keep,
+) -> Record:
+    """Measure a network's convolutions, beside the peers of these names."""
+    import dmlvk
+    from dmlvk.benchmark.networks import NETWORKS, SIZES, measurement
+    from dmlvk.benchmark.networks.peers import PEERS
+    from dmlvk.benchmark.networks.work import LAYOUTS
+
+    require_names("--network", [name], NETWORKS)
+    require_names("--peer", names, [*PEERS, "none"])
+    layouts = [layout.lower() for layout in layouts]
+    require_names("--layout", layouts, LAYOUTS)
+    with dmlvk.Device(selector, timestamps=True) as device:
+        network = NETWORKS[name](SIZES[size or "full"])
+        # On a CPU driver, ONNX Runtime on the same CPU is the peer; on a GPU, libraries that run there.
+        chosen = [each for each, peer in PEERS.items() if (peer.runs_on == "CPU") == is_cpu(device)]
+        reason = "left out on such a device, unless --peer names it"
+        if names:
+            chosen, reason = [each for each in PEERS if each in names], "not asked for"
+        settings = measurement.Settings(
+            list(dict.fromkeys(batches)) or ([1] if is_cpu(device) else [1, 8, 64]),
+            [layout for layout in LAYOUTS if not layouts or layout in layouts],
+            rounds,
+            chosen,
+            {each: reason for each in PEERS if each not in chosen},
+        )
+        with shown_progress(terminal, measurement.step_count(network, settings)) as progress:
+            return measurement.run(device, network, settings, progress, keep)
 
 
 def is_cpu(device: dmlvk.Device) -> bool:

@@ -61,6 +61,12 @@ class Profile:
         self.seconds = 0.0
         self.steps: list[StepTimes] = []
 
+    @property
+    def rest_seconds(self) -> float:
+        """The time between the steps' own: of the session itself."""
+        parts = (step.seconds + step.to_device_seconds + step.from_device_seconds for step in self.steps)
+        return self.seconds - sum(parts)
+
     def begin(self, where: str, nodes: Sequence[Node] = ()) -> None:
         """The next times belong to a step of these nodes."""
         operators = tuple(dict.fromkeys(node.op_type for node in nodes))

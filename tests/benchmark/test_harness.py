@@ -17,6 +17,7 @@ import dmlvk
 from dmlvk.benchmark import cases, harness, marks
 from dmlvk.benchmark.marks import measure_marks
 from dmlvk.benchmark.peers import PEERS
+from dmlvk.benchmark.records import Record
 from dmlvk.benchmark.tables import best_trial, summary
 from dmlvk.benchmark.timing import Times
 from dmlvk.benchmark.work import Work
@@ -144,7 +145,7 @@ def test_peers_on_the_cpu_agree(name: str, peer: str) -> None:
             assert {"result", "unsupported", "failure"} & row.keys()
 
 
-def trials(name: str, peer: str) -> dict[str, harness.Record]:
+def trials(name: str, peer: str) -> dict[str, Record]:
     """The record of a peer for each case that the name matches. Runs in a process that the peer may crash."""
     found = {}
     for case in cases.select(cases.cases(cases.SCALES["tiny"]), patterns=[name]):

@@ -7,14 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import dmlvk
 from dmlvk.benchmark.model.onnx_runtime import ONNXRuntime
 from dmlvk.benchmark.records import MODEL, Record, circumstances, one_line, present
-from dmlvk.benchmark.timing import WARM_UP_SECONDS, time_on_host
+from dmlvk.benchmark.timing import Times, time_on_host, warm_up
 from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import InferenceSession
 from dmlvk.onnx.profile import Profile, StepTimes
@@ -75,55 +75,65 @@ def run(
     }
     for batch in batches:
         progress("a run" if batch is None else f"batch {batch}")
-        session = _session(device, path, timestamps=False)
-        feeds = random_batch(np.random.default_rng(0), session.get_inputs(), batch)
-        row = _whole(session, feeds, rounds)
-        found = row.pop("outputs")
-        names = [output.name for output in session.get_outputs()]
-        record["model"] |= _placement(session)
-        row |= {"batch": batch, "memory": {"peak": session.memory.peak, "sum": session.memory.sum}}
-        del session
-        row |= _parts(_session(device, path, timestamps=True), feeds, rounds)
-        outputs = dict(zip(names, found, strict=True))
-        row["peers"] = [_trial(each, path, feeds, outputs, record["model"]["is_fused"], rounds) for each in peers]
+        row, outputs = _run(device, path, batch, rounds)
+        record["model"] |= row.pop("placement")
+        row["peers"] = [
+            _trial(each, path, outputs.feeds, outputs.found, record["model"]["is_fused"], rounds) for each in peers
+        ]
         rows.append(row)
         keep(record)
     device.timestamps = True
     return record
 
 
+class _Outputs(NamedTuple):
+    """What a run was given, and what it returned, by name."""
+
+    feeds: dict[str, Array]
+    found: dict[str, Array]
+
+
+def _run(device: dmlvk.Device, path: Path, batch: int | None, rounds: int) -> tuple[Record, _Outputs]:
+    """A batch: whole runs, and in turns with them runs of another session whose steps are timed."""
+    session = _session(device, path, timestamps=False)
+    feeds = random_batch(np.random.default_rng(0), session.get_inputs(), batch)
+    start = time.perf_counter()
+    found = session.run(None, feeds)
+    first = time.perf_counter() - start
+    measured = _session(device, path, timestamps=True)
+    measured.run(None, feeds)
+    if device.profile.device_type is not DeviceType.CPU:
+        warm_up(lambda: session.run(None, feeds))
+    seconds: list[float] = []
+    profiles: list[Profile] = []
+
+    def step(_: int) -> None:
+        start = time.perf_counter()
+        session.run(None, feeds)
+        seconds.append(time.perf_counter() - start)
+        profiles.append(measured.profiled(feeds)[1])
+
+    time_on_host(step, rounds)
+    # The first turn warms up.
+    steps = [_step(each) for each in zip(*(profile.steps for profile in profiles[1:]), strict=True)]
+    row: Record = {
+        "batch": batch,
+        "inputs": {name: list(array.shape) for name, array in feeds.items()},
+        "first_seconds": first,
+        "seconds": Times(tuple(seconds[1:])).record(),
+        "steps": steps,
+        "rest_seconds": statistics.median(profile.rest_seconds for profile in profiles[1:]),
+        "memory": {"peak": session.memory.peak, "sum": session.memory.sum},
+        "placement": _placement(session),
+    }
+    names = [output.name for output in session.get_outputs()]
+    return row, _Outputs(feeds, dict(zip(names, found, strict=True)))
+
+
 def _session(device: dmlvk.Device, path: Path, timestamps: bool) -> InferenceSession:
     """A session whose sequences, which its first run records, have timestamps or not."""
     device.timestamps = timestamps
     return InferenceSession(path, device)
-
-
-def _whole(session: InferenceSession, feeds: Mapping[str, Array], rounds: int) -> Record:
-    start = time.perf_counter()
-    outputs = session.run(None, feeds)
-    first = time.perf_counter() - start
-    _warm_up(session.device, lambda: session.run(None, feeds))
-    times = time_on_host(lambda _: session.run(None, feeds), rounds)
-    shapes = {name: list(array.shape) for name, array in feeds.items()}
-    return {"inputs": shapes, "first_seconds": first, "seconds": times.record(), "outputs": outputs}
-
-
-def _warm_up(device: dmlvk.Device, step: Callable[[], object]) -> None:
-    """An idle GPU runs at a fraction of its clock."""
-    start = time.perf_counter()
-    while device.profile.device_type is not DeviceType.CPU and time.perf_counter() - start < WARM_UP_SECONDS:
-        step()
-
-
-def _parts(session: InferenceSession, feeds: Mapping[str, Array], rounds: int) -> Record:
-    """Medians of each step's times."""
-    session.run(None, feeds)
-    _warm_up(session.device, lambda: session.run(None, feeds))
-    profiles: list[Profile] = []
-    time_on_host(lambda _: profiles.append(session.profiled(feeds)[1]), rounds)
-    steps = [_step(each) for each in zip(*(profile.steps for profile in profiles), strict=True)]
-    whole = statistics.median(profile.seconds for profile in profiles)
-    return {"profiled_seconds": whole, "steps": steps}
 
 
 def _step(runs: Sequence[StepTimes]) -> Record:
@@ -188,5 +198,6 @@ def _comparison(found: Any, plain: Any, optimized: Any, is_fused: bool) -> Recor
         return {"result": "different" if is_fused else "wrong", **comparison}
     wide, right = found.astype(np.float64), plain.astype(np.float64)
     largest = float(np.nan_to_num(np.abs(wide - right), nan=np.inf).max(initial=0.0))
+    limit = {"largest": largest} if np.isfinite(largest) else {}
     allowed = ROUNDING * float(np.nan_to_num(np.abs(right)).max(initial=0.0)) if found.dtype.kind == "f" else 0.0
-    return {"result": "different" if is_fused or largest <= allowed else "wrong", **comparison, "largest": largest}
+    return {"result": "different" if is_fused or largest <= allowed else "wrong", **comparison, **limit}

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from dmlvk.benchmark.records import Record
-from dmlvk.benchmark.sections import DIFFERENT, Section, absences, title_of
+from dmlvk.benchmark.sections import DIFFERENT, EQUAL, Section, absences, ratio_text, title_of
 
 NAMES = {
     "gpu": "on the GPU",
@@ -58,7 +58,7 @@ def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
     )
     yield Section(
         "the parts of a run in which each step waits for the one before",
-        ("batch", "run, ms", *(f"{NAMES[part]}, ms" for part in PARTS), "to device, MB", "from device, MB"),
+        ("batch", "together, ms", *(f"{NAMES[part]}, ms" for part in PARTS), "to device, MB", "from device, MB"),
         [_parts(row) for row in record["batches"]],
     )
     for row in record["batches"]:
@@ -77,7 +77,10 @@ def is_correct(record: Record) -> bool:
 
 
 def parts_of(row: Record) -> dict[str, float]:
-    """The parts of a profiled run in seconds, by PARTS. Without timestamps all of the device's time is "waiting"."""
+    """The parts of a run in seconds, by PARTS: sums of the medians of its steps.
+
+    Without timestamps all of the device's time is "waiting".
+    """
     steps = row["steps"]
     gpu = sum(step["gpu_seconds"] or 0.0 for step in steps)
     parts = {
@@ -87,7 +90,7 @@ def parts_of(row: Record) -> dict[str, float]:
         "from_device": sum(step["from_device_seconds"] for step in steps),
         "host": sum(step["seconds"] for step in steps if step["where"] == "host"),
     }
-    return {**parts, "rest": max(0.0, row["profiled_seconds"] - sum(parts.values()))}
+    return {**parts, "rest": row["rest_seconds"]}
 
 
 def _row(row: Record) -> tuple[str, ...]:
@@ -98,10 +101,10 @@ def _row(row: Record) -> tuple[str, ...]:
         _batch(row),
         _ms(seconds["median"]),
         f"{_ms(seconds['minimum'])} to {_ms(seconds['maximum'])}",
-        f"{(row['batch'] or 1) / seconds['median']:,.1f}",
+        "" if row["batch"] is None else f"{row['batch'] / seconds['median']:,.1f}",
         _ms(row["first_seconds"]),
         "" if theirs is None else _ms(theirs),
-        "" if theirs is None else f"{theirs / seconds['median']:.2f}",
+        "" if theirs is None else ratio_text(theirs / seconds["median"]),
         _verdict(trial),
     )
 
@@ -109,7 +112,7 @@ def _row(row: Record) -> tuple[str, ...]:
 def _parts(row: Record) -> tuple[str, ...]:
     parts = parts_of(row)
     moved = (sum(step[f"bytes_{way}_device"] for step in row["steps"]) for way in ("to", "from"))
-    return _batch(row), _ms(row["profiled_seconds"]), *(_ms(parts[part]) for part in PARTS), *map(_mb, moved)
+    return _batch(row), _ms(sum(parts.values())), *(_ms(parts[part]) for part in PARTS), *map(_mb, moved)
 
 
 def _batch(row: Record) -> str:
@@ -122,7 +125,7 @@ def _verdict(trial: Record) -> str:
         return "not compared"
     if "wrong" in results:
         return DIFFERENT
-    return next((result for result in results if result != "equal"), "equal")
+    return next((result for result in results if result != EQUAL), EQUAL)
 
 
 def _notes(record: Record) -> Iterator[str]:

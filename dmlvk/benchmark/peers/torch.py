@@ -52,13 +52,13 @@ def rotation_of(desc: OperatorDesc) -> int:
     return max(1, min(LARGEST_ROTATION, -(-ROTATION_BYTES // max(1, work_of(desc).bytes_moved))))
 
 
-def time_on_cuda(step: Callable[[int], object], rounds: int) -> Times:
-    """Time a function by CUDA events: one call per round, with the round's number, after a second of warm-up."""
+def time_on_cuda(step: Callable[[int], object], rounds: int, warm_up_seconds: float = WARM_UP_SECONDS) -> Times:
+    """Time a function by CUDA events: one call per round, with the round's number, after a warm-up."""
     import torch
 
     start = time.perf_counter()
     number = 0
-    while number < FEWEST_ROUNDS or time.perf_counter() - start < WARM_UP_SECONDS:
+    while number < FEWEST_ROUNDS or time.perf_counter() - start < warm_up_seconds:
         step(number)
         torch.cuda.synchronize()
         number += 1

@@ -1,0 +1,140 @@
+"""A network's convolutions one after the other on a device, and each of them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import dmlvk
+from dmlvk import DataType, QuantizedLinearConvolutionDesc, Slice1Desc, TensorDesc, reference
+from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
+from dmlvk.benchmark.networks.timing import ChainTimes, time_chain
+from dmlvk.benchmark.networks.work import Array, constants_of, desc_of, noise, work_of
+from dmlvk.benchmark.timing import WARM_UP_SECONDS
+from dmlvk.conformance.running.placement import equal_bits
+from dmlvk.planning.plan import Plan
+from dmlvk.runtime.binding import Binding
+from dmlvk.runtime.compiled_operator import CompiledOperator
+from dmlvk.runtime.tensor import Buffer
+
+POISON = b"\xa5"
+FLOOR_BYTES = 64
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A chain's measurement.
+
+    Attributes
+    ----------
+    times : ChainTimes
+    plans : tuple of Plan
+        Of its layers, in their order.
+    wrong : tuple of int
+        The numbers of the layers with a wrong output.
+    """
+
+    times: ChainTimes
+    plans: tuple[Plan, ...]
+    wrong: tuple[int, ...]
+
+    @property
+    def predicted(self) -> float:
+        """The planner's estimate, in seconds."""
+        return sum(dispatch.seconds for plan in self.plans for dispatch in plan.dispatches)
+
+    @property
+    def dispatch_count(self) -> int:
+        """The dispatches of a run."""
+        return sum(len(plan.dispatches) for plan in self.plans)
+
+
+def measure_floor(device: dmlvk.Device, rounds: int) -> ChainTimes:
+    """The time of a dispatch that does next to nothing, after another one: two SLICE1 of 64 bytes, back and forth."""
+    tensor = TensorDesc(DataType.UINT8, [FLOOR_BYTES])
+    operator = device.compile(
+        Slice1Desc(
+            input_tensor=tensor,
+            output_tensor=tensor,
+            input_window_offsets=[0],
+            input_window_sizes=[FLOOR_BYTES],
+            input_window_strides=[1],
+        )
+    )
+    a, b = device.tensor(noise("floor", FLOOR_BYTES)), device.tensor(tensor)
+    pair = [operator.bind(input_tensor=a, output_tensor=b), operator.bind(input_tensor=b, output_tensor=a)]
+    return time_chain(device, pair, rounds, is_repeated=True).divided(len(pair))
+
+
+def measure_layer(device: dmlvk.Device, layer: Layer, batch: int, layout: str, rounds: int) -> Measured:
+    """A layer again and again: each run waits for the one before, because both write the same output.
+
+    Its data may be found in a cache, as in a network the output of the layer before.
+    """
+    work = work_of(layer)
+    operator = _compiled(device, desc_of(layer, batch, layout), work.constants)
+    image, output = (device.tensor(operator.desc.tensors[field]) for field in ("input_tensor", "output_tensor"))
+    image.write(work.batch(work.images, batch))
+    output.write_bytes(POISON * output.desc.total_size_in_bytes)
+    binding = operator.bind(input_tensor=image, output_tensor=output)
+    times = time_chain(device, [binding], rounds, is_repeated=True)
+    is_right = equal_bits(output.numpy(), work.batch(work.expected, batch))
+    return Measured(times, (operator.plan,), () if is_right else (0,))
+
+
+def measure_chain(device: dmlvk.Device, layers: Sequence[Layer], batch: int, layout: str, rounds: int) -> Measured:
+    """All layers in their order: each reads the memory that the one before has written.
+
+    Between two layers lies memory for the larger one of an output and an input. Where the input is larger, its rest is
+    random. So each run has the same data, and each layer is checked with what it has read, for the first image.
+    """
+    constants = [constants_of(layer, number) for number, layer in enumerate(layers)]
+    operators = [
+        _compiled(device, desc_of(layer, batch, layout), each) for layer, each in zip(layers, constants, strict=True)
+    ]
+    memory = _memory(device, [operator.desc for operator in operators])
+    bindings: list[Binding] = []
+    for number, operator in enumerate(operators):
+        desc = operator.desc
+        given, taken = memory[number].tensor(desc.input_tensor), memory[number + 1].tensor(desc.output_tensor)
+        bindings.append(operator.bind(input_tensor=given, output_tensor=taken))
+    # The device was idle while the operators were compiled.
+    times = time_chain(device, bindings, rounds, is_repeated=False, warm_up_seconds=WARM_UP_SECONDS)
+    wrong = tuple(
+        number
+        for number, layer in enumerate(layers)
+        if not _is_right(layer, layout, constants[number], memory[number], memory[number + 1])
+    )
+    return Measured(times, tuple(operator.plan for operator in operators), wrong)
+
+
+def _compiled(
+    device: dmlvk.Device, desc: QuantizedLinearConvolutionDesc, constants: dict[str, Array]
+) -> CompiledOperator[QuantizedLinearConvolutionDesc]:
+    operator = device.compile(desc)
+    operator.initialize(**constants)
+    return operator
+
+
+def _memory(device: dmlvk.Device, descs: Sequence[QuantizedLinearConvolutionDesc]) -> list[Buffer]:
+    """Memory before, between and after layers, with random bytes."""
+    needed = [0] * (len(descs) + 1)
+    for number, desc in enumerate(descs):
+        needed[number] = max(needed[number], desc.input_tensor.total_size_in_bytes)
+        needed[number + 1] = desc.output_tensor.total_size_in_bytes
+    buffers = []
+    for number, size in enumerate(needed):
+        buffers.append(device.buffer(size))
+        whole = buffers[-1].tensor(TensorDesc(DataType.UINT8, [size]))
+        whole.write(noise(f"memory {number}", size))
+    return buffers
+
+
+def _is_right(layer: Layer, layout: str, constants: dict[str, Array], given: Buffer, taken: Buffer) -> bool:
+    """Whether the first image of an output is what follows from the first image of the input."""
+    desc = desc_of(layer, 1, layout)
+    image, found = given.tensor(desc.input_tensor).numpy(), taken.tensor(desc.output_tensor).numpy()
+    expected = reference.run(desc, input_tensor=image, **constants)
+    return equal_bits(found, expected) and len(np.unique(found)) > 1

@@ -1,0 +1,144 @@
+"""Measures a network's convolutions: each of them, and all in their order, in several batches and both layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import dmlvk
+from dmlvk.arguments import as_argument
+from dmlvk.benchmark.networks.chain import Measured, measure_chain, measure_floor, measure_layer
+from dmlvk.benchmark.networks.network import Network
+from dmlvk.benchmark.networks.peers import PEERS, NetworkPeer
+from dmlvk.benchmark.networks.timing import ChainTimes
+from dmlvk.benchmark.networks.work import LAYOUTS, work_of
+from dmlvk.benchmark.peers.peer import UnsupportedError
+from dmlvk.benchmark.records import NETWORK, Record, circumstances, one_line, present
+from dmlvk.benchmark.timing import warm_up
+from dmlvk.device_profile import DeviceType
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a run.
+
+    Attributes
+    ----------
+    batches : sequence of int
+    layouts : sequence of str
+        "nhwc", "nchw".
+    rounds : int
+        Timed runs of each measured item; fewer if they take long.
+    peers : sequence of str
+        Names of the peers to measure.
+    left_out : mapping of str to str
+        Names of the peers that are not measured, and why.
+    """
+
+    batches: Sequence[int]
+    layouts: Sequence[str] = LAYOUTS
+    rounds: int = 20
+    peers: Sequence[str] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rounds = as_argument("rounds", self.rounds, 1, None, "each thing is timed at least once", ValueError)
+        object.__setattr__(self, "rounds", rounds)
+
+
+def step_count(network: Network, settings: Settings) -> int:
+    """How often `run` reports its progress."""
+    return 1 + len(settings.batches) * len(settings.layouts) * (len(network.counts) + 1)
+
+
+def run(
+    device: dmlvk.Device,
+    network: Network,
+    settings: Settings,
+    progress: Callable[[str], None] = lambda name: None,
+    keep: Callable[[Record], None] = lambda record: None,
+) -> Record:
+    """Measure a network's convolutions.
+
+    Parameters
+    ----------
+    device : Device
+        Opened with `timestamps=True`.
+    network : Network
+    settings : Settings
+    progress : callable
+        Called before each measurement with its name.
+    keep : callable
+        Called after each measurement with the record so far.
+    """
+    progress("floor")
+    for layer in network.counts:
+        work_of(layer)  # which takes the host long, while the device gets cold
+    _warm_up(device)
+    peers, absent = present(PEERS[name] for name in settings.peers)
+    runs: list[Record] = []
+    record: Record = {
+        "kind": NETWORK,
+        **circumstances(device, settings.rounds),
+        "network": {"name": network.name, "size": network.size, "layers": len(network.layers)},
+        "floor": _times(measure_floor(device, settings.rounds)),
+        "peers": {peer.name: {"version": peer.version(), "runs_on": peer.runs_on} for peer in peers},
+        "absent_peers": {**absent, **settings.left_out},
+        "runs": runs,
+    }
+    for batch, layout in product(settings.batches, settings.layouts):
+        rows: list[Record] = []
+        _warm_up(device)
+        runs.append({"batch": batch, "layout": layout, "layers": rows})
+        for layer, count in network.counts.items():
+            progress(f"batch {batch}, {layout}, {layer.name}")
+            found = _attempt(measure_layer, device, layer, batch, layout, settings.rounds)
+            trials = [_trial(peer, peer.measure_layer, layer, batch, layout, settings.rounds) for peer in peers]
+            rows.append({"name": layer.name, "count": count, **found, "peers": trials})
+            keep(record)
+        progress(f"batch {batch}, {layout}, all layers in their order")
+        found = _attempt(measure_chain, device, network.layers, batch, layout, settings.rounds)
+        trials = [_trial(peer, peer.measure_chain, network.layers, batch, layout, settings.rounds) for peer in peers]
+        runs[-1]["chain"] = {**found, "peers": trials}
+        keep(record)
+    return record
+
+
+def _warm_up(device: dmlvk.Device) -> None:
+    if device.profile.device_type is not DeviceType.CPU:
+        warm_up(lambda: measure_floor(device, 1))
+
+
+def _attempt(measure: Callable[..., Measured], device: dmlvk.Device, *arguments: Any) -> Record:
+    """The record of a measurement, or why there is none: a large batch may be too large for the device."""
+    try:
+        found = measure(device, *arguments)
+    except dmlvk.DeviceError as error:
+        if device.vulkan.is_lost:
+            raise
+        return {"failure": one_line(error)}
+    paths = list(dict.fromkeys(plan.path for plan in found.plans))
+    return {
+        "paths": paths,
+        "dispatches": found.dispatch_count,
+        "seconds": _times(found.times),
+        "predicted_seconds": found.predicted,
+        "correct": not found.wrong,
+        "wrong": list(found.wrong),
+    }
+
+
+def _trial(peer: NetworkPeer, measure: Callable[..., ChainTimes], *arguments: Any) -> Record:
+    try:
+        return {"peer": peer.name, "seconds": _times(measure(*arguments))}
+    except UnsupportedError as error:
+        return {"peer": peer.name, "unsupported": str(error)}
+    except Exception as error:  # a peer's failure is a finding and does not end the run
+        return {"peer": peer.name, "failure": one_line(error)}
+
+
+def _times(times: ChainTimes) -> dict[str, Any]:
+    """By "device" and "wall"; "device" is None for a library on the CPU."""
+    return {"device": None if times.device is None else times.device.record(), "wall": times.wall.record()}
