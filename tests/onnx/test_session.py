@@ -27,6 +27,7 @@ from tests.onnx.models import (
     require_equal,
     session_with_onnx_runtime,
 )
+from tests.reference.onnx_runtime import ONNX_RUNTIME
 
 
 def small_model() -> onnx.ModelProto:
@@ -299,6 +300,22 @@ def test_the_host_optimizes_where_onnx_runtime_is_to_be_followed(device: dmlvk.D
     require_equal(found, onnx_runtime(model, {"x": x}, optimize=format == "QDQ"))
     assert "device" in {where for _, _, where in rows}
     assert np.unique(found[0]).size > 20
+
+
+def _host_options(model: bytes) -> tuple[str, str]:
+    """Of a part of the host: whether its threads spin, and its level of optimization."""
+    from dmlvk.onnx.graph import Graph
+    from dmlvk.onnx.host import HostPart
+
+    graph = Graph(onnx.load_from_string(model))
+    part = HostPart(graph, graph.nodes, list(graph.inputs), graph.outputs, graph.types, optimize=False)
+    options = part._run.__self__.get_session_options()
+    return options.get_session_config_entry("session.intra_op.allow_spinning"), options.graph_optimization_level.name
+
+
+def test_threads_of_the_hosts_parts_do_not_spin() -> None:
+    options = ONNX_RUNTIME.call("options", _host_options, small_model().SerializeToString())
+    assert options == ("0", "ORT_DISABLE_ALL")
 
 
 WITHOUT_ONNX_RUNTIME = """
