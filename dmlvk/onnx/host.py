@@ -82,6 +82,9 @@ class HostPart:
             else:
                 options = runtime.SessionOptions()
                 options.log_severity_level = 3
+                # A model may have a hundred parts. Threads of all parts that spin while they wait would take the
+                # processor from the part that runs, and from drivers that run on the processor.
+                options.add_session_config_entry("session.intra_op.allow_spinning", "0")
                 if not optimize:
                     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
                 session = runtime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])

@@ -27,6 +27,7 @@ from tests.onnx.models import (
     require_equal,
     session_with_onnx_runtime,
 )
+from tests.reference.onnx_runtime import ONNX_RUNTIME
 
 
 def small_model() -> onnx.ModelProto:
@@ -344,6 +345,32 @@ def test_the_host_optimizes_where_onnx_runtime_is_to_be_followed(device: dmlvk.D
     require_equal(found, onnx_runtime(model, {"x": x}, optimize=format == "QDQ"))
     assert "device" in {where for _, _, where in rows}
     assert np.unique(found[0]).size > 20
+
+
+def _spinning(model: bytes, device: str, feeds: dict[str, Array]) -> list[str]:
+    """Whether the threads of each part of the host spin."""
+    import onnxruntime
+
+    made, original = [], onnxruntime.InferenceSession
+
+    def observed(*arguments: Any) -> Any:
+        made.append(original(*arguments))
+        return made[-1]
+
+    onnxruntime.InferenceSession = observed
+    try:
+        session = InferenceSession(model, device)
+        session.run(None, feeds)
+        session.device.close()
+    finally:
+        onnxruntime.InferenceSession = original
+    return [part.get_session_options().get_session_config_entry("session.intra_op.allow_spinning") for part in made]
+
+
+def test_threads_of_the_hosts_parts_do_not_spin(device: dmlvk.Device) -> None:
+    feeds = {"x": elements(np.random.default_rng(7), np.float32, (2, 3, 4))}
+    model = small_model().SerializeToString()
+    assert ONNX_RUNTIME.call("options", _spinning, model, device.name, feeds) == ["0"]
 
 
 WITHOUT_ONNX_RUNTIME = """
