@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +19,9 @@ from dmlvk.conformance.digests import compared, recorded_digests, write_digests
 from dmlvk.conformance.dxdispatch import export_models
 from dmlvk.conformance.export import export_case
 from dmlvk.conformance.names import OUR_CASES, CaseFinder, CaseSource, SelectionError, case_source, parse_shard, select
+from dmlvk.conformance.outputs import outputs_folder
 from dmlvk.conformance.plans import check_plans
+from dmlvk.conformance.privacy import public_command
 from dmlvk.conformance.profiles import DEVICE, PROFILES
 from dmlvk.conformance.reports.html import write_html
 from dmlvk.conformance.reports.junit import write_junit
@@ -68,6 +69,7 @@ class Request:
     waivers: Path | None
     compare: Path | None
     json: Path | None
+    keep_outputs: bool
     junit: Path | None
     html: Path | None
     export: Path | None
@@ -75,6 +77,12 @@ class Request:
     export_dxdispatch: Path | None
     record_digests: Path | None
     cases: str
+
+    @property
+    def outputs(self) -> Path | None:
+        """The folder in which outputs are kept, if they are."""
+        place = self.json or self.resume
+        return outputs_folder(place) if self.keep_outputs and place is not None else None
 
     def source(self) -> CaseSource:
         """All cases; if a path is forced, excluding the cases that force another."""
@@ -132,6 +140,11 @@ class Request:
 @click.option("--waivers", type=INPUT_FILE, help="Known failures: a TOML file.")
 @click.option("--compare", type=INPUT_FILE, help="Recorded digests to hold against; else those that come with dmlvk.")
 @click.option("--json", type=OUTPUT_FILE, help="Append results here as JSON lines, case by case.")
+@click.option(
+    "--keep-outputs",
+    is_flag=True,
+    help="With --json NAME.jsonl: also write each output as .npy into NAME.outputs, for `dmlvk compare`.",
+)
 @click.option("--junit", type=OUTPUT_FILE, help="Write JUnit XML here.")
 @click.option("--html", type=OUTPUT_FILE, help="Write a page here that needs nothing beside itself.")
 @click.option("--export", type=OUTPUT_FOLDER, help="Write each failing case here as a folder that runs by itself.")
@@ -215,7 +228,9 @@ def _run_items(
     terminal: Console,
 ) -> None:
     """Run cases and add each result, to the file of results too."""
-    configuration = Configuration(request.device, request.cases, request.path, request.repeat)
+    folder = request.outputs
+    outputs = None if folder is None else str(folder.absolute())
+    configuration = Configuration(request.device, request.cases, request.path, request.repeat, outputs)
     with Runner(configuration, timeout=request.timeout, jobs=request.jobs, validate=request.validate) as runner:
         environment = _environment(runner, request)
         _check_identity(request, resumed, environment)
@@ -265,6 +280,10 @@ def _check_outputs(request: Request) -> None:
     """Check, before any run, that each report can be written and that the file of results holds results."""
     if request.json is not None:
         files.require_own(request.json, read_results)
+    if request.keep_outputs:
+        if request.outputs is None:
+            raise SelectionError("--keep-outputs needs --json FILE: outputs are kept beside the results")
+        files.require_folder_place(request.outputs)
     for path in (request.junit, request.html, request.record_digests):
         if path is not None:
             files.require_place(path)
@@ -310,7 +329,7 @@ def _environment(runner: Runner, request: Request) -> Environment:
         path=request.path or "",
         validated=request.validate,
         date=date,
-        command=shlex.join(["dmlvk", *sys.argv[1:]]),
+        command=public_command(["dmlvk", *sys.argv[1:]]),
     )
 
 

@@ -77,6 +77,11 @@ def matrices(results: Iterable[Result]) -> list[Matrix]:
     return found
 
 
+def style() -> str:
+    """The style sheet of all pages."""
+    return resources.files("dmlvk.conformance.reports").joinpath("style.css").read_text(encoding="utf-8")
+
+
 def write_html(path: Path, run: Run, waivers: WaiverReport) -> None:
     """Write a run.
 

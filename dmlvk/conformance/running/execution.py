@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -72,7 +72,13 @@ class Devices:
                 stack.callback(self._open.popitem()[1].close)
 
 
-def execute(case: Case, devices: Devices, profile: str, repeat: int) -> Result:
+def execute(
+    case: Case,
+    devices: Devices,
+    profile: str,
+    repeat: int,
+    keep: Callable[[npt.NDArray[Any]], None] = lambda elements: None,
+) -> Result:
     """Run a case. Raises nothing except for an interrupt.
 
     Parameters
@@ -83,6 +89,8 @@ def execute(case: Case, devices: Devices, profile: str, repeat: int) -> Result:
         A name of `profiles.PROFILES`.
     repeat : int
         The number of times that the case is dispatched.
+    keep : callable
+        Given the output's elements after the first dispatch: those of the result's digest.
     """
     start = time.perf_counter()
     result = partial(Result, case.name, profile, path=case.path or "")
@@ -100,7 +108,7 @@ def execute(case: Case, devices: Devices, profile: str, repeat: int) -> Result:
             found = result(Status.NOT_SUPPORTED, lacking.reason, lacking.explanation)
         else:
             assert workload is not None and isinstance(operator, dmlvk.CompiledOperator)
-            found = result(**_judged(case.name, operator, workload, repeat))
+            found = result(**_judged(case.name, operator, workload, repeat, keep))
     except DeviceLostError as error:
         found = result(Status.DEVICE_LOST, "VK_ERROR_DEVICE_LOST", str(error))
     except ValidationError as error:
@@ -171,7 +179,13 @@ class _Outcome:
     guard_damage: str
 
 
-def _judged(name: str, operator: dmlvk.CompiledOperator, workload: Workload, repeat: int) -> dict[str, Any]:
+def _judged(
+    name: str,
+    operator: dmlvk.CompiledOperator,
+    workload: Workload,
+    repeat: int,
+    keep: Callable[[npt.NDArray[Any]], None],
+) -> dict[str, Any]:
     """Status, reason, message and digest of a case."""
     expected = workload.result()
     output_desc = workload.desc.tensors["output_tensor"]
@@ -199,6 +213,7 @@ def _judged(name: str, operator: dmlvk.CompiledOperator, workload: Workload, rep
         operator(**{field: tensor.tensor for field, tensor in bound.items()}).wait()
         outcomes.append(_look(output.read(), output.placement))
     raise_messages()
+    keep(outcomes[0].elements)
     for field in bound.keys() - {"output_tensor"}:
         damage = np.flatnonzero(placed[field].read() != placements[field].content)
         if damage.size:
