@@ -35,7 +35,8 @@ define LINT
 	$(VENV_PYTHON) -m basedpyright
 endef
 
-.PHONY: help run bench test test-compilers test-large test-cuda test-thorough test-torch test-mutants test-windows
+.PHONY: help run bench test test-compilers test-large test-cuda test-thorough test-torch test-mutants test-pages
+.PHONY: test-windows
 .PHONY: conformance lint format drivers kernels clean fuzz
 
 help:
@@ -79,6 +80,10 @@ test-torch: .venv/torch.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(PYTHON) -m tools.drivers
 	$(VENV_PYTHON) -m pytest tests/torch $(PYTEST_ARGUMENTS)
+
+test-pages: .venv/test.stamp
+	@$(VENV_PYTHON) -m tools.browser
+	$(VENV_PYTHON) -m pytest tests/pages $(PYTEST_ARGUMENTS)
 
 test-mutants: .venv/test.stamp
 	@$(PYTHON) -m tools.drivers

@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -21,7 +22,13 @@ from tools.browser import Browser
 SECONDS = 60.0
 OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--hide-scrollbars")
 # The browser reads from file descriptor 3 and writes to 4.
-SCRIPT = 'exec "$@" 3<&{incoming} 4>&{outgoing}'
+START = """
+import fcntl, os, sys
+incoming, outgoing = (fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3])
+os.dup2(incoming, 3)
+os.dup2(outgoing, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 class Page:
@@ -40,17 +47,17 @@ class Page:
         self._arrived = threading.Condition()
         self._count = 0
         self._profile = tempfile.TemporaryDirectory(prefix="dmlvk-browser-")
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 closed with the browser
         incoming, self._to = os.pipe()
         self._from, outgoing = os.pipe()
         command = [str(browser.program), *OPTIONS, f"--user-data-dir={self._profile.name}", "about:blank"]
-        script = SCRIPT.format(incoming=incoming, outgoing=outgoing)
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", script, "sh", *command],
+            [sys.executable, "-c", START, str(incoming), str(outgoing), *command],
             env={**os.environ, **browser.variables},
             pass_fds=(incoming, outgoing),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
         )
         os.close(incoming)
         os.close(outgoing)
@@ -68,6 +75,9 @@ class Page:
                 *messages, rest = (rest + part).split(b"\0")
                 for message in messages:
                     self._receive(json.loads(message))
+        self._process.wait()
+        with self._arrived:
+            self._arrived.notify_all()
 
     def _receive(self, message: dict[str, Any]) -> None:
         method, parameters = message.get("method"), message.get("params", {})
@@ -98,8 +108,11 @@ class Page:
             message["sessionId"] = self._session
         os.write(self._to, json.dumps(message).encode() + b"\0")
         with self._arrived:
-            if not self._arrived.wait_for(lambda: number in self._answers, SECONDS):
-                raise TimeoutError(f"the browser did not answer {method} within {SECONDS:.0f} s")
+            self._arrived.wait_for(lambda: number in self._answers or self._process.poll() is not None, SECONDS)
+            if number not in self._answers:
+                self._errors.seek(0)
+                errors = self._errors.read().decode(errors="replace")[-2000:]
+                raise TimeoutError(f"the browser did not answer {method} within {SECONDS:.0f} s: {errors}")
         answer = self._answers.pop(number)
         if "error" in answer:
             raise RuntimeError(f"{method}: {answer['error']['message']}")
@@ -126,9 +139,10 @@ class Page:
 
     def click(self, selector: str) -> None:
         """Press and release the mouse in the middle of an element."""
+        name = json.dumps(selector)
         place = self.value(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
-            " e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+            f"(() => {{ const e = document.querySelector({name}); e.scrollIntoView({{block: 'center'}});"
+            " const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
         )
         for kind in ("mousePressed", "mouseReleased"):
             self._send("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
@@ -140,9 +154,10 @@ class Page:
 
     def choose(self, selector: str, value: str) -> None:
         """Choose an option, as a user's choice announces it."""
+        name, chosen = json.dumps(selector), json.dumps(value)
         self.value(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.value = {json.dumps(value)};"
-            " if (e.value !== " + json.dumps(value) + ") throw new Error('no such option');"
+            f"(() => {{ const e = document.querySelector({name}); e.value = {chosen};"
+            f" if (e.value !== {chosen}) throw new Error('no such option');"
             " e.dispatchEvent(new Event('input', {bubbles: true})); })()"
         )
 
@@ -160,4 +175,5 @@ class Page:
         self._process.kill()
         self._process.wait()
         os.close(self._to)
+        self._errors.close()
         self._profile.cleanup()
