@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -105,16 +106,20 @@ class Request:
             raise SelectionError("no case is chosen: --cases lists none, or --path or --shard leaves none")
         return chosen
 
-    def items(self) -> list[Item]:
+    def items(self, chosen: list[Case]) -> list[Item]:
         """The chosen cases on each profile."""
         profiles = list(PROFILES) if "all" in self.profiles else list(dict.fromkeys(self.profiles)) or [DEVICE]
-        chosen = self.chosen()
         return [(profile, case.name) for profile in profiles for case in chosen]
 
 
 @click.command()
 @click.argument("patterns", nargs=-1)
-@click.option("--list", "list_names", is_flag=True, help="Print the names of the cases and run nothing.")
+@click.option(
+    "--list",
+    "list_names",
+    is_flag=True,
+    help="Run nothing: print the cases' names and what each group tests.",
+)
 @click.option("--plans", is_flag=True, help="Run nothing: check the cases' plans on all recorded devices.")
 @click.option("--full", is_flag=True, help="All cases: hours. Without it, some thousand well-chosen ones.")
 @click.option("--sample", type=click.IntRange(1), help="So many of the cases, drawn at random.")
@@ -166,8 +171,8 @@ def conformance(**options: object) -> None:
     """
     request = Request(**options)  # type: ignore[arg-type]
     if request.list_names:
-        for case in request.chosen():
-            click.echo(case.name)
+        for line in listed(request.chosen()):
+            click.echo(line)
         return
     if request.export_dxdispatch is not None:
         status = export_for_dxdispatch(request, request.export_dxdispatch)
@@ -177,10 +182,21 @@ def conformance(**options: object) -> None:
         sys.exit(status)
 
 
+def listed(cases: list[Case]) -> Iterator[str]:
+    """The names, one a line. Before each group a line, which begins with "#", says what the group tests."""
+    for group, members in itertools.groupby(cases, lambda case: case.group):
+        names = list(members)
+        about = f": {names[0].about}" if names[0].about else ""
+        count = f"{len(names):,} case{'s' if len(names) > 1 else ''}"
+        yield f"# {group} ({count}){about}"
+        yield from (case.name for case in names)
+
+
 def run_request(request: Request) -> int:
     """Run the request, report, and return the exit status."""
     _check_outputs(request)
-    items = request.items()
+    chosen = request.chosen()
+    items = request.items(chosen)
     waivers = read_waivers(request.waivers) if request.waivers is not None else []
     digests = recorded_digests(request.compare)
     run = _resumed(request)
@@ -197,7 +213,7 @@ def run_request(request: Request) -> int:
     except (OSError, DeviceError) as stopped:  # such as a full disk: the results so far are reported all the same
         errors.append(stopped)
     if run.environment is not None:
-        errors += _report(run, waivers, request, terminal)
+        errors += _report(run, waivers, request, terminal, {case.group: case.about for case in chosen})
     if interrupted:
         json = request.json or request.resume
         hint = f"; go on with --resume {json}" if json is not None and run.environment is not None else ""
@@ -247,7 +263,9 @@ def _run_items(
                 writer.write(result)
 
 
-def _report(run: Run, waivers: list[Waiver], request: Request, terminal: Console) -> list[OSError]:
+def _report(
+    run: Run, waivers: list[Waiver], request: Request, terminal: Console, groups: Mapping[str, str]
+) -> list[OSError]:
     """Write all reports that can be written; returns the errors of the others."""
     waiver_report = _waive(run, waivers)
     errors = []
@@ -263,7 +281,7 @@ def _report(run: Run, waivers: list[Waiver], request: Request, terminal: Console
     if (junit := request.junit) is not None:
         attempt(junit, lambda: write_junit(junit, run))
     if (html := request.html) is not None:
-        attempt(html, lambda: write_html(html, run, waiver_report))
+        attempt(html, lambda: write_html(html, run, waiver_report, groups))
     if (record := request.record_digests) is not None:
         attempt(record, lambda: write_digests(record, run.results.values()))
     if (export := request.export) is not None:

@@ -93,6 +93,8 @@ class Case:
         Whether the case runs when no further cases are requested.
     support : callable, optional
         A check of the device's further abilities, beyond the path.
+    about : str
+        What the case's group tests, in a sentence or two; empty if nothing is known about it.
     """
 
     name: str
@@ -100,6 +102,12 @@ class Case:
     path: str | None = None
     is_default: bool = False
     support: Callable[[DeviceProfile], NotSupported | None] | None = field(default=None, compare=False)
+    about: str = field(default="", compare=False)
+
+    @property
+    def group(self) -> str:
+        """ "quantized_linear_convolution:zero_point"."""
+        return self.name.rpartition(":")[0]
 
     @property
     def groups(self) -> tuple[str, ...]:

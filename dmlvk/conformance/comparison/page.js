@@ -77,7 +77,7 @@
       });
       table.tBodies[0].append(tr);
     }
-    const wide = paths.length > 5 ? " wide" : "";
+    const wide = paths.length > 3 ? " wide" : "";
     return element("div", { className: `card${wide}` }, element("h3", {}, operator), table);
   }
 

@@ -18,6 +18,8 @@ from dmlvk.conformance.results import Result, Status
 
 # The page shows at most this much of a message.
 LONGEST_MESSAGE = 300
+# Of a broken driver there are thousands; the rows below have all.
+MOST_DISAGREEMENTS = 200
 
 
 def write_html(path: Path, findings: Findings) -> None:
@@ -38,6 +40,7 @@ def page(findings: Findings) -> str:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(_resource("page.html")).render(
         findings=findings,
+        most_disagreements=MOST_DISAGREEMENTS,
         labels=[run.label for run in findings.runs],
         runs=[
             (run, {status.value: count.get(status, 0) for status in statuses})
