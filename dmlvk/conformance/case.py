@@ -75,6 +75,24 @@ class Workload:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """A descriptor that breaks a rule, and the error that has to say so.
+
+    Attributes
+    ----------
+    content : callable
+        Gives the descriptor as plain data, which `dmlvk.operators.serialization` reads.
+    descriptor, field, rule : str
+        What the DescriptorError must hold.
+    """
+
+    content: Callable[[], dict[str, Any]]
+    descriptor: str
+    field: str
+    rule: str
+
+
+@dataclass(frozen=True)
 class Case:
     """One thing to check.
 
@@ -95,6 +113,8 @@ class Case:
         A check of the device's further abilities, beyond the path.
     about : str
         What the case's group tests, in a sentence or two; empty if nothing is known about it.
+    refusal : Refusal, optional
+        A descriptor that has to be refused. Then there is no workload: `build` raises a ValueError.
     """
 
     name: str
@@ -103,6 +123,7 @@ class Case:
     is_default: bool = False
     support: Callable[[DeviceProfile], NotSupported | None] | None = field(default=None, compare=False)
     about: str = field(default="", compare=False)
+    refusal: Refusal | None = field(default=None, compare=False)
 
     @property
     def group(self) -> str:

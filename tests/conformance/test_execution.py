@@ -11,7 +11,8 @@ import pytest
 
 import dmlvk
 from dmlvk import DataType, DiagonalMatrix1Desc, TensorDesc
-from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.case import Case, Refusal, Workload
+from dmlvk.conformance.cases.invalid import BASES, invalid_content
 from dmlvk.conformance.results import Result, Status
 from dmlvk.conformance.running import execution
 from dmlvk.conformance.running.execution import Devices, PlacedTensor, difference, digest, execute
@@ -194,6 +195,34 @@ def test_elements_that_share_memory_must_be_equal(devices: Devices) -> None:
     result = run(devices, replace(CASE, build=lambda: bad))
     assert (result.status, result.reason) == (Status.FAIL, "exception:ValueError")
     assert "one place in memory" in result.message
+
+
+def refused_case(**changes: str) -> Case:
+    """A window stride of 0, with the error that it must raise, or with another."""
+    wanted = {"descriptor": "Slice1Desc", "field": "input_window_strides[2]", "rule": "a window stride may not be 0"}
+    refusal = Refusal(lambda: invalid_content("slice1", "stride_0"), **(wanted | changes))
+    return replace(CASE, refusal=refusal)
+
+
+def test_an_invalid_descriptor_is_refused_with_its_error(devices: Devices) -> None:
+    result = run(devices, refused_case())
+    assert (result.status, result.message, result.digest) == (Status.PASS, "", "")
+
+
+@pytest.mark.parametrize("member", ["descriptor", "field", "rule"])
+def test_an_invalid_descriptor_that_is_refused_for_another_reason(devices: Devices, member: str) -> None:
+    result = run(devices, refused_case(**{member: "another"}))
+    assert (result.status, result.reason) == (Status.FAIL, "error")
+    assert "Slice1Desc.input_window_strides[2]: a window stride may not be 0; not " in result.message
+
+
+def test_an_invalid_descriptor_that_is_accepted_or_raises_something_else(devices: Devices) -> None:
+    valid = replace(CASE, refusal=Refusal(lambda: BASES["slice1"], "Slice1Desc", "a", "b"))
+    assert run(devices, valid).reason == "accepted"
+    assert "Slice1Desc(input_tensor=" in run(devices, valid).message
+    no_descriptor = replace(CASE, refusal=Refusal(lambda: {"operator": "NONE"}, "Slice1Desc", "a", "b"))
+    assert run(devices, no_descriptor).reason == "error"
+    assert "ValueError" in run(devices, no_descriptor).message
 
 
 def test_open_values_are_not_compared(devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,19 @@
-"""The cases of the conformance suite: a module for each operator, and one for ONNX's own backend tests."""
+"""The cases of the conformance suite: a module for each operator, and one for ONNX's own backend tests, one for
+descriptors that have to be refused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 from dmlvk.conformance.case import Case
-from dmlvk.conformance.cases import onnx_backend
+from dmlvk.conformance.cases import invalid, onnx_backend
 from dmlvk.operators.registry import parts
 
-SOURCES: tuple[Callable[[bool], Iterator[Case]], ...] = (*parts(__name__, "cases").values(), onnx_backend.cases)
+SOURCES: tuple[Callable[[bool], Iterator[Case]], ...] = (
+    *parts(__name__, "cases").values(),
+    onnx_backend.cases,
+    invalid.cases,
+)
 
 
 def all_cases(default_only: bool = False) -> Iterator[Case]:

@@ -21,11 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 import dmlvk
-from dmlvk.conformance.case import Case, NotSupported, Workload
+from dmlvk.conformance.case import Case, NotSupported, Refusal, Workload
 from dmlvk.conformance.profiles import narrow, workload_profile
 from dmlvk.conformance.results import Result, Status
 from dmlvk.conformance.running.placement import Bytes, Placement, as_bits, equal_bits, placed_tensors
+from dmlvk.errors import DescriptorError
 from dmlvk.operators import OperatorDesc
+from dmlvk.operators.serialization import deserialize
 from dmlvk.planning import PathError
 from dmlvk.runtime.elements import element_view
 from dmlvk.tensor_desc import TensorDesc
@@ -94,6 +96,8 @@ def execute(
     """
     start = time.perf_counter()
     result = partial(Result, case.name, profile, path=case.path or "")
+    if case.refusal is not None:
+        return replace(result(**_refused(case.refusal)), seconds=time.perf_counter() - start)
     workload: Workload | None = None
     try:
         lacking = None if case.support is None else case.support(narrow(devices.profile, profile))
@@ -123,6 +127,26 @@ def execute(
     if workload is not None:
         found = replace(found, operator=workload.desc.operator_name, types=types_text(workload.desc))
     return replace(found, seconds=time.perf_counter() - start)
+
+
+def _refused(refusal: Refusal) -> dict[str, Any]:
+    """Status, reason and message of a case whose descriptor has to be refused."""
+    wanted = f"{refusal.descriptor}.{refusal.field}: {refusal.rule}"
+    try:
+        made = deserialize(refusal.content())
+    except DescriptorError as error:
+        found = f"{error.descriptor}.{error.field}: {error.rule}"
+        if found == wanted:
+            return {"status": Status.PASS}
+        return {
+            "status": Status.FAIL,
+            "reason": "error",
+            "message": f"refused with another error: {found}; not {wanted}",
+        }
+    except Exception as error:  # any other error is a finding too
+        message = f"refused with another error: {type(error).__name__}: {error}; not {wanted}"
+        return {"status": Status.FAIL, "reason": "error", "message": message}
+    return {"status": Status.FAIL, "reason": "accepted", "message": f"{made} is accepted; expected {wanted}"}
 
 
 def _compiled(devices: Devices, profile: str, case: Case, workload: Workload) -> dmlvk.CompiledOperator | NotSupported:
