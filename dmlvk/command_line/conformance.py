@@ -28,6 +28,7 @@ from dmlvk.conformance.reports.html import write_html
 from dmlvk.conformance.reports.junit import write_junit
 from dmlvk.conformance.reports.terminal import plan_table, print_summary, with_plan_progress, with_progress
 from dmlvk.conformance.results import (
+    PASSED,
     Environment,
     ResultsError,
     ResultsWriter,
@@ -167,7 +168,7 @@ def conformance(**options: object) -> None:
 
     PATTERNS choose cases by name: "slice1", "slice1:*:type=uint8;path=tiles;*",
     "quantized_linear_convolution:zero_point:*"; several are added up. Ends with status 0 when nothing came out but
-    Pass, NotSupported and what is waived.
+    Pass, Unpredictable, NotSupported and what is waived.
     """
     request = Request(**options)  # type: ignore[arg-type]
     if request.list_names:
@@ -201,7 +202,7 @@ def run_request(request: Request) -> int:
     digests = recorded_digests(request.compare)
     run = _resumed(request)
     resumed, run.environment = run.environment, None
-    passed = {key for key, result in run.results.items() if result.status is Status.PASS}
+    passed = {key for key, result in run.results.items() if result.status in PASSED}
     items = [item for item in items if item not in passed]
     terminal = console()
     interrupted = False

@@ -37,11 +37,19 @@ class Status(str, Enum):
     """How a case ended."""
 
     PASS = "Pass"
+    UNPREDICTABLE = "Unpredictable"
     FAIL = "Fail"
     NOT_SUPPORTED = "NotSupported"
     FLAKY = "Flaky"
     DEVICE_LOST = "DeviceLost"
     TIMEOUT = "Timeout"
+
+
+# The three verdicts of a device that does what it must (the expected bits, or the expected error; any bits where the
+# operator leaves them open, and no other byte), and what a device lacks.
+GOOD = (Status.PASS, Status.UNPREDICTABLE, Status.NOT_SUPPORTED)
+# A case that ended so need not run again.
+PASSED = (Status.PASS, Status.UNPREDICTABLE)
 
 
 @dataclass(frozen=True)
@@ -89,7 +97,7 @@ class Result:
     @property
     def is_good(self) -> bool:
         """Whether a run with this result can end with status 0, apart from waivers."""
-        return self.status in (Status.PASS, Status.NOT_SUPPORTED)
+        return self.status in GOOD
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, without empty members."""
@@ -254,12 +262,12 @@ class Run:
 
     @property
     def failures(self) -> list[Result]:
-        """The results that are neither Pass nor NotSupported, waived or not."""
+        """The results that are not good, waived or not."""
         return [result for result in self.results.values() if not result.is_good]
 
     @property
     def succeeded(self) -> bool:
-        """Whether all results are Pass, NotSupported or waived."""
+        """Whether all results are good or waived."""
         return all(result.waiver for result in self.failures)
 
     def counts(self) -> Counter[Status]:

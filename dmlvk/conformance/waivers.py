@@ -23,7 +23,7 @@ from dmlvk import files
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.errors import ConformanceError
 from dmlvk.conformance.names import matches
-from dmlvk.conformance.results import Environment, Result, Status
+from dmlvk.conformance.results import PASSED, Environment, Result
 
 COMPARISONS = {
     "<=": lambda mine, theirs: mine <= theirs,
@@ -178,7 +178,7 @@ def apply_waivers(
         for waiver in applying:
             if not waiver.names(result):
                 continue
-            if result.status is Status.PASS:
+            if result.status in PASSED:
                 if waiver.expires >= today:
                     passing.append(replace(result, waiver=waiver.reason))
                     unneeded.setdefault(waiver, True)

@@ -23,6 +23,7 @@ WORST_FIRST = (
     Status.FAIL,
     Status.FLAKY,
     Status.PASS,
+    Status.UNPREDICTABLE,
     Status.NOT_SUPPORTED,
 )
 # At most this many of the slowest cases are listed.
