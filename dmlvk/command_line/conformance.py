@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,10 +26,17 @@ from dmlvk.conformance.privacy import public_command
 from dmlvk.conformance.profiles import DEVICE, PROFILES
 from dmlvk.conformance.reports.html import write_html
 from dmlvk.conformance.reports.junit import write_junit
-from dmlvk.conformance.reports.terminal import plan_table, print_summary, with_plan_progress, with_progress
+from dmlvk.conformance.reports.terminal import (
+    failure_text,
+    plan_table,
+    print_summary,
+    with_plan_progress,
+    with_progress,
+)
 from dmlvk.conformance.results import (
     PASSED,
     Environment,
+    Result,
     ResultsError,
     ResultsWriter,
     Run,
@@ -37,9 +44,10 @@ from dmlvk.conformance.results import (
     naming,
     read_results,
 )
+from dmlvk.conformance.running.again import run_again
 from dmlvk.conformance.running.runner import CLOSING, Item, Runner
 from dmlvk.conformance.running.worker import Configuration
-from dmlvk.conformance.waivers import Waiver, WaiverReport, apply_waivers, read_waivers
+from dmlvk.conformance.waivers import Flake, Waiver, WaiverReport, apply_waivers, further_runs, read_waivers
 from dmlvk.errors import DeviceError
 from dmlvk.planning import KERNEL_PATHS
 
@@ -60,6 +68,7 @@ class Request:
     sample: int | None
     seed: int
     shard: str | None
+    fraction: str | None
     path: str | None
     profiles: tuple[str, ...]
     device: str | None
@@ -67,6 +76,7 @@ class Request:
     timeout: float
     repeat: int
     jobs: int | None
+    reruns: int
     validate: bool
     waivers: Path | None
     compare: Path | None
@@ -95,6 +105,8 @@ class Request:
 
     def chosen(self) -> list[Case]:
         """The chosen cases."""
+        if self.shard is not None and self.fraction is not None:
+            raise SelectionError("--shard and --fraction both choose a part: give one of them")
         chosen = select(
             self.source(),
             self.patterns,
@@ -102,9 +114,10 @@ class Request:
             sample=self.sample,
             seed=self.seed,
             shard=None if self.shard is None else parse_shard(self.shard),
+            fraction=None if self.fraction is None else parse_shard(self.fraction, "a fraction"),
         )
         if not chosen:
-            raise SelectionError("no case is chosen: --cases lists none, or --path or --shard leaves none")
+            raise SelectionError("no case is chosen: --cases lists none, or --path, --shard or --fraction leaves none")
         return chosen
 
     def items(self, chosen: list[Case]) -> list[Item]:
@@ -126,6 +139,7 @@ class Request:
 @click.option("--sample", type=click.IntRange(1), help="So many of the cases, drawn at random.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of --sample: the same seed, the same cases.")
 @click.option("--shard", metavar="I/N", help="The I-th of N parts, which together are all of the cases.")
+@click.option("--fraction", metavar="I/N", help="Likewise, but parts that take about the same time.")
 @click.option(
     "--path", type=click.Choice(PATHS), metavar="NAME", help="The kernel path of cases that leave it to the planner."
 )
@@ -142,8 +156,15 @@ class Request:
 @click.option("--timeout", type=click.FloatRange(0.1), default=240.0, show_default=True, help="Seconds a case.")
 @click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Times that a case is run.")
 @click.option("--jobs", type=click.IntRange(1), help="Processes at a time; else one, on a CPU driver one a core.")
+@click.option(
+    "--reruns",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Run a case that failed so many times again. If it passes then, it is Flaky.",
+)
 @click.option("--validate", is_flag=True, help="Under the Khronos validation layer, synchronization included.")
-@click.option("--waivers", type=INPUT_FILE, help="Known failures: a TOML file.")
+@click.option("--waivers", type=INPUT_FILE, help="Known failures and known flakes: a TOML file.")
 @click.option("--compare", type=INPUT_FILE, help="Recorded digests to hold against; else those that come with dmlvk.")
 @click.option("--json", type=OUTPUT_FILE, help="Append results here as JSON lines, case by case.")
 @click.option(
@@ -198,7 +219,7 @@ def run_request(request: Request) -> int:
     _check_outputs(request)
     chosen = request.chosen()
     items = request.items(chosen)
-    waivers = read_waivers(request.waivers) if request.waivers is not None else []
+    waivers, flakes = read_waivers(request.waivers) if request.waivers is not None else ([], [])
     digests = recorded_digests(request.compare)
     run = _resumed(request)
     resumed, run.environment = run.environment, None
@@ -208,13 +229,13 @@ def run_request(request: Request) -> int:
     interrupted = False
     errors: list[Exception] = []
     try:
-        _run_items(run, resumed, items, request, digests, terminal)
+        _run_items(run, resumed, items, request, digests, flakes, terminal)
     except KeyboardInterrupt:
         interrupted = True
     except (OSError, DeviceError) as stopped:  # such as a full disk: the results so far are reported all the same
         errors.append(stopped)
     if run.environment is not None:
-        errors += _report(run, waivers, request, terminal, {case.group: case.about for case in chosen})
+        errors += _report(run, waivers, flakes, request, terminal, {case.group: case.about for case in chosen})
     if interrupted:
         json = request.json or request.resume
         hint = f"; go on with --resume {json}" if json is not None and run.environment is not None else ""
@@ -242,9 +263,10 @@ def _run_items(
     items: list[Item],
     request: Request,
     digests: Mapping[str, str],
+    flakes: list[Flake],
     terminal: Console,
 ) -> None:
-    """Run cases and add each result, to the file of results too."""
+    """Run cases, and again those that fail now and then. Add each result, to the file of results too."""
     folder = request.outputs
     outputs = None if folder is None else str(folder.absolute())
     configuration = Configuration(request.device, request.cases, request.path, request.repeat, outputs)
@@ -258,17 +280,34 @@ def _run_items(
                 # Then the new file can be resumed in turn without the old one.
                 for result in run.results.values():
                     writer.write(result)
-            results = (compared(result, digests) for result in runner.run(items))
-            for result in with_progress(terminal, results, len(items)):
+
+            def results(chosen: Sequence[Item]) -> Iterator[Result]:
+                return (compared(result, digests) for result in runner.run(chosen))
+
+            for result in with_progress(terminal, results(items), len(items)):
+                run.add(result)
+                writer.write(result)
+            failed = {key: result for key, result in run.results.items() if key in set(items) and not result.is_good}
+            most_runs = {
+                key: further_runs(flakes, environment, result, _today(), request.reruns)
+                for key, result in failed.items()
+            }
+            for result in run_again(results, failed, most_runs):
+                terminal.print(failure_text(result), soft_wrap=True)
                 run.add(result)
                 writer.write(result)
 
 
 def _report(
-    run: Run, waivers: list[Waiver], request: Request, terminal: Console, groups: Mapping[str, str]
+    run: Run,
+    waivers: list[Waiver],
+    flakes: list[Flake],
+    request: Request,
+    terminal: Console,
+    groups: Mapping[str, str],
 ) -> list[OSError]:
     """Write all reports that can be written; returns the errors of the others."""
-    waiver_report = _waive(run, waivers)
+    waiver_report = _waive(run, waivers, flakes)
     errors = []
 
     def attempt(path: Path | None, write: Callable[[], None]) -> None:
@@ -374,10 +413,13 @@ def _is_same_file(one: Path | None, other: Path | None) -> bool:
     )
 
 
-def _waive(run: Run, waivers: list[Waiver]) -> WaiverReport:
+def _today() -> datetime.date:
+    return datetime.datetime.now(datetime.timezone.utc).date()
+
+
+def _waive(run: Run, waivers: list[Waiver], flakes: list[Flake]) -> WaiverReport:
     assert run.environment is not None
-    today = datetime.datetime.now(datetime.timezone.utc).date()
-    report = apply_waivers(waivers, run.environment, run.results.values(), today)
+    report = apply_waivers(waivers, run.environment, run.results.values(), _today(), flakes)
     for result in report.waived:
         run.add(result)
     return report

@@ -107,6 +107,8 @@ def test_a_forced_path_is_that_of_the_cases_that_leave_it_open() -> None:
     [
         (["slice2"], "no case is named 'slice2'"),
         (["--shard", "3/2"], "a shard must be I/N"),
+        (["--fraction", "3/2"], "a fraction must be I/N"),
+        (["--fraction", "1/2", "--shard", "1/2"], "--shard and --fraction both choose a part"),
         (["--cases", "nowhere:cases"], "MODULE:FUNCTION"),
         (["slice1", "--path", "tiles", WRONG.replace("wrong", "nothing")], "no case is named"),
     ],

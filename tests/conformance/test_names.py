@@ -14,6 +14,7 @@ from dmlvk.command_line.conformance import conformance
 from dmlvk.conformance import waivers
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.cases import all_cases
+from dmlvk.conformance.costs import UNKNOWN, cost_of, recorded_costs
 from dmlvk.conformance.digests import recorded_digests
 from dmlvk.conformance.names import CaseFinder, SelectionError, case_source, matches, parse_shard, select
 from dmlvk.conformance.results import Result, Status
@@ -118,6 +119,34 @@ def test_shards_are_a_partition(count: int) -> None:
     assert max(map(len, shards)) - min(map(len, shards)) <= 1
 
 
+@pytest.mark.parametrize("count", [1, 2, 5, 8, 40])
+def test_fractions_are_a_partition_into_equal_times(count: int) -> None:
+    parts = [select(all_cases, fraction=(number, count)) for number in range(1, count + 1)]
+    names = [each.name for part in parts for each in part]
+    default = [each.name for each in all_cases(True)]
+    assert sorted(names) == sorted(default)
+    order = {name: place for place, name in enumerate(default)}
+    for part in parts:
+        assert [order[each.name] for each in part] == sorted(order[each.name] for each in part)
+    loads = [sum(map(cost_of, part)) for part in parts]
+    assert max(loads) - min(loads) <= max(map(cost_of, all_cases(True)))
+    assert max(loads) <= 1.1 * sum(loads) / count
+
+
+def test_fractions_are_the_same_on_every_machine() -> None:
+    chosen = select(all_cases, ["slice1:bits"], fraction=(2, 5))
+    assert [each.name.removeprefix("slice1:bits:") for each in chosen] == FRACTION
+
+
+def test_every_group_has_a_cost() -> None:
+    groups = {each.group for each in all_cases(True) if each.refusal is None}
+    assert groups <= recorded_costs().keys(), "run the suite, and tools.case_costs on its results"
+    unknown = case("nobody:knows:it=1")
+    assert cost_of(unknown) == UNKNOWN
+    refused = next(each for each in all_cases(True) if each.refusal is not None)
+    assert cost_of(refused) == 1
+
+
 def test_a_sample_is_sharded_as_well() -> None:
     halves = [select(good_cases, full=True, sample=11, seed=3, shard=(number, 2)) for number in (1, 2)]
     assert sorted(each.name for half in halves for each in half) == sorted(
@@ -130,6 +159,8 @@ def test_a_shard_is_one_of_n(text: str) -> None:
     assert parse_shard("2/8") == (2, 8)
     with pytest.raises(SelectionError, match="I/N"):
         parse_shard(text)
+    with pytest.raises(SelectionError, match="a fraction must be I/N"):
+        parse_shard(text, "a fraction")
 
 
 @pytest.mark.parametrize("name", ["nonsense", "no.such.module:cases", "dmlvk.conformance.names:absent", ""])
