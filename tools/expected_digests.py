@@ -42,7 +42,7 @@ def expected_digests(cases: Iterable[Case]) -> dict[str, str]:
         data = data_name(case.name)
         if data not in by_data:
             workload = case.build()
-            by_data[data] = digest(workload.result()) if workload.is_defined else ""
+            by_data[data] = digest(workload.digested(workload.result())) if workload.is_defined else ""
         if by_data[data]:
             digests[case.name] = by_data[data]
     return digests

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
@@ -39,6 +40,16 @@ class NotSupported:
     explanation: str
 
 
+class Way(str, Enum):
+    """A way to run an operator. Its result must not depend on it."""
+
+    ALONE = "alone"
+    OTHER_OFFSET = "other_offset"
+    ONE_BUFFER = "one_buffer"
+    SEQUENCE = "sequence"
+    BESIDE = "beside_other_work"
+
+
 @dataclass(frozen=True)
 class Workload:
     """One operator with its data.
@@ -59,6 +70,10 @@ class Workload:
         The type of device to plan for: a GPU's plans can run on a CPU driver, and the reverse.
     is_defined : bool
         False if the operator leaves the output's values open: then the only check is that nothing else changes.
+    way : Way
+        How it is run.
+    part : slice, optional
+        The images of the output that the digest is about; None for all. All of the output is checked.
     """
 
     desc: OperatorDesc
@@ -68,6 +83,12 @@ class Workload:
     limits: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
     device_type: DeviceType | None = None
     is_defined: bool = True
+    way: Way = Way.ALONE
+    part: slice | None = None
+
+    def digested(self, output: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The elements of an output that the digest is about."""
+        return output if self.part is None else output[self.part]
 
     def result(self) -> npt.NDArray[Any]:
         """The right output."""

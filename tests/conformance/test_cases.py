@@ -16,6 +16,7 @@ from dmlvk import reference
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.cases import all_cases, invalid, onnx_backend
 from dmlvk.conformance.cases.combinations import Group, covering_pairs, data_name
+from dmlvk.conformance.cases.invariance import GROUPS, WAYS
 from dmlvk.conformance.digests import recorded_digests
 from dmlvk.conformance.names import matches
 from dmlvk.conformance.running.execution import digest
@@ -155,6 +156,14 @@ RULES = {
     "convolution, OWNED_BY_DML": (f"{CONVOLUTION}:owned",),
     # All operators
     "descriptors that break a rule are refused": ("invalid",),
+    "the same bits wherever the tensors lie and whatever else runs": (
+        *(f"{operator}:placement:way={way};*" for operator in ("slice1", "one_hot", CONVOLUTION) for way in WAYS),
+        "diagonal_matrix1:placement",
+    ),
+    "convolution, an image's bits do not depend on the batch": (
+        f"{CONVOLUTION}:batch:images=1;*",
+        f"{CONVOLUTION}:batch:images=32;position=last;*",
+    ),
     # Tests that others wrote
     "ONNX's own tests": ("onnx",),
 }
@@ -238,7 +247,9 @@ def workload_bits(case: Case) -> tuple[OperatorDesc, dict[str, bytes]]:
 
 def test_a_case_is_the_same_each_time_and_on_each_path() -> None:
     by_data: dict[str, list[Case]] = defaultdict(list)
-    for case in BUILT[::7] + [case for case in DEFAULT if case.groups[-1] in ("tie", "owned", "page")]:
+    for case in BUILT[::7] + [case for case in DEFAULT if case.groups[-1] in ("tie", "owned", "page", "placement")]:
+        if "images" in case.parameters:
+            continue  # the other images differ
         by_data[data_name(case.name)].append(case)
     for cases in by_data.values():
         first = workload_bits(cases[0])
@@ -250,6 +261,17 @@ def test_no_data_is_all_zeros() -> None:
     for case in BUILT[::11]:
         inputs = case.build().inputs
         assert not inputs or any(np.ascontiguousarray(array).view(np.uint8).any() for array in inputs.values())
+
+
+def test_an_image_of_a_batch_has_one_digest() -> None:
+    """The digest of a batch's image is that of the image alone, by the reference."""
+    group = next(group for group in GROUPS if group.name.endswith(":batch"))
+    by_data: dict[str, set[str]] = defaultdict(set)
+    for case in itertools.islice(group.cases(), 0, None, 37):
+        workload = case.build()
+        by_data[data_name(case.name)].add(digest(workload.digested(workload.result())))
+    assert {len(digests) for digests in by_data.values()} == {1}
+    assert len(set.union(*by_data.values())) == len(by_data) > 20
 
 
 class TestReference:
@@ -317,7 +339,7 @@ class TestManifest:
         for case in BUILT[::9]:
             workload = case.build()
             if workload.is_defined:
-                assert digests[case.name] == digest(workload.result()), f"{case.name}: {REMEDY}"
+                assert digests[case.name] == digest(workload.digested(workload.result())), f"{case.name}: {REMEDY}"
 
     def test_paths_share_a_digest(self) -> None:
         digests: dict[str, set[str]] = defaultdict(set)

@@ -17,7 +17,7 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 
 # These parameters say how a case is run. They change neither the result nor the data: cases that differ only in them
 # have the same digest.
-WAYS = ("path", "device")
+WAYS = ("path", "device", "images", "position", "way")
 
 PLANNERS_CHOICE = "auto"
 

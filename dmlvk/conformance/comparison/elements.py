@@ -59,7 +59,8 @@ class Elements:
         if case is None:
             return None
         try:
-            found = case.build().result()
+            workload = case.build()
+            found = workload.digested(workload.result())
         except Exception:  # a case may need a package that is not installed
             return None
         if digest(found) != side.digest:

@@ -1,9 +1,9 @@
 """Runs one case on a device and judges its result.
 
-Each tensor lies in a buffer of its own, between guard bytes. Before the run, the output, the guards and the gaps
-between strides are random bytes. Afterwards the output's elements must equal the expected ones bit for bit, and every
-other byte, those of the inputs included, must be unchanged. The case is dispatched several times: if the same work
-gives different bits, there is a race.
+Each tensor lies between guard bytes, in a buffer of its own unless the case says otherwise. Before the run, the output,
+the guards and the gaps between strides are random bytes. Afterwards the output's elements must equal the expected ones
+bit for bit, and every other byte, those of the inputs included, must be unchanged. The case is dispatched several
+times: if the same work gives different bits, there is a race.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 import dmlvk
-from dmlvk.conformance.case import Case, NotSupported, Refusal, Workload
+from dmlvk.conformance.case import Case, NotSupported, Refusal, Way, Workload
 from dmlvk.conformance.profiles import narrow, workload_profile
 from dmlvk.conformance.results import Result, Status
 from dmlvk.conformance.running.placement import Bytes, Placement, as_bits, equal_bits, placed_tensors
+from dmlvk.conformance.running.ways import OtherWork, PlacedTensor, placed_on_device, run_once
 from dmlvk.errors import DescriptorError
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.serialization import deserialize
 from dmlvk.planning import PathError
 from dmlvk.runtime.elements import element_view
-from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError, ValidationError, raise_messages
 
 # If a device has no room for less than this, the device is broken rather than small.
@@ -171,25 +171,6 @@ def digest(elements: npt.NDArray[Any]) -> str:
     return hashlib.sha256(np.ascontiguousarray(elements).data).hexdigest()[:16]
 
 
-class PlacedTensor:
-    """A tensor on the device, in a buffer of its own between guards."""
-
-    def __init__(self, device: dmlvk.Device, placement: Placement) -> None:
-        self.placement = placement
-        buffer = device.buffer(placement.size)
-        self.tensor = buffer.tensor(placement.desc, placement.start)
-        # In elements of 8 bytes: a tensor of single bytes has at most 2^32 - 1 of them.
-        self._whole = buffer.tensor(TensorDesc(dmlvk.DataType.UINT64, (placement.size // 8,)))
-
-    def fill(self) -> None:
-        """Write the content, guards included, to the device."""
-        self._whole.write_bytes(self.placement.content)
-
-    def read(self) -> Bytes:
-        """Read the present content, guards included."""
-        return np.frombuffer(self._whole.read_bytes(), np.uint8)
-
-
 @dataclass(frozen=True)
 class _Outcome:
     """The memory after one dispatch."""
@@ -215,7 +196,7 @@ def _judged(
             f"{output_desc.sizes} and {output_desc.data_type.numpy_dtype}"
         )
     placements = placed_tensors(name, workload, operator.device.profile)
-    placed = {field: PlacedTensor(operator.device, placement) for field, placement in placements.items()}
+    placed = placed_on_device(operator.device, placements, workload.way)
     output = placed["output_tensor"]
     owned = {
         field: placed[field]
@@ -229,19 +210,22 @@ def _judged(
     outcomes = []
     for _ in range(repeat):
         _initialize(operator, owned)
+        other = OtherWork(operator, workload, name) if workload.way in (Way.SEQUENCE, Way.BESIDE) else None
         output.fill()
-        operator(**{field: tensor.tensor for field, tensor in bound.items()}).wait()
+        run_once(operator, {field: tensor.tensor for field, tensor in bound.items()}, workload.way, other)
         outcomes.append(_look(output.read(), output.placement))
     raise_messages()
-    keep(outcomes[0].elements)
+    keep(workload.digested(outcomes[0].elements))
     for field in bound.keys() - {"output_tensor"}:
         damage = np.flatnonzero(placed[field].read() != placements[field].content)
         if damage.size:
             message = f"{damage.size} bytes of {field} or around it changed, but an input may only be read"
-            return {"status": Status.FAIL, "reason": "input", "message": message, "digest": outcomes[0].digest}
+            found = digest(workload.digested(outcomes[0].elements))
+            return {"status": Status.FAIL, "reason": "input", "message": message, "digest": found}
     if not workload.is_defined:
         return _verdict_on_guards(outcomes, Status.UNPREDICTABLE)
-    return _verdict(outcomes, expected, output.placement)
+    found = _verdict(outcomes, expected, output.placement)
+    return {**found, "digest": digest(workload.digested(outcomes[0].elements))}
 
 
 def _initialize(operator: dmlvk.CompiledOperator, owned: Mapping[str, PlacedTensor]) -> None:
