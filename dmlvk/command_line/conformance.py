@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,24 +12,20 @@ import click
 from rich.console import Console
 
 from dmlvk import files
-from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, is_readers_end, one_line, shown_progress
-from dmlvk.conformance import recorded
+from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, is_readers_end, one_line
+from dmlvk.command_line.without_device import check_recorded_devices, export_for_dxdispatch, listed
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
-from dmlvk.conformance.dxdispatch import export_models
 from dmlvk.conformance.export import export_case
 from dmlvk.conformance.names import OUR_CASES, CaseFinder, CaseSource, SelectionError, case_source, parse_shard, select
 from dmlvk.conformance.outputs import outputs_folder
-from dmlvk.conformance.plans import check_plans
 from dmlvk.conformance.privacy import public_command
 from dmlvk.conformance.profiles import DEVICE, PROFILES
 from dmlvk.conformance.reports.html import write_html
 from dmlvk.conformance.reports.junit import write_junit
 from dmlvk.conformance.reports.terminal import (
     failure_text,
-    plan_table,
     print_summary,
-    with_plan_progress,
     with_progress,
 )
 from dmlvk.conformance.results import (
@@ -197,21 +192,14 @@ def conformance(**options: object) -> None:
             click.echo(line)
         return
     if request.export_dxdispatch is not None:
-        status = export_for_dxdispatch(request, request.export_dxdispatch)
+        files.require_folder_place(request.export_dxdispatch)
+        status = export_for_dxdispatch(request.chosen(), request.export_dxdispatch)
+    elif request.plans:
+        status = check_recorded_devices(request.chosen(), request.path)
     else:
-        status = check_recorded_devices(request) if request.plans else run_request(request)
+        status = run_request(request)
     if status:
         sys.exit(status)
-
-
-def listed(cases: list[Case]) -> Iterator[str]:
-    """The names, one a line. Before each group a line, which begins with "#", says what the group tests."""
-    for group, members in itertools.groupby(cases, lambda case: case.group):
-        names = list(members)
-        about = f": {names[0].about}" if names[0].about else ""
-        count = f"{len(names):,} case{'s' if len(names) > 1 else ''}"
-        yield f"# {group} ({count}){about}"
-        yield from (case.name for case in names)
 
 
 def run_request(request: Request) -> int:
@@ -350,34 +338,6 @@ def _check_outputs(request: Request) -> None:
             raise SelectionError("--export-all needs --export FOLDER, the folder to export to")
         return
     files.require_folder_place(request.export)
-
-
-def check_recorded_devices(request: Request) -> int:
-    """Check plans without running them, report, and return the exit status."""
-    cases = request.chosen()
-    terminal = console()
-    checks = list(with_plan_progress(terminal, check_plans(cases, recorded.NAMES, request.path), len(cases)))
-    terminal.print(plan_table(checks))
-    return 1 if any(check.problems for check in checks) else 0
-
-
-def export_for_dxdispatch(request: Request, folder: Path) -> int:
-    """Write the chosen cases as models, and return the exit status: 1 if there are none that could be written."""
-    files.require_folder_place(folder)
-    cases = request.chosen()
-    terminal = console()
-    written = 0
-    with shown_progress(terminal, len(cases)) as progress:
-        for case, result in export_models(cases, folder):
-            progress(case.name)
-            if isinstance(result, Exception):
-                terminal.print(f"Not exported: {case.name}: {one_line(result)}", soft_wrap=True)
-            else:
-                written += 1
-    terminal.print(
-        f"{written} of {len(cases)} cases are in {folder}; run model.json in each, then check.py", soft_wrap=True
-    )
-    return 0 if written else 1
 
 
 def _environment(runner: Runner, request: Request) -> Environment:
