@@ -216,16 +216,15 @@ def _judged(
         outcomes.append(_look(output.read(), output.placement))
     raise_messages()
     keep(workload.digested(outcomes[0].elements))
+    reported = digest(workload.digested(outcomes[0].elements))
     for field in bound.keys() - {"output_tensor"}:
         damage = np.flatnonzero(placed[field].read() != placements[field].content)
         if damage.size:
             message = f"{damage.size} bytes of {field} or around it changed, but an input may only be read"
-            found = digest(workload.digested(outcomes[0].elements))
-            return {"status": Status.FAIL, "reason": "input", "message": message, "digest": found}
+            return {"status": Status.FAIL, "reason": "input", "message": message, "digest": reported}
     if not workload.is_defined:
         return _verdict_on_guards(outcomes, Status.UNPREDICTABLE)
-    found = _verdict(outcomes, expected, output.placement)
-    return {**found, "digest": digest(workload.digested(outcomes[0].elements))}
+    return {**_verdict(outcomes, expected, output.placement), "digest": reported}
 
 
 def _initialize(operator: dmlvk.CompiledOperator, owned: Mapping[str, PlacedTensor]) -> None:
