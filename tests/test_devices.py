@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from dmlvk.conformance.comparison.findings import Findings, compare
 from dmlvk.conformance.comparison.markdown import page
 from dmlvk.conformance.digests import recorded_digests
-from dmlvk.conformance.privacy import public_command, without_home
+from dmlvk.conformance.privacy import public_command, public_system, without_home
 from dmlvk.conformance.results import Environment, Status
 
 FOLDER = Path(__file__).parent.parent / "docs" / "devices"
@@ -68,6 +69,18 @@ def test_what_looks_like_a_folder_is_found() -> None:
         assert A_FOLDER.search(text), text
     for text in ("slice1/blocks", "QUANTIZED", "1/2", "a, b / c", "Linux-6.1-x86_64-with-glibc2.36"):
         assert not A_FOLDER.search(text), text
+
+
+def test_a_system_is_kept_without_its_builders_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setattr(platform, "release", lambda: "6.1.0-49-alice-build")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.36"))
+    assert public_system() == "Linux 6.1.0 x86_64, glibc 2.36"
+    monkeypatch.setattr(platform, "system", lambda: "Windows")
+    monkeypatch.setattr(platform, "version", lambda: "10.0.22631")
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+    assert public_system() == "Windows 10.0.22631 x86_64"
 
 
 def test_a_command_is_kept_without_its_folders() -> None:

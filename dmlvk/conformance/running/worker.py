@@ -24,7 +24,7 @@ import numpy.typing as npt
 import dmlvk
 from dmlvk.conformance.names import OUR_CASES, CaseFinder, case_source
 from dmlvk.conformance.outputs import keep_output
-from dmlvk.conformance.privacy import without_home
+from dmlvk.conformance.privacy import public_system, without_home
 from dmlvk.conformance.results import Environment, Result, Status
 from dmlvk.conformance.running.execution import Devices, execute
 from dmlvk.errors import DeviceError
@@ -73,7 +73,7 @@ def environment(devices: Devices) -> Environment:
         package=dmlvk.__version__,
         python=platform.python_version(),
         numpy=np.__version__,
-        system=platform.platform(),
+        system=public_system(),
         kernels=kernel_hashes(),
     )
 
