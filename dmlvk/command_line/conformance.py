@@ -395,6 +395,8 @@ def _export(run: Run, request: Request, folder: Path) -> Iterator[str]:
             continue
         try:
             case = finder.find(result.name)
+            if case.refusal is not None and result.is_good:
+                continue  # nothing was run
             forced = replace(case, path=case.path or request.path)
             yield f"Exported {export_case(forced, result, run.environment, folder)}"
         except OSError:

@@ -40,7 +40,11 @@ def check_recorded_devices(cases: list[Case], path: str | None) -> int:
 
 
 def export_for_dxdispatch(cases: list[Case], folder: Path) -> int:
-    """Write cases as models, and return the exit status: 1 if there are none that could be written."""
+    """Write cases as models, and return the exit status: 1 if there are none that could be written.
+
+    A descriptor that has to be refused is no model.
+    """
+    cases = [case for case in cases if case.refusal is None]
     terminal = console()
     written = 0
     with shown_progress(terminal, len(cases)) as progress:
