@@ -35,7 +35,8 @@ define LINT
 	$(VENV_PYTHON) -m basedpyright
 endef
 
-.PHONY: help run bench test test-compilers test-large test-cuda test-thorough test-torch test-mutants test-windows test-models
+.PHONY: help run bench test test-compilers test-large test-cuda test-thorough test-torch test-mutants test-pages
+.PHONY: test-models test-windows
 .PHONY: conformance lint format drivers kernels clean fuzz
 
 help:
@@ -86,6 +87,10 @@ test-models: .venv/test.stamp
 	$(VENV_PYTHON) -m pip install --quiet scikit-learn
 	@$(VENV_PYTHON) -m tools.models
 	$(VENV_PYTHON) -m pytest tests/models $(PYTEST_ARGUMENTS)
+
+test-pages: .venv/test.stamp
+	@$(VENV_PYTHON) -m tools.browser
+	$(VENV_PYTHON) -m pytest tests/pages $(PYTEST_ARGUMENTS)
 
 test-mutants: .venv/test.stamp
 	@$(PYTHON) -m tools.drivers

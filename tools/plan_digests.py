@@ -57,6 +57,8 @@ def tasks() -> Iterator[Task]:
     seen = set()
     for cases in (all_cases(default_only=True), islice(all_cases(), 0, None, CASE_STEP)):
         for case in cases:
+            if case.refusal is not None:
+                continue  # there is nothing to plan
             workload = case.build()
             key = (workload.desc, *(tuple(each.items()) for each in (workload.offsets, workload.limits)))
             if (*key, workload.device_type) not in seen:

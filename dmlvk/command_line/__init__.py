@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dmlvk.command_line.bench import bench
+from dmlvk.command_line.compare import compare
 from dmlvk.command_line.conformance import conformance
 from dmlvk.command_line.demo import demo
 from dmlvk.command_line.devices import devices
@@ -20,5 +21,5 @@ def main() -> None:
     """DirectML operators as Vulkan compute kernels."""
 
 
-for _command in (bench, conformance, demo, devices, run, tune):
+for _command in (bench, compare, conformance, demo, devices, run, tune):
     main.add_command(_command)

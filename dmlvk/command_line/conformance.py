@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,20 +12,26 @@ import click
 from rich.console import Console
 
 from dmlvk import files
-from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, is_readers_end, one_line, shown_progress
-from dmlvk.conformance import recorded
+from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, is_readers_end, one_line
+from dmlvk.command_line.without_device import check_recorded_devices, export_for_dxdispatch, listed
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
-from dmlvk.conformance.dxdispatch import export_models
 from dmlvk.conformance.export import export_case
 from dmlvk.conformance.names import OUR_CASES, CaseFinder, CaseSource, SelectionError, case_source, parse_shard, select
-from dmlvk.conformance.plans import check_plans
+from dmlvk.conformance.outputs import outputs_folder
+from dmlvk.conformance.privacy import public_command
 from dmlvk.conformance.profiles import DEVICE, PROFILES
 from dmlvk.conformance.reports.html import write_html
 from dmlvk.conformance.reports.junit import write_junit
-from dmlvk.conformance.reports.terminal import plan_table, print_summary, with_plan_progress, with_progress
+from dmlvk.conformance.reports.terminal import (
+    failure_text,
+    print_summary,
+    with_progress,
+)
 from dmlvk.conformance.results import (
+    PASSED,
     Environment,
+    Result,
     ResultsError,
     ResultsWriter,
     Run,
@@ -34,9 +39,10 @@ from dmlvk.conformance.results import (
     naming,
     read_results,
 )
+from dmlvk.conformance.running.again import run_again
 from dmlvk.conformance.running.runner import CLOSING, Item, Runner
 from dmlvk.conformance.running.worker import Configuration
-from dmlvk.conformance.waivers import Waiver, WaiverReport, apply_waivers, read_waivers
+from dmlvk.conformance.waivers import Flake, Waiver, WaiverReport, apply_waivers, further_runs, read_waivers
 from dmlvk.errors import DeviceError
 from dmlvk.planning import KERNEL_PATHS
 
@@ -57,6 +63,7 @@ class Request:
     sample: int | None
     seed: int
     shard: str | None
+    fraction: str | None
     path: str | None
     profiles: tuple[str, ...]
     device: str | None
@@ -64,10 +71,12 @@ class Request:
     timeout: float
     repeat: int
     jobs: int | None
+    reruns: int
     validate: bool
     waivers: Path | None
     compare: Path | None
     json: Path | None
+    keep_outputs: bool
     junit: Path | None
     html: Path | None
     export: Path | None
@@ -75,6 +84,12 @@ class Request:
     export_dxdispatch: Path | None
     record_digests: Path | None
     cases: str
+
+    @property
+    def outputs(self) -> Path | None:
+        """The folder in which outputs are kept, if they are."""
+        place = self.json or self.resume
+        return outputs_folder(place) if self.keep_outputs and place is not None else None
 
     def source(self) -> CaseSource:
         """All cases; if a path is forced, excluding the cases that force another."""
@@ -85,6 +100,8 @@ class Request:
 
     def chosen(self) -> list[Case]:
         """The chosen cases."""
+        if self.shard is not None and self.fraction is not None:
+            raise SelectionError("--shard and --fraction both choose a part: give one of them")
         chosen = select(
             self.source(),
             self.patterns,
@@ -92,26 +109,32 @@ class Request:
             sample=self.sample,
             seed=self.seed,
             shard=None if self.shard is None else parse_shard(self.shard),
+            fraction=None if self.fraction is None else parse_shard(self.fraction, "a fraction"),
         )
         if not chosen:
-            raise SelectionError("no case is chosen: --cases lists none, or --path or --shard leaves none")
+            raise SelectionError("no case is chosen: --cases lists none, or --path, --shard or --fraction leaves none")
         return chosen
 
-    def items(self) -> list[Item]:
+    def items(self, chosen: list[Case]) -> list[Item]:
         """The chosen cases on each profile."""
         profiles = list(PROFILES) if "all" in self.profiles else list(dict.fromkeys(self.profiles)) or [DEVICE]
-        chosen = self.chosen()
         return [(profile, case.name) for profile in profiles for case in chosen]
 
 
 @click.command()
 @click.argument("patterns", nargs=-1)
-@click.option("--list", "list_names", is_flag=True, help="Print the names of the cases and run nothing.")
+@click.option(
+    "--list",
+    "list_names",
+    is_flag=True,
+    help="Run nothing: print the cases' names and what each group tests.",
+)
 @click.option("--plans", is_flag=True, help="Run nothing: check the cases' plans on all recorded devices.")
 @click.option("--full", is_flag=True, help="All cases: hours. Without it, some thousand well-chosen ones.")
 @click.option("--sample", type=click.IntRange(1), help="So many of the cases, drawn at random.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of --sample: the same seed, the same cases.")
 @click.option("--shard", metavar="I/N", help="The I-th of N parts, which together are all of the cases.")
+@click.option("--fraction", metavar="I/N", help="Likewise, but parts that take about the same time.")
 @click.option(
     "--path", type=click.Choice(PATHS), metavar="NAME", help="The kernel path of cases that leave it to the planner."
 )
@@ -128,10 +151,22 @@ class Request:
 @click.option("--timeout", type=click.FloatRange(0.1), default=240.0, show_default=True, help="Seconds a case.")
 @click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Times that a case is run.")
 @click.option("--jobs", type=click.IntRange(1), help="Processes at a time; else one, on a CPU driver one a core.")
+@click.option(
+    "--reruns",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Run a case that failed so many times again. If it passes then, it is Flaky.",
+)
 @click.option("--validate", is_flag=True, help="Under the Khronos validation layer, synchronization included.")
-@click.option("--waivers", type=INPUT_FILE, help="Known failures: a TOML file.")
+@click.option("--waivers", type=INPUT_FILE, help="Known failures and known flakes: a TOML file.")
 @click.option("--compare", type=INPUT_FILE, help="Recorded digests to hold against; else those that come with dmlvk.")
 @click.option("--json", type=OUTPUT_FILE, help="Append results here as JSON lines, case by case.")
+@click.option(
+    "--keep-outputs",
+    is_flag=True,
+    help="With --json NAME.jsonl: also write each output as .npy into NAME.outputs, for `dmlvk compare`.",
+)
 @click.option("--junit", type=OUTPUT_FILE, help="Write JUnit XML here.")
 @click.option("--html", type=OUTPUT_FILE, help="Write a page here that needs nothing beside itself.")
 @click.option("--export", type=OUTPUT_FOLDER, help="Write each failing case here as a folder that runs by itself.")
@@ -149,17 +184,20 @@ def conformance(**options: object) -> None:
 
     PATTERNS choose cases by name: "slice1", "slice1:*:type=uint8;path=tiles;*",
     "quantized_linear_convolution:zero_point:*"; several are added up. Ends with status 0 when nothing came out but
-    Pass, NotSupported and what is waived.
+    Pass, Unpredictable, NotSupported and what is waived.
     """
     request = Request(**options)  # type: ignore[arg-type]
     if request.list_names:
-        for case in request.chosen():
-            click.echo(case.name)
+        for line in listed(request.chosen()):
+            click.echo(line)
         return
     if request.export_dxdispatch is not None:
-        status = export_for_dxdispatch(request, request.export_dxdispatch)
+        files.require_folder_place(request.export_dxdispatch)
+        status = export_for_dxdispatch(request.chosen(), request.export_dxdispatch)
+    elif request.plans:
+        status = check_recorded_devices(request.chosen(), request.path)
     else:
-        status = check_recorded_devices(request) if request.plans else run_request(request)
+        status = run_request(request)
     if status:
         sys.exit(status)
 
@@ -167,24 +205,25 @@ def conformance(**options: object) -> None:
 def run_request(request: Request) -> int:
     """Run the request, report, and return the exit status."""
     _check_outputs(request)
-    items = request.items()
-    waivers = read_waivers(request.waivers) if request.waivers is not None else []
+    chosen = request.chosen()
+    items = request.items(chosen)
+    waivers, flakes = read_waivers(request.waivers) if request.waivers is not None else ([], [])
     digests = recorded_digests(request.compare)
     run = _resumed(request)
     resumed, run.environment = run.environment, None
-    passed = {key for key, result in run.results.items() if result.status is Status.PASS}
+    passed = {key for key, result in run.results.items() if result.status in PASSED}
     items = [item for item in items if item not in passed]
     terminal = console()
     interrupted = False
     errors: list[Exception] = []
     try:
-        _run_items(run, resumed, items, request, digests, terminal)
+        _run_items(run, resumed, items, request, digests, flakes, terminal)
     except KeyboardInterrupt:
         interrupted = True
     except (OSError, DeviceError) as stopped:  # such as a full disk: the results so far are reported all the same
         errors.append(stopped)
     if run.environment is not None:
-        errors += _report(run, waivers, request, terminal)
+        errors += _report(run, waivers, flakes, request, terminal, {case.group: case.about for case in chosen})
     if interrupted:
         json = request.json or request.resume
         hint = f"; go on with --resume {json}" if json is not None and run.environment is not None else ""
@@ -212,10 +251,13 @@ def _run_items(
     items: list[Item],
     request: Request,
     digests: Mapping[str, str],
+    flakes: list[Flake],
     terminal: Console,
 ) -> None:
-    """Run cases and add each result, to the file of results too."""
-    configuration = Configuration(request.device, request.cases, request.path, request.repeat)
+    """Run cases, and again those that fail now and then. Add each result, to the file of results too."""
+    folder = request.outputs
+    outputs = None if folder is None else str(folder.absolute())
+    configuration = Configuration(request.device, request.cases, request.path, request.repeat, outputs)
     with Runner(configuration, timeout=request.timeout, jobs=request.jobs, validate=request.validate) as runner:
         environment = _environment(runner, request)
         _check_identity(request, resumed, environment)
@@ -226,15 +268,34 @@ def _run_items(
                 # Then the new file can be resumed in turn without the old one.
                 for result in run.results.values():
                     writer.write(result)
-            results = (compared(result, digests) for result in runner.run(items))
-            for result in with_progress(terminal, results, len(items)):
+
+            def results(chosen: Sequence[Item]) -> Iterator[Result]:
+                return (compared(result, digests) for result in runner.run(chosen))
+
+            for result in with_progress(terminal, results(items), len(items)):
+                run.add(result)
+                writer.write(result)
+            failed = {key: result for key, result in run.results.items() if key in set(items) and not result.is_good}
+            most_runs = {
+                key: further_runs(flakes, environment, result, _today(), request.reruns)
+                for key, result in failed.items()
+            }
+            for result in run_again(results, failed, most_runs):
+                terminal.print(failure_text(result), soft_wrap=True)
                 run.add(result)
                 writer.write(result)
 
 
-def _report(run: Run, waivers: list[Waiver], request: Request, terminal: Console) -> list[OSError]:
+def _report(
+    run: Run,
+    waivers: list[Waiver],
+    flakes: list[Flake],
+    request: Request,
+    terminal: Console,
+    groups: Mapping[str, str],
+) -> list[OSError]:
     """Write all reports that can be written; returns the errors of the others."""
-    waiver_report = _waive(run, waivers)
+    waiver_report = _waive(run, waivers, flakes)
     errors = []
 
     def attempt(path: Path | None, write: Callable[[], None]) -> None:
@@ -248,7 +309,7 @@ def _report(run: Run, waivers: list[Waiver], request: Request, terminal: Console
     if (junit := request.junit) is not None:
         attempt(junit, lambda: write_junit(junit, run))
     if (html := request.html) is not None:
-        attempt(html, lambda: write_html(html, run, waiver_report))
+        attempt(html, lambda: write_html(html, run, waiver_report, groups))
     if (record := request.record_digests) is not None:
         attempt(record, lambda: write_digests(record, run.results.values()))
     if (export := request.export) is not None:
@@ -265,6 +326,10 @@ def _check_outputs(request: Request) -> None:
     """Check, before any run, that each report can be written and that the file of results holds results."""
     if request.json is not None:
         files.require_own(request.json, read_results)
+    if request.keep_outputs:
+        if request.outputs is None:
+            raise SelectionError("--keep-outputs needs --json FILE: outputs are kept beside the results")
+        files.require_folder_place(request.outputs)
     for path in (request.junit, request.html, request.record_digests):
         if path is not None:
             files.require_place(path)
@@ -275,34 +340,6 @@ def _check_outputs(request: Request) -> None:
     files.require_folder_place(request.export)
 
 
-def check_recorded_devices(request: Request) -> int:
-    """Check plans without running them, report, and return the exit status."""
-    cases = request.chosen()
-    terminal = console()
-    checks = list(with_plan_progress(terminal, check_plans(cases, recorded.NAMES, request.path), len(cases)))
-    terminal.print(plan_table(checks))
-    return 1 if any(check.problems for check in checks) else 0
-
-
-def export_for_dxdispatch(request: Request, folder: Path) -> int:
-    """Write the chosen cases as models, and return the exit status: 1 if there are none that could be written."""
-    files.require_folder_place(folder)
-    cases = request.chosen()
-    terminal = console()
-    written = 0
-    with shown_progress(terminal, len(cases)) as progress:
-        for case, result in export_models(cases, folder):
-            progress(case.name)
-            if isinstance(result, Exception):
-                terminal.print(f"Not exported: {case.name}: {one_line(result)}", soft_wrap=True)
-            else:
-                written += 1
-    terminal.print(
-        f"{written} of {len(cases)} cases are in {folder}; run model.json in each, then check.py", soft_wrap=True
-    )
-    return 0 if written else 1
-
-
 def _environment(runner: Runner, request: Request) -> Environment:
     date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     return replace(
@@ -310,7 +347,7 @@ def _environment(runner: Runner, request: Request) -> Environment:
         path=request.path or "",
         validated=request.validate,
         date=date,
-        command=shlex.join(["dmlvk", *sys.argv[1:]]),
+        command=public_command(["dmlvk", *sys.argv[1:]]),
     )
 
 
@@ -336,10 +373,13 @@ def _is_same_file(one: Path | None, other: Path | None) -> bool:
     )
 
 
-def _waive(run: Run, waivers: list[Waiver]) -> WaiverReport:
+def _today() -> datetime.date:
+    return datetime.datetime.now(datetime.timezone.utc).date()
+
+
+def _waive(run: Run, waivers: list[Waiver], flakes: list[Flake]) -> WaiverReport:
     assert run.environment is not None
-    today = datetime.datetime.now(datetime.timezone.utc).date()
-    report = apply_waivers(waivers, run.environment, run.results.values(), today)
+    report = apply_waivers(waivers, run.environment, run.results.values(), _today(), flakes)
     for result in report.waived:
         run.add(result)
     return report
@@ -355,6 +395,8 @@ def _export(run: Run, request: Request, folder: Path) -> Iterator[str]:
             continue
         try:
             case = finder.find(result.name)
+            if case.refusal is not None and result.is_good:
+                continue  # nothing was run
             forced = replace(case, path=case.path or request.path)
             yield f"Exported {export_case(forced, result, run.environment, folder)}"
         except OSError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
@@ -39,6 +40,16 @@ class NotSupported:
     explanation: str
 
 
+class Way(str, Enum):
+    """A way to run an operator. Its result must not depend on it."""
+
+    ALONE = "alone"
+    OTHER_OFFSET = "other_offset"
+    ONE_BUFFER = "one_buffer"
+    SEQUENCE = "sequence"
+    BESIDE = "beside_other_work"
+
+
 @dataclass(frozen=True)
 class Workload:
     """One operator with its data.
@@ -59,6 +70,10 @@ class Workload:
         The type of device to plan for: a GPU's plans can run on a CPU driver, and the reverse.
     is_defined : bool
         False if the operator leaves the output's values open: then the only check is that nothing else changes.
+    way : Way
+        How it is run.
+    part : slice, optional
+        The images of the output that the digest is about; None for all. All of the output is checked.
     """
 
     desc: OperatorDesc
@@ -68,10 +83,34 @@ class Workload:
     limits: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
     device_type: DeviceType | None = None
     is_defined: bool = True
+    way: Way = Way.ALONE
+    part: slice | None = None
+
+    def digested(self, output: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The elements of an output that the digest is about."""
+        return output if self.part is None else output[self.part]
 
     def result(self) -> npt.NDArray[Any]:
         """The right output."""
         return reference.run(self.desc, **self.inputs) if self.expected is None else self.expected
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A descriptor that breaks a rule, and the error that has to say so.
+
+    Attributes
+    ----------
+    content : callable
+        Gives the descriptor as plain data, which `dmlvk.operators.serialization` reads.
+    descriptor, field, rule : str
+        What the DescriptorError must hold.
+    """
+
+    content: Callable[[], dict[str, Any]]
+    descriptor: str
+    field: str
+    rule: str
 
 
 @dataclass(frozen=True)
@@ -93,6 +132,10 @@ class Case:
         Whether the case runs when no further cases are requested.
     support : callable, optional
         A check of the device's further abilities, beyond the path.
+    about : str
+        What the case's group tests, in a sentence or two; empty if nothing is known about it.
+    refusal : Refusal, optional
+        A descriptor that has to be refused. Then there is no workload: `build` raises a ValueError.
     """
 
     name: str
@@ -100,6 +143,13 @@ class Case:
     path: str | None = None
     is_default: bool = False
     support: Callable[[DeviceProfile], NotSupported | None] | None = field(default=None, compare=False)
+    about: str = field(default="", compare=False)
+    refusal: Refusal | None = field(default=None, compare=False)
+
+    @property
+    def group(self) -> str:
+        """ "quantized_linear_convolution:zero_point"."""
+        return self.name.rpartition(":")[0]
 
     @property
     def groups(self) -> tuple[str, ...]:

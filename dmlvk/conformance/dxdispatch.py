@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from dmlvk import files
 from dmlvk.conformance.case import Case
-from dmlvk.conformance.export import file_system_name
+from dmlvk.conformance.folders import file_system_name
 from dmlvk.conformance.running.placement import Placement, as_bits, placed_tensors
 from dmlvk.dxdispatch.descriptors import camel_case, write_descriptor
 from dmlvk.dxdispatch.source_files import npy_bytes

@@ -10,9 +10,7 @@ replay.py            runs the dispatches and compares: needs Python, NumPy and t
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib import resources
@@ -24,6 +22,7 @@ import numpy.typing as npt
 
 from dmlvk import files
 from dmlvk.conformance.case import Case
+from dmlvk.conformance.folders import folder_name
 from dmlvk.conformance.profiles import workload_profile
 from dmlvk.conformance.results import Environment, Result
 from dmlvk.conformance.running.placement import Placement, as_bits, placed_tensors
@@ -33,22 +32,6 @@ from dmlvk.runtime.compiled_operator import spirv
 from dmlvk.runtime.elements import element_view
 
 CASE = "case.json"
-# Longer names make trouble in folders within folders on Windows.
-LONGEST_FOLDER_NAME = 100
-
-
-def folder_name(result: Result) -> str:
-    """A name for a case's folder on any file system."""
-    return file_system_name(result.name if result.profile == "device" else f"{result.profile}.{result.name}")
-
-
-def file_system_name(name: str) -> str:
-    """A case's name for any file system. If it is cut short, a hash keeps it distinct."""
-    folder = re.sub(r"[^A-Za-z0-9.=,_-]+", "_", name)
-    if len(folder) <= LONGEST_FOLDER_NAME:
-        return folder
-    mark = "." + hashlib.sha256(name.encode()).hexdigest()[:8]
-    return folder[: LONGEST_FOLDER_NAME - len(mark)] + mark
 
 
 def export_case(case: Case, result: Result, environment: Environment, parent: Path) -> Path:

@@ -13,6 +13,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from dmlvk.conformance.case import Case, current_name
+from dmlvk.conformance.costs import parts_of_equal_cost
 from dmlvk.conformance.errors import ConformanceError
 
 # Lists cases lazily and always in the same order: all cases or, given True, only the default cases.
@@ -108,6 +109,7 @@ def select(
     sample: int | None = None,
     seed: int = 0,
     shard: tuple[int, int] | None = None,
+    fraction: tuple[int, int] | None = None,
 ) -> list[Case]:
     """The cases to run, in the source's order.
 
@@ -123,7 +125,9 @@ def select(
         Draw this many of the cases at random. The same seed draws the same cases on every machine.
     seed : int
     shard : (int, int), optional
-        (i, n) with 1 <= i <= n: the i-th of n parts, which together contain each case exactly once.
+        (i, n) with 1 <= i <= n: the i-th of n parts, which together contain each case exactly once. Equally many cases.
+    fraction : (int, int), optional
+        Likewise, but parts of about equal time, as `costs.cost_of` predicts it.
 
     Raises
     ------
@@ -150,11 +154,13 @@ def select(
     if shard is not None:
         # Every n-th case rather than n blocks: neighbours are alike, so all parts take about the same time.
         chosen = chosen[shard[0] - 1 :: shard[1]]
+    if fraction is not None:
+        chosen = parts_of_equal_cost(chosen, fraction[1])[fraction[0] - 1]
     return chosen
 
 
-def parse_shard(text: str) -> tuple[int, int]:
-    """(2, 8) of "2/8".
+def parse_shard(text: str, option: str = "a shard") -> tuple[int, int]:
+    """(2, 8) of "2/8". An error names the option.
 
     Raises
     ------
@@ -162,7 +168,7 @@ def parse_shard(text: str) -> tuple[int, int]:
     """
     found = re.fullmatch(r"(\d+)/(\d+)", text)
     if found is None or not 1 <= int(found[1]) <= int(found[2]):
-        raise SelectionError(f"a shard must be I/N with 1 <= I <= N, such as 2/8, not {text!r}")
+        raise SelectionError(f"{option} must be I/N with 1 <= I <= N, such as 2/8, not {text!r}")
     return int(found[1]), int(found[2])
 
 

@@ -230,6 +230,8 @@ def check_plans(cases: Iterable[Case], devices: Sequence[str], path: str | None 
         The kernel path for cases that leave the choice to the planner.
     """
     for case in cases:
+        if case.refusal is not None:
+            continue  # there is nothing to plan
         workload = case.build()
         for device in devices:
             yield _checked(case, workload, device, case.path or path)

@@ -19,22 +19,37 @@ from typing import Any, BinaryIO
 from dmlvk import files
 from dmlvk.conformance.case import current_name
 from dmlvk.conformance.errors import ConformanceError
+from dmlvk.version import __version__
 
 # A full run on all profiles makes a file of some hundred MiB.
 MOST_BYTES = 1 << 30
+# Written into each environment. Files without it are of format 1, which lacks the status Unpredictable.
+FORMAT = 2
 # The beginnings of lines: they identify a line of this format even if it was cut short.
 LINE_STARTS = (b'{"kind": "environment"', b'{"kind": "result"')
+
+
+class ResultsError(ConformanceError):
+    """A file of results that cannot be read."""
 
 
 class Status(str, Enum):
     """How a case ended."""
 
     PASS = "Pass"
+    UNPREDICTABLE = "Unpredictable"
     FAIL = "Fail"
     NOT_SUPPORTED = "NotSupported"
     FLAKY = "Flaky"
     DEVICE_LOST = "DeviceLost"
     TIMEOUT = "Timeout"
+
+
+# The three verdicts of a device that does what it must (the expected bits, or the expected error; any bits where the
+# operator leaves them open, and no other byte), and what a device lacks.
+GOOD = (Status.PASS, Status.UNPREDICTABLE, Status.NOT_SUPPORTED)
+# A case that ended so need not run again.
+PASSED = (Status.PASS, Status.UNPREDICTABLE)
 
 
 @dataclass(frozen=True)
@@ -82,7 +97,7 @@ class Result:
     @property
     def is_good(self) -> bool:
         """Whether a run with this result can end with status 0, apart from waivers."""
-        return self.status in (Status.PASS, Status.NOT_SUPPORTED)
+        return self.status in GOOD
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, without empty members."""
@@ -167,11 +182,24 @@ class Environment:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        return {"kind": "environment", **asdict(self)}
+        return {"kind": "environment", "format": FORMAT, **asdict(self)}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Environment:
-        """Read back the result of `to_json`. Raises as `Result.from_json` does."""
+        """Read back the result of `to_json`. Raises as `Result.from_json` does.
+
+        Raises
+        ------
+        ResultsError
+            The results are of a later format.
+        """
+        written = record.get("format", 1)
+        if not isinstance(written, int) or not 1 <= written <= FORMAT:
+            package = record.get("package")
+            by = f", written by dmlvk {package}" if isinstance(package, str) else ""
+            raise ResultsError(
+                f"results of format {written!r}{by}; this dmlvk {__version__} reads formats 1 to {FORMAT}: update dmlvk"
+            )
         return cls(**_members(cls, record))
 
 
@@ -214,10 +242,19 @@ def _members(cls: Any, record: Any) -> dict[str, Any]:
 
 @dataclass
 class Run:
-    """An environment and the results so far, by profile and name."""
+    """An environment and the results so far, by profile and name.
+
+    Attributes
+    ----------
+    environment : Environment, optional
+    results : dict
+    is_cut : bool
+        Whether the file from which the run was read ends in the middle of a line.
+    """
 
     environment: Environment | None = None
     results: dict[tuple[str, str], Result] = field(default_factory=dict)
+    is_cut: bool = field(default=False, compare=False)
 
     def add(self, result: Result) -> None:
         """Add a result. If the case ran before, the new result counts."""
@@ -225,21 +262,17 @@ class Run:
 
     @property
     def failures(self) -> list[Result]:
-        """The results that are neither Pass nor NotSupported, waived or not."""
+        """The results that are not good, waived or not."""
         return [result for result in self.results.values() if not result.is_good]
 
     @property
     def succeeded(self) -> bool:
-        """Whether all results are Pass, NotSupported or waived."""
+        """Whether all results are good or waived."""
         return all(result.waiver for result in self.failures)
 
     def counts(self) -> Counter[Status]:
         """The number of results of each status."""
         return Counter(result.status for result in self.results.values())
-
-
-class ResultsError(ConformanceError):
-    """A file of results that cannot be read."""
 
 
 def read_results(path: Path) -> Run:
@@ -254,11 +287,16 @@ def read_results(path: Path) -> Run:
     """
     run = Run()
     for number, line in enumerate(files.read_bytes(path, MOST_BYTES).splitlines(keepends=True), 1):
-        if not line.strip() or _is_cut(line, is_first=number == 1):
+        if not line.strip():
+            continue
+        if _is_cut(line, is_first=number == 1):
+            run.is_cut = True
             continue
         place = f"{path}, line {number}"
         try:
             entry = _entry(line, place)
+        except ResultsError as error:
+            raise ResultsError(f"{place}: {error}") from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ResultsError(f"{place}: not a line of conformance results") from error
         if isinstance(entry, Result):

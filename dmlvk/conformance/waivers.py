@@ -1,4 +1,4 @@
-"""Waivers: known failures, each with a reason and a day on which it must be reviewed.
+"""Waivers: known failures and known flakes, each with a reason and a day on which it must be reviewed.
 
 A waiver file is TOML:
 
@@ -8,6 +8,13 @@ A waiver file is TOML:
     cases = ["slice1:*:type=uint8;*"]   # patterns, as on the command line
     reason = "wrong result of a 16-bit shift, reported to Mesa"
     expires = 2027-06-30
+
+    [[flake]]                        # run again where it fails, and reported as Flaky if it passes then
+    driver = "llvmpipe"
+    cases = ["one_hot:long"]
+    reason = "a lost wake-up of the rasterizer's threads, reported to Mesa"
+    expires = 2027-06-30
+    runs = 3                         # at most so many further runs; 3 if absent
 """
 
 from __future__ import annotations
@@ -23,8 +30,10 @@ from dmlvk import files
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.errors import ConformanceError
 from dmlvk.conformance.names import matches
-from dmlvk.conformance.results import Environment, Result, Status
+from dmlvk.conformance.results import PASSED, Environment, Result, Status
 
+# How often a flaky case that failed is run again.
+FURTHER_RUNS = 3
 COMPARISONS = {
     "<=": lambda mine, theirs: mine <= theirs,
     ">=": lambda mine, theirs: mine >= theirs,
@@ -61,6 +70,10 @@ class Waiver:
     reason: str
     expires: datetime.date
 
+    def holds_on(self, today: datetime.date) -> bool:
+        """Whether its last day has not passed."""
+        return self.expires >= today
+
     def applies_to(self, environment: Environment) -> bool:
         """Whether the waiver is about this driver and this version of it."""
         if self.driver.casefold() not in environment.driver.casefold():
@@ -77,6 +90,23 @@ class Waiver:
         """Whether the waiver is about this case."""
         case = Case(result.name, _no_workload)
         return any(matches(pattern, case) for pattern in self.cases)
+
+
+@dataclass(frozen=True)
+class Flake(Waiver):
+    """Cases that fail now and then.
+
+    Attributes
+    ----------
+    runs : int
+        The most further runs of a case that failed.
+    """
+
+    runs: int = FURTHER_RUNS
+
+    def excuses(self, result: Result) -> bool:
+        """Whether a result is what the flake says: it failed, and then passed, or gave different bits in one run."""
+        return result.status is Status.FLAKY and self.names(result)
 
 
 def _no_workload() -> Any:
@@ -97,8 +127,8 @@ def _comparisons(versions: str) -> list[tuple[str, tuple[int, ...]]]:
     return found
 
 
-def read_waivers(path: Path) -> list[Waiver]:
-    """Read a waiver file.
+def read_waivers(path: Path) -> tuple[list[Waiver], list[Flake]]:
+    """Read a waiver file: the waivers, and the known flakes.
 
     Raises
     ------
@@ -111,13 +141,24 @@ def read_waivers(path: Path) -> list[Waiver]:
         content = files.read_toml(path)
     except files.FileError as error:
         raise WaiverError(str(error)) from error
-    entries = content.get("waiver", [])
-    if not isinstance(entries, list) or set(content) - {"waiver"}:
-        raise WaiverError(f"{path}: a waiver file must have [[waiver]] tables and nothing else")
-    return [_waiver(f"{path}, waiver {number}", entry) for number, entry in enumerate(entries, 1)]
+    waivers, flakes = content.get("waiver", []), content.get("flake", [])
+    if not isinstance(waivers, list) or not isinstance(flakes, list) or content.keys() - {"waiver", "flake"}:
+        raise WaiverError(f"{path}: a waiver file must have [[waiver]] and [[flake]] tables and nothing else")
+    return (
+        [Waiver(**_fields(f"{path}, waiver {number}", entry)) for number, entry in enumerate(waivers, 1)],
+        [Flake(**_flake_fields(f"{path}, flake {number}", entry)) for number, entry in enumerate(flakes, 1)],
+    )
 
 
-def _waiver(place: str, entry: Any) -> Waiver:
+def _flake_fields(place: str, entry: Any) -> dict[str, Any]:
+    runs = entry.get("runs", FURTHER_RUNS) if isinstance(entry, dict) else FURTHER_RUNS
+    if type(runs) is not int or runs < 1:
+        raise WaiverError(f"{place}: runs = {runs!r}; it must be a number of further runs, 1 or more")
+    others = {name: value for name, value in entry.items() if name != "runs"} if isinstance(entry, dict) else entry
+    return {**_fields(place, others), "runs": runs}
+
+
+def _fields(place: str, entry: Any) -> dict[str, Any]:
     kinds: dict[str, tuple[type, str]] = {
         "driver": (str, "part of a driver's name"),
         "versions": (str, 'comparisons such as ">=22.3,<23"'),
@@ -126,10 +167,10 @@ def _waiver(place: str, entry: Any) -> Waiver:
         "expires": (datetime.date, "a date such as 2027-06-30"),
     }
     if not isinstance(entry, dict):
-        raise WaiverError(f"{place}: a waiver must be a table; write [[waiver]]")
+        raise WaiverError(f"{place}: it must be a table; write [[waiver]] or [[flake]]")
     entry = {"versions": "", **entry}
     if unknown := sorted(entry.keys() - kinds.keys()):
-        raise WaiverError(f"{place}: a waiver has no field {unknown[0]!r}; its fields are {', '.join(kinds)}")
+        raise WaiverError(f"{place}: there is no field {unknown[0]!r}; the fields are {', '.join(kinds)}")
     for name, (kind, wanted) in kinds.items():
         value = entry.get(name)
         if not isinstance(value, kind) or isinstance(value, datetime.datetime):
@@ -142,7 +183,7 @@ def _waiver(place: str, entry: Any) -> Waiver:
         _comparisons(entry["versions"])
     except ValueError as error:
         raise WaiverError(f"{place}: versions = {entry['versions']!r}: {error}") from error
-    return Waiver(entry["driver"], entry["versions"], tuple(entry["cases"]), entry["reason"], entry["expires"])
+    return {**entry, "cases": tuple(entry["cases"])}
 
 
 @dataclass(frozen=True)
@@ -167,10 +208,47 @@ class WaiverReport:
     expired: tuple[Waiver, ...] = ()
 
 
+def further_runs(
+    flakes: Sequence[Flake], environment: Environment, result: Result, today: datetime.date, least: int = 0
+) -> int:
+    """How often a failed case is run again: as its flakes say, and at least as often as for any case."""
+    found = [
+        flake.runs
+        for flake in flakes
+        if flake.holds_on(today) and flake.applies_to(environment) and flake.names(result)
+    ]
+    return max(least, *found) if found else least
+
+
 def apply_waivers(
-    waivers: Sequence[Waiver], environment: Environment, results: Iterable[Result], today: datetime.date
+    waivers: Sequence[Waiver],
+    environment: Environment,
+    results: Iterable[Result],
+    today: datetime.date,
+    flakes: Sequence[Flake] = (),
 ) -> WaiverReport:
-    """Apply the waivers about a run's driver to its results."""
+    """Apply the waivers and the flakes about a run's driver to its results."""
+    results = list(results)
+    report = _waived(waivers, environment, results, today)
+    known = {result.key for result in report.waived}
+    waived, expired = list(report.waived), list(report.expired)
+    for flake in flakes:
+        if not flake.applies_to(environment):
+            continue
+        for result in results:
+            if result.key in known or not flake.excuses(result):
+                continue
+            if flake.holds_on(today):
+                known.add(result.key)
+                waived.append(replace(result, waiver=flake.reason))
+            else:
+                expired.append(flake)
+    return replace(report, waived=tuple(waived), expired=tuple(dict.fromkeys(expired)))
+
+
+def _waived(
+    waivers: Sequence[Waiver], environment: Environment, results: Sequence[Result], today: datetime.date
+) -> WaiverReport:
     waived, passing, expired = [], [], []
     unneeded: dict[Waiver, bool] = {}
     applying = [waiver for waiver in waivers if waiver.applies_to(environment)]
@@ -178,13 +256,13 @@ def apply_waivers(
         for waiver in applying:
             if not waiver.names(result):
                 continue
-            if result.status is Status.PASS:
-                if waiver.expires >= today:
+            if result.status in PASSED:
+                if waiver.holds_on(today):
                     passing.append(replace(result, waiver=waiver.reason))
                     unneeded.setdefault(waiver, True)
             elif not result.is_good:
                 unneeded[waiver] = False
-                if waiver.expires >= today:
+                if waiver.holds_on(today):
                     waived.append(replace(result, waiver=waiver.reason))
                     break
                 expired.append(waiver)

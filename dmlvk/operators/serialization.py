@@ -41,7 +41,7 @@ def serialize(desc: OperatorDesc) -> dict[str, Any]:
 
 
 def deserialize(content: Mapping[str, Any]) -> OperatorDesc:
-    """The descriptor that `serialize` wrote.
+    """The descriptor that `serialize` wrote. A field that is kept by its bits may also be a number.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def deserialize(content: Mapping[str, Any]) -> OperatorDesc:
                 arguments[name] = _deserialize_tensor(value)
             elif name == "value_data_type":
                 arguments[name] = DataType[value]
-            elif name in operator.bit_fields:
+            elif name in operator.bit_fields and isinstance(value, str):
                 arguments[name] = bytes.fromhex(value)
             else:
                 arguments[name] = value

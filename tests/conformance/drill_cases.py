@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -123,3 +124,17 @@ def cases_without_barriers(default_only: bool = False) -> Iterator[Case]:
     """One case as it is, then the same case without barriers."""
     for name, support in (("with", None), ("without", forget_barriers)):
         yield Case(f"drill:barriers:it={name}", partial(convolution_workload, name), is_default=True, support=support)
+
+
+def fail_once(profile: DeviceProfile) -> None:
+    """Fail in the first process that asks."""
+    mark = Path(os.environ["DMLVK_DRILL"])
+    if not mark.exists():
+        mark.touch()
+        raise RuntimeError("not this time")
+
+
+def cases_that_fail_now_and_then(default_only: bool = False) -> Iterator[Case]:
+    """A case that fails when it is run for the first time."""
+    name = "drill:flaky:it=first_run"
+    yield Case(name, partial(workload, name), is_default=True, support=fail_once)

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from dmlvk.command_line import main
 from dmlvk.command_line.terminal import INTERRUPTED
+from dmlvk.conformance.cases import all_cases as our_cases
 from dmlvk.conformance.names import select
 from dmlvk.conformance.results import Environment, ResultsWriter, Status, read_results
 from dmlvk.conformance.results import Result as ConformanceResult
@@ -37,7 +38,19 @@ def conformance(*arguments: str, cases: str = DRILLS) -> Result:
 def test_list_prints_what_would_run() -> None:
     finished = conformance("--list", "--full", "--sample", "5", "--seed", "3", "--shard", "2/2")
     expected = select(all_cases, full=True, sample=5, seed=3, shard=(2, 2))
-    assert finished.output.splitlines() == [case.name for case in expected]
+    lines = finished.output.splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [case.name for case in expected]
+
+
+def test_list_says_what_each_group_tests() -> None:
+    finished = CliRunner().invoke(main, ["conformance", "--list", "slice1:page", "one_hot:long"])
+    assert finished.output.splitlines() == [
+        "# slice1:page (2 cases): The two examples of the operator's page.",
+        "slice1:page:example=1",
+        "slice1:page:example=2",
+        "# one_hot:long (1 case): More than 65,535 workgroups, along an axis of more than 2^16 elements.",
+        *[case.name for case in select(our_cases, ["one_hot:long"])],
+    ]
 
 
 def test_a_run_with_everything(tmp_path: Path) -> None:
@@ -83,7 +96,8 @@ def test_a_run_with_everything(tmp_path: Path) -> None:
 
 
 def test_a_forced_path_is_that_of_the_cases_that_leave_it_open() -> None:
-    assert conformance("--list", "--path", "tiles").output.splitlines() == [
+    lines = conformance("--list", "--path", "tiles").output.splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [
         case.name for case in select(all_cases) if case.path is None
     ]
 
@@ -93,6 +107,8 @@ def test_a_forced_path_is_that_of_the_cases_that_leave_it_open() -> None:
     [
         (["slice2"], "no case is named 'slice2'"),
         (["--shard", "3/2"], "a shard must be I/N"),
+        (["--fraction", "3/2"], "a fraction must be I/N"),
+        (["--fraction", "1/2", "--shard", "1/2"], "--shard and --fraction both choose a part"),
         (["--cases", "nowhere:cases"], "MODULE:FUNCTION"),
         (["slice1", "--path", "tiles", WRONG.replace("wrong", "nothing")], "no case is named"),
     ],
@@ -302,4 +318,4 @@ def test_results_without_validation_do_not_stand_for_those_with_it(tmp_path: Pat
 def test_python_m_dmlvk_is_the_same_command() -> None:
     command = [sys.executable, "-m", "dmlvk", "conformance", "--list", "--cases", DRILLS, "drill:build:*"]
     finished = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
-    assert finished.stdout.splitlines() == [WRONG, "drill:build:it=confused"]
+    assert finished.stdout.splitlines() == ["# drill:build (2 cases)", WRONG, "drill:build:it=confused"]

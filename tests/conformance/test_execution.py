@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -11,10 +12,12 @@ import pytest
 
 import dmlvk
 from dmlvk import DataType, DiagonalMatrix1Desc, TensorDesc
-from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.case import Case, Refusal, Way, Workload
+from dmlvk.conformance.cases.invalid import BASES, invalid_content
 from dmlvk.conformance.results import Result, Status
 from dmlvk.conformance.running import execution
-from dmlvk.conformance.running.execution import Devices, PlacedTensor, difference, digest, execute
+from dmlvk.conformance.running.execution import Devices, difference, digest, execute
+from dmlvk.conformance.running.ways import PlacedTensor
 from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError, ValidationError
 from tests.conformance.drill_cases import all_cases, convolution_workload, workload
 
@@ -196,13 +199,42 @@ def test_elements_that_share_memory_must_be_equal(devices: Devices) -> None:
     assert "one place in memory" in result.message
 
 
+def refused_case(**changes: str) -> Case:
+    """A window stride of 0, with the error that it must raise, or with another."""
+    wanted = {"descriptor": "Slice1Desc", "field": "input_window_strides[2]", "rule": "a window stride may not be 0"}
+    refusal = Refusal(lambda: invalid_content("slice1", "stride_0"), **(wanted | changes))
+    return replace(CASE, refusal=refusal)
+
+
+def test_an_invalid_descriptor_is_refused_with_its_error(devices: Devices) -> None:
+    result = run(devices, refused_case())
+    assert (result.status, result.message, result.digest) == (Status.PASS, "", "")
+
+
+@pytest.mark.parametrize("member", ["descriptor", "field", "rule"])
+def test_an_invalid_descriptor_that_is_refused_for_another_reason(devices: Devices, member: str) -> None:
+    result = run(devices, refused_case(**{member: "another"}))
+    assert (result.status, result.reason) == (Status.FAIL, "error")
+    assert "Slice1Desc.input_window_strides[2]: a window stride may not be 0; not " in result.message
+
+
+def test_an_invalid_descriptor_that_is_accepted_or_raises_something_else(devices: Devices) -> None:
+    valid = replace(CASE, refusal=Refusal(lambda: BASES["slice1"], "Slice1Desc", "a", "b"))
+    assert run(devices, valid).reason == "accepted"
+    assert "Slice1Desc(input_tensor=" in run(devices, valid).message
+    no_descriptor = replace(CASE, refusal=Refusal(lambda: {"operator": "NONE"}, "Slice1Desc", "a", "b"))
+    assert run(devices, no_descriptor).reason == "error"
+    assert "ValueError" in run(devices, no_descriptor).message
+
+
 def test_open_values_are_not_compared(devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
     def open_values() -> Workload:
         made = workload(CASE.name)
         return replace(made, expected=~made.result(), is_defined=False)
 
     case = replace(CASE, build=open_values)
-    assert (run(devices, case).status, run(devices, case).digest) == (Status.PASS, "")
+    assert (run(devices, case).status, run(devices, case).digest) == (Status.UNPREDICTABLE, "")
+    assert run(devices, case).is_good
 
     def change(memory: np.ndarray, count: int) -> None:
         memory[1] ^= 1
@@ -239,3 +271,61 @@ def test_difference_shows_bits() -> None:
     assert text.startswith("1 of 2 elements differ, the first at (0, 1): got nan (0x")
     assert "0x7fc00000" in text
     assert "0xffc00000" in text
+
+
+class TestWays:
+    """The ways in which a case is run, which its result must not depend on."""
+
+    @pytest.mark.parametrize("way", Way)
+    @pytest.mark.parametrize("case", [CASE, CONVOLUTION])
+    def test_each_gives_the_same_bits(self, devices: Devices, case: Case, way: Way) -> None:
+        result = run(devices, replace(case, build=lambda: replace(case.build(), way=way)))
+        assert (result.status, result.message) == (Status.PASS, "")
+        assert result.digest == digest(case.build().result())
+
+    def test_each_is_taken(self, devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
+        calls: Counter[str] = Counter()
+
+        def count(name: str) -> None:
+            original = getattr(dmlvk.Device, name)
+
+            def counted(self: dmlvk.Device, *arguments: object) -> object:
+                calls[name] += 1
+                return original(self, *arguments)
+
+            monkeypatch.setattr(dmlvk.Device, name, counted)
+
+        for name in ("buffer", "submit", "sequence"):
+            count(name)
+        found = {}
+        for way in Way:
+            calls.clear()
+            assert run(devices, replace(CASE, build=partial(made_in, way))).status is Status.PASS
+            found[way] = dict(calls)
+        assert found[Way.ALONE]["buffer"] - found[Way.ONE_BUFFER]["buffer"] == 1
+        assert found[Way.SEQUENCE]["sequence"] == 3
+        assert found[Way.BESIDE]["submit"] - found[Way.ALONE].get("submit", 0) == 3 * 7
+
+    def test_tensors_in_one_buffer_have_guards_too(self, devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
+        def change(memory: np.ndarray, count: int) -> None:
+            memory[0] ^= 1
+
+        leave_behind(monkeypatch, 1, (2, 15), change)  # the byte before the input
+        result = run(devices, replace(CASE, build=partial(made_in, Way.ONE_BUFFER)))
+        assert (result.status, result.reason) == (Status.FAIL, "input")
+
+    def test_other_images_are_checked_and_not_digested(self, devices: Devices) -> None:
+        def first_row(wrong_row: int) -> Workload:
+            made = workload(CASE.name)
+            expected = made.result().copy()
+            expected[wrong_row, 3] ^= 1
+            return replace(made, expected=expected, part=slice(0, 1))
+
+        right = digest(workload(CASE.name).result()[:1])
+        for row in (0, 1):
+            result = run(devices, replace(CASE, build=partial(first_row, row)))
+            assert (result.status, result.reason, result.digest) == (Status.FAIL, "difference", right)
+
+
+def made_in(way: Way) -> Workload:
+    return replace(workload(CASE.name), way=way)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dmlvk.command_line import main
-from dmlvk.conformance.export import folder_name
+from dmlvk.conformance.folders import folder_name
 from dmlvk.conformance.results import Environment, ResultsError, ResultsWriter, Status, read_results
 from dmlvk.conformance.results import Result as ConformanceResult
 from dmlvk.conformance.running.runner import Runner

@@ -14,6 +14,7 @@ from dmlvk.command_line.conformance import conformance
 from dmlvk.conformance import waivers
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.cases import all_cases
+from dmlvk.conformance.costs import UNKNOWN, Costs, cost_of, recorded_costs
 from dmlvk.conformance.digests import recorded_digests
 from dmlvk.conformance.names import CaseFinder, SelectionError, case_source, matches, parse_shard, select
 from dmlvk.conformance.results import Result, Status
@@ -89,7 +90,9 @@ def test_a_pattern_with_a_wrong_parameter_says_what_there_is(pattern: str, messa
 
 
 def test_patterns_in_the_documentation_name_cases() -> None:
-    texts = [(Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8"), waivers.__doc__ or ""]
+    root = Path(__file__).parents[2]
+    pages = [(root / name).read_text(encoding="utf-8") for name in ("README.md", "docs/conformance.md")]
+    texts = [*pages, waivers.__doc__ or ""]
     patterns = [p for text in texts for p in re.findall(r'(?:dmlvk conformance |cases = \[)"([^"]+)"', text)]
     patterns += re.findall('"(slice1[^"]*)"', f"{conformance.help} {matches.__doc__}")
     assert len(patterns) >= 6
@@ -118,6 +121,43 @@ def test_shards_are_a_partition(count: int) -> None:
     assert max(map(len, shards)) - min(map(len, shards)) <= 1
 
 
+@pytest.mark.parametrize("count", [1, 2, 7, 40])
+def test_fractions_are_a_partition_into_equal_times(count: int) -> None:
+    default = list(all_cases(True))
+    parts = [select(lambda default_only: iter(default), fraction=(number, count)) for number in range(1, count + 1)]
+    names = [each.name for part in parts for each in part]
+    order = {each.name: place for place, each in enumerate(default)}
+    assert sorted(names) == sorted(order)
+    for part in parts:
+        assert [order[each.name] for each in part] == sorted(order[each.name] for each in part)
+    loads = [sum(map(cost_of, part)) for part in parts]
+    dearest = max(map(cost_of, default))
+    assert max(loads) - min(loads) <= dearest
+    assert max(loads) <= max(dearest, 1.1 * sum(loads) / count)
+
+
+def test_fractions_depend_on_recorded_costs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    dear = {"slice1:good:type=s64;number=0": 35, "slice1:good:type=u8;number=1": 20}
+    known = Costs({"slice1:good": {"": 10}}, dear)
+    monkeypatch.setattr("dmlvk.conformance.costs.recorded_costs", lambda: known)
+    patterns = [f"slice1:good:number={number};*" for number in range(3)]
+    parts = [select(good_cases, patterns, fraction=(number, 3)) for number in (1, 2, 3)]
+    assert [[each.name.removeprefix("slice1:good:type=") for each in part] for part in parts] == [
+        ["s64;number=0", "s64;number=2"],
+        ["u8;number=1", "f16;number=1", "u8;number=2"],
+        ["u8;number=0", "f16;number=0", "s64;number=1", "f16;number=2"],
+    ]
+
+
+def test_every_group_has_a_cost() -> None:
+    groups = {each.group for each in all_cases(True) if each.refusal is None}
+    assert groups <= recorded_costs().groups.keys(), "run the suite, and tools.case_costs on its results"
+    unknown = case("nobody:knows:it=1")
+    assert cost_of(unknown) == UNKNOWN
+    refused = next(each for each in all_cases(True) if each.refusal is not None)
+    assert cost_of(refused) == 1
+
+
 def test_a_sample_is_sharded_as_well() -> None:
     halves = [select(good_cases, full=True, sample=11, seed=3, shard=(number, 2)) for number in (1, 2)]
     assert sorted(each.name for half in halves for each in half) == sorted(
@@ -130,6 +170,8 @@ def test_a_shard_is_one_of_n(text: str) -> None:
     assert parse_shard("2/8") == (2, 8)
     with pytest.raises(SelectionError, match="I/N"):
         parse_shard(text)
+    with pytest.raises(SelectionError, match="a fraction must be I/N"):
+        parse_shard(text, "a fraction")
 
 
 @pytest.mark.parametrize("name", ["nonsense", "no.such.module:cases", "dmlvk.conformance.names:absent", ""])

@@ -145,7 +145,8 @@ def test_html_needs_nothing_beside_itself(tmp_path: Path, run: Run) -> None:
     path = tmp_path / "report.html"
     waiver = Waiver("a driver", "", ("slice1:mended:*",), "was wrong", datetime.date(2030, 1, 1))
     passing = replace(RESULTS[0], name="slice1:mended:x=1")
-    write_html(path, run, WaiverReport(waived=(RESULTS[3],), passing=(passing,), unneeded=(waiver,)))
+    waivers = WaiverReport(waived=(RESULTS[3],), passing=(passing,), unneeded=(waiver,))
+    write_html(path, run, waivers, {"slice1:a": "Windows of all kinds."})
     source = path.read_text(encoding="utf-8")
     page = Page()
     page.feed(source)
@@ -163,6 +164,7 @@ def test_html_needs_nothing_beside_itself(tmp_path: Path, run: Run) -> None:
         "crash:SIGSEGV",
         "profile minimum",
         "1 < 2",
+        "slice1:a 2 of 4 Windows of all kinds.",
         "path:tiles",
         "known",
         "slice1:mended:x=1 passes although it is waived",
@@ -176,15 +178,16 @@ def test_html_needs_nothing_beside_itself(tmp_path: Path, run: Run) -> None:
 
 def test_the_matrix_counts_operators_by_types_and_path(run: Run) -> None:
     device, minimum = matrices(run.results.values())
-    assert (device.profile, device.columns) == ("device", ["blocks", "tiles"])
-    cells = {(operator, types): row for operator, types, row in device.rows}
-    (of_int64, absent), (of_uint8, unsupported) = cells["SLICE1", "int64"], cells["SLICE1", "uint8"]
+    assert (device.profile, device.operator, device.columns) == ("device", "SLICE1", ["blocks", "tiles"])
+    cells = dict(device.rows)
+    (of_int64, absent), (of_uint8, unsupported) = cells["int64"], cells["uint8"]
     assert absent is None
     assert of_int64 is not None and of_uint8 is not None and unsupported is not None
     assert (of_uint8.text, of_uint8.worst) == ("1 of 2", Status.FAIL)
     assert (of_int64.text, of_int64.worst) == ("1 of 1", Status.FLAKY)
     assert (unsupported.text, unsupported.worst) == ("–", Status.NOT_SUPPORTED)
-    assert minimum.rows[0][0] == "one_hot"
+    assert (minimum.profile, minimum.operator, minimum.columns) == ("minimum", "one_hot", ["any"])
+    assert minimum.rows[0][0] == ""
 
 
 def test_digests_are_recorded_and_compared(tmp_path: Path) -> None:

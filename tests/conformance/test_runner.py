@@ -125,6 +125,29 @@ def test_what_failed_runs_again(tmp_path: Path) -> None:
     assert names.count("slice1:good:type=u8;number=0") == 1
 
 
+def test_a_case_that_passes_on_a_further_run_is_flaky(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A case that fails every other time: unknown, it fails the run; a known flake is excused, and reported."""
+    monkeypatch.setenv("DMLVK_DRILL", str(tmp_path / "drill"))
+    path, waivers = tmp_path / "results.jsonl", tmp_path / "waivers.toml"
+    cases = "tests.conformance.drill_cases:cases_that_fail_now_and_then"
+    name = "drill:flaky:it=first_run"
+    finished = conformance("--reruns", "1", "--json", str(path), cases=cases)
+    assert finished.exit_code == 1
+    assert f"Flaky {name}: it passed on run 2" in " ".join(finished.output.split())
+    result = read_results(path).results["device", name]
+    assert (result.status, result.reason) == (Status.FLAKY, "again:2")
+    waivers.write_text(
+        f'[[flake]]\ndriver = "{DEVICE}"\ncases = ["drill:flaky"]\nreason = "as known"\n'
+        "expires = 9999-12-31\nruns = 1\n"
+    )
+    (tmp_path / "drill").unlink()
+    finished = conformance("--waivers", str(waivers), cases=cases)
+    assert finished.exit_code == 0, finished.output
+    assert f"Waived {name}: as known" in finished.output
+    (tmp_path / "drill").unlink()
+    assert conformance(cases=cases).exit_code == 1
+
+
 def test_results_of_another_device_are_not_resumed(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     assert conformance("slice1:good:number=0;*", "--jobs", "1", "--json", str(path)).exit_code == 0

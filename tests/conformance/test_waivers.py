@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dmlvk.conformance.results import Environment, Result, Status
-from dmlvk.conformance.waivers import Waiver, WaiverError, apply_waivers, read_waivers
+from dmlvk.conformance.running.again import run_again
+from dmlvk.conformance.running.runner import Item
+from dmlvk.conformance.waivers import Flake, Waiver, WaiverError, apply_waivers, further_runs, read_waivers
 
 TODAY = datetime.date(2026, 11, 20)
 ENVIRONMENT = Environment(
@@ -39,7 +42,7 @@ FAILED = Result("slice1:window:rank=2;type=u8", "device", Status.FAIL, "differen
 def read(tmp_path: Path, text: str) -> list[Waiver]:
     path = tmp_path / "waivers.toml"
     path.write_text(text)
-    return read_waivers(path)
+    return read_waivers(path)[0]
 
 
 def test_a_waived_failure_keeps_its_status_and_gets_the_reason(tmp_path: Path) -> None:
@@ -117,8 +120,12 @@ def test_another_driver(tmp_path: Path) -> None:
         ('["slice1:*:type=u8;*", "one_hot"]', '"slice1:*"', "it must be a list of patterns"),
         ('["slice1:*:type=u8;*", "one_hot"]', "[1]", "it must be a list of patterns"),
         (">=22.3,<23", "~22", "'~22' is no comparison"),
-        ("reason", "because", "no field 'because'"),
-        ("[[waiver]]", "[[waivers]]", "nothing else"),
+        ("reason", "because", "there is no field 'because'"),
+        ("[[waiver]]", "[[waivers]]", "[[waiver]] and [[flake]] tables and nothing else"),
+        ("[[waiver]]", "[[flake]]\nruns = 0", "flake 1: runs = 0; it must be a number of further runs"),
+        ("[[waiver]]", "[[flake]]\nruns = true", "flake 1: runs = True"),
+        ("[[waiver]]", "[[flake]]\nrun = 2", "flake 1: there is no field 'run'"),
+        ("expires = 2027-06-30", "expires = 2027-06-30\nruns = 2", "waiver 1: there is no field 'runs'"),
         ("[[waiver]]", "[[waiver", "waivers.toml: "),
     ],
 )
@@ -134,4 +141,62 @@ def test_the_example_in_the_documentation_is_one(tmp_path: Path) -> None:
 
     assert waivers.__doc__ is not None
     example = waivers.__doc__.partition("[[waiver]]")[2]
-    assert len(read(tmp_path, f"[[waiver]]{example}")) == 1
+    path = tmp_path / "waivers.toml"
+    path.write_text(f"[[waiver]]{example}")
+    assert [len(found) for found in read_waivers(path)] == [1, 1]
+
+
+FLAKE = GOOD.replace("[[waiver]]", "[[flake]]") + "runs = 2\n"
+FLAKY = replace(FAILED, status=Status.FLAKY, reason="again:2")
+
+
+def read_flake(tmp_path: Path) -> Flake:
+    path = tmp_path / "flakes.toml"
+    path.write_text(FLAKE)
+    waivers, (flake,) = read_waivers(path)
+    assert waivers == []
+    return flake
+
+
+class TestFlakes:
+    """Known flakes: run again, excused if they pass then, and never without a word."""
+
+    def test_a_failed_case_has_further_runs(self, tmp_path: Path) -> None:
+        flake = read_flake(tmp_path)
+        other = replace(FAILED, name="slice1:window:rank=2;type=s8")
+        assert further_runs([flake], ENVIRONMENT, FAILED, TODAY) == 2
+        assert further_runs([flake], ENVIRONMENT, FAILED, TODAY, 5) == 5
+        assert further_runs([flake], ENVIRONMENT, other, TODAY) == 0
+        assert further_runs([flake], replace(ENVIRONMENT, driver="another"), FAILED, TODAY) == 0
+        assert further_runs([flake], ENVIRONMENT, FAILED, flake.expires + datetime.timedelta(days=1)) == 0
+
+    def test_it_is_excused_only_if_it_passed_on_a_further_run(self, tmp_path: Path) -> None:
+        flake = read_flake(tmp_path)
+        report = apply_waivers([], ENVIRONMENT, [FLAKY], TODAY, [flake])
+        assert report.waived == (replace(FLAKY, waiver="a shift that is wrong"),)
+        assert apply_waivers([], ENVIRONMENT, [FAILED], TODAY, [flake]).waived == ()
+        late = apply_waivers([], ENVIRONMENT, [FLAKY], flake.expires + datetime.timedelta(days=1), [flake])
+        assert (late.waived, late.expired) == ((), (flake,))
+
+    def test_runs_end_when_the_case_passes_or_none_is_left(self) -> None:
+        results = [replace(FAILED, name=f"slice1:window:it={name}") for name in ("second", "third", "never", "none")]
+        failed = {result.key: result for result in results}
+        asked: list[list[str]] = []
+
+        def run(items: Sequence[Item]) -> Iterator[Result]:
+            asked.append([name.partition("it=")[2] for _, name in items])
+            for profile, name in items:
+                passes = name.endswith(("second", "third")[: len(asked)])
+                status = Status.PASS if passes else Status.FAIL
+                yield Result(name, profile, status, "" if passes else "other")
+
+        most = dict.fromkeys([result.key for result in results[:3]], 3)
+        found = {result.name.partition("it=")[2]: result for result in run_again(run, failed, most)}
+        assert asked == [["second", "third", "never"], ["third", "never"], ["never"]]
+        assert {name: (result.status, result.reason) for name, result in found.items()} == {
+            "second": (Status.FLAKY, "again:2"),
+            "third": (Status.FLAKY, "again:3"),
+            "never": (Status.FAIL, "difference"),
+        }
+        assert "it passed on run 3; the first run was Fail difference" in found["third"].message
+        assert "failed in each of 4 runs" in found["never"].message

@@ -101,7 +101,7 @@ def test_no_wing_has_a_module_of_an_operator_that_the_registry_lacks() -> None:
     shared = {
         "planning": {"builder", "data_movement", "device_traits", "grid", "kernel_interface", "loop_nest", "plan"},
         "reference": {"bits"},
-        "conformance.cases": {"combinations", "layouts", "onnx_backend", "values"},
+        "conformance.cases": {"combinations", "invalid", "invariance", "layouts", "onnx_backend", "values"},
         "benchmark.work": {"base"},
         "benchmark.cases": {"scale"},
         "operators": {"element", "feature_level", "registry", "rules", "serialization"},

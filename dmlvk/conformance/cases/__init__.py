@@ -1,14 +1,20 @@
-"""The cases of the conformance suite: a module for each operator, and one for ONNX's own backend tests."""
+"""The cases of the conformance suite: a module for each operator, and one for ONNX's own backend tests, one for
+descriptors that have to be refused, and one for what must not change a result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 from dmlvk.conformance.case import Case
-from dmlvk.conformance.cases import onnx_backend
+from dmlvk.conformance.cases import invalid, invariance, onnx_backend
 from dmlvk.operators.registry import parts
 
-SOURCES: tuple[Callable[[bool], Iterator[Case]], ...] = (*parts(__name__, "cases").values(), onnx_backend.cases)
+SOURCES: tuple[Callable[[bool], Iterator[Case]], ...] = (
+    *parts(__name__, "cases").values(),
+    onnx_backend.cases,
+    invalid.cases,
+    invariance.cases,
+)
 
 
 def all_cases(default_only: bool = False) -> Iterator[Case]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 
 # These parameters say how a case is run. They change neither the result nor the data: cases that differ only in them
 # have the same digest.
-WAYS = ("path", "device")
+WAYS = ("path", "device", "images", "position", "way")
 
 PLANNERS_CHOICE = "auto"
 
@@ -47,6 +48,8 @@ class Group:
         Whether a combination makes sense, given its labels.
     support : callable, optional
         What a device must have for a combination, given the profile and the parameters.
+    about : str
+        What the group tests, in a sentence or two; by default the documentation of `build`.
     """
 
     name: str
@@ -55,6 +58,12 @@ class Group:
     default: str = "pairs"
     keep: Callable[[Mapping[str, str]], bool] | None = None
     support: Callable[[DeviceProfile, Parameters], NotSupported | None] | None = None
+    about: str = ""
+
+    @cached_property
+    def sentence(self) -> str:
+        """What the group tests, in one line."""
+        return self.about or " ".join((inspect.getdoc(self.build) or "").split())
 
     def cases(self, default_only: bool = False) -> Iterator[Case]:
         """All of them, or those that run by default, in the parameters' order."""
@@ -90,7 +99,8 @@ class Group:
             return self.build(generator(data_name(name)), parameters)
 
         support = None if self.support is None else partial(_swapped, self.support, parameters)
-        return Case(name, build, None if path == PLANNERS_CHOICE else path, is_default, support)
+        forced = None if path == PLANNERS_CHOICE else path
+        return Case(name, build, forced, is_default, support, self.sentence)
 
 
 def _swapped(

@@ -42,6 +42,7 @@ OPERATORS = {
     "slice": "slice1",
     "qlinearconv": "qlinearconv",
 }
+ABOUT = "ONNX's own tests of the operator, with the outputs that ONNX expects."
 MODULES = ("eyelike", "trilu", "onehot", "slice", "qlinearconv")
 
 
@@ -51,7 +52,7 @@ def cases(default_only: bool = False) -> Iterator[Case]:
         for test in tests:
             name = "_".join(filter(None, ("test", kind, test)))
             case_name = f"onnx:{OPERATORS[kind]}:test={name}"
-            yield Case(case_name, partial(build, name), is_default=True, support=partial(missing, name))
+            yield Case(case_name, partial(build, name), is_default=True, support=partial(missing, name), about=ABOUT)
 
 
 def missing(test: str, profile: DeviceProfile) -> NotSupported | None:

@@ -326,7 +326,6 @@ GROUPS = (
             "path": PATHS,
         },
     ),
-    # Whole blocks on both sides: kernels handle them separately.
     Group(
         "slice1:transpose_whole_blocks",
         transpose,
@@ -339,6 +338,7 @@ GROUPS = (
             "path": ("tiles",),
         },
         default="all",
+        about="Rows of the output are columns of the input, in whole blocks on both sides: kernels handle them apart.",
     ),
     Group(
         "slice1:transpose_narrow",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 
 import jinja2
+from markupsafe import Markup
 
 from dmlvk import files
 from dmlvk.conformance.results import Result, Run, Status
@@ -21,6 +23,7 @@ WORST_FIRST = (
     Status.FAIL,
     Status.FLAKY,
     Status.PASS,
+    Status.UNPREDICTABLE,
     Status.NOT_SUPPORTED,
 )
 # At most this many of the slowest cases are listed.
@@ -41,10 +44,10 @@ class Cell:
     def text(self) -> str:
         """ "37", or the number of bad results of all: "2 of 37"."""
         total = sum(self.counts.values())
-        bad = total - self.counts[Status.PASS] - self.counts[Status.NOT_SUPPORTED]
-        if bad:
-            return f"{bad} of {total}"
-        return str(self.counts[Status.PASS] or "–")
+        good = sum(count for status, count in self.counts.items() if Result("", "", status).is_good)
+        if good < total:
+            return f"{total - good} of {total}"
+        return str(total - self.counts[Status.NOT_SUPPORTED] or "–")
 
     @property
     def tooltip(self) -> str:
@@ -53,32 +56,63 @@ class Cell:
 
 @dataclass
 class Matrix:
-    """Operators with their types as rows, paths as columns; one matrix for each profile."""
+    """One operator on one profile: its types as rows, its own paths as columns."""
 
     profile: str
+    operator: str
     columns: list[str]
-    rows: list[tuple[str, str, list[Cell | None]]]
+    rows: list[tuple[str, list[Cell | None]]]
 
 
 def matrices(results: Iterable[Result]) -> list[Matrix]:
-    """The matrices of a run, one for each profile. A case that was not built has unknown types: its group counts it."""
-    cells: dict[str, dict[tuple[str, str], dict[str, Cell]]] = {}
+    """The matrices of a run, by profile and operator. A case that was not built counts under the name of its group."""
+    cells: dict[tuple[str, str], dict[str, dict[str, Cell]]] = {}
     for result in results:
-        rows = cells.setdefault(result.profile, {})
-        row = (result.operator or result.name.partition(":")[0], result.types)
-        rows.setdefault(row, {}).setdefault(result.path or "any", Cell()).counts[result.status] += 1
+        rows = cells.setdefault((result.profile, result.operator or result.name.partition(":")[0]), {})
+        rows.setdefault(result.types, {}).setdefault(result.path or "any", Cell()).counts[result.status] += 1
+    profiles = list(dict.fromkeys(profile for profile, _ in cells))
     found = []
-    for profile, rows in cells.items():
+    for profile, operator in sorted(cells, key=lambda key: (profiles.index(key[0]), key[1])):
+        rows = cells[profile, operator]
         columns = sorted({path for row in rows.values() for path in row})
-        lines = [
-            (operator, types, [row.get(path) for path in columns]) for (operator, types), row in sorted(rows.items())
-        ]
-        found.append(Matrix(profile, columns, lines))
+        lines = [(types, [row.get(path) for path in columns]) for types, row in sorted(rows.items())]
+        found.append(Matrix(profile, operator, columns, lines))
     return found
 
 
-def write_html(path: Path, run: Run, waivers: WaiverReport) -> None:
+@dataclass
+class Tested:
+    """What one group tests, and how its cases ended."""
+
+    group: str
+    about: str
+    cell: Cell
+
+
+def tested_groups(results: Iterable[Result], groups: Mapping[str, str]) -> list[Tested]:
+    """The groups of a run, in the order of their first results."""
+    found: dict[str, Tested] = {}
+    for result in results:
+        group = result.name.rpartition(":")[0]
+        found.setdefault(group, Tested(group, groups.get(group, ""), Cell())).cell.counts[result.status] += 1
+    return list(found.values())
+
+
+def style() -> str:
+    """The style sheet of all pages."""
+    return resources.files("dmlvk.conformance.reports").joinpath("style.css").read_text(encoding="utf-8")
+
+
+def write_html(path: Path, run: Run, waivers: WaiverReport, groups: Mapping[str, str] = MappingProxyType({})) -> None:
     """Write a run.
+
+    Parameters
+    ----------
+    path : Path
+    run : Run
+    waivers : WaiverReport
+    groups : mapping of str to str
+        What each group of cases tests.
 
     Raises
     ------
@@ -93,7 +127,9 @@ def write_html(path: Path, run: Run, waivers: WaiverReport) -> None:
         environment=run.environment,
         statuses=[(status.value, counts[status]) for status in Status],
         total=len(results),
+        style=Markup(style()),
         matrices=matrices(results),
+        groups=tested_groups(results, groups),
         failures=[result for result in run.failures if not result.waiver],
         waivers=waivers,
         not_supported=Counter(

@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from dmlvk import files
-from dmlvk.conformance.results import Result, Run, Status
+from dmlvk.conformance.results import PASSED, Result, Run, Status
 
 # Characters that XML 1.0 cannot hold, not even escaped.
 UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -37,7 +37,7 @@ def write_junit(path: Path, run: Run) -> None:
 
 def _kind(result: Result) -> str:
     """The name of the element for a result's details; none for Pass."""
-    if result.status is Status.PASS:
+    if result.status in PASSED:
         return ""
     if result.waiver or result.status is Status.NOT_SUPPORTED:
         return "skipped"

@@ -16,6 +16,7 @@ from dmlvk.conformance.waivers import WaiverReport
 
 COLOURS = {
     Status.PASS: "green",
+    Status.UNPREDICTABLE: "blue",
     Status.NOT_SUPPORTED: "cyan",
     Status.FAIL: "red",
     Status.FLAKY: "magenta",

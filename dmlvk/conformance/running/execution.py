@@ -1,9 +1,9 @@
 """Runs one case on a device and judges its result.
 
-Each tensor lies in a buffer of its own, between guard bytes. Before the run, the output, the guards and the gaps
-between strides are random bytes. Afterwards the output's elements must equal the expected ones bit for bit, and every
-other byte, those of the inputs included, must be unchanged. The case is dispatched several times: if the same work
-gives different bits, there is a race.
+Each tensor lies between guard bytes, in a buffer of its own unless the case says otherwise. Before the run, the output,
+the guards and the gaps between strides are random bytes. Afterwards the output's elements must equal the expected ones
+bit for bit, and every other byte, those of the inputs included, must be unchanged. The case is dispatched several
+times: if the same work gives different bits, there is a race.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,14 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 import dmlvk
-from dmlvk.conformance.case import Case, NotSupported, Workload
+from dmlvk.conformance.case import Case, NotSupported, Refusal, Way, Workload
 from dmlvk.conformance.profiles import narrow, workload_profile
 from dmlvk.conformance.results import Result, Status
 from dmlvk.conformance.running.placement import Bytes, Placement, as_bits, equal_bits, placed_tensors
+from dmlvk.conformance.running.ways import OtherWork, PlacedTensor, placed_on_device, run_once
+from dmlvk.errors import DescriptorError
 from dmlvk.operators import OperatorDesc
+from dmlvk.operators.serialization import deserialize
 from dmlvk.planning import PathError
 from dmlvk.runtime.elements import element_view
-from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError, ValidationError, raise_messages
 
 # If a device has no room for less than this, the device is broken rather than small.
@@ -72,7 +74,13 @@ class Devices:
                 stack.callback(self._open.popitem()[1].close)
 
 
-def execute(case: Case, devices: Devices, profile: str, repeat: int) -> Result:
+def execute(
+    case: Case,
+    devices: Devices,
+    profile: str,
+    repeat: int,
+    keep: Callable[[npt.NDArray[Any]], None] = lambda elements: None,
+) -> Result:
     """Run a case. Raises nothing except for an interrupt.
 
     Parameters
@@ -83,9 +91,13 @@ def execute(case: Case, devices: Devices, profile: str, repeat: int) -> Result:
         A name of `profiles.PROFILES`.
     repeat : int
         The number of times that the case is dispatched.
+    keep : callable
+        Given the output's elements after the first dispatch: those of the result's digest.
     """
     start = time.perf_counter()
     result = partial(Result, case.name, profile, path=case.path or "")
+    if case.refusal is not None:
+        return replace(result(**_refused(case.refusal)), seconds=time.perf_counter() - start)
     workload: Workload | None = None
     try:
         lacking = None if case.support is None else case.support(narrow(devices.profile, profile))
@@ -100,7 +112,7 @@ def execute(case: Case, devices: Devices, profile: str, repeat: int) -> Result:
             found = result(Status.NOT_SUPPORTED, lacking.reason, lacking.explanation)
         else:
             assert workload is not None and isinstance(operator, dmlvk.CompiledOperator)
-            found = result(**_judged(case.name, operator, workload, repeat))
+            found = result(**_judged(case.name, operator, workload, repeat, keep))
     except DeviceLostError as error:
         found = result(Status.DEVICE_LOST, "VK_ERROR_DEVICE_LOST", str(error))
     except ValidationError as error:
@@ -115,6 +127,22 @@ def execute(case: Case, devices: Devices, profile: str, repeat: int) -> Result:
     if workload is not None:
         found = replace(found, operator=workload.desc.operator_name, types=types_text(workload.desc))
     return replace(found, seconds=time.perf_counter() - start)
+
+
+def _refused(refusal: Refusal) -> dict[str, Any]:
+    """Status, reason and message of a case whose descriptor has to be refused."""
+    wanted = f"{refusal.descriptor}.{refusal.field}: {refusal.rule}"
+    try:
+        made = deserialize(refusal.content())
+    except DescriptorError as error:
+        found = f"{error.descriptor}.{error.field}: {error.rule}"
+        if found == wanted:
+            return {"status": Status.PASS}
+    except Exception as error:  # any other error is a finding too
+        found = f"{type(error).__name__}: {error}"
+    else:
+        return {"status": Status.FAIL, "reason": "accepted", "message": f"{made} is accepted; expected {wanted}"}
+    return {"status": Status.FAIL, "reason": "error", "message": f"refused with another error: {found}; not {wanted}"}
 
 
 def _compiled(devices: Devices, profile: str, case: Case, workload: Workload) -> dmlvk.CompiledOperator | NotSupported:
@@ -143,25 +171,6 @@ def digest(elements: npt.NDArray[Any]) -> str:
     return hashlib.sha256(np.ascontiguousarray(elements).data).hexdigest()[:16]
 
 
-class PlacedTensor:
-    """A tensor on the device, in a buffer of its own between guards."""
-
-    def __init__(self, device: dmlvk.Device, placement: Placement) -> None:
-        self.placement = placement
-        buffer = device.buffer(placement.size)
-        self.tensor = buffer.tensor(placement.desc, placement.start)
-        # In elements of 8 bytes: a tensor of single bytes has at most 2^32 - 1 of them.
-        self._whole = buffer.tensor(TensorDesc(dmlvk.DataType.UINT64, (placement.size // 8,)))
-
-    def fill(self) -> None:
-        """Write the content, guards included, to the device."""
-        self._whole.write_bytes(self.placement.content)
-
-    def read(self) -> Bytes:
-        """Read the present content, guards included."""
-        return np.frombuffer(self._whole.read_bytes(), np.uint8)
-
-
 @dataclass(frozen=True)
 class _Outcome:
     """The memory after one dispatch."""
@@ -171,7 +180,13 @@ class _Outcome:
     guard_damage: str
 
 
-def _judged(name: str, operator: dmlvk.CompiledOperator, workload: Workload, repeat: int) -> dict[str, Any]:
+def _judged(
+    name: str,
+    operator: dmlvk.CompiledOperator,
+    workload: Workload,
+    repeat: int,
+    keep: Callable[[npt.NDArray[Any]], None],
+) -> dict[str, Any]:
     """Status, reason, message and digest of a case."""
     expected = workload.result()
     output_desc = workload.desc.tensors["output_tensor"]
@@ -181,7 +196,7 @@ def _judged(name: str, operator: dmlvk.CompiledOperator, workload: Workload, rep
             f"{output_desc.sizes} and {output_desc.data_type.numpy_dtype}"
         )
     placements = placed_tensors(name, workload, operator.device.profile)
-    placed = {field: PlacedTensor(operator.device, placement) for field, placement in placements.items()}
+    placed = placed_on_device(operator.device, placements, workload.way)
     output = placed["output_tensor"]
     owned = {
         field: placed[field]
@@ -195,18 +210,21 @@ def _judged(name: str, operator: dmlvk.CompiledOperator, workload: Workload, rep
     outcomes = []
     for _ in range(repeat):
         _initialize(operator, owned)
+        other = OtherWork(operator, workload, name) if workload.way in (Way.SEQUENCE, Way.BESIDE) else None
         output.fill()
-        operator(**{field: tensor.tensor for field, tensor in bound.items()}).wait()
+        run_once(operator, {field: tensor.tensor for field, tensor in bound.items()}, workload.way, other)
         outcomes.append(_look(output.read(), output.placement))
     raise_messages()
+    keep(workload.digested(outcomes[0].elements))
+    reported = digest(workload.digested(outcomes[0].elements))
     for field in bound.keys() - {"output_tensor"}:
         damage = np.flatnonzero(placed[field].read() != placements[field].content)
         if damage.size:
             message = f"{damage.size} bytes of {field} or around it changed, but an input may only be read"
-            return {"status": Status.FAIL, "reason": "input", "message": message, "digest": outcomes[0].digest}
+            return {"status": Status.FAIL, "reason": "input", "message": message, "digest": reported}
     if not workload.is_defined:
-        return _verdict_on_guards(outcomes)
-    return _verdict(outcomes, expected, output.placement)
+        return _verdict_on_guards(outcomes, Status.UNPREDICTABLE)
+    return {**_verdict(outcomes, expected, output.placement), "digest": reported}
 
 
 def _initialize(operator: dmlvk.CompiledOperator, owned: Mapping[str, PlacedTensor]) -> None:
@@ -237,9 +255,9 @@ def _look(after: Bytes, output: Placement) -> _Outcome:
     return _Outcome(elements, digest(elements), damage)
 
 
-def _verdict_on_guards(outcomes: list[_Outcome]) -> dict[str, Any]:
+def _verdict_on_guards(outcomes: list[_Outcome], good: Status = Status.PASS) -> dict[str, Any]:
     damage = next((outcome.guard_damage for outcome in outcomes if outcome.guard_damage), "")
-    return {"status": Status.FAIL, "reason": "guard", "message": damage} if damage else {"status": Status.PASS}
+    return {"status": Status.FAIL, "reason": "guard", "message": damage} if damage else {"status": good}
 
 
 def _verdict(outcomes: list[_Outcome], expected: npt.NDArray[Any], output: Placement) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 import dmlvk
+from dmlvk.conformance.privacy import without_home
 from dmlvk.conformance.results import Environment, Result, Status
 from dmlvk.conformance.running.worker import Configuration
 from dmlvk.device_profile import DeviceType
@@ -168,7 +169,7 @@ class Worker:
         try:
             size = self._errors.seek(0, os.SEEK_END)
             self._errors.seek(max(0, size - ERROR_TAIL))
-            return self._errors.read().decode(errors="replace").strip()
+            return without_home(self._errors.read().decode(errors="replace").strip())
         except ValueError:  # closed
             return ""
 

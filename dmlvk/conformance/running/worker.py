@@ -15,12 +15,16 @@ import re
 import threading
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 
 import dmlvk
 from dmlvk.conformance.names import OUR_CASES, CaseFinder, case_source
+from dmlvk.conformance.outputs import keep_output
+from dmlvk.conformance.privacy import public_system, without_home
 from dmlvk.conformance.results import Environment, Result, Status
 from dmlvk.conformance.running.execution import Devices, execute
 from dmlvk.errors import DeviceError
@@ -43,12 +47,15 @@ class Configuration:
         The kernel path for cases that leave the choice to the planner.
     repeat : int
         The number of times that a case is dispatched.
+    outputs : str, optional
+        The folder in which the output of each case is kept.
     """
 
     device: str | None = None
     cases: str = OUR_CASES
     path: str | None = None
     repeat: int = 3
+    outputs: str | None = None
 
 
 def environment(devices: Devices) -> Environment:
@@ -66,7 +73,7 @@ def environment(devices: Devices) -> Environment:
         package=dmlvk.__version__,
         python=platform.python_version(),
         numpy=np.__version__,
-        system=platform.platform(),
+        system=public_system(),
         kernels=kernel_hashes(),
     )
 
@@ -124,10 +131,16 @@ def main() -> None:
         try:
             case = finder.find(name)
             forced = replace(case, path=case.path or configuration.path)
-            result = execute(forced, devices, profile, configuration.repeat)
+            kept: list[npt.NDArray[Any]] = []
+            result = execute(forced, devices, profile, configuration.repeat, kept.append)
+            if kept and result.digest and configuration.outputs is not None:
+                keep_output(Path(configuration.outputs), result, kept[0])
         except LookupError as error:
             result = Result(name, profile, Status.FAIL, "exception:LookupError", str(error))
-        channel.send(result=replace(result, message=result.message[:10_000]).to_json())
+        except OSError as error:  # such as a full disk
+            channel.send(error=f"the output of {name} cannot be kept: {error}")
+            return
+        channel.send(result=replace(result, message=without_home(result.message[:10_000])).to_json())
         if result.status is Status.DEVICE_LOST:
             os._exit(0)  # closing a lost device may hang; a new worker starts instead
     devices.close()

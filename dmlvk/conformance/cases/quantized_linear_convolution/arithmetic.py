@@ -268,6 +268,15 @@ def undefined(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, p.shape, arrays={f"{p.place}_scale_tensor": array}, is_defined=False)
 
 
+def undefined_channel(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Filter scales of which one channel's leaves the output undefined: any output will do, but no other byte may
+    change."""
+    workload = convolution(numbers, p, p.shape)
+    scales = workload.inputs["filter_scale_tensor"].copy()
+    scales[0, {"first": 0, "last": -1}[p.channel]] = UNDEFINED[p.value]
+    return convolution(numbers, p, p.shape, arrays={**workload.inputs, "filter_scale_tensor": scales}, is_defined=False)
+
+
 SOME_SHAPES = {name: SHAPES[name] for name in ("odd", "vectors", "depthwise", "first_layer_small")}
 
 GROUPS = (
@@ -338,6 +347,12 @@ GROUPS = (
         f"{OPERATOR}:undefined",
         undefined,
         {"value": tuple(UNDEFINED), "place": ("input", "filter", "output"), "shape": SOME_SHAPES, "path": PATHS},
+        keep=suits,
+    ),
+    Group(
+        f"{OPERATOR}:undefined_channel",
+        undefined_channel,
+        {"value": tuple(UNDEFINED), "channel": ("first", "last"), "shape": SOME_SHAPES, "path": PATHS},
         keep=suits,
     ),
 )

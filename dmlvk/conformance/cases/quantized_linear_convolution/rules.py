@@ -239,6 +239,7 @@ GROUPS = (
         {**TYPE_PARAMETERS, "shape": SHAPES, "device": GPU, "path": ALL_PATHS},
         default="none",
         keep=suits,
+        about="All eight mixes of types, in each shape, with the kernels that a GPU would run.",
     ),
     Group(
         f"{OPERATOR}:channels",

@@ -1,0 +1,142 @@
+"""Cases of what must not change a result: the other images of a batch, the place of the tensors, other work.
+
+The cases of one image, or of one operator's tensors, differ in the ways of `combinations.WAYS` alone, so that they have
+one digest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from dmlvk.conformance.case import Case, Way, Workload
+from dmlvk.conformance.cases import diagonal_matrix1, one_hot, slice1
+from dmlvk.conformance.cases.combinations import PLANNERS_CHOICE, Group, Parameters
+from dmlvk.conformance.cases.layouts import SIZES, TYPES, TYPES_BY_SIZE, lay_out
+from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
+    OPERATOR,
+    PATHS,
+    SHAPES,
+    TYPE_PARAMETERS,
+    convolution,
+    suits,
+)
+from dmlvk.conformance.cases.values import random_array
+from dmlvk.operators import Slice1Desc
+from dmlvk.planning import KERNEL_PATHS
+
+ALL_PATHS = (PLANNERS_CHOICE, *PATHS)
+POSITIONS = ("first", "middle", "last")
+WAYS: Mapping[str, Way] = {way.value: way for way in Way}
+# Bytes from the start of a buffer to its tensor, for the way "other_offset".
+OFFSETS = (1008, 272, 4112, 80, 16, 48, 528, 2064, 32, 144)
+
+
+def batch(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """One image among others: its output is that of the image alone, wherever it stands in the batch."""
+    layouts = {"input_tensor": p.layout, "output_tensor": p.layout}
+    alone = convolution(numbers, p, replace(p.shape, batch=1))
+    image = alone.inputs["input_tensor"]
+    place = {"first": 0, "middle": p.images // 2, "last": p.images - 1}[p.position]
+    images = random_array(numbers, lay_out(alone.desc.tensors["input_tensor"].data_type, (p.images, *image.shape[1:])))
+    images = images.copy()
+    images[place] = image[0]
+    arrays = {**alone.inputs, "input_tensor": images}
+    part = slice(place, place + 1)
+    return convolution(numbers, p, replace(p.shape, batch=p.images), arrays=arrays, layouts=layouts, part=part)
+
+
+def placed(workload: Workload, p: Parameters) -> Workload:
+    """A workload, run in one of the ways."""
+    if p.way is not Way.OTHER_OFFSET:
+        return replace(workload, way=p.way)
+    return replace(workload, way=p.way, offsets=dict(zip(workload.desc.tensors, OFFSETS, strict=False)))
+
+
+def convolution_placement(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """The same tensors at other offsets, in one buffer, in a sequence, beside other work: the same output."""
+    layouts = {"input_tensor": p.layout, "output_tensor": p.layout}
+    return placed(convolution(numbers, p, p.shape, layouts=layouts), p)
+
+
+def slice1_placement(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """The same tensors at other offsets, in one buffer, in a sequence, beside other work: the same output."""
+    desc = slice1.describe(lay_out(p.type, (37, 70), p.input), (1, 3), (35, 64), (-1, p.step))
+    return placed(slice1.random_workload(numbers, desc, p), p)
+
+
+def one_hot_placement(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """The same tensors at other offsets, in one buffer, in a sequence, beside other work: the same output."""
+    desc = one_hot.describe(p.index, p.type, SIZES[3], 1, output=p.output)
+    return placed(one_hot.workload(numbers, desc, p), p)
+
+
+def diagonal_matrix1_placement(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """The same tensors at other offsets, in one buffer, in a sequence, beside other work: the same output."""
+    value = diagonal_matrix1.random_value(numbers, p.type)
+    desc = diagonal_matrix1.describe(p.type, SIZES[3], (-5, 9), value, source="rows", output=p.output)
+    return placed(diagonal_matrix1.workload(numbers, desc, p), p)
+
+
+def _is_one_of_each(labels: Mapping[str, str]) -> bool:
+    """Whether a combination makes sense: of a single image, one position."""
+    return suits(labels) and (labels["images"] != "1" or labels["position"] == "first")
+
+
+SOME_SHAPES = {name: SHAPES[name] for name in ("odd", "vectors", "pointwise", "depthwise", "first_layer_small")}
+
+GROUPS = (
+    Group(
+        f"{OPERATOR}:batch",
+        batch,
+        {
+            **{name: TYPE_PARAMETERS[name] for name in ("in", "out")},
+            "shape": SOME_SHAPES,
+            "layout": ("packed", "channels_last"),
+            "images": (1, 2, 7, 32),
+            "position": POSITIONS,
+            "path": ALL_PATHS,
+        },
+        keep=_is_one_of_each,
+    ),
+    Group(
+        f"{OPERATOR}:placement",
+        convolution_placement,
+        {"shape": SOME_SHAPES, "layout": ("packed", "channels_last"), "way": WAYS, "path": ALL_PATHS},
+        keep=suits,
+    ),
+    Group(
+        "slice1:placement",
+        slice1_placement,
+        {
+            "type": TYPES_BY_SIZE,
+            "input": ("packed", "rows", "permuted"),
+            "step": (1, -2),
+            "way": WAYS,
+            "path": (PLANNERS_CHOICE, *KERNEL_PATHS[Slice1Desc]),
+        },
+    ),
+    Group(
+        "one_hot:placement",
+        one_hot_placement,
+        {
+            "index": {name: TYPES[name] for name in ("uint32", "int64")},
+            "type": TYPES_BY_SIZE,
+            "output": ("packed", "gaps"),
+            "way": WAYS,
+        },
+    ),
+    Group(
+        "diagonal_matrix1:placement",
+        diagonal_matrix1_placement,
+        {"type": TYPES_BY_SIZE, "output": ("packed", "gaps"), "way": WAYS},
+    ),
+)
+
+
+def cases(default_only: bool = False) -> Iterator[Case]:
+    """All of these cases, or those that run by default."""
+    for group in GROUPS:
+        yield from group.cases(default_only)

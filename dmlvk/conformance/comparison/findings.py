@@ -1,0 +1,158 @@
+"""All that a comparison finds, for every form in which it is shown."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dmlvk.conformance.comparison.agreement import Agreement, Disagreement, agreement_of
+from dmlvk.conformance.comparison.changes import (
+    Figures,
+    SpeedUpdate,
+    Update,
+    differing_kernels,
+    speed_updates_of,
+    updates_of,
+)
+from dmlvk.conformance.comparison.elements import Elements
+from dmlvk.conformance.comparison.runs import ComparisonError, DeviceRun, read_runs
+from dmlvk.conformance.results import Result, Status
+
+
+@dataclass(frozen=True)
+class Findings:
+    """A comparison.
+
+    Attributes
+    ----------
+    runs : tuple of DeviceRun
+    notes : tuple of str
+        What a reader has to know, one sentence each: cut files, different cases, other kernels.
+    agreement : Agreement
+    differences : mapping of str to str
+        The first element that differs, by the name of the case, for disagreements of which it is known.
+    updates : tuple of Update
+    speed_updates : tuple of SpeedUpdate
+    """
+
+    runs: tuple[DeviceRun, ...]
+    notes: tuple[str, ...]
+    agreement: Agreement
+    differences: Mapping[str, str]
+    updates: tuple[Update, ...]
+    speed_updates: tuple[SpeedUpdate, ...]
+
+    @property
+    def disagreements(self) -> tuple[Disagreement, ...]:
+        """The cases on which there is more than one digest."""
+        return self.agreement.disagreements
+
+    @property
+    def verdict(self) -> str:
+        """The result in one sentence."""
+        compared, digests = self.agreement.compared, self.agreement.digests
+        if self.disagreements:
+            return f"{len(self.disagreements):,} of {compared:,} outputs are not the same everywhere."
+        if not compared:
+            return "No output was given twice: there is nothing to compare."
+        return f"All {digests:,} digests agree: the same bits for {compared:,} outputs, wherever they were computed."
+
+
+def compare(paths: Sequence[Path], figures: Sequence[Figures], recorded: Mapping[str, str]) -> Findings:
+    """Compare results.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Files of results.
+    figures : sequence of Figures
+        Figures of `dmlvk bench`, for what got slower.
+    recorded : mapping of str to str
+        Digests by case name that take part in the comparison.
+
+    Raises
+    ------
+    ComparisonError, ResultsError, OSError
+        A file cannot be compared.
+    """
+    if not paths and not figures:
+        raise ComparisonError("no file is given; name results of `dmlvk conformance --json`")
+    runs, notes = read_runs(paths)
+    agreement = agreement_of(runs, recorded)
+    elements = Elements()
+    differences = {found.case: elements.first_difference(found) for found in agreement.disagreements}
+    return Findings(
+        tuple(runs),
+        (*notes, *_notes(runs), *_notes_on_figures(figures)),
+        agreement,
+        {case: text for case, text in differences.items() if text},
+        tuple(updates_of(runs)),
+        tuple(speed_updates_of(figures)),
+    )
+
+
+def _notes(runs: Sequence[DeviceRun]) -> list[str]:
+    """What makes runs comparable in part only."""
+    notes = []
+    keys = [run.results.keys() for run in runs]
+    if len({frozenset(each) for each in keys}) > 1:
+        common = set.intersection(*(set(each) for each in keys))
+        counts = ", ".join(f"{run.label} {len(run.results):,}" for run in runs)
+        notes.append(
+            f"The runs hold different cases ({counts}); {len(common):,} are common to all. "
+            "A case is compared where it was run."
+        )
+    if runs:
+        base = runs[0]
+        for run in runs[1:]:
+            if run.environment.kernels != base.environment.kernels:
+                text = differing_kernels(base.environment.kernels, run.environment.kernels)
+                notes.append(f"{run.label} ran other kernels than {base.label}: {text}.")
+    for run in runs:
+        if run.environment.path:
+            notes.append(f"On {run.label} the cases that leave the path open took the path {run.environment.path}.")
+    return notes
+
+
+def _notes_on_figures(figures: Sequence[Figures]) -> list[str]:
+    in_pairs = {id(found) for update in speed_updates_of(figures) for found in (update.before, update.after)}
+    return [
+        f"{found.place} is the only one with figures of {found.device}: no speed is compared with it."
+        for found in figures
+        if id(found) not in in_pairs
+    ]
+
+
+def count_text(counts: Mapping[Status, int]) -> str:
+    """ "37" passed, or "2 of 37" are bad; a dash if none was supported."""
+    total = sum(counts.values())
+    good = sum(count for status, count in counts.items() if Result("", "", status).is_good)
+    if good < total:
+        return f"{total - good} of {total}"
+    return str(total - counts.get(Status.NOT_SUPPORTED, 0) or "–")
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """One operator: devices as rows, the operator's own paths as columns."""
+
+    operator: str
+    paths: tuple[str, ...]
+    rows: tuple[tuple[DeviceRun, tuple[Counter[Status] | None, ...]], ...]
+
+
+def matrices(runs: Sequence[DeviceRun]) -> list[Matrix]:
+    """A matrix for each operator. A case that was not built counts under the name of its group."""
+    counts: dict[str, dict[str, dict[str, Counter[Status]]]] = defaultdict(lambda: defaultdict(dict))
+    for run in runs:
+        for result in run.results.values():
+            operator = result.operator or result.name.partition(":")[0]
+            counts[operator][run.label].setdefault(result.path or "any", Counter())[result.status] += 1
+    found = []
+    for operator, by_run in sorted(counts.items()):
+        paths = tuple(sorted({path for cells in by_run.values() for path in cells}))
+        rows = tuple((run, tuple(by_run[run.label].get(path) for path in paths)) for run in runs if run.label in by_run)
+        found.append(Matrix(operator, paths, rows))
+    return found

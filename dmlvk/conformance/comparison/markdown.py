@@ -1,0 +1,126 @@
+"""A comparison as Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dmlvk import files
+from dmlvk.conformance.comparison.changes import Change, Speed
+from dmlvk.conformance.comparison.findings import Findings, count_text, matrices
+from dmlvk.conformance.results import Status
+
+# At most this many cases of one kind are listed; the files of --html and --json have all.
+MOST_LISTED = 50
+
+
+def write_markdown(path: Path, findings: Findings) -> None:
+    """Write a comparison.
+
+    Raises
+    ------
+    OSError
+    """
+    files.write_text(path, page(findings))
+
+
+def page(findings: Findings) -> str:
+    """The tables, and all that does not agree or that changed."""
+    return "\n".join(_lines(findings)).rstrip() + "\n"
+
+
+def _lines(findings: Findings) -> Iterator[str]:
+    if findings.runs:
+        yield from ("# Devices", "", f"**{escaped(findings.verdict)}**", "")
+        yield from _devices(findings)
+        yield from _operators(findings)
+    if findings.notes:
+        yield from ("## Notes", "", *(f"- {escaped(note)}" for note in findings.notes), "")
+    yield from _disagreements(findings)
+    for update in findings.updates:
+        causes = escaped("; ".join(update.causes))
+        yield from (f"## {escaped(update.after.label)} after {escaped(update.before.label)}", "")
+        yield from (f"{causes}. Cases of both: {update.common:,}.", "")
+        yield from _changes("Broke", update.broke)
+        yield from _changes("Mended", update.mended)
+        yield from _changes("Changed otherwise", update.others)
+    for speed_update in findings.speed_updates:
+        before, after = speed_update.before, speed_update.after
+        yield from (f"## Speed of {escaped(after.device)}", "")
+        texts = (f"{found.driver}, dmlvk {found.package} ({found.date})" for found in (after, before))
+        yield from (f"{escaped(' after '.join(texts))}. Cases of both: {speed_update.common:,}.", "")
+        yield from _speeds("Slower", speed_update.slower)
+        yield from _speeds("Faster", speed_update.faster)
+
+
+def _devices(findings: Findings) -> Iterator[str]:
+    counts = [run.counts() for run in findings.runs]
+    statuses = [status for status in Status if any(count.get(status) for count in counts)]
+    headings = ("device", "type", "vendor", "driver", "Vulkan", "dmlvk", "date", "cases")
+    rows = []
+    for run, count in zip(findings.runs, counts, strict=True):
+        environment = run.environment
+        facts = (environment.device, run.kind, run.vendor, environment.driver, environment.vulkan, environment.package)
+        numbers = (f"{count.get(status, 0):,}" if count.get(status) else "" for status in statuses)
+        rows.append([*facts, run.date, f"{len(run.results):,}", *numbers])
+    yield from table([*headings, *(status.value for status in statuses)], rows, right_from=len(headings) - 1)
+
+
+def _operators(findings: Findings) -> Iterator[str]:
+    for matrix in matrices(findings.runs):
+        yield from (f"## {escaped(matrix.operator)}", "")
+        rows = [[run.label, *(count_text(cell) if cell else "" for cell in cells)] for run, cells in matrix.rows]
+        yield from table(["device", *matrix.paths], rows, right_from=1)
+    if findings.runs:
+        yield "How many cases gave what they must on each kernel path, or how many of all did not. A dash: the device"
+        yield from ("does not have the path, or the path does not take these cases.", "")
+
+
+def _disagreements(findings: Findings) -> Iterator[str]:
+    if not findings.disagreements:
+        return
+    yield from ("## Disagreements", "")
+    for found in findings.disagreements[:MOST_LISTED]:
+        yield f"- `{found.case}`"
+        for side in found.sides:
+            yield f"  - `{side.digest}`: {escaped(', '.join(side.names))}"
+        if found.case in findings.differences:
+            yield f"  - {escaped(findings.differences[found.case])}"
+    yield from (*_rest(len(findings.disagreements)), "")
+
+
+def _changes(title: str, changes: Sequence[Change]) -> Iterator[str]:
+    if changes:
+        yield from (f"### {title}: {len(changes):,}", "")
+        for change in changes[:MOST_LISTED]:
+            profile = "" if change.after.profile == "device" else f" (profile {change.after.profile})"
+            yield f"- `{change.after.name}`{profile}: {escaped(change.text)}"
+        yield from (*_rest(len(changes)), "")
+
+
+def _speeds(title: str, speeds: Sequence[Speed]) -> Iterator[str]:
+    if speeds:
+        yield from (f"### {title}: {len(speeds):,}", "")
+        yield from (f"- `{speed.case}`: {escaped(speed.text)}" for speed in speeds[:MOST_LISTED])
+        yield from (*_rest(len(speeds)), "")
+
+
+def _rest(count: int) -> Iterator[str]:
+    if count > MOST_LISTED:
+        yield f"- and {count - MOST_LISTED:,} more"
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], right_from: int) -> Iterator[str]:
+    """A table and an empty line. Columns from `right_from` on hold numbers, aligned to the right."""
+    yield f"| {' | '.join(map(escaped, headings))} |"
+    yield f"| {' | '.join('---:' if k >= right_from else '---' for k in range(len(headings)))} |"
+    for row in rows:
+        yield f"| {' | '.join(map(escaped, row))} |"
+    yield ""
+
+
+def escaped(text: str) -> str:
+    """Text that Markdown shows as it is, in one line."""
+    # Within a word an underscore means nothing.
+    return re.sub(r"([\\`*<>|\[\]]|(?<!\w)_|_(?!\w))", r"\\\1", " ".join(text.split()))

@@ -1,0 +1,98 @@
+"""A comparison in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dmlvk.conformance.comparison.changes import Change, Speed, SpeedUpdate, Update
+from dmlvk.conformance.comparison.findings import Findings
+from dmlvk.conformance.reports.terminal import COLOURS
+from dmlvk.conformance.results import Status
+
+# At most this many cases of one kind are listed; the files of --html and --json have all.
+MOST_LISTED = 12
+
+
+def print_findings(console: Console, findings: Findings) -> None:
+    """Print the table of devices, then what does not agree, then what changed."""
+    if findings.runs:
+        console.print(device_table(findings))
+    for note in findings.notes:
+        console.print(f"Note: {note}", soft_wrap=True)
+    for update in findings.updates:
+        _print_update(console, update)
+    for speed_update in findings.speed_updates:
+        _print_speed_update(console, speed_update)
+    if not findings.runs:
+        return
+    shown = findings.disagreements[:MOST_LISTED]
+    for found in shown:
+        console.print(Text.assemble(("Disagreement", "red"), f" {found.case}"), soft_wrap=True)
+        for side in found.sides:
+            console.print(f"  {side.digest}: {', '.join(side.names)}", soft_wrap=True)
+        if found.case in findings.differences:
+            console.print(f"  {findings.differences[found.case]}", soft_wrap=True)
+    _print_rest(console, len(findings.disagreements), "disagreements")
+    console.print(Text(findings.verdict, "red" if findings.disagreements else "green"), soft_wrap=True)
+
+
+def device_table(findings: Findings) -> Table:
+    """Devices by status."""
+    table = Table(title="Devices", title_justify="left")
+    for heading in ("device", "driver", "dmlvk", "date"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("cases", justify="right")
+    counts = [run.counts() for run in findings.runs]
+    statuses = [status for status in Status if any(count.get(status) for count in counts)]
+    for status in statuses:
+        table.add_column(status.value, justify="right", style=COLOURS[status])
+    for run, count in zip(findings.runs, counts, strict=True):
+        environment = run.environment
+        numbers = [str(count.get(status) or "") for status in statuses]
+        cases = f"{len(run.results):,}"
+        table.add_row(run.label, environment.driver, environment.package, run.date, cases, *numbers)
+    return table
+
+
+def _print_update(console: Console, update: Update) -> None:
+    console.print(
+        f"{update.after.label} after {update.before.label} ({'; '.join(update.causes)}), {update.common:,} cases of "
+        f"both: {len(update.broke)} broke, {len(update.mended)} mended, {len(update.others)} changed otherwise",
+        soft_wrap=True,
+    )
+    lists = (("Broke", "red", update.broke), ("Mended", "green", update.mended), ("Changed", "cyan", update.others))
+    for word, colour, changes in lists:
+        _print_changes(console, word, colour, changes)
+
+
+def _print_changes(console: Console, word: str, colour: str, changes: Sequence[Change]) -> None:
+    for change in changes[:MOST_LISTED]:
+        profile = "" if change.after.profile == "device" else f" [{change.after.profile}]"
+        console.print(Text.assemble((word, colour), f" {change.after.name}{profile}: {change.text}"), soft_wrap=True)
+    _print_rest(console, len(changes), "such cases")
+
+
+def _print_speed_update(console: Console, update: SpeedUpdate) -> None:
+    console.print(
+        f"{update.after.device}, {update.after.driver}, dmlvk {update.after.package} ({update.after.place}) after "
+        f"{update.before.driver}, dmlvk {update.before.package} ({update.before.place}), {update.common:,} cases of "
+        f"both: {len(update.slower)} slower, {len(update.faster)} faster",
+        soft_wrap=True,
+    )
+    for word, colour, speeds in (("Slower", "red", update.slower), ("Faster", "green", update.faster)):
+        _print_speeds(console, word, colour, speeds)
+
+
+def _print_speeds(console: Console, word: str, colour: str, speeds: Sequence[Speed]) -> None:
+    for speed in speeds[:MOST_LISTED]:
+        console.print(Text.assemble((word, colour), f" {speed.case}: {speed.text}"), soft_wrap=True)
+    _print_rest(console, len(speeds), "such cases")
+
+
+def _print_rest(console: Console, count: int, what: str) -> None:
+    if count > MOST_LISTED:
+        console.print(f"... and {count - MOST_LISTED:,} more {what}; --html and --json name all", soft_wrap=True)
