@@ -166,6 +166,7 @@ RULES: Mapping[str, Mapping[str, Changes]] = {
             "value": 65520.0,
         },
         "value_of_other_bytes": {"value": "0700"},
+        "value_no_number": {"value": [7]},
         **OUTPUT_RULES,
     },
     "quantized_linear_convolution": {
