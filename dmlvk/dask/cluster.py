@@ -206,6 +206,8 @@ def _reports(client: Client) -> tuple[list[ClusterWorker], list[dict[str, Any]]]
 
 def _asked(client: Client, ask: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """A question to the scheduler; a ClusterError if it does not answer."""
+    if client.status != "running":
+        raise ClusterError(f"the client is {client.status}: connect to a scheduler first")
     try:
         return ask(*arguments, **options)
     except (OSError, RuntimeError) as error:  # a closed client raises a RuntimeError

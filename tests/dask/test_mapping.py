@@ -22,6 +22,7 @@ from dmlvk.dask import cluster as clusters
 from dmlvk.dask import map as map_batches
 from dmlvk.dask.checking import Partners, Share, difference
 from dmlvk.dask.cluster import ClusterWorker, prepare
+from dmlvk.dask.mapping import store_model
 from dmlvk.onnx import InferenceSession, ModelError
 from tests.onnx.models import Array, elements, require_equal
 from tests.onnx.test_devices import batches, expected, network
@@ -41,21 +42,24 @@ def pids(client: Client) -> dict[str, int]:
     return dict(client.run(os.getpid))
 
 
-def test_two_hundred_batches_with_each_checked(client: Client) -> None:
-    """Each batch ran on both devices, and the model was sent to each worker once at most."""
+def test_two_hundred_batches_with_each_checked(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch ran on both devices, and the model was sent to each worker once, for both maps."""
     given = batches(200)
     told: list[tuple[int, int | None]] = []
-    require_all(
-        map_batches(client, network()[0], given, check=1, progress=lambda *numbers: told.append(numbers)), given
-    )
-    assert told == [(number, 200) for number in range(1, 201)]
+    sent: list[str] = []
+    run = client.run
 
-    def sent(dask_worker: Any) -> tuple[int, int]:
-        keys = [key for entry in dask_worker.transfer_incoming_log for key in entry["keys"]]
-        return sum(str(key).startswith("dmlvk-model-") for key in keys), len(keys)
+    def counted(function: Any, *arguments: Any, **options: Any) -> Any:
+        if function is store_model:
+            sent.extend(options["workers"])
+        return run(function, *arguments, **options)
 
-    counts = client.run(sent).values()
-    assert sorted(models for models, _ in counts) == [0, 1], counts  # it was computed on the other one
+    monkeypatch.setattr(client, "run", counted)
+    for _ in range(2):
+        results = map_batches(client, network()[0], given, check=1, progress=lambda *numbers: told.append(numbers))
+        require_all(results, given)
+    assert told == 2 * [(number, 200) for number in range(1, 201)]
+    assert sorted(sent) == sorted(worker.address for worker in prepare(client))
 
 
 def test_a_session_stands_for_its_model(client: Client) -> None:
@@ -181,6 +185,7 @@ def test_chunks_of_a_dask_array_and_what_workers_load(client: Client) -> None:
     lazy = [dask.delayed(np.array)(x[k : k + 2]) for k in range(4)]
     given = [lazy[0], {"x": lazy[1]}, client.submit(np.array, x[2:4], pure=False), array[3:5]]
     require_all(map_batches(client, network()[0], given), [x[k : k + 2] for k in range(4)])
+    del given
     require_no_tasks(client)
 
 
@@ -287,7 +292,7 @@ def test_wrong_arguments(client: Client) -> None:
 def test_a_scheduler_that_has_gone(cluster: Any) -> None:
     gone = Client(cluster, set_as_default=False)
     gone.close()
-    with pytest.raises(ClusterError, match="does not answer"):
+    with pytest.raises(ClusterError, match="the client is closed: connect to a scheduler first"):
         map_batches(gone, network()[0], batches(1))
 
 
