@@ -69,37 +69,24 @@ def test_a_session_stands_for_its_model(client: Client) -> None:
         require_all(map_batches(client, session, given, ["y"]), given)
 
 
-def test_a_worker_that_is_killed_in_the_middle(client: Client) -> None:
-    """Nothing is lost and nothing comes twice; the worker that takes its place has its device."""
+def test_workers_that_are_killed_in_the_middle(client: Client) -> None:
+    """First one of them, later all. Nothing is lost, nothing comes twice; their successors have their devices."""
     given = batches(200)
     before = pids(client)
-    victim = [*before][1]
+    devices = {worker.place for worker in prepare(client)}
 
     def read() -> Iterator[Array]:
         for number, x in enumerate(given):
-            if number == 60:
-                os.kill(before[victim], getattr(signal, "SIGKILL", signal.SIGTERM))
-            yield x
-
-    require_all(map_batches(client, network()[0], read()), given)
-    client.wait_for_workers(2, timeout=60)
-    workers = prepare(client)
-    assert victim not in [worker.address for worker in workers]
-    assert len({worker.place for worker in workers}) == 2 and all(worker.device for worker in workers)
-
-
-def test_all_workers_are_killed(client: Client) -> None:
-    """The batches wait for those that take their place."""
-    given = batches(60)
-
-    def read() -> Iterator[Array]:
-        for number, x in enumerate(given):
-            if number == 30:
-                for pid in pids(client).values():
+            if number in (60, 150):
+                for pid in [*pids(client).values()][0 if number == 150 else 1 :]:
                     os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
             yield x
 
-    require_all(map_batches(client, network()[0], read(), check=0.2), given)
+    require_all(map_batches(client, network()[0], read(), check=0.1), given)
+    client.wait_for_workers(2, timeout=60)
+    workers = prepare(client)
+    assert not {worker.address for worker in workers} & before.keys()
+    assert {worker.place for worker in workers} == devices
 
 
 def broken(dask_worker: Any, is_broken: bool) -> None:
