@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from dmlvk import files
+from dmlvk.command_line.conformance_cluster import ClusterRequest
 from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, is_readers_end, one_line, shown_progress
 from dmlvk.conformance import recorded
 from dmlvk.conformance.case import Case
@@ -33,6 +34,7 @@ from dmlvk.conformance.results import (
     Status,
     naming,
     read_results,
+    read_runs,
 )
 from dmlvk.conformance.running.runner import CLOSING, Item, Runner
 from dmlvk.conformance.running.worker import Configuration
@@ -60,6 +62,7 @@ class Request:
     path: str | None
     profiles: tuple[str, ...]
     device: str | None
+    scheduler: str | None
     resume: Path | None
     timeout: float
     repeat: int
@@ -124,6 +127,9 @@ class Request:
     help=f"Narrow the device to a lesser one; may be given several times. One of {', '.join(PROFILES)}; or all.",
 )
 @click.option("--device", help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
+@click.option(
+    "--scheduler", metavar="ADDRESS", help="Run on every distinct device of a Dask cluster, as tcp://host:8786."
+)
 @click.option("--resume", type=INPUT_FILE, help="Go on with these JSON lines: what passed is not run again.")
 @click.option("--timeout", type=click.FloatRange(0.1), default=240.0, show_default=True, help="Seconds a case.")
 @click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Times that a case is run.")
@@ -167,6 +173,8 @@ def conformance(**options: object) -> None:
 def run_request(request: Request) -> int:
     """Run the request, report, and return the exit status."""
     _check_outputs(request)
+    if request.scheduler is not None:
+        return ClusterRequest(request, _completed, _waive, _export).run()
     items = request.items()
     waivers = read_waivers(request.waivers) if request.waivers is not None else []
     digests = recorded_digests(request.compare)
@@ -217,7 +225,7 @@ def _run_items(
     """Run cases and add each result, to the file of results too."""
     configuration = Configuration(request.device, request.cases, request.path, request.repeat)
     with Runner(configuration, timeout=request.timeout, jobs=request.jobs, validate=request.validate) as runner:
-        environment = _environment(runner, request)
+        environment = _completed(runner.open(), request)
         _check_identity(request, resumed, environment)
         with ResultsWriter(request.json or request.resume) as writer:
             writer.write(environment)
@@ -264,7 +272,7 @@ def _print_lines(terminal: Console, lines: Iterator[str]) -> None:
 def _check_outputs(request: Request) -> None:
     """Check, before any run, that each report can be written and that the file of results holds results."""
     if request.json is not None:
-        files.require_own(request.json, read_results)
+        files.require_own(request.json, read_results if request.scheduler is None else read_runs)
     for path in (request.junit, request.html, request.record_digests):
         if path is not None:
             files.require_place(path)
@@ -303,10 +311,11 @@ def export_for_dxdispatch(request: Request, folder: Path) -> int:
     return 0 if written else 1
 
 
-def _environment(runner: Runner, request: Request) -> Environment:
+def _completed(environment: Environment, request: Request) -> Environment:
+    """The environment of a device, with what is known of this run."""
     date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     return replace(
-        runner.open(),
+        environment,
         path=request.path or "",
         validated=request.validate,
         date=date,
