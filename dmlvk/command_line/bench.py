@@ -13,6 +13,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command()
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
+@click.option("--scheduler", metavar="ADDRESS", help="On every distinct device of a Dask cluster, as tcp://host:8786.")
 @click.option("--operator", "operators", multiple=True, help="slice1, one_hot, ...; may be repeated. Default: all.")
 @click.option(
     "--case",
@@ -51,6 +52,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @clear_errors
 def bench(
     selector: str | None,
+    scheduler: str | None,
     operators: tuple[str, ...],
     patterns: tuple[str, ...],
     types: tuple[str, ...],
@@ -89,6 +91,33 @@ def bench(
     from dmlvk.command_line.terminal import require_names, shown_progress
 
     terminal = console()
+    if scheduler is not None:
+        if plot_path is not None or source is not None or lists:
+            raise click.UsageError("--scheduler measures on many devices; leave out --plot, --from-json and --list")
+        if megabytes is not None:
+            require_power_of_two(megabytes)
+        data_bytes = None if megabytes is None else megabytes << 20
+        from dmlvk.benchmark.choice import Choice
+        from dmlvk.command_line.bench_cluster import bench_cluster
+
+        beside = [name for name in peers if name != "none"]
+        choice = Choice(
+            operators,
+            patterns,
+            types,
+            layouts,
+            path,
+            filter_kind == "owned",
+            size,
+            batch,
+            data_bytes,
+            rounds,
+            beside,
+        )
+        bench_cluster(
+            scheduler, choice, selector, json_path=json_path, markdown_path=markdown_path, dispatches=dispatches
+        )
+        return
     if plot_path is not None:
         roofline.require_matplotlib()
         # A file name without an extension gets one.
@@ -121,8 +150,7 @@ def bench(
             is_cpu = device.profile.device_type is dmlvk.DeviceType.CPU
             scale = SCALES[size or ("small" if is_cpu else "full")]
             if megabytes is not None:
-                if megabytes & (megabytes - 1):
-                    raise click.BadParameter(f"{megabytes} is not a power of two", param_hint="--megabytes")
+                require_power_of_two(megabytes)
                 scale = replace(scale, data_bytes=megabytes << 20)
             if batch is not None:
                 scale = replace(scale, batch=batch)
@@ -156,3 +184,9 @@ def bench(
     show(record, terminal, dispatches=dispatches)
     if not harness.is_correct(record):
         raise click.ClickException("a result is DIFFERENT from the expected one")
+
+
+def require_power_of_two(megabytes: int) -> None:
+    """End with a message that names the option if its value is no power of two."""
+    if megabytes & (megabytes - 1):
+        raise click.BadParameter(f"{megabytes} is not a power of two", param_hint="--megabytes")

@@ -33,8 +33,8 @@ from dmlvk.conformance.results import (
     Run,
     Status,
     naming,
+    read_device_runs,
     read_results,
-    read_runs,
 )
 from dmlvk.conformance.running.runner import CLOSING, Item, Runner
 from dmlvk.conformance.running.worker import Configuration
@@ -173,10 +173,10 @@ def conformance(**options: object) -> None:
 def run_request(request: Request) -> int:
     """Run the request, report, and return the exit status."""
     _check_outputs(request)
-    if request.scheduler is not None:
-        return ClusterRequest(request, _completed, _waive, _export).run()
     items = request.items()
     waivers = read_waivers(request.waivers) if request.waivers is not None else []
+    if request.scheduler is not None:
+        return ClusterRequest(request, items, _completed, lambda run: _waive(run, waivers), _export).run()
     digests = recorded_digests(request.compare)
     run = _resumed(request)
     resumed, run.environment = run.environment, None
@@ -272,7 +272,7 @@ def _print_lines(terminal: Console, lines: Iterator[str]) -> None:
 def _check_outputs(request: Request) -> None:
     """Check, before any run, that each report can be written and that the file of results holds results."""
     if request.json is not None:
-        files.require_own(request.json, read_results if request.scheduler is None else read_runs)
+        files.require_own(request.json, read_results if request.scheduler is None else read_device_runs)
     for path in (request.junit, request.html, request.record_digests):
         if path is not None:
             files.require_place(path)

@@ -18,10 +18,19 @@ from dmlvk.conformance.reports.devices import agreement, all_results, write_page
 from dmlvk.conformance.reports.html import write_html
 from dmlvk.conformance.reports.junit import write_junit
 from dmlvk.conformance.reports.terminal import print_summary, with_progress
-from dmlvk.conformance.results import Environment, Result, ResultsError, ResultsWriter, Run, Status, naming, read_runs
+from dmlvk.conformance.results import (
+    Environment,
+    Result,
+    ResultsError,
+    ResultsWriter,
+    Run,
+    Status,
+    naming,
+    read_device_runs,
+)
 from dmlvk.conformance.running.runner import CLOSING, Item
 from dmlvk.conformance.running.worker import Configuration
-from dmlvk.conformance.waivers import Waiver, WaiverReport, read_waivers
+from dmlvk.conformance.waivers import WaiverReport
 from dmlvk.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -38,6 +47,7 @@ class ClusterRequest:
     Parameters
     ----------
     request : Request
+    items : list of Item
     completed : callable
         Adds to an environment what this run knows of itself.
     waive : callable
@@ -49,11 +59,13 @@ class ClusterRequest:
     def __init__(
         self,
         request: Request,
+        items: list[Item],
         completed: Callable[[Environment, Request], Environment],
-        waive: Callable[[Run, list[Waiver]], WaiverReport],
+        waive: Callable[[Run], WaiverReport],
         export: Callable[[Run, Request, Path], Iterator[str]],
     ) -> None:
         self._request = request
+        self._items = items
         self._completed = completed
         self._waive = waive
         self._export = export
@@ -63,23 +75,21 @@ class ClusterRequest:
     def run(self) -> int:
         """Run the request, report, and return the exit status."""
         request = self._request
-        items = request.items()
         digests = recorded_digests(request.compare)
-        waivers = read_waivers(request.waivers) if request.waivers is not None else []
         if request.resume is not None:
-            self._runs = [run for run in read_runs(request.resume) if run.environment is not None]
+            self._runs = [run for run in read_device_runs(request.resume) if run.environment is not None]
         terminal = console()
         interrupted = False
         errors: list[Exception] = []
         active: list[Run] = []
         try:
-            self._run_items(active, items, digests, terminal)
+            self._run_items(active, digests, terminal)
         except KeyboardInterrupt:
             interrupted = True
         except (OSError, DeviceError) as stopped:
             errors.append(stopped)
         if active:
-            errors += self._report(active, waivers, terminal)
+            errors += self._report(active, terminal)
         if interrupted:
             json = request.json or request.resume
             click.echo(f"Interrupted{f'; go on with --resume {json}' if json is not None and active else ''}")
@@ -89,7 +99,7 @@ class ClusterRequest:
         good = not errors and all(run.succeeded for run in active) and not agreement(active).disagreements
         return INTERRUPTED if interrupted else 0 if good else 1
 
-    def _run_items(self, active: list[Run], items: list[Item], digests: Mapping[str, str], terminal: Console) -> None:
+    def _run_items(self, active: list[Run], digests: Mapping[str, str], terminal: Console) -> None:
         """Run cases and add each result to its device's run, and to the file of results."""
         request = self._request
         assert request.scheduler is not None
@@ -103,7 +113,7 @@ class ClusterRequest:
             with ResultsWriter(request.json or request.resume) as writer:
                 self._begin_file(writer, numbers)
                 active += [self._runs[number] for number in numbers.values()]
-                left = {kind: self._left(items, self._runs[number]) for kind, number in numbers.items()}
+                left = {kind: self._left(self._items, self._runs[number]) for kind, number in numbers.items()}
 
                 def results() -> Iterator[Result]:
                     for kind, result in runner.run(left):
@@ -154,10 +164,10 @@ class ClusterRequest:
         passed = {key for key, result in run.results.items() if result.status is Status.PASS}
         return [item for item in items if item not in passed]
 
-    def _report(self, runs: list[Run], waivers: list[Waiver], terminal: Console) -> list[OSError]:
+    def _report(self, runs: list[Run], terminal: Console) -> list[OSError]:
         """Write all reports that can be written; returns the errors of the others."""
         request = self._request
-        reports = [self._waive(run, waivers) for run in runs]
+        reports = [self._waive(run) for run in runs]
         errors = []
 
         def attempt(path: Path | None, write: Callable[[], None]) -> None:

@@ -253,14 +253,14 @@ def read_results(path: Path) -> Run:
     OSError
         The file cannot be read.
     """
-    runs = read_runs(path)
+    runs = read_device_runs(path)
     if len(runs) > 1:
         devices = ", ".join(run.environment.device for run in runs if run.environment is not None)
         raise ResultsError(f"{path} holds the results of several devices, which ran on a cluster: {devices}")
     return runs[0] if runs else Run()
 
 
-def read_runs(path: Path) -> list[Run]:
+def read_device_runs(path: Path) -> list[Run]:
     """Read the results of each device, from a file that a run on a cluster has written, or a run on one device.
 
     Raises
@@ -335,7 +335,7 @@ class ResultsWriter:
         self._path = path
         self._file: BinaryIO | None = None
         if path is not None:
-            files.require_own(path, read_runs)
+            files.require_own(path, read_device_runs)
             self._file = files.open_to_write(path, append=True)
             _end_last_line(path, self._file)
 

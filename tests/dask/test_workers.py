@@ -196,6 +196,13 @@ def test_a_cluster_that_another_version_has_prepared(client: Client, monkeypatch
         prepare(client)
 
 
+def test_a_scheduler_without_dmlvk(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads the tasks. The scheduler of these tests runs in this process."""
+    monkeypatch.setitem(sys.modules, "dmlvk.dask", None)
+    with pytest.raises(ClusterError, match=r"cannot import dmlvk\.dask, .*; install the same dmlvk there"):
+        prepare(client)
+
+
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://", "127.0.0.1:nonsense"])
 def test_a_scheduler_that_is_not_there(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "CONNECT_SECONDS", 0.3)
