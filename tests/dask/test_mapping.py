@@ -339,3 +339,50 @@ def test_differences() -> None:
     assert "float32 (2, 2) on A, and float32 (4,) on B" in difference("A", one, "B", one.ravel())
     assert difference("A", [["a"], np.array(["b"], object)], "B", [["a"], np.array(["b"], object)]) == ""
     assert "is [1] on A, and [2] on B" in difference("A", [[1]], "B", [[2]])
+
+
+def lose_device(dask_worker: Any) -> None:
+    """The next batch of a worker loses the device."""
+    from dmlvk.onnx.session import InferenceSession
+    from dmlvk.vulkan.library import DeviceLostError
+
+    whole = InferenceSession.run_batch
+
+    def run_batch(self: Any, output_names: Any, batch: Any) -> Any:
+        InferenceSession.run_batch = whole  # type: ignore[method-assign]
+        raise DeviceLostError("as a driver's reset does")
+
+    InferenceSession.run_batch = run_batch  # type: ignore[method-assign]
+
+
+async def drop_idle_models(dask_worker: Any) -> int:
+    """Drop all models of a worker as after ten minutes; returns how many are left."""
+    from dmlvk.dask import holding
+
+    seconds, holding.IDLE_SECONDS = holding.IDLE_SECONDS, -1
+    await dask_worker.plugins["dmlvk"].holding._look_again()
+    holding.IDLE_SECONDS = seconds
+    return len(dask_worker.plugins["dmlvk"].holding._models)
+
+
+def test_a_lost_device_is_opened_again_and_a_lost_model_is_sent_again(client: Client) -> None:
+    given = batches(60)
+    opened = client.run(device_of)
+
+    def read() -> Iterator[Array]:
+        for number, x in enumerate(given):
+            if number == 20:
+                client.run(lose_device)
+            elif number == 40:
+                client.run(drop_idle_models)
+            yield x
+
+    require_all(map_batches(client, network()[0], read(), check=1), given)
+    later = client.run(device_of)
+    assert all(opened[address] != later[address] for address in opened)
+    assert set(client.run(drop_idle_models).values()) == {0}
+
+
+def device_of(dask_worker: Any) -> int:
+    """Which Device object a worker has."""
+    return id(dask_worker.plugins["dmlvk"].holding.device())
