@@ -40,6 +40,14 @@ def test_dask_is_named_where_it_is_missing(package: str) -> None:
     assert last == "ImportError: dmlvk.dask needs Dask, which is not installed: pip install 'dmlvk[dask]'"
 
 
+@pytest.mark.parametrize("command", ["conformance", "bench"])
+def test_a_scheduler_without_dask(command: str) -> None:
+    done = run(f"from dmlvk.command_line import main; main([{command!r}, '--scheduler', 'tcp://127.0.0.1:1'])", "dask")
+    assert done.returncode == 1
+    rule = "dmlvk.dask needs Dask, which is not installed: pip install 'dmlvk[dask]'"
+    assert done.stderr == f"Error: --scheduler: {rule}\n"
+
+
 def test_dmlvk_imports_no_extra() -> None:
     extras = "{'torch', 'dask', 'distributed', 'onnx'}"
     commands = "dmlvk.command_line.conformance, dmlvk.command_line.bench"
