@@ -6,16 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
-def run(program: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in which the import of torch fails as if torch were not installed."""
-    absent = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + (
+def run(program: str, package: str = "torch") -> subprocess.CompletedProcess[str]:
+    """Run a program in which the import of a package fails as if the package were not installed."""
+    absent = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nPACKAGE = {package!r}\n" + (
         "class Absent:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'torch':\n"
-        "            raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n"
+        "        if name == PACKAGE:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
         "sys.meta_path.insert(0, Absent())\n"
     )
     return subprocess.run([sys.executable, "-c", absent + program], capture_output=True, text=True, timeout=120)
@@ -30,8 +32,26 @@ def test_torch_is_named_where_it_is_missing() -> None:
     )
 
 
-def test_dmlvk_imports_no_torch() -> None:
-    done = run("import dmlvk, dmlvk.conformance, dmlvk.benchmark; assert 'torch' not in sys.modules")
+@pytest.mark.parametrize("package", ["dask", "distributed"])
+def test_dask_is_named_where_it_is_missing(package: str) -> None:
+    done = run("import dmlvk.dask", package)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last == "ImportError: dmlvk.dask needs Dask, which is not installed: pip install 'dmlvk[dask]'"
+
+
+@pytest.mark.parametrize("command", ["conformance", "bench"])
+def test_a_scheduler_without_dask(command: str) -> None:
+    done = run(f"from dmlvk.command_line import main; main([{command!r}, '--scheduler', 'tcp://127.0.0.1:1'])", "dask")
+    assert done.returncode == 1
+    rule = "dmlvk.dask needs Dask, which is not installed: pip install 'dmlvk[dask]'"
+    assert done.stderr == f"Error: --scheduler: {rule}\n"
+
+
+def test_dmlvk_imports_no_extra() -> None:
+    extras = "{'torch', 'dask', 'distributed', 'onnx'}"
+    commands = "dmlvk.command_line.conformance, dmlvk.command_line.bench"
+    done = run(f"import dmlvk, dmlvk.conformance, dmlvk.benchmark, {commands}; assert not {extras} & set(sys.modules)")
     assert (done.returncode, done.stderr) == (0, "")
 
 

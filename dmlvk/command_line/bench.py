@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from dmlvk.command_line.bench_subject import (
-    Choice,
     Subject,
     measure_model,
     measure_network,
@@ -23,6 +22,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--model", type=FILE, default=None, help="In place of operators: a model, .onnx, as a whole.")
 @click.option("--network", default=None, help="In place of operators: all convolutions of resnet50, mobilenetv2, ...")
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
+@click.option("--scheduler", metavar="ADDRESS", help="On every distinct device of a Dask cluster, as tcp://host:8786.")
 @click.option("--operator", "operators", multiple=True, help="slice1, one_hot, ...; may be repeated. Default: all.")
 @click.option(
     "--case",
@@ -71,6 +71,7 @@ def bench(
     model: Path | None,
     network: str | None,
     selector: str | None,
+    scheduler: str | None,
     operators: tuple[str, ...],
     patterns: tuple[str, ...],
     types: tuple[str, ...],
@@ -106,10 +107,34 @@ def bench(
 
     from dmlvk import files
     from dmlvk.benchmark import records, roofline
+    from dmlvk.benchmark.choice import Choice
     from dmlvk.benchmark.kinds import kind_for
+    from dmlvk.command_line.bench_cluster import bench_cluster
 
     subject = require_subject(context)
     terminal = console()
+    if megabytes is not None and megabytes & (megabytes - 1):
+        raise click.BadParameter(f"{megabytes} is not a power of two", param_hint="--megabytes")
+    choice = Choice(
+        operators=operators,
+        patterns=patterns,
+        types=types,
+        layouts=layouts,
+        path=path,
+        filter_is_owned=filter_kind == "owned",
+        size=size,
+        batch=batches[0] if batches else None,
+        data_bytes=None if megabytes is None else megabytes << 20,
+        rounds=rounds,
+        peers=[name for name in peers if name != "none"],
+    )
+    if scheduler is not None:
+        if plot_path is not None or source is not None or lists:
+            raise click.UsageError("--scheduler measures on many devices; leave out --plot, --from-json and --list")
+        bench_cluster(
+            scheduler, choice, selector, json_path=json_path, markdown_path=markdown_path, dispatches=dispatches
+        )
+        return
     if plot_path is not None:
         roofline.require_matplotlib()
         # A file name without an extension gets one.
@@ -148,8 +173,7 @@ def bench(
             assert network is not None
             record = measure_network(network, selector, size, layouts, batches, rounds, peers, terminal, keep)
         else:
-            chosen = Choice(operators, patterns, types, layouts, path, filter_kind == "owned", size, batches, megabytes)
-            found = measure_operators(chosen, selector, lists, rounds, peers, terminal, keep)
+            found = measure_operators(choice, selector, lists, peers, terminal, keep)
             if found is None:
                 return
             record = found

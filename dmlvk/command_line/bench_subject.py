@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from dmlvk.command_line.terminal import one_line, require_names, shown_progress
 
 if TYPE_CHECKING:
     import dmlvk
+    from dmlvk.benchmark.choice import Choice
 
 Record = dict[str, Any]
 Keep = Callable[[Record], None]
@@ -60,48 +60,19 @@ def require_subject(context: click.Context) -> Subject:
     return subject
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Which cases of operators are measured, as the options say it."""
-
-    operators: Sequence[str]
-    patterns: Sequence[str]
-    types: Sequence[str]
-    layouts: Sequence[str]
-    path: str | None
-    filter_is_owned: bool
-    size: str | None
-    batches: Sequence[int]
-    megabytes: int | None
-
-
 def measure_operators(
-    choice: Choice, selector: str | None, lists: bool, rounds: int, names: Sequence[str], terminal: Console, keep: Keep
+    choice: Choice, selector: str | None, lists: bool, names: Sequence[str], terminal: Console, keep: Keep
 ) -> Record | None:
     """Measure cases of operators, beside the peers of these names; or only list the cases, and return None."""
     import dmlvk
     from dmlvk.benchmark import harness
-    from dmlvk.benchmark.cases import OPERATORS, SCALES, cases, select
+    from dmlvk.benchmark.cases import OPERATORS
     from dmlvk.benchmark.peers import PEERS
 
     require_names("--operator", choice.operators, OPERATORS)
     require_names("--peer", names, [*PEERS, "none"])
     with dmlvk.Device(selector, timestamps=True) as device:
-        scale = SCALES[choice.size or ("small" if is_cpu(device) else "full")]
-        if choice.megabytes is not None:
-            if choice.megabytes & (choice.megabytes - 1):
-                raise click.BadParameter(f"{choice.megabytes} is not a power of two", param_hint="--megabytes")
-            scale = replace(scale, data_bytes=choice.megabytes << 20)
-        if choice.batches:
-            scale = replace(scale, batch=choice.batches[0])
-        chosen = select(
-            cases(replace(scale, filter_is_owned=choice.filter_is_owned)),
-            operators=choice.operators,
-            patterns=choice.patterns,
-            types=choice.types,
-            layouts=choice.layouts,
-            path=choice.path,
-        )
+        chosen = choice.chosen(is_cpu(device))
         if lists:
             for case in chosen:
                 click.echo(case.name)
@@ -114,7 +85,7 @@ def measure_operators(
         if not names:
             left_out = dict.fromkeys(slow, "left out on a CPU driver, unless --peer names it")
         taking_part = [name for name in PEERS if name not in left_out]
-        settings = harness.Settings(scale, rounds, taking_part, left_out)
+        settings = harness.Settings(choice.scale(is_cpu(device)), choice.rounds, taking_part, left_out)
         with shown_progress(terminal, len(chosen) + 1) as progress:
             return harness.run(device, chosen, settings, progress, keep)
 

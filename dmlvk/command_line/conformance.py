@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 
 from dmlvk import files
+from dmlvk.command_line.conformance_cluster import ClusterRequest
 from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, is_readers_end, one_line
 from dmlvk.command_line.without_device import check_recorded_devices, export_for_dxdispatch, listed
 from dmlvk.conformance.case import Case
@@ -37,6 +38,7 @@ from dmlvk.conformance.results import (
     Run,
     Status,
     naming,
+    read_device_runs,
     read_results,
 )
 from dmlvk.conformance.running.again import run_again
@@ -67,6 +69,7 @@ class Request:
     path: str | None
     profiles: tuple[str, ...]
     device: str | None
+    scheduler: str | None
     resume: Path | None
     timeout: float
     repeat: int
@@ -147,6 +150,9 @@ class Request:
     help=f"Narrow the device to a lesser one; may be given several times. One of {', '.join(PROFILES)}; or all.",
 )
 @click.option("--device", help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
+@click.option(
+    "--scheduler", metavar="ADDRESS", help="Run on every distinct device of a Dask cluster, as tcp://host:8786."
+)
 @click.option("--resume", type=INPUT_FILE, help="Go on with these JSON lines: what passed is not run again.")
 @click.option("--timeout", type=click.FloatRange(0.1), default=240.0, show_default=True, help="Seconds a case.")
 @click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Times that a case is run.")
@@ -208,6 +214,10 @@ def run_request(request: Request) -> int:
     chosen = request.chosen()
     items = request.items(chosen)
     waivers, flakes = read_waivers(request.waivers) if request.waivers is not None else ([], [])
+    if request.scheduler is not None:
+        if request.reruns or request.keep_outputs:
+            raise SelectionError("--reruns and --keep-outputs are for a single device; leave them out with --scheduler")
+        return ClusterRequest(request, items, _completed, lambda run: _waive(run, waivers, flakes), _export).run()
     digests = recorded_digests(request.compare)
     run = _resumed(request)
     resumed, run.environment = run.environment, None
@@ -259,7 +269,7 @@ def _run_items(
     outputs = None if folder is None else str(folder.absolute())
     configuration = Configuration(request.device, request.cases, request.path, request.repeat, outputs)
     with Runner(configuration, timeout=request.timeout, jobs=request.jobs, validate=request.validate) as runner:
-        environment = _environment(runner, request)
+        environment = _completed(runner.open(), request)
         _check_identity(request, resumed, environment)
         with ResultsWriter(request.json or request.resume) as writer:
             writer.write(environment)
@@ -325,7 +335,7 @@ def _print_lines(terminal: Console, lines: Iterator[str]) -> None:
 def _check_outputs(request: Request) -> None:
     """Check, before any run, that each report can be written and that the file of results holds results."""
     if request.json is not None:
-        files.require_own(request.json, read_results)
+        files.require_own(request.json, read_results if request.scheduler is None else read_device_runs)
     if request.keep_outputs:
         if request.outputs is None:
             raise SelectionError("--keep-outputs needs --json FILE: outputs are kept beside the results")
@@ -340,10 +350,11 @@ def _check_outputs(request: Request) -> None:
     files.require_folder_place(request.export)
 
 
-def _environment(runner: Runner, request: Request) -> Environment:
+def _completed(environment: Environment, request: Request) -> Environment:
+    """The environment of a device, with what is known of this run."""
     date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     return replace(
-        runner.open(),
+        environment,
         path=request.path or "",
         validated=request.validate,
         date=date,

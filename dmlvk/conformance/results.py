@@ -1,7 +1,8 @@
 """Results: one for each case, written as JSON lines during the run and read back afterwards.
 
 The first line of a run is its environment, {"kind": "environment", ...}; each other one is a result, {"kind":
-"result", ...}. Several runs may be appended to one file: if a case ran again, its last result counts.
+"result", ...}. Several runs may be appended to one file: if a case ran again, its last result counts. A run on a
+cluster writes one file for all its devices: the lines of the second device and later ones have a number, "run": 1.
 """
 
 from __future__ import annotations
@@ -281,24 +282,42 @@ def read_results(path: Path) -> Run:
     Raises
     ------
     ResultsError
-        A line is neither an environment nor a result.
+        A line is neither an environment nor a result, or the file holds the results of several devices.
     OSError
         The file cannot be read.
     """
-    run = Run()
+    runs = read_device_runs(path)
+    if len(runs) > 1:
+        devices = ", ".join(run.environment.device for run in runs if run.environment is not None)
+        raise ResultsError(f"{path} holds the results of several devices, which ran on a cluster: {devices}")
+    return runs[0] if runs else Run()
+
+
+def read_device_runs(path: Path) -> list[Run]:
+    """Read the results of each device, from a file that a run on a cluster has written, or a run on one device.
+
+    Raises
+    ------
+    ResultsError, OSError
+        As `read_results`.
+    """
+    runs: dict[int, Run] = {}
+    run: Run | None = None
     for number, line in enumerate(files.read_bytes(path, MOST_BYTES).splitlines(keepends=True), 1):
         if not line.strip():
             continue
         if _is_cut(line, is_first=number == 1):
+            run = runs.setdefault(0, Run()) if run is None else run
             run.is_cut = True
             continue
         place = f"{path}, line {number}"
         try:
-            entry = _entry(line, place)
+            entry, run_number = _entry(line, place)
         except ResultsError as error:
             raise ResultsError(f"{place}: {error}") from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ResultsError(f"{place}: not a line of conformance results") from error
+        run = runs.setdefault(run_number, Run())
         if isinstance(entry, Result):
             run.add(entry)
             continue
@@ -306,13 +325,14 @@ def read_results(path: Path) -> Run:
             difference = run.environment.difference(entry)
             raise ResultsError(f"{place}: one file may not hold results of different runs: {difference}")
         run.environment = entry
-    return run
+    return [runs[number] for number in sorted(runs)]
 
 
-def _entry(line: bytes, place: str) -> Environment | Result:
+def _entry(line: bytes, place: str) -> tuple[Environment | Result, int]:
+    """An environment or a result, and the number of its run in the file."""
     record = _only(dict)(files.parse_json(line, place))
     kinds: dict[str, type[Environment] | type[Result]] = {"environment": Environment, "result": Result}
-    return kinds[_text(record["kind"])].from_json(record)
+    return kinds[_text(record["kind"])].from_json(record), _only(int)(record.get("run", 0))
 
 
 def _is_cut(line: bytes, *, is_first: bool) -> bool:
@@ -355,12 +375,18 @@ class ResultsWriter:
         self._path = path
         self._file: BinaryIO | None = None
         if path is not None:
-            files.require_own(path, read_results)
+            files.require_own(path, read_device_runs)
             self._file = files.open_to_write(path, append=True)
             _end_last_line(path, self._file)
 
-    def write(self, entry: Environment | Result) -> None:
+    def write(self, entry: Environment | Result, run: int = 0) -> None:
         """Append a line.
+
+        Parameters
+        ----------
+        entry : Environment or Result
+        run : int
+            The number of the run in this file, if it holds the results of several devices.
 
         Raises
         ------
@@ -370,7 +396,8 @@ class ResultsWriter:
         if self._file is None:
             return
         with naming(self._path):
-            self._file.write(files.encoded(json.dumps(entry.to_json(), ensure_ascii=False, default=list) + "\n"))
+            record = {**entry.to_json(), "run": run} if run else entry.to_json()
+            self._file.write(files.encoded(json.dumps(record, ensure_ascii=False, default=list) + "\n"))
             self._file.flush()
 
     def __enter__(self) -> ResultsWriter:

@@ -23,7 +23,9 @@ def batches_of(given: Any) -> tuple[Iterable[Any], int | None]:
         It is no iterable, or another collection of Dask.
     """
     if is_dask_collection(given):
-        if not hasattr(given, "numblocks"):
+        import dask.array  # half a second, for those who use it
+
+        if not isinstance(given, dask.array.Array):
             kind = type(given).__name__
             raise TypeError(f"batches is a dask {kind}; of Dask's collections, only an array has batches")
         if given.ndim == 0:

@@ -106,7 +106,7 @@ def prepare(client: Client, devices: str | Sequence[int | str] | None = None) ->
     Raises
     ------
     ClusterError
-        The scheduler does not answer, or another version of dmlvk has prepared the cluster.
+        The scheduler does not answer or has no dmlvk, or another version of dmlvk has prepared the cluster.
 
     Warns
     -----
@@ -121,6 +121,7 @@ def prepare(client: Client, devices: str | Sequence[int | str] | None = None) ->
             f"devices = {devices!r}: must be {BEST!r}, {ALL!r} or a list of selectors, such as [{devices!r}]"
         )
     listed = devices if devices is None or isinstance(devices, str) else list(devices)
+    _require_scheduler(client)
     settings = {**identity(), "devices": listed, "cluster": _asked(client, client.scheduler_info)["id"]}
     _asked(client, client.register_plugin, worker_plugin(settings), NAME)
     workers, others = _reports(client)
@@ -179,6 +180,25 @@ def places(client: Client) -> set[str]:
     }
 
 
+def _require_scheduler(client: Client) -> None:
+    """The scheduler reads the tasks, so it needs dmlvk too, though no device."""
+
+    def look() -> str:
+        # Travels as code: a scheduler without dmlvk can run it.
+        try:
+            import dmlvk.dask
+        except ImportError as error:
+            return str(error) or "it is not installed"
+        return "" if dmlvk.dask else "it is not installed"
+
+    reason = _asked(client, client.run_on_scheduler, look)
+    if reason:
+        raise ClusterError(
+            f"the Dask scheduler at {_address(client)} cannot import dmlvk.dask, which it needs to read the tasks: "
+            f"{reason}; install the same dmlvk there"
+        )
+
+
 def _is_spare(worker: ClusterWorker) -> bool:
     """Whether a worker has no device because it is not its turn."""
     return worker.reason.startswith("each device of its host") or worker.reason == "it is starting"
@@ -206,6 +226,8 @@ def _reports(client: Client) -> tuple[list[ClusterWorker], list[dict[str, Any]]]
 
 def _asked(client: Client, ask: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """A question to the scheduler; a ClusterError if it does not answer."""
+    if client.status != "running":
+        raise ClusterError(f"the client is {client.status}: connect to a scheduler first")
     try:
         return ask(*arguments, **options)
     except (OSError, RuntimeError) as error:  # a closed client raises a RuntimeError

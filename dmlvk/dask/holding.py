@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 # The name of the plugin, and of the resource that each worker with a device has once.
 NAME = "dmlvk"
-# A worker keeps so many models open, each for so many seconds after its last batch.
-MODELS_KEPT = 4
+# A worker keeps so many models, each for so many seconds after its last batch.
+MODELS_KEPT = 8
 IDLE_SECONDS = 600.0
 # A worker without a device looks so often whether one is free by now.
 CLAIM_MILLISECONDS = 2000
@@ -130,28 +130,36 @@ class Holding:
             raise ClusterError(f"worker {self._worker.address} has no device: {self.reason or 'it is closing'}")
         return named_device(self._claim.info.index)
 
-    def run(self, model: Model, batch: Any, output_names: Any) -> Any:
-        """Run a batch. If the device is lost, it is opened again and the batch runs once more."""
-        device = self.device()
-        try:
-            return self._opened(model, device).run(batch, output_names)
-        except DeviceLostError:
-            forget(device)
-            with self._lock:
-                self._models.clear()
-            return self._opened(model, self.device()).run(batch, output_names)
+    def has(self, digest: str) -> bool:
+        """Whether a model is here."""
+        return digest in self._models
 
-    def _opened(self, model: Model, device: Device) -> OpenedModel:
+    def store(self, model: Model) -> None:
+        """Keep a model, unless it is here. It is opened by its first batch."""
         with self._lock:
-            kept = self._models.setdefault(model.digest, _Kept())
-            self._models.move_to_end(model.digest)
-            kept.used = time.monotonic()
+            if model.digest not in self._models:
+                self._models[model.digest] = _Kept(model)
             while len(self._models) > MODELS_KEPT:
                 self._models.popitem(last=False)
-        with kept.lock:
-            if kept.opened is None:
-                kept.opened = model.open(device)
-            return kept.opened
+
+    def run(self, digest: str, batch: Any, output_names: Any) -> Any:
+        """Run a batch on a model. If the device is lost, it is opened again and the batch runs once more.
+
+        Raises
+        ------
+        LookupError
+            The model is not here.
+        """
+        device = self.device()
+        with self._lock:
+            kept = self._models[digest]
+            self._models.move_to_end(digest)
+        kept.used = time.monotonic()
+        try:
+            return kept.opened_on(device).run(batch, output_names)
+        except DeviceLostError:
+            forget(device)
+            return kept.opened_on(self.device()).run(batch, output_names)
 
     def _examine(self) -> None:
         """Whether this worker can take part at all."""
@@ -216,12 +224,19 @@ class Holding:
 
 
 class _Kept:
-    """A model of a worker, opened by its first batch."""
+    """A model of a worker."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.opened: OpenedModel | None = None
-        self.used = 0.0
+    def __init__(self, model: Model) -> None:
+        self.used = time.monotonic()
+        self._model = model
+        self._lock = threading.Lock()
+        self._opened: tuple[Device, OpenedModel] | None = None
+
+    def opened_on(self, device: Device) -> OpenedModel:
+        with self._lock:
+            if self._opened is None or self._opened[0] is not device:
+                self._opened = device, self._model.open(device)
+            return self._opened[1]
 
 
 def held_here() -> Holding:

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import dask
-from distributed import Client, Future, TimeoutError, wait
+from distributed import Client, Future, TimeoutError, Worker, get_worker, wait
 
 from dmlvk.arguments import as_argument
 from dmlvk.dask import cluster
@@ -26,6 +26,8 @@ from dmlvk.window import in_order
 AMOUNT = 0.5
 # Batches in flight for each device, by default.
 AHEAD = 4
+# Sendings of the model that one batch may need. Each worker that comes late needs one.
+SENDINGS = 20
 # Seconds between two looks whether the cluster can still do what is waited for.
 LOOK_SECONDS = 1.0
 
@@ -113,15 +115,23 @@ def _reported(
             yield result
 
 
-def run_batch(model: Model, batch: Any, output_names: Sequence[str] | None) -> tuple[str, Any]:
-    """The task of a batch: the device's label and the outputs."""
+def run_batch(digest: str, batch: Any, output_names: Sequence[str] | None) -> dict[str, Any]:
+    """The task of a batch: the device's label and the outputs; or the worker's address, if it lacks the model."""
     held = held_here()
-    return held.label, held.run(model, batch, output_names)
+    if not held.has(digest):
+        return {"missing": get_worker().address}
+    return {"label": held.label, "outputs": held.run(digest, batch, output_names)}
 
 
-def as_it_is(model: Model) -> Model:
-    """The task that holds a model. Workers get it from each other, and it is never lost: the scheduler has it too."""
-    return model
+def has_model(digest: str, dask_worker: Worker) -> bool:
+    """Whether a worker has a model; true if it has no device any more, since then it needs none."""
+    plugin = dask_worker.plugins.get(NAME)
+    return plugin is None or plugin.holding is None or plugin.holding.has(digest)
+
+
+def store_model(model: Model, dask_worker: Worker) -> None:
+    """Give a worker a model."""
+    dask_worker.plugins[NAME].holding.store(model)
 
 
 class _Run:
@@ -136,14 +146,28 @@ class _Run:
         check: float,
     ) -> None:
         self.client = client
+        self._model = model
         self._output_names = output_names
         self._partners = Partners(workers)
         self._share = Share(check)
         self._name = f"{NAME}-batch-{uuid4().hex}"
         self._tries = itertools.count()
-        key = f"{NAME}-model-{model.digest}"
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
-            self._model = client.submit(as_it_is, model, key=key, resources={NAME: 0})
+        self.send_model([worker.address for worker in workers])
+
+    def send_model(self, addresses: Sequence[str]) -> None:
+        """Send the model to those workers that lack it. One that has gone in the meantime needs none."""
+        having = self._ask(has_model, self._model.digest, addresses)
+        lacking = [address for address, has in having.items() if not has]
+        if lacking:
+            self._ask(store_model, self._model, lacking)
+
+    def _ask(self, function: Callable[..., Any], argument: Any, addresses: Sequence[str]) -> dict[str, Any]:
+        """Call a function on workers; returns the answers of those that are still there."""
+        answers = self.client.run(function, argument, workers=list(addresses), on_error="return")
+        for address, answer in answers.items():
+            if isinstance(answer, Exception) and not isinstance(answer, OSError):
+                raise ClusterError(f"the model cannot be sent to worker {address}: {answer}") from answer
+        return {address: answer for address, answer in answers.items() if not isinstance(answer, Exception)}
 
     def begin(self, numbered: tuple[int, Any]) -> _Batch:
         """Submit a batch; twice if it is to be checked."""
@@ -158,7 +182,7 @@ class _Run:
             with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
                 return self.client.submit(
                     run_batch,
-                    self._model,
+                    self._model.digest,
                     as_argument_of_task(self.client, batch),
                     self._output_names,
                     key=f"{self._name}-{number}-{next(self._tries)}",
@@ -184,8 +208,14 @@ class _Batch:
         self._number = number
         self._batch = batch
         self._first, self._second = run.pair(number)
-        self._future = run.submit(number, batch, self._first)
-        self._again = None if self._second is None else run.submit(number, batch, self._second)
+        self._futures: list[Future] = []
+        self._future = self._submitted(self._first)
+        self._again = None if self._second is None else self._submitted(self._second)
+
+    def _submitted(self, worker: ClusterWorker | None) -> Future:
+        future = self._run.submit(self._number, self._batch, worker)
+        self._futures.append(future)
+        return future
 
     def result(self) -> Any:
         """Wait for the outputs."""
@@ -200,9 +230,8 @@ class _Batch:
 
     def cancel(self) -> None:
         """Stop what has not begun."""
-        futures = [future for future in (self._future, self._again) if future is not None]
         if self._run.client.status == "running":
-            self._run.client.cancel(futures, force=True)
+            self._run.client.cancel(self._futures, force=True)
 
     def _opinion(self, label: str, outputs: Any, other: str, again: Any) -> str:
         """With which of two devices a third one agrees."""
@@ -210,7 +239,7 @@ class _Batch:
         third = self._run.third(self._first, self._second)
         if third is None:
             return ""
-        name, answer = self._outputs(self._run.submit(self._number, self._batch, third), third)
+        name, answer = self._outputs(self._submitted(third), third)
         if not difference(name, answer, label, outputs):
             return f"; {name} agrees with {label}"
         if not difference(name, answer, other, again):
@@ -218,6 +247,17 @@ class _Batch:
         return f"; {name} agrees with neither"
 
     def _outputs(self, future: Future, worker: ClusterWorker | None) -> tuple[str, Any]:
+        """The device's label and the outputs, from a worker that has the model."""
+        for _ in range(SENDINGS):
+            answer = self._answer(future, worker)
+            if "missing" not in answer:
+                return answer["label"], answer["outputs"]
+            # A worker that has come in the meantime.
+            self._run.send_model([answer["missing"]])
+            future = self._submitted(worker)
+        raise ClusterError(f"batch {self._number}: each of {SENDINGS} workers in a row had not kept the model")
+
+    def _answer(self, future: Future, worker: ClusterWorker | None) -> dict[str, Any]:
         """Wait for a task, as long as some worker can run it."""
         client = self._run.client
         missing_since: float | None = None
@@ -236,9 +276,9 @@ class _Batch:
                     message = f"no worker with {what} has come back for {cluster.PATIENCE:g} s"
                     raise ClusterError(f"batch {self._number}: {message}") from None
         if future.status == "finished":
-            found: tuple[str, Any] = future.result()
+            found: dict[str, Any] = future.result()
             return found
         if future.status == "error":
             error = future.exception()
             raise BatchError(self._number, f"{type(error).__name__}: {error}") from error
-        raise ClusterError(f"batch {self._number}: it was cancelled, or the scheduler has gone") from None
+        raise ClusterError(f"batch {self._number}: it was cancelled, or the scheduler has gone")

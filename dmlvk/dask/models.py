@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-import pickle
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +14,7 @@ import numpy as np
 
 from dmlvk.errors import BindingError
 from dmlvk.operators import OperatorDesc
+from dmlvk.operators.serialization import serialize
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.layouts import plain
@@ -168,9 +169,11 @@ class OperatorModel:
 
     @property
     def digest(self) -> str:
-        parts = [(each, array.tobytes()) for each, array in sorted(self.constants.items())]
-        content = pickle.dumps((self.desc, sorted(self.owned.items()), parts), 5)
-        return f"operator-{hashlib.sha256(content).hexdigest()[:32]}"
+        found = hashlib.sha256(json.dumps(serialize(self.desc), sort_keys=True).encode())
+        contents = {**self.owned, **{each: array.tobytes() for each, array in self.constants.items()}}
+        for each, content in sorted(contents.items()):
+            found.update(f"{each} {len(content)} ".encode() + content)
+        return f"operator-{found.hexdigest()[:32]}"
 
     def open(self, device: Device) -> OpenedModel:
         return _OpenedOperator(self, device)

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 import dmlvk
-from dmlvk.benchmark import cases, harness, marks
+from dmlvk.benchmark import cases, choice, harness, marks
 from dmlvk.benchmark.marks import measure_marks
 from dmlvk.benchmark.peers import PEERS
 from dmlvk.benchmark.records import Record
@@ -90,7 +90,7 @@ def test_a_wrong_result_is_status_1(device: dmlvk.Device, monkeypatch: pytest.Mo
         return found
 
     original = cases.select
-    monkeypatch.setattr(cases, "select", broken)
+    monkeypatch.setattr(choice, "select", broken)
     result = bench(device, "--case", SLICE, "--peer", "numpy")
     assert result.exit_code == 1
     assert "DIFFERENT" in result.output

@@ -18,8 +18,7 @@ def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(
         n_workers=2,
         threads_per_worker=2,
-        dashboard_address=None,
-        worker_dashboard_address=None,
+        dashboard_address="127.0.0.1:0",
         silence_logs=50,
         env={**os.environ, "DMLVK_VALIDATE": "0"},
     ) as found:

@@ -22,6 +22,7 @@ from dmlvk.dask import cluster as clusters
 from dmlvk.dask import map as map_batches
 from dmlvk.dask.checking import Partners, Share, difference
 from dmlvk.dask.cluster import ClusterWorker, prepare
+from dmlvk.dask.mapping import store_model
 from dmlvk.onnx import InferenceSession, ModelError
 from tests.onnx.models import Array, elements, require_equal
 from tests.onnx.test_devices import batches, expected, network
@@ -41,21 +42,25 @@ def pids(client: Client) -> dict[str, int]:
     return dict(client.run(os.getpid))
 
 
-def test_two_hundred_batches_with_each_checked(client: Client) -> None:
-    """Each batch ran on both devices, and the model was sent to each worker once at most."""
+def test_two_hundred_batches_with_each_checked(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch ran on both devices, and the model was sent to each worker once, for both maps."""
     given = batches(200)
     told: list[tuple[int, int | None]] = []
-    require_all(
-        map_batches(client, network()[0], given, check=1, progress=lambda *numbers: told.append(numbers)), given
-    )
-    assert told == [(number, 200) for number in range(1, 201)]
+    sent: list[str] = []
+    run = client.run
 
-    def sent(dask_worker: Any) -> tuple[int, int]:
-        keys = [key for entry in dask_worker.transfer_incoming_log for key in entry["keys"]]
-        return sum(str(key).startswith("dmlvk-model-") for key in keys), len(keys)
+    def counted(function: Any, *arguments: Any, **options: Any) -> Any:
+        if function is store_model:
+            sent.extend(options["workers"])
+        return run(function, *arguments, **options)
 
-    counts = client.run(sent).values()
-    assert sorted(models for models, _ in counts) == [0, 1], counts  # it was computed on the other one
+    monkeypatch.setattr(client, "run", counted)
+    for part in (given, given[:20]):
+        told.clear()
+        results = map_batches(client, network()[0], part, check=1, progress=lambda *numbers: told.append(numbers))
+        require_all(results, part)
+        assert told == [(number, len(part)) for number in range(1, len(part) + 1)]
+    assert sorted(sent) == sorted(worker.address for worker in prepare(client))
 
 
 def test_a_session_stands_for_its_model(client: Client) -> None:
@@ -66,9 +71,10 @@ def test_a_session_stands_for_its_model(client: Client) -> None:
 
 
 def test_a_worker_that_is_killed_in_the_middle(client: Client) -> None:
-    """Nothing is lost and nothing comes twice; the worker that takes its place has its device."""
+    """Nothing is lost, and nothing comes twice. The worker that takes its place has its device."""
     given = batches(200)
     before = pids(client)
+    devices = {worker.place for worker in prepare(client)}
     victim = [*before][1]
 
     def read() -> Iterator[Array]:
@@ -77,35 +83,21 @@ def test_a_worker_that_is_killed_in_the_middle(client: Client) -> None:
                 os.kill(before[victim], getattr(signal, "SIGKILL", signal.SIGTERM))
             yield x
 
-    require_all(map_batches(client, network()[0], read()), given)
+    require_all(map_batches(client, network()[0], read(), check=0.1), given)
     client.wait_for_workers(2, timeout=60)
     workers = prepare(client)
     assert victim not in [worker.address for worker in workers]
-    assert len({worker.place for worker in workers}) == 2 and all(worker.device for worker in workers)
-
-
-def test_all_workers_are_killed(client: Client) -> None:
-    """The batches wait for those that take their place."""
-    given = batches(60)
-
-    def read() -> Iterator[Array]:
-        for number, x in enumerate(given):
-            if number == 30:
-                for pid in pids(client).values():
-                    os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
-            yield x
-
-    require_all(map_batches(client, network()[0], read(), check=0.2), given)
+    assert {worker.place for worker in workers} == devices
 
 
 def broken(dask_worker: Any, is_broken: bool) -> None:
     """Break a worker's kernels: where a sum is below the range of the output, they give its top. Or mend them."""
+    from pkgutil import get_data
+
     from dmlvk.runtime import compiled_operator, shared_devices
 
-    whole = compiled_operator.get_data
-
     def spirv(kernel: str) -> bytes:
-        content = whole("dmlvk", f"spirv/{kernel}.spv")
+        content = get_data("dmlvk", f"spirv/{kernel}.spv")
         assert content is not None
         words, position = np.frombuffer(content, "<u4").copy(), 5
         while position < len(words):
@@ -115,9 +107,10 @@ def broken(dask_worker: Any, is_broken: bool) -> None:
             position += words[position] >> 16
         return words.tobytes()
 
-    if not hasattr(compiled_operator, "whole_spirv"):
-        compiled_operator.whole_spirv = compiled_operator.spirv  # type: ignore[attr-defined]
-    compiled_operator.spirv = spirv if is_broken else compiled_operator.whole_spirv  # type: ignore[attr-defined]
+    module: Any = compiled_operator
+    if not hasattr(module, "whole_spirv"):
+        module.whole_spirv = module.spirv
+    module.spirv = spirv if is_broken else module.whole_spirv
     # The pipelines of the device are made anew.
     holding = dask_worker.plugins["dmlvk"].holding
     holding._models.clear()
@@ -181,6 +174,7 @@ def test_chunks_of_a_dask_array_and_what_workers_load(client: Client) -> None:
     lazy = [dask.delayed(np.array)(x[k : k + 2]) for k in range(4)]
     given = [lazy[0], {"x": lazy[1]}, client.submit(np.array, x[2:4], pure=False), array[3:5]]
     require_all(map_batches(client, network()[0], given), [x[k : k + 2] for k in range(4)])
+    del given
     require_no_tasks(client)
 
 
@@ -236,6 +230,7 @@ def test_a_wrong_batch_is_named_at_its_turn(client: Client) -> None:
     with pytest.raises(BatchError, match=r"batch 3: ModelError: .*dimension 1 must have size 3") as caught:
         next(results)
     assert isinstance(caught.value.__cause__, ModelError)
+    require_no_tasks(client)  # though the exception keeps all that led to it
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     desc, constants = operator()
     for wrong, message in {
@@ -287,7 +282,7 @@ def test_wrong_arguments(client: Client) -> None:
 def test_a_scheduler_that_has_gone(cluster: Any) -> None:
     gone = Client(cluster, set_as_default=False)
     gone.close()
-    with pytest.raises(ClusterError, match="does not answer"):
+    with pytest.raises(ClusterError, match="the client is closed: connect to a scheduler first"):
         map_batches(gone, network()[0], batches(1))
 
 
@@ -346,3 +341,51 @@ def test_differences() -> None:
     assert "float32 (2, 2) on A, and float32 (4,) on B" in difference("A", one, "B", one.ravel())
     assert difference("A", [["a"], np.array(["b"], object)], "B", [["a"], np.array(["b"], object)]) == ""
     assert "is [1] on A, and [2] on B" in difference("A", [[1]], "B", [[2]])
+
+
+def lose_device(dask_worker: Any) -> None:
+    """The next batch of a worker loses the device."""
+    from dmlvk.onnx.session import InferenceSession
+    from dmlvk.vulkan.library import DeviceLostError
+
+    whole = InferenceSession.run_batch
+
+    def run_batch(self: Any, output_names: Any, batch: Any) -> Any:
+        InferenceSession.run_batch = whole  # type: ignore[method-assign]
+        self.device.close()
+        raise DeviceLostError("as a driver's reset does")
+
+    InferenceSession.run_batch = run_batch  # type: ignore[method-assign]
+
+
+async def drop_idle_models(dask_worker: Any) -> int:
+    """Drop all models of a worker as after ten minutes; returns how many are left."""
+    from dmlvk.dask import holding
+
+    seconds, holding.IDLE_SECONDS = holding.IDLE_SECONDS, -1
+    await dask_worker.plugins["dmlvk"].holding._look_again()
+    holding.IDLE_SECONDS = seconds
+    return len(dask_worker.plugins["dmlvk"].holding._models)
+
+
+def test_a_lost_device_is_opened_again_and_a_lost_model_is_sent_again(client: Client) -> None:
+    given = batches(60)
+    opened = client.run(device_of)
+
+    def read() -> Iterator[Array]:
+        for number, x in enumerate(given):
+            if number == 20:
+                client.run(lose_device)
+            elif number == 40:
+                client.run(drop_idle_models)
+            yield x
+
+    require_all(map_batches(client, network()[0], read(), check=1), given)
+    later = client.run(device_of)
+    assert all(opened[address] != later[address] for address in opened)
+    assert set(client.run(drop_idle_models).values()) == {0}
+
+
+def device_of(dask_worker: Any) -> int:
+    """Which Device object a worker has."""
+    return id(dask_worker.plugins["dmlvk"].holding.device())

@@ -72,17 +72,21 @@ def test_batches_in_order_with_the_bits_of_one_device(session: InferenceSession)
 
 
 def test_as_many_runs_at_once_as_devices(session: InferenceSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each run waits until all devices run: with fewer runs at once, the barrier would break."""
+    """Each run waits for as many runs as there are devices: with fewer at once, the barrier would break."""
     barrier = threading.Barrier(len(session.devices), timeout=60)
-    for part in session._parts:
+    places: list[int] = []
+    for number, part in enumerate(session._parts):
 
-        def run(*arguments: Any, whole: Any = part.run) -> Any:
+        def run(*arguments: Any, number: int = number, whole: Any = part.run) -> Any:
+            places.append(number)
             barrier.wait()
             return whole(*arguments)
 
         monkeypatch.setattr(part, "run", run)
     given = batches(4 * len(session.devices))
     assert len(list(session.map(given))) == len(given)
+    count = len(session.devices)
+    assert all(set(places[k : k + count]) == set(range(count)) for k in range(0, len(given), count)), places
     assert not any(part.users for part in session._parts)
 
 

@@ -28,7 +28,7 @@ MAKE: dict[str, Callable[[dmlvk.Device], object]] = {
 
 
 # A compiled operator travels by pickle: tests/onnx/test_devices.py.
-MEANS = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": pickle.dumps}
+MEANS: dict[str, Callable[[object], object]] = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": pickle.dumps}
 REFUSED = [(name, means) for name in MAKE for means in MEANS if (name, means) != ("CompiledOperator", "pickle")]
 
 

@@ -118,11 +118,16 @@ def write_html(path: Path, run: Run, waivers: WaiverReport, groups: Mapping[str,
     ------
     OSError
     """
+    files.write_text(path, page(run, waivers, groups))
+
+
+def page(run: Run, waivers: WaiverReport, groups: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The page of a run."""
     source = resources.files("dmlvk.conformance.reports").joinpath("report.html").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     results = list(run.results.values())
     counts = run.counts()
-    page = environment.from_string(source).render(
+    return environment.from_string(source).render(
         run=run,
         environment=run.environment,
         statuses=[(status.value, counts[status]) for status in Status],
@@ -138,4 +143,3 @@ def write_html(path: Path, run: Run, waivers: WaiverReport, groups: Mapping[str,
         slowest=sorted(results, key=lambda result: -result.seconds)[:SLOWEST_COUNT],
         seconds=sum(result.seconds for result in results),
     )
-    files.write_text(path, page)

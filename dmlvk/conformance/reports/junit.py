@@ -13,24 +13,29 @@ from dmlvk.conformance.results import PASSED, Result, Run, Status
 UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def write_junit(path: Path, run: Run) -> None:
-    """Write a run. Fail and Flaky are failures, DeviceLost and Timeout errors, NotSupported and what is waived skipped.
+def write_junit(path: Path, *runs: Run) -> None:
+    """Write one run, or those of several devices, whose names their suites then have.
+
+    Fail and Flaky are failures, DeviceLost and Timeout errors, NotSupported and what is waived skipped.
 
     Raises
     ------
     OSError
     """
-    suites: dict[str, list[Result]] = {}
-    for result in run.results.values():
-        suites.setdefault(f"{result.profile}.{result.name.partition(':')[0]}", []).append(result)
-    root = ElementTree.Element("testsuites", _totals(list(run.results.values())), name="dmlvk conformance")
-    for name, results in suites.items():
-        suite = ElementTree.SubElement(root, "testsuite", _totals(results), name=name)
-        if run.environment is not None:
-            suite.set("timestamp", run.environment.date)
-            suite.append(_properties(run))
-        for result in results:
-            suite.append(_test_case(result))
+    everything = [result for run in runs for result in run.results.values()]
+    root = ElementTree.Element("testsuites", _totals(everything), name="dmlvk conformance")
+    for run in runs:
+        device = "" if len(runs) == 1 or run.environment is None else f"{_printable(run.environment.device)}."
+        suites: dict[str, list[Result]] = {}
+        for result in run.results.values():
+            suites.setdefault(f"{device}{result.profile}.{result.name.partition(':')[0]}", []).append(result)
+        for name, results in suites.items():
+            suite = ElementTree.SubElement(root, "testsuite", _totals(results), name=name)
+            if run.environment is not None:
+                suite.set("timestamp", run.environment.date)
+                suite.append(_properties(run))
+            for result in results:
+                suite.append(_test_case(result))
     ElementTree.indent(root)
     files.write_bytes(path, ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
 

@@ -1,0 +1,225 @@
+"""`dmlvk conformance --scheduler`: every distinct device of a cluster runs the suite."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+
+from dmlvk.command_line.clusters import connected
+from dmlvk.command_line.terminal import INTERRUPTED, console, is_readers_end, one_line
+from dmlvk.conformance.digests import compared, recorded_digests, write_digests
+from dmlvk.conformance.reports.devices import agreement, all_results, write_page
+from dmlvk.conformance.reports.html import write_html
+from dmlvk.conformance.reports.junit import write_junit
+from dmlvk.conformance.reports.terminal import print_summary, with_progress
+from dmlvk.conformance.results import (
+    Environment,
+    Result,
+    ResultsError,
+    ResultsWriter,
+    Run,
+    Status,
+    naming,
+    read_device_runs,
+)
+from dmlvk.conformance.running.runner import CLOSING, Item
+from dmlvk.conformance.running.worker import Configuration
+from dmlvk.conformance.waivers import WaiverReport
+from dmlvk.errors import DeviceError
+
+if TYPE_CHECKING:
+    from dmlvk.command_line.conformance import Request
+    from dmlvk.conformance.running.cluster import ClusterRunner, Kind
+
+# At most this many cases with different digests are listed one by one; the page of HTML has all.
+DISAGREEMENT_COUNT = 12
+
+
+class ClusterRequest:
+    """A request on the devices of a cluster.
+
+    Parameters
+    ----------
+    request : Request
+    items : list of Item
+    completed : callable
+        Adds to an environment what this run knows of itself.
+    waive : callable
+        Applies waivers to a run, and reports what they did.
+    export : callable
+        Exports the failing cases of a run to a folder, and yields lines about it.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        items: list[Item],
+        completed: Callable[[Environment, Request], Environment],
+        waive: Callable[[Run], WaiverReport],
+        export: Callable[[Run, Request, Path], Iterator[str]],
+    ) -> None:
+        self._request = request
+        self._items = items
+        self._completed = completed
+        self._waive = waive
+        self._export = export
+        # The runs of the results file, in its order.
+        self._runs: list[Run] = []
+
+    def run(self) -> int:
+        """Run the request, report, and return the exit status."""
+        request = self._request
+        digests = recorded_digests(request.compare)
+        if request.resume is not None:
+            self._runs = [run for run in read_device_runs(request.resume) if run.environment is not None]
+        terminal = console()
+        interrupted = False
+        errors: list[Exception] = []
+        active: list[Run] = []
+        try:
+            self._run_items(active, digests, terminal)
+        except KeyboardInterrupt:
+            interrupted = True
+        except (OSError, DeviceError) as stopped:
+            errors.append(stopped)
+        if active:
+            errors += self._report(active, terminal)
+        if interrupted:
+            json = request.json or request.resume
+            click.echo(f"Interrupted{f'; go on with --resume {json}' if json is not None and active else ''}")
+        for error in errors:
+            if not is_readers_end(error):
+                click.echo(f"Error: {one_line(error)}", err=True)
+        good = not errors and all(run.succeeded for run in active) and not agreement(active).disagreements
+        return INTERRUPTED if interrupted else 0 if good else 1
+
+    def _run_items(self, active: list[Run], digests: Mapping[str, str], terminal: Console) -> None:
+        """Run cases and add each result to its device's run, and to the file of results."""
+        request = self._request
+        assert request.scheduler is not None
+        with connected(request.scheduler) as client:
+            from dmlvk.conformance.running.cluster import ClusterRunner, Options
+
+            configuration = Configuration(request.device, request.cases, request.path, request.repeat)
+            options = Options(configuration, request.timeout, request.jobs, request.validate)
+            runner = ClusterRunner(client, options)
+            numbers = self._numbers(runner)
+            with ResultsWriter(request.json or request.resume) as writer:
+                self._begin_file(writer, numbers)
+                active += [self._runs[number] for number in numbers.values()]
+                left = {kind: self._left(self._items, self._runs[number]) for kind, number in numbers.items()}
+
+                def results() -> Iterator[Result]:
+                    for kind, result in runner.run(left):
+                        found = compared(result, digests)
+                        self._runs[numbers[kind]].add(found)
+                        writer.write(found, numbers[kind])
+                        yield replace(found, message=f"on {kind[0]}: {found.message}")
+
+                for _ in with_progress(terminal, results(), sum(map(len, left.values()))):
+                    pass
+
+    def _numbers(self, runner: ClusterRunner) -> dict[Kind, int]:
+        """The number of each device's run in the file of results; a device that is not there gets a new one."""
+        found: dict[Kind, int] = {}
+        for kind, environment in runner.environments().items():
+            environment = self._completed(environment, self._request)
+            number = next(
+                (
+                    number
+                    for number, run in enumerate(self._runs)
+                    if run.environment is not None and run.environment.identity == environment.identity
+                ),
+                len(self._runs),
+            )
+            if number == len(self._runs):
+                self._runs.append(Run())
+            self._runs[number].environment = environment
+            found[kind] = number
+        return found
+
+    def _begin_file(self, writer: ResultsWriter, numbers: Mapping[Kind, int]) -> None:
+        """Write the environments; and what is resumed, unless the file has it already."""
+        json, resume = self._request.json, self._request.resume
+        same = json is None or json == resume or (resume is not None and json.exists() and json.samefile(resume))
+        if not same and json is not None and json.is_file() and json.stat().st_size:
+            raise ResultsError(f"{json} holds results already: name another file, or go on with --resume {json}")
+        for number, run in enumerate(self._runs):
+            if run.environment is not None and (not same or number in numbers.values()):
+                writer.write(run.environment, number)
+            if not same:
+                for result in run.results.values():
+                    writer.write(result, number)
+
+    @staticmethod
+    def _left(items: list[Item], run: Run) -> list[Item]:
+        """The items that have not passed. That a device could not be closed may go better this time."""
+        run.results = {key: result for key, result in run.results.items() if result.name != CLOSING}
+        passed = {key for key, result in run.results.items() if result.status is Status.PASS}
+        return [item for item in items if item not in passed]
+
+    def _report(self, runs: list[Run], terminal: Console) -> list[OSError]:
+        """Write all reports that can be written; returns the errors of the others."""
+        request = self._request
+        reports = [self._waive(run) for run in runs]
+        errors = []
+
+        def attempt(path: Path | None, write: Callable[[], None]) -> None:
+            try:
+                with naming(path):
+                    write()
+            except OSError as error:
+                errors.append(error)
+
+        def html(path: Path) -> None:
+            if len(runs) == 1:
+                write_html(path, runs[0], reports[0])
+            else:
+                write_page(path, runs, reports)
+
+        def summaries() -> None:
+            for run, report in zip(runs, reports, strict=True):
+                print_summary(terminal, run, report)
+            _print_agreement(terminal, runs)
+
+        def export(folder: Path) -> None:
+            for run in runs:
+                own = folder if len(runs) == 1 else folder / _folder_name(run)
+                for line in self._export(run, request, own):
+                    terminal.print(line, soft_wrap=True)
+
+        attempt(None, summaries)
+        writers: list[tuple[Path | None, Callable[[Path], None]]] = [
+            (request.junit, lambda path: write_junit(path, *runs)),
+            (request.html, html),
+            (request.record_digests, lambda path: write_digests(path, all_results(runs))),
+            (request.export, export),
+        ]
+        for path, write in writers:
+            if path is not None:
+                attempt(path, lambda path=path, write=write: write(path))  # type: ignore[misc]
+        return errors
+
+
+def _print_agreement(terminal: Console, runs: list[Run]) -> None:
+    if len(runs) < 2:
+        return
+    found = agreement(runs)
+    terminal.print(f"{found.count} cases have the same bits on all devices that ran them", highlight=False)
+    for case in found.disagreements[:DISAGREEMENT_COUNT]:
+        sides = "; ".join(f"{digest} on {', '.join(devices)}" for digest, devices in case.devices.items())
+        where = "" if case.profile == "device" else f" [{case.profile}]"
+        terminal.print(f"Different bits: {case.name}{where}: {sides}", highlight=False, soft_wrap=True)
+    if len(found.disagreements) > DISAGREEMENT_COUNT:
+        terminal.print(f"... and {len(found.disagreements) - DISAGREEMENT_COUNT} more", highlight=False)
+
+
+def _folder_name(run: Run) -> str:
+    assert run.environment is not None
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", f"{run.environment.device} {run.environment.driver}").strip("_")
