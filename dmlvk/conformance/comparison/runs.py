@@ -136,7 +136,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[DeviceRun], list[str]]:
     for path in paths:
         source = _read(path)
         for other in sources:
-            if path.samefile(other.path):
+            if files.is_same(path, other.path):
                 raise ComparisonError(f"{path} is given twice (first as {other.path}); name each file once")
             if source.digest == other.digest:
                 raise ComparisonError(f"{path} is a copy of {other.path}: a run cannot be compared with itself")
