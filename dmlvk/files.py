@@ -138,6 +138,13 @@ def _kind(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "something else")
 
 
+def is_same(one: Path | None, other: Path | None) -> bool:
+    """Whether two paths are equal, or lead to one file."""
+    if one is None or other is None or one == other:
+        return one == other
+    return one.exists() and other.exists() and one.samefile(other)
+
+
 def require_place(path: Path) -> None:
     """Check before any work that a file can be written at a path, as far as that can be known without writing.
 

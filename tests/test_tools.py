@@ -14,6 +14,7 @@ import pytest
 
 from dmlvk.command_line.terminal import INTERRUPTED
 from dmlvk.conformance.results import Result, Run, Status
+from tests.conformance.comparison.made_results import environment, written
 from tools import bootstrap, every_driver, mesa, models, windows
 from tools.debian import SetupError
 from tools.every_driver import Outcome, check_arguments, differences
@@ -68,6 +69,15 @@ def test_what_differs_is_named(second: Outcome, manifest: dict[str, str], found:
 
 def test_a_run_of_nothing_is_no_success() -> None:
     assert differences([], MANIFEST) == ["no case passed anywhere"]
+
+
+def test_the_drivers_have_one_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(every_driver, "REPORTS", tmp_path)
+    devices = ("Red 9", "Green 5")
+    paths = [written(tmp_path / f"{number}.jsonl", environment(name)) for number, name in enumerate(devices)]
+    every_driver.write_page([Outcome("a driver", Run(), 1.0, 0, path) for path in (*paths, None)])
+    page = (tmp_path / "devices.html").read_text(encoding="utf-8")
+    assert "Red 9 26.1.0" in page and "Green 5 580.1" in page
 
 
 def test_arguments_that_choose_nothing_are_told_before_anything_is_fetched() -> None:

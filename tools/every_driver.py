@@ -1,5 +1,7 @@
 """Runs the conformance suite on every driver that can be found or fetched, and prints one table: driver by status.
 
+The page build/conformance/devices.html has the same with every case.
+
 The program finds all devices of this machine, including real GPUs. It fetches SwiftShader and the lavapipe of three
 releases of Mesa if they are not found. It names each driver that cannot be fetched. The exit status is then not 0; nor
 is it 0 if the output of a case is not the same to the bit on all drivers and in the manifest.
@@ -25,12 +27,15 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from dmlvk.command_line.terminal import INTERRUPTED
+from dmlvk.conformance.comparison.findings import compare
+from dmlvk.conformance.comparison.page import write_html
 from dmlvk.conformance.digests import recorded_digests
 from dmlvk.conformance.results import Run, Status, read_results
 from tools import drivers, mesa
 from tools.debian import ROOT, SetupError
 
 REPORTS = ROOT / "build" / "conformance"
+PAGE = "devices.html"
 SUMMARY_SECONDS = 30.0  # for a command that was interrupted
 EXAMPLES = 5  # cases that are named if there are more
 
@@ -120,6 +125,7 @@ class Outcome:
     run: Run
     seconds: float
     exit_status: int
+    results: Path | None = None
 
 
 def run(number: int, driver: Driver, arguments: list[str]) -> Outcome:
@@ -141,7 +147,7 @@ def run(number: int, driver: Driver, arguments: list[str]) -> Outcome:
                 process.terminate()
             status = INTERRUPTED
     found = read_results(results) if results.exists() else Run()
-    return Outcome(driver.name, found, time.monotonic() - start, status)
+    return Outcome(driver.name, found, time.monotonic() - start, status, results if found.results else None)
 
 
 def differences(outcomes: list[Outcome], recorded: Mapping[str, str]) -> list[str]:
@@ -186,6 +192,13 @@ def table(outcomes: list[Outcome]) -> Table:
     return shown
 
 
+def write_page(outcomes: list[Outcome]) -> None:
+    """Write the page on which the results of all drivers can be sorted and filtered."""
+    paths = [outcome.results for outcome in outcomes if outcome.results is not None]
+    if paths:
+        write_html(REPORTS / PAGE, compare(paths, [], recorded_digests()))
+
+
 def check_arguments(arguments: list[str]) -> None:
     """Check that the arguments choose any case, before drivers are fetched, so that the error is shown once."""
     command = [sys.executable, "-m", "dmlvk", "conformance", "--list", *arguments]
@@ -205,6 +218,7 @@ def main() -> None:
         outcomes.append(run(number, driver, sys.argv[1:]))
         if outcomes[-1].exit_status == INTERRUPTED:
             break
+    write_page(outcomes)
     print()
     (Console() if sys.stdout.isatty() else Console(width=200)).print(table(outcomes))
     if outcomes and outcomes[-1].exit_status == INTERRUPTED:

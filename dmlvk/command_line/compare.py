@@ -62,7 +62,7 @@ def compare(
 def _require_other(path: Path, inputs: tuple[Path, ...]) -> None:
     """Check that a report is not written over what it reports on."""
     for given in inputs:
-        if path.exists() and given.exists() and path.samefile(given):
+        if path.exists() and files.is_same(path, given):
             raise ComparisonError(f"{path} is one of the files to compare: name another file for the report")
 
 
@@ -75,7 +75,7 @@ def _figures(paths: list[Path]) -> list[Figures]:
     found: list[Figures] = []
     for k, path in enumerate(paths):
         for other in paths[:k]:
-            if path.samefile(other):
+            if files.is_same(path, other):
                 raise ComparisonError(f"{path} is given twice (first as {other}); name each file once")
         found.append(read_figures(path))
     return found

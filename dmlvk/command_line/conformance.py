@@ -274,7 +274,7 @@ def _run_items(
         with ResultsWriter(request.json or request.resume) as writer:
             writer.write(environment)
             run.environment = environment
-            if not _is_same_file(request.json or request.resume, request.resume):
+            if not files.is_same(request.json or request.resume, request.resume):
                 # Then the new file can be resumed in turn without the old one.
                 for result in run.results.values():
                     writer.write(result)
@@ -369,19 +369,13 @@ def _check_identity(request: Request, resumed: Environment | None, environment: 
             f"{request.resume} cannot be resumed here: {resumed.difference(environment)}; "
             "without --resume all cases run"
         )
-    if request.json is None or not request.json.is_file() or _is_same_file(request.json, request.resume):
+    if request.json is None or not request.json.is_file() or files.is_same(request.json, request.resume):
         return
     earlier = read_results(request.json).environment
     if earlier is not None and earlier.identity != environment.identity:
         raise ResultsError(
             f"{request.json} holds another run's results: {earlier.difference(environment)}; name another file"
         )
-
-
-def _is_same_file(one: Path | None, other: Path | None) -> bool:
-    return one == other or (
-        one is not None and other is not None and one.exists() and other.exists() and one.samefile(other)
-    )
 
 
 def _today() -> datetime.date:

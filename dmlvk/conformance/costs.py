@@ -1,7 +1,8 @@
 """What a case costs, and parts of a run that cost about the same.
 
-The costs were recorded once, on CPU drivers, and come with dmlvk: a case costs the same on every machine, so that parts
-of one run fit together wherever they are run. `python -m tools.case_costs` records them.
+The costs were recorded once, on two drivers that run on a CPU, and come with dmlvk: a case costs the same on every
+machine, so that parts of one run fit together wherever they are run. `python -m tools.case_costs` records them. A path
+that those drivers lack costs what the group costs on other paths.
 """
 
 from __future__ import annotations

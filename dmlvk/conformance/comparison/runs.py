@@ -110,7 +110,8 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[DeviceRun], list[str]]:
     """Read files of results.
 
     Parts of one run, such as those of `--shard`, are put together: they have one device, driver and kernels, and no
-    case in common. Runs of one device stand beside each other, in the order of their dates.
+    case in common. Runs of one device stand beside each other: an older driver before a newer one, of one driver an
+    older dmlvk first, and else the older run.
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[DeviceRun], list[str]]:
     for path in paths:
         source = _read(path)
         for other in sources:
-            if path.samefile(other.path):
+            if files.is_same(path, other.path):
                 raise ComparisonError(f"{path} is given twice (first as {other.path}); name each file once")
             if source.digest == other.digest:
                 raise ComparisonError(f"{path} is a copy of {other.path}: a run cannot be compared with itself")
@@ -190,15 +191,26 @@ def _parts(sources: Iterable[_Source]) -> list[list[_Source]]:
 
 
 def _order(groups: list[list[_Source]]) -> Callable[[list[_Source]], tuple[object, ...]]:
-    """Devices in the order in which they were named, each with its oldest run first."""
+    """Devices in the order in which they were named, each with its oldest driver first, then dmlvk, then run."""
     devices = list(dict.fromkeys(device_key(group[0].environment) for group in groups))
     places = {id(group): place for place, group in enumerate(groups)}
 
     def key(group: list[_Source]) -> tuple[object, ...]:
         environment = group[0].environment
-        return devices.index(device_key(environment)), moment(environment.date), places[id(group)]
+        return (
+            devices.index(device_key(environment)),
+            numbers(environment.driver_version),
+            numbers(environment.package),
+            moment(environment.date),
+            places[id(group)],
+        )
 
     return key
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """A version's numbers, which are in the order of the versions: (22, 3, 6)."""
+    return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 def moment(date: str) -> float:

@@ -174,9 +174,7 @@ class TestChanges:
         lost = result(SECOND, "", Status.DEVICE_LOST, reason="VK_ERROR_DEVICE_LOST")
         newer = environment(driver_version="27.0.0", kernels={**KERNELS, "slice1/tiles": "dd"}, package="0.2.0")
         after = written(tmp_path / "after.jsonl", newer, [results()[0], lost, results()[2]])
-        finished = compare(after, before)  # the dates are equal: they are taken in the order given
-        assert "Red 9 26.1.0 after Red 9 27.0.0" in plain(finished)
-        finished = compare(before, after)
+        finished = compare(after, before)
         assert finished.exit_code == 0
         assert (
             "Red 9 27.0.0 after Red 9 26.1.0 (driver 26.1.0, now 27.0.0; dmlvk 0.1.0, now 0.2.0; kernels: slice1/tiles "
@@ -185,11 +183,24 @@ class TestChanges:
         assert f"Broke {SECOND}: Pass, now DeviceLost: VK_ERROR_DEVICE_LOST" in plain(finished)
         assert f"Mended {THIRD}: Fail, now Pass" in plain(finished)
 
-    def test_the_dates_decide_which_run_is_the_newer_one(self, tmp_path: Path) -> None:
-        newer = replace(environment(driver_version="27.0.0"), date="2026-11-21T01:00:00+00:00")
-        after = written(tmp_path / "after.jsonl", newer)
-        before = written(tmp_path / "before.jsonl", environment())
-        assert "Red 9 27.0.0 after Red 9 26.1.0" in plain(compare(after, before))
+    @pytest.mark.parametrize(
+        ("changes", "older", "newer"),
+        [
+            ({"driver_version": "3.10.0"}, "Red 9 3.10.0", "Red 9 26.1.0"),
+            ({"package": "0.0.9"}, "Red 9 26.1.0, dmlvk 0.0.9", "Red 9 26.1.0, dmlvk 0.1.0"),
+            ({}, "Red 9 26.1.0, 2026-11-20", "Red 9 26.1.0, 2026-11-22"),
+        ],
+    )
+    def test_the_older_driver_dmlvk_or_run_comes_first(
+        self, tmp_path: Path, changes: dict[str, str], older: str, newer: str
+    ) -> None:
+        """An older driver may have been run later."""
+        first = environment(**changes)
+        second = replace(environment(), date="2026-11-22T01:00:00+00:00")
+        if changes:
+            first, second = replace(first, date=second.date), replace(second, date=first.date)
+        files = [written(tmp_path / "second.jsonl", second), written(tmp_path / "first.jsonl", first)]
+        assert f"{newer} after {older} (" in plain(compare(*files))
 
     def test_runs_of_other_devices_are_not_changes(self, red: Path, green: Path) -> None:
         assert " after " not in compare(red, green).output
