@@ -19,7 +19,7 @@ from dmlvk.benchmark.peers import PEERS
 from dmlvk.benchmark.records import Record
 from dmlvk.dask.cluster import ClusterWorker, prepared
 from dmlvk.dask.errors import ClusterError
-from dmlvk.dask.holding import NAME, device_resource, driver_resource, held_here
+from dmlvk.dask.holding import NAME, device_resource, driver_resource, held_by_task
 
 # Device and driver.
 Kind: TypeAlias = tuple[str, str]
@@ -29,8 +29,7 @@ CPU = dmlvk.DeviceType.CPU.name
 
 def run_part(choice: Choice, part: int, parts: int) -> Record:
     """The task: measure every `parts`-th case on the device of the worker."""
-    index = held_here().report()["index"]
-    with dmlvk.Device(index, timestamps=True) as device:
+    with dmlvk.Device(held_by_task().index, timestamps=True) as device:
         is_cpu = device.profile.device_type is dmlvk.DeviceType.CPU
         left_out = {name: "not asked for" for name in PEERS if name not in choice.peers}
         settings = harness.Settings(choice.scale(is_cpu), choice.rounds, choice.peers, left_out)

@@ -122,7 +122,7 @@ def prepare(client: Client, devices: str | Sequence[int | str] | None = None) ->
         )
     listed = devices if devices is None or isinstance(devices, str) else list(devices)
     _require_scheduler(client)
-    settings = {**identity(), "devices": listed, "cluster": _asked(client, client.scheduler_info)["id"]}
+    settings = {**identity(), "devices": listed, "cluster": _asked(client, client.scheduler_info, n_workers=-1)["id"]}
     _asked(client, client.register_plugin, worker_plugin(settings), NAME)
     workers, others = _reports(client)
     if others and listed is not None and any(other["devices"] != listed for other in others):
@@ -174,7 +174,7 @@ def prepared(client: Client, devices: str | Sequence[int | str] | None = None) -
 def places(client: Client) -> set[str]:
     """The resources of devices that some worker has at the moment."""
     prefix = place_resource("")
-    workers = _asked(client, client.scheduler_info)["workers"].values()
+    workers = _asked(client, client.scheduler_info, n_workers=-1)["workers"].values()
     return {
         name for worker in workers for name, count in worker["resources"].items() if count and name.startswith(prefix)
     }

@@ -12,7 +12,7 @@ from contextlib import suppress
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from distributed import Status, Worker, get_worker
+from distributed import Reschedule, Status, Worker, get_worker
 from tornado.ioloop import PeriodicCallback
 
 from dmlvk.dask.claims import Claim, claim, wanted
@@ -113,10 +113,18 @@ class Holding:
         return found
 
     @property
+    def index(self) -> int:
+        """The device's position in `dmlvk.devices()`; -1 without one."""
+        held = self._claim
+        return -1 if held is None else held.info.index
+
+    @property
     def label(self) -> str:
         """The device for people: its name, driver and worker."""
-        assert self._claim is not None
-        return f"{self._claim.info.name} ({self._claim.info.driver}; worker {self._worker.address})"
+        held = self._claim
+        kind = "no device" if held is None else held.info.name
+        driver = "" if held is None else f"{held.info.driver}; "
+        return f"{kind} ({driver}worker {self._worker.address})"
 
     def device(self) -> Device:
         """The worker's device, opened at the first use.
@@ -126,9 +134,10 @@ class Holding:
         ClusterError
             The worker has none.
         """
-        if self._claim is None:
+        index = self.index
+        if index < 0:
             raise ClusterError(f"worker {self._worker.address} has no device: {self.reason or 'it is closing'}")
-        return named_device(self._claim.info.index)
+        return named_device(index)
 
     def has(self, digest: str) -> bool:
         """Whether a model is here."""
@@ -255,6 +264,23 @@ def held_here() -> Holding:
     held: Holding | None = getattr(plugin, "holding", None)
     if held is None:
         raise ClusterError(f"worker {worker.address} is not prepared: call dmlvk.dask.prepare(client) first")
+    return held
+
+
+def held_by_task() -> Holding:
+    """As `held_here`, for the tasks of dmlvk itself. If the worker has a device no more, the task runs elsewhere.
+
+    Raises
+    ------
+    distributed.Reschedule
+        The worker is closing, or somebody prepared the cluster for other devices.
+    """
+    try:
+        held = held_here()
+    except ClusterError as error:
+        raise Reschedule from error
+    if held.index < 0:
+        raise Reschedule
     return held
 
 

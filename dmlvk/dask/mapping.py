@@ -18,7 +18,7 @@ from dmlvk.dask.batches import as_argument_of_task, batches_of
 from dmlvk.dask.checking import Partners, Share, difference
 from dmlvk.dask.cluster import ClusterWorker, places, prepared
 from dmlvk.dask.errors import BatchError, ClusterError, DifferenceError
-from dmlvk.dask.holding import NAME, held_here, place_resource
+from dmlvk.dask.holding import NAME, held_by_task, place_resource
 from dmlvk.dask.models import Model, model_of
 from dmlvk.window import in_order
 
@@ -117,10 +117,11 @@ def _reported(
 
 def run_batch(digest: str, batch: Any, output_names: Sequence[str] | None) -> dict[str, Any]:
     """The task of a batch: the device's label and the outputs; or the worker's address, if it lacks the model."""
-    held = held_here()
+    held = held_by_task()
+    label = held.label
     if not held.has(digest):
         return {"missing": get_worker().address}
-    return {"label": held.label, "outputs": held.run(digest, batch, output_names)}
+    return {"label": label, "outputs": held.run(digest, batch, output_names)}
 
 
 def has_model(digest: str, dask_worker: Worker) -> bool:
@@ -130,8 +131,10 @@ def has_model(digest: str, dask_worker: Worker) -> bool:
 
 
 def store_model(model: Model, dask_worker: Worker) -> None:
-    """Give a worker a model."""
-    dask_worker.plugins[NAME].holding.store(model)
+    """Give a worker a model, if it still has a device."""
+    plugin = dask_worker.plugins.get(NAME)
+    if plugin is not None and plugin.holding is not None:
+        plugin.holding.store(model)
 
 
 class _Run:
@@ -239,7 +242,10 @@ class _Batch:
         third = self._run.third(self._first, self._second)
         if third is None:
             return ""
-        name, answer = self._outputs(self._submitted(third), third)
+        try:
+            name, answer = self._outputs(self._submitted(third), third)
+        except (BatchError, ClusterError):
+            return ""
         if not difference(name, answer, label, outputs):
             return f"; {name} agrees with {label}"
         if not difference(name, answer, other, again):

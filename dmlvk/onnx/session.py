@@ -356,7 +356,7 @@ def opened(device: DeviceName | Iterable[DeviceName]) -> list[Device]:
     ValueError
         No device is named, or one twice.
     """
-    if device == ALL:
+    if isinstance(device, str) and device == ALL:
         return [Device(info.index) for info in best_devices()]
     if not isinstance(device, Iterable) or isinstance(device, str):
         return [device if isinstance(device, Device) else Device(device)]

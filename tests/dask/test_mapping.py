@@ -24,6 +24,7 @@ from dmlvk.dask.checking import Partners, Share, difference
 from dmlvk.dask.cluster import ClusterWorker, prepare
 from dmlvk.dask.mapping import store_model
 from dmlvk.onnx import InferenceSession, ModelError
+from tests.conftest import DEVICE_NAMES
 from tests.onnx.models import Array, elements, require_equal
 from tests.onnx.test_devices import batches, expected, network
 
@@ -384,6 +385,21 @@ def test_a_lost_device_is_opened_again_and_a_lost_model_is_sent_again(client: Cl
     later = client.run(device_of)
     assert all(opened[address] != later[address] for address in opened)
     assert set(client.run(drop_idle_models).values()) == {0}
+
+
+def test_a_worker_whose_device_is_taken_away(client: Client) -> None:
+    """In the middle, the cluster is prepared for one device alone, and later for both again."""
+    given = batches(120)
+
+    def read() -> Iterator[Array]:
+        for number, x in enumerate(given):
+            if number == 40:
+                assert sum(bool(worker.device) for worker in prepare(client, DEVICE_NAMES[:1])) == 1
+            elif number == 80:
+                prepare(client, DEVICE_NAMES)
+            yield x
+
+    require_all(map_batches(client, network()[0], read()), given)
 
 
 def device_of(dask_worker: Any) -> int:

@@ -17,7 +17,7 @@ from dmlvk.conformance.running.worker import Configuration, environment
 from dmlvk.dask import cluster
 from dmlvk.dask.cluster import ClusterWorker, places, prepared
 from dmlvk.dask.errors import ClusterError
-from dmlvk.dask.holding import NAME, device_resource, driver_resource, held_here, place_resource
+from dmlvk.dask.holding import NAME, device_resource, driver_resource, held_by_task, place_resource
 
 # Device and driver.
 Kind: TypeAlias = tuple[str, str]
@@ -62,7 +62,7 @@ def run_cases(options: Options, items: Sequence[Item]) -> list[Result]:
 
 
 def _index() -> str:
-    return str(held_here().report()["index"])
+    return str(held_by_task().index)
 
 
 def _is_cancelled() -> bool:
