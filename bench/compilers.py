@@ -2,8 +2,8 @@
 
     python -m bench.compilers [--device NAME] [--network resnet50] [--layout nhwc] [--cores 1 --cores 4 ...]
 
-Each row is a process of its own. The drivers' own caches are off; dmlvk's cache is an empty folder, and for "cached" the
-folder that the row before has left. A process that may use so many cores compiles in as many threads.
+Each row is a process of its own. The drivers' own caches are off; dmlvk's cache is an empty folder, and for "cached"
+the folder that the row before has left. A process that may use so many cores compiles in as many threads.
 """
 
 from __future__ import annotations
