@@ -11,9 +11,10 @@ import hashlib
 import os
 import stat
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -23,6 +24,8 @@ from dmlvk.runtime.device_info import DeviceInfo, best_devices, devices
 from dmlvk.vulkan.physical_device import choose, physical_devices
 
 ALL, BEST = "all", "best"
+# The locks of a cluster that was made so many seconds ago are removed if nobody holds one.
+SWEPT_SECONDS = 24 * 3600.0
 
 
 class Claim:
@@ -93,7 +96,7 @@ def claim(infos: Sequence[DeviceInfo], cluster: str) -> Claim | None:
     OSError
         The locks cannot be written.
     """
-    folder = _folder(cluster)
+    folder = lock_folder(cluster)
     for info, name in zip(infos, _names(infos), strict=True):
         lock = FileLock(folder / f"{name}.lock", timeout=0, thread_local=False)
         with suppress(Timeout):
@@ -115,7 +118,7 @@ def _names(infos: Sequence[DeviceInfo]) -> list[str]:
     return names
 
 
-def _folder(cluster: str) -> Path:
+def lock_folder(cluster: str) -> Path:
     """A folder of this user's for the locks of a cluster, on a file system of this host."""
     user = hashlib.sha256(getpass.getuser().encode()).hexdigest()[:8] if os.name == "nt" else str(os.getuid())
     own = Path(tempfile.gettempdir()) / f"dmlvk-{user}"
@@ -125,5 +128,22 @@ def _folder(cluster: str) -> Path:
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             raise PermissionError(f"{own} belongs to another user: the locks of devices cannot be kept there")
     folder = own / f"cluster-{hashlib.sha256(cluster.encode()).hexdigest()[:24]}"
+    if not folder.exists():
+        _sweep(own)
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
+
+
+def _sweep(own: Path) -> None:
+    """Remove the locks of clusters that ended long ago."""
+    latest = time.time() - SWEPT_SECONDS
+    for folder in own.glob("cluster-*"):
+        # A cluster that still runs holds a lock. What another process removes at the same time is no error.
+        with suppress(OSError, Timeout), ExitStack() as held:
+            if folder.stat().st_mtime < latest:
+                paths = list(folder.glob("*.lock"))
+                for path in paths:
+                    held.enter_context(FileLock(path, timeout=0))
+                for path in paths:
+                    path.unlink()
+                folder.rmdir()

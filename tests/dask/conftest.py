@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 from distributed import Client, LocalCluster
 
 from dmlvk.dask import prepare
+from dmlvk.dask.claims import lock_folder
 from tests.conftest import DEVICE_NAMES
+
+
+@pytest.fixture(autouse=True)
+def _two_devices() -> None:
+    if len(DEVICE_NAMES) != 2:
+        pytest.skip(f"a cluster of two workers needs two names in DMLVK_TEST_DEVICES, not {DEVICE_NAMES}")
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +32,15 @@ def cluster() -> Iterator[LocalCluster]:
         env={**os.environ, "DMLVK_VALIDATE": "0"},
     ) as found:
         yield found
+    shutil.rmtree(lock_folder(found.scheduler.id))
+
+
+@pytest.fixture
+def cluster_name() -> Iterator[str]:
+    """The name of a cluster in which nobody has claimed a device."""
+    name = uuid4().hex
+    yield name
+    shutil.rmtree(lock_folder(name))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -49,6 +50,10 @@ def test_a_sample_of_the_suite_on_both_devices(client: Client, cluster: LocalClu
     assert f"{found.count} cases have the same bits on all devices that ran them" in done.output
     page = files["html"].read_text(encoding="utf-8")
     assert all(device in page for device in devices) and "<h1>2 devices</h1>" in page
+    inside = Frames()
+    inside.feed(page)
+    assert len(inside.pages) == 2
+    assert all(any(f"<h1>{device}</h1>" in each for each in inside.pages) for device in devices)
     suites = ElementTree.parse(files["junit"]).getroot()
     assert suites.get("tests") == "32"
     assert {str(suite.get("name")).partition(".")[0] for suite in suites} == {
@@ -71,6 +76,18 @@ def test_a_sample_of_the_suite_on_both_devices(client: Client, cluster: LocalClu
     keys = [(record.get("run", 0), record["name"]) for record in records(results)]
     assert all(keys.count((0, name)) == 1 for _, name in passed[0])
     assert len(agreement(again).disagreements) == 0
+
+
+class Frames(HTMLParser):
+    """The pages inside a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pages: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "iframe":
+            self.pages.append(dict(attrs)["srcdoc"] or "")
 
 
 def records(path: Path) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -10,7 +11,6 @@ import warnings
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from distributed import Client, LocalCluster
@@ -20,7 +20,7 @@ from dmlvk.dask import ClusterError, ClusterWarning, connect, prepare
 from dmlvk.dask import cluster as clusters
 from dmlvk.dask import device as worker_device
 from dmlvk.dask import map as map_batches
-from dmlvk.dask.claims import claim, wanted
+from dmlvk.dask.claims import claim, lock_folder, wanted
 from dmlvk.runtime.device_info import best_devices
 from tests.conftest import DEVICE_NAMES
 from tests.dask.test_mapping import require_all, require_no_tasks
@@ -28,15 +28,16 @@ from tests.dask.workers import ROOT, worker
 from tests.onnx.test_devices import batches, network
 
 
-def test_each_device_is_claimed_once() -> None:
-    cluster, infos = uuid4().hex, best_devices()
+def test_each_device_is_claimed_once(cluster_name: str) -> None:
+    cluster, infos = cluster_name, best_devices()
     held = [claim(infos, cluster) for _ in infos]
     assert [each.info.index for each in held if each is not None] == [info.index for info in infos]
     assert len({each.name for each in held if each is not None}) == len(infos)
     assert claim(infos, cluster) is None
-    other = claim(infos, uuid4().hex)  # of another cluster
+    other = claim(infos, f"other than {cluster}")
     assert other is not None and other.info is infos[0]
     other.release()
+    shutil.rmtree(lock_folder(f"other than {cluster}"))
     assert held[0] is not None
     held[0].release()
     again = claim(infos, cluster)
@@ -46,8 +47,8 @@ def test_each_device_is_claimed_once() -> None:
         each.release()
 
 
-def test_the_end_of_a_process_ends_its_claim() -> None:
-    cluster, infos = uuid4().hex, best_devices()
+def test_the_end_of_a_process_ends_its_claim(cluster_name: str) -> None:
+    cluster, infos = cluster_name, best_devices()
     command = [sys.executable, "-m", "tests.dask.workers", "claim", cluster]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -62,6 +63,26 @@ def test_the_end_of_a_process_ends_its_claim() -> None:
     assert first is not None and first.info is infos[0]
     first.release()
     second.release()
+
+
+def test_locks_of_clusters_that_ended_are_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Those of a cluster that still runs stay, and so do new ones."""
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    infos = best_devices()
+    ended, running = claim(infos, "ended"), claim(infos, "running")
+    assert ended is not None and running is not None
+    ended.release()
+    for name in ("ended", "running"):
+        os.utime(lock_folder(name), (0, 0))
+    new = claim(infos, "new")
+    assert new is not None
+    assert {folder for (own,) in [tmp_path.iterdir()] for folder in own.iterdir()} == {
+        lock_folder("running"),
+        lock_folder("new"),
+    }
+    assert claim(infos[:1], "running") is None
+    running.release()
+    new.release()
 
 
 def test_the_devices_that_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,6 +196,7 @@ def test_a_cluster_without_a_device(cluster: LocalCluster, tmp_path: Path) -> No
             map_batches(client, network()[0], given, check=0.5)
         client.retire_workers([found.address])
         require_all(map_batches(client, network()[0], given), given)  # the other worker has the device now
+        shutil.rmtree(lock_folder(own.scheduler.id))
         with pytest.raises(ValueError, match=r"devices = 'GeForce': must be 'best', 'all' or a list"):
             prepare(client, "GeForce")
 
