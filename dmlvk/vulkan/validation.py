@@ -6,6 +6,10 @@ from typing import Any
 
 from dmlvk.vulkan.library import vk
 
+# With a layer newer than the loader: the loader asks each device for functions, of video encoding among them, which the
+# layer says are the instance's. dmlvk asks a device for functions of its own extensions alone.
+LOADER_ASKS = "vkGetDeviceProcAddr(): pName is trying to grab vkGetPhysicalDevice"
+
 
 def messenger_create_information() -> tuple[Any, Any]:
     """A VkDebugUtilsMessengerCreateInfoEXT for warnings and errors of every type, and the callback to keep alive."""
@@ -15,8 +19,10 @@ def messenger_create_information() -> tuple[Any, Any]:
         name = ffi.string(data.pMessageIdName).decode(errors="replace") if data.pMessageIdName else ""
         # The loader uses the same messenger for messages about other drivers and layers on the machine, such as an ICD
         # file that it cannot read. dmlvk did not cause those; all others count.
-        if not (types == vk.VK_DEBUG_UTILS_MESSAGE_TYPE_GENERAL_BIT_EXT and name == "Loader Message"):
-            vk.messages.append(ffi.string(data.pMessage).decode(errors="replace"))
+        message = ffi.string(data.pMessage).decode(errors="replace")
+        is_of_loader = types == vk.VK_DEBUG_UTILS_MESSAGE_TYPE_GENERAL_BIT_EXT and name == "Loader Message"
+        if not is_of_loader and not message.startswith(LOADER_ASKS):
+            vk.messages.append(message)
         return 0  # VK_FALSE: the call goes on; the exception is raised after it returns
 
     callback = ffi.callback("PFN_vkDebugUtilsMessengerCallbackEXT", report, error=0)
