@@ -166,7 +166,10 @@ class Holding:
         kept.used = time.monotonic()
         try:
             return kept.opened_on(device).run(batch, output_names)
-        except DeviceLostError:
+        except DeviceError as error:
+            # Who else runs on a lost device is told by another exception that it is not open any more.
+            if not isinstance(error, DeviceLostError) and _is_open(device):
+                raise
             forget(device)
             return kept.opened_on(self.device()).run(batch, output_names)
 
@@ -230,6 +233,14 @@ class Holding:
         info = held.info
         names = (NAME, device_resource(info.name), driver_resource(info.driver), place_resource(self._place(held)))
         return dict.fromkeys(names, 1)
+
+
+def _is_open(device: Device) -> bool:
+    try:
+        device.require_open()
+    except DeviceError:
+        return False
+    return True
 
 
 class _Kept:

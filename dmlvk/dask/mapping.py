@@ -222,6 +222,15 @@ class _Batch:
 
     def result(self) -> Any:
         """Wait for the outputs."""
+        try:
+            return self._compared()
+        finally:
+            # Else workers keep the outputs for as long as some exception in a cycle keeps this object.
+            for future in self._futures:
+                future.release()
+
+    def _compared(self) -> Any:
+        """The outputs; those of both devices are compared."""
         label, outputs = self._outputs(self._future, self._first)
         if self._again is not None:
             assert self._first is not None and self._second is not None
