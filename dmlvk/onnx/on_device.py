@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import placement
 from dmlvk.onnx.errors import RefusedError
 from dmlvk.onnx.execution import Direct, Held
+from dmlvk.onnx.foreseen import foreseen
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.registry import ENTRIES
@@ -79,6 +81,7 @@ class ModelOnDevice:
         schedule = self._schedules.get(key)
         if schedule is None:
             schedule = Schedule(dict(self._obstacles))
+            self._compile_foreseen(feeds)
         remember(self._schedules, key, schedule, SCHEDULES_KEPT)
         self.last = schedule
         values = self._values(schedule, {name: Held(feed) for name, feed in feeds.items()}, profile)
@@ -90,6 +93,13 @@ class ModelOnDevice:
         self._direct = schedule.direct(names)
         # A result is the caller's own: it shares no memory with a feed or a constant.
         return [self._result(name, values, feeds) for name in names]
+
+    def _compile_foreseen(self, feeds: Mapping[str, Any]) -> None:
+        """Compile what a first run with these sizes will dispatch, on all cores. CPU drivers keep few pipelines."""
+        arrays = {name: feed for name, feed in feeds.items() if isinstance(feed, np.ndarray)}
+        if self.device.profile.device_type is not DeviceType.CPU and len(arrays) == len(feeds):
+            kinds = {name: (array.shape, array.dtype) for name, array in arrays.items()}
+            self.device.compile_all(foreseen(self._graph, self._obstacles, kinds, self._channels_last))
 
     def _values(self, schedule: Schedule, values: dict[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """All values that a run leaves. Steps that the schedule lacks are found on the way."""

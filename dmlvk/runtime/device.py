@@ -285,7 +285,9 @@ class Device(NotCopied):
         def compile_one(number: int) -> None:
             operators[number] = self.compile(listed[number])
 
-        for_each(range(len(listed)), compile_one, threads=core_count())
+        # In the middle of another call of this thread (a signal handler), other threads could only wait for that call.
+        is_nested = self.vulkan.is_entered or self._operators_monitor.is_entered
+        for_each(range(len(listed)), compile_one, threads=1 if is_nested else core_count())
         return operators
 
     def _remember_operator(self, key: OperatorKey, operator: CompiledOperator) -> CompiledOperator:

@@ -184,6 +184,11 @@ class VulkanDevice:
         queues = (getattr(self, name, None) for name in ("queue", "copy_queue"))
         return [queue for queue in queues if queue is not None]
 
+    @property
+    def is_entered(self) -> bool:
+        """Whether this thread is in the middle of a change, so that a signal handler or a finalizer asks."""
+        return self.pipelines.is_entered or any(monitor.is_entered for monitor in self._monitors())
+
     def wait_idle(self) -> None:
         """Wait for everything submitted so far."""
         for queue in self._queues():

@@ -88,6 +88,11 @@ class Pipelines:
         """The number of pipelines that are kept for operators that are compiled again."""
         return len(self._pipelines)
 
+    @property
+    def is_entered(self) -> bool:
+        """Whether this thread is in the middle of building a pipeline."""
+        return self.monitor.is_entered or any(lock._is_owned() for lock in list(self._building.values()))
+
     def get(
         self,
         kernel: str,

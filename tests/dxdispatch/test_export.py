@@ -22,7 +22,11 @@ from tests.conformance.drill_cases import convolution_workload, workload
 
 # The first case of each group that has no special purpose on a device: the groups are the kinds of cases.
 KINDS: dict[str, Case] = {}
+REFUSED: list[Case] = []
 for _case in all_cases(default_only=True):
+    if _case.refusal is not None:
+        REFUSED.append(_case)
+        continue
     KINDS.setdefault(":".join(_case.groups), _case)
 
 # Elements with gaps between them, an offset, and three kinds of wrong bytes to make.
@@ -52,6 +56,13 @@ def test_every_operator_has_kinds_of_cases() -> None:
         "quantized_linear_convolution",
     } <= operators
     assert len(KINDS) > 40
+
+
+def test_descriptors_that_have_to_be_refused_are_no_models(tmp_path: Path) -> None:
+    for _, result in export_models(REFUSED, tmp_path):
+        assert isinstance(result, ValueError)
+        assert "its descriptor has to be refused" in str(result)
+    assert REFUSED and not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 
 import dmlvk
 from dmlvk.onnx import InferenceSession
+from dmlvk.onnx.foreseen import foreseen
 from dmlvk.onnx.graph import Graph
 from dmlvk.onnx.model_file import load
+from dmlvk.onnx.placement import obstacles
 from dmlvk.onnx.program import Builder, Program
 from dmlvk.onnx.registry import ENTRIES
 from dmlvk.onnx.steps import between_convolutions
+from dmlvk.operators import QuantizedLinearConvolutionDesc as CONVOLUTION
 from dmlvk.operators import Slice1Desc
 from tests.layouts import examples
 from tests.onnx.models import (
@@ -261,3 +264,58 @@ def test_any_network(device: dmlvk.Device, drawn: tuple[Network, list[str]]) -> 
     network, outputs = drawn
     if network.nodes:
         network.check(device, outputs)
+
+
+def two_parts(operator: str) -> tuple[Network, str]:
+    """A network with a node of the host in its middle."""
+    network = Network(12, (2, 6, 8, 8))
+    middle = network.convolve(network.convolve("x", 16, 3), 6)
+    scales = [network.constant(np.array(each)) for each in (np.float32(0.1), np.uint8(3))]
+    reads = [middle, "x"] if operator == "Max" else [middle, *scales, "x", *scales, *scales]
+    (added,) = network.add(operator, reads, [(2, 6, 8, 8)])
+    first, second = network.split(added, 1, [2, 4])
+    last = network.convolve(network.concat([network.convolve(second, 16), network.convolve(first, 16)], 1), 3)
+    return network, last
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_what_a_run_will_dispatch_is_foreseen(
+    device: dmlvk.Device, channels_last: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, last = two_parts("Max")
+    model = network.model([last])
+    compiled: list[list[Any]] = []
+    honest = type(device).compile_all
+
+    def compile_all(self: dmlvk.Device, descs: Any) -> Any:
+        compiled.append(list(descs))
+        return honest(self, compiled[-1])
+
+    monkeypatch.setattr(type(device), "compile_all", compile_all)
+    session = InferenceSession(model, device, channels_last=channels_last)
+    session.run(None, {"x": network.x})
+    assert "host" in [row.where for row in session.placement]
+    found = foreseen_of(network, last, channels_last)
+    assert len(compiled) == 2
+    assert set(found) >= {desc for descs in compiled for desc in descs if isinstance(desc, CONVOLUTION)}
+    assert sum(isinstance(desc, CONVOLUTION) for desc in found) == 5
+
+
+def foreseen_of(network: Network, last: str, channels_last: bool) -> list[Any]:
+    graph = Graph(load(network.model([last])))
+    return foreseen(graph, obstacles(graph), {"x": (network.x.shape, network.x.dtype)}, channels_last)
+
+
+def test_operators_that_inference_does_not_know_are_foreseen() -> None:
+    network, last = two_parts("com.microsoft.QLinearAdd")
+    expected, _ = two_parts("Max")
+    assert foreseen_of(network, last, True) == foreseen_of(expected, last, True)
+
+
+def test_what_cannot_be_foreseen() -> None:
+    """Sizes that the host computes, and a model that inference refuses."""
+    x = np.ones((3, 4), np.float32)
+    nodes: list[Node] = [("NonZero", ["x"], ["n"], {}), ("Transpose", ["n"], ["y"], {"perm": [1, 0]})]
+    graph = Graph(load(model_of(nodes, {"x": x}, {"y": np.int64})))
+    assert foreseen(graph, obstacles(graph), {"x": (x.shape, x.dtype)}, False) == []
+    assert foreseen(graph, obstacles(graph), {"x": ((3,), np.dtype(np.bool_))}, False) == []

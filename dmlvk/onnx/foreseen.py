@@ -1,0 +1,120 @@
+"""What a run will dispatch, before it begins: so its kernels can be compiled on all cores at once.
+
+A run finds its parts one after the other, because sizes may depend on what the host computes. Mostly they do not, and
+then ONNX's inference knows all of them from the sizes of the inputs. Whatever it does not know is compiled later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, shape_inference
+
+from dmlvk.onnx import placement
+from dmlvk.onnx.errors import NotOnDeviceError
+from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.program import Builder
+from dmlvk.onnx.registry import ENTRIES
+from dmlvk.onnx.steps import between_convolutions
+from dmlvk.operators import OperatorDesc
+
+Kind = tuple[tuple[int, ...], np.dtype[Any]]
+# Constants of at most this many bytes may be sizes, whose elements inference needs.
+LARGEST_SIZES = 1024
+# Operators of com.microsoft that inference does not know: an operator of ONNX with the same sizes and the type of the
+# first input, and the positions of its inputs among theirs.
+SIMILAR = {
+    "QLinearAdd": ("Add", (0, 3)),
+    "QLinearMul": ("Mul", (0, 3)),
+    "QLinearLeakyRelu": ("Identity", (0,)),
+    "QLinearSigmoid": ("Identity", (0,)),
+    "QLinearSoftmax": ("Identity", (0,)),
+    "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,)),
+}
+
+
+def foreseen(graph: Graph, on_host: Mapping[int, str], given: Mapping[str, Kind], channels_last: bool) -> list[Any]:
+    """The descriptors of a run's dispatches, as far as they are known.
+
+    Parameters
+    ----------
+    graph : Graph
+    on_host : mapping of int to str
+        By number, the host's nodes.
+    given : mapping of str to (tuple of int, dtype)
+        Shape and type of each input.
+    channels_last : bool
+        Whether tensors between convolutions have their channels last.
+    """
+    kinds = {**_inferred(graph, given), **given}
+    descs: list[OperatorDesc] = []
+    for part in _device_parts(graph, on_host):
+        builder = Builder(graph, kinds, {}, between_convolutions(part) if channels_last else ())
+        for node in part:
+            try:
+                builder.plan(ENTRIES[node.domain, node.op_type].plan, node)
+            except (NotOnDeviceError, KeyError):  # of unknown sizes
+                continue
+        descs += [operation.desc for operation in builder.program.operations]
+    return descs
+
+
+def _device_parts(graph: Graph, on_host: Mapping[int, str]) -> list[list[Node]]:
+    """The device's parts of a run, in their order."""
+    parts = []
+    available = set(graph.inputs)
+    done: set[int] = set()
+    while remaining := placement.remaining(done, on_host, graph):
+        host, nodes = placement.next_part(remaining, available, on_host, graph)
+        if not host:
+            parts.append(nodes)
+        done.update(node.index for node in nodes)
+        available.update(name for node in nodes for name in node.writes)
+    return parts
+
+
+def _inferred(graph: Graph, given: Mapping[str, Kind]) -> dict[str, Kind]:
+    """Shapes and types of a graph's values, as far as ONNX's inference knows them."""
+    element = helper.np_dtype_to_tensor_dtype
+    inputs = [helper.make_tensor_value_info(name, element(dtype), shape) for name, (shape, dtype) in given.items()]
+    initializers = []
+    for name in sorted({name for node in graph.nodes for name in node.reads}):
+        array = graph.constant(name)
+        if array is None:
+            continue
+        if array.nbytes <= LARGEST_SIZES:
+            initializers.append(graph.constant_proto(name))
+        else:
+            inputs.append(helper.make_tensor_value_info(name, element(array.dtype), array.shape))
+    nodes = [_known(node) for node in graph.nodes]
+    model = helper.make_model(
+        helper.make_graph(nodes, "sizes", inputs, [], initializers),
+        opset_imports=graph.model.opset_import,
+        ir_version=graph.model.ir_version,
+    )
+    try:
+        found = shape_inference.infer_shapes(model, data_prop=True).graph.value_info
+    except Exception:  # whatever it is, the run itself reports the model's errors
+        return {}
+    return {value.name: kind for value in found if (kind := _kind(value.type)) is not None}
+
+
+def _known(node: Node) -> onnx.NodeProto:
+    """A node, or one that inference knows in its place."""
+    similar = SIMILAR.get(node.op_type) if node.domain == "com.microsoft" else None
+    if similar is None or node.attributes.get("channels_last", 0):
+        return node.proto
+    operator, positions = similar
+    return helper.make_node(operator, [node.input(k) for k in positions], list(node.outputs))
+
+
+def _kind(value: onnx.TypeProto) -> Kind | None:
+    tensor = value.tensor_type
+    if not value.HasField("tensor_type") or not tensor.HasField("shape") or not tensor.elem_type:
+        return None
+    if not all(dim.HasField("dim_value") for dim in tensor.shape.dim):
+        return None
+    return tuple(dim.dim_value for dim in tensor.shape.dim), np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
