@@ -33,6 +33,8 @@ MODELS_KEPT = 8
 IDLE_SECONDS = 600.0
 # A worker without a device looks so often whether one is free by now.
 CLAIM_MILLISECONDS = 2000
+# Until the scheduler knows that a worker has a device no more, it may send the same task there again.
+RESCHEDULE_SECONDS = 0.1
 
 
 def identity() -> dict[str, str]:
@@ -288,9 +290,10 @@ def held_by_task() -> Holding:
     """
     try:
         held = held_here()
-    except ClusterError as error:
-        raise Reschedule from error
-    if held.index < 0:
+    except ClusterError:
+        held = None
+    if held is None or held.index < 0:
+        time.sleep(RESCHEDULE_SECONDS)
         raise Reschedule
     return held
 
