@@ -33,6 +33,8 @@ MODELS_KEPT = 8
 IDLE_SECONDS = 600.0
 # A worker without a device looks so often whether one is free by now.
 CLAIM_MILLISECONDS = 2000
+# Until the scheduler knows that a worker has a device no more, it may send the same task there again.
+RESCHEDULE_SECONDS = 0.1
 
 
 def identity() -> dict[str, str]:
@@ -76,6 +78,9 @@ class Holding:
         self._worker = worker
         self._settings = settings
         self._is_fit = False
+        self._is_trying = False
+        # Whether the scheduler knows of the device. If it could not be told, it is told later.
+        self._is_announced = False
         self._claim: Claim | None = None
         self._models: OrderedDict[str, _Kept] = OrderedDict()
         self._lock = threading.Lock()
@@ -85,8 +90,8 @@ class Holding:
     async def begin(self) -> None:
         """Take a device of the host, if this worker can and one is free."""
         await asyncio.to_thread(self._examine)
-        await self._try()
         self._callback.start()
+        await self._try()
 
     async def end(self) -> None:
         """Give everything back."""
@@ -195,9 +200,16 @@ class Holding:
         return held
 
     async def _try(self) -> None:
-        if not self._is_fit or self._claim is not None:
+        if not self._is_fit or self._is_trying or self._is_announced:
             return
-        held = await asyncio.to_thread(self._take)
+        self._is_trying = True
+        try:
+            await self._take_and_announce()
+        finally:
+            self._is_trying = False
+
+    async def _take_and_announce(self) -> None:
+        held = self._claim or await asyncio.to_thread(self._take)
         if held is None:
             return
         if self._worker.status not in (Status.running, Status.paused):
@@ -207,6 +219,7 @@ class Holding:
         if self._worker.nanny:  # the process is the worker's own: whatever runs in it takes this device by default
             os.environ["DMLVK_DEVICE"] = str(held.info.index)
         await self._worker.set_resources(**self._resources(held))
+        self._is_announced = True
         # The scheduler looks for work for new resources only when a worker begins to run.
         if self._worker.status is Status.running:
             self._worker.status = Status.paused
@@ -217,8 +230,7 @@ class Holding:
         with self._lock:
             for digest in [digest for digest, kept in self._models.items() if kept.used < latest]:
                 del self._models[digest]
-        if self._claim is None:
-            await self._try()
+        await self._try()
 
     def _restore_default(self) -> None:
         if self._default is None:
@@ -288,9 +300,10 @@ def held_by_task() -> Holding:
     """
     try:
         held = held_here()
-    except ClusterError as error:
-        raise Reschedule from error
-    if held.index < 0:
+    except ClusterError:
+        held = None
+    if held is None or held.index < 0:
+        time.sleep(RESCHEDULE_SECONDS)
         raise Reschedule
     return held
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from itertools import count, pairwise
@@ -345,7 +346,12 @@ def test_differences() -> None:
 
 
 def lose_device(dask_worker: Any) -> None:
-    """The next batch of a worker loses the device."""
+    """Somebody else's work loses the device of a worker: its batches find that it is not open any more."""
+    dask_worker.plugins["dmlvk"].holding.device().vulkan.context.availability.lose()
+
+
+def lose_device_in_a_batch(dask_worker: Any) -> None:
+    """The next batch of a worker loses the device itself."""
     from dmlvk.onnx.session import InferenceSession
     from dmlvk.vulkan.library import DeviceLostError
 
@@ -353,7 +359,6 @@ def lose_device(dask_worker: Any) -> None:
 
     def run_batch(self: Any, output_names: Any, batch: Any) -> Any:
         InferenceSession.run_batch = whole  # type: ignore[method-assign]
-        self.device.vulkan.context.availability.lose()
         raise DeviceLostError("as a driver's reset does")
 
     InferenceSession.run_batch = run_batch  # type: ignore[method-assign]
@@ -375,9 +380,12 @@ def test_a_lost_device_is_opened_again_and_a_lost_model_is_sent_again(client: Cl
 
     def read() -> Iterator[Array]:
         for number, x in enumerate(given):
-            if number == 20:
+            if number == 15:
                 client.run(lose_device)
-            elif number == 40:
+            elif number == 30:
+                assert set(client.run(mark_device).values()) == {False}
+                client.run(lose_device_in_a_batch)
+            elif number == 45:
                 client.run(drop_idle_models)
             yield x
 
@@ -399,6 +407,27 @@ def test_a_worker_whose_device_is_taken_away(client: Client) -> None:
             yield x
 
     require_all(map_batches(client, network()[0], read()), given)
+
+
+def set_claim_aside(dask_worker: Any, is_aside: bool) -> None:
+    """Make a worker one that closes: its device is gone, and the scheduler does not know it yet. Or undo that."""
+    holding = dask_worker.plugins["dmlvk"].holding
+    if is_aside:
+        holding.aside, holding._claim = holding._claim, None
+    else:
+        holding._claim = holding.aside
+
+
+def test_batches_that_reach_a_worker_which_closes_are_not_lost(client: Client) -> None:
+    given = batches(12)
+    closing = [prepare(client)[0].address]
+    client.run(set_claim_aside, is_aside=True, workers=closing)
+    undo = threading.Timer(1.0, lambda: client.run(set_claim_aside, is_aside=False, workers=closing))
+    undo.start()
+    try:
+        require_all(map_batches(client, network()[0], given), given)
+    finally:
+        undo.join()
 
 
 def mark_device(dask_worker: Any) -> bool:
