@@ -296,7 +296,7 @@ def test_a_mistake_is_found_when_a_program_is_exported() -> None:
         {"dilations": (9, 9)},
         {"group_count": 2},
         {"filter": FILTER[..., 0]},
-        {"filter_scale": torch.rand(3)},
+        {"filter_scale": torch.tensor([0.25, 0.5, 0.75])},
         {"output_zero_point": torch.tensor([1, 2])},
         {"output_dtype": torch.float16},
     ],
