@@ -78,6 +78,15 @@ def _device_parts(graph: Graph, on_host: Mapping[int, str]) -> list[list[Node]]:
 
 def _inferred(graph: Graph, given: Mapping[str, Kind]) -> dict[str, Kind]:
     """Shapes and types of a graph's values, as far as ONNX's inference knows them."""
+    try:
+        found = shape_inference.infer_shapes(_sized(graph, given), data_prop=True).graph.value_info
+    except Exception:  # whatever it is, the run itself reports the model's errors
+        return {}
+    return {value.name: kind for value in found if (kind := _kind(value.type)) is not None}
+
+
+def _sized(graph: Graph, given: Mapping[str, Kind]) -> onnx.ModelProto:
+    """A graph's nodes as a model whose inputs have sizes, without the elements of large constants."""
     element = helper.np_dtype_to_tensor_dtype
     inputs = [helper.make_tensor_value_info(name, element(dtype), shape) for name, (shape, dtype) in given.items()]
     initializers = []
@@ -90,16 +99,11 @@ def _inferred(graph: Graph, given: Mapping[str, Kind]) -> dict[str, Kind]:
         else:
             inputs.append(helper.make_tensor_value_info(name, element(array.dtype), array.shape))
     nodes = [_known(node) for node in graph.nodes]
-    model = helper.make_model(
+    return helper.make_model(
         helper.make_graph(nodes, "sizes", inputs, [], initializers),
         opset_imports=graph.model.opset_import,
         ir_version=graph.model.ir_version,
     )
-    try:
-        found = shape_inference.infer_shapes(model, data_prop=True).graph.value_info
-    except Exception:  # whatever it is, the run itself reports the model's errors
-        return {}
-    return {value.name: kind for value in found if (kind := _kind(value.type)) is not None}
 
 
 def _known(node: Node) -> onnx.NodeProto:

@@ -318,4 +318,5 @@ def test_what_cannot_be_foreseen() -> None:
     nodes: list[Node] = [("NonZero", ["x"], ["n"], {}), ("Transpose", ["n"], ["y"], {"perm": [1, 0]})]
     graph = Graph(load(model_of(nodes, {"x": x}, {"y": np.int64})))
     assert foreseen(graph, obstacles(graph), {"x": (x.shape, x.dtype)}, False) == []
-    assert foreseen(graph, obstacles(graph), {"x": ((3,), np.dtype(np.bool_))}, False) == []
+    for kind in (((3,), np.dtype(np.bool_)), ((3,), np.dtype("U3")), ((0, 4), np.dtype("V5"))):
+        assert foreseen(graph, obstacles(graph), {"x": kind}, False) == []
