@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
+from dmlvk import files
 from dmlvk.command_line.clusters import connected
 from dmlvk.command_line.terminal import INTERRUPTED, console, is_readers_end, one_line
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
@@ -19,12 +20,12 @@ from dmlvk.conformance.reports.html import write_html
 from dmlvk.conformance.reports.junit import write_junit
 from dmlvk.conformance.reports.terminal import print_summary, with_progress
 from dmlvk.conformance.results import (
+    PASSED,
     Environment,
     Result,
     ResultsError,
     ResultsWriter,
     Run,
-    Status,
     naming,
     read_device_runs,
 )
@@ -147,7 +148,7 @@ class ClusterRequest:
     def _begin_file(self, writer: ResultsWriter, numbers: Mapping[Kind, int]) -> None:
         """Write the environments; and what is resumed, unless the file has it already."""
         json, resume = self._request.json, self._request.resume
-        same = json is None or json == resume or (resume is not None and json.exists() and json.samefile(resume))
+        same = json is None or files.is_same(json, resume)
         if not same and json is not None and json.is_file() and json.stat().st_size:
             raise ResultsError(f"{json} holds results already: name another file, or go on with --resume {json}")
         for number, run in enumerate(self._runs):
@@ -161,7 +162,7 @@ class ClusterRequest:
     def _left(items: list[Item], run: Run) -> list[Item]:
         """The items that have not passed. That a device could not be closed may go better this time."""
         run.results = {key: result for key, result in run.results.items() if result.name != CLOSING}
-        passed = {key for key, result in run.results.items() if result.status is Status.PASS}
+        passed = {key for key, result in run.results.items() if result.status in PASSED}
         return [item for item in items if item not in passed]
 
     def _report(self, runs: list[Run], terminal: Console) -> list[OSError]:

@@ -150,6 +150,7 @@ class _Run:
     ) -> None:
         self.client = client
         self._model = model
+        self._digest = model.digest  # once, because it reads all constants
         self._output_names = output_names
         self._partners = Partners(workers)
         self._share = Share(check)
@@ -159,7 +160,7 @@ class _Run:
 
     def send_model(self, addresses: Sequence[str]) -> None:
         """Send the model to those workers that lack it. One that has gone in the meantime needs none."""
-        having = self._ask(has_model, self._model.digest, addresses)
+        having = self._ask(has_model, self._digest, addresses)
         lacking = [address for address, has in having.items() if not has]
         if lacking:
             self._ask(store_model, self._model, lacking)
@@ -185,7 +186,7 @@ class _Run:
             with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
                 return self.client.submit(
                     run_batch,
-                    self._model.digest,
+                    self._digest,
                     as_argument_of_task(self.client, batch),
                     self._output_names,
                     key=f"{self._name}-{number}-{next(self._tries)}",

@@ -148,9 +148,14 @@ def _output(name: str, kind: onnx.TypeProto | None) -> onnx.ValueInfoProto:
     return value
 
 
+def is_known(kind: onnx.TypeProto | None) -> bool:
+    """Whether inference has found a type."""
+    return kind is not None and bool(kind.WhichOneof("value"))
+
+
 def kind_of(value: Any, known: onnx.TypeProto | None) -> onnx.TypeProto:
     """The type of an input: the inferred one, or else that of the value, with any sizes."""
-    if known is not None and known.WhichOneof("value"):
+    if known is not None and is_known(known):
         return known
     if isinstance(value, np.ndarray):
         element = helper.np_dtype_to_tensor_dtype(value.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from dmlvk.onnx.errors import NotOnDeviceError, RefusedError
 from dmlvk.onnx.execution import Execution, Held
 from dmlvk.onnx.graph import Graph, Node, reading
-from dmlvk.onnx.host import HostPart, kind_of
+from dmlvk.onnx.host import HostPart, is_known, kind_of
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Builder, Program
 from dmlvk.onnx.registry import ENTRIES, parameters_of
@@ -24,7 +25,7 @@ PROGRAMS_KEPT = 8
 PARTS_KEPT = 4
 
 
-class Step:
+class Step(ABC):
     """Nodes that run together.
 
     Parameters
@@ -58,6 +59,7 @@ class Step:
         )
         self.outputs = [name for node in nodes for name in node.writes if keeps_all or name in used]
 
+    @abstractmethod
     def run(self, values: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """The outputs. A profile gets the times.
 
@@ -66,7 +68,6 @@ class Step:
         RefusedError
             A node cannot run here with these values.
         """
-        raise NotImplementedError
 
 
 class HostStep(Step):
@@ -76,6 +77,8 @@ class HostStep(Step):
         self, graph: Graph, nodes: Sequence[Node], keeps_all: bool = False, private: frozenset[str] = frozenset()
     ) -> None:
         super().__init__(graph, nodes, keeps_all, private)
+        # Inputs whose types inference does not know: a part has the types of the values that it was made for.
+        self._of_any_type = [name for name in self.inputs if not is_known(graph.types.get(name))]
         self._parts: OrderedDict[Any, HostPart] = OrderedDict()
 
     def run(self, values: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
@@ -84,10 +87,10 @@ class HostStep(Step):
             for name in self.inputs:
                 profile.download(values[name])
         feeds = {name: values[name].host() for name in self.inputs}
-        kinds = {name: kind_of(feed, self.graph.types.get(name)) for name, feed in feeds.items()}
-        key = tuple((name, kind.SerializeToString()) for name, kind in kinds.items())
+        key = tuple(kind_of(feeds[name], None).SerializeToString() for name in self._of_any_type)
         part = self._parts.get(key)
         if part is None:
+            kinds = {name: kind_of(feed, self.graph.types.get(name)) for name, feed in feeds.items()}
             part = HostPart(self.graph, self.nodes, self.inputs, self.outputs, kinds, self.graph.host_optimizes)
         remember(self._parts, key, part, PARTS_KEPT)
         found = part.run(feeds) if profile is None else profile.on_host(part.run, feeds)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dmlvk.device_profile import MINIMUM_API_VERSION, DeviceProfile, DeviceType
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import DeviceError
-from dmlvk.vulkan.instance import Instance, version_tuple
-from dmlvk.vulkan.library import vk
-from dmlvk.vulkan.physical_device import PhysicalDevice, choose, physical_devices
+from dmlvk.vulkan.physical_device import PhysicalDevice, choose, has_usable_device, physical_devices
 from dmlvk.vulkan.physical_device import rejected_devices as rejected_physical_devices
 
 if TYPE_CHECKING:
@@ -138,26 +135,9 @@ def is_available() -> bool:
     $DMLVK_DEVICE does not count. Nothing stays open: a process may ask and fork afterwards.
     """
     try:
-        with closing(Instance()) as probe:
-            probe.open()
-            return any(_is_usable(handle) for handle in probe.physical_devices())
+        return has_usable_device()
     except DeviceError:
         return False
-
-
-def _is_usable(handle: Any) -> bool:
-    """As `physical_devices` decides it, from an instance that is not the process's own."""
-    properties = vk.ffi.new("VkPhysicalDeviceProperties*")
-    # void vkGetPhysicalDeviceProperties(VkPhysicalDevice physicalDevice, VkPhysicalDeviceProperties* pProperties)
-    vk.vkGetPhysicalDeviceProperties(handle, properties)
-    count = vk.ffi.new("uint32_t*")
-    # void vkGetPhysicalDeviceQueueFamilyProperties(VkPhysicalDevice physicalDevice, uint32_t*
-    #     pQueueFamilyPropertyCount, VkQueueFamilyProperties* pQueueFamilyProperties)
-    vk.vkGetPhysicalDeviceQueueFamilyProperties(handle, count, vk.ffi.NULL)
-    families = vk.ffi.new("VkQueueFamilyProperties[]", max(1, count[0]))
-    vk.vkGetPhysicalDeviceQueueFamilyProperties(handle, count, families)
-    computes = any(families[i].queueFlags & 2 for i in range(count[0]))  # VK_QUEUE_COMPUTE_BIT
-    return computes and version_tuple(properties.apiVersion) >= MINIMUM_API_VERSION
 
 
 def rejected_devices() -> list[RejectedDevice]:

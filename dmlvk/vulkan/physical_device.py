@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from dmlvk.device_profile import (
     Limits,
 )
 from dmlvk.errors import DeviceError, shown
-from dmlvk.vulkan.instance import instance, names, version_tuple
+from dmlvk.vulkan.instance import Instance, instance, names, version_tuple
 from dmlvk.vulkan.library import check, driver_hint, vk
 
 # The best type first; a device of type OTHER does not say what it is.
@@ -137,6 +138,21 @@ def rejected_devices() -> list[PhysicalDevice]:
     return [device for device in _all_devices() if device.rejection is not None]
 
 
+def has_usable_device() -> bool:
+    """Whether there is a device that dmlvk can use, asked of an instance that is closed again.
+
+    Raises
+    ------
+    DeviceError
+        There is no Vulkan loader, or it has no driver.
+    """
+    with closing(Instance()) as probe:
+        probe.open()
+        return any(
+            _rejection(_basic_properties(each), _queue_families(each)) is None for each in probe.physical_devices()
+        )
+
+
 def _all_devices() -> list[PhysicalDevice]:
     found = [read_physical_device(handle) for handle in instance().physical_devices()]
     return sorted(found, key=lambda device: PREFERENCE.index(device.profile.device_type))
@@ -191,9 +207,7 @@ def choose(selector: int | str | None = None) -> PhysicalDevice:
 def read_physical_device(handle: Any) -> PhysicalDevice:
     """Read the limits, features, queue families and memory of a VkPhysicalDevice."""
     ffi = vk.ffi
-    basic = ffi.new("VkPhysicalDeviceProperties*")
-    # void vkGetPhysicalDeviceProperties(VkPhysicalDevice physicalDevice, VkPhysicalDeviceProperties* pProperties)
-    vk.vkGetPhysicalDeviceProperties(handle, basic)
+    basic = _basic_properties(handle)
     api_version = version_tuple(basic.apiVersion)
     # VkResult vkEnumerateDeviceExtensionProperties(VkPhysicalDevice physicalDevice, const char* pLayerName, uint32_t*
     #     pPropertyCount, VkExtensionProperties* pProperties)
@@ -204,12 +218,6 @@ def read_physical_device(handle: Any) -> PhysicalDevice:
     )
     families = _queue_families(handle)
     memory_types, memory_heaps = _memory(handle)
-    rejection = None
-    if api_version < MINIMUM_API_VERSION:
-        version = ".".join(map(str, api_version))
-        rejection = f"it offers Vulkan {version}, but dmlvk needs 1.2 or later: update its driver"
-    elif not any(family.computes for family in families):
-        rejection = "it has no compute queue"
     return PhysicalDevice(
         handle=handle,
         profile=_profile(handle, basic, api_version, extensions),
@@ -218,8 +226,24 @@ def read_physical_device(handle: Any) -> PhysicalDevice:
         memory_heaps=memory_heaps,
         pipeline_cache_uuid=bytes(ffi.buffer(basic.pipelineCacheUUID)),
         uuid=_uuid(handle) if api_version >= MINIMUM_API_VERSION else b"",
-        rejection=rejection,
+        rejection=_rejection(basic, families),
     )
+
+
+def _basic_properties(handle: Any) -> Any:
+    properties = vk.ffi.new("VkPhysicalDeviceProperties*")
+    # void vkGetPhysicalDeviceProperties(VkPhysicalDevice physicalDevice, VkPhysicalDeviceProperties* pProperties)
+    vk.vkGetPhysicalDeviceProperties(handle, properties)
+    return properties
+
+
+def _rejection(basic: Any, families: tuple[QueueFamily, ...]) -> str | None:
+    """The reason why dmlvk cannot use a device; None if it can."""
+    api_version = version_tuple(basic.apiVersion)
+    if api_version < MINIMUM_API_VERSION:
+        version = ".".join(map(str, api_version))
+        return f"it offers Vulkan {version}, but dmlvk needs 1.2 or later: update its driver"
+    return None if any(family.computes for family in families) else "it has no compute queue"
 
 
 def _uuid(handle: Any) -> bytes:

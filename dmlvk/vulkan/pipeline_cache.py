@@ -83,7 +83,7 @@ class PipelineCache:
     loaded : bytes
         The driver's data from the file.
     added : int
-        The number of pipelines built since the file was read.
+        The number of pipelines built since the device was opened.
     """
 
     def __init__(self, context: Context) -> None:
@@ -96,7 +96,9 @@ class PipelineCache:
         self.added = 0
         self.loaded = self._read_file()
         self._current = CacheObject(self._create(self.loaded))
+        # What the file holds, as far as this process knows, and how many of the pipelines were built before that.
         self._saved = self.loaded
+        self._added_before_save = 0
         self._lock = threading.RLock()
         self._next_save = 0.0
 
@@ -184,7 +186,8 @@ class PipelineCache:
     def _save(self, timeout: float) -> None:
         added, current = self.added, self._current
         # The handle is empty if an exception ended an earlier attempt to close the device.
-        if not added or current.handle == vk.ffi.NULL or self._context.availability.is_lost:
+        is_new = added != self._added_before_save
+        if not is_new or current.handle == vk.ffi.NULL or self._context.availability.is_lost:
             return
         data = self._data(current.handle)
         if data in (b"", self._saved):
@@ -204,7 +207,7 @@ class PipelineCache:
             raise
         except (OSError, filelock.Timeout, NotImplementedError, DeviceError):
             return
-        self.added -= added
+        self._added_before_save = added
 
     def _merged(self, other: bytes, current: CacheObject) -> bytes:
         """The cache's data with those that another process has written, merged in a cache that no thread uses."""

@@ -91,7 +91,9 @@ class Pipelines:
     @property
     def is_entered(self) -> bool:
         """Whether this thread is in the middle of building a pipeline."""
-        return self.monitor.is_entered or any(lock._is_owned() for lock in list(self._building.values()))
+        # The references are a list at once; other threads may add locks while this one looks at them.
+        locks = (reference() for reference in self._building.valuerefs())
+        return self.monitor.is_entered or any(lock is not None and lock._is_owned() for lock in locks)
 
     def get(
         self,

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -168,6 +169,43 @@ def test_a_full_cache_is_replaced_while_threads_compile(
         for operator in executor.map(own.compile, descs):
             run(operator, operator.desc.input_tensor)
     assert own.vulkan.pipelines.cache.current is not first
+
+
+def test_a_cache_that_is_saved_often_is_bounded_too(
+    own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Saving does not begin the count anew after which the cache's size is looked at."""
+    monkeypatch.setattr(pipeline_cache, "SIZE_INTERVAL", 4)
+    monkeypatch.setattr(pipeline_cache, "LARGEST_SIZE", 1)
+    monkeypatch.setattr(pipeline_cache, "SECONDS_OF_A_COMPILER", 0)
+    monkeypatch.setattr(pipeline_cache, "SAVING_SHARE", 0)
+    cache = own.vulkan.pipelines.cache
+    cache.path = tmp_path / "pipelines.bin"
+    first = cache.current
+    for rank in range(1, 5):
+        own.compile(desc(rank))
+    assert cache.current is not first
+    assert cache.path.exists()
+
+
+def test_compiling_a_list_while_other_threads_compile(own: dmlvk.Device, compiler: Any) -> None:
+    """Whether this thread is in the middle of a call is asked while other threads take locks and drop them."""
+    compiler(lambda: None)
+    stop = threading.Event()
+
+    def compile_others() -> None:
+        while not stop.is_set():
+            own.vulkan.pipelines._pipelines.clear()
+            own.compile(desc(2))
+
+    with ThreadPoolExecutor(2) as executor:
+        others = [executor.submit(compile_others) for _ in range(2)]
+        try:
+            assert not any(own.vulkan.is_entered for _ in range(20_000))
+        finally:
+            stop.set()
+        for other in others:
+            other.result()
 
 
 def test_a_list_is_compiled_by_threads(own: dmlvk.Device, compiler: Any, monkeypatch: pytest.MonkeyPatch) -> None:
