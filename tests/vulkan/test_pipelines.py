@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -188,24 +189,31 @@ def test_a_cache_that_is_saved_often_is_bounded_too(
     assert cache.path.exists()
 
 
-def test_compiling_a_list_while_other_threads_compile(own: dmlvk.Device, compiler: Any) -> None:
-    """Whether this thread is in the middle of a call is asked while other threads take locks and drop them."""
-    compiler(lambda: None)
+def test_a_thread_looks_at_locks_that_other_threads_add_and_drop(own: dmlvk.Device) -> None:
+    """To find whether it is in the middle of building a pipeline."""
+    building = own.vulkan.pipelines._building
+    kept = {("many", (number,), 0, 0, 0): threading.RLock() for number in range(200)}
+    building.update(kept)
     stop = threading.Event()
 
-    def compile_others() -> None:
+    def change() -> None:
         while not stop.is_set():
-            own.vulkan.pipelines._pipelines.clear()
-            own.compile(desc(2))
+            locks = [threading.RLock() for _ in range(50)]
+            for number, lock in enumerate(locks):
+                building["few", (number,), 0, 0, 0] = lock
 
-    with ThreadPoolExecutor(2) as executor:
-        others = [executor.submit(compile_others) for _ in range(2)]
-        try:
-            assert not any(own.vulkan.is_entered for _ in range(20_000))
-        finally:
-            stop.set()
-        for other in others:
-            other.result()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(1) as executor:
+            changing = executor.submit(change)
+            try:
+                assert not any(own.vulkan.is_entered for _ in range(500))
+            finally:
+                stop.set()
+            changing.result()
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_a_list_is_compiled_by_threads(own: dmlvk.Device, compiler: Any, monkeypatch: pytest.MonkeyPatch) -> None:
