@@ -11,7 +11,7 @@ import numpy.typing as npt
 import dmlvk
 from dmlvk.benchmark.timing import WARM_UP_SECONDS, Times, rotation, time_bindings
 from dmlvk.benchmark.work import Work, work_of
-from dmlvk.conformance.running.placement import equal_bits
+from dmlvk.bits import equal_bits
 from dmlvk.operators import OperatorDesc
 
 POISON = b"\xa5"

@@ -14,8 +14,11 @@ from rich.console import Console
 from dmlvk import files
 from dmlvk.command_line.clusters import connected
 from dmlvk.command_line.terminal import INTERRUPTED, console, is_readers_end, one_line
+from dmlvk.conformance.comparison.findings import Findings, findings_of
+from dmlvk.conformance.comparison.page import write_html as write_comparison
+from dmlvk.conformance.comparison.runs import runs_of
+from dmlvk.conformance.comparison.terminal import print_findings
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
-from dmlvk.conformance.reports.devices import agreement, all_results, write_page
 from dmlvk.conformance.reports.html import write_html
 from dmlvk.conformance.reports.junit import write_junit
 from dmlvk.conformance.reports.terminal import print_summary, with_progress
@@ -37,9 +40,6 @@ from dmlvk.errors import DeviceError
 if TYPE_CHECKING:
     from dmlvk.command_line.conformance import Request
     from dmlvk.conformance.running.cluster import ClusterRunner, Kind
-
-# At most this many cases with different digests are listed one by one; the page of HTML has all.
-DISAGREEMENT_COUNT = 12
 
 
 class ClusterRequest:
@@ -97,7 +97,7 @@ class ClusterRequest:
         for error in errors:
             if not is_readers_end(error):
                 click.echo(f"Error: {one_line(error)}", err=True)
-        good = not errors and all(run.succeeded for run in active) and not agreement(active).disagreements
+        good = not errors and all(run.succeeded for run in active) and not self._compared(active).disagreements
         return INTERRUPTED if interrupted else 0 if good else 1
 
     def _run_items(self, active: list[Run], digests: Mapping[str, str], terminal: Console) -> None:
@@ -165,6 +165,11 @@ class ClusterRequest:
         passed = {key for key, result in run.results.items() if result.status in PASSED}
         return [item for item in items if item not in passed]
 
+    def _compared(self, runs: list[Run]) -> Findings:
+        """The devices beside each other. Recorded digests have been compared with each result."""
+        place = self._request.json or self._request.resume
+        return findings_of(runs_of(runs, place or Path("results.jsonl")), [], [], {})
+
     def _report(self, runs: list[Run], terminal: Console) -> list[OSError]:
         """Write all reports that can be written; returns the errors of the others."""
         request = self._request
@@ -182,12 +187,13 @@ class ClusterRequest:
             if len(runs) == 1:
                 write_html(path, runs[0], reports[0])
             else:
-                write_page(path, runs, reports)
+                write_comparison(path, self._compared(runs))
 
         def summaries() -> None:
             for run, report in zip(runs, reports, strict=True):
                 print_summary(terminal, run, report)
-            _print_agreement(terminal, runs)
+            if len(runs) > 1:
+                print_findings(terminal, self._compared(runs))
 
         def export(folder: Path) -> None:
             for run in runs:
@@ -199,26 +205,16 @@ class ClusterRequest:
         writers: list[tuple[Path | None, Callable[[Path], None]]] = [
             (request.junit, lambda path: write_junit(path, *runs)),
             (request.html, html),
-            (request.record_digests, lambda path: write_digests(path, all_results(runs))),
+            (
+                request.record_digests,
+                lambda path: write_digests(path, [r for run in runs for r in run.results.values()]),
+            ),
             (request.export, export),
         ]
         for path, write in writers:
             if path is not None:
                 attempt(path, lambda path=path, write=write: write(path))  # type: ignore[misc]
         return errors
-
-
-def _print_agreement(terminal: Console, runs: list[Run]) -> None:
-    if len(runs) < 2:
-        return
-    found = agreement(runs)
-    terminal.print(f"{found.count} cases have the same bits on all devices that ran them", highlight=False)
-    for case in found.disagreements[:DISAGREEMENT_COUNT]:
-        sides = "; ".join(f"{digest} on {', '.join(devices)}" for digest, devices in case.devices.items())
-        where = "" if case.profile == "device" else f" [{case.profile}]"
-        terminal.print(f"Different bits: {case.name}{where}: {sides}", highlight=False, soft_wrap=True)
-    if len(found.disagreements) > DISAGREEMENT_COUNT:
-        terminal.print(f"... and {len(found.disagreements) - DISAGREEMENT_COUNT} more", highlight=False)
 
 
 def _folder_name(run: Run) -> str:

@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk import files
+from dmlvk.bits import as_bits
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.folders import file_system_name
-from dmlvk.conformance.running.placement import Placement, as_bits, placed_tensors
+from dmlvk.conformance.running.placement import Placement, placed_tensors
 from dmlvk.dxdispatch.descriptors import camel_case, write_descriptor
 from dmlvk.dxdispatch.source_files import npy_bytes
 from dmlvk.runtime.elements import element_view

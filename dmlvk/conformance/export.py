@@ -21,11 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk import files
+from dmlvk.bits import as_bits
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.folders import folder_name
 from dmlvk.conformance.profiles import workload_profile
 from dmlvk.conformance.results import Environment, Result
-from dmlvk.conformance.running.placement import Placement, as_bits, placed_tensors
+from dmlvk.conformance.running.placement import Placement, placed_tensors
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning import PERSISTENT, SCRATCH, Dispatch, Plan, plan
 from dmlvk.runtime.compiled_operator import spirv

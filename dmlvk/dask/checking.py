@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dmlvk.bits import first_difference
 from dmlvk.dask.cluster import ClusterWorker
 
 Array = np.ndarray[Any, Any]
@@ -94,14 +95,13 @@ def _difference(name: str, label: str, mine: Any, other: str, theirs: Any) -> st
     if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
         kinds = [f"{array.dtype.name} {array.shape}" for array in (mine, theirs)]
         return f"{name} is {kinds[0]} on {label}, and {kinds[1]} on {other}"
-    bits = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (mine, theirs)]
-    different = np.unique(np.flatnonzero(bits[0] != bits[1]) // mine.dtype.itemsize)
-    if not different.size:
+    different = first_difference(mine, theirs)
+    if different is None:
         return ""
-    place = tuple(int(k) for k in np.unravel_index(different[0], mine.shape))
+    place, count = different
     return (
         f"{name} differs: its element {list(place)} is {mine[place]} on {label}, and {theirs[place]} on {other}; "
-        f"{different.size} of {mine.size} elements differ"
+        f"{count} of {mine.size} elements differ"
     )
 
 

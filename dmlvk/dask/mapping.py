@@ -281,7 +281,9 @@ class _Batch:
             try:
                 with client.as_current():
                     wait(future, timeout=LOOK_SECONDS)
-                break
+                # A worker that dies with the result in its memory makes a task that was finished one to be done again.
+                if future.status not in ("pending", "lost"):
+                    break
             except TimeoutError:
                 present = places(client)
                 is_possible = bool(present) if worker is None else place_resource(worker.place) in present

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dmlvk import bits
 from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.host import HostPart, kind_of
@@ -109,10 +110,9 @@ def first_difference(name: str, found: Array, expected: Array) -> str:
     """The first element of an output whose bits differ; "" if none does."""
     if found.shape != expected.shape or found.dtype != expected.dtype:
         return f"{name} is {found.dtype.name} {found.shape}; expected {expected.dtype.name} {expected.shape}"
-    bits = [np.ascontiguousarray(array).reshape(-1).view(f"u{array.itemsize}") for array in (found, expected)]
-    different = np.flatnonzero(bits[0] != bits[1])
-    if not different.size:
+    different = bits.first_difference(found, expected)
+    if different is None:
         return ""
-    place = tuple(int(k) for k in np.unravel_index(different[0], found.shape))
-    others = f"; {different.size} of {found.size} elements differ"
+    place, count = different
+    others = f"; {count} of {found.size} elements differ"
     return f"{name}{list(place)} is {found[place]}, expected {expected[place]}{others}"

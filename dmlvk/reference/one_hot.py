@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dmlvk.bits import as_bits
 from dmlvk.operators.one_hot import OneHotDesc
-from dmlvk.reference.bits import as_bits
 
 
 def run(desc: OneHotDesc, *, indices_tensor: npt.NDArray[Any], values_tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:

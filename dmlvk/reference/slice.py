@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dmlvk.bits import as_bits
 from dmlvk.operators.slice import SliceDesc
-from dmlvk.reference.bits import as_bits
 
 
 def run(desc: SliceDesc, *, input_tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dmlvk.bits import as_bits
 from dmlvk.operators.slice1 import Slice1Desc
-from dmlvk.reference.bits import as_bits
 
 
 def run(desc: Slice1Desc, *, input_tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:

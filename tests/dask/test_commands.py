@@ -6,7 +6,6 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -18,7 +17,7 @@ from distributed import Client, LocalCluster
 from dmlvk.benchmark import cluster as bench_cluster
 from dmlvk.command_line import main
 from dmlvk.command_line.terminal import INTERRUPTED
-from dmlvk.conformance.reports.devices import agreement
+from dmlvk.conformance.comparison.findings import Findings, compare
 from dmlvk.conformance.results import ResultsError, Status, read_device_runs, read_results
 from dmlvk.conformance.running import cluster as conformance_cluster
 from dmlvk.conformance.running.cluster import ClusterRunner
@@ -29,6 +28,11 @@ DRILLS = ("--cases", "tests.conformance.drill_cases:good_cases")
 
 def command(cluster: LocalCluster, name: str, *arguments: str) -> Result:
     return CliRunner().invoke(main, [name, "--scheduler", cluster.scheduler_address, *arguments])
+
+
+def compared(results: Path) -> Findings:
+    """The devices of a file of results, as `dmlvk compare` holds them beside each other."""
+    return compare([results], [], {})
 
 
 def test_a_sample_of_the_suite_on_both_devices(client: Client, cluster: LocalCluster, tmp_path: Path) -> None:
@@ -45,22 +49,18 @@ def test_a_sample_of_the_suite_on_both_devices(client: Client, cluster: LocalClu
     assert [len(run.results) for run in runs] == [16, 16]
     passed = [{key for key, result in run.results.items() if result.status is Status.PASS} for run in runs]
     assert all(len(keys) > 8 for keys in passed)
-    found = agreement(runs)
-    assert found.count >= len(passed[0] & passed[1]) - 2 and not found.disagreements  # some outputs are open
-    assert f"{found.count} cases have the same bits on all devices that ran them" in done.output
+    found = compared(results)
+    assert len(found.runs) == 2 and found.agreement.compared >= len(passed[0] & passed[1]) - 2  # some outputs are open
+    assert not found.disagreements and found.verdict in done.output
     page = files["html"].read_text(encoding="utf-8")
-    assert all(device in page for device in devices) and "<h1>2 devices</h1>" in page
-    inside = Frames()
-    inside.feed(page)
-    assert len(inside.pages) == 2
-    assert all(any(f"<h1>{device}</h1>" in each for each in inside.pages) for device in devices)
+    assert all(device in page for device in devices) and found.verdict in page
     suites = ElementTree.parse(files["junit"]).getroot()
     assert suites.get("tests") == "32"
     assert {str(suite.get("name")).partition(".")[0] for suite in suites} == {
         name.partition(".")[0] for name in devices
     }
     digests = json.loads(files["record-digests"].read_text())
-    assert len(digests) >= found.count
+    assert len(digests) >= found.agreement.compared
     with pytest.raises(ResultsError, match="holds the results of several devices, which ran on a cluster: "):
         read_results(results)
 
@@ -75,19 +75,7 @@ def test_a_sample_of_the_suite_on_both_devices(client: Client, cluster: LocalClu
     assert [run.results.keys() for run in again] == [run.results.keys() for run in runs]
     keys = [(record.get("run", 0), record["name"]) for record in records(results)]
     assert all(keys.count((0, name)) == 1 for _, name in passed[0])
-    assert len(agreement(again).disagreements) == 0
-
-
-class Frames(HTMLParser):
-    """The pages inside a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pages: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "iframe":
-            self.pages.append(dict(attrs)["srcdoc"] or "")
+    assert not compared(results).disagreements
 
 
 def records(path: Path) -> list[dict[str, Any]]:
@@ -127,7 +115,7 @@ def test_lost_workers_and_an_interruption(
     assert [len(found.results) for found in runs] == [6, 6]
     assert {result.status for found in runs for result in found.results.values()} == {Status.PASS}
     assert len(records(results)) == 12, "nothing ran twice"
-    assert not agreement(runs).disagreements
+    assert not compared(results).disagreements
 
 
 def test_devices_that_disagree(client: Client, cluster: LocalCluster, tmp_path: Path) -> None:
@@ -145,9 +133,10 @@ def test_devices_that_disagree(client: Client, cluster: LocalCluster, tmp_path: 
     done = command(cluster, "conformance", *choice, "--resume", str(results), "--html", str(page))
     assert done.exit_code == 1
     device = [run.environment.device for run in read_device_runs(results) if run.environment is not None][1]
-    assert f"Different bits: {name}: {record['digest']} on " in done.output
-    assert f"0123456789abcdef on {device}" in done.output
-    assert "1 cases differ" in page.read_text(encoding="utf-8")
+    assert f"Disagreement {name.partition(';path')[0]}" in done.output
+    assert f"  {record['digest']}: " in done.output
+    assert f"  0123456789abcdef: {device.partition(' (')[0]}" in done.output
+    assert compared(results).verdict in page.read_text(encoding="utf-8")
     other = tmp_path / "other.jsonl"
     other.write_text(results.read_text())
     done = command(cluster, "conformance", *choice, "--json", str(other))

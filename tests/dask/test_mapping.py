@@ -18,7 +18,7 @@ import pytest
 from distributed import Client
 
 import dmlvk
-from dmlvk.dask import BatchError, ClusterError, DifferenceError
+from dmlvk.dask import BatchError, ClusterError, DifferenceError, mapping
 from dmlvk.dask import cluster as clusters
 from dmlvk.dask import map as map_batches
 from dmlvk.dask.checking import Partners, Share, difference
@@ -90,6 +90,26 @@ def test_a_worker_that_is_killed_in_the_middle(client: Client) -> None:
     workers = prepare(client)
     assert victim not in [worker.address for worker in workers]
     assert {worker.place for worker in workers} == devices
+
+
+def test_a_result_that_is_lost_before_it_is_fetched(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker dies after a task has finished: the scheduler says so, and later that the task has finished again."""
+    lost: list[Any] = []
+    wait = mapping.wait
+
+    def waited(future: Any, timeout: float) -> None:
+        wait(future, timeout=timeout)
+        if not lost:
+            lost.append(future)
+            state = future._state
+            state.lose()
+            assert future.status == "lost"
+            client.loop.add_callback(client.loop.call_later, 1.5, state.finish)
+
+    monkeypatch.setattr(mapping, "wait", waited)
+    given = batches(3)
+    require_all(map_batches(client, network()[0], given), given)
+    assert lost
 
 
 def broken(dask_worker: Any, is_broken: bool) -> None:

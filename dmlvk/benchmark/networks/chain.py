@@ -13,7 +13,7 @@ from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.networks.timing import ChainTimes, time_chain
 from dmlvk.benchmark.networks.work import Array, constants_of, desc_of, noise, work_of
 from dmlvk.benchmark.timing import WARM_UP_SECONDS
-from dmlvk.conformance.running.placement import equal_bits
+from dmlvk.bits import equal_bits
 from dmlvk.planning.plan import Plan
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.benchmark.timing import Times
+from dmlvk.bits import equal_bits
 from dmlvk.conformance.case import Workload
-from dmlvk.conformance.running.placement import equal_bits
 from dmlvk.operators import DiagonalMatrix1Desc, OperatorDesc, Slice1Desc
 from dmlvk.operators.rules import INT32_MIN
 from dmlvk.tensor_desc import TensorDesc

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
+from dmlvk.bits import as_bits, first_difference
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.comparison.agreement import Disagreement, Holder, Side
 from dmlvk.conformance.names import OUR_CASES, CaseFinder, case_source
 from dmlvk.conformance.outputs import kept_output, outputs_folder
 from dmlvk.conformance.running.execution import digest
-from dmlvk.conformance.running.placement import as_bits
 
 Array = npt.NDArray[Any]
 
@@ -82,16 +81,16 @@ def disagreeing_name(first: Side, side: Side) -> str:
 
 def difference(one_name: str, one: Array, other_name: str, other: Array) -> str:
     """The first coordinate at which two outputs of one shape differ, with the elements, and how many differ."""
-    differing = np.flatnonzero((as_bits(one) != as_bits(other)).ravel())
-    if not differing.size:
+    found = first_difference(one, other)
+    if found is None:
         return "All elements are equal."
-    coordinate = tuple(int(index) for index in np.unravel_index(differing[0], one.shape))
+    coordinate, count = found
     width = 2 + 2 * one.dtype.itemsize
 
     def shown(array: Array) -> str:
         return f"{array[coordinate]} ({int(as_bits(array)[coordinate]):#0{width}x})"
 
     return (
-        f"{differing.size} of {one.size} elements differ, the first at {coordinate}: "
+        f"{count} of {one.size} elements differ, the first at {coordinate}: "
         f"{shown(one)} on {one_name}, {shown(other)} on {other_name}."
     )

@@ -80,6 +80,13 @@ def compare(paths: Sequence[Path], figures: Sequence[Figures], recorded: Mapping
     if not paths and not figures:
         raise ComparisonError("no file is given; name results of `dmlvk conformance --json`")
     runs, notes = read_runs(paths)
+    return findings_of(runs, notes, figures, recorded)
+
+
+def findings_of(
+    runs: Sequence[DeviceRun], notes: Sequence[str], figures: Sequence[Figures], recorded: Mapping[str, str]
+) -> Findings:
+    """What there is to say of runs. `notes` are sentences that come first."""
     agreement = agreement_of(runs, recorded)
     elements = Elements()
     differences = {found.case: elements.first_difference(found) for found in agreement.disagreements}

@@ -12,7 +12,7 @@ from typing import Any
 
 from dmlvk import files
 from dmlvk.conformance.errors import ConformanceError
-from dmlvk.conformance.results import MOST_BYTES, Environment, Result, Run, Status, read_results
+from dmlvk.conformance.results import MOST_BYTES, Environment, Result, Run, Status, read_device_runs
 from dmlvk.runtime.device_info import TYPE_NAMES, VENDORS
 
 # What identifies a device, and not its driver's release: vendor and device number, driver, name.
@@ -135,16 +135,28 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[DeviceRun], list[str]]:
     sources: list[_Source] = []
     notes = []
     for path in paths:
-        source = _read(path)
+        found = _read(path)
         for other in sources:
             if files.is_same(path, other.path):
                 raise ComparisonError(f"{path} is given twice (first as {other.path}); name each file once")
-            if source.digest == other.digest:
+            if found[0].digest == other.digest:
                 raise ComparisonError(f"{path} is a copy of {other.path}: a run cannot be compared with itself")
-        if source.run.is_cut:
-            count = len(source.run.results)
+        if any(source.run.is_cut for source in found):
+            count = sum(len(source.run.results) for source in found)
             notes.append(f"{path} is cut off in the middle of a line: its {count:,} whole results are compared.")
-        sources.append(source)
+        sources += found
+    runs, further = _grouped(sources)
+    return runs, [*notes, *further]
+
+
+def runs_of(runs: Sequence[Run], path: Path) -> list[DeviceRun]:
+    """Runs that were not read: their outputs are kept, if at all, beside a file of results."""
+    return _grouped([_Source(path, run, "") for run in runs])[0]
+
+
+def _grouped(sources: Sequence[_Source]) -> tuple[list[DeviceRun], list[str]]:
+    """The runs of some files with their labels, and a note for each that has several parts."""
+    notes = []
     groups = _parts(sources)
     groups.sort(key=_order(groups))
     runs = []
@@ -162,18 +174,20 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[DeviceRun], list[str]]:
     return runs, notes
 
 
-def _read(path: Path) -> _Source:
+def _read(path: Path) -> list[_Source]:
+    """The runs of a file: several if they ran on a cluster."""
     content = files.read_bytes(path, MOST_BYTES)
     if not content.strip():
         raise ComparisonError(f"{path} is empty; `dmlvk conformance --json {path.name}` writes results into it")
-    run = read_results(path)
-    if run.environment is None:
+    runs = read_device_runs(path)
+    if any(run.environment is None for run in runs):
         raise ComparisonError(
             f"{path} does not say on which device it was made: it lacks its first line, the environment"
         )
-    if not run.results:
+    found = [run for run in runs if run.results]
+    if not found:
         raise ComparisonError(f"{path} holds no result: its run ended before the first case")
-    return _Source(path, run, hashlib.sha256(content).hexdigest())
+    return [_Source(path, run, hashlib.sha256(content).hexdigest()) for run in found]
 
 
 def _parts(sources: Iterable[_Source]) -> list[list[_Source]]:

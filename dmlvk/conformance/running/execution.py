@@ -21,10 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 import dmlvk
+from dmlvk.bits import as_bits, equal_bits, first_difference
 from dmlvk.conformance.case import Case, NotSupported, Refusal, Way, Workload
 from dmlvk.conformance.profiles import narrow, workload_profile
 from dmlvk.conformance.results import Result, Status
-from dmlvk.conformance.running.placement import Bytes, Placement, as_bits, equal_bits, placed_tensors
+from dmlvk.conformance.running.placement import Bytes, Placement, placed_tensors
 from dmlvk.conformance.running.ways import OtherWork, PlacedTensor, placed_on_device, run_once
 from dmlvk.errors import DescriptorError
 from dmlvk.operators import OperatorDesc
@@ -286,13 +287,13 @@ def _verdict(outcomes: list[_Outcome], expected: npt.NDArray[Any], output: Place
 
 def difference(got: npt.NDArray[Any], expected: npt.NDArray[Any]) -> str:
     """The first coordinate at which two arrays of one shape differ, its two elements, and the number of differences."""
-    differing = np.flatnonzero((as_bits(got) != as_bits(expected)).ravel())
-    if not differing.size:
+    found = first_difference(got, expected)
+    if found is None:
         return "All elements are equal."
-    coordinate = tuple(int(index) for index in np.unravel_index(differing[0], got.shape))
+    coordinate, count = found
     mine, theirs = as_bits(got)[coordinate], as_bits(expected)[coordinate]
     width = 2 + 2 * got.dtype.itemsize
     return (
-        f"{differing.size} of {got.size} elements differ, the first at {coordinate}: got {got[coordinate]} "
+        f"{count} of {got.size} elements differ, the first at {coordinate}: got {got[coordinate]} "
         f"({int(mine):#0{width}x}), expected {expected[coordinate]} ({int(theirs):#0{width}x})."
     )

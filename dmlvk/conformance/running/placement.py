@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dmlvk.bits import equal_bits
 from dmlvk.conformance.case import Workload, generator
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceProfile
 from dmlvk.runtime.elements import element_view, write_elements
@@ -78,13 +79,3 @@ def _guard_before(desc: TensorDesc, offset: int, segment_size: int | None) -> in
         return guard
     guard = math.lcm(guard, segment_size)
     return guard if guard <= LONGEST_GUARD else 0
-
-
-def equal_bits(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:
-    """Whether two arrays of one type and shape have the same bits. NaN and -0.0 are compared by their bits too."""
-    return bool(np.array_equal(as_bits(first), as_bits(second)))
-
-
-def as_bits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same array, seen as unsigned integers."""
-    return array.view(f"u{array.dtype.itemsize}")
