@@ -17,7 +17,7 @@ from dmlvk.benchmark import records as records_of
 from dmlvk.benchmark.choice import Choice
 from dmlvk.benchmark.peers import PEERS
 from dmlvk.benchmark.records import Record
-from dmlvk.dask.cluster import ClusterWorker, prepared
+from dmlvk.dask.cluster import ClusterWorker, has_ended, prepared
 from dmlvk.dask.errors import ClusterError
 from dmlvk.dask.holding import NAME, device_resource, driver_resource, held_by_task
 
@@ -98,7 +98,11 @@ def _measured(client: Client, choice: Choice, counts: dict[Kind, int], errors: l
                 future = client.submit(run_part, choice, part, count, pure=False, resources=resources)
                 futures[future] = kind, part
         with client.as_current():
-            for future in as_completed(list(futures)):
+            ended = as_completed(list(futures))
+            for future in ended:
+                if not has_ended(future):
+                    ended.add(future)
+                    continue
                 kind, part = futures[future]
                 if future.status != "finished":
                     error = future.exception() if future.status == "error" else "the scheduler has gone"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from distributed import Client
+from distributed import Client, Future
 
 from dmlvk.dask.claims import ALL, BEST
 from dmlvk.dask.errors import ClusterError, ClusterWarning
@@ -169,6 +169,14 @@ def prepared(client: Client, devices: str | Sequence[int | str] | None = None) -
         )
     reasons = "; ".join(f"{worker.address}: {worker.reason}" for worker in workers)
     raise ClusterError(f"no worker of the cluster at {_address(client)} has a device: {reasons}")
+
+
+def has_ended(future: Future) -> bool:
+    """Whether a task that was waited for has ended.
+
+    If its worker dies with the result in its memory, the task is done again: its future is lost for the time being.
+    """
+    return future.status not in ("pending", "lost")
 
 
 def places(client: Client) -> set[str]:

@@ -16,7 +16,7 @@ from dmlvk.arguments import as_argument
 from dmlvk.dask import cluster
 from dmlvk.dask.batches import as_argument_of_task, batches_of
 from dmlvk.dask.checking import Partners, Share, difference
-from dmlvk.dask.cluster import ClusterWorker, places, prepared
+from dmlvk.dask.cluster import ClusterWorker, has_ended, places, prepared
 from dmlvk.dask.errors import BatchError, ClusterError, DifferenceError
 from dmlvk.dask.holding import NAME, held_by_task, place_resource
 from dmlvk.dask.models import Model, model_of
@@ -281,8 +281,7 @@ class _Batch:
             try:
                 with client.as_current():
                     wait(future, timeout=LOOK_SECONDS)
-                # A worker that dies with the result in its memory makes a task that was finished one to be done again.
-                if future.status not in ("pending", "lost"):
+                if has_ended(future):
                     break
             except TimeoutError:
                 present = places(client)

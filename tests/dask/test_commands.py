@@ -118,6 +118,29 @@ def test_lost_workers_and_an_interruption(
     assert not compared(results).disagreements
 
 
+def test_results_that_are_lost_before_they_are_fetched(
+    client: Client, cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker dies after its task has finished: the task is done again, and its results are waited for."""
+    results = tmp_path / "out.jsonl"
+    lost: list[Any] = []
+    wait = conformance_cluster.wait
+
+    def waited(futures: list[Any], **options: Any) -> Any:
+        answer = wait(futures, **options)
+        future = next(iter(answer.done))
+        if len(lost) < 4 and future not in lost:
+            lost.append(future)
+            future._state.lose()
+            future.client.loop.add_callback(future.client.loop.call_later, 0.5, future._state.finish)
+        return answer
+
+    monkeypatch.setattr(conformance_cluster, "wait", waited)
+    done = command(cluster, "conformance", "slice1:good:number=0;*", *DRILLS, "--jobs", "1", "--json", str(results))
+    assert done.exit_code == 0, done.output
+    assert lost and [len(run.results) for run in read_device_runs(results)] == [1, 1]
+
+
 def test_devices_that_disagree(client: Client, cluster: LocalCluster, tmp_path: Path) -> None:
     """It is an error, and the reports name the case and both sides."""
     results = tmp_path / "out.jsonl"

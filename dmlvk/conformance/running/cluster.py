@@ -163,7 +163,7 @@ class ClusterRunner:
                         for future in lost:
                             del left[future]
                     continue
-                for future in done:
+                for future in filter(cluster.has_ended, done):
                     kind = left.pop(future)
                     if future.status == "finished":
                         yield kind, future.result()
