@@ -61,7 +61,8 @@ class PortionSize:
         held: tuple[int, Any] | None = None
         failure: Exception | None = None
         while failure is None:
-            first, batches, size = 0, [], 0
+            batches: list[Any] = []
+            first, size = 0, 0
             start = time.monotonic()
             while len(batches) < self._count and size < MOST_BYTES and time.monotonic() - start < PORTION_SECONDS:
                 try:

@@ -196,7 +196,10 @@ class PortionInFlight:
     def __init__(self, run: Run, portion: Portion) -> None:
         self._run = run
         self._portion = portion
-        self._first, self._second = run.partners.next() if portion.is_checked else (None, None)
+        self._first: ClusterWorker | None = None
+        self._second: ClusterWorker | None = None
+        if portion.is_checked:
+            self._first, self._second = run.partners.next()
         self._once = _Batches(run, portion.first, portion.batches, self._first)
         self._again: _Batches | None = None
         if self._second is not None:
