@@ -13,6 +13,8 @@ import numpy as np
 # a few milliseconds of messages, whatever it does.
 PORTION_SECONDS = 0.05
 MOST_BATCHES = 16
+# A batch that takes longer to load is worth a task of its own, which any thread of the worker can run.
+SLOW_LOADING_SECONDS = 0.01
 # Arrays that travel with a task are copied several times on the way, so a portion has no more of them than this.
 MOST_BYTES = 32 << 20
 # Portions in flight for each device: two run, one while the other loads, and two are at hand.
@@ -44,16 +46,23 @@ class PortionSize:
     ----------
     most : int
         Batches of a portion at most.
+
+    Attributes
+    ----------
+    loads_slowly : bool
+        Whether batches that workers load take so long that each should be a task of Dask.
     """
 
     def __init__(self, most: int) -> None:
+        self.loads_slowly = False
         self._most = most
         self._count = 1
 
-    def learn(self, batches: int, seconds: float) -> None:
-        """Take note of the time that so many batches took."""
+    def learn(self, batches: int, seconds: float, loading_seconds: float = 0.0) -> None:
+        """Take note of the time that so many batches took, and of the part of it in which their task loaded them."""
         if batches:
             self._count = max(1, min(self._most, int(PORTION_SECONDS * batches / max(seconds, 1e-6))))
+            self.loads_slowly = self.loads_slowly or loading_seconds > SLOW_LOADING_SECONDS * batches
 
     def portions(self, elements: Iterable[Any], is_checked: Callable[[int], bool]) -> Iterator[Portion]:
         """Read batches as portions. If the iterable raises an exception, the batches read before come first."""

@@ -16,7 +16,7 @@ import dask
 from distributed import Client, Future, Worker, get_worker
 
 from dmlvk.dask import cluster
-from dmlvk.dask.batches import arguments_of_task
+from dmlvk.dask.batches import arguments_of_task, computed
 from dmlvk.dask.checking import Partners, Share, difference
 from dmlvk.dask.cluster import ClusterWorker, places
 from dmlvk.dask.errors import BatchError, ClusterError, DifferenceError
@@ -39,21 +39,25 @@ def run_batches(digest: str, batches: Sequence[Any], output_names: Sequence[str]
     -------
     dict
         Either "missing", the worker's address, if it lacks the model; or "label", the device; "outputs", those of each
-        batch; and "seconds". If a batch fails that is not the only one, the outputs end before it.
+        batch; "seconds", of all; and "loading", the seconds in which the task loaded batches. If a batch fails that is
+        not the only one, the outputs end before it.
     """
     held = held_by_task()
     if not held.has(digest):
         return {"missing": get_worker().address}
-    label, outputs = held.label, []
+    label, outputs, loading = held.label, [], 0.0
     start = time.perf_counter()
     for batch in batches:
         try:
-            outputs.append(held.run(digest, batch, output_names))
+            begin = time.perf_counter()
+            loaded = computed(batch)
+            loading += time.perf_counter() - begin
+            outputs.append(held.run(digest, loaded, output_names))
         except Exception:
             if len(batches) == 1:
                 raise
             break
-    return {"label": label, "outputs": outputs, "seconds": time.perf_counter() - start}
+    return {"label": label, "outputs": outputs, "seconds": time.perf_counter() - start, "loading": loading}
 
 
 def has_model(digest: str, dask_worker: Worker) -> bool:
@@ -149,7 +153,7 @@ class Run:
                 future = self.client.submit(
                     run_batches,
                     self._digest,
-                    arguments_of_task(self.client, batches, near),
+                    arguments_of_task(self.client, batches, near, self.size.loads_slowly),
                     self._output_names,
                     key=f"{self._name}-{first}-{next(self._tries)}",
                     resources=resources,
@@ -306,7 +310,7 @@ class _Batches:
         finally:
             self._run.note_end(task)
         if "missing" not in answer:
-            self._run.size.learn(len(answer["outputs"]), answer["seconds"])
+            self._run.size.learn(len(answer["outputs"]), answer["seconds"], answer["loading"])
             return answer
         # A worker that has come in the meantime.
         self._sendings += 1

@@ -20,7 +20,7 @@ import pytest
 from distributed import Client
 
 import dmlvk
-from dmlvk.dask import BatchError, ClusterError, DifferenceError, running
+from dmlvk.dask import BatchError, ClusterError, DifferenceError, portions, running
 from dmlvk.dask import cluster as clusters
 from dmlvk.dask import map as map_batches
 from dmlvk.dask.checking import Partners, Share, difference
@@ -209,6 +209,30 @@ def test_chunks_of_a_dask_array_and_what_workers_load(client: Client) -> None:
     require_no_tasks(client)
 
 
+def test_what_loads_slowly_is_loaded_by_tasks_of_dask(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quick loads take place in the task that runs the batches."""
+    given = batches(40)
+    asked: list[int] = []
+    compute = client.compute
+
+    def counted(collections: list[Any], **options: Any) -> Any:
+        asked.append(len(collections))
+        return compute(collections, **options)
+
+    monkeypatch.setattr(client, "compute", counted)
+    lazy = [dask.delayed(np.copy)(x) for x in given]
+    for seconds in (60.0, -1.0):
+        asked.clear()
+        monkeypatch.setattr(portions, "SLOW_LOADING_SECONDS", seconds)
+        require_all(map_batches(client, network()[0], lazy, in_flight=8), given)
+        # The first portions are submitted before any answer tells how long loading takes.
+        assert (sum(asked) == 0) if seconds > 0 else (0 < sum(asked) <= 32), asked
+    later = dask.delayed(np.copy)(client.submit(np.copy, given[0]))  # only Dask knows where that is
+    asked.clear()
+    require_all(map_batches(client, network()[0], [later]), given[:1])
+    assert asked == [1]
+
+
 def operator() -> tuple[dmlvk.QuantizedLinearConvolutionDesc, dict[str, Array]]:
     """A convolution with an owned filter, and its constants."""
     _, parameters = network()
@@ -275,7 +299,7 @@ def test_a_wrong_batch_is_named_at_its_turn(client: Client) -> None:
 
 def test_a_wrong_batch_in_the_middle_of_a_portion(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batches before it in its portion come first, of both devices too; those after it do not come."""
-    monkeypatch.setattr(PortionSize, "learn", lambda self, batches, seconds: setattr(self, "_count", 7))
+    monkeypatch.setattr(PortionSize, "learn", lambda self, *facts: setattr(self, "_count", 7))
     good = batches(30)
     given: list[Any] = [*good, np.zeros((1, 4, 8, 8), np.uint8), *good]
     for check in (0, 1):
@@ -301,11 +325,11 @@ def test_portions() -> None:
 
     size = PortionSize(MOST_BATCHES)
     size.learn(2, 0.025)
-    portions = size.portions(failing(), lambda number: number in (5, 6))
-    found = [(portion.first, portion.batches, portion.is_checked) for portion in itertools.islice(portions, 4)]
+    read = size.portions(failing(), lambda number: number in (5, 6))
+    found = [(portion.first, portion.batches, portion.is_checked) for portion in itertools.islice(read, 4)]
     assert found == [(0, [0, 1, 2, 3], False), (4, [4], False), (5, [5, 6], True), (7, [7, 8, 9], False)]
     with pytest.raises(OSError, match="the disk"):
-        next(portions)
+        next(read)
     assert list(PortionSize(3).portions([], bool)) == []
     big = np.zeros(20 << 20, np.uint8)
     size.learn(100, 0.001)
