@@ -8,7 +8,7 @@ from functools import partial
 
 from rich.console import Console
 
-from dmlvk.benchmark import harness, roofline, sections, tables
+from dmlvk.benchmark import harness, picture, sections, tables
 from dmlvk.benchmark import markdown as operators_markdown
 from dmlvk.benchmark.model import picture as model_picture
 from dmlvk.benchmark.model import tables as model_tables
@@ -54,7 +54,7 @@ def _page_of_sections(found: Callable[..., Iterator[sections.Section]], record: 
 
 
 KINDS: Mapping[str, Kind] = {
-    OPERATORS: Kind(_show_operators, operators_markdown.page, roofline.draw, harness.is_correct),
+    OPERATORS: Kind(_show_operators, operators_markdown.page, picture.draw, harness.is_correct),
     MODEL: Kind(
         partial(_show_sections, model_tables.sections),
         partial(_page_of_sections, model_tables.sections),

@@ -23,7 +23,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--network", default=None, help="In place of operators: all convolutions of resnet50, mobilenetv2, ...")
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @click.option("--scheduler", metavar="ADDRESS", help="On every distinct device of a Dask cluster, as tcp://host:8786.")
-@click.option("--operator", "operators", multiple=True, help="slice1, one_hot, ...; may be repeated. Default: all.")
+@click.option("--operator", "operators", multiple=True, help="SLICE1, one_hot, ...; may be repeated. Default: all.")
 @click.option(
     "--case",
     "patterns",
@@ -106,7 +106,7 @@ def bench(
     import io
 
     from dmlvk import files
-    from dmlvk.benchmark import records, roofline
+    from dmlvk.benchmark import drawing, records
     from dmlvk.benchmark.choice import Choice
     from dmlvk.benchmark.kinds import kind_for
     from dmlvk.command_line.bench_cluster import bench_cluster
@@ -116,7 +116,7 @@ def bench(
     if megabytes is not None and megabytes & (megabytes - 1):
         raise click.BadParameter(f"{megabytes} is not a power of two", param_hint="--megabytes")
     choice = Choice(
-        operators=operators,
+        operators=[name.lower() for name in operators],
         patterns=patterns,
         types=types,
         layouts=layouts,
@@ -136,11 +136,11 @@ def bench(
         )
         return
     if plot_path is not None:
-        roofline.require_matplotlib()
+        drawing.require_matplotlib()
         # A file name without an extension gets one.
         plot_path = plot_path if plot_path.suffix else plot_path.with_name(f"{plot_path.name}.png")
         files.require_place(plot_path)
-        roofline.picture_format(plot_path)
+        drawing.picture_format(plot_path)
     if markdown_path is not None:
         files.require_place(markdown_path)
     if json_path is not None and source is None and not lists:
@@ -149,7 +149,7 @@ def bench(
     def drawn(record: records.Record) -> tuple[bytes, str]:
         """The picture and the page, if requested."""
         kind = kind_for(record)
-        picture = b"" if plot_path is None else kind.draw(record, roofline.picture_format(plot_path))
+        picture = b"" if plot_path is None else kind.draw(record, drawing.picture_format(plot_path))
         return picture, "" if markdown_path is None else "\n".join(kind.page(record)) + "\n"
 
     def keep(record: records.Record) -> None:
