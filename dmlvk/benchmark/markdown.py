@@ -12,7 +12,7 @@ Record = dict[str, Any]
 
 
 def page(record: Record) -> Iterator[str]:
-    """The lines of a page: the marks, then each operator's share of them and its speed beside the best peer, and all peers."""
+    """The lines of a page: the marks, each operator's share of them and speed beside the best peer, and all peers."""
     device = record["device"]
     yield f"# {device['name']}, {device['driver']}, {record['date']}"
     yield ""

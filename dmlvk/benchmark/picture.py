@@ -1,4 +1,4 @@
-"""A record of operators as a picture: a row for each case, with dmlvk, the mark and other libraries on the same work."""
+"""A record of operators as a picture: a row for each case, with dmlvk, the mark and the peers on the same work."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def best_trial(record: Record, row: Record) -> Record | None:
 
 
 def summary(record: Record) -> Iterator[str]:
-    """Geometric means over the convolutions with a peer, by layout and filter zero point; and what figures do not say."""
+    """Geometric means over the convolutions with a peer, by layout and filter zero point; and what a figure means."""
     ratios: dict[str, list[float]] = defaultdict(list)
     for row in record["cases"]:
         best = best_trial(record, row)
@@ -77,8 +77,8 @@ def summary(record: Record) -> Iterator[str]:
     for parameters, values in ratios.items():
         mean = math.exp(sum(map(math.log, values)) / len(values))
         yield (
-            f"convolutions with {parameters}: {ratio_text(mean)} times as fast as each one's best peer (geometric mean of "
-            f"{len(values)}; the least {ratio_text(min(values))}, the most {ratio_text(max(values))})"
+            f"convolutions with {parameters}: {ratio_text(mean)} times as fast as each one's best peer (geometric mean "
+            f"of {len(values)}; the least {ratio_text(min(values))}, the most {ratio_text(max(values))})"
         )
     trials = [trial for row in record["cases"] for trial in row.get("peers", ())]
     others = dict.fromkeys(trial["peer"] for trial in trials if trial.get("result") == OTHER_ARITHMETIC)
@@ -86,8 +86,8 @@ def summary(record: Record) -> Iterator[str]:
         yield f"another operator, with other types or without zero points: {', '.join(others)}"
     if any(row.get("mark") and row["mark"]["fraction"] > MORE_THAN_THE_MARK for row in record["cases"]):
         yield (
-            "more than 100% of the mark: a mark is a plain kernel that was measured in the same run, and no limit of the "
-            "hardware. A kernel that the driver compiles better, or that finds more in caches, is faster than it"
+            "more than 100% of the mark: a mark is a plain kernel that was measured in the same run, and no limit of "
+            "the hardware. A kernel that the driver compiles better, or that finds more in caches, is faster than it"
         )
 
 

@@ -81,7 +81,7 @@ def matches(pattern: str, case: Case) -> bool:
 
 
 def _with_stem(pattern: str) -> str:
-    """A pattern whose operator may be in upper case, as DirectML writes it, with the operator's name as cases have it."""
+    """A pattern with the operator's name as cases have it; it may be in upper case, as DirectML writes it."""
     operator, colon, rest = pattern.partition(":")
     return f"{operator.lower()}{colon}{rest}" if operator.lower() in STEMS else pattern
 
