@@ -8,13 +8,15 @@ from functools import partial
 
 from rich.console import Console
 
+from dmlvk import files
 from dmlvk.benchmark import harness, roofline, sections, tables
 from dmlvk.benchmark import markdown as operators_markdown
+from dmlvk.benchmark.cold import tables as cold_tables
 from dmlvk.benchmark.model import picture as model_picture
 from dmlvk.benchmark.model import tables as model_tables
 from dmlvk.benchmark.networks import picture as network_picture
 from dmlvk.benchmark.networks import tables as network_tables
-from dmlvk.benchmark.records import MODEL, NETWORK, OPERATORS, Record, kind_of
+from dmlvk.benchmark.records import COLD, MODEL, NETWORK, OPERATORS, Record, kind_of
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,10 @@ def _show_sections(
     sections.show(found(record, dispatches=dispatches), terminal)
 
 
+def _draw_nothing(record: Record, kind: str) -> bytes:
+    raise files.FileError("a record of --cold has no picture; leave out --plot")
+
+
 def _page_of_sections(found: Callable[..., Iterator[sections.Section]], record: Record) -> Iterator[str]:
     return sections.markdown(found(record))
 
@@ -66,6 +72,12 @@ KINDS: Mapping[str, Kind] = {
         partial(_page_of_sections, network_tables.sections),
         network_picture.draw,
         network_tables.is_correct,
+    ),
+    COLD: Kind(
+        partial(_show_sections, cold_tables.sections),
+        partial(_page_of_sections, cold_tables.sections),
+        _draw_nothing,
+        cold_tables.is_correct,
     ),
 }
 
