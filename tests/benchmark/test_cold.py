@@ -50,14 +50,14 @@ def test_first_calls_are_measured_checked_recorded_and_shown(
     """Also: each process begins with the cache that is named: no file, or what another has left of all layers."""
     seen: list[tuple[str, bool, bool]] = []
 
-    def run(request: Any, data: Path, cache_folder: Path) -> Any:
+    def spied(request: Any, data: Path, cache_folder: Path) -> Any:
         before = cache_folder.exists() and bool(list(cache_folder.glob("pipelines-*")))
         found = honest(request, data, cache_folder)
         seen.append((request["way"], before, bool(list(cache_folder.glob("pipelines-*")))))
         return found
 
     honest = measurement._in_a_process
-    monkeypatch.setattr(measurement, "_in_a_process", run)
+    monkeypatch.setattr(measurement, "_in_a_process", spied)
     file, page = tmp_path / "record.json", tmp_path / "record.md"
     outputs = ["--json", str(file), "--markdown", str(page)]
     result = bench(device, "--layout", "NCHW", "--batch", "3", *outputs)
