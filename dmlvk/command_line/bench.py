@@ -8,6 +8,7 @@ import click
 
 from dmlvk.command_line.bench_subject import (
     Subject,
+    measure_cold,
     measure_model,
     measure_network,
     measure_operators,
@@ -21,6 +22,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command()
 @click.option("--model", type=FILE, default=None, help="In place of operators: a model, .onnx, as a whole.")
 @click.option("--network", default=None, help="In place of operators: all convolutions of resnet50, mobilenetv2, ...")
+@click.option("--cold", is_flag=True, help="Of a network: the first calls, in fresh processes, with no cache and one.")
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @click.option("--scheduler", metavar="ADDRESS", help="On every distinct device of a Dask cluster, as tcp://host:8786.")
 @click.option("--operator", "operators", multiple=True, help="SLICE1, one_hot, ...; may be repeated. Default: all.")
@@ -70,6 +72,7 @@ def bench(
     context: click.Context,
     model: Path | None,
     network: str | None,
+    cold: bool,
     selector: str | None,
     scheduler: str | None,
     operators: tuple[str, ...],
@@ -100,6 +103,9 @@ def bench(
 
     A network's convolutions run each alone and all in their order, each waiting for the one before, in several batches
     and both layouts, beside what was predicted and the time of a dispatch that does nothing.
+
+    With --cold, the times are those for which the layers wait for the driver's compiler: all compiled in one thread
+    and in as many as there are cores, and each called at once, with the driver's own caches off.
 
     Ends with status 1 if any result is not the reference's, bit for bit.
     """
@@ -169,6 +175,9 @@ def bench(
         if subject is Subject.MODEL:
             assert model is not None
             record = measure_model(model, selector, batches, rounds, peers, terminal, keep)
+        elif subject is Subject.COLD:
+            assert network is not None
+            record = measure_cold(network, selector, size, layouts, batches, terminal, keep)
         elif subject is Subject.NETWORK:
             assert network is not None
             record = measure_network(network, selector, size, layouts, batches, rounds, peers, terminal, keep)

@@ -28,11 +28,13 @@ class Subject(Enum):
     OPERATORS = "operators"
     MODEL = "--model measures a whole model"
     NETWORK = "--network measures all layers of a network"
+    COLD = "--cold measures the first calls of a network's layers"
 
 
 # Options that each subject has besides those of all.
 COMMON = {"selector", "batches", "rounds", "peers", "dispatches", "json_path", "plot_path", "markdown_path"}
 OPTIONS = {Subject.MODEL: COMMON | {"model"}, Subject.NETWORK: COMMON | {"network", "size", "layouts"}}
+OPTIONS[Subject.COLD] = OPTIONS[Subject.NETWORK] - {"rounds", "peers", "dispatches"} | {"cold"}
 
 
 def require_subject(context: click.Context) -> Subject:
@@ -52,6 +54,10 @@ def require_subject(context: click.Context) -> Subject:
     subject = Subject.OPERATORS
     if names & {"model", "network"}:
         subject = Subject.MODEL if "model" in names else Subject.NETWORK
+    if "cold" in names:
+        subject = Subject.COLD
+        if "network" not in names:
+            raise click.UsageError(f"{subject.value}: --network NAME names it, such as resnet50", context)
     if subject in OPTIONS:
         for parameter in given:
             if parameter.name not in OPTIONS[subject]:
@@ -176,6 +182,35 @@ def measure_network(
         )
         with shown_progress(terminal, measurement.step_count(network, settings)) as progress:
             return measurement.run(device, network, settings, progress, keep)
+
+
+def measure_cold(
+    name: str,
+    selector: str | None,
+    size: str | None,
+    layouts: Sequence[str],
+    batches: Sequence[int],
+    terminal: Console,
+    keep: Keep,
+) -> Record:
+    """Measure the first calls of a network's convolutions."""
+    import dmlvk
+    from dmlvk.benchmark.cold import measurement
+    from dmlvk.benchmark.networks import NETWORKS, SIZES
+    from dmlvk.benchmark.networks.work import LAYOUTS
+
+    require_names("--network", [name], NETWORKS)
+    layouts = [layout.lower() for layout in layouts]
+    require_names("--layout", layouts, LAYOUTS)
+    settings = measurement.Settings(
+        list(dict.fromkeys(batches)) or [1], [layout for layout in LAYOUTS if not layouts or layout in layouts]
+    )
+    network = NETWORKS[name](SIZES[size or "full"])
+    with dmlvk.Device(selector) as device, shown_progress(terminal, measurement.step_count(settings)) as progress:
+        try:
+            return measurement.run(device, selector, network, settings, progress, keep)
+        except measurement.ProcessError as error:
+            raise click.ClickException(one_line(error)) from error
 
 
 def is_cpu(device: dmlvk.Device) -> bool:
