@@ -12,7 +12,7 @@ FOLDER = ROOT / "docs" / "made"
 
 def write() -> None:
     """Write what has changed, so that Sphinx reads only that anew, and remove what is made no more."""
-    made = {"kernels.md": "\n".join(kernels.page())}
+    made = {"kernels.md": "\n".join(kernels.page()), "commands.md": "\n".join(commands.page())}
     made |= {f"results/{name}.md": text for name, text in results.pages()}
     for path in list(FOLDER.rglob("*.md")):
         if path.relative_to(FOLDER).as_posix() not in made:
