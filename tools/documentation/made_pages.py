@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 from tools.debian import ROOT
-from tools.documentation import kernels, results
+from tools.documentation import commands, kernels, results
 
 FOLDER = ROOT / "docs" / "made"
 
