@@ -176,7 +176,7 @@ def clean() -> None:
     """Remove everything that `make` created."""
     names = [".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", "build", "dist"]
     names += ["dmlvk-demo.png", "dmlvk-bench.json", "dmlvk-bench.png"]
-    for path in (ENVIRONMENT, DRIVERS, MODELS, *(ROOT / name for name in names)):
+    for path in (ENVIRONMENT, DRIVERS, MODELS, ROOT / "docs" / "made", *(ROOT / name for name in names)):
         if path.is_dir():
             shutil.rmtree(path)
         else:

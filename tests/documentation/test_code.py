@@ -55,6 +55,9 @@ def test_a_wrong_block_is_found(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="two") as raised:
         program.run()
     assert raised.traceback[-1].lineno == 7
+    page.write_text("```python\nimport dmlvk.onnx\n\nassert 1 == 2, 'apart'\n```\n", encoding="utf-8")
+    with pytest.raises(AssertionError, match=r"(?s)line 4.*AssertionError: apart"):
+        programs_of(page)[0].run()
     page.write_text("```python toch\n```\n", encoding="utf-8")
     with pytest.raises(ValueError, match="'toch' is no mark"):
         programs_of(page)

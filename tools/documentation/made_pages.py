@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 from tools.debian import ROOT
 from tools.documentation import commands, kernels, results
 
@@ -22,8 +20,3 @@ def write() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8", newline="\n")
-
-
-def clean() -> None:
-    """Remove all of it."""
-    shutil.rmtree(FOLDER, ignore_errors=True)

@@ -18,16 +18,18 @@ TYPES = {name: f"dmlvk.{name}" for name in dmlvk.__all__ if name[0].isupper()} |
     "Plan": "dmlvk.planning.Plan",
     "Profile": "dmlvk.onnx.profile.Profile",
     "StepTimes": "dmlvk.onnx.profile.StepTimes",
+    "Node": "dmlvk.dxdispatch.document.Node",
     "Finding": "dmlvk.onnx.checking.Finding",
     "DriverId": "dmlvk.device_profile.DriverId",
     "Resource": "dmlvk.dxdispatch.resources.Resource",
     "Dispatchable": "dmlvk.dxdispatch.dispatchables.Dispatchable",
     "Command": "dmlvk.dxdispatch.commands.Command",
+    "Source": "dmlvk.dxdispatch.dispatchables.Source",
 }
 # What NumPy's style of docstrings has in place of types, and types of libraries that everybody calls by their short names.
 WORDS = (
     "array", "arrays", "array_like", "bytes-like", "callable", "dtype", "iterable", "iterator", "mapping", "ndarray",
-    "number", "path", "sequence", "tuples", "2 int", "4 int", "ModelProto", "NodeProto", "NumPy scalar", "Path",
+    "number", "path", "sequence", "tuples", "uint8", "2 int", "4 int", "ModelProto", "NodeProto", "NumPy scalar", "Path",
 )  # fmt: skip
 TYPES |= {word: f":emphasis:`{word}`" for word in WORDS}
 # Nothing is read from the network to build the pages, so names of other libraries lead nowhere.
