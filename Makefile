@@ -36,7 +36,7 @@ define LINT
 endef
 
 .PHONY: help run bench test test-compilers test-large test-cuda test-thorough test-torch test-mutants test-pages
-.PHONY: test-models test-windows
+.PHONY: test-models test-windows docs
 .PHONY: conformance lint format drivers kernels clean fuzz
 
 help:
@@ -104,6 +104,9 @@ fuzz: .venv/test.stamp
 test-windows: .venv/test.stamp
 	@$(VENV_PYTHON) -m tools.windows $(if $(PYTEST_ARGUMENTS),-- $(PYTEST_ARGUMENTS))
 
+docs: .venv/test.stamp
+	$(VENV_PYTHON) -m tools.documentation.build
+
 conformance: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(VENV_PYTHON) -m tools.every_driver $(CONFORMANCE_ARGUMENTS)
@@ -128,7 +131,7 @@ clean:
 	@$(PYTHON) -m tools.bootstrap environment --extras demo,bench --stamp $@
 
 .venv/test.stamp: pyproject.toml
-	@$(PYTHON) -m tools.bootstrap environment --extras demo,test --stamp $@
+	@$(PYTHON) -m tools.bootstrap environment --extras demo,docs,test --stamp $@
 
 .venv/torch.stamp: pyproject.toml
-	@$(PYTHON) -m tools.bootstrap environment --extras demo,test,torch --stamp $@
+	@$(PYTHON) -m tools.bootstrap environment --extras demo,docs,test,torch --stamp $@

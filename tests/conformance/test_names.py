@@ -91,7 +91,7 @@ def test_a_pattern_with_a_wrong_parameter_says_what_there_is(pattern: str, messa
 
 def test_patterns_in_the_documentation_name_cases() -> None:
     root = Path(__file__).parents[2]
-    pages = [(root / name).read_text(encoding="utf-8") for name in ("README.md", "docs/conformance.md")]
+    pages = [(root / name).read_text(encoding="utf-8") for name in ("docs/conformance_suite.md", "docs/conformance.md")]
     texts = [*pages, waivers.__doc__ or ""]
     patterns = [p for text in texts for p in re.findall(r'(?:dmlvk conformance |cases = \[)"([^"]+)"', text)]
     patterns += re.findall('"(slice1[^"]*)"', f"{conformance.help} {matches.__doc__}")
