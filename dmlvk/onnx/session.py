@@ -74,7 +74,7 @@ class InferenceSession(Pickled):
     ----------
     model : path, bytes or ModelProto
         Any valid model. External data are read from the folder of its path.
-    device : Device, int, str, or iterable of them, optional
+    device : Device, int, str, or iterable of Device, int or str, optional
         A device, or a selector of one; the best device by default. "all" is each device of the best kind that the host
         has: all discrete GPUs, or else all integrated ones, ..., or else all CPU drivers; a GPU with two drivers counts
         once. Several devices take turns by calls: see the notes.

@@ -321,7 +321,9 @@ class Depthwise(BoxCutter):
 
 
 class DepthwisePath(Path[None]):
-    """The path of the depthwise kernels."""
+    """Every output channel sees one input channel: words of four channels or columns, straight from the tensors. On every
+    device.
+    """
 
     name = "depthwise"
 

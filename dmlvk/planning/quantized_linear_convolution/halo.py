@@ -221,7 +221,9 @@ class HaloCutter(MatrixCutter[HaloShape]):
 
 
 class HaloPath(MatrixUnitsPath[HaloShape]):
-    """The path of the kernel whose tiles keep their part of the input, with its halo, in shared memory."""
+    """Filters of several taps at stride 1 on matrix units: the input under a tile, with its halo, lies in shared memory
+    for all taps. On devices as for `matrix`; input channels per group in whole 16s.
+    """
 
     name = "halo"
     example_tile = EXAMPLE_TILE

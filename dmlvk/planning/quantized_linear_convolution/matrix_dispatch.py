@@ -366,7 +366,10 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
 
 
 class MatrixPath(MatrixUnitsPath[MatrixShape]):
-    """The path of the kernel that fetches the input for each tap."""
+    """Packs the filter, and the input unless it can be read in place; matrix units (VK_KHR_cooperative_matrix) on INT8,
+    for which the input is fetched for each tap. On devices that list INT8 matrices, round float32 to nearest even and
+    have 8-bit storage.
+    """
 
     name = "matrix"
     example_tile = EXAMPLE_TILE

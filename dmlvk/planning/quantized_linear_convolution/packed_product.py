@@ -186,7 +186,7 @@ class PackedProductPath(Path[Shape]):
 
 
 class Dot4Path(PackedProductPath):
-    """By packed dot products of four signed bytes."""
+    """Packs input and filter; packed dot products of four 8-bit integers. On devices with integer dot product."""
 
     name = "dot4"
 
@@ -195,13 +195,15 @@ class Dot4Path(PackedProductPath):
 
 
 class IntegerPath(PackedProductPath):
-    """By 32-bit multiplications, which every device has."""
+    """Packs input and filter; 32-bit multiplications, which every device has."""
 
     name = "integer"
 
 
 class FloatPath(PackedProductPath):
-    """By float32 multiplications in exact blocks. The kernel is made for lavapipe, which supports shuffles."""
+    """Packs input and filter; float32 multiplications, in sums short enough to be exact. For lavapipe, which supports
+    shuffles.
+    """
 
     name = "float"
 
