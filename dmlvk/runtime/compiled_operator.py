@@ -60,8 +60,6 @@ class CompiledOperator(Pickled, Generic[Described]):
     ----------
     device : Device
     desc : OperatorDesc
-    plan : Plan
-        The plan for tensors with memory of their own. Until its kernels are compiled, another plan may run.
 
     Notes
     -----
@@ -78,7 +76,6 @@ class CompiledOperator(Pickled, Generic[Described]):
             implementation.build()
         self.device = device
         self.desc = desc
-        self.plan = plan
         fields = desc.tensors
         self._owned_fields = {
             name: tensor for name, tensor in fields.items() if tensor.flags & TensorFlags.OWNED_BY_DML
@@ -95,6 +92,12 @@ class CompiledOperator(Pickled, Generic[Described]):
 
     def __repr__(self) -> str:
         return f"<dmlvk.CompiledOperator {self.desc.operator_name} ({self.plan.path}) on {self.device.name}>"
+
+    @property
+    def plan(self) -> Plan:
+        """The plan for tensors with memory of their own. Until its kernels are compiled, another plan may run."""
+        implementation = self._implementation
+        return (implementation.special or implementation).plan
 
     @property
     def has_state(self) -> bool:

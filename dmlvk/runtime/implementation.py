@@ -101,14 +101,25 @@ class Implementation:
         ------
         DeviceError
             The driver refuses a kernel, or the device is closed.
+        PathError
+            The plan was forced, and the driver's answer to a known question was wrong.
         """
+        self_test = self.device.self_test
+        while self_test is not None and not self_test.allows(self.device, self.plan):
+            self.plan = self.device.plan(self.desc, self._path)
+            self._plans = {(): self.plan}
         for stage in (*self.plan.initialization, *self.plan.stages):
             for dispatch in stage:
                 self.pipeline(dispatch)
         self.is_built = True
 
     def build_without_compiler(self) -> bool:
-        """Build all pipelines if the driver finds them in its caches; returns whether it did."""
+        """Build all pipelines if the driver finds them in its caches; returns whether it did.
+
+        Not if the plan's path has yet to answer known questions.
+        """
+        if self.device.self_test is not None and not self.device.self_test.has_answered(self.device, self.plan):
+            return False
         for stage in (*self.plan.initialization, *self.plan.stages):
             for dispatch in stage:
                 found = self.device.vulkan.pipelines.find(*_request(dispatch))

@@ -112,4 +112,3 @@ def programs_of(path: Path) -> list[Program]:
 def programs(needs: str = "") -> list[Program]:
     """All programs that need this."""
     return [program for path in pages() for program in programs_of(path) if program.needs == needs]
-
