@@ -29,7 +29,7 @@ import numpy.typing as npt
 from dmlvk import files, planning, reference
 from dmlvk.bits import first_difference
 from dmlvk.data_type import DataType
-from dmlvk.device_profile import DeviceProfile
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import DeviceError
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning.plan import Plan
@@ -52,6 +52,8 @@ ANSWER_SECONDS = 10.0
 REPEATS = 3
 # A process can be ended by its user in the middle of a question. If that happens so often, it is the question.
 MOST_ENDS = 2
+# What a CPU driver lists as matrices are loops of its own compiler, like all else that it runs.
+WITHOUT_UNITS = frozenset((DeviceType.CPU,))
 NEVER, ONCE, ALWAYS = "0", "1", "always"
 POISON = b"\xa5"
 
@@ -172,7 +174,7 @@ class SelfTest:
         If the answer is wrong, the path is none of the device's any more: plan anew.
         """
         path = plan.path.partition(":")[0]
-        if path not in PATHS_TO_ASK or mode() == NEVER:
+        if not _is_asked(device.profile, path):
             return True
         with self._locks[path]: return self._allows(device, path)  # noqa: E701  # fmt: skip
 
@@ -186,9 +188,8 @@ class SelfTest:
 
     def faults(self, device: Device) -> dict[str, str]:
         """Ask all paths that the device has; returns what was wrong, by path."""
-        if mode() == NEVER:
-            return {}
-        found = {path: self._locked_fault(device, path) for path in PATHS_TO_ASK}
+        asked = [path for path in PATHS_TO_ASK if _is_asked(device.profile, path)]
+        found = {path: self._locked_fault(device, path) for path in asked}
         return {path: fault for path, fault in found.items() if fault}
 
     def _locked_fault(self, device: Device, path: str) -> str:
@@ -197,7 +198,7 @@ class SelfTest:
     def has_answered(self, device: Device, plan: Plan) -> bool:
         """Whether `allows` would answer at once."""
         path = plan.path.partition(":")[0]
-        if path not in PATHS_TO_ASK or mode() == NEVER or path in device.profile.distrusted_paths:
+        if not _is_asked(device.profile, path) or path in device.profile.distrusted_paths:
             return True
         question = _question_of(device.profile, path)
         if question is None or question in self._known:
@@ -255,6 +256,10 @@ class SelfTest:
         except DeviceError as error:
             return " ".join(f"{type(error).__name__}: {error}".split())
         return ""
+
+
+def _is_asked(profile: DeviceProfile, path: str) -> bool:
+    return path in PATHS_TO_ASK and profile.device_type not in WITHOUT_UNITS and mode() != NEVER
 
 
 def _fault_of(device: Device, desc: QuantizedLinearConvolutionDesc, path: str) -> str:

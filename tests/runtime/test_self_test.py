@@ -43,6 +43,7 @@ def path(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     found = device.plan(DESC).path
     monkeypatch.setattr(self_test, "PATHS_TO_ASK", (found,))
     monkeypatch.setattr(self_test, "QUESTIONS", {found: (QUESTION,)})
+    monkeypatch.setattr(self_test, "WITHOUT_UNITS", frozenset())
     for cached in (self_test._descs_of, self_test._question_of):
         cached.cache_clear()
     return found
@@ -248,6 +249,7 @@ from tests.runtime.test_self_test import DESC, QUESTION
 path = sys.argv[1]
 self_test.PATHS_TO_ASK = (path,)
 self_test.QUESTIONS = {path: (QUESTION,)}
+self_test.WITHOUT_UNITS = frozenset()
 if sys.argv[3] == "ends":
     self_test._fault_of = lambda *arguments: os._exit(7)
 with dmlvk.Device(sys.argv[2]) as device:
