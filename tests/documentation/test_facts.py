@@ -154,7 +154,9 @@ def test_addresses_of_the_repository_lead_to_files_of_it() -> None:
     for path in (ROOT / "README.md", *sorted(DOCS.rglob("*.md"))):
         if made_pages.FOLDER in path.parents:
             continue
-        for address in re.findall(r"https://(?:raw\.githubusercontent|github)\.com/[^\s)\"'>`]*", path.read_text("utf-8")):
+        for address in re.findall(
+            r"https://(?:raw\.githubusercontent|github)\.com/[^\s)\"'>`]*", path.read_text("utf-8")
+        ):
             if "/dmlvk" not in address:
                 continue
             assert address.startswith((links.REPOSITORY, raw)), f"{path.name}: {address} is not of {links.REPOSITORY}"

@@ -1,7 +1,7 @@
 """The table of speed in README, from the records in bench/results.
 
-    python -m tools.documentation.speed_table            # prints it
-    python -m tools.documentation.speed_table --write    # puts it into README
+python -m tools.documentation.speed_table            # prints it
+python -m tools.documentation.speed_table --write    # puts it into README
 """
 
 from __future__ import annotations
