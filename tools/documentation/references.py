@@ -26,10 +26,11 @@ TYPES = {name: f"dmlvk.{name}" for name in dmlvk.__all__ if name[0].isupper()} |
     "Command": "dmlvk.dxdispatch.commands.Command",
     "Source": "dmlvk.dxdispatch.dispatchables.Source",
 }
-# What NumPy's style of docstrings has in place of types, and types of libraries that everybody calls by their short names.
+# What NumPy's style of docstrings has in place of types, and other libraries' types under their short names.
 WORDS = (
     "array", "arrays", "array_like", "bytes-like", "callable", "dtype", "iterable", "iterator", "mapping", "ndarray",
-    "number", "path", "sequence", "tuples", "uint8", "2 int", "4 int", "ModelProto", "NodeProto", "NumPy scalar", "Path",
+    "number", "path", "sequence", "tuples", "uint8", "2 int", "4 int", "ModelProto", "NodeProto", "NumPy scalar",
+    "Path",
 )  # fmt: skip
 TYPES |= {word: f":emphasis:`{word}`" for word in WORDS}
 # Nothing is read from the network to build the pages, so names of other libraries lead nowhere.
