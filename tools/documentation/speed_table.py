@@ -56,8 +56,8 @@ def table() -> str:
     line = (
         f"{device['name']}, {device['driver']}, {' and '.join(dates)}. Below 1 is slower than the other library. "
         "The mark of moved data is a plain copy or fill of the same run, that of a convolution the rate of the "
-        "device's units from registers, or the copy. cuDNN's convolutions are not the same operator: they are float16, or int8 "
-        "without zero points. Every result of dmlvk was compared bit for bit."
+        "device's units from registers, or the copy. cuDNN's convolutions are not the same operator: they are "
+        "float16, or int8 without zero points. Every result of dmlvk was compared bit for bit."
     )
     return "\n".join([*lines, "", line, ""])
 
