@@ -8,13 +8,15 @@ from functools import partial
 
 from rich.console import Console
 
-from dmlvk.benchmark import harness, roofline, sections, tables
+from dmlvk.benchmark import harness, picture, sections, tables
 from dmlvk.benchmark import markdown as operators_markdown
+from dmlvk.benchmark.cold import picture as cold_picture
+from dmlvk.benchmark.cold import tables as cold_tables
 from dmlvk.benchmark.model import picture as model_picture
 from dmlvk.benchmark.model import tables as model_tables
 from dmlvk.benchmark.networks import picture as network_picture
 from dmlvk.benchmark.networks import tables as network_tables
-from dmlvk.benchmark.records import MODEL, NETWORK, OPERATORS, Record, kind_of
+from dmlvk.benchmark.records import COLD, MODEL, NETWORK, OPERATORS, Record, kind_of
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def _page_of_sections(found: Callable[..., Iterator[sections.Section]], record: 
 
 
 KINDS: Mapping[str, Kind] = {
-    OPERATORS: Kind(_show_operators, operators_markdown.page, roofline.draw, harness.is_correct),
+    OPERATORS: Kind(_show_operators, operators_markdown.page, picture.draw, harness.is_correct),
     MODEL: Kind(
         partial(_show_sections, model_tables.sections),
         partial(_page_of_sections, model_tables.sections),
@@ -66,6 +68,12 @@ KINDS: Mapping[str, Kind] = {
         partial(_page_of_sections, network_tables.sections),
         network_picture.draw,
         network_tables.is_correct,
+    ),
+    COLD: Kind(
+        partial(_show_sections, cold_tables.sections),
+        partial(_page_of_sections, cold_tables.sections),
+        cold_picture.draw,
+        cold_tables.is_correct,
     ),
 }
 

@@ -8,6 +8,7 @@ import click
 
 from dmlvk.command_line.bench_subject import (
     Subject,
+    measure_cold,
     measure_model,
     measure_network,
     measure_operators,
@@ -21,9 +22,10 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command()
 @click.option("--model", type=FILE, default=None, help="In place of operators: a model, .onnx, as a whole.")
 @click.option("--network", default=None, help="In place of operators: all convolutions of resnet50, mobilenetv2, ...")
+@click.option("--cold", is_flag=True, help="Of a network: the first calls, in fresh processes, with no cache and one.")
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @click.option("--scheduler", metavar="ADDRESS", help="On every distinct device of a Dask cluster, as tcp://host:8786.")
-@click.option("--operator", "operators", multiple=True, help="slice1, one_hot, ...; may be repeated. Default: all.")
+@click.option("--operator", "operators", multiple=True, help="SLICE1, one_hot, ...; may be repeated. Default: all.")
 @click.option(
     "--case",
     "patterns",
@@ -70,6 +72,7 @@ def bench(
     context: click.Context,
     model: Path | None,
     network: str | None,
+    cold: bool,
     selector: str | None,
     scheduler: str | None,
     operators: tuple[str, ...],
@@ -101,12 +104,15 @@ def bench(
     A network's convolutions run each alone and all in their order, each waiting for the one before, in several batches
     and both layouts, beside what was predicted and the time of a dispatch that does nothing.
 
+    With --cold, the times are those for which the layers wait for the driver's compiler: all compiled in one thread
+    and in as many as there are cores, and each called at once, with the driver's own caches off.
+
     Ends with status 1 if any result is not the reference's, bit for bit.
     """
     import io
 
     from dmlvk import files
-    from dmlvk.benchmark import records, roofline
+    from dmlvk.benchmark import drawing, records
     from dmlvk.benchmark.choice import Choice
     from dmlvk.benchmark.kinds import kind_for
     from dmlvk.command_line.bench_cluster import bench_cluster
@@ -116,7 +122,7 @@ def bench(
     if megabytes is not None and megabytes & (megabytes - 1):
         raise click.BadParameter(f"{megabytes} is not a power of two", param_hint="--megabytes")
     choice = Choice(
-        operators=operators,
+        operators=[name.lower() for name in operators],
         patterns=patterns,
         types=types,
         layouts=layouts,
@@ -136,11 +142,11 @@ def bench(
         )
         return
     if plot_path is not None:
-        roofline.require_matplotlib()
+        drawing.require_matplotlib()
         # A file name without an extension gets one.
         plot_path = plot_path if plot_path.suffix else plot_path.with_name(f"{plot_path.name}.png")
         files.require_place(plot_path)
-        roofline.picture_format(plot_path)
+        drawing.picture_format(plot_path)
     if markdown_path is not None:
         files.require_place(markdown_path)
     if json_path is not None and source is None and not lists:
@@ -149,7 +155,7 @@ def bench(
     def drawn(record: records.Record) -> tuple[bytes, str]:
         """The picture and the page, if requested."""
         kind = kind_for(record)
-        picture = b"" if plot_path is None else kind.draw(record, roofline.picture_format(plot_path))
+        picture = b"" if plot_path is None else kind.draw(record, drawing.picture_format(plot_path))
         return picture, "" if markdown_path is None else "\n".join(kind.page(record)) + "\n"
 
     def keep(record: records.Record) -> None:
@@ -169,6 +175,9 @@ def bench(
         if subject is Subject.MODEL:
             assert model is not None
             record = measure_model(model, selector, batches, rounds, peers, terminal, keep)
+        elif subject is Subject.COLD:
+            assert network is not None
+            record = measure_cold(network, selector, size, layouts, batches, terminal, keep)
         elif subject is Subject.NETWORK:
             assert network is not None
             record = measure_network(network, selector, size, layouts, batches, rounds, peers, terminal, keep)

@@ -16,6 +16,7 @@ from dmlvk.command_line.terminal import one_line, require_names, shown_progress
 if TYPE_CHECKING:
     import dmlvk
     from dmlvk.benchmark.choice import Choice
+    from dmlvk.conformance.case import Case
 
 Record = dict[str, Any]
 Keep = Callable[[Record], None]
@@ -27,11 +28,13 @@ class Subject(Enum):
     OPERATORS = "operators"
     MODEL = "--model measures a whole model"
     NETWORK = "--network measures all layers of a network"
+    COLD = "--cold measures the first calls of a network's layers"
 
 
 # Options that each subject has besides those of all.
 COMMON = {"selector", "batches", "rounds", "peers", "dispatches", "json_path", "plot_path", "markdown_path"}
 OPTIONS = {Subject.MODEL: COMMON | {"model"}, Subject.NETWORK: COMMON | {"network", "size", "layouts"}}
+OPTIONS[Subject.COLD] = OPTIONS[Subject.NETWORK] - {"rounds", "peers", "dispatches"} | {"cold"}
 
 
 def require_subject(context: click.Context) -> Subject:
@@ -51,6 +54,10 @@ def require_subject(context: click.Context) -> Subject:
     subject = Subject.OPERATORS
     if names & {"model", "network"}:
         subject = Subject.MODEL if "model" in names else Subject.NETWORK
+    if "cold" in names:
+        subject = Subject.COLD
+        if "network" not in names:
+            raise click.UsageError(f"{subject.value}: --network NAME names it, such as resnet50", context)
     if subject in OPTIONS:
         for parameter in given:
             if parameter.name not in OPTIONS[subject]:
@@ -60,25 +67,47 @@ def require_subject(context: click.Context) -> Subject:
     return subject
 
 
+def required_cases(choice: Choice, is_cpu: bool) -> list[Case]:
+    """The cases of a choice.
+
+    Raises
+    ------
+    click.UsageError
+        An operator is unknown, or a pattern names only cases of operators that are not chosen.
+    click.ClickException
+        There is no such case.
+    """
+    from dmlvk.benchmark.cases import OPERATORS, cases, select
+
+    require_names("--operator", choice.operators, OPERATORS)
+    for pattern in choice.patterns if choice.operators else ():
+        named = dict.fromkeys(case.groups[0] for case in select(cases(choice.scale(is_cpu)), patterns=[pattern]))
+        if named and not set(named) & set(choice.operators):
+            raise click.UsageError(
+                f"--case {pattern!r} names cases of {' and '.join(named)}, but --operator chooses "
+                f"{' and '.join(choice.operators)}: leave one of the two out"
+            )
+    chosen = choice.chosen(is_cpu)
+    if not chosen:
+        raise click.ClickException("no case matches the options; `dmlvk bench --list` prints the names")
+    return chosen
+
+
 def measure_operators(
     choice: Choice, selector: str | None, lists: bool, names: Sequence[str], terminal: Console, keep: Keep
 ) -> Record | None:
     """Measure cases of operators, beside the peers of these names; or only list the cases, and return None."""
     import dmlvk
     from dmlvk.benchmark import harness
-    from dmlvk.benchmark.cases import OPERATORS
     from dmlvk.benchmark.peers import PEERS
 
-    require_names("--operator", choice.operators, OPERATORS)
     require_names("--peer", names, [*PEERS, "none"])
     with dmlvk.Device(selector, timestamps=True) as device:
-        chosen = choice.chosen(is_cpu(device))
+        chosen = required_cases(choice, is_cpu(device))
         if lists:
             for case in chosen:
                 click.echo(case.name)
             return None
-        if not chosen:
-            raise click.ClickException("no case matches the options; `dmlvk bench --list` prints the names")
         # On a CPU driver, peers that compile for Vulkan take minutes: they run only if requested.
         slow = [name for name, peer in PEERS.items() if is_cpu(device) and peer.runs_on == "Vulkan"]
         left_out = dict.fromkeys((name for name in PEERS if name not in names), "not asked for")
@@ -153,6 +182,35 @@ def measure_network(
         )
         with shown_progress(terminal, measurement.step_count(network, settings)) as progress:
             return measurement.run(device, network, settings, progress, keep)
+
+
+def measure_cold(
+    name: str,
+    selector: str | None,
+    size: str | None,
+    layouts: Sequence[str],
+    batches: Sequence[int],
+    terminal: Console,
+    keep: Keep,
+) -> Record:
+    """Measure the first calls of a network's convolutions."""
+    import dmlvk
+    from dmlvk.benchmark.cold import measurement
+    from dmlvk.benchmark.networks import NETWORKS, SIZES
+    from dmlvk.benchmark.networks.work import LAYOUTS
+
+    require_names("--network", [name], NETWORKS)
+    layouts = [layout.lower() for layout in layouts]
+    require_names("--layout", layouts, LAYOUTS)
+    settings = measurement.Settings(
+        list(dict.fromkeys(batches)) or [1], [layout for layout in LAYOUTS if not layouts or layout in layouts]
+    )
+    network = NETWORKS[name](SIZES[size or "full"])
+    with dmlvk.Device(selector) as device, shown_progress(terminal, measurement.step_count(settings)) as progress:
+        try:
+            return measurement.run(device, selector, network, settings, progress, keep)
+        except measurement.ProcessError as error:
+            raise click.ClickException(one_line(error)) from error
 
 
 def is_cpu(device: dmlvk.Device) -> bool:

@@ -54,7 +54,7 @@ def demo(output: Path, selector: str | None) -> None:
         table.add_row(
             entry.operator,
             entry.panel.title,
-            " ".join(entry.kernels),
+            "\n".join(entry.kernels),
             f"{entry.seconds * 1e6:,.0f} us",
             _rate(entry.gigabytes_per_second),
             Text("equal", "green") if entry.correct else Text("DIFFERS", "red"),
