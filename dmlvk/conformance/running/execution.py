@@ -149,7 +149,7 @@ def _refused(refusal: Refusal) -> dict[str, Any]:
 def _compiled(devices: Devices, profile: str, case: Case, workload: Workload) -> dmlvk.CompiledOperator | NotSupported:
     device = devices.get(profile, workload)
     try:
-        return device.compile(workload.desc, case.path)
+        return device.compile(workload.desc, case.path, wait=True)
     except PathError as error:
         return NotSupported(f"path:{case.path}", str(error))
 

@@ -7,6 +7,7 @@ from typing import Any
 from dmlvk.planning.quantized_linear_convolution.depthwise import DepthwisePath
 from dmlvk.planning.quantized_linear_convolution.direct import DirectPath
 from dmlvk.planning.quantized_linear_convolution.first_layer import FirstLayerPath
+from dmlvk.planning.quantized_linear_convolution.general import GeneralPath
 from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixPath
 from dmlvk.planning.quantized_linear_convolution.packed_product import Dot4Path, FloatPath, IntegerPath
@@ -22,6 +23,7 @@ PATHS: tuple[Path[Any], ...] = (
     IntegerPath(),
     FloatPath(),
     DirectPath(),
+    GeneralPath(),
 )
 PATH_NAMES = tuple(path.name for path in PATHS)
 # The paths whose tiles have names. `dmlvk tune` tries the tiles by their names.
