@@ -5,8 +5,8 @@ python -m tools.first_impressions --debian bookworm        # a fresh Debian besi
 python -m tools.first_impressions --windows                # and Windows' form under Wine, as in `make test-windows`
 
 Timed: from `pip install` of the wheel to the first right result, and from `git clone` to the demo's picture. Then the
-same with something missing: a driver, a loader, a compiler, a new pip, a new Python. Each of these has to end in one line
-that helps. Prints tables of Markdown.
+same with something missing: a driver, a loader, a compiler, a new pip, a new Python. Each of these has to end in one
+line that helps. Prints tables of Markdown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -146,8 +147,12 @@ class Session:
 
 
 def last_line(output: str) -> str:
-    """The last line that is not empty; what an exception or a command ends with."""
-    return next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
+    """The last line of an output, without those in which make and pip speak of themselves."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    kept = [
+        line for line in lines if not line.startswith(("make: ", "make[", "[notice]", "WARNING: You are using pip"))
+    ]
+    return kept[-1] if kept else ""
 
 
 def install_and_ask(session: Session, place: Place, python: str, wheel: Path) -> str:
@@ -175,13 +180,17 @@ def missing_parts(session: Session, place: Place, inside: str, wheel: Path) -> N
     session.timed(place, "first result, installed by it", python, "-c", FIRST_RESULT)
 
 
-def old_python(session: Session, place: Place) -> None:
-    """What `make` says to a Python that is too old; nothing where there is none."""
+def old_python(session: Session, place: Place, wheel: Path) -> None:
+    """What pip and `make` say to a Python that is too old; nothing where there is none."""
     for name in OLD_PYTHONS:
         found = shutil.which(name)
         if found and subprocess.run([found, "-c", ""], capture_output=True).returncode == 0:
             arguments = ("make", "-C", str(ROOT), "run", f"PYTHON={found}")
-            session.refused(place, f"a new Python ({name})", "make PYTHON=", *arguments)
+            session.refused(place, f"a new Python ({name}, make)", "make PYTHON=", *arguments)
+            environment = place.folder / name
+            session.timed(place, f"{name} -m venv", found, "-m", "venv", str(environment))
+            pip = (str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", str(wheel))
+            session.refused(place, f"a new Python ({name}, pip)", ">=3.10", *pip)
             return
 
 
@@ -231,17 +240,15 @@ def debian(session: Session, suite: str, folder: Path, wheel: Path) -> None:
         missing_parts(session, place, inside, inside_wheel)
 
 
-class mounted:  # noqa: N801 - used as a function, in a `with` statement
+@contextmanager
+def mounted(root: Path) -> Iterator[None]:
     """/proc, which programs in another root need, for the time of a `with` statement."""
-
-    def __init__(self, root: Path) -> None:
-        self._point = root / "proc"
-
-    def __enter__(self) -> None:
-        subprocess.run(["mount", "-t", "proc", "proc", str(self._point)], check=True)
-
-    def __exit__(self, *_: object) -> None:
-        subprocess.run(["umount", str(self._point)], check=True)
+    point = str(root / "proc")
+    subprocess.run(["mount", "-t", "proc", "proc", point], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", point], check=True)
 
 
 def windows_form(session: Session, wheel: Path) -> None:
@@ -273,7 +280,7 @@ def steps_of(
     def environment() -> None:
         inside = install_and_ask(session, here, sys.executable, wheel)
         missing_parts(session, here, inside, wheel)
-        old_python(session, here)
+        old_python(session, here, wheel)
 
     yield environment
     yield lambda: clone_and_run(session, Place("a clone", folder), arguments.source)
