@@ -37,6 +37,7 @@ OLD_PIP = "pip==21.2.4"
 OLD_PYTHONS = ("python3.9", "python3.8", "python3.7")
 LOADER_AND_DRIVER = ("libvulkan1", "mesa-vulkan-drivers")
 MOST_SECONDS = 1800
+WENT_ON = "NOTHING: it went on with status 0"
 
 
 @dataclass
@@ -101,7 +102,7 @@ class Said:
 
     @property
     def helps(self) -> bool:
-        return self.remedy in self.line
+        return self.remedy in self.line and not self.line.startswith(WENT_ON)
 
 
 class Session:
@@ -130,7 +131,7 @@ class Session:
     def refused(self, place: Place, missing: str, remedy: str, *words: str, **variables: str) -> None:
         """Run a step that has to fail, and keep its last line."""
         status, output = place.run(*words, **variables)
-        line = last_line(output) if status else f"NOTHING: it went on with status 0: {last_line(output)}"
+        line = last_line(output) if status else f"{WENT_ON}: {last_line(output)}"
         self.messages.append(Said(place.name, missing, line, remedy))
         print(f"{place.name}: without {missing}: {line}", flush=True)
 
