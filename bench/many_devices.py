@@ -157,11 +157,11 @@ def of_this_process(model: bytes, indices: list[int], given: list[Array], second
             device.close()
 
 
-def map_on(client: Any, model: bytes, in_flight: int, batches: Iterator[Any]) -> Iterator[list[Array]]:
+def map_on(client: Any, model: bytes, batches: Iterator[Any]) -> Iterator[list[Array]]:
     """The outputs of batches on a cluster."""
     from dmlvk.dask import map as map_batches
 
-    return map_batches(client, model, batches, in_flight=in_flight)
+    return map_batches(client, model, batches)
 
 
 def of_clusters(model: bytes, indices: list[int], given: list[Array], folder: Path, seconds: float) -> Iterator[Way]:
@@ -187,7 +187,7 @@ def of_clusters(model: bytes, indices: list[int], given: list[Array], folder: Pa
             prepare(client, chosen)
             workers = f"map, {len(chosen)} worker{'s' * (len(chosen) > 1)}"
 
-            run = partial(map_on, client, model, 8 * len(chosen))
+            run = partial(map_on, client, model)
             lazy = [dask.delayed(np.load, pure=False)(path) for path in paths]
             yield measured(f"{workers}, loaded there", run, lazy, images, seconds)
             yield measured(f"{workers}, sent by the client", run, given, images, seconds)

@@ -84,6 +84,9 @@ class InferenceSession(Pickled):
     channels_last : bool, optional
         Whether tensors between convolutions have their channels last in memory (NHWC), whatever the model says: no
         result depends on it. By default they have so on GPUs, whose kernels are faster then.
+    runs_at_once : int
+        So many runs share a device, for `map`, `run_async` and `run` in several threads. With 2, a GPU computes one run
+        while the arrays of another one are copied. Each has its own memory on the device, weights included.
 
     Raises
     ------
@@ -100,8 +103,8 @@ class InferenceSession(Pickled):
 
     Notes
     -----
-    `run` may be called from several threads; runs on one device go one after the other. With several devices, each call
-    runs as a whole on the device that has the fewest calls: as many run at once as there are devices. So `run` in one
+    `run` may be called from several threads. On one device, runs go one after the other, unless `runs_at_once` allows
+    more. With several devices, each call runs as a whole on the device that has the fewest calls. So `run` in one
     thread is no faster than on one device; `map`, `run_async` and `run` in several threads are. A batch is never split,
     because nothing in a model says that its first dimension counts independent images. The bits do not depend on the
     device.
@@ -123,7 +126,10 @@ class InferenceSession(Pickled):
         device: DeviceName | Iterable[DeviceName] = None,
         fuse_qdq: bool = True,
         channels_last: bool | None = None,
+        runs_at_once: int = 1,
     ) -> None:
+        rule = "one run, or more that share a device"
+        self._runs_at_once = as_argument("runs_at_once", runs_at_once, 1, None, rule, ValueError)
         self._loaded = model if isinstance(model, LoadedModel) else load(model)
         self._place = self._loaded.place
         self.devices = opened(device)
@@ -137,8 +143,11 @@ class InferenceSession(Pickled):
         self._obstacles = placement.obstacles(graph)
         self._checks = input_checks(graph, self._place)
         self._others: OrderedDict[frozenset[str], InferenceSession] = OrderedDict()
+        # Each device once before any has its second part: the first part that is free is taken.
         self._parts = [
-            ModelOnDevice(graph, self._obstacles, each, self._options.has_channels_last(each)) for each in self.devices
+            ModelOnDevice(graph, self._obstacles, each, self._options.has_channels_last(each))
+            for _ in range(self._runs_at_once)
+            for each in self.devices
         ]
         self._last: ModelOnDevice | None = None
         self._turns = Monitor()
@@ -229,7 +238,9 @@ class InferenceSession(Pickled):
         """A session of the same model, some of whose initializers have become inputs."""
         found = self._others.get(names)
         if found is None:
-            found = InferenceSession(self._loaded.without(names), self.devices, *self._options)
+            found = InferenceSession(
+                self._loaded.without(names), self.devices, *self._options, runs_at_once=self._runs_at_once
+            )
         remember(self._others, names, found, SESSIONS_KEPT)
         return found
 
@@ -256,7 +267,7 @@ class InferenceSession(Pickled):
         output_names : sequence of str, optional
             As for `run`.
         in_flight : int, optional
-            At most so many batches are read and not yet yielded; two for each device by default.
+            At most so many batches are read and not yet yielded; by default two for each run at once.
 
         Returns
         -------
@@ -371,6 +382,6 @@ def opened(device: DeviceName | Iterable[DeviceName]) -> list[Device]:
     return found
 
 
-def loaded(model: LoadedModel, options: Options, device: DeviceName = None) -> InferenceSession:
+def loaded(model: LoadedModel, options: Options, device: DeviceName = None, runs_at_once: int = 1) -> InferenceSession:
     """The session of a recipe, on a device or on the default device of this process."""
-    return InferenceSession(model, named_device(device), *options)
+    return InferenceSession(model, named_device(device), *options, runs_at_once=runs_at_once)

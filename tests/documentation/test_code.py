@@ -34,7 +34,16 @@ def test_no_page_is_left_out() -> None:
     assert len(programs("torch")) >= 2
     assert len(programs("cuda")) >= 2
     with_code = {program.path for program in PAGES}
-    for name in ("descriptors", "owned_tensors", "sequences", "interchange", "onnx", "dxdispatch", "clusters", "errors"):
+    for name in (
+        "descriptors",
+        "owned_tensors",
+        "sequences",
+        "interchange",
+        "onnx",
+        "dxdispatch",
+        "clusters",
+        "errors",
+    ):
         assert ROOT / "docs" / f"{name}.md" in with_code
 
 
@@ -50,7 +59,9 @@ def test_code_of_python_is_marked_as_such(path: Path) -> None:
 
 def test_a_wrong_block_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# Page\n\n```python\nx = 1\n```\n\n```python continued\nassert x == 2, 'two'\n```\n", encoding="utf-8")
+    page.write_text(
+        "# Page\n\n```python\nx = 1\n```\n\n```python continued\nassert x == 2, 'two'\n```\n", encoding="utf-8"
+    )
     (program,) = programs_of(page)
     with pytest.raises(AssertionError, match="two") as raised:
         program.run()

@@ -24,6 +24,8 @@ def _page(path: Path) -> str:
     files = [file for file in sorted(RESULTS.glob(f"{path.stem}.*")) if file != path]
     named = ", ".join(f"[{file.name}]({links.address(file)})" for file in (path, *files))
     pictures = "".join(
-        f"\n![{title.lstrip('# ')}](/../bench/results/{file.name})\n" for file in files if file.suffix in (".png", ".svg")
+        f"\n![{title.lstrip('# ')}](/../bench/results/{file.name})\n"
+        for file in files
+        if file.suffix in (".png", ".svg")
     )
     return f"{title}\n\nFiles: {named}.\n{pictures}{rest}"
