@@ -51,8 +51,18 @@ def test_a_message_that_does_not_help_is_status_1(monkeypatch: pytest.MonkeyPatc
     def step(session: Session) -> None:
         session.messages.append(Said("here", "a driver", "Segmentation fault", "apt install"))
 
-    monkeypatch.setattr(first_impressions, "steps_of", lambda arguments, session, *rest: [lambda: step(session)])
+    monkeypatch.setattr(first_impressions, "step_of", lambda part, source, session, *rest: lambda: step(session))
     monkeypatch.setattr(first_impressions.package, "build", lambda *arguments: [Path("wheel")])
     monkeypatch.setattr(sys, "argv", ["first_impressions"])
     with pytest.raises(SetupError, match="a message does not name its remedy"):
+        first_impressions.main()
+
+
+def test_a_part_that_is_not_there_is_refused_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_impressions.package, "build", lambda *arguments: [Path("wheel")])
+    monkeypatch.setattr(first_impressions, "clone_and_run", lambda *arguments: pytest.fail("it was begun"))
+    monkeypatch.setattr(sys, "argv", ["first_impressions", "clone", "debian"])
+    with pytest.raises(
+        SetupError, match="there is no part 'debian'; there are environment, clone, windows and debian:"
+    ):
         first_impressions.main()

@@ -1,8 +1,8 @@
 """How long a new user waits, and what is said where something is missing: `make first-impressions`.
 
-python -m tools.first_impressions                          # an empty virtual environment, and a clone
-python -m tools.first_impressions --debian bookworm        # a fresh Debian besides: as root, with debootstrap
-python -m tools.first_impressions --windows                # and Windows' form under Wine, as in `make test-windows`
+python -m tools.first_impressions                     # an empty virtual environment, and a clone
+python -m tools.first_impressions debian:bookworm     # a fresh Debian: as root, with debootstrap
+python -m tools.first_impressions windows             # Windows' form under Wine, as in `make test-windows`
 
 Timed: from `pip install` of the wheel to the first right result, and from `git clone` to the demo's picture. Then the
 same with something missing: a driver, a loader, a compiler, a new pip, a new Python. Each of these has to end in one
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -213,16 +213,13 @@ def debian(session: Session, suite: str, folder: Path, wheel: Path) -> None:
     host = Place(f"Debian {suite}", folder)
     session.timed(host, "debootstrap", "debootstrap", "--variant=minbase", suite, str(root))
     shutil.copy("/etc/resolv.conf", root / "etc" / "resolv.conf")
-    # What the host trusts, so that pip reaches what it reaches there.
-    certificates = Path(os.environ.get("PIP_CERT", "/etc/ssl/certs/ca-certificates.crt"))
-    if certificates.exists():
-        copied = root / certificates.relative_to("/")
-        copied.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(certificates, copied)
     work = root / "work"
     work.mkdir()
     inside_wheel = Path(shutil.copy(wheel, work))
     names = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"}
+    if certificates := os.environ.get("PIP_CERT"):  # what this host trusts, so that pip reaches what it reaches here
+        shutil.copy(certificates, work / "certificates.pem")
+        names |= dict.fromkeys(("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), "/work/certificates.pem")
     place = Place(f"Debian {suite}", work, ("chroot", str(root)), root, names)
     apt = ("apt-get", "install", "--yes", "--no-install-recommends")
     with mounted(root):
@@ -271,37 +268,45 @@ def windows_form(session: Session, wheel: Path) -> None:
             session.timed(place, what, "-c", program, f"Z:{target}")
 
 
-def steps_of(
-    arguments: argparse.Namespace, session: Session, folder: Path, wheel: Path
-) -> Iterable[Callable[[], None]]:
-    """What is to be done, each part by itself."""
-    version = ".".join(map(str, sys.version_info[:2]))
-    here = Place(f"Python {version}", folder, variables=drivers.environment())
+def step_of(part: str, source: str, session: Session, folder: Path, wheel: Path) -> Callable[[], None]:
+    """What a part of the run does.
+
+    Raises
+    ------
+    SetupError
+        There is no such part.
+    """
 
     def environment() -> None:
+        version = ".".join(map(str, sys.version_info[:2]))
+        here = Place(f"Python {version}", folder, variables=drivers.environment())
         inside = install_and_ask(session, here, sys.executable, wheel)
         missing_parts(session, here, inside, wheel)
         old_python(session, here, wheel)
 
-    yield environment
-    yield lambda: clone_and_run(session, Place("a clone", folder), arguments.source)
-    for suite in arguments.debian:
-        yield lambda suite=suite: debian(session, suite, folder, wheel)  # type: ignore[misc]
-    if arguments.windows:
-        yield lambda: windows_form(session, wheel)
+    name, _, suite = part.partition(":")
+    steps: dict[str, Callable[[], None]] = {
+        "environment": environment,
+        "clone": lambda: clone_and_run(session, Place("a clone", folder), source),
+        "windows": lambda: windows_form(session, wheel),
+    }
+    if name == "debian" and suite:
+        return lambda: debian(session, suite, folder, wheel)
+    if part not in steps:
+        raise SetupError(f"there is no part {part!r}; there are {', '.join(steps)} and debian:SUITE")
+    return steps[part]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time what a new user waits for.")
-    parser.add_argument("--debian", action="append", default=[], metavar="SUITE", help="a fresh Debian, as bookworm")
-    parser.add_argument("--windows", action="store_true", help="Windows' form too, under Wine")
+    parser.add_argument("parts", nargs="*", default=["environment", "clone"], help="what is done; see above")
     parser.add_argument("--source", default=str(ROOT), help="what is cloned; this checkout by default")
     arguments = parser.parse_args()
     session = Session()
     with tempfile.TemporaryDirectory(prefix="dmlvk-first-") as name:
         folder = Path(name)
         (wheel,) = package.build(ROOT, folder / "dist", "wheel")
-        for step in steps_of(arguments, session, folder, wheel):
+        for step in [step_of(part, arguments.source, session, folder, wheel) for part in arguments.parts]:
             step()
     print(f"\n{datetime.datetime.now(datetime.timezone.utc).date()}, {os.cpu_count()} processors\n\n{session.tables()}")
     if not all(said.helps for said in session.messages):
