@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import first_impressions
+from tools import first_impressions, package
 from tools.debian import SetupError
 from tools.first_impressions import Place, Said, Session, last_line
 
@@ -52,14 +52,14 @@ def test_a_message_that_does_not_help_is_status_1(monkeypatch: pytest.MonkeyPatc
         session.messages.append(Said("here", "a driver", "Segmentation fault", "apt install"))
 
     monkeypatch.setattr(first_impressions, "step_of", lambda part, source, session, *rest: lambda: step(session))
-    monkeypatch.setattr(first_impressions.package, "build", lambda *arguments: [Path("wheel")])
+    monkeypatch.setattr(package, "build", lambda *arguments: [Path("wheel")])
     monkeypatch.setattr(sys, "argv", ["first_impressions"])
     with pytest.raises(SetupError, match="a message does not name its remedy"):
         first_impressions.main()
 
 
 def test_a_part_that_is_not_there_is_refused_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_impressions.package, "build", lambda *arguments: [Path("wheel")])
+    monkeypatch.setattr(package, "build", lambda *arguments: [Path("wheel")])
     monkeypatch.setattr(first_impressions, "clone_and_run", lambda *arguments: pytest.fail("it was begun"))
     monkeypatch.setattr(sys, "argv", ["first_impressions", "clone", "debian"])
     with pytest.raises(
