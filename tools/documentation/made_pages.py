@@ -6,11 +6,14 @@ from tools.debian import ROOT
 from tools.documentation import commands, kernels, results
 
 FOLDER = ROOT / "docs" / "made"
+# Files that are pages as they stand.
+WHOLE = ("CONTRIBUTING", "CHANGELOG", "SECURITY")
 
 
 def write() -> None:
     """Write what has changed, so that Sphinx reads only that anew, and remove what is made no more."""
     made = {"kernels.md": "\n".join(kernels.page()), "commands.md": "\n".join(commands.page())}
+    made |= {f"{name.lower()}.md": results.copied(ROOT / f"{name}.md", FOLDER) for name in WHOLE}
     made |= {f"results/{name}.md": text for name, text in results.pages()}
     for path in list(FOLDER.rglob("*.md")):
         if path.relative_to(FOLDER).as_posix() not in made:
