@@ -53,7 +53,8 @@ def with_addresses(text: str, folder: Path, page_folder: Path | None = None) -> 
     def replace(link: re.Match[str]) -> str:
         path = Path(os.path.normpath(folder / link[1]))
         if path.is_relative_to(DOCS):
-            return link[0] if page_folder is None else f"]({Path(os.path.relpath(path, page_folder)).as_posix()}{link[2]})"
+            place = link[1] if page_folder is None else Path(os.path.relpath(path, page_folder)).as_posix()
+            return f"]({place}{link[2]})"
         if not path.is_relative_to(ROOT):
             return link[0]
         if not path.exists():
