@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tools.debian import ROOT
 from tools.documentation import commands, kernels, results
+from tools.documentation.links import DOCS
 
-FOLDER = ROOT / "docs" / "made"
+FOLDER = DOCS / "made"
 # Files that are pages as they stand.
 WHOLE = ("CONTRIBUTING", "CHANGELOG", "SECURITY")
 
