@@ -12,7 +12,7 @@ import dmlvk  # noqa: E402
 from tools.documentation import links, made_pages, references  # noqa: E402
 
 project = "dmlvk"
-author = "The dmlvk authors"
+author = copyright = "The dmlvk authors"
 version = release = dmlvk.__version__
 html_title = f"dmlvk {release}"
 
@@ -23,15 +23,12 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["pages.css"]
+html_js_files = ["search.js"]
 html_copy_source = False
 html_show_sourcelink = False
-html_theme_options = {
-    "source_repository": links.REPOSITORY,
-    "source_branch": links.BRANCH,
-    "source_directory": "docs/",
-}
+# No links to edit a page: some are made of the sources, and have no file in the repository.
+html_theme_options = {"top_of_page_buttons": []}
 
-myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 
 # The docstrings give types; the signatures would repeat them, five times where a function has overloads.
@@ -39,6 +36,8 @@ autodoc_typehints = "none"
 autodoc_preserve_defaults = True
 autodoc_member_order = "bysource"
 autodoc_mock_imports = ["torch"]
+# Docstrings have single backticks around code.
+default_role = "code"
 napoleon_google_docstring = False
 napoleon_use_ivar = True
 napoleon_preprocess_types = True

@@ -1,12 +1,12 @@
 """How long a new user waits, and what is said where something is missing: `make first-impressions`.
 
-python -m tools.first_impressions                          # an empty virtual environment, and a clone
-python -m tools.first_impressions --debian bookworm        # a fresh Debian besides: as root, with debootstrap
-python -m tools.first_impressions --windows                # and Windows' form under Wine, as in `make test-windows`
+python -m tools.first_impressions                     # an empty virtual environment, and a clone
+python -m tools.first_impressions debian:bookworm     # a fresh Debian: as root, with debootstrap
+python -m tools.first_impressions windows             # Windows' form under Wine, as in `make test-windows`
 
 Timed: from `pip install` of the wheel to the first right result, and from `git clone` to the demo's picture. Then the
-same with something missing: a driver, a loader, a compiler, a new pip, a new Python. Each of these has to end in one line
-that helps. Prints tables of Markdown.
+same with something missing: a driver, a loader, a compiler, a new pip, a new Python. Each of these has to end in one
+line that helps. Prints tables of Markdown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +37,7 @@ OLD_PIP = "pip==21.2.4"
 OLD_PYTHONS = ("python3.9", "python3.8", "python3.7")
 LOADER_AND_DRIVER = ("libvulkan1", "mesa-vulkan-drivers")
 MOST_SECONDS = 1800
+WENT_ON = "NOTHING: it went on with status 0"
 
 
 @dataclass
@@ -100,7 +102,7 @@ class Said:
 
     @property
     def helps(self) -> bool:
-        return self.remedy in self.line
+        return self.remedy in self.line and not self.line.startswith(WENT_ON)
 
 
 class Session:
@@ -129,7 +131,7 @@ class Session:
     def refused(self, place: Place, missing: str, remedy: str, *words: str, **variables: str) -> None:
         """Run a step that has to fail, and keep its last line."""
         status, output = place.run(*words, **variables)
-        line = last_line(output) if status else f"NOTHING: it went on with status 0: {last_line(output)}"
+        line = last_line(output) if status else f"{WENT_ON}: {last_line(output)}"
         self.messages.append(Said(place.name, missing, line, remedy))
         print(f"{place.name}: without {missing}: {line}", flush=True)
 
@@ -146,8 +148,12 @@ class Session:
 
 
 def last_line(output: str) -> str:
-    """The last line that is not empty; what an exception or a command ends with."""
-    return next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
+    """The last line of an output, without those in which make and pip speak of themselves."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    kept = [
+        line for line in lines if not line.startswith(("make: ", "make[", "[notice]", "WARNING: You are using pip"))
+    ]
+    return kept[-1] if kept else ""
 
 
 def install_and_ask(session: Session, place: Place, python: str, wheel: Path) -> str:
@@ -175,13 +181,17 @@ def missing_parts(session: Session, place: Place, inside: str, wheel: Path) -> N
     session.timed(place, "first result, installed by it", python, "-c", FIRST_RESULT)
 
 
-def old_python(session: Session, place: Place) -> None:
-    """What `make` says to a Python that is too old; nothing where there is none."""
+def old_python(session: Session, place: Place, wheel: Path) -> None:
+    """What pip and `make` say to a Python that is too old; nothing where there is none."""
     for name in OLD_PYTHONS:
         found = shutil.which(name)
         if found and subprocess.run([found, "-c", ""], capture_output=True).returncode == 0:
             arguments = ("make", "-C", str(ROOT), "run", f"PYTHON={found}")
-            session.refused(place, f"a new Python ({name})", "make PYTHON=", *arguments)
+            session.refused(place, f"a new Python ({name}, make)", "make PYTHON=", *arguments)
+            environment = place.folder / name
+            session.timed(place, f"{name} -m venv", found, "-m", "venv", str(environment))
+            pip = (str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", str(wheel))
+            session.refused(place, f"a new Python ({name}, pip)", ">=3.10", *pip)
             return
 
 
@@ -203,16 +213,13 @@ def debian(session: Session, suite: str, folder: Path, wheel: Path) -> None:
     host = Place(f"Debian {suite}", folder)
     session.timed(host, "debootstrap", "debootstrap", "--variant=minbase", suite, str(root))
     shutil.copy("/etc/resolv.conf", root / "etc" / "resolv.conf")
-    # What the host trusts, so that pip reaches what it reaches there.
-    certificates = Path(os.environ.get("PIP_CERT", "/etc/ssl/certs/ca-certificates.crt"))
-    if certificates.exists():
-        copied = root / certificates.relative_to("/")
-        copied.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(certificates, copied)
     work = root / "work"
     work.mkdir()
     inside_wheel = Path(shutil.copy(wheel, work))
     names = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"}
+    if certificates := os.environ.get("PIP_CERT"):  # what this host trusts, so that pip reaches what it reaches here
+        shutil.copy(certificates, work / "certificates.pem")
+        names |= dict.fromkeys(("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), "/work/certificates.pem")
     place = Place(f"Debian {suite}", work, ("chroot", str(root)), root, names)
     apt = ("apt-get", "install", "--yes", "--no-install-recommends")
     with mounted(root):
@@ -231,17 +238,15 @@ def debian(session: Session, suite: str, folder: Path, wheel: Path) -> None:
         missing_parts(session, place, inside, inside_wheel)
 
 
-class mounted:  # noqa: N801 - used as a function, in a `with` statement
+@contextmanager
+def mounted(root: Path) -> Iterator[None]:
     """/proc, which programs in another root need, for the time of a `with` statement."""
-
-    def __init__(self, root: Path) -> None:
-        self._point = root / "proc"
-
-    def __enter__(self) -> None:
-        subprocess.run(["mount", "-t", "proc", "proc", str(self._point)], check=True)
-
-    def __exit__(self, *_: object) -> None:
-        subprocess.run(["umount", str(self._point)], check=True)
+    point = str(root / "proc")
+    subprocess.run(["mount", "-t", "proc", "proc", point], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", point], check=True)
 
 
 def windows_form(session: Session, wheel: Path) -> None:
@@ -263,37 +268,45 @@ def windows_form(session: Session, wheel: Path) -> None:
             session.timed(place, what, "-c", program, f"Z:{target}")
 
 
-def steps_of(
-    arguments: argparse.Namespace, session: Session, folder: Path, wheel: Path
-) -> Iterable[Callable[[], None]]:
-    """What is to be done, each part by itself."""
-    version = ".".join(map(str, sys.version_info[:2]))
-    here = Place(f"Python {version}", folder, variables=drivers.environment())
+def step_of(part: str, source: str, session: Session, folder: Path, wheel: Path) -> Callable[[], None]:
+    """What a part of the run does.
+
+    Raises
+    ------
+    SetupError
+        There is no such part.
+    """
 
     def environment() -> None:
+        version = ".".join(map(str, sys.version_info[:2]))
+        here = Place(f"Python {version}", folder, variables=drivers.environment())
         inside = install_and_ask(session, here, sys.executable, wheel)
         missing_parts(session, here, inside, wheel)
-        old_python(session, here)
+        old_python(session, here, wheel)
 
-    yield environment
-    yield lambda: clone_and_run(session, Place("a clone", folder), arguments.source)
-    for suite in arguments.debian:
-        yield lambda suite=suite: debian(session, suite, folder, wheel)  # type: ignore[misc]
-    if arguments.windows:
-        yield lambda: windows_form(session, wheel)
+    name, _, suite = part.partition(":")
+    steps: dict[str, Callable[[], None]] = {
+        "environment": environment,
+        "clone": lambda: clone_and_run(session, Place("a clone", folder), source),
+        "windows": lambda: windows_form(session, wheel),
+    }
+    if name == "debian" and suite:
+        return lambda: debian(session, suite, folder, wheel)
+    if part not in steps:
+        raise SetupError(f"there is no part {part!r}; there are {', '.join(steps)} and debian:SUITE")
+    return steps[part]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time what a new user waits for.")
-    parser.add_argument("--debian", action="append", default=[], metavar="SUITE", help="a fresh Debian, as bookworm")
-    parser.add_argument("--windows", action="store_true", help="Windows' form too, under Wine")
+    parser.add_argument("parts", nargs="*", default=["environment", "clone"], help="what is done; see above")
     parser.add_argument("--source", default=str(ROOT), help="what is cloned; this checkout by default")
     arguments = parser.parse_args()
     session = Session()
     with tempfile.TemporaryDirectory(prefix="dmlvk-first-") as name:
         folder = Path(name)
         (wheel,) = package.build(ROOT, folder / "dist", "wheel")
-        for step in steps_of(arguments, session, folder, wheel):
+        for step in [step_of(part, arguments.source, session, folder, wheel) for part in arguments.parts]:
             step()
     print(f"\n{datetime.datetime.now(datetime.timezone.utc).date()}, {os.cpu_count()} processors\n\n{session.tables()}")
     if not all(said.helps for said in session.messages):

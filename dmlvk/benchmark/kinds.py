@@ -53,27 +53,29 @@ def _show_sections(
     sections.show(found(record, dispatches=dispatches), terminal)
 
 
-def _page_of_sections(found: Callable[..., Iterator[sections.Section]], record: Record) -> Iterator[str]:
-    return sections.markdown(found(record))
+def _page_of_sections(found: Callable[..., Iterator[sections.Section]], options: str, record: Record) -> Iterator[str]:
+    yield from sections.markdown(found(record))
+    yield ""
+    yield sections.origin(record, options.format(**record.get("network", {})))
 
 
 KINDS: Mapping[str, Kind] = {
     OPERATORS: Kind(_show_operators, operators_markdown.page, picture.draw, harness.is_correct),
     MODEL: Kind(
         partial(_show_sections, model_tables.sections),
-        partial(_page_of_sections, model_tables.sections),
+        partial(_page_of_sections, model_tables.sections, " --model"),
         model_picture.draw,
         model_tables.is_correct,
     ),
     NETWORK: Kind(
         partial(_show_sections, network_tables.sections),
-        partial(_page_of_sections, network_tables.sections),
+        partial(_page_of_sections, network_tables.sections, " --network {name}"),
         network_picture.draw,
         network_tables.is_correct,
     ),
     COLD: Kind(
         partial(_show_sections, cold_tables.sections),
-        partial(_page_of_sections, cold_tables.sections),
+        partial(_page_of_sections, cold_tables.sections, " --cold --network {name}"),
         cold_picture.draw,
         cold_tables.is_correct,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dmlvk.benchmark.sections import ratio_text
+from dmlvk.benchmark.sections import origin, ratio_text
 from dmlvk.benchmark.tables import best_trial, failures, parameters, rate_text, summary, trial_text
 
 Record = dict[str, Any]
@@ -16,13 +16,10 @@ def page(record: Record) -> Iterator[str]:
     device = record["device"]
     yield f"# {device['name']}, {device['driver']}, {record['date']}"
     yield ""
-    settings, versions = record["settings"], record["versions"]
-    installed = versions["dmlvk"] if versions["dmlvk"][:1].isdigit() else f"({versions['dmlvk']})"
+    settings = record["settings"]
     yield (
         f"Median of {settings['rounds']} rounds; inputs of {settings['data_bytes']:,} bytes for data movement, batches "
-        f"of {settings['batch']} for convolutions. Measured by `dmlvk bench` with dmlvk {installed}, Python "
-        f"{versions['python']} and NumPy {versions['numpy']}. Both `--markdown` in that run and `--from-json` with "
-        "`--markdown` write this page."
+        f"of {settings['batch']} for convolutions. {origin(record)}"
     )
     yield ""
     on = "" if device["type"] == "CPU" else " on a GPU"

@@ -1,7 +1,8 @@
 """The Python code in README and in docs/: which blocks there are, where each runs, and how.
 
-A block runs by itself, as it can be pasted, unless it is marked. The mark stands behind the language, where no reader sees
-it: "continued" for a block that goes on after the one before it, and the name of what it needs, which decides where it runs:
+A block runs by itself, as it can be pasted, unless it is marked. The mark stands behind the language, where no reader
+sees it: "continued" for a block that goes on after the one before it, and the name of what it needs, which decides
+where it runs:
 
     (none)   make test
     torch    make test-torch

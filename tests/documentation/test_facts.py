@@ -31,7 +31,7 @@ def sources(*folders: str) -> Iterator[tuple[Path, ast.Module]]:
 
 
 def read_variables(tree: ast.Module) -> Iterator[str]:
-    """The environment variables that a module reads: os.environ.get(name), os.environ[name], name in os.environ, getenv.
+    """The environment variables that a module reads: os.environ.get(name), os.environ[name], name in os.environ, ...
 
     A name is a text, or a name of the module for one text or several.
     """
@@ -147,7 +147,7 @@ def test_readme_is_short_and_its_table_of_speed_is_that_of_the_results() -> None
 
 
 def test_addresses_of_the_repository_lead_to_files_of_it() -> None:
-    """README is read on package indexes too, so its links and pictures are addresses. Their beginning is pyproject's."""
+    """README is read on package indexes too, so its links and pictures are addresses. Their start is pyproject's."""
     raw = links.REPOSITORY.replace("github.com", "raw.githubusercontent.com") + f"/{links.BRANCH}/"
     assert re.findall(r"\]\((?!https://)[^)]*\)", README) == []
     assert f'<img src="{raw}' in README
@@ -179,7 +179,9 @@ def test_a_link_out_of_the_documentation_becomes_an_address(tmp_path: Path) -> N
         f"[a]({links.REPOSITORY}/blob/main/bench/NOTES.md#x) [b](onnx.md) [c]({links.REPOSITORY}/tree/main/examples) "
         "[d](https://x.y/z)"
     )
-    with pytest.raises(ValueError, match="leads to nowhere.md, which is not there"):
+    made = links.with_addresses("[a](docs/onnx.md) [b](LICENSE)", ROOT, DOCS / "made")
+    assert made == f"[a](../onnx.md) [b]({links.REPOSITORY}/blob/main/LICENSE)"
+    with pytest.raises(ValueError, match=r"leads to nowhere\.md, which is not there"):
         links.with_addresses("[a](../nowhere.md)", DOCS)
 
 

@@ -14,7 +14,7 @@ WIDTH = 90
 def page() -> Iterator[str]:
     """The lines of the page, below its first heading."""
     for name, command in main.commands.items():
-        with click.Context(command, info_name=f"dmlvk {name}", max_content_width=WIDTH, terminal_width=WIDTH) as context:
+        with click.Context(command, info_name=f"dmlvk {name}", terminal_width=WIDTH) as context:
             yield f"## dmlvk {name}"
             yield ""
             yield "```text"

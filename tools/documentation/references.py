@@ -26,15 +26,18 @@ TYPES = {name: f"dmlvk.{name}" for name in dmlvk.__all__ if name[0].isupper()} |
     "Command": "dmlvk.dxdispatch.commands.Command",
     "Source": "dmlvk.dxdispatch.dispatchables.Source",
 }
-# What NumPy's style of docstrings has in place of types, and types of libraries that everybody calls by their short names.
+# What NumPy's style of docstrings has in place of types, and other libraries' types under their short names.
 WORDS = (
     "array", "arrays", "array_like", "bytes-like", "callable", "dtype", "iterable", "iterator", "mapping", "ndarray",
-    "number", "path", "sequence", "tuples", "uint8", "2 int", "4 int", "ModelProto", "NodeProto", "NumPy scalar", "Path",
+    "number", "path", "sequence", "tuples", "uint8", "2 int", "4 int", "ModelProto", "NodeProto", "NumPy scalar",
+    "Path",
 )  # fmt: skip
 TYPES |= {word: f":emphasis:`{word}`" for word in WORDS}
 # Nothing is read from the network to build the pages, so names of other libraries lead nowhere.
 OF_OTHERS = [(r"py:.*", r"(numpy|torch|onnx|dask|distributed|concurrent)\..*")]
 
+# `Device.compile`, `Tensor`, `slice1`, `dmlvk.reference.run`: not behind a colon, which makes a role of it.
+IN_BACKTICKS = re.compile(r"(?<![`:\w])`(?:dmlvk\.)?([A-Za-z]\w*(?:\.\w+)?)(\(\))?`(?!`)")
 SEVERAL_NAMES = re.compile(r"^(\w+(?:, \w+)+) : (.*)$")
 
 
@@ -49,6 +52,7 @@ def prepare(application: Any, what: str, name: str, obj: Any, options: Any, line
     A property's first line may have a colon; napoleon would take what is before it for a type, but not in a second
     line. It takes one name an attribute. And two modules have a ModelError.
     """
+    lines[:] = [IN_BACKTICKS.sub(_linked, line) for line in lines]
     if what in ("property", "attribute"):
         lines[:1] = lines[0].split(" ", 1)
         return
@@ -57,6 +61,14 @@ def prepare(application: Any, what: str, name: str, obj: Any, options: Any, line
     if "Attributes" in lines:
         start = lines.index("Attributes")
         lines[start:] = _one_name_each(lines[start:])
+
+
+def _linked(found: re.Match[str]) -> str:
+    """A name in backticks as a link, if it is a public one."""
+    first, _, member = found[1].partition(".")
+    if first not in dmlvk.__all__ or (member and not hasattr(getattr(dmlvk, first), member)):
+        return found[0]
+    return f":py:obj:`{found[0].strip('`').removesuffix('()')} <dmlvk.{found[1]}>`"
 
 
 def _one_name_each(lines: list[str]) -> list[str]:

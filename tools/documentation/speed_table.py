@@ -1,7 +1,7 @@
 """The table of speed in README, from the records in bench/results.
 
-    python -m tools.documentation.speed_table            # prints it
-    python -m tools.documentation.speed_table --write    # puts it into README
+python -m tools.documentation.speed_table            # prints it
+python -m tools.documentation.speed_table --write    # puts it into README
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import argparse
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from dmlvk.benchmark.networks.tables import row_seconds, trial_seconds
@@ -40,17 +40,13 @@ def table() -> str:
     record = _read(OPERATORS)
     settings = record["settings"]
     batch, size = settings["batch"], settings["data_bytes"] >> 20
-    rows = [
-        _cases(record, f"{name}, {size} MiB", lambda row, stem=stem: row["operator"] == stem)
-        for name, stem in (("SLICE1", "slice1"), ("DIAGONAL_MATRIX1", "diagonal_matrix1"), ("ONE_HOT", "one_hot"))
-    ]
+    rows = []
+    for name in ("SLICE1", "DIAGONAL_MATRIX1", "ONE_HOT"):
+        chosen = [row for row in record["cases"] if row["operator"] == name.lower()]
+        rows.append(_cases(record, f"{name}, {size} MiB", chosen))
     for layout in ("nhwc", "nchw"):
-
-        def is_such(row: Record, layout: str = layout) -> bool:
-            known = parameters(row)
-            return bool(row.get("operations")) and (known["layout"], known["filter_zero_point"]) == (layout, "0")
-
-        rows.append(_cases(record, f"convolutions, batch {batch}, {layout.upper()}", is_such))
+        chosen = [row for row in record["cases"] if _is_convolution(row, layout)]
+        rows.append(_cases(record, f"convolutions, batch {batch}, {layout.upper()}", chosen))
     networks = [_read(name) for name in NETWORKS]
     rows += [row for network in networks for row in _chains(network)]
     lines = ["| work | times as fast (least to most) | as the best of | of the mark |", "| --- | --- | --- | --- |"]
@@ -59,11 +55,17 @@ def table() -> str:
     dates = sorted({each["date"] for each in (record, *networks)})
     line = (
         f"{device['name']}, {device['driver']}, {' and '.join(dates)}. Below 1 is slower than the other library. "
-        "The mark of moved data is a plain copy or fill of the same run, that of a convolution the rate of the device's "
-        "units from registers, or the copy. cuDNN's convolutions are not the same operator: they are float16, or int8 "
-        "without zero points. Every result of dmlvk was compared bit for bit."
+        "The mark of moved data is a plain copy or fill of the same run, that of a convolution the rate of the "
+        "device's units from registers, or the copy. cuDNN's convolutions are not the same operator: they are "
+        "float16, or int8 without zero points. Every result of dmlvk was compared bit for bit."
     )
     return "\n".join([*lines, "", line, ""])
+
+
+def _is_convolution(row: Record, layout: str) -> bool:
+    """Whether a case is a convolution in a layout, with a filter whose zero point is 0: cuDNN has no other."""
+    known = parameters(row)
+    return bool(row.get("operations")) and (known["layout"], known["filter_zero_point"]) == (layout, "0")
 
 
 def _read(name: str) -> Record:
@@ -72,13 +74,14 @@ def _read(name: str) -> Record:
     return record
 
 
-def _cases(record: Record, what: str, is_such: Callable[[Record], bool]) -> tuple[str, ...]:
+def _cases(record: Record, what: str, chosen: list[Record]) -> tuple[str, ...]:
     """A row for the cases of a kind: their speed beside the fastest GPU peer of each, and their part of the mark."""
-    rows = [row for row in record["cases"] if is_such(row) and "seconds" in row]
+    rows = [row for row in chosen if "seconds" in row]
     trials = [(row, best) for row in rows if (best := best_trial(record, row)) is not None]
     ratios = [best["seconds"]["median"] / row["seconds"]["median"] for row, best in trials]
     marks = [row["mark"]["fraction"] for row in rows if row["mark"] is not None]
-    names = dict.fromkeys(PEERS[best["peer"]] for _, best in trials)
+    peers = dict.fromkeys(str(best["peer"]) for _, best in trials)
+    names = dict.fromkeys(PEERS.get(peer, peer) for peer in peers)
     return (
         f"{what}: {len(rows)} cases",
         f"{_mean(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
@@ -99,7 +102,7 @@ def _chains(record: Record) -> Iterator[tuple[str, ...]]:
         yield (
             f"{what}, {run['layout'].upper()}",
             f"{peers[name] / seconds:.2f} ({seconds * 1e3:.2f} and {peers[name] * 1e3:.2f} ms)",
-            PEERS[name],
+            PEERS.get(name, name),
             "",
         )
 

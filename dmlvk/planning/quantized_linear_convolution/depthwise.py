@@ -321,8 +321,8 @@ class Depthwise(BoxCutter):
 
 
 class DepthwisePath(Path[None]):
-    """Every output channel sees one input channel: words of four channels or columns, straight from the tensors. On every
-    device.
+    """Every output channel sees one input channel: words of four channels or columns, straight from the tensors. On
+    every device.
     """
 
     name = "depthwise"
