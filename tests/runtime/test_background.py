@@ -115,6 +115,8 @@ def test_the_special_kernel_takes_over_between_two_submissions(
         assert [binding.plan.path for binding in bindings] == [GENERAL_PATH] * 2
         assert not operator._calls
     gate.open()
+    check(case, own.submit(bindings), output)
+    assert [binding.plan.path for binding in bindings] == [operator.plan.path] * 2
     for _ in range(2):
         each()
         assert [binding.plan.path for binding in bindings] == [operator.plan.path] * 2
