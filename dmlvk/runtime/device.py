@@ -374,9 +374,7 @@ class Device(NotCopied):
         writer = CommandWriter(self.vulkan, SIMULTANEOUS_USE)
         if len(bindings) == 1:
             (binding,) = bindings
-            batch = writer.write(bindings)
-            if binding.is_final:
-                binding.batch = batch
+            binding.batch = batch = writer.write(bindings)
             return batch
         if any(binding.total_seconds > MAXIMUM_SUBMISSION_SECONDS for binding in bindings):
             batch = writer.write(bindings)  # the split may fall inside a binding

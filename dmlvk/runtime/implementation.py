@@ -7,6 +7,8 @@ from functools import cache
 from pkgutil import get_data
 from typing import TYPE_CHECKING
 
+from dmlvk import quirks
+from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT
 from dmlvk.errors import DeviceError
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import PERSISTENT, SCRATCH, Dispatch, Plan
@@ -14,8 +16,10 @@ from dmlvk.runtime import debug
 from dmlvk.runtime.binding import Binding, MemoryRange
 from dmlvk.runtime.submission import Submission, submission_of
 from dmlvk.vulkan.allocation import Allocation
+from dmlvk.vulkan.descriptors import BufferRange
 from dmlvk.vulkan.library import OutOfMemoryError
 from dmlvk.vulkan.pipelines import Pipeline
+from dmlvk.vulkan.recorder import PreparedDispatch, Recorder
 
 if TYPE_CHECKING:
     from dmlvk.runtime.device import Device
@@ -108,10 +112,44 @@ class Implementation:
         while self_test is not None and not self_test.allows(self.device, self.plan):
             self.plan = self.device.plan(self.desc, self._path)
             self._plans = {(): self.plan}
-        for stage in (*self.plan.initialization, *self.plan.stages):
-            for dispatch in stage:
-                self.pipeline(dispatch)
+        dispatches = [dispatch for stage in (*self.plan.initialization, *self.plan.stages) for dispatch in stage]
+        for dispatch in dispatches:
+            self.pipeline(dispatch)
+        if quirks.LAVAPIPE_COMPILES_AT_THE_FIRST_CALL.applies_to(self.device.profile):
+            self._run_on_nothing(dispatches)
         self.is_built = True
+
+    def _run_on_nothing(self, dispatches: list[Dispatch]) -> None:
+        """Run kernels with no workgroups, and wait for that, so that the driver compiles them."""
+        vulkan = self.device.vulkan
+        fresh = {self.pipeline(dispatch): dispatch for dispatch in dispatches if not self.pipeline(dispatch).has_run}
+        if not fresh:
+            return
+        memory = vulkan.memory.allocate(LARGEST_OFFSET_ALIGNMENT)
+        segment = memory.segments[0]
+        # Each binding needs a buffer; no kernel reads it.
+        unread = BufferRange(segment.block.buffer, segment.offset, segment.size)
+        prepared = [
+            PreparedDispatch(
+                dispatch.kernel,
+                pipeline,
+                vulkan.descriptors.take([unread] * len(dispatch.windows)),
+                (0,) * len(dispatch.push_constants),
+                (0, 0, 0),
+            )
+            for pipeline, dispatch in fresh.items()
+        ]
+
+        def submit() -> int:
+            recorder = Recorder(vulkan.queue.command_buffers.acquire())
+            for each in prepared:
+                recorder.dispatch(each)
+            batch = vulkan.queue.batch([recorder.end()], (), ())
+            return vulkan.queue.submit_inside(batch, (batch, prepared, memory))
+
+        vulkan.queue.wait(vulkan.monitor.run(submit))
+        for pipeline in fresh:
+            pipeline.has_run = True
 
     def build_without_compiler(self) -> bool:
         """Build all pipelines if the driver finds them in its caches; returns whether it did.

@@ -41,14 +41,17 @@ class Pipeline:
     handle : VkPipeline
     layout : VkPipelineLayout
         The layout of its descriptor set and push constants.
+    has_run : bool
+        Whether it was dispatched so that the driver would compile it.
     """
 
-    __slots__ = ("_owner", "handle", "layout")
+    __slots__ = ("_owner", "handle", "has_run", "layout")
 
     def __init__(self, owner: Handle, layout: Any) -> None:
         self._owner = owner
         self.handle = owner.value
         self.layout = layout
+        self.has_run = False
 
     def __del__(self) -> None:
         self._owner.destroy()

@@ -13,8 +13,8 @@
 //     for each channel of the box, for each tap row inside the input, for each tap column:
 //         one filter byte, four input bytes, four multiplications
 //
-// Types and most sizes are push constants. Tap counts, strides and dilations are specialization constants, which make
-// some layers faster by a third, or push constants of 16 bits each (GENERAL), so that all layers share a pipeline.
+// Most sizes are push constants. Types, tap counts, strides and dilations are specialization constants, which make some
+// layers faster by a third; or push constants of 16 bits each (GENERAL), so that all layers share a pipeline.
 //
 // Layout: input and filter are read in place, at any strides: a word is loaded and a byte taken out of it. A depthwise
 // filter meets each input byte only a few times, so packing would cost more than it saves. Caches serve the overlap
@@ -40,6 +40,7 @@ layout(constant_id = 6) const uint STRIDE_H = 1;
 layout(constant_id = 7) const uint STRIDE_W = 1;
 layout(constant_id = 8) const uint DILATION_H = 1;
 layout(constant_id = 9) const uint DILATION_W = 1;
+layout(constant_id = 10) const uint UNSIGNED_TYPES = 0;  // bits 0 to 2: input, filter, output are UINT8
 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 1) readonly buffer Filter { uint filter_words[]; };
@@ -78,11 +79,15 @@ layout(push_constant) uniform PushConstants {
     uint taps;            // rows, and columns times 2^16
     uint strides;         // along rows, and along columns times 2^16
     uint dilations;       // the same
-    uint unsigned_types;  // bits 0 to 2: input, filter, output are UINT8
+    uint unsigned_types;
 } push;
 
 // What is a specialization constant in other kernels with the same store.
-#define OUTPUT_UNSIGNED (push.unsigned_types & 4)
+#define OUTPUT_UNSIGNED (unsigned_types() & 4)
+
+uint unsigned_types() {
+    return GENERAL != 0 ? push.unsigned_types : UNSIGNED_TYPES;
+}
 
 #include "arithmetic.glsl"
 #include "parameters.glsl"
@@ -126,8 +131,8 @@ void main() {
     uvec2 taps = pair(TAP_ROWS, TAP_COLUMNS, push.taps);
     uvec2 stride = pair(STRIDE_H, STRIDE_W, push.strides);
     uvec2 dilation = pair(DILATION_H, DILATION_W, push.dilations);
-    uint input_flip = (push.unsigned_types & 1) << 7;
-    uint filter_flip = (push.unsigned_types & 2) << 6;
+    uint input_flip = (unsigned_types() & 1) << 7;
+    uint filter_flip = (unsigned_types() & 2) << 6;
 
     Wide wide[4];
     int sums[4];

@@ -309,14 +309,15 @@ class Direct:
         many_taps = 0
         if _count(taps) > PRODUCTS_IN_32_BITS:
             many_taps = 2 if tap_extents[2] > PRODUCTS_IN_32_BITS else 1
-        types = (self.input_unsigned, self.filter_unsigned, self.output_unsigned)
+        kinds = (self.input_unsigned, self.filter_unsigned, self.output_unsigned)
+        types = sum(1 << bit for bit, is_unsigned in enumerate(kinds) if is_unsigned)
         pairs = {"TAP": tap_extents[1:], "STRIDE": geometry.strides, "DILATION": geometry.dilations}
+        pushed = {f"{name.lower()}s": rows | columns << 16 for name, (rows, columns) in pairs.items()}
         if self.is_general:
-            pushed = {f"{name.lower()}s": rows | columns << 16 for name, (rows, columns) in pairs.items()}
-            pairs = dict.fromkeys(pairs, (1, 1))
+            dispatch.push(unsigned_types=types, **pushed)
+            types, pairs = 0, dict.fromkeys(pairs, (1, 1))
         else:
-            pushed = {f"{name.lower()}s": 0 for name in pairs}
-        dispatch.push(unsigned_types=sum(1 << bit for bit, each in enumerate(types) if each), **pushed)
+            dispatch.push(unsigned_types=0, **dict.fromkeys(pushed, 0))
         specialization = {
             LOCAL_SIZE_X: self.builder.workgroup_size,
             "MANY_TAPS": many_taps,
@@ -326,6 +327,7 @@ class Direct:
             "TAP_COLUMNS": pairs["TAP"][1],
             **by_dimension("STRIDE", "HW", pairs["STRIDE"]),
             **by_dimension("DILATION", "HW", pairs["DILATION"]),
+            "UNSIGNED_TYPES": types,
         }
         return dispatch.finish(
             specialization,
