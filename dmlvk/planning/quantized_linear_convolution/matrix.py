@@ -19,6 +19,7 @@ from dmlvk.planning.quantized_linear_convolution.product import (
     Shape,
     enough_workgroups,
 )
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 
 KERNEL = "quantized_linear_convolution/matrix"
 PACK_FILTER_KERNEL = "quantized_linear_convolution/matrix_pack_filter"
@@ -31,6 +32,8 @@ VECTOR_SIZE = 16
 
 # Matrix units are at least this many times as fast as packed dot products.
 WASTEFUL = 6
+# In narrow groups, packed dot products multiply zeros too, and the direct kernel is 20 times as slow as they are.
+WASTEFUL_IN_GROUPS = 64
 
 # Each row of shared memory is padded with this number of vectors.
 ROW_PADDING = 1
@@ -110,11 +113,17 @@ class MatrixShape(Shape):
 
     @classmethod
     def of(
-        cls: type[AnyMatrixShape], kernel: str, profile: DeviceProfile, matrix: CooperativeMatrix, tile: MatrixTile
+        cls: type[AnyMatrixShape],
+        kernel: str,
+        profile: DeviceProfile,
+        matrix: CooperativeMatrix,
+        tile: MatrixTile,
+        geometry: ProductGeometry,
     ) -> AnyMatrixShape:
         """The shape of a kernel's work with a tile."""
         lanes = profile.min_subgroup_size
         return cls(
+            geometry=geometry,
             kernel=kernel,
             local_size=tile.subgroups() * lanes,
             panel=tile.channels,
@@ -220,11 +229,12 @@ def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
     return max(usable, key=lambda entry: (entry.m * entry.n * entry.k, entry.k), default=None)
 
 
-def is_wasteful(geometry: ConvolutionGeometry, shape: MatrixShape) -> bool:
+def is_wasteful(geometry: ProductGeometry, shape: MatrixShape) -> bool:
     """Whether matrix units would mostly multiply zeros, or compute channels that are never stored."""
     channels = geometry.output_channels_per_group
     computed = -(-channels // shape.panel) * shape.panel / channels
-    return VECTOR_SIZE * Runs.of(geometry).total * computed > WASTEFUL * geometry.tap_count
+    wasteful = WASTEFUL if geometry.group_count * geometry.joined == 1 else WASTEFUL_IN_GROUPS
+    return VECTOR_SIZE * Runs.of(geometry).total * computed > wasteful * geometry.own_tap_count
 
 
 def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
@@ -286,7 +296,7 @@ def _possible_tiles(profile: DeviceProfile, matrix: CooperativeMatrix, channels:
 
 
 @lru_cache(maxsize=256)
-def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: str = "") -> MatrixShape:
+def matrix_shape(profile: DeviceProfile, geometry: ProductGeometry, forced: str = "") -> MatrixShape:
     """The matrices and the tile for a convolution.
 
     Parameters
@@ -313,7 +323,7 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
             raise PathError(f"tile {shown(forced)} is not possible on {profile.name}: {obstacle}")
     else:
         tile = _choose(profile, matrix, geometry)
-    return MatrixShape.of(KERNEL, profile, matrix, tile)
+    return MatrixShape.of(KERNEL, profile, matrix, tile, geometry)
 
 
 def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ConvolutionGeometry) -> MatrixTile:

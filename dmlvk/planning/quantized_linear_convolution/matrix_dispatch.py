@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic
 
@@ -40,7 +41,13 @@ from dmlvk.planning.quantized_linear_convolution.matrix import (
 )
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 from dmlvk.planning.quantized_linear_convolution.parameters import Sources
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError, Path, Problem
+from dmlvk.planning.quantized_linear_convolution.path import (
+    Obstacle,
+    ObstacleError,
+    Path,
+    Problem,
+    cheapest_tile,
+)
 from dmlvk.planning.quantized_linear_convolution.product import (
     COLUMN,
     GROUP,
@@ -50,6 +57,7 @@ from dmlvk.planning.quantized_linear_convolution.product import (
     ProductCutter,
     product_dispatches,
 )
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.stages import (
     Stages,
     is_unsigned,
@@ -237,7 +245,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             **self.more_constants(box),
         }
         operations = self.operations(box)
-        moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.tap_count)
+        moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.own_tap_count)
         return dispatch.finish(
             constants,
             self.grid(box),
@@ -319,8 +327,41 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
         return NO_MATRICES if matrix_of(profile) is None else None
 
+    @abstractmethod
+    def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> AnyMatrixShape | None:
+        """The tile for a convolution, or the one with a name; None if none fits the device."""
+
+    @abstractmethod
+    def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
+        """Why the path cannot take a convolution, whatever the tile."""
+
+    def _obstacle_to(self, problem: Problem, geometry: ProductGeometry) -> Obstacle | None:
+        obstacle = self.obstacle_to_geometry(geometry)
+        if obstacle is not None:
+            return obstacle
+        tile = self.shape(problem, geometry)
+        if tile is None:
+            return Obstacle("tiles that fit into shared memory with their halo", 0, "at least 1")
+        return _obstacle_to_operands(problem, tile)
+
+    def obstacle_to(self, problem: Problem) -> Obstacle | None:
+        obstacles = [self._obstacle_to(problem, geometry) for geometry in problem.product_geometries]
+        return None if None in obstacles else obstacles[0]
+
+    def tiles(self, problem: Problem) -> tuple[AnyMatrixShape, ...]:
+        possible = [each for each in problem.product_geometries if self._obstacle_to(problem, each) is None]
+        return tuple(tile for tile in (self.shape(problem, each) for each in possible) if tile is not None)
+
+    def named_tile(self, problem: Problem, name: str) -> AnyMatrixShape:
+        tile = self.shape(problem, cheapest_tile(self, problem).geometry, name)
+        assert tile is not None, "a named tile is possible, or an error"
+        obstacle = _obstacle_to_operands(problem, tile)
+        if obstacle is not None:
+            raise ObstacleError(obstacle)
+        return tile
+
     def seconds(self, problem: Problem, tile: AnyMatrixShape) -> float:
-        geometry = problem.folded_geometry
+        geometry = tile.geometry
         builder = Builder(problem.profile, problem.offsets)
         source = View("input_tensor", 0, 1, geometry.input_strides)
         output = View("output_tensor", 0, 1, geometry.output_strides)
@@ -328,14 +369,14 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
         if fetch_in_place(builder, geometry, tile, source, output) is None:
             preparing = packing_seconds(problem, geometry, tile.runs(geometry).quads)
         words = tile.filter_packing(geometry).words
-        return tile.seconds_of(geometry, words, self.pixels(geometry)) + preparing
+        return tile.seconds_of(words, self.pixels(geometry)) + preparing
 
     def pixels(self, geometry: ConvolutionGeometry) -> int:
         """The number of pixels that the kernel counts along its grid."""
         return geometry.batch * math.prod(geometry.output_size)
 
     def plan(self, problem: Problem, tile: AnyMatrixShape) -> Plan:
-        geometry = problem.folded_geometry
+        geometry = tile.geometry
         stages = Stages(problem, geometry, ("input_tensor",))
         builder, views = stages.builder, stages.views
         parameters = stages.gathered_parameters()
@@ -373,28 +414,21 @@ class MatrixPath(MatrixUnitsPath[MatrixShape]):
     cutter = MatrixCutter
     packs_input = True
 
-    def obstacle_to(self, problem: Problem) -> Obstacle | None:
-        return obstacle_to_operands(problem, matrix_shape(problem.profile, problem.folded_geometry))
+    def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
+        return None
 
-    def tiles(self, problem: Problem) -> tuple[MatrixShape]:
-        return (matrix_shape(problem.profile, problem.folded_geometry),)
+    def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> MatrixShape:
+        return matrix_shape(problem.profile, geometry, name)
 
     def is_preferred(self, problem: Problem) -> bool:
-        profile, geometry = problem.profile, problem.folded_geometry
-        if profile.device_type is DeviceType.CPU:
+        if problem.profile.device_type is DeviceType.CPU:
             return False
-        return not is_wasteful(geometry, matrix_shape(profile, geometry))
-
-    def named_tile(self, problem: Problem, name: str) -> MatrixShape:
-        tile = matrix_shape(problem.profile, problem.folded_geometry, name)
-        obstacle = obstacle_to_operands(problem, tile)
-        if obstacle is not None:
-            raise ObstacleError(obstacle)
-        return tile
+        tile = cheapest_tile(self, problem)
+        return not is_wasteful(tile.geometry, tile)
 
 
-def obstacle_to_operands(problem: Problem, tile: MatrixShape) -> Obstacle | None:
+def _obstacle_to_operands(problem: Problem, tile: MatrixShape) -> Obstacle | None:
     """Why the operands of a tile cannot be packed; None if they can."""
-    geometry = problem.folded_geometry
+    geometry = tile.geometry
     quads, words = tile.runs(geometry).quads, tile.filter_packing(geometry).words
     return obstacle_to_packing(geometry, problem.profile, quads, words)

@@ -28,6 +28,7 @@ from dmlvk.planning.quantized_linear_convolution.parameters import (
     parameter_views,
 )
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
+from dmlvk.planning.quantized_linear_convolution.product_geometry import joined_groups
 from dmlvk.tensor_desc import TensorFlags
 
 # A larger input is packed in parts. A part is large enough to keep any GPU busy and small enough to be allocated.
@@ -79,7 +80,7 @@ class Stages:
         }
         sizes = {
             "input_tensor": (geometry.batch, geometry.input_channels, *geometry.input_size),
-            "filter_tensor": (geometry.output_channels, geometry.input_channels_per_group, *geometry.filter_size),
+            "filter_tensor": self.desc.geometry.filter_sizes,
         }
         for name in copied:
             if self.desc.tensors[name].flags & TensorFlags.OWNED_BY_DML:
@@ -105,14 +106,28 @@ class Stages:
         return table
 
     def packed_filter(self, width: int, packing: FilterPacking) -> PackedFilter:
-        """The filter in panels of `width` channels. It is packed once if the tensor is OWNED_BY_DML."""
+        """The filter in panels of `width` channels.
+
+        It is packed once if the tensor is OWNED_BY_DML, and so is what joined groups have between them.
+        """
+        builder, source = self.builder, self.views["filter_tensor"]
+        zero_point = self.parameters.get("filter_zero_point_tensor")
         is_owned = bool(self.desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
-        builder = self.builder
+        if (
+            is_owned
+            and joined_groups(self.geometry) > 1
+            and not (zero_point is None or zero_point.tensor == PERSISTENT)
+        ):
+            is_owned = False
+            sizes = self.desc.geometry.filter_sizes
+            source = dense(builder.persistent.name, builder.persistent.allocate(math.prod(sizes)), 1, sizes)
+            self._initialization[0].extend(copies(builder, self.views["filter_tensor"], source, sizes))
         packed, before, dispatches = pack_filter(
             builder,
             self.geometry,
-            self.views["filter_tensor"],
+            source,
             is_unsigned(self.desc, "filter_tensor"),
+            zero_point,
             width,
             packing,
             builder.persistent if is_owned else builder.scratch,
