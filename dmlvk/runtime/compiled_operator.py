@@ -10,7 +10,7 @@ from weakref import ref
 
 from dmlvk.errors import BindingError, DeviceError
 from dmlvk.operators import OperatorDesc
-from dmlvk.planning.plan import PERSISTENT, SCRATCH, Dispatch, Plan
+from dmlvk.planning.plan import CLEAN, PERSISTENT, SCRATCH, Dispatch, Plan
 from dmlvk.runtime.binding import Binding, MemoryRange, check_aliasing, check_tensors
 from dmlvk.runtime.bound_tensors import Described
 from dmlvk.runtime.calls import Calls
@@ -111,7 +111,7 @@ class CompiledOperator(Pickled, Generic[Described]):
         self._vulkan = device.vulkan
         self._queue = device.vulkan.queue
         self._calls = Calls()
-        self._call_scratch: ref[Allocation] | None = None
+        self._call_memory: dict[str, ref[Allocation]] = {}
         # By the ids of the dispatches. The operator keeps its plans, so an id always means the same dispatch.
         self._pipelines: dict[int, Pipeline] = {}
         # The pipelines are built now: a driver's refusal is reported here, and no call waits for the driver's compiler.
@@ -359,16 +359,20 @@ class CompiledOperator(Pickled, Generic[Described]):
         return MemoryRange(self.device.vulkan.memory.allocate(size), 0, size)
 
     def _add_scratch(self, plan: Plan, memory: dict[str, MemoryRange], *, for_call: bool = False) -> None:
-        if not plan.scratch_size:
-            return
         # Calls run one after the other, so they share scratch memory; bindings of one list may run at the same time.
-        shared = self._call_scratch() if for_call and self._call_scratch is not None else None
-        if shared is not None and shared.size >= plan.scratch_size:
-            memory[SCRATCH] = MemoryRange(shared, 0, plan.scratch_size)
-            return
-        memory[SCRATCH] = self._new_memory(plan.scratch_size)
-        if for_call:
-            self._call_scratch = ref(memory[SCRATCH].memory)
+        for name, size in ((SCRATCH, plan.scratch_size), (CLEAN, plan.clean_size)):
+            if not size:
+                continue
+            known = self._call_memory.get(name) if for_call else None
+            shared = known() if known is not None else None
+            if shared is not None and shared.size >= size:
+                memory[name] = MemoryRange(shared, 0, size)
+                continue
+            memory[name] = self._new_memory(size)
+            if name == CLEAN:
+                self._vulkan.transfers.clear(memory[name].memory, 0, size)
+            if for_call:
+                self._call_memory[name] = ref(memory[name].memory)
 
     def _plan_for(self, memory: Mapping[str, MemoryRange]) -> Plan:
         """The plan for tensors in these places. A tensor that crosses a segment's end needs another plan."""

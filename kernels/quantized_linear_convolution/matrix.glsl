@@ -18,6 +18,8 @@
 // matrices are neighbours in the output. So four neighbouring matrices hold the pixels (or, for NHWC outputs, the
 // channels) 4 i + 0, 4 i + 1, 4 i + 2 and 4 i + 3. A "position" counts rows of the tile in that order, see
 // `position_of`. The kernel defines PACK_CHANNELS, which tells whether the four are channels.
+//
+// With PARTS, several workgroups share a tile, and each multiplies a part of K: see matrix_parts.glsl.
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint OUTPUT_UNSIGNED = 0;
@@ -72,6 +74,7 @@ layout(constant_id = 49) const uint COLUMN_LIMIT = 1;
 layout(constant_id = 50) const uint TURNS = 1;  // tiles of pixels that a workgroup computes one after the other
 // 1 if a matrix of words has one stride in the output, wherever it lies, so that it can be stored directly.
 layout(constant_id = 51) const uint STORE_MATRICES = 0;
+layout(constant_id = 52) const uint PARTS = 1;  // workgroups that share the K of a tile
 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 0) readonly buffer InputVectors { uvec4 input_vectors[]; };
@@ -81,6 +84,7 @@ layout(set = 0, binding = 2) buffer Output { uint output_words[]; };
 layout(set = 0, binding = 2) buffer OutputBytes { uint8_t output_bytes[]; };
 layout(set = 0, binding = 2) buffer OutputVectors { uvec4 output_vectors[]; };
 // 3 to 9: parameter_sources.glsl.
+layout(set = 0, binding = 10) buffer Clean { int part_sums[]; };  // with PARTS, zeros before and after each dispatch
 
 layout(push_constant) uniform PushConstants {
     uint input_start;  // vectors, or words if FETCH is not VECTORS
@@ -102,6 +106,7 @@ layout(push_constant) uniform PushConstants {
     uint panels_of_group;
     uint first_row;  // the input's row under the first pixel's first tap; may be negative
     uint first_column;
+    uint part_sums_start;  // words
 } push;
 
 #include "arithmetic.glsl"

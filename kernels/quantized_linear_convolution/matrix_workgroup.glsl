@@ -13,9 +13,11 @@ uint panel;
 uint filter_sums;
 uint subgroup_pixel;
 uint subgroup_channel;
+uint part;  // of K
 
 void begin_workgroup() {
-    uint group = gl_WorkGroupID.z;
+    uint group = gl_WorkGroupID.z / PARTS;
+    part = gl_WorkGroupID.z % PARTS;
     panel = push.filter_start + (group * push.panels_of_group + gl_WorkGroupID.x) * push.panel_stride;
     filter_sums = 4 * (panel + STEPS * STEP * TILE_CHANNELS);
     first_channel = gl_WorkGroupID.x * TILE_CHANNELS;

@@ -57,7 +57,8 @@ EXAMPLE_TILE = "128x128x64:64x32"
 
 # No side of a tile is 0 or more than a few thousand. A name can come from any source, a damaged file included.
 SIDE = "([1-9][0-9]{0,5})"
-FORCED_TILE = re.compile(rf"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}(?:\*([0-9]{{1,6}}))?")
+PARTS = "([1-9][0-9]{0,3})"
+FORCED_TILE = re.compile(rf"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}(?:\*([0-9]{{1,6}})|/{PARTS})?")
 
 
 # The lowest rate of matrix units, in operations a second. A CPU's "matrix units" are loops.
@@ -74,7 +75,19 @@ def matrix_rate(profile: DeviceProfile) -> float:
 
 @dataclass(frozen=True)
 class MatrixTile:
-    """How the work is cut: pixels, output channels, bytes of K; and tiles a workgroup, 0 if the planner chooses."""
+    """How the work is cut.
+
+    Attributes
+    ----------
+    pixels, channels : int
+    step : int
+        Bytes of K from one barrier to the next.
+    subgroup_pixels, subgroup_channels : int
+    turns : int
+        Tiles of pixels that a workgroup computes one after the other; 0 if the planner chooses.
+    parts : int
+        Workgroups that share the K of a tile.
+    """
 
     pixels: int
     channels: int
@@ -82,6 +95,7 @@ class MatrixTile:
     subgroup_pixels: int
     subgroup_channels: int
     turns: int = 0
+    parts: int = 1
 
     def subgroups(self) -> int:
         return self.pixels // self.subgroup_pixels * (self.channels // self.subgroup_channels)
@@ -137,6 +151,11 @@ class MatrixShape(Shape):
             lanes=lanes,
             tile=tile,
         )
+
+    @property
+    def part_sums_size(self) -> int:
+        """Bytes in which the parts of one tile's K add their sums: see matrix_parts.glsl."""
+        return 4 * (self.tile.pixels * self.tile.channels + self.tile.pixels + 4)
 
     def runs(self, geometry: ConvolutionGeometry) -> Runs:
         """How K lies in memory."""
@@ -212,7 +231,8 @@ def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
     """The largest matrices of signed bytes that a device multiplies; None if it has none that can be used."""
     if FEATURES - profile.features or not profile.has_integer_dot_product or ROUNDING not in profile.properties:
         return None
-    if profile.limits.max_per_stage_descriptor_storage_buffers < BUFFER_COUNT:
+    # One more than the parameters need: the sums of parts of K.
+    if profile.limits.max_per_stage_descriptor_storage_buffers < BUFFER_COUNT + 1:
         return None
     if profile.min_subgroup_size != profile.max_subgroup_size and "subgroupSizeControl" not in profile.features:
         return None
@@ -303,7 +323,8 @@ def matrix_shape(profile: DeviceProfile, geometry: ProductGeometry, forced: str 
     ----------
     forced : str, optional
         A tile by name: "128x128x64:64x32" is 128 pixels and channels by 64 bytes of K, in subgroups of 64 x 32;
-        "128x128x64:64x32*4" is four such tiles of pixels a workgroup.
+        "128x128x64:64x32*4" is four such tiles of pixels a workgroup, and "128x128x64:64x32/4" is four workgroups a
+        tile, which share its K.
 
     Raises
     ------
@@ -317,7 +338,8 @@ def matrix_shape(profile: DeviceProfile, geometry: ProductGeometry, forced: str 
         match = FORCED_TILE.fullmatch(forced)
         if match is None:
             raise PathError(f"{OPERATOR}: a tile is named like {EXAMPLE_TILE!r}, not {shown(forced)}")
-        tile = MatrixTile(*(int(number or 0) for number in match.groups()))
+        *sizes, turns, parts = match.groups()
+        tile = MatrixTile(*map(int, sizes), turns=int(turns or 0), parts=int(parts or 1))
         obstacle = obstacle_to_tile(profile, matrix, lanes, tile, packs_channels(geometry))
         if obstacle is not None:
             raise PathError(f"tile {shown(forced)} is not possible on {profile.name}: {obstacle}")
@@ -392,4 +414,4 @@ def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -
     operands = 2 * (tile.pixels + tile.channels) * row
     lines, words = (matrix.m, matrix.n) if channels else (matrix.n, matrix.m)
     strip = max(lines * (words // 4 + 1), matrix.m * matrix.n // 4)
-    return VECTOR_SIZE * max(operands, tile.subgroups() * strip) + 8 * tile.pixels + 12 * tile.channels + 32
+    return VECTOR_SIZE * max(operands, tile.subgroups() * strip) + 8 * tile.pixels + 12 * tile.channels + 48

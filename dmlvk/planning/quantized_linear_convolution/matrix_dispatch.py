@@ -19,7 +19,7 @@ from dmlvk.planning.builder import (
 )
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import Access, Dispatch, Plan
+from dmlvk.planning.plan import CLEAN, Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.channels_last import channels_last
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.matrix import (
@@ -152,6 +152,8 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         shape = self.shape
         if shape.tile.turns:
             return shape.tile.turns
+        if shape.tile.parts > 1:
+            return 1
         if shape.tile.pixels * shape.tile.channels >= LARGE_TILE:
             return 1
         channels, pixels, groups = super().grid(box)
@@ -167,7 +169,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
 
     def grid(self, box: tuple[Range, ...]) -> tuple[int, int, int]:
         channels, pixels, groups = super().grid(box)
-        return channels, -(-pixels // self.turns(box)), groups
+        return channels, -(-pixels // self.turns(box)), groups * self.shape.tile.parts
 
     def dispatch(self, box: tuple[Range, ...]) -> Dispatch:
         geometry, part, packed_filter, shape = self.geometry, self.part, self.packed_filter, self.shape
@@ -209,6 +211,12 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             self.output.tensor, self.output.bounds(written), output_address, 1, "output_start", Access.WRITE
         )
         self.parameters.bind(dispatch, channels)
+        if tile.parts > 1:
+            size = math.prod(super().grid(box)) * shape.part_sums_size
+            start = self.builder.clean.allocate(size)
+            dispatch.window(CLEAN, (start, start + size), start, 4, "part_sums_start", Access.WRITE)
+        else:
+            dispatch.unread_window(dispatch.windows[1], "part_sums_start")
         first_stored, end_stored = (channel - channels[0] for channel in self.stored(box))
         if extents[GROUP] > 1:
             first_stored, end_stored = 0, geometry.output_channels_per_group
@@ -241,6 +249,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             "ROW_LIMIT": geometry.input_size[0],
             "COLUMN_LIMIT": geometry.input_size[1],
             "TURNS": self.turns(box),
+            "PARTS": tile.parts,
             "STORE_MATRICES": int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
             **self.more_constants(box),
         }

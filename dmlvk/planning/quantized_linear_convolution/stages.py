@@ -178,6 +178,7 @@ class Stages:
             initialization=tuple(tuple(stage) for stage in self._initialization if stage),
             scratch_size=self.builder.scratch.size,
             persistent_size=self.builder.persistent.size,
+            clean_size=self.builder.clean.size,
         )
 
 
