@@ -57,9 +57,13 @@ bool is_last_part() {
     [[unroll]] for (uint n = 0; n < MATRIX_ROWS * MATRIX_COLUMNS; ++n) {                                               \
         coopMatStore(sums[n], tile, strip, MATRIX_N / 4, gl_CooperativeMatrixLayoutRowMajor);                          \
         subgroupBarrier();                                                                                             \
-        [[dont_unroll]] for (uint i = gl_SubgroupInvocationID; i < MATRIX_M * MATRIX_N; i += LANES)                    \
-            add_to_part_sums(part_sums_at() + gl_SubgroupID * SUBGROUP_SUMS + n * (MATRIX_M * MATRIX_N) + i,           \
-                int(tile[strip + i / 4][i % 4]));                                                                      \
+        [[unroll]] for (uint i = 0; i < MATRIX_M * MATRIX_N; i += LANES) {                                             \
+            uint element = i + gl_SubgroupInvocationID;                                                                \
+            if (MATRIX_M * MATRIX_N % LANES == 0 || element < MATRIX_M * MATRIX_N)                                     \
+                add_to_part_sums(                                                                                      \
+                    part_sums_at() + gl_SubgroupID * SUBGROUP_SUMS + n * (MATRIX_M * MATRIX_N) + element,              \
+                    int(tile[strip + element / 4][element % 4]));                                                      \
+        }                                                                                                              \
         subgroupBarrier();                                                                                             \
     }
 

@@ -27,6 +27,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix import (
     matrix_shape,
     obstacle_to_sizes,
     packs_channels,
+    small_tile,
 )
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import (
     MatrixCutter,
@@ -239,6 +240,10 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
         if profile.device_type is DeviceType.CPU:
             return False
         geometry = cheapest_tile(self, problem).geometry
+        matrix = matrix_of(profile)
+        assert matrix is not None, "asked for on a device without matrices"
+        if small_tile(profile, matrix, geometry) is not None:
+            return False
         other = matrix_shape(profile, geometry)
         pixels = geometry.batch * math.prod(geometry.output_size)
         channels = geometry.output_channels_per_group

@@ -45,7 +45,13 @@ ENOUGH_LARGE_TILES = 1024
 LARGE_TILE = 128 * 128
 # Large tiles save bytes in each step. With at most this many steps, the work after the steps counts for more, and so
 # does the number of workgroups that a multiprocessor has room for.
-FEW_STEPS = 2
+FEW_STEPS = 4
+
+# With so few tiles, a multiprocessor of a large GPU has one or two workgroups, which wait for memory in each step.
+# Small tiles with long steps wait least.
+FEW_TILES = 400
+SMALL_TILE = {True: (32, 64, 16, 64), False: (64, 64, 64, 16)}
+LONG_STEP = 128
 
 # Pixels that are fetched together if the input is read by planes.
 PLANE_PIXELS = 4
@@ -339,7 +345,7 @@ def matrix_shape(profile: DeviceProfile, geometry: ProductGeometry, forced: str 
         if match is None:
             raise PathError(f"{OPERATOR}: a tile is named like {EXAMPLE_TILE!r}, not {shown(forced)}")
         *sizes, turns, parts = match.groups()
-        tile = MatrixTile(*map(int, sizes), turns=int(turns or 0), parts=int(parts or 1))
+        tile = MatrixTile(*map(int, (*sizes, turns or 0, parts or 1)))
         obstacle = obstacle_to_tile(profile, matrix, lanes, tile, packs_channels(geometry))
         if obstacle is not None:
             raise PathError(f"tile {shown(forced)} is not possible on {profile.name}: {obstacle}")
@@ -348,7 +354,30 @@ def matrix_shape(profile: DeviceProfile, geometry: ProductGeometry, forced: str 
     return MatrixShape.of(KERNEL, profile, matrix, tile, geometry)
 
 
+def small_tile(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ConvolutionGeometry) -> MatrixTile | None:
+    """The tile for a convolution that has few of them; None if it has many, or if the device has no use for it."""
+    if profile.device_type is not DeviceType.DISCRETE_GPU or profile.min_subgroup_size < 32:
+        return None
+    in_words = packs_channels(geometry)
+    pixels, channels, subgroup_pixels, subgroup_channels = SMALL_TILE[in_words]
+    # Planes are fetched four pixels at a time, which takes long steps.
+    is_long = not in_words or Runs.of(geometry).total * VECTOR_SIZE >= LONG_STEP
+    step = max(LONG_STEP if is_long else LONG_STEP // 2, 2 * matrix.k)
+    tile = MatrixTile(pixels, channels, step, subgroup_pixels, subgroup_channels)
+    tiles = (
+        geometry.group_count
+        * -(-geometry.output_channels_per_group // channels)
+        * -(-geometry.batch * geometry.output_size[0] * geometry.output_size[1] // pixels)
+    )
+    if tiles > FEW_TILES * 32 // pixels:
+        return None
+    return tile if obstacle_to_tile(profile, matrix, profile.min_subgroup_size, tile, in_words) is None else None
+
+
 def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ConvolutionGeometry) -> MatrixTile:
+    small = small_tile(profile, matrix, geometry)
+    if small is not None:
+        return small
     in_words = packs_channels(geometry)
     tiles = _possible_tiles(profile, matrix, in_words)
     channels = geometry.output_channels_per_group

@@ -160,6 +160,8 @@ class PackedProductPath(Path[Shape]):
         # In narrow groups a product would mostly multiply zeros, or compute channels that are never stored.
         shape = cheapest_tile(self, problem)
         geometry = shape.geometry
+        if geometry.joined > 1 and geometry.filter_sizes[1] == 1:
+            return False  # the direct kernel is as fast
         width, channels = shape.panel * shape.panels, geometry.output_channels_per_group
         computed = -(-channels // width) * width / channels
         return ChannelWords.of(geometry).per_output * computed <= geometry.own_tap_count * WORDS_OF_DIRECT_TAP
