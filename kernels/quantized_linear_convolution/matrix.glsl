@@ -84,7 +84,9 @@ layout(set = 0, binding = 2) buffer Output { uint output_words[]; };
 layout(set = 0, binding = 2) buffer OutputBytes { uint8_t output_bytes[]; };
 layout(set = 0, binding = 2) buffer OutputVectors { uvec4 output_vectors[]; };
 // 3 to 9: parameter_sources.glsl.
-layout(set = 0, binding = 10) buffer Clean { int part_sums[]; };  // with PARTS, zeros before and after each dispatch
+// With PARTS; zeros before and after each dispatch.
+layout(set = 0, binding = 10) queuefamilycoherent buffer Clean { int part_sums[]; };
+layout(set = 0, binding = 10) queuefamilycoherent buffer CleanVectors { uvec4 part_vectors[]; };
 
 layout(push_constant) uniform PushConstants {
     uint input_start;  // vectors, or words if FETCH is not VECTORS
