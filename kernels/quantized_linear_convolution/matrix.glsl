@@ -10,7 +10,8 @@
 //     input    [image][group][row][column][vector]   packed, or the tensor itself if it has this layout (NHWC);
 //              or [image][channel][row][column]      the tensor itself, for filters of a single tap (NCHW, 1x1)
 //     filter   [panel][step][channel of the panel][vector of the step], channels in the order in which they are stored
-//              to shared memory (`stored_row`), then each channel's sum of bytes
+//              to shared memory (`stored_row`), then each channel's sum of bytes, and its parameters if they
+//              never change (prepared_channel.glsl)
 //
 // The planner gives the shape of the device's matrices (M x N x K), its subgroup size, and the tiles.
 //
@@ -75,6 +76,7 @@ layout(constant_id = 50) const uint TURNS = 1;  // tiles of pixels that a workgr
 // 1 if a matrix of words has one stride in the output, wherever it lies, so that it can be stored directly.
 layout(constant_id = 51) const uint STORE_MATRICES = 0;
 layout(constant_id = 52) const uint PARTS = 1;  // workgroups that share the K of a tile
+layout(constant_id = 53) const uint PREPARED = 0;  // 1 if the channels' parameters follow the filter in each panel
 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 0) readonly buffer InputVectors { uvec4 input_vectors[]; };
@@ -116,6 +118,7 @@ layout(push_constant) uniform PushConstants {
 #define FIRST_PARAMETER_BINDING 3
 #include "parameter_sources.glsl"
 #include "float32.glsl"
+#include "prepared_channel.glsl"
 
 const uint INVOCATIONS = TILE_PIXELS / SUBGROUP_PIXELS * (TILE_CHANNELS / SUBGROUP_CHANNELS) * LANES;
 const uint FILTER_FETCHES = TILE_CHANNELS * STEP / INVOCATIONS;
@@ -188,13 +191,6 @@ uint pixel_place(uint position) {
 
 uint channel_place(uint position) {
     return PACK_CHANNELS ? place_at(position, MATRIX_N) : position;
-}
-
-// The constant that the last step adds to the products of an output channel. Channels are counted from the first
-// channel of the first group.
-Wide exact_constant(uint channel, int filter_sum) {
-    return add(widened(bias_of(channel)),
-        product(input_zero_point(channel), int(push.taps) * filter_zero_point(channel) - filter_sum));
 }
 
 // y of one output, in integers only.

@@ -9,7 +9,7 @@
 // tap row is run / RUNS_W. In the run, it belongs to tap column run % RUNS_W + (k % RUN_WORDS) / QUADS and to quad (k
 // % RUN_WORDS) % QUADS of the input channels. Bytes of no tap or channel are 0. A panel holds WIDTH output channels of
 // one group as words[step][channel of the panel][STEP_WORDS]. One more row follows: the sum of each channel's bytes,
-// which the zero points need.
+// which the zero points need. Room for more rows may follow it.
 //
 // With IN_ORDER, the channels of a step have the order in which matrix.glsl stores them to shared memory, so that
 // neighbouring invocations read neighbouring vectors. Row i is for the position `stored_row(i)`. If four matrices of
@@ -40,6 +40,7 @@ layout(constant_id = 11) const uint JOINED = 1;  // groups of the filter that ma
 // Whether the zero point that stands between joined groups is read; otherwise it is 0.
 layout(constant_id = 12) const uint HAS_ZERO_POINT = 0;
 layout(constant_id = 13) const uint ZERO_POINT_STRIDE = 0;
+layout(constant_id = 14) const uint ROWS_AFTER = 1;  // rows of a panel after its words: the sums, and parameters
 
 layout(set = 0, binding = 0) readonly buffer Filter { uint filter_words[]; };
 layout(set = 0, binding = 1) buffer Packed { uint packed_words[]; };
@@ -86,7 +87,7 @@ void main() {
     // Panels are counted from the one that holds the first channel.
     uint panels_of_group = (push.channels_of_group + WIDTH - 1) / WIDTH;
     uint panel = group * panels_of_group + channel_of_group / WIDTH - push.first_of_group / WIDTH;
-    uint base = push.packed_start + panel * (push.words + 1) * WIDTH;
+    uint base = push.packed_start + panel * (push.words + ROWS_AFTER) * WIDTH;
     uint channel_of_panel = channel_of_group % WIDTH;
 
     uint row = row_of(channel_of_panel);

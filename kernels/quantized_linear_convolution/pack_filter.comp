@@ -31,6 +31,7 @@ layout(constant_id = 6) const uint JOINED = 1;  // groups of the filter that mak
 // Whether the zero point that stands between joined groups is read; otherwise it is 0.
 layout(constant_id = 7) const uint HAS_ZERO_POINT = 0;
 layout(constant_id = 8) const uint ZERO_POINT_STRIDE = 0;
+layout(constant_id = 9) const uint ROWS_AFTER = 1;  // rows of a panel after its words
 
 layout(set = 0, binding = 0) readonly buffer Filter { uint filter_words[]; };
 layout(set = 0, binding = 1) buffer Packed { uint packed_words[]; };
@@ -64,7 +65,7 @@ void main() {
     // Panels are counted from the one that holds the first channel.
     uint panels_of_group = (push.channels_of_group + WIDTH - 1) / WIDTH;
     uint panel = group * panels_of_group + channel_of_group / WIDTH - push.first_of_group / WIDTH;
-    uint base = push.packed_start + panel * (push.words + 1) * WIDTH + channel_of_group % WIDTH;
+    uint base = push.packed_start + panel * (push.words + ROWS_AFTER) * WIDTH + channel_of_group % WIDTH;
 
     // Its own group's first input channel, and what it has in the channels of the groups that are joined to its own.
     uint first_own = JOINED == 1 ? 0 : channel_of_group / (push.channels_of_group / JOINED) * push.channels;

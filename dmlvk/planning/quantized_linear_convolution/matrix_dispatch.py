@@ -20,6 +20,7 @@ from dmlvk.planning.builder import (
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import CLEAN, Access, Dispatch, Plan
+from dmlvk.planning.quantized_linear_convolution.channel_parameters import with_parameters
 from dmlvk.planning.quantized_linear_convolution.channels_last import channels_last
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.matrix import (
@@ -250,6 +251,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             "COLUMN_LIMIT": geometry.input_size[1],
             "TURNS": self.turns(box),
             "PARTS": tile.parts,
+            "PREPARED": int(packed_filter.rows_after > 1),
             "STORE_MATRICES": int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
             **self.more_constants(box),
         }
@@ -389,7 +391,12 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
         stages = Stages(problem, geometry, ("input_tensor",))
         builder, views = stages.builder, stages.views
         parameters = stages.gathered_parameters()
-        packed_filter = stages.packed_filter(tile.panel, tile.filter_packing(geometry))
+        packing = tile.filter_packing(geometry)
+        if stages.has_constants_alone:
+            packing = with_parameters(packing)
+        packed_filter = stages.packed_filter(tile.panel, packing)
+        if stages.has_constants_alone:
+            stages.work_out_parameters(packed_filter)
         unsigned = is_unsigned(problem.desc, "output_tensor")
 
         def product(part: PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:

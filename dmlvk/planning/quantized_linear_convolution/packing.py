@@ -52,36 +52,64 @@ class ChannelWords:
 
 @dataclass(frozen=True)
 class PackedFilter:
-    """The filter as panels of `width` output channels: words[k][channel], then a row with each channel's sum."""
+    """The filter as panels of `width` output channels: words[k][channel], then a row with each channel's sum.
+
+    With `rows_after` above 1, rows with each channel's parameters follow the sums.
+    """
 
     tensor: str
     start: int
     width: int
     words: int
-    panels_of_group: int
+    channels_of_group: int
+    rows_after: int = 1
+
+    @property
+    def panels_of_group(self) -> int:
+        return -(-self.channels_of_group // self.width)
+
+    def first_channel(self, panel: int) -> int:
+        return panel // self.panels_of_group * self.channels_of_group + panel % self.panels_of_group * self.width
+
+    def channels(self, panels: Range) -> Range:
+        """The output channels of some panels."""
+        last = panels[1] - 1
+        group_end = (last // self.panels_of_group + 1) * self.channels_of_group
+        return self.first_channel(panels[0]), min(self.first_channel(last) + self.width, group_end)
 
     @property
     def panel_size(self) -> int:
         """Bytes of one panel."""
-        return (self.words + 1) * self.width * 4
+        return (self.words + self.rows_after) * self.width * 4
 
     def bounds(self, panels: Range) -> Range:
         return self.start + panels[0] * self.panel_size, self.start + panels[1] * self.panel_size
 
     @classmethod
-    def size_of(cls, geometry: ConvolutionGeometry, width: int, words: int) -> int:
+    def size_of(cls, geometry: ConvolutionGeometry, width: int, words: int, rows_after: int = 1) -> int:
         """Bytes of the whole filter in panels, with `words` words for each output channel."""
         panels = -(-geometry.output_channels_per_group // width) * geometry.group_count
-        return panels * (words + 1) * width * 4
+        return panels * (words + rows_after) * width * 4
 
 
 @dataclass(frozen=True)
 class FilterPacking:
-    """A kernel that packs filters, its additional specialization constants, and the words of an output channel."""
+    """A kernel that packs filters, and its additional specialization constants.
+
+    Attributes
+    ----------
+    kernel : str
+    words : int
+        Words of an output channel.
+    specialization : mapping of str to int
+    rows_after : int
+        Rows of a panel after its words: the sums, and room for the channels' parameters.
+    """
 
     kernel: str
     words: int
     specialization: Mapping[str, int]
+    rows_after: int = 1
 
     @classmethod
     def of(cls, geometry: ConvolutionGeometry, channels_last: bool) -> FilterPacking:
@@ -108,25 +136,16 @@ def pack_filter(
     joined = joined_groups(geometry)
     own_channels = geometry.filter_sizes[1]
     channels_of_group = geometry.output_channels_per_group
-    panels_of_group = -(-channels_of_group // width)
-    start = arena.allocate(PackedFilter.size_of(geometry, width, words))
-    packed = PackedFilter(arena.name, start, width, words, panels_of_group)
-
-    def channels(panels: Range) -> Range:
-        return _first_channel(panels[0]), min(_first_channel(panels[1] - 1) + width, _group_end(panels[1] - 1))
-
-    def _first_channel(panel: int) -> int:
-        return panel // panels_of_group * channels_of_group + panel % panels_of_group * width
-
-    def _group_end(panel: int) -> int:
-        return (panel // panels_of_group + 1) * channels_of_group
+    start = arena.allocate(PackedFilter.size_of(geometry, width, words, packing.rows_after))
+    packed = PackedFilter(arena.name, start, width, words, channels_of_group, packing.rows_after)
+    channels = packed.channels
 
     def box(panels: Range) -> tuple[Range, ...]:
         return (channels(panels), (0, own_channels), *((0, k) for k in geometry.filter_size))
 
     before: list[Dispatch] = []
     dispatches: list[Dispatch] = []
-    everything: Range = (0, geometry.group_count * panels_of_group)
+    everything: Range = (0, geometry.group_count * packed.panels_of_group)
     pending = [everything]
     while pending:
         panels = pending.pop()
@@ -170,6 +189,7 @@ def pack_filter(
             "FILTER_HEIGHT": geometry.filter_size[0],
             "FILTER_WIDTH": geometry.filter_size[1],
             "JOINED": joined,
+            "ROWS_AFTER": packing.rows_after,
             "HAS_ZERO_POINT": int(is_read),
             "ZERO_POINT_STRIDE": zero_point.strides[0] if is_read and zero_point is not None else 0,
             **packing.specialization,

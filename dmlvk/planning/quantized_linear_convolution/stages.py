@@ -12,6 +12,7 @@ from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import Builder, View, copies, dense
 from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
+from dmlvk.planning.quantized_linear_convolution.channel_parameters import channel_parameters
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput, pack_input, packed_parts
 from dmlvk.planning.quantized_linear_convolution.packing import (
     WIDEST_PANEL,
@@ -64,8 +65,8 @@ class Stages:
         self.desc = problem.desc
         self.geometry = geometry
         self.builder = Builder(problem.profile, problem.offsets)
-        # The second stage uses what the first one copies.
-        self._initialization: tuple[list[Dispatch], list[Dispatch]] = ([], [])
+        # Each stage uses what the one before makes: copies, what is packed, what is worked out.
+        self._initialization: tuple[list[Dispatch], list[Dispatch], list[Dispatch]] = ([], [], [])
         self._stages: list[tuple[Dispatch, ...]] = []
         self._prepared: list[Dispatch] = []
         self.views = self._tensor_views(copied)
@@ -139,6 +140,18 @@ class Stages:
             self._stages.append(tuple(before))
             self._prepared += dispatches
         return packed
+
+    @property
+    def has_constants_alone(self) -> bool:
+        """Whether the filter and all parameters are OWNED_BY_DML, so that whatever follows from them is made once."""
+        is_owned = bool(self.desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
+        return is_owned and all(view.tensor == PERSISTENT for view in self.parameters.values())
+
+    def work_out_parameters(self, packed: PackedFilter) -> None:
+        """Work out the rows of parameters of a packed filter, once."""
+        sources = Sources.of(self.desc, self.parameters)
+        dispatches = channel_parameters(self.builder, self.geometry, packed, sources)
+        self._initialization[2].extend(dispatches)
 
     def prepare(self, dispatch: Dispatch) -> None:
         """Let a dispatch run before the next stage."""
