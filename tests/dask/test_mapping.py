@@ -125,7 +125,7 @@ def broken(dask_worker: Any, is_broken: bool) -> None:
     """Break a worker's kernels: where a sum is below the range of the output, they give its top. Or mend them."""
     from pkgutil import get_data
 
-    from dmlvk.runtime import compiled_operator, shared_devices
+    from dmlvk.runtime import implementation, shared_devices
 
     def spirv(kernel: str) -> bytes:
         content = get_data("dmlvk", f"spirv/{kernel}.spv")
@@ -138,7 +138,7 @@ def broken(dask_worker: Any, is_broken: bool) -> None:
             position += words[position] >> 16
         return words.tobytes()
 
-    module: Any = compiled_operator
+    module: Any = implementation
     if not hasattr(module, "whole_spirv"):
         module.whole_spirv = module.spirv
     module.spirv = spirv if is_broken else module.whole_spirv
