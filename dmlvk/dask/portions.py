@@ -11,8 +11,8 @@ import numpy as np
 
 # A portion takes a device about so long; reading it takes no longer either. A task costs the client and the scheduler
 # some ten milliseconds of messages, whatever it does, and there may be many devices.
-PORTION_SECONDS = 0.2
-MOST_BATCHES = 64
+PORTION_SECONDS = 0.1
+MOST_BATCHES = 32
 # A batch that takes longer to load is worth a task of its own, which any thread of the worker can run.
 SLOW_LOADING_SECONDS = 0.01
 # Arrays that travel with a task are copied several times on the way, so a portion has no more of them than this.
