@@ -15,6 +15,9 @@ CONFORMANCE_ARGUMENTS ?=
 # Arguments of pytest besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"
 PYTEST_ARGUMENTS ?=
 
+# The checkout of an earlier version, as in: make bench-checkouts BEFORE=../before
+BEFORE ?= ../before
+
 # Arguments of `dmlvk bench`, as in: make bench BENCH_ARGUMENTS="--operator slice1 --device Radeon"
 BENCH_ARGUMENTS ?=
 
@@ -33,10 +36,12 @@ define LINT
 	$(VENV_PYTHON) -c "from importlinter.cli import lint_imports_command; lint_imports_command()" --no-logo --no-cache
 	$(VENV_PYTHON) -m mypy
 	$(VENV_PYTHON) -m basedpyright
+	$(VENV_PYTHON) -m tools.lint_workflows
 endef
 
 .PHONY: help run bench test test-compilers test-large test-cuda test-thorough test-torch test-mutants test-pages
-.PHONY: test-models test-windows
+.PHONY: test-models test-windows docs
+.PHONY: bench-checkouts package test-minimal first-impressions
 .PHONY: conformance lint format drivers kernels clean fuzz
 
 help:
@@ -63,6 +68,11 @@ format: .venv/test.stamp
 	$(VENV_PYTHON) -m ruff check --fix --exit-zero --quiet .
 	$(VENV_PYTHON) -m ruff format .
 	$(VENV_PYTHON) -m tools.format_kernels
+
+test-minimal: .venv/test.stamp
+	@$(PYTHON) -m tools.bootstrap vulkan
+	@$(PYTHON) -m tools.drivers
+	$(VENV_PYTHON) -m tools.minimal_versions -- $(PYTEST_ARGUMENTS)
 
 test-large: .venv/test.stamp
 	$(VENV_PYTHON) -m pytest tests/large $(PYTEST_ARGUMENTS)
@@ -104,6 +114,19 @@ fuzz: .venv/test.stamp
 test-windows: .venv/test.stamp
 	@$(VENV_PYTHON) -m tools.windows $(if $(PYTEST_ARGUMENTS),-- $(PYTEST_ARGUMENTS))
 
+package: .venv/test.stamp
+	$(VENV_PYTHON) -m tools.package
+
+first-impressions: .venv/test.stamp
+	$(VENV_PYTHON) -m tools.first_impressions
+
+bench-checkouts: .venv/test.stamp
+	@$(PYTHON) -m tools.bootstrap vulkan
+	$(VENV_PYTHON) -m bench.checkouts $(BEFORE) . $(BENCH_ARGUMENTS)
+
+docs: .venv/test.stamp
+	$(VENV_PYTHON) -m tools.documentation.build
+
 conformance: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(VENV_PYTHON) -m tools.every_driver $(CONFORMANCE_ARGUMENTS)
@@ -128,7 +151,7 @@ clean:
 	@$(PYTHON) -m tools.bootstrap environment --extras demo,bench --stamp $@
 
 .venv/test.stamp: pyproject.toml
-	@$(PYTHON) -m tools.bootstrap environment --extras demo,test --stamp $@
+	@$(PYTHON) -m tools.bootstrap environment --extras demo,docs,test --stamp $@
 
 .venv/torch.stamp: pyproject.toml
-	@$(PYTHON) -m tools.bootstrap environment --extras demo,test,torch --stamp $@
+	@$(PYTHON) -m tools.bootstrap environment --extras demo,docs,test,torch --stamp $@

@@ -2,6 +2,7 @@
 
     git worktree add ../before v0.1
     python -m bench.checkouts ../before . [--device NAME] [--case "SLICE1*"] [--rounds 15] [--json FILE]
+        [--markdown FILE]
 
 Each checkout runs in a process of its own. For each case the two processes take turns, call by call, so that other
 work on the machine affects both. The figures are processor time, summed over all threads of a process: on a CPU driver
@@ -18,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ from dmlvk import DataType, DiagonalMatrix1Desc, OneHotDesc, QuantizedLinearConv
 TURN_SECONDS = 0.1 if sys.platform == "win32" else 0.0
 
 INT32_MIN = -(1 << 31)
+COLUMNS = ("case", "before", "after", "after / before", "results")
+# Neighbouring calls on a machine with other work differ by less.
+NOISE = 1.1
 # The range of random data: some indices of one-hots are out of range.
 RANGES = {
     DataType.UINT8: (0, 256),
@@ -240,6 +244,32 @@ class Checkout:
         self._process.communicate()  # ends its input, and so the process
 
 
+def rows_of(figures: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """The cells of each case."""
+    for figure in figures:
+        times = [f"{figure[side] * 1e3:.2f}" for side in ("before", "after")]
+        yield figure["case"], *times, f"{figure['ratio']:.2f}", "equal" if figure["equal"] else "DIFFERENT"
+
+
+def page(figures: Sequence[dict[str, Any]], title: str) -> Iterator[str]:
+    """The lines of a comment on a pull request: what is slower or different first, then all cases."""
+    yield "### Beside the last release"
+    yield ""
+    slower = [figure["case"] for figure in figures if figure["ratio"] > NOISE]
+    different = [figure["case"] for figure in figures if not figure["equal"]]
+    yield f"Slower by more than {NOISE - 1:.0%}: {', '.join(slower) or 'nothing'}. "
+    yield f"Other results: {', '.join(different) or 'none'}."
+    yield ""
+    yield f"<details><summary>{title}</summary>"
+    yield ""
+    yield f"| {' | '.join(COLUMNS)} |"
+    yield f"|{'---|' * len(COLUMNS)}"
+    for row in rows_of(figures):
+        yield f"| {' | '.join(row)} |"
+    yield ""
+    yield "</details>"
+
+
 @click.command()
 @click.argument("before", type=click.Path(path_type=Path, exists=True, file_okay=False), required=False)
 @click.argument("after", type=click.Path(path_type=Path, exists=True, file_okay=False), required=False)
@@ -247,6 +277,7 @@ class Checkout:
 @click.option("--case", "pattern", default="*", show_default=True, help="Which cases, with *, ? and [].")
 @click.option("--rounds", default=15, show_default=True, type=click.IntRange(min=1))
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures here.")
+@click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the table here, as Markdown.")
 @click.option("--work", "is_worker", is_flag=True, hidden=True)
 def main(
     before: Path | None,
@@ -255,6 +286,7 @@ def main(
     pattern: str,
     rounds: int,
     json_path: Path | None,
+    markdown_path: Path | None,
     is_worker: bool,
 ) -> None:
     """Compare the checkouts BEFORE and AFTER, call by call."""
@@ -278,13 +310,15 @@ def main(
             ratio = statistics.median(later / earlier for earlier, later in seconds)
             equal = digests[0] == digests[1]
             figures.append({"case": name, "before": least[0], "after": least[1], "ratio": ratio, "equal": equal})
-    table = Table(title=f"{old.device}, processor milliseconds, the least of {rounds} calls")
-    for column in ("case", "before", "after", "after / before", "results"):
+    title = f"{old.device}, processor milliseconds, the least of {rounds} calls"
+    table = Table(title=title)
+    for column in COLUMNS:
         table.add_column(column, justify="left" if column in ("case", "results") else "right")
-    for figure in figures:
-        times = [f"{figure[side] * 1e3:.2f}" for side in ("before", "after")]
-        table.add_row(figure["case"], *times, f"{figure['ratio']:.2f}", "equal" if figure["equal"] else "DIFFERENT")
+    for row in rows_of(figures):
+        table.add_row(*row)
     Console().print(table)
+    if markdown_path is not None:
+        markdown_path.write_text("\n".join(page(figures, title)) + "\n", encoding="utf-8")
     if json_path is not None:
         json_path.write_text(json.dumps({"device": old.device, "cases": figures}, indent=1) + "\n", encoding="utf-8")
     if not all(figure["equal"] for figure in figures):

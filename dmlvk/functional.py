@@ -99,7 +99,8 @@ def diagonal_matrix1(
 
     Returns
     -------
-    numpy.ndarray, or Tensor if `input` is one
+    numpy.ndarray or Tensor
+        A Tensor if `input` is one.
 
     Raises
     ------
@@ -186,7 +187,8 @@ def one_hot(
 
     Returns
     -------
-    numpy.ndarray of the type of `values`, or Tensor if an argument is one
+    numpy.ndarray or Tensor
+        Of the type of `values`; a Tensor if an argument is one.
 
     Raises
     ------
@@ -263,7 +265,8 @@ def slice1(
 
     Returns
     -------
-    numpy.ndarray of the type of `input`, or Tensor if `input` is one
+    numpy.ndarray or Tensor
+        Of the type of `input`; a Tensor if `input` is one.
 
     Raises
     ------
@@ -370,7 +373,8 @@ def quantized_linear_convolution(
 
     Returns
     -------
-    numpy.ndarray of `output_dtype`, or Tensor if an argument is one
+    numpy.ndarray or Tensor
+        Of `output_dtype`; a Tensor if an argument is one.
 
     Raises
     ------

@@ -22,6 +22,7 @@ from dmlvk.command_line import main
 from dmlvk.command_line.terminal import PlainConsole
 from dmlvk.demo import measure, photograph
 from dmlvk.demo.panels import quantized_linear_convolution_panels, slice1_panels
+from dmlvk.demo.sheet import _places
 from dmlvk.runtime.device_info import RejectedDevice
 
 ROOT = Path(__file__).parents[1]
@@ -143,6 +144,14 @@ def test_demo_writes_a_picture_and_a_table(
     with Image.open(output) as image:
         assert image.format == "PNG"
         assert len(image.getcolors(1 << 24) or []) > 1000, "the photograph is in the picture"
+        assert image.width > 1.5 * image.height, "a page that shows it keeps its place"
+
+
+def test_the_sections_of_the_demo_share_rows() -> None:
+    assert _places({"a": 8, "b": 4, "c": 4, "d": 8}) == ({"a": (0, 0), "b": (1, 0), "c": (1, 4), "d": (2, 0)}, 3)
+    assert _places({"a": 3, "b": 6, "c": 2}) == ({"a": (0, 0), "b": (1, 0), "c": (1, 6)}, 2)
+    assert _places({"a": 17, "b": 2}) == ({"a": (0, 0), "b": (2, 1)}, 3)
+    assert _places({}) == ({}, 1)
 
 
 def test_demo_ends_with_status_1_when_a_result_differs(
@@ -167,13 +176,13 @@ def test_demo_checks_every_byte_of_a_result(device: dmlvk.Device, monkeypatch: p
 
 
 def test_demo_lists_the_kernels_of_a_convolution(device: dmlvk.Device) -> None:
-    """Kernels are listed by short names. A depthwise filter is not packed."""
+    """Kernels are listed by their names. A depthwise filter is not packed."""
     bank, *_, sharpen, _ = quantized_linear_convolution_panels(photograph())
     assert len(bank.views) == bank.desc.output_tensor.sizes[1] == 4
     assert any(kernel.endswith("pack_input") for kernel in measure(device, bank).kernels)
     measured = measure(device, sharpen)
     assert measured.correct
-    assert "direct" in measured.kernels
+    assert "quantized_linear_convolution/direct" in measured.kernels
     assert not any(kernel.endswith("pack_input") for kernel in measured.kernels)
 
 

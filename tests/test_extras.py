@@ -48,6 +48,13 @@ def test_a_scheduler_without_dask(command: str) -> None:
     assert done.stderr == f"Error: --scheduler: {rule}\n"
 
 
+def test_the_demo_without_pillow(tmp_path: Path) -> None:
+    output = tmp_path / "demo.png"
+    done = run(f"from dmlvk.command_line import main; main(['demo', '--output', {str(output)!r}])", "PIL")
+    assert done.returncode == 1
+    assert done.stderr == 'Error: the demo needs Pillow to draw with: pip install "dmlvk[demo]"\n'
+
+
 def test_dmlvk_imports_no_extra() -> None:
     extras = "{'torch', 'dask', 'distributed', 'onnx'}"
     commands = "dmlvk.command_line.conformance, dmlvk.command_line.bench"

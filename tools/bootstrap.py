@@ -36,6 +36,11 @@ make test-mutants   kernels broken on purpose in forty ways: each has to be caug
 make test-pages     the pages of HTML in a browser, which it fetches where there is none: filters, widths, colours
 make fuzz           100,000 random calls on each test driver, with numbers of all kinds: half an hour on two cores
 make test-windows   the tests and a sample of the conformance suite in Windows' form, under Wine
+make test-minimal   the tests with the oldest version of each dependency
+make bench-checkouts  this checkout beside another one, call by call on a CPU driver: BEFORE=../before
+make package        the wheel and the sdist, checked, in dist/
+make first-impressions  how long a new user waits: from nothing to the first result, from a clone to the demo's picture
+make docs           the documentation as pages of HTML, in build/docs; warnings are errors
 make conformance    the conformance suite on every driver that is found or can be fetched: an hour on two cores
 make test-compilers compile every kernel for six generations of AMD GPUs, without one; fails on spilled registers
 make lint           the checks alone: ruff, the formats of Python and GLSL, the order of imports, mypy, pyright
@@ -175,7 +180,7 @@ def clean() -> None:
     """Remove everything that `make` created."""
     names = [".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", "build", "dist"]
     names += ["dmlvk-demo.png", "dmlvk-bench.json", "dmlvk-bench.png"]
-    for path in (ENVIRONMENT, DRIVERS, MODELS, *(ROOT / name for name in names)):
+    for path in (ENVIRONMENT, DRIVERS, MODELS, ROOT / "docs" / "made", *(ROOT / name for name in names)):
         if path.is_dir():
             shutil.rmtree(path)
         else:

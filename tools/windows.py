@@ -46,6 +46,7 @@ REQUIREMENTS = [
     "matplotlib>=3.7",
     "pillow>=10.1",
     "pytest>=8.0",
+    "pyyaml>=6.0",
     "hypothesis>=6.100",
     "ml_dtypes>=0.3",
     "onnx>=1.15",
@@ -57,8 +58,11 @@ LEFT_OUT = {
     "tests/kernels": "the suite's sample runs the same SPIR-V through the same driver",
     "tests/mutants": "they compile kernels, and there is no glslang for Windows in Debian's packages",
     "tests/dask": "a cluster of processes on this host; Dask is not among the packages that are installed there",
+    "tests/documentation": "the pages and their code are the same everywhere, and Sphinx is not installed there",
     "tests/test_imports.py": "import-linter reads the sources, which are the same everywhere",
     "tests/test_contributing.py": "clang-format reads the sources, which are the same everywhere",
+    "tests/test_package.py": "the wheel and the sdist are built from the sources, which are the same everywhere",
+    "tests/test_workflows.py": "actionlint reads the workflows, which are the same everywhere",
 }
 UNIT_TEST_DEVICE = "llvmpipe"
 NO_LAYERS = "Wine's vulkan-1.dll offers no layers, so there is no validation layer"

@@ -8,15 +8,17 @@ from functools import partial
 
 from rich.console import Console
 
-from dmlvk import files
-from dmlvk.benchmark import harness, roofline, sections, tables
+from dmlvk.benchmark import harness, picture, sections, tables
 from dmlvk.benchmark import markdown as operators_markdown
+from dmlvk.benchmark.cold import picture as cold_picture
 from dmlvk.benchmark.cold import tables as cold_tables
 from dmlvk.benchmark.model import picture as model_picture
 from dmlvk.benchmark.model import tables as model_tables
 from dmlvk.benchmark.networks import picture as network_picture
 from dmlvk.benchmark.networks import tables as network_tables
-from dmlvk.benchmark.records import COLD, MODEL, NETWORK, OPERATORS, Record, kind_of
+from dmlvk.benchmark.records import COLD, MODEL, NETWORK, OPERATORS, SWEEP, Record, kind_of
+from dmlvk.benchmark.sweep import picture as sweep_picture
+from dmlvk.benchmark.sweep import tables as sweep_tables
 
 
 @dataclass(frozen=True)
@@ -51,33 +53,37 @@ def _show_sections(
     sections.show(found(record, dispatches=dispatches), terminal)
 
 
-def _draw_nothing(record: Record, kind: str) -> bytes:
-    raise files.FileError("a record of --cold has no picture; leave out --plot")
-
-
-def _page_of_sections(found: Callable[..., Iterator[sections.Section]], record: Record) -> Iterator[str]:
-    return sections.markdown(found(record))
+def _page_of_sections(found: Callable[..., Iterator[sections.Section]], options: str, record: Record) -> Iterator[str]:
+    yield from sections.markdown(found(record))
+    yield ""
+    yield sections.origin(record, options.format(**record.get("network", {})))
 
 
 KINDS: Mapping[str, Kind] = {
-    OPERATORS: Kind(_show_operators, operators_markdown.page, roofline.draw, harness.is_correct),
+    OPERATORS: Kind(_show_operators, operators_markdown.page, picture.draw, harness.is_correct),
     MODEL: Kind(
         partial(_show_sections, model_tables.sections),
-        partial(_page_of_sections, model_tables.sections),
+        partial(_page_of_sections, model_tables.sections, " --model"),
         model_picture.draw,
         model_tables.is_correct,
     ),
     NETWORK: Kind(
         partial(_show_sections, network_tables.sections),
-        partial(_page_of_sections, network_tables.sections),
+        partial(_page_of_sections, network_tables.sections, " --network {name}"),
         network_picture.draw,
         network_tables.is_correct,
     ),
     COLD: Kind(
         partial(_show_sections, cold_tables.sections),
-        partial(_page_of_sections, cold_tables.sections),
-        _draw_nothing,
+        partial(_page_of_sections, cold_tables.sections, " --cold --network {name}"),
+        cold_picture.draw,
         cold_tables.is_correct,
+    ),
+    SWEEP: Kind(
+        partial(_show_sections, sweep_tables.sections),
+        partial(_page_of_sections, sweep_tables.sections),
+        sweep_picture.draw,
+        sweep_tables.is_correct,
     ),
 }
 

@@ -82,6 +82,16 @@ def absences(record: Record) -> list[str]:
     return lines
 
 
+def origin(record: Record, options: str = "") -> str:
+    """How a record's page was made, for the page."""
+    versions = record["versions"]
+    installed = versions["dmlvk"] if versions["dmlvk"][:1].isdigit() else f"({versions['dmlvk']})"
+    return (
+        f"Measured by `dmlvk bench{options}` with dmlvk {installed}, Python {versions['python']} and NumPy "
+        f"{versions['numpy']}. Both `--markdown` in that run and `--from-json` with `--markdown` write this page."
+    )
+
+
 def ratio_text(ratio: float) -> str:
     """A ratio with two digits that count."""
     return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.3f}"

@@ -11,7 +11,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dmlvk.benchmark.peers.peer import OTHER_ARITHMETIC
+from dmlvk.benchmark.sections import ratio_text
+
 Record = dict[str, Any]
+
+# A mark's own noise is smaller than this.
+MORE_THAN_THE_MARK = 1.05
 
 
 def show(record: Record, terminal: Console, *, dispatches: bool = False) -> None:
@@ -38,14 +44,18 @@ def show(record: Record, terminal: Console, *, dispatches: bool = False) -> None
     for reason in dict.fromkeys(record["absent_peers"].values()):
         names = [name for name, why in record["absent_peers"].items() if why == reason]
         terminal.print(f"peer{'s' * (len(names) > 1)} {', '.join(names)}: absent, {reason}")
-    for line in _failures(record):
+    for line in failures(record):
         terminal.print(line)
     for line in summary(record):
         terminal.print(line)
 
 
-def best_trial(record: Record, row: Record, runs_on: tuple[str, ...] = ("CUDA", "Vulkan")) -> Record | None:
-    """The fastest trial of a GPU peer on the work of a case; None if there is none."""
+def best_trial(record: Record, row: Record) -> Record | None:
+    """The fastest trial of a peer on the work of a case; None if there is none.
+
+    Beside a GPU stand the libraries that run on one; beside a CPU's driver all stand, which run on that CPU.
+    """
+    runs_on = ("CPU", "CUDA", "Vulkan") if record["device"]["type"] == "CPU" else ("CUDA", "Vulkan")
     trials = [
         trial
         for other in record["cases"]
@@ -57,7 +67,7 @@ def best_trial(record: Record, row: Record, runs_on: tuple[str, ...] = ("CUDA", 
 
 
 def summary(record: Record) -> Iterator[str]:
-    """Geometric means over the convolutions with a GPU peer, by layout and filter zero point."""
+    """Geometric means over the convolutions with a peer, by layout and filter zero point; and what a figure means."""
     ratios: dict[str, list[float]] = defaultdict(list)
     for row in record["cases"]:
         best = best_trial(record, row)
@@ -67,8 +77,17 @@ def summary(record: Record) -> Iterator[str]:
     for parameters, values in ratios.items():
         mean = math.exp(sum(map(math.log, values)) / len(values))
         yield (
-            f"convolutions with {parameters}: {mean:.2f} times as fast as each one's best GPU peer (geometric mean of "
-            f"{len(values)}; the least {min(values):.2f}, the most {max(values):.2f})"
+            f"convolutions with {parameters}: {ratio_text(mean)} times as fast as each one's best peer (geometric mean "
+            f"of {len(values)}; the least {ratio_text(min(values))}, the most {ratio_text(max(values))})"
+        )
+    trials = [trial for row in record["cases"] for trial in row.get("peers", ())]
+    others = dict.fromkeys(trial["peer"] for trial in trials if trial.get("result") == OTHER_ARITHMETIC)
+    if others:
+        yield f"another operator, with other types or without zero points: {', '.join(others)}"
+    if any(row.get("mark") and row["mark"]["fraction"] > MORE_THAN_THE_MARK for row in record["cases"]):
+        yield (
+            "more than 100% of the mark: a mark is a plain kernel that was measured in the same run, and no limit of "
+            "the hardware. A kernel that the driver compiles better, or that finds more in caches, is faster than it"
         )
 
 
@@ -126,7 +145,7 @@ def _cases(record: Record) -> Table:
     table.add_column("result")
     has_rivals = any(best_trial(record, row) for row in record["cases"])
     if has_rivals:
-        table.add_column("best GPU peer, ms")
+        table.add_column("best peer, ms")
         table.add_column("times as fast", justify="right")
     for row in record["cases"]:
         if "impossible" in row:
@@ -146,7 +165,7 @@ def _cases(record: Record) -> Table:
         best = best_trial(record, row)
         if has_rivals:
             cells.append("" if best is None else f"{_milliseconds(best['seconds']['median'])} {best['peer']}")
-            cells.append("" if best is None else f"{best['seconds']['median'] / seconds['median']:.2f}")
+            cells.append("" if best is None else ratio_text(best["seconds"]["median"] / seconds["median"]))
         table.add_row(*cells)
     return table
 
@@ -179,18 +198,21 @@ def _peers(record: Record) -> Table:
     for row in record["cases"]:
         if "peers" in row:
             trials = {trial["peer"]: trial for trial in row["peers"]}
-            table.add_row(row["work"], *(_trial(trials.get(name, {})) for name in record["peers"]))
+            cells = (trial_text(trials.get(name, {})) for name in record["peers"])
+            table.add_row(row["work"], *(Text(cell, "red" if cell.endswith("DIFFERENT") else "") for cell in cells))
     return table
 
 
-def _trial(trial: Record) -> Text:
+def trial_text(trial: Record) -> str:
+    """A peer's milliseconds, and whether its result is another one; "failed", or "-" if it lacks the operator."""
     if "seconds" in trial:
         wrong = " DIFFERENT" if trial["result"] == "DIFFERENT" else ""
-        return Text.assemble(_milliseconds(trial["seconds"]["median"]), (wrong, "red"))
-    return Text("failed" if "failure" in trial else "-")
+        return _milliseconds(trial["seconds"]["median"]) + wrong
+    return "failed" if "failure" in trial else "-"
 
 
-def _failures(record: Record) -> Iterator[str]:
+def failures(record: Record) -> Iterator[str]:
+    """A line for each case without such a path here, and for each peer that failed at one."""
     for row in record["cases"]:
         if "impossible" in row:
             yield f"{row['name']}: {row['impossible']}"

@@ -12,6 +12,7 @@ from dmlvk.command_line.bench_subject import (
     measure_model,
     measure_network,
     measure_operators,
+    measure_sweep,
     require_subject,
 )
 from dmlvk.command_line.terminal import PlainConsole, clear_errors, console
@@ -23,9 +24,12 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--model", type=FILE, default=None, help="In place of operators: a model, .onnx, as a whole.")
 @click.option("--network", default=None, help="In place of operators: all convolutions of resnet50, mobilenetv2, ...")
 @click.option("--cold", is_flag=True, help="Of a network: the first calls, in fresh processes, with no cache and one.")
+@click.option("--sweep", is_flag=True, help="In place of operators' cases: random shapes, the slowest ones first.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="Of --sweep.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of --sweep: the same seed, the same shapes.")
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @click.option("--scheduler", metavar="ADDRESS", help="On every distinct device of a Dask cluster, as tcp://host:8786.")
-@click.option("--operator", "operators", multiple=True, help="slice1, one_hot, ...; may be repeated. Default: all.")
+@click.option("--operator", "operators", multiple=True, help="SLICE1, one_hot, ...; may be repeated. Default: all.")
 @click.option(
     "--case",
     "patterns",
@@ -73,6 +77,9 @@ def bench(
     model: Path | None,
     network: str | None,
     cold: bool,
+    sweep: bool,
+    seconds: float,
+    seed: int,
     selector: str | None,
     scheduler: str | None,
     operators: tuple[str, ...],
@@ -107,12 +114,15 @@ def bench(
     With --cold, the times are those for which the layers wait for the driver's compiler: all compiled in one thread
     and in as many as there are cores, and each called at once, with the driver's own caches off.
 
+    With --sweep, random convolutions and SLICE1s are measured for some time. Those come first that are furthest from
+    what bounds them: the copy of their bytes, or their operations on the fastest unit.
+
     Ends with status 1 if any result is not the reference's, bit for bit.
     """
     import io
 
     from dmlvk import files
-    from dmlvk.benchmark import records, roofline
+    from dmlvk.benchmark import drawing, records
     from dmlvk.benchmark.choice import Choice
     from dmlvk.benchmark.kinds import kind_for
     from dmlvk.command_line.bench_cluster import bench_cluster
@@ -122,7 +132,7 @@ def bench(
     if megabytes is not None and megabytes & (megabytes - 1):
         raise click.BadParameter(f"{megabytes} is not a power of two", param_hint="--megabytes")
     choice = Choice(
-        operators=operators,
+        operators=[name.lower() for name in operators],
         patterns=patterns,
         types=types,
         layouts=layouts,
@@ -142,11 +152,11 @@ def bench(
         )
         return
     if plot_path is not None:
-        roofline.require_matplotlib()
+        drawing.require_matplotlib()
         # A file name without an extension gets one.
         plot_path = plot_path if plot_path.suffix else plot_path.with_name(f"{plot_path.name}.png")
         files.require_place(plot_path)
-        roofline.picture_format(plot_path)
+        drawing.picture_format(plot_path)
     if markdown_path is not None:
         files.require_place(markdown_path)
     if json_path is not None and source is None and not lists:
@@ -155,7 +165,7 @@ def bench(
     def drawn(record: records.Record) -> tuple[bytes, str]:
         """The picture and the page, if requested."""
         kind = kind_for(record)
-        picture = b"" if plot_path is None else kind.draw(record, roofline.picture_format(plot_path))
+        picture = b"" if plot_path is None else kind.draw(record, drawing.picture_format(plot_path))
         return picture, "" if markdown_path is None else "\n".join(kind.page(record)) + "\n"
 
     def keep(record: records.Record) -> None:
@@ -175,6 +185,8 @@ def bench(
         if subject is Subject.MODEL:
             assert model is not None
             record = measure_model(model, selector, batches, rounds, peers, terminal, keep)
+        elif subject is Subject.SWEEP:
+            record = measure_sweep(operators, selector, seconds, seed, choice.data_bytes, rounds, peers, terminal, keep)
         elif subject is Subject.COLD:
             assert network is not None
             record = measure_cold(network, selector, size, layouts, batches, terminal, keep)

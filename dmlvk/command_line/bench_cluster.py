@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dmlvk import files
+from dmlvk.command_line.bench_subject import required_cases
 from dmlvk.command_line.clusters import connected
 from dmlvk.command_line.terminal import console, require_names
 
@@ -36,15 +37,12 @@ def bench_cluster(
     """
     with connected(address) as client:
         from dmlvk.benchmark import cluster, harness
-        from dmlvk.benchmark.cases import OPERATORS
         from dmlvk.benchmark.markdown import page
         from dmlvk.benchmark.peers import PEERS
         from dmlvk.benchmark.tables import show
 
-        require_names("--operator", choice.operators, OPERATORS)
         require_names("--peer", choice.peers, PEERS)
-        if not choice.chosen(is_cpu=False):
-            raise click.ClickException("no case matches the options; `dmlvk bench --list` prints the names")
+        required_cases(choice, is_cpu=False)
         for path in (json_path, markdown_path):
             if path is not None:
                 files.require_place(path)

@@ -215,9 +215,18 @@ def run_request(request: Request) -> int:
     items = request.items(chosen)
     waivers, flakes = read_waivers(request.waivers) if request.waivers is not None else ([], [])
     if request.scheduler is not None:
-        if request.reruns or request.keep_outputs:
-            raise SelectionError("--reruns and --keep-outputs are for a single device; leave them out with --scheduler")
-        return ClusterRequest(request, items, _completed, lambda run: _waive(run, waivers, flakes), _export).run()
+        if request.keep_outputs:
+            raise SelectionError(
+                "--keep-outputs writes beside the process that runs the cases, which is on another host with "
+                "--scheduler: leave it out, and run the cases that differ on each device by itself"
+            )
+
+        def most_runs(environment: Environment, result: Result) -> int:
+            return further_runs(flakes, environment, result, _today(), request.reruns)
+
+        return ClusterRequest(
+            request, items, _completed, lambda run: _waive(run, waivers, flakes), most_runs, _export
+        ).run()
     digests = recorded_digests(request.compare)
     run = _resumed(request)
     resumed, run.environment = run.environment, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from dmlvk.conformance.comparison.terminal import print_findings
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
 from dmlvk.conformance.reports.html import write_html
 from dmlvk.conformance.reports.junit import write_junit
-from dmlvk.conformance.reports.terminal import print_summary, with_progress
+from dmlvk.conformance.reports.terminal import failure_text, print_summary, with_progress
 from dmlvk.conformance.results import (
     PASSED,
     Environment,
@@ -32,6 +32,7 @@ from dmlvk.conformance.results import (
     naming,
     read_device_runs,
 )
+from dmlvk.conformance.running.again import run_again
 from dmlvk.conformance.running.runner import CLOSING, Item
 from dmlvk.conformance.running.worker import Configuration
 from dmlvk.conformance.waivers import WaiverReport
@@ -53,6 +54,8 @@ class ClusterRequest:
         Adds to an environment what this run knows of itself.
     waive : callable
         Applies waivers to a run, and reports what they did.
+    further_runs : callable
+        How often a failed case of an environment is run again.
     export : callable
         Exports the failing cases of a run to a folder, and yields lines about it.
     """
@@ -63,12 +66,14 @@ class ClusterRequest:
         items: list[Item],
         completed: Callable[[Environment, Request], Environment],
         waive: Callable[[Run], WaiverReport],
+        further_runs: Callable[[Environment, Result], int],
         export: Callable[[Run, Request, Path], Iterator[str]],
     ) -> None:
         self._request = request
         self._items = items
         self._completed = completed
         self._waive = waive
+        self._further_runs = further_runs
         self._export = export
         # The runs of the results file, in its order.
         self._runs: list[Run] = []
@@ -116,15 +121,30 @@ class ClusterRequest:
                 active += [self._runs[number] for number in numbers.values()]
                 left = {kind: self._left(self._items, self._runs[number]) for kind, number in numbers.items()}
 
-                def results() -> Iterator[Result]:
-                    for kind, result in runner.run(left):
-                        found = compared(result, digests)
-                        self._runs[numbers[kind]].add(found)
-                        writer.write(found, numbers[kind])
-                        yield replace(found, message=f"on {kind[0]}: {found.message}")
+                def add(kind: Kind, result: Result) -> Result:
+                    self._runs[numbers[kind]].add(result)
+                    writer.write(result, numbers[kind])
+                    return replace(result, message=f"on {kind[0]}: {result.message}")
 
-                for _ in with_progress(terminal, results(), sum(map(len, left.values()))):
+                results = (add(kind, compared(result, digests)) for kind, result in runner.run(left))
+                for _ in with_progress(terminal, results, sum(map(len, left.values()))):
                     pass
+                for kind in numbers:
+                    for result in self._again(runner, kind, self._runs[numbers[kind]], left[kind], digests):
+                        terminal.print(failure_text(add(kind, result)), soft_wrap=True)
+
+    def _again(
+        self, runner: ClusterRunner, kind: Kind, run: Run, items: list[Item], digests: Mapping[str, str]
+    ) -> Iterator[Result]:
+        """Run the failed ones of some cases again, on their device."""
+        assert run.environment is not None
+        failed = {item: run.results[item] for item in items if item in run.results and not run.results[item].is_good}
+        most_runs = {item: self._further_runs(run.environment, result) for item, result in failed.items()}
+
+        def again(chosen: Sequence[Item]) -> Iterator[Result]:
+            return (compared(result, digests) for _, result in runner.run({kind: chosen}))
+
+        return run_again(again, failed, most_runs)
 
     def _numbers(self, runner: ClusterRunner) -> dict[Kind, int]:
         """The number of each device's run in the file of results; a device that is not there gets a new one."""

@@ -15,9 +15,12 @@ from typing import TypeAlias
 from dmlvk.conformance.case import Case, current_name
 from dmlvk.conformance.costs import parts_of_equal_cost
 from dmlvk.conformance.errors import ConformanceError
+from dmlvk.operators.registry import OPERATORS
 
 # Lists cases lazily and always in the same order: all cases or, given True, only the default cases.
 CaseSource: TypeAlias = Callable[[bool], Iterator[Case]]
+
+STEMS = frozenset(operator.stem for operator in OPERATORS)
 
 OUR_CASES = "dmlvk.conformance.cases:all_cases"
 
@@ -66,7 +69,7 @@ def matches(pattern: str, case: Case) -> bool:
     ends in parameters and ";*", such as "slice1:*:type=uint8;path=tiles;*", these may stand in any order and between
     others.
     """
-    pattern = current_name(pattern)
+    pattern = current_name(_with_stem(pattern))
     if pattern == case.name or fnmatchcase(case.name, pattern) or fnmatchcase(case.name, f"{pattern}:*"):
         return True
     groups, _, last = pattern.rpartition(":")
@@ -75,6 +78,12 @@ def matches(pattern: str, case: Case) -> bool:
     parameters = case.parameters
     pairs = (pair.partition("=") for pair in last[:-2].split(";"))
     return all(name in parameters and fnmatchcase(parameters[name], value) for name, _, value in pairs)
+
+
+def _with_stem(pattern: str) -> str:
+    """A pattern with the operator's name as cases have it; it may be in upper case, as DirectML writes it."""
+    operator, colon, rest = pattern.partition(":")
+    return f"{operator.lower()}{colon}{rest}" if operator.lower() in STEMS else pattern
 
 
 class CaseFinder:

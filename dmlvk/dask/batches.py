@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
+import dask
 from dask.base import is_dask_collection
-from distributed import Client
+from dask.delayed import Delayed
+from distributed import Client, futures_of
+from distributed.worker import thread_state
+
+from dmlvk.window import in_order
+
+# Batches that the task of a portion loads at a time.
+LOADS_AHEAD = 4
 
 
 def batches_of(given: Any) -> tuple[Iterable[Any], int | None]:
@@ -44,10 +55,87 @@ def _chunks(array: Any) -> Iterator[Any]:
         yield whole.blocks[number]
 
 
-def as_argument_of_task(client: Client, batch: Any) -> Any:
-    """A batch as a task takes it: what Dask has yet to compute is computed on the cluster, near the task."""
-    if is_dask_collection(batch):
-        return client.compute(batch)
+@dataclass(frozen=True)
+class Lazy:
+    """What the task of a portion itself computes. Dask sees no collection in it."""
+
+    collection: Any
+
+    def computed(self) -> Any:
+        """The array, computed on this thread."""
+        return dask.compute(self.collection, scheduler="synchronous")[0]
+
+
+def arguments_of_task(client: Client, batches: Sequence[Any], near: str, are_apart: bool) -> list[Any]:
+    """Batches as a task takes them: what Dask has yet to compute is computed where the task runs.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    batches : sequence
+    near : str
+        The address of the worker that computes. If it has gone, others do.
+    are_apart : bool
+        Whether Dask computes each in a task of its own, so that all threads of the worker take part. If not, the
+        batches' own task does, which saves messages; but never parts of dask.arrays, which may share work.
+    """
+    wanted = [part for batch in batches for part in _parts(batch) if _is_task(part, are_apart)]
+    # One call for all of them: each call costs the client milliseconds.
+    futures = iter(client.compute(wanted, workers=[near], allow_other_workers=True) if wanted else ())
+
+    def argument(part: Any) -> Any:
+        if _is_task(part, are_apart):
+            return next(futures)
+        return Lazy(part) if is_dask_collection(part) else part
+
+    return [_mapped(argument, batch) for batch in batches]
+
+
+def loaded_ahead(batches: Sequence[Any]) -> Generator[tuple[Any, float], None, None]:
+    """The batches of `arguments_of_task`, in their task, and the seconds that each took to load.
+
+    Some are loaded ahead on threads: one that loads from a file keeps a device from working for as long as it runs.
+    """
+    if not any(isinstance(part, Lazy) for batch in batches for part in _parts(batch)):
+        yield from ((batch, 0.0) for batch in batches)
+        return
+    # What a batch computes may ask Dask on which worker it runs.
+    state = dict(vars(thread_state))
+    with ThreadPoolExecutor(min(LOADS_AHEAD, len(batches)), "dmlvk.dask", vars_of_thread, (state,)) as pool:
+        yield from in_order(batches, lambda batch: pool.submit(_computed, batch), LOADS_AHEAD)
+
+
+def vars_of_thread(state: Mapping[str, Any]) -> None:
+    """Begin a thread with what Dask keeps for the thread of a task."""
+    vars(thread_state).update(state)
+
+
+def _computed(batch: Any) -> tuple[Any, float]:
+    start = time.perf_counter()
+    found = _mapped(lambda part: part.computed() if isinstance(part, Lazy) else part, batch)
+    return found, time.perf_counter() - start
+
+
+def _is_task(part: Any, are_apart: bool) -> bool:
+    """Whether Dask computes a part of a batch in a task of its own."""
+    if not is_dask_collection(part):
+        return False
+    return are_apart or not isinstance(part, Delayed) or not _is_whole(part)
+
+
+def _is_whole(delayed: Delayed) -> bool:
+    """Whether a graph has all that it needs. A Future is a key of which the cluster alone knows."""
+    graph = delayed.__dask_graph__()
+    return not futures_of(delayed) and all(
+        graph.keys() >= getattr(task, "dependencies", {None}) for task in graph.values()
+    )
+
+
+def _parts(batch: Any) -> Iterable[Any]:
+    return batch.values() if isinstance(batch, Mapping) else (batch,)
+
+
+def _mapped(function: Callable[[Any], Any], batch: Any) -> Any:
     if isinstance(batch, Mapping):
-        return {name: client.compute(part) if is_dask_collection(part) else part for name, part in batch.items()}
-    return batch
+        return {name: function(part) for name, part in batch.items()}
+    return function(batch)

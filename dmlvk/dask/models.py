@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dmlvk.device_profile import DeviceType
 from dmlvk.errors import BindingError
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.serialization import serialize
@@ -116,7 +117,9 @@ class _OpenedSession:
     def __init__(self, model: OnnxModel, device: Device) -> None:
         from dmlvk.onnx.session import loaded
 
-        self._session = loaded(model.model, model.options, device)
+        # A worker runs two portions at once. A CPU driver has no time for the second one.
+        runs_at_once = 1 if device.profile.device_type is DeviceType.CPU else 2
+        self._session = loaded(model.model, model.options, device, runs_at_once)
 
     def run(self, batch: Any, output_names: Sequence[str] | None) -> Any:
         return self._session.run_batch(output_names, batch)

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 SIDE = 64  # of a digit, in pixels
 LEAST_GAP = 16
 ROWS_OF_SAMPLES = 2
+LETTERS = 19
 LINE, HEADING, BELOW = 30, 36, 60  # the heights of a line of text, a row's heading, and an answer
 
 
-def draw_digits(reading: Reading, width: int) -> Image.Image:
+def draw_digits(reading: Reading, width: int, rows_of_samples: int = ROWS_OF_SAMPLES) -> Image.Image:
     """The picture of a reading.
 
     Parameters
@@ -27,27 +28,49 @@ def draw_digits(reading: Reading, width: int) -> Image.Image:
     reading : Reading
     width : int
         Pixels; the height follows from the number of wrong answers.
+    rows_of_samples : int
+        How many rows of pictures stand above those that are read wrong.
     """
     from PIL import Image, ImageDraw
 
     columns = (width + LEAST_GAP) // (SIDE + LEAST_GAP)
     wrong = np.flatnonzero(reading.answers != reading.labels)
-    samples = np.arange(min(ROWS_OF_SAMPLES * columns, len(reading.pictures)))
+    samples = np.arange(min(rows_of_samples * columns, len(reading.pictures)))
     parts = [(f"The first {len(samples)} of the pictures", samples)]
     if wrong.size:
         parts.append((f"All {wrong.size} that it reads wrong", wrong))
-    lines = _lines(reading)
+    lines = draw_lines(_lines(reading), width)
     heights = [HEADING + -(-len(chosen) // columns) * (SIDE + BELOW) for _, chosen in parts]
-    image = Image.new("RGB", (width, LINE * len(lines) + sum(heights)), PAPER)
+    image = Image.new("RGB", (width, lines.height + sum(heights)), PAPER)
+    image.paste(lines, (0, 0))
     draw = ImageDraw.Draw(image)
-    top = 0
-    for text, colour in lines:
-        draw.text((0, top), text, colour, font(19))
-        top += LINE
+    top = lines.height
     for (heading, chosen), height in zip(parts, heights, strict=True):
         draw.text((0, top + 6), heading, INK, font(17))
         _draw_rows(image, reading, chosen, columns, top + HEADING)
         top += height
+    return image
+
+
+def draw_lines(lines: Sequence[tuple[str, str]], width: int) -> Image.Image:
+    """Texts with their colours below each other, each broken into as many lines as the width asks for."""
+    from PIL import Image, ImageDraw
+
+    measure = ImageDraw.Draw(Image.new("RGB", (1, 1)))
+    broken: list[tuple[str, str]] = []
+    for text, colour in lines:
+        line = ""
+        for word in text.split():
+            if line and measure.textlength(f"{line} {word}", font(LETTERS)) > width:
+                broken.append((line, colour))
+                line = word
+            else:
+                line = f"{line} {word}".strip()
+        broken.append((line, colour))
+    image = Image.new("RGB", (width, LINE * len(broken)), PAPER)
+    draw = ImageDraw.Draw(image)
+    for number, (line, colour) in enumerate(broken):
+        draw.text((0, LINE * number), line, colour, font(LETTERS))
     return image
 
 

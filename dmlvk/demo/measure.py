@@ -25,8 +25,7 @@ class Measurement:
     operator : str
         DirectML's name, such as "SLICE1".
     kernels : tuple of str
-        The kernels that a run dispatches. If more follows the operator's name in a kernel's name, the operator's name
-        is left out.
+        The kernels that a run dispatches, by their names, such as "slice1/tiles".
     result : np.ndarray
         The output, read back.
     correct : bool
@@ -97,7 +96,7 @@ def measure(device: dmlvk.Device, panel: Panel) -> Measurement:
     return Measurement(
         panel=panel,
         operator=panel.desc.operator_name,
-        kernels=tuple(kernel.removeprefix(panel.desc.operator_name.lower() + "/") for kernel in kernels),
+        kernels=tuple(kernels),
         result=result,
         correct=_same_bits(result, expected),
         seconds=statistics.median(device_times or host_times),

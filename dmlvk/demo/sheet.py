@@ -1,34 +1,43 @@
-"""Draws the demo's contact sheet with Pillow: the photograph, a section for each operator, and one of the network."""
+"""Draws the demo's contact sheet with Pillow: the photograph, the operators, and a network beside them."""
 
 from __future__ import annotations
 
 import io
-import textwrap
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dmlvk import files
 from dmlvk.demo.digits import Reading
-from dmlvk.demo.grid import draw_digits
+from dmlvk.demo.grid import draw_digits, draw_lines
 from dmlvk.demo.measure import Measurement
 from dmlvk.demo.palette import BACKING, FAINT, INK, PAPER, RIGHT, RULE, WRONG, font
 from dmlvk.demo.panels import SENTENCES, View
 
-COLUMNS = 4
-CELL = 256  # the side in pixels of the square for a result
-GAP = 28
-MARGIN = 48
-TITLE = 74  # the height of a section's title
-LINE, CHARACTERS = 26, 110  # of a text over the whole width
+if TYPE_CHECKING:
+    from PIL import Image, ImageDraw
 
-NETWORK = ("Handwritten digits", "an ONNX network of 8-bit integers; below each picture is the network's answer")
+COLUMNS = 8
+CELL = 200  # the side in pixels of the square for a result
+GAP = 20
+MARGIN = 40
+HEADER = 156
+TITLE = 56  # the height of a section's title
+CAPTION = 24 + 3 * 18 + 26  # of a result's title and its caption of three lines
+NETWORK_WIDTH = 400
+ROWS_OF_SAMPLES = 3
+
+NETWORK = ("Handwritten digits", "by an ONNX network")
+
+Shown = tuple[Measurement, View]
 
 
 def draw_sheet(
     photo: np.ndarray, measurements: list[Measurement], reading: Reading | str, device: str, path: Path
 ) -> None:
-    """Write the contact sheet as a PNG.
+    """Write the contact sheet as a PNG: the operators, and the network in a column at the right.
 
     Parameters
     ----------
@@ -43,62 +52,96 @@ def draw_sheet(
     path : Path
         The PNG file. If the name has another picture format's extension, the picture has that format.
     """
-    from PIL import Image, ImageDraw
+    from PIL import Image
 
-    sections: dict[str, list[tuple[Measurement, View]]] = {}
+    sections: dict[str, list[Shown]] = {}
     for measurement in measurements:
         views = [(measurement, view) for view in measurement.panel.views]
         sections.setdefault(measurement.operator, []).extend(views)
+    places, rows = _places({name: len(section) for name, section in sections.items()})
 
-    caption_lines = 3
-    cell_height = CELL + 12 + 24 + caption_lines * 19 + 30
-    width = 2 * MARGIN + COLUMNS * CELL + (COLUMNS - 1) * GAP
-    heights = [TITLE + -(-len(section) // COLUMNS) * cell_height for section in sections.values()]
-    digits = draw_digits(reading, width - 2 * MARGIN) if isinstance(reading, Reading) else None
-    reason = [] if isinstance(reading, Reading) else textwrap.wrap(f"Not run: {reading}", CHARACTERS)
-    last = TITLE + (14 + LINE * len(reason) if digits is None else digits.height)
-    header = 2 * MARGIN + CELL
-    sheet = Image.new("RGB", (width, header + sum(heights) + last + MARGIN // 2), PAPER)
-    draw = ImageDraw.Draw(sheet)
-
-    _paste(sheet, photo, (MARGIN, MARGIN))
-    left = MARGIN + CELL + GAP
-    height, width_of_photo, channels = photo.shape
-    correct = sum(measurement.correct for measurement in measurements)
-    draw.text((left, MARGIN - 8), "dmlvk", INK, font(56))
-    draw.text((left, MARGIN + 64), "DirectML's operators as Vulkan compute kernels, on a photograph", INK, font(22))
-    draw.text((left, MARGIN + 108), f"Input: UINT8 {{{height}, {width_of_photo}, {channels}}} (NASA)", FAINT, font(18))
-    draw.text((left, MARGIN + 136), f"Device: {device}", FAINT, font(18))
-    verdict = f"{correct} of {len(measurements)} results equal the NumPy reference bit for bit"
-    draw.text((left, MARGIN + 180), verdict, RIGHT if correct == len(measurements) else WRONG, font(22))
-
-    def title(name: str, sentence: str) -> None:
-        draw.line((MARGIN, top, width - MARGIN, top), RULE, 2)
-        draw.text((MARGIN, top + 16), name, INK, font(28))
-        name_width = draw.textlength(name, font(28))
-        draw.text((MARGIN + name_width + 18, top + 24), sentence, FAINT, font(19))
-
-    top = header
-    for (operator, section), section_height in zip(sections.items(), heights, strict=True):
-        title(operator, SENTENCES.get(operator, ""))
-        for number, (measurement, view) in enumerate(section):
-            row, column = divmod(number, COLUMNS)
-            x = MARGIN + column * (CELL + GAP)
-            y = top + TITLE + row * cell_height
-            _paste(sheet, view.picture(measurement.result), (x, y))
-            y += CELL + 10
-            draw.text((x, y), view.title, INK if measurement.correct else WRONG, font(17))
-            draw.multiline_text((x, y + 25), view.caption, FAINT, font(15), spacing=4)
-        top += section_height
-    title(*NETWORK)
-    if digits is None:
-        for number, line in enumerate(reason):
-            draw.text((MARGIN, top + TITLE + number * LINE), line, FAINT, font(19))
-    else:
-        sheet.paste(digits, (MARGIN, top + TITLE))
+    network = _network(reading)
+    left = MARGIN + COLUMNS * (CELL + GAP) + 2 * GAP
+    height = max(HEADER + rows * (TITLE + CELL + CAPTION), MARGIN + network.height) + MARGIN // 2
+    sheet = Image.new("RGB", (left + NETWORK_WIDTH + MARGIN, height), PAPER)
+    _draw_header(sheet, photo, measurements, device)
+    for name, section in sections.items():
+        _draw_section(sheet, name, section, *places[name])
+    sheet.paste(network, (left, MARGIN))
     content = io.BytesIO()
     sheet.save(content, picture_format(path), optimize=True)
     files.write_bytes(path, content.getvalue())
+
+
+def _places(counts: Mapping[str, int]) -> tuple[dict[str, tuple[int, int]], int]:
+    """The row and column of each section's first result, and the number of rows. Short sections share a row."""
+    places, row, column = {}, 0, 0
+    for name, count in counts.items():
+        if column and column + count > COLUMNS:
+            row, column = row + 1, 0
+        places[name] = row, column
+        row, column = row + (column + count - 1) // COLUMNS, (column + count - 1) % COLUMNS + 1
+    return places, row + 1
+
+
+def _draw_header(sheet: Image.Image, photo: np.ndarray, measurements: list[Measurement], device: str) -> None:
+    from PIL import ImageDraw
+
+    draw = ImageDraw.Draw(sheet)
+    side = HEADER - 2 * 24
+    _paste(sheet, photo, (MARGIN, MARGIN), side)
+    left = MARGIN + side + GAP
+    height, width, channels = photo.shape
+    correct = sum(measurement.correct for measurement in measurements)
+    draw.text((left, MARGIN - 12), "dmlvk", INK, font(46))
+    draw.text(
+        (left + 166, MARGIN + 10), "DirectML's operators as Vulkan compute kernels, on a photograph", INK, font(22)
+    )
+    text = f"Input: UINT8 {{{height}, {width}, {channels}}} (NASA). Device: {device}"
+    draw.text((left, MARGIN + 50), text, FAINT, font(18))
+    verdict = f"{correct} of {len(measurements)} results equal the NumPy reference bit for bit"
+    draw.text((left, MARGIN + 80), verdict, RIGHT if correct == len(measurements) else WRONG, font(22))
+
+
+def _draw_section(sheet: Image.Image, name: str, section: list[Shown], row: int, column: int) -> None:
+    """Draw an operator's name and its results, from a row and column on."""
+    from PIL import ImageDraw
+
+    draw = ImageDraw.Draw(sheet)
+    for number, (measurement, view) in enumerate(section, column):
+        down, across = divmod(number, COLUMNS)
+        x = MARGIN + across * (CELL + GAP)
+        y = HEADER + (row + down) * (TITLE + CELL + CAPTION)
+        if number == column:
+            right = MARGIN + min(column + len(section), COLUMNS) * (CELL + GAP) - GAP
+            _draw_title(draw, (name, SENTENCES.get(name, "")), (x, y), right)
+        y += TITLE
+        _paste(sheet, view.picture(measurement.result), (x, y), CELL)
+        draw.text((x, y + CELL + 8), view.title, INK if measurement.correct else WRONG, font(14))
+        draw.multiline_text((x, y + CELL + 30), view.caption, FAINT, font(13), spacing=4)
+
+
+def _draw_title(draw: ImageDraw.ImageDraw, title: tuple[str, str], corner: tuple[int, int], right: int) -> None:
+    """Draw a rule up to the right edge, and below it a name and a sentence."""
+    x, y = corner
+    name, sentence = title
+    draw.line((x, y, right, y), RULE, 2)
+    draw.text((x, y + 14), name, INK, font(23))
+    draw.text((x + draw.textlength(name, font(23)) + 14, y + 21), sentence, FAINT, font(15))
+
+
+def _network(reading: Reading | str) -> Image.Image:
+    """The column of the network, or of the reason why it did not run."""
+    from PIL import Image, ImageDraw
+
+    if isinstance(reading, Reading):
+        digits = draw_digits(reading, NETWORK_WIDTH, ROWS_OF_SAMPLES)
+    else:
+        digits = draw_lines([(f"Not run: {reading}", FAINT)], NETWORK_WIDTH)
+    column = Image.new("RGB", (NETWORK_WIDTH, TITLE + digits.height), PAPER)
+    _draw_title(ImageDraw.Draw(column), NETWORK, (0, 0), NETWORK_WIDTH)
+    column.paste(digits, (0, TITLE))
+    return column
 
 
 def picture_format(path: Path) -> str:
@@ -119,19 +162,18 @@ def picture_format(path: Path) -> str:
     return name
 
 
-def _paste(sheet: object, picture: np.ndarray, corner: tuple[int, int]) -> None:
-    """Put a picture in the middle of a cell: reduced to fit, or enlarged by a whole number to keep pixels square."""
+def _paste(sheet: Image.Image, picture: np.ndarray, corner: tuple[int, int], side: int) -> None:
+    """Put a picture in the middle of a square: reduced to fit, or enlarged by a whole number to keep pixels square."""
     from PIL import Image
 
-    assert isinstance(sheet, Image.Image)
     image = Image.fromarray(np.ascontiguousarray(picture))
     longest = max(image.size)
-    if longest > CELL:
-        size = (max(1, image.width * CELL // longest), max(1, image.height * CELL // longest))
+    if longest > side:
+        size = (max(1, image.width * side // longest), max(1, image.height * side // longest))
         image = image.resize(size, Image.Resampling.LANCZOS)
     else:
-        factor = CELL // longest
+        factor = side // longest
         image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
     x, y = corner
-    sheet.paste(BACKING, (x, y, x + CELL, y + CELL))
-    sheet.paste(image, (x + (CELL - image.width) // 2, y + (CELL - image.height) // 2))
+    sheet.paste(BACKING, (x, y, x + side, y + side))
+    sheet.paste(image, (x + (side - image.width) // 2, y + (side - image.height) // 2))

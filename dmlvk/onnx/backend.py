@@ -32,7 +32,8 @@ class Prepared(BackendRep):  # type: ignore[misc]
 
         Parameters
         ----------
-        inputs : array, sequence of arrays in the order of the model's inputs, or mapping by name
+        inputs : array, sequence of arrays, or mapping of str to array
+            In the order of the model's inputs, or by name.
         """
         names = [described.name for described in self.session.get_inputs()]
         if isinstance(inputs, dict):
@@ -79,8 +80,8 @@ class DmlvkBackend(Backend):  # type: ignore[misc]
         node : NodeProto
         inputs : array or sequence of arrays
             One for each input that is there.
-        outputs_info : sequence of (dtype, shape), optional
-            Types of the outputs; ONNX infers them by default.
+        outputs_info : sequence of tuple, optional
+            (dtype, shape) of each output; ONNX infers them by default.
         opset_version : int, optional
             Of ONNX's operators; the newest that is released by default.
 

@@ -29,6 +29,7 @@ from dmlvk.runtime.copying import Pickled
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.device_info import best_devices
 from dmlvk.runtime.shared_devices import DeviceName, named_device
+from dmlvk.vulkan.library import OutOfMemoryError
 from dmlvk.vulkan.monitor import Monitor
 from dmlvk.window import in_order
 
@@ -74,7 +75,7 @@ class InferenceSession(Pickled):
     ----------
     model : path, bytes or ModelProto
         Any valid model. External data are read from the folder of its path.
-    device : Device, int, str, or iterable of them, optional
+    device : Device, int, str, or iterable of Device, int or str, optional
         A device, or a selector of one; the best device by default. "all" is each device of the best kind that the host
         has: all discrete GPUs, or else all integrated ones, ..., or else all CPU drivers; a GPU with two drivers counts
         once. Several devices take turns by calls: see the notes.
@@ -84,6 +85,11 @@ class InferenceSession(Pickled):
     channels_last : bool, optional
         Whether tensors between convolutions have their channels last in memory (NHWC), whatever the model says: no
         result depends on it. By default they have so on GPUs, whose kernels are faster then.
+    runs_at_once : int, optional
+        So many runs share a device, for `map`, `run_async` and `run` in several threads. With 2, a GPU computes one run
+        while the arrays of another one are copied. Each has its own memory on the device, weights included; if there is
+        not enough for another run, runs go one after the other. By default 2 if several devices are named and the first
+        is a GPU, so that no GPU waits for Python, which serves one thread at a time; else 1.
 
     Raises
     ------
@@ -100,8 +106,8 @@ class InferenceSession(Pickled):
 
     Notes
     -----
-    `run` may be called from several threads; runs on one device go one after the other. With several devices, each call
-    runs as a whole on the device that has the fewest calls: as many run at once as there are devices. So `run` in one
+    `run` may be called from several threads. On one device, runs go one after the other, unless `runs_at_once` allows
+    more. With several devices, each call runs as a whole on the device that has the fewest calls. So `run` in one
     thread is no faster than on one device; `map`, `run_async` and `run` in several threads are. A batch is never split,
     because nothing in a model says that its first dimension counts independent images. The bits do not depend on the
     device.
@@ -123,11 +129,19 @@ class InferenceSession(Pickled):
         device: DeviceName | Iterable[DeviceName] = None,
         fuse_qdq: bool = True,
         channels_last: bool | None = None,
+        runs_at_once: int | None = None,
     ) -> None:
+        if runs_at_once is not None:
+            rule = "one run, or more that share a device"
+            runs_at_once = as_argument("runs_at_once", runs_at_once, 1, None, rule, ValueError)
         self._loaded = model if isinstance(model, LoadedModel) else load(model)
         self._place = self._loaded.place
         self.devices = opened(device)
         self.device = self.devices[0]
+        if runs_at_once is None:
+            is_cpu = self.device.profile.device_type is DeviceType.CPU
+            runs_at_once = 1 if is_cpu or len(self.devices) == 1 else 2
+        self._runs_at_once = runs_at_once
         self._options = Options(fuse_qdq, channels_last)
         self._graph = graph = Graph(self._loaded)
         self._all_nodes = list(graph.nodes)
@@ -137,8 +151,11 @@ class InferenceSession(Pickled):
         self._obstacles = placement.obstacles(graph)
         self._checks = input_checks(graph, self._place)
         self._others: OrderedDict[frozenset[str], InferenceSession] = OrderedDict()
+        # Each device once before any has its second part: the first part that is free is taken.
         self._parts = [
-            ModelOnDevice(graph, self._obstacles, each, self._options.has_channels_last(each)) for each in self.devices
+            ModelOnDevice(graph, self._obstacles, each, self._options.has_channels_last(each))
+            for _ in range(self._runs_at_once)
+            for each in self.devices
         ]
         self._last: ModelOnDevice | None = None
         self._turns = Monitor()
@@ -229,7 +246,9 @@ class InferenceSession(Pickled):
         """A session of the same model, some of whose initializers have become inputs."""
         found = self._others.get(names)
         if found is None:
-            found = InferenceSession(self._loaded.without(names), self.devices, *self._options)
+            found = InferenceSession(
+                self._loaded.without(names), self.devices, *self._options, runs_at_once=self._runs_at_once
+            )
         remember(self._others, names, found, SESSIONS_KEPT)
         return found
 
@@ -256,7 +275,7 @@ class InferenceSession(Pickled):
         output_names : sequence of str, optional
             As for `run`.
         in_flight : int, optional
-            At most so many batches are read and not yet yielded; two for each device by default.
+            At most so many batches are read and not yet yielded; by default two for each run at once.
 
         Returns
         -------
@@ -337,6 +356,13 @@ class InferenceSession(Pickled):
         self._last = part = self._turns.run(self._least_used, thread)
         try:
             return part.run(names, feeds, profile)
+        except OutOfMemoryError:
+            first = next(each for each in self._parts if each.device is part.device)
+            if first is part:
+                raise
+            # The device has no memory for another run: this one waits for its turn.
+            self._last = first
+            return first.run(names, feeds, profile)
         finally:
             part.users.discard(thread)
 
@@ -371,6 +397,8 @@ def opened(device: DeviceName | Iterable[DeviceName]) -> list[Device]:
     return found
 
 
-def loaded(model: LoadedModel, options: Options, device: DeviceName = None) -> InferenceSession:
+def loaded(
+    model: LoadedModel, options: Options, device: DeviceName = None, runs_at_once: int | None = None
+) -> InferenceSession:
     """The session of a recipe, on a device or on the default device of this process."""
-    return InferenceSession(model, named_device(device), *options)
+    return InferenceSession(model, named_device(device), *options, runs_at_once=runs_at_once)

@@ -32,7 +32,7 @@ class OperatorDesc:
     Attributes
     ----------
     operator_name : str
-        DirectML's name without DML_OPERATOR_.
+        DirectML's name without ``DML_OPERATOR_``.
     input_fields, output_fields : tuple of str
         The fields that hold a TensorDesc or, for optional ones, None; in DirectML's order.
     bit_fields : mapping of str to str

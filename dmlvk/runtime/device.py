@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
@@ -25,6 +26,7 @@ from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.device_info import another_device
 from dmlvk.runtime.exchange import array_of, tensor_of_cuda
+from dmlvk.runtime.self_test import SelfTest
 from dmlvk.runtime.sequence import Sequence
 from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
 from dmlvk.runtime.tensor import Buffer, Tensor
@@ -105,6 +107,7 @@ class Device(NotCopied):
         self.vulkan = VulkanDevice(
             choose(selector), self, profile=profile, force_staging=force_staging, force_copy_queue=force_copy_queue
         )
+        self._profile = self.vulkan.profile
         self.timestamps = timestamps
         # Measurements on the unchanged device say nothing about another profile.
         self._choices = TunedPaths(self.vulkan.profile) if profile is None else None
@@ -113,6 +116,8 @@ class Device(NotCopied):
         self._operators_kept = OPERATORS_KEPT_ON_CPU if self.profile.device_type == DeviceType.CPU else OPERATORS_KEPT
         self._operators_monitor = Monitor(self.vulkan.context.availability)
         self.cuda_sharing: CudaSharing | None = None
+        # None for a Device that is itself asked.
+        self.self_test: SelfTest | None = SelfTest()
 
     def __repr__(self) -> str:
         return f"<dmlvk.Device {self.name}{', closed' if self.vulkan.is_closed else ''}>"
@@ -125,7 +130,11 @@ class Device(NotCopied):
     @property
     def profile(self) -> DeviceProfile:
         """The device's limits and features. Plans are made for this profile."""
-        return self.vulkan.profile
+        return self._profile
+
+    def distrust(self, path: str) -> None:
+        """Plan without a kernel path from now on, because its answer to a known question was wrong."""
+        self._profile = replace(self._profile, distrusted_paths=self._profile.distrusted_paths | {path})
 
     @property
     def memory_used(self) -> int:

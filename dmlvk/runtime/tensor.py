@@ -93,9 +93,10 @@ class Tensor(NotCopied, ArrayProtocol):
     desc : TensorDesc
     offset : int
         Bytes from the start of its memory.
-    calls : WeakSet of Call, optional
-        The calls with this tensor that operators remember.
     """
+
+    # calls : WeakSet of Call, optional
+    #     The calls with this tensor that operators remember.
 
     __slots__ = ("__weakref__", "_memory", "calls", "desc", "device", "offset")
 

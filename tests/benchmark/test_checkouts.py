@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import dmlvk
-from bench.checkouts import cases, main
+from bench.checkouts import cases, main, page
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,8 +17,10 @@ ROOT = Path(__file__).parents[2]
 def test_a_checkout_beside_itself(device: dmlvk.Device, tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
     arguments = [str(ROOT), str(ROOT), "--device", device.name, "--case", "SLICE1 rows of 9, UINT8", "--rounds", "2"]
-    result = CliRunner().invoke(main, [*arguments, "--json", str(path)])
+    comment = tmp_path / "comment.md"
+    result = CliRunner().invoke(main, [*arguments, "--json", str(path), "--markdown", str(comment)])
     assert result.exit_code == 0, result.output
+    assert "| SLICE1 rows of 9, UINT8 | " in comment.read_text(encoding="utf-8")
     record = json.loads(path.read_text(encoding="utf-8"))
     assert record["device"] == device.name
     (case,) = record["cases"]
@@ -56,6 +58,19 @@ def test_what_is_wrong_is_told(arguments: list[str], words: str, monkeypatch: py
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code in (1, 2)
     assert words in result.output
+
+
+def test_a_comment_names_what_is_slower_or_different() -> None:
+    figures = [
+        {"case": "a", "before": 1.0, "after": 1.0, "ratio": 1.0, "equal": True},
+        {"case": "b", "before": 1.0, "after": 2.0, "ratio": 2.0, "equal": True},
+        {"case": "c", "before": 1.0, "after": 0.5, "ratio": 0.5, "equal": False},
+    ]
+    text = "\n".join(page(figures, "a device"))
+    assert "Slower by more than 10%: b. \nOther results: c." in text
+    assert "| b | 1000.00 | 2000.00 | 2.00 | equal |" in text
+    text = "\n".join(page(figures[:1], "a device"))
+    assert "Slower by more than 10%: nothing. \nOther results: none." in text
 
 
 def test_each_operator_has_cases() -> None:

@@ -15,7 +15,8 @@ from click.testing import CliRunner, Result
 
 import dmlvk
 from dmlvk.benchmark.cold import CACHES, EMPTY, FIRST_RESULT, KEPT, ONE_THREAD, WAYS, measurement, process
-from dmlvk.benchmark.cold.tables import is_correct, sections
+from dmlvk.benchmark.cold.picture import figure_of
+from dmlvk.benchmark.cold.tables import first_result_seconds, is_correct, sections
 from dmlvk.benchmark.networks import NETWORKS, Dimensions, Network
 from dmlvk.benchmark.networks.work import work_of
 from dmlvk.benchmark.records import read
@@ -87,8 +88,18 @@ def test_first_calls_are_measured_checked_recorded_and_shown(
     again = CliRunner().invoke(main, ["bench", "--from-json", str(file)])
     assert again.exit_code == 0, again.output
     drawn = CliRunner().invoke(main, ["bench", "--from-json", str(file), "--plot", str(tmp_path / "x.png")])
-    assert drawn.exit_code == 1
-    assert "has no picture" in drawn.output
+    assert drawn.exit_code == 0, drawn.output
+    figure = figure_of(record)
+    processes, layers = figure.axes
+    assert len(processes.get_yticklabels()) == len(record["runs"]) == 6
+    assert [label.get_text() for label in layers.get_yticklabels()] == [name.replace("_", " ") for name in LAYERS]
+    points = {round(float(line.get_xdata()[0]), 9) for line in layers.lines if len(line.get_xdata()) == 1}
+    firsts = [row for run in record["runs"] if run["way"] == FIRST_RESULT for row in run["layers"]]
+    assert points == {round(1e3 * first_result_seconds(row), 9) for row in firsts}
+    ends = {round(bar.get_x() + bar.get_width(), 6) for bar in processes.patches}
+    for run in record["runs"]:
+        whole = run["open_seconds"] + run["compile_seconds"] + sum(row["call_seconds"] for row in run["layers"])
+        assert round(1e3 * whole, 6) in ends
 
 
 def test_a_wrong_layer_is_status_1(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +170,7 @@ def test_a_refusal_of_the_device_is_a_row_and_a_dead_process_is_an_error(
         (("--cold", "--network", "unet", "--layout", "nwhc"), "there is no 'nwhc'; there are nhwc, nchw"),
         (("--cold", "--network", "unet", "--peer", "torch"), "--peer does not belong to it"),
         (("--cold", "--network", "unet", "--model", "x.onnx"), "--model does not belong to it"),
-        (("--cold", "--network", "unet", "--plot", "x.png"), "--plot does not belong to it"),
+        (("--cold", "--network", "unet", "--rounds", "3"), "--rounds does not belong to it"),
     ],
 )
 def test_wrong_options_are_one_clear_error(device: dmlvk.Device, arguments: tuple[str, ...], said: str) -> None:

@@ -185,6 +185,7 @@ def test_a_work_s_best_peer_is_found_from_each_of_its_layouts() -> None:
     ]
     common = {"operator": "quantized_linear_convolution", "work": "w"}
     record: dict[str, Any] = {
+        "device": {"type": "DISCRETE_GPU"},
         "peers": {name: {"runs_on": "CPU" if name == "cpu" else "CUDA"} for name in ("a", "b", "c", "cpu")},
         "cases": [
             {**common, "name": "x:layer:layout=nhwc", "seconds": seconds(1.0), "peers": trials},
@@ -194,6 +195,8 @@ def test_a_work_s_best_peer_is_found_from_each_of_its_layouts() -> None:
     best = best_trial(record, record["cases"][1])
     assert best is not None
     assert best["peer"] == "b"
+    on_cpu = best_trial({**record, "device": {"type": "CPU"}}, record["cases"][1])
+    assert on_cpu is not None and on_cpu["peer"] == "cpu"
     nhwc, nchw = summary(record)
     assert "layout=nhwc: 1.50 times" in nhwc
     assert "layout=nchw: 0.50 times" in nchw
@@ -212,6 +215,24 @@ def test_wrong_options_say_what_there_is(device: dmlvk.Device, arguments: tuple[
     result = bench(device, *arguments)
     assert result.exit_code != 0
     assert said in " ".join(result.output.replace("│", " ").split())
+
+
+def test_operators_have_names_in_upper_and_lower_case(device: dmlvk.Device) -> None:
+    lower = bench(device, "--operator", "slice1", "--list")
+    upper = bench(device, "--operator", "SLICE1", "--list")
+    assert upper.exit_code == 0 and upper.output == lower.output
+    assert upper.output.splitlines() and all(line.startswith("slice1:") for line in upper.output.splitlines())
+    case = bench(device, "--case", "SLICE1:Row_Step_2:type=uint16", "--list")
+    assert case.output.split() == [SLICE]
+
+
+def test_a_case_of_an_operator_that_is_not_chosen_is_refused(device: dmlvk.Device) -> None:
+    result = bench(device, "--operator", "ONE_HOT", "--case", SLICE)
+    assert result.exit_code == 2
+    said = " ".join(result.output.replace("│", " ").split())
+    assert f"--case '{SLICE}' names cases of slice1, but --operator chooses one_hot: leave one of the two out" in said
+    both = bench(device, "--operator", "one_hot", "--operator", "slice1", "--case", SLICE, "--list")
+    assert both.output.split() == [SLICE]
 
 
 def test_a_file_that_is_no_record_is_refused(tmp_path: Path) -> None:

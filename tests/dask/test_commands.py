@@ -206,6 +206,28 @@ def test_parts_of_one_device_are_put_together() -> None:
     assert merged["marks"] == 0 and [row["name"] for row in merged["cases"]] == list("abcdefg")
 
 
+def set_drill(path: str) -> None:
+    """What the drill needs, in a worker."""
+    os.environ["DMLVK_DRILL"] = path
+
+
+def test_a_case_that_passes_on_a_further_run(client: Client, cluster: LocalCluster, tmp_path: Path) -> None:
+    """It fails once, on whichever device comes first, and is run again there."""
+    results, mark = tmp_path / "results.jsonl", tmp_path / "mark"
+    cases = ("--cases", "tests.conformance.drill_cases:cases_that_fail_now_and_then", "--jobs", "1", "--repeat", "1")
+    client.run(set_drill, str(mark))
+    done = command(cluster, "conformance", *cases, "--reruns", "2", "--json", str(results))
+    assert done.exit_code == 1 and "it passed on run 2" in done.output, done.output
+    found = {result.status for run in read_device_runs(results) for result in run.results.values()}
+    # With a process for each device, both may have failed before the mark was there.
+    assert Status.FLAKY in found and found <= {Status.FLAKY, Status.PASS}
+    mark.unlink()
+    done = command(cluster, "conformance", *cases)
+    assert done.exit_code == 1 and "Flaky drill" not in done.output, done.output
+    done = command(cluster, "conformance", *cases, "--keep-outputs", "--json", str(results))
+    assert "--keep-outputs writes beside the process that runs the cases" in done.output
+
+
 @pytest.mark.parametrize("name", ["conformance", "bench"])
 def test_a_scheduler_that_is_not_there(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dmlvk.dask.cluster.CONNECT_SECONDS", 0.3)

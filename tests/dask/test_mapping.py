@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count, pairwise
 from typing import Any
 
@@ -16,15 +17,16 @@ import dask.array
 import numpy as np
 import onnx
 import pytest
-from distributed import Client, wait
+from distributed import Client
 
 import dmlvk
-from dmlvk.dask import BatchError, ClusterError, DifferenceError, mapping
+from dmlvk.dask import BatchError, ClusterError, DifferenceError, portions, running
 from dmlvk.dask import cluster as clusters
 from dmlvk.dask import map as map_batches
 from dmlvk.dask.checking import Partners, Share, difference
 from dmlvk.dask.cluster import ClusterWorker, prepare
-from dmlvk.dask.mapping import store_model
+from dmlvk.dask.portions import MOST_BATCHES, PortionSize
+from dmlvk.dask.running import store_model
 from dmlvk.demo import digits
 from dmlvk.onnx import InferenceSession, ModelError
 from tests.conftest import DEVICE_NAMES
@@ -101,17 +103,19 @@ def test_a_worker_that_is_killed_in_the_middle(client: Client) -> None:
 def test_a_result_that_is_lost_before_it_is_fetched(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker dies after a task has finished: the scheduler says so, and later that the task has finished again."""
     lost: list[Any] = []
+    fetched = running.fetched
 
-    def waited(future: Any, timeout: float) -> None:
-        wait(future, timeout=timeout)
+    async def loses_one(client: Client, future: Any) -> Any:
         if not lost:
             lost.append(future)
             state = future._state
+            await state.wait()
             state.lose()
             assert future.status == "lost"
-            client.loop.add_callback(client.loop.call_later, 1.5, state.finish)
+            client.loop.call_later(1.5, state.finish)
+        return await fetched(client, future)
 
-    monkeypatch.setattr(mapping, "wait", waited)
+    monkeypatch.setattr(running, "fetched", loses_one)
     given = batches(3)
     require_all(map_batches(client, network()[0], given), given)
     assert lost
@@ -121,7 +125,7 @@ def broken(dask_worker: Any, is_broken: bool) -> None:
     """Break a worker's kernels: where a sum is below the range of the output, they give its top. Or mend them."""
     from pkgutil import get_data
 
-    from dmlvk.runtime import compiled_operator, shared_devices
+    from dmlvk.runtime import implementation, shared_devices
 
     def spirv(kernel: str) -> bytes:
         content = get_data("dmlvk", f"spirv/{kernel}.spv")
@@ -134,7 +138,7 @@ def broken(dask_worker: Any, is_broken: bool) -> None:
             position += words[position] >> 16
         return words.tobytes()
 
-    module: Any = compiled_operator
+    module: Any = implementation
     if not hasattr(module, "whole_spirv"):
         module.whole_spirv = module.spirv
     module.spirv = spirv if is_broken else module.whole_spirv
@@ -205,6 +209,30 @@ def test_chunks_of_a_dask_array_and_what_workers_load(client: Client) -> None:
     require_no_tasks(client)
 
 
+def test_what_loads_slowly_is_loaded_by_tasks_of_dask(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quick loads take place in the task that runs the batches."""
+    given = batches(40)
+    asked: list[int] = []
+    compute = client.compute
+
+    def counted(collections: list[Any], **options: Any) -> Any:
+        asked.append(len(collections))
+        return compute(collections, **options)
+
+    monkeypatch.setattr(client, "compute", counted)
+    lazy = [dask.delayed(np.copy)(x) for x in given]
+    for seconds in (60.0, -1.0):
+        asked.clear()
+        monkeypatch.setattr(portions, "SLOW_LOADING_SECONDS", seconds)
+        require_all(map_batches(client, network()[0], lazy, in_flight=8), given)
+        # The first portions are submitted before any answer tells how long loading takes.
+        assert (sum(asked) == 0) if seconds > 0 else (0 < sum(asked) <= 32), asked
+    later = dask.delayed(np.copy)(client.submit(np.copy, given[0]))  # only Dask knows where that is
+    asked.clear()
+    require_all(map_batches(client, network()[0], [later]), given[:1])
+    assert asked == [1]
+
+
 def operator() -> tuple[dmlvk.QuantizedLinearConvolutionDesc, dict[str, Array]]:
     """A convolution with an owned filter, and its constants."""
     _, parameters = network()
@@ -269,6 +297,60 @@ def test_a_wrong_batch_is_named_at_its_turn(client: Client) -> None:
             next(map_batches(client, desc, [wrong], constants=constants))
 
 
+def test_a_wrong_batch_in_the_middle_of_a_portion(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batches before it in its portion come first, of both devices too; those after it do not come."""
+    monkeypatch.setattr(PortionSize, "learn", lambda self, *facts: setattr(self, "_count", 7))
+    good = batches(30)
+    given: list[Any] = [*good, np.zeros((1, 4, 8, 8), np.uint8), *good]
+    for check in (0, 1):
+        results = map_batches(client, network()[0], given, check=check)
+        require_all([next(results) for _ in good], good)
+        with pytest.raises(BatchError, match=r"batch 30: ModelError: .*dimension 1 must have size 3"):
+            next(results)
+        require_no_tasks(client)
+        require_all(map_batches(client, network()[0], good, check=check), good)
+
+
+def lengths(size: PortionSize, elements: Iterable[Any]) -> list[int]:
+    """The batches of each portion."""
+    return [len(portion.batches) for portion in size.portions(elements, lambda number: False)]
+
+
+def test_portions() -> None:
+    """As many batches as take 50 ms; a failure of the iterable comes after what was read before it."""
+
+    def failing() -> Iterator[int]:
+        yield from range(10)
+        raise OSError("the disk")
+
+    size = PortionSize(MOST_BATCHES)
+    size.learn(2, 0.025)
+    read = size.portions(failing(), lambda number: number in (5, 6))
+    found = [(portion.first, portion.batches, portion.is_checked) for portion in itertools.islice(read, 4)]
+    assert found == [(0, [0, 1, 2, 3], False), (4, [4], False), (5, [5, 6], True), (7, [7, 8, 9], False)]
+    with pytest.raises(OSError, match="the disk"):
+        next(read)
+    assert list(PortionSize(3).portions([], bool)) == []
+    big = np.zeros(20 << 20, np.uint8)
+    size.learn(100, 0.001)
+    assert [len(portion.batches) for portion in size.portions([{"x": big, "y": 1}] * 5, lambda number: False)] == [
+        2,
+        2,
+        1,
+    ]
+    assert [len(portion.batches) for portion in size.portions([0] * 20, lambda number: False)] == [MOST_BATCHES, 4]
+    size.learn(1, 5.0)
+    assert [len(portion.batches) for portion in size.portions([0] * 3, lambda number: False)] == [1, 1, 1]
+
+    def slow() -> Iterator[int]:
+        for number in range(3):
+            time.sleep(0.06)
+            yield number
+
+    size.learn(100, 0.001)
+    assert lengths(size, slow()) == [1, 1, 1]
+
+
 def test_wrong_arguments(client: Client) -> None:
     model, (x,) = network()[0], batches(1)
     desc, constants = operator()
@@ -316,11 +398,9 @@ def test_a_scheduler_that_has_gone(cluster: Any) -> None:
 def test_a_device_that_does_not_come_back(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker of one device is retired in the middle, and nothing takes its place."""
     monkeypatch.setattr(clusters, "PATIENCE", 1.0)
-    from dmlvk.dask import mapping
-
-    monkeypatch.setattr(mapping, "places", lambda client: {"dmlvk.place=elsewhere"})
-    monkeypatch.setattr(mapping, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(mapping, "run_batch", slow)
+    monkeypatch.setattr(running, "places", lambda client: {"dmlvk.place=elsewhere"})
+    monkeypatch.setattr(running, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(running, "run_batches", slow)
     with pytest.raises(
         ClusterError, match=r"batch 0: no worker with .*, on which it is checked, has come back for 1 s"
     ):
@@ -414,7 +494,7 @@ def test_a_lost_device_is_opened_again_and_a_lost_model_is_sent_again(client: Cl
                 client.run(drop_idle_models)
             yield x
 
-    require_all(map_batches(client, network()[0], read(), check=1), given)
+    require_all(map_batches(client, network()[0], read(), check=1, in_flight=8), given)
     assert set(client.run(mark_device).values()) == {False}
     assert set(client.run(drop_idle_models).values()) == {0}
 

@@ -20,6 +20,7 @@ from onnx import helper
 import dmlvk
 from dmlvk.onnx import InferenceSession, ModelError
 from dmlvk.runtime import device_info, shared_devices
+from dmlvk.vulkan.library import OutOfMemoryError
 from tests.conftest import DEVICE_NAMES
 from tests.onnx.models import Array, convolution, convolution_parameters, convolved, elements, model_of, require_equal
 
@@ -71,9 +72,9 @@ def test_batches_in_order_with_the_bits_of_one_device(session: InferenceSession)
     assert session.memory.peak > 0
 
 
-def test_as_many_runs_at_once_as_devices(session: InferenceSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each run waits for as many runs as there are devices: with fewer at once, the barrier would break."""
-    barrier = threading.Barrier(len(session.devices), timeout=60)
+def require_runs_at_once(session: InferenceSession, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run waits for so many runs: with fewer at once, the barrier would break."""
+    barrier = threading.Barrier(many, timeout=60)
     places: list[int] = []
     for number, part in enumerate(session._parts):
 
@@ -83,11 +84,50 @@ def test_as_many_runs_at_once_as_devices(session: InferenceSession, monkeypatch:
             return whole(*arguments)
 
         monkeypatch.setattr(part, "run", run)
-    given = batches(4 * len(session.devices))
-    assert len(list(session.map(given))) == len(given)
-    count = len(session.devices)
-    assert all(set(places[k : k + count]) == set(range(count)) for k in range(0, len(given), count)), places
+    given = batches(4 * many)
+    for x, outputs in zip(given, session.map(given), strict=True):
+        require_equal(outputs, [expected(x, network()[1])])
+    assert all(set(places[k : k + many]) == set(range(many)) for k in range(0, len(given), many)), places
     assert not any(part.users for part in session._parts)
+
+
+def test_as_many_runs_at_once_as_devices(session: InferenceSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_runs_at_once(session, len(session.devices), monkeypatch)
+
+
+def test_a_run_waits_for_its_turn_if_the_device_has_no_memory_for_two(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parameters = network()[1]
+    session = InferenceSession(network()[0], device, runs_at_once=2)
+    first, second = session._parts
+    refused: list[None] = []
+
+    def run(*arguments: Any) -> Any:
+        refused.append(None)
+        raise OutOfMemoryError("as a small GPU does")
+
+    monkeypatch.setattr(second, "run", run)
+    given = batches(12)
+    for x, outputs in zip(given, session.map(given), strict=True):
+        require_equal(outputs, [expected(x, parameters)])
+    monkeypatch.setattr(first, "run", run)
+    refused.clear()
+    with pytest.raises(OutOfMemoryError, match="small GPU"):
+        session.run(None, {"x": given[0]})
+    assert len(refused) == 1 and not any(part.users for part in session._parts)
+
+
+def test_two_runs_share_a_device(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    (x,), parameters = batches(1), network()[1]
+    session = InferenceSession(network()[0], device, runs_at_once=2)
+    require_equal(session.run(None, {"x": x}), [expected(x, parameters)])
+    assert [part.last is None for part in session._parts] == [False, True]  # one run at a time needs no second part
+    require_runs_at_once(session, 2, monkeypatch)
+    assert all(part.device is device and part.last is not None for part in session._parts)
+    for wrong in (0, True, 1.5, "2"):
+        with pytest.raises(ValueError, match="runs_at_once"):
+            InferenceSession(network()[0], device, runs_at_once=wrong)  # type: ignore[arg-type]
 
 
 def test_no_more_batches_are_read_than_are_in_flight(session: InferenceSession) -> None:

@@ -92,7 +92,7 @@ class Page:
             self.messages.append(f"log: {parameters['entry']['text']}")
         elif method == "Network.requestWillBeSent":
             address = parameters["request"]["url"]
-            if not address.startswith("file:"):
+            if not address.startswith(("file:", "data:")):  # what a page has in itself is no request
                 self.messages.append(f"request: {address}")
         with self._arrived:
             if "id" in message:

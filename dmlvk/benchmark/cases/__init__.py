@@ -50,15 +50,15 @@ def select(
     Parameters
     ----------
     operators : iterable of str
-        "slice1", "one_hot", ...
+        "slice1", "one_hot", ..., in upper or lower case.
     patterns : iterable of str
-        Parts of names, with the wildcards *, ? and [].
+        Parts of names, in upper or lower case, with the wildcards *, ? and [].
     types, layouts : iterable of str
         Values of the parameters `type` and `layout`, in upper or lower case. Cases without the parameter are kept.
     path : str, optional
         The kernel path to force on all cases.
     """
-    operators, patterns = set(operators), tuple(patterns)
+    operators, patterns = {name.lower() for name in operators}, tuple(pattern.lower() for pattern in patterns)
     wanted = {"type": {name.upper() for name in types}, "layout": {name.upper() for name in layouts}}
     chosen = []
     for case in found:
@@ -69,7 +69,7 @@ def select(
             continue
         if any(names and key in parameters and parameters[key].upper() not in names for key, names in wanted.items()):
             continue
-        if not (case.is_default or case.name in patterns or wanted["type"]):
+        if not (case.is_default or case.name.lower() in patterns or wanted["type"]):
             continue
         chosen.append(case if path is None else replace(case, path=path))
     return chosen
@@ -82,4 +82,4 @@ def without(case: Case, *dropped: str) -> str:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, f"*{pattern}*")
+    return fnmatchcase(name.lower(), f"*{pattern}*")

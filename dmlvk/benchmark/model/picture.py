@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-
+from dmlvk.benchmark import drawing
 from dmlvk.benchmark.model.tables import NAMES, PARTS, parts_of
 from dmlvk.benchmark.records import Record
 from dmlvk.benchmark.sections import title_of
@@ -56,6 +55,4 @@ def draw(record: Record, kind: str) -> bytes:
     panels[-1].set_xlabel("ms")
     handles, names = panels[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=len(PARTS), fontsize=9)
-    content = io.BytesIO()
-    figure.savefig(content, format=kind)
-    return content.getvalue()
+    return drawing.content(figure, kind)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from typing import Any
 
+from dmlvk.benchmark import drawing
+from dmlvk.benchmark.drawing import OURS, Look
 from dmlvk.benchmark.networks.tables import row_seconds, trial_seconds
 from dmlvk.benchmark.records import Record
 from dmlvk.benchmark.sections import title_of
 
-# dmlvk's points are filled, a peer's are hollow. Colour-blind readers can tell these colours apart.
-OURS = {"nhwc": "#0072B2", "nchw": "#56B4E9"}
+# cuDNN's network is not the same: it multiplies in float16.
+CUDNN = "cuDNN graphs, {}: other operators, in float16"
 PEERS = {
-    "cudnn-fp16-graph": {"nhwc": "#D55E00", "nchw": "#E69F00"},
-    "onnxruntime": {"nhwc": "#CC79A7", "nchw": "#CC79A7"},
-    "ncnn": {"nhwc": "#009E73", "nchw": "#009E73"},
+    "cudnn-fp16-graph": {
+        "nhwc": Look(CUDNN.format("NHWC"), "#D55E00", "o"),
+        "nchw": Look(CUDNN.format("NCHW"), "#E69F00", "s"),
+    },
+    "onnxruntime": dict.fromkeys(("nhwc", "nchw"), Look("ONNX Runtime", "#CC79A7", "D")),
+    "ncnn": dict.fromkeys(("nhwc", "nchw"), Look("ncnn", "#009E73", "P")),
 }
 PREDICTED, FLOOR = "black", "gray"
 
@@ -43,10 +47,8 @@ def draw(record: Record, kind: str) -> bytes:
     for column, batch in enumerate(batches):
         _chains(panels[0, column], record, batch)
         _layers(panels[1, column], record, batch, names, has_names=column == 0)
-    figure.legend(handles=_handles(record), loc="outside lower center", ncols=4, fontsize=9)
-    content = io.BytesIO()
-    figure.savefig(content, format=kind)
-    return content.getvalue()
+    figure.legend(handles=_handles(record), loc="outside lower center", ncols=3, fontsize=9)
+    return drawing.content(figure, kind)
 
 
 def _bars(record: Record, batch: int) -> Iterator[tuple[str, float, str, Record]]:
@@ -57,9 +59,10 @@ def _bars(record: Record, batch: int) -> Iterator[tuple[str, float, str, Record]
             continue
         layout, seconds = run["layout"], row_seconds(chain)
         if seconds is not None:
-            yield f"dmlvk, {layout.upper()}", seconds, OURS[layout], run
+            yield OURS[layout].text, seconds, OURS[layout].colour, run
         for peer, theirs in trial_seconds(chain).items():
-            yield f"{peer}, {layout.upper()}", theirs, PEERS[peer][layout], {}
+            look = PEERS[peer][layout]
+            yield f"{peer}, {layout.upper()}", theirs, look.colour, {}
 
 
 def _chains(axes: Any, record: Record, batch: int) -> None:
@@ -86,6 +89,8 @@ def _chains(axes: Any, record: Record, batch: int) -> None:
 
 def _layers(axes: Any, record: Record, batch: int, names: list[str], *, has_names: bool) -> None:
     """Points: a row for each layer."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
     for height in range(len(names)):
         axes.axhline(height, color="black", alpha=0.08, lw=0.8, zorder=0)
     for run in record["runs"]:
@@ -95,17 +100,19 @@ def _layers(axes: Any, record: Record, batch: int, names: list[str], *, has_name
         for row in run["layers"]:
             height, seconds = names.index(row["name"]), row_seconds(row)
             for peer, theirs in trial_seconds(row).items():
-                colour = PEERS[peer][layout]
-                axes.plot(theirs * 1e6, height, "o", mfc="none", mec=colour, mew=1.4, ms=7, zorder=3)
+                axes.plot(theirs * 1e6, height, ms=7, zorder=3, **PEERS[peer][layout].style())
             if seconds is not None:
-                axes.plot(seconds * 1e6, height, "o", color=OURS[layout], mec="white", mew=0.6, ms=8, zorder=4)
+                axes.plot(seconds * 1e6, height, ms=8, zorder=4, **OURS[layout].style())
                 axes.plot(row["predicted_seconds"] * 1e6, height, "|", color=PREDICTED, ms=9, zorder=2)
     axes.axvline(_floor(record) * 1e6, color=FLOOR, lw=2, zorder=1)
     counts = {row["name"]: row["count"] for run in record["runs"] for row in run["layers"]}
     labels = [f"{name.replace('_', ' ')}  x {counts[name]}" for name in names] if has_names else []
     axes.set_yticks(range(len(labels)), labels, fontsize=8)
     axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set(xscale="log", xlabel="us")
+    axes.set(xscale="log", xlabel="us; further left is faster")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_title(f"batch {batch}: each layer", fontsize=10)
     axes.grid(axis="x", which="both", alpha=0.25)
 
@@ -120,16 +127,9 @@ def _handles(record: Record) -> list[Any]:
 
     layouts = list(dict.fromkeys(run["layout"] for run in record["runs"]))
 
-    def point(label: str, colour: str, *, hollow: bool) -> Any:
-        face, edge = ("none", colour) if hollow else (colour, "white")
-        return Line2D([], [], ls="", marker="o", mfc=face, mec=edge, ms=8, label=label)
-
-    handles = [point(f"dmlvk, {layout.upper()}", OURS[layout], hollow=False) for layout in layouts]
-    for peer in record["peers"]:
-        colours = dict.fromkeys(PEERS[peer][layout] for layout in layouts)
-        for layout, colour in zip(layouts, colours, strict=False):
-            text = f"{peer}, {layout.upper()}" if len(colours) > 1 else peer
-            handles.append(point(text, colour, hollow=True))
+    looks = [OURS[layout] for layout in layouts]
+    looks += [PEERS[peer][layout] for peer in record["peers"] for layout in layouts]
+    handles = [look.handle() for look in dict.fromkeys(looks)]
     handles.append(Line2D([], [], ls="", marker="|", color=PREDICTED, ms=9, label="the planner's estimate"))
     handles.append(Line2D([], [], color=FLOOR, lw=2, label="floor: dispatches of nothing, one after another"))
     return handles

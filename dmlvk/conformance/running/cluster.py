@@ -118,7 +118,7 @@ class ClusterRunner:
         return {kind: found[kind] for kind in self.kinds}
 
     def run(self, items: Mapping[Kind, Sequence[Item]]) -> Iterator[tuple[Kind, Result]]:
-        """Run cases on each device.
+        """Run cases on each device that has some.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class ClusterRunner:
             A device has no worker any more, or its workers die of some cases. The results of the others come first.
         """
         futures: dict[Future, Kind] = {}
-        parts = {kind: self._parts(kind, items[kind]) for kind in self.kinds}
+        parts = {kind: self._parts(kind, items.get(kind, ())) for kind in self.kinds}
         while any(parts.values()):  # in turns, so that no device waits for the others' tasks to be sent
             for kind, left in parts.items():
                 if left:

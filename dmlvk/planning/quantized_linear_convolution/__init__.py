@@ -24,5 +24,6 @@ general
 
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.registry import PATH_NAMES as PATHS
+from dmlvk.planning.quantized_linear_convolution.registry import PATHS_TO_ASK
 
-__all__ = ["PATHS", "plan"]
+__all__ = ["PATHS", "PATHS_TO_ASK", "plan"]

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import shown
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning.plan import NO_OFFSETS, PathError, Plan
-from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, ObstacleError, Path, Problem
+from dmlvk.planning.quantized_linear_convolution.path import (
+    OPERATOR,
+    Obstacle,
+    ObstacleError,
+    Path,
+    Problem,
+    cheapest_tile,
+)
 from dmlvk.planning.quantized_linear_convolution.registry import PATHS
+
+WRONG_ANSWER = Obstacle("answer to a known question", "wrong", "right")
 
 
 def plan_quantized_linear_convolution(
@@ -43,9 +51,9 @@ def plan_quantized_linear_convolution(
     if path is not None:
         return _forced(problem, path)
     for each in PATHS:
-        if each.obstacle_on(profile) is None and each.obstacle_to(problem) is None and each.is_preferred(problem):
+        if _obstacle_on(each, profile) is None and each.obstacle_to(problem) is None and each.is_preferred(problem):
             try:
-                return each.plan(problem, _cheapest_tile(each, problem))
+                return each.plan(problem, cheapest_tile(each, problem))
             except ObstacleError:
                 continue
     raise AssertionError("one path takes every convolution")
@@ -53,18 +61,17 @@ def plan_quantized_linear_convolution(
 
 def convolution_paths(profile: DeviceProfile) -> tuple[str, ...]:
     """The names of the kernel paths that a device can run."""
-    return tuple(path.name for path in PATHS if path.obstacle_on(profile) is None)
+    return tuple(path.name for path in PATHS if _obstacle_on(path, profile) is None)
 
 
-def _cheapest_tile(path: Path[Any], problem: Problem) -> Any:
-    """The tile with the least estimated time."""
-    tiles = path.tiles(problem)
-    return tiles[0] if len(tiles) == 1 else min(tiles, key=partial(path.seconds, problem))
+def _obstacle_on(path: Path[Any], profile: DeviceProfile) -> Obstacle | None:
+    """What the path needs and a device lacks: also the trust in its answers."""
+    return WRONG_ANSWER if path.name in profile.distrusted_paths else path.obstacle_on(profile)
 
 
 def _forced(problem: Problem, text: str) -> Plan:
     name, _, tile_name = text.partition(":")
-    paths = {path.name: path for path in PATHS if path.obstacle_on(problem.profile) is None}
+    paths = {path.name: path for path in PATHS if _obstacle_on(path, problem.profile) is None}
     path = paths.get(name)
     if path is None or (tile_name and not path.example_tile):
         names = ", ".join(repr(name) for name in paths)
@@ -74,7 +81,7 @@ def _forced(problem: Problem, text: str) -> Plan:
         try:
             if tile_name:
                 return replace(path.plan(problem, path.named_tile(problem, tile_name)), path=text)
-            return path.plan(problem, _cheapest_tile(path, problem))
+            return path.plan(problem, cheapest_tile(path, problem))
         except ObstacleError as error:
             obstacle = error.obstacle
     names = ", ".join(repr(each.name) for each in paths.values() if each is not path and not each.obstacle_to(problem))

@@ -361,7 +361,9 @@ class Direct:
 
 
 class DirectPath(Path[None]):
-    """The path of the direct kernel, which takes every convolution on every device."""
+    """One output at a time, from the tensors in place: for narrow groups, and for convolutions too large for the other
+    paths. It takes every convolution on every device.
+    """
 
     name = "direct"
     # Whether the sizes are push constants, so that all layers share a pipeline.

@@ -292,9 +292,12 @@ class FirstLayer(BoxCutter):
 
 
 class FirstLayerPath(Path[FirstLayerTile]):
-    """The path of the first layer's kernel."""
+    """An input of at most four channels on matrix units, its rows as overlapping rows of matrices. On devices that list
+    INT8 matrices.
+    """
 
     name = "first_layer"
+    must_answer_first = True
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
         matrix = matrix_of(profile)

@@ -1,0 +1,102 @@
+"""What the pictures of all kinds of record share: their formats, and the look of dmlvk's points and the peers'."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dmlvk import files
+from dmlvk.benchmark.peers.peer import missing_package
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a point is drawn.
+
+    Attributes
+    ----------
+    text : str
+        In the legend.
+    colour : str
+    marker : str
+        One of Matplotlib's.
+    hollow : bool
+        A peer's points are hollow, dmlvk's are filled.
+    """
+
+    text: str
+    colour: str
+    marker: str = "o"
+    hollow: bool = True
+
+    def style(self) -> dict[str, Any]:
+        """The keyword arguments of Matplotlib's lines."""
+        face, edge = ("none", self.colour) if self.hollow else (self.colour, "white")
+        return {"ls": "", "marker": self.marker, "mfc": face, "mec": edge, "mew": 1.4 if self.hollow else 0.6}
+
+    def handle(self) -> Any:
+        """The entry of a legend."""
+        from matplotlib.lines import Line2D
+
+        return Line2D([], [], ms=8, label=self.text, **self.style())
+
+
+# A layout has a shape: a circle for NHWC, a square for NCHW. Colour-blind readers can tell these colours apart.
+OURS: Mapping[str, Look] = {
+    "": Look("dmlvk", "#0072B2", hollow=False),
+    "nhwc": Look("dmlvk, NHWC", "#0072B2", "o", hollow=False),
+    "nchw": Look("dmlvk, NCHW", "#56B4E9", "s", hollow=False),
+}
+# By the names for --peer. cuDNN's are not the same operator, which a picture has to say.
+PEERS: Mapping[str, Look] = {
+    "torch": Look("torch", "#D55E00", "<"),
+    "torch-compile": Look("torch, compiled", "#E69F00", ">"),
+    "cupy": Look("CuPy", "#009E73", "^"),
+    "numpy": Look("NumPy", "#882255", "v"),
+    "onnxruntime": Look("ONNX Runtime", "#CC79A7", "D"),
+    "cudnn-fp16-nhwc": Look("cuDNN, NHWC: another operator, in float16", "#D55E00", "o"),
+    "cudnn-fp16-nchw": Look("cuDNN, NCHW: another operator, in float16", "#E69F00", "s"),
+    "cudnn-int8": Look("cuDNN: another operator, int8 without zero points", "#009E73", "D"),
+    "ncnn": Look("ncnn", "#CC79A7", "P"),
+    "iree": Look("IREE", "#882255", "X"),
+}
+
+
+def require_matplotlib() -> None:
+    """End with a message that says what to install, if Matplotlib is missing."""
+    missing = missing_package("matplotlib")
+    if missing:
+        raise click.ClickException(f"{missing}, which --plot needs: pip install 'dmlvk[bench]'")
+
+
+def picture_format(path: Path) -> str:
+    """The format of a picture of this name: "png" of "record.png".
+
+    Raises
+    ------
+    FileError
+        No picture can be written under this name.
+    """
+    from matplotlib.figure import Figure
+
+    name = path.suffix[1:].lower()
+    known = sorted(Figure().canvas.get_supported_filetypes())
+    if name not in known:
+        raise files.FileError(f"{path}: no picture can be drawn under this name; it must end in .{', .'.join(known)}")
+    return name
+
+
+def content(figure: Any, kind: str) -> bytes:
+    """A figure as a file's bytes. They depend on nothing but the figure: they hold no date and no version."""
+    from matplotlib import rc_context
+
+    stream = io.BytesIO()
+    without = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with rc_context({"svg.hashsalt": "dmlvk"}):
+        figure.savefig(stream, format=kind, metadata=without.get(kind))
+    return stream.getvalue()

@@ -1,0 +1,171 @@
+"""A record of operators as a picture: a row for each case, with dmlvk, the mark and the peers on the same work."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from dmlvk.benchmark import drawing
+from dmlvk.benchmark.drawing import OURS, PEERS, Look
+from dmlvk.benchmark.tables import parameters
+
+Record = dict[str, Any]
+
+# The marks: bytes at the rate of a plain kernel, or operations at the rate of multiply-adds from registers.
+MARKS = {
+    "copy": Look("mark: a plain copy of the same bytes", "black", "|"),
+    "fill": Look("mark: a plain fill of the same bytes", "gray", "|"),
+    "operations": Look("mark: multiply-adds from registers", "#999999", "|"),
+}
+# Inches.
+ROW, FRAME, PANEL = 0.27, 2.0, 8.0
+# Of a row.
+SPREAD = 0.11
+
+
+@dataclass
+class Row:
+    """A row of a panel: its label and the rates of its points, in operations or bytes a second."""
+
+    label: str
+    ours: list[tuple[Look, float]] = field(default_factory=list)
+    peers: list[tuple[Look, float]] = field(default_factory=list)
+    mark: tuple[Look, float] | None = None
+
+
+def draw(record: Record, kind: str) -> bytes:
+    """Draw a record.
+
+    Parameters
+    ----------
+    record : dict
+        A result of `dmlvk.benchmark.harness.run`.
+    kind : str
+        The format, as `dmlvk.benchmark.drawing.picture_format` returns it.
+    """
+    return drawing.content(figure_of(record), kind)
+
+
+def figure_of(record: Record) -> Any:
+    """A panel of the convolutions and one of the other operators; what the record does not have is left out."""
+    from matplotlib.figure import Figure
+
+    panels = [
+        (title, unit, rows)
+        for title, unit, rows in (
+            ("QUANTIZED_LINEAR_CONVOLUTION", "operations", _convolutions(record)),
+            (_moving_names(record), "bytes", _movement(record)),
+        )
+        if rows
+    ]
+    device = record["device"]
+    height = FRAME + ROW * max((len(rows) for _, _, rows in panels), default=1)
+    figure = Figure(figsize=(PANEL * max(1, len(panels)), height), dpi=100, layout="constrained")
+    figure.suptitle(f"dmlvk on {device['name']}, {device['driver']}, {record['date']}", fontsize=13)
+    parts = figure.subfigures(1, max(1, len(panels)), squeeze=False)[0]
+    for part, (title, unit, rows) in zip(parts, panels, strict=False):
+        _panel(part.subplots(), title, unit, rows)
+        # Below the panel: inside it, some point would be hidden.
+        handles = [look.handle() for look in _looks(rows)]
+        part.legend(handles=handles, loc="outside lower center", fontsize=9, ncols=2)
+    return figure
+
+
+def _looks(rows: list[Row]) -> list[Look]:
+    """Those of dmlvk, of the peers and of the marks, each once."""
+    ours = [look for row in rows for look, _ in row.ours]
+    peers = [look for row in rows for look, _ in row.peers]
+    return list(dict.fromkeys([*ours, *peers, *(row.mark[0] for row in rows if row.mark is not None)]))
+
+
+def _convolutions(record: Record) -> list[Row]:
+    """A row for each layer and filter zero point; the layouts are points of one row."""
+    rows: dict[tuple[str, ...], Row] = {}
+    for case in record["cases"]:
+        if not case.get("operations"):
+            continue
+        known = parameters(case)
+        layer, zero_point = case["name"].split(":")[1], known.get("filter_zero_point", "0")
+        layout = known.get("layout", "")
+        kept = tuple(value for name, value in known.items() if name != "layout")
+        label = layer.replace("_", " ")
+        if _types(record) > 1:
+            label += f", {known.get('type', '')}"
+        if zero_point != "0":
+            label += f", filter zero point {zero_point}"
+        row = rows.setdefault((layer, *kept), Row(label))
+        row.ours.append((OURS[layout], case["operations_per_second"]))
+        _add_peers(row, record, case, case["operations"])
+        mark = case["mark"]
+        if mark is not None:
+            look = MARKS["copy" if mark["bound_by"] == "copy" else "operations"]
+            row.mark = look, case["operations"] / mark["seconds"]
+    return list(rows.values())
+
+
+def _movement(record: Record) -> list[Row]:
+    rows = []
+    for case in record["cases"]:
+        if "seconds" not in case or case["operations"]:
+            continue
+        operator, group, _ = case["name"].split(":")
+        values = ", ".join(parameters(case).values())
+        row = Row(f"{operator.upper()} {group.replace('_', ' ')}, {values}")
+        row.ours.append((OURS[""], case["bytes_per_second"]))
+        _add_peers(row, record, case, case["bytes"])
+        mark = case["mark"]
+        row.mark = MARKS[mark["bound_by"]], case["bytes"] / mark["seconds"]
+        rows.append(row)
+    return rows
+
+
+def _add_peers(row: Row, record: Record, case: Record, amount: float) -> None:
+    row.peers += [(PEERS[trial["peer"]], amount / trial["seconds"]["median"]) for trial in _trials(record, case)]
+
+
+def _panel(axes: Any, title: str, unit: str, rows: list[Row]) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    rates = [rate for row in rows for _, rate in (*row.ours, *row.peers, *filter(None, [row.mark]))]
+    billions = "GOPS" if unit == "operations" else "GB/s"
+    is_fast = unit == "operations" and statistics.median(rate for row in rows for _, rate in row.ours) >= 1e12
+    factor, text = (1e12, "TOPS") if is_fast else (1e9, billions)
+    for height, row in enumerate(rows):
+        axes.axhline(height, color="black", alpha=0.08, lw=0.8, zorder=0)
+        if row.mark is not None:
+            axes.plot(row.mark[1] / factor, height, ms=13, zorder=1, **{**row.mark[0].style(), "mew": 2.2})
+        # Points of the same rate stand a little above and below each other.
+        points = [*row.peers, *row.ours]
+        for place, (look, rate) in enumerate(points):
+            offset = (place - (len(points) - 1) / 2) * SPREAD
+            axes.plot(rate / factor, height + offset, ms=7, zorder=3, **look.style())
+    axes.set(xscale="log", title=title, ylim=(len(rows) - 0.3, -0.7))
+    axes.set_xlim(min(rates) / factor / 1.3, max(rates) / factor * 1.3)
+    axes.set_xlabel(f"{text}, of the {unit} that the operator needs; further right is faster")
+    axes.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=8)
+    decades = max(rates) / min(rates)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 300 else (1,)))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.grid(axis="x", which="both", alpha=0.25)
+    axes.set_axisbelow(True)
+
+
+def _trials(record: Record, case: Record) -> Iterator[Record]:
+    """The trials to draw. On a GPU, those of a CPU are left out: they would lie far away at the edge."""
+    for trial in case.get("peers", ()):
+        on_cpu = record["peers"][trial["peer"]]["runs_on"] == "CPU"
+        if "seconds" in trial and (not on_cpu or record["device"]["type"] == "CPU"):
+            yield trial
+
+
+def _moving_names(record: Record) -> str:
+    found = dict.fromkeys(case["operator"] for case in record["cases"] if case.get("operations") == 0)
+    return ", ".join(operator.upper() for operator in found)
+
+
+def _types(record: Record) -> int:
+    """How many data types the convolutions of a record have."""
+    return len({parameters(case).get("type") for case in record["cases"] if case.get("operations")})

@@ -1,0 +1,148 @@
+"""The picture of a record of operators: what it draws, what it leaves out, and that nothing hides a point."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import pytest
+
+from dmlvk.benchmark import drawing, picture
+from dmlvk.benchmark.markdown import page
+from dmlvk.benchmark.peers import PEERS
+from dmlvk.benchmark.records import Record
+
+matplotlib.use("Agg")
+ROOT = Path(__file__).parents[2]
+H200 = ROOT / "bench" / "results" / "nvidia-h200.json"
+
+
+@pytest.fixture(scope="module")
+def record() -> Record:
+    found: Record = json.loads(H200.read_text(encoding="utf-8"))
+    return found
+
+
+def labels(axes: Any) -> list[str]:
+    return [label.get_text() for label in axes.get_yticklabels()]
+
+
+def drawn(record: Record) -> tuple[Any, list[Any], list[Any]]:
+    """The figure, its axes, and its legends."""
+    figure = picture.figure_of(record)
+    figure.canvas.draw()
+    return figure, figure.axes, [legend for part in figure.subfigs for legend in part.legends]
+
+
+def test_every_case_and_peer_has_a_point(record: Record) -> None:
+    _, (convolutions, movement), _ = drawn(record)
+    assert len(labels(convolutions)) == 20
+    assert sum("filter zero point 3" in label for label in labels(convolutions)) == 10
+    assert len(labels(movement)) == sum(not row["operations"] for row in record["cases"]) == 31
+    assert labels(movement)[0] == "SLICE1 window, UINT8"
+    rows = len(record["cases"])
+    trials = sum("seconds" in trial for row in record["cases"] for trial in row.get("peers", ()))
+    lines = sum(len(axes.lines) for axes in (convolutions, movement))
+    # Each row of a panel has its rule and its mark.
+    assert lines == rows + trials + 2 * (20 + 31)
+
+
+def test_a_point_stands_at_its_rate(record: Record) -> None:
+    _, (convolutions, _), _ = drawn(record)
+    row = record["cases"][-1]
+    rates = [float(line.get_xdata()[0]) for line in convolutions.lines if len(line.get_xdata()) == 1]
+    assert row["operations_per_second"] / 1e12 in rates
+    assert row["operations"] / row["mark"]["seconds"] / 1e12 in rates
+
+
+def test_no_legend_covers_a_panel(record: Record) -> None:
+    _, panels, legends = drawn(record)
+    assert len(legends) == 2
+    for legend in legends:
+        for axes in panels:
+            assert not legend.get_window_extent().overlaps(axes.get_window_extent())
+
+
+def test_legends_tell_the_points_apart_and_name_another_operator(record: Record) -> None:
+    _, _, legends = drawn(record)
+    for legend in legends:
+        looks = [(line.get_marker(), line.get_markeredgecolor(), line.get_mfc()) for line in legend.get_lines()]
+        assert len(set(looks)) == len(looks)
+    texts = [text.get_text() for text in legends[0].get_texts()]
+    assert sum("another operator" in text for text in texts) == 3
+    assert "cuDNN, NHWC: another operator, in float16" in texts
+
+
+def test_all_peers_can_be_drawn() -> None:
+    assert drawing.PEERS.keys() == PEERS.keys()
+    assert len({(look.colour, look.marker) for look in drawing.PEERS.values()}) == len(drawing.PEERS)
+
+
+@pytest.mark.parametrize("computing", [False, True])
+def test_a_panel_without_rows_is_left_out(record: Record, computing: bool) -> None:
+    part = {**record, "cases": [row for row in record["cases"] if bool(row["operations"]) == computing]}
+    figure, panels, legends = drawn(part)
+    assert len(panels) == len(legends) == 1
+    assert figure.get_size_inches()[0] == picture.PANEL
+    assert (panels[0].get_title() == "QUANTIZED_LINEAR_CONVOLUTION") == computing
+    empty, panels, _ = drawn({**record, "cases": []})
+    assert not panels and empty.get_size_inches()[0] == picture.PANEL
+
+
+def test_a_picture_has_the_same_bytes_each_time(record: Record) -> None:
+    for kind in ("png", "svg"):
+        assert picture.draw(record, kind) == picture.draw(record, kind)
+
+
+def on_a_cpu(record: Record) -> Record:
+    """The record as a CPU's driver would have it: peers on the CPU, rates a thousandth."""
+    found = copy.deepcopy(record)
+    found["device"]["type"] = "CPU"
+    found["peers"] = {"onnxruntime": {"version": "1.0", "runs_on": "CPU"}}
+    for row in found["cases"]:
+        for trial in row.get("peers", ())[:1]:
+            trial["peer"] = "onnxruntime"
+        row["peers"] = row.get("peers", [])[:1]
+        row["operations_per_second"] /= 1000
+    return found
+
+
+def test_the_page_has_what_the_terminal_has(record: Record) -> None:
+    """The peers' times, also those of a CPU beside a CPU's driver; and how it was made."""
+    text = "\n".join(page(on_a_cpu(record)))
+    row = next(row for row in on_a_cpu(record)["cases"] if "seconds" in row["peers"][0])
+    assert f"| {row['work']} | {row['peers'][0]['seconds']['median'] * 1e3:.3g}" in text
+    assert "| onnxruntime |" in text and "fastest other library:" in text
+    assert "Measured by `dmlvk bench` with dmlvk" in text
+    gpu = "\n".join(page(record))
+    assert "fastest other library on a GPU:" in gpu
+    named = "another operator, with other types or without zero points: cudnn-fp16-nhwc, cudnn-fp16-nchw, cudnn-int8"
+    assert named in gpu
+    assert "no limit of the hardware" not in gpu
+    fast = copy.deepcopy(record)
+    fast["cases"][0]["mark"]["fraction"] = 2.6
+    assert "more than 100% of the mark: a mark is a plain kernel" in "\n".join(page(fast))
+
+
+def test_a_slow_device_has_a_unit_of_its_own(record: Record) -> None:
+    _, (convolutions, _), _ = drawn(on_a_cpu(record))
+    assert convolutions.get_xlabel().startswith("GOPS")
+    _, (convolutions, _), _ = drawn(record)
+    assert convolutions.get_xlabel().startswith("TOPS")
+
+
+def test_the_pictures_and_pages_of_the_results_are_made_from_their_records() -> None:
+    """Each record beside its page, which `--from-json` writes; each has a picture."""
+    from dmlvk.benchmark import records
+    from dmlvk.benchmark.kinds import kind_for
+
+    found = sorted(H200.parent.glob("*.json"))
+    assert len(found) >= 3
+    for path in found:
+        record = records.read(path)
+        written = path.with_suffix(".md").read_text(encoding="utf-8")
+        assert written == "\n".join(kind_for(record).page(record)) + "\n", path.name
+        assert path.with_suffix(".png").stat().st_size > 10_000

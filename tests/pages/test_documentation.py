@@ -1,0 +1,77 @@
+"""The documentation in a browser, from a folder and without a network: it fits, it can be read, the search finds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.pages.browser import Page
+from tests.pages.conftest import CONTRAST, LEAST_CONTRAST
+
+ROOT = Path(__file__).parents[2]
+PAGES = (
+    "index.html", "getting_started_linux.html", "owned_tensors.html", "nouns.html", "kernels.html", "errors.html",
+    "commands.html", "clusters.html", "reference/devices.html", "reference/functions.html", "figures.html",
+    "made/results/nvidia-h200.html", "devices/table.html", "made/contributing.html",
+)  # fmt: skip
+WIDTHS = (400, 1400)
+# What ends past the window, and what holds it does not scroll by itself.
+CUT = """
+[...document.querySelectorAll("article *")].filter((element) => {
+  const box = element.getBoundingClientRect();
+  if (!box.width || !box.height || box.right <= document.documentElement.clientWidth + 0.5) return false;
+  for (let e = element.parentElement; e; e = e.parentElement)
+    if (["auto", "scroll", "hidden"].includes(getComputedStyle(e).overflowX)) return false;
+  return true;
+}).map((element) => `${element.tagName} ${element.className}: ${element.textContent.slice(0, 60)}`)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("documentation") / "html"
+    command = [sys.executable, "-m", "tools.documentation.build", "--output", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=300)
+    return folder
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_the_window(browser: Page, folder: Path, name: str, width: int) -> None:
+    browser.open(folder / name, width)
+    assert browser.value(CUT) == []
+    assert browser.value("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("name", PAGES)
+def test_all_text_can_be_read(browser: Page, folder: Path, name: str, dark: bool) -> None:
+    browser.open(folder / name, 1400, dark=dark)
+    background = browser.value("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, background.strip("rgb()").split(", "))) < 3 * 64) is dark
+    contrast, where = browser.value(CONTRAST.replace('"main *"', '"article *"'))
+    assert contrast >= LEAST_CONTRAST, where
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("words", "page"), [("OWNED_BY_DML", "owned_tensors"), ("second GPU", "choosing_a_device")])
+def test_the_search_finds(browser: Page, folder: Path, words: str, page: str, width: int) -> None:
+    browser.open(folder / "index.html", width)
+    browser.enter("input.sidebar-search", words)
+    browser.value("document.querySelector('form.sidebar-search-container').requestSubmit()")
+    found: list[str] = []
+    for _ in range(100):
+        time.sleep(0.1)
+        found = browser.value("[...document.querySelectorAll('#search-results li a')].map((a) => a.href)") or []
+        if any(f"/{page}.html" in address for address in found):
+            return
+    pytest.fail(f"the search for {words!r} found {found}")
+
+
+def test_the_drawing_is_there(browser: Page, folder: Path) -> None:
+    browser.open(folder / "nouns.html", 400)
+    assert browser.value("document.querySelector('article img').naturalWidth") > 0

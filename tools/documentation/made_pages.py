@@ -1,0 +1,26 @@
+"""Writes the pages and parts of pages that are made of the sources, to docs/made/."""
+
+from __future__ import annotations
+
+from tools.debian import ROOT
+from tools.documentation import commands, kernels, results
+from tools.documentation.links import DOCS
+
+FOLDER = DOCS / "made"
+# Files that are pages as they stand.
+WHOLE = ("CONTRIBUTING", "CHANGELOG", "SECURITY")
+
+
+def write() -> None:
+    """Write what has changed, so that Sphinx reads only that anew, and remove what is made no more."""
+    made = {"kernels.md": "\n".join(kernels.page()), "commands.md": "\n".join(commands.page())}
+    made |= {f"{name.lower()}.md": results.copied(ROOT / f"{name}.md", FOLDER) for name in WHOLE}
+    made |= {f"results/{name}.md": text for name, text in results.pages()}
+    for path in list(FOLDER.rglob("*.md")):
+        if path.relative_to(FOLDER).as_posix() not in made:
+            path.unlink()
+    for name, text in made.items():
+        path = FOLDER / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8", newline="\n")

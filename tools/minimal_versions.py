@@ -1,0 +1,79 @@
+"""Runs the tests with the oldest version of each dependency that `pyproject.toml` allows: `make test-minimal`.
+
+python -m tools.minimal_versions [-- PYTEST ARGUMENTS]
+
+The environment is `.venv/minimal`. What users install is constrained: dmlvk's own dependencies and its extras. What
+only tests and checks it is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from tools.debian import ROOT, SetupError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ENVIRONMENT = ROOT / ".venv" / "minimal"
+# Of these extras the oldest versions are installed. torch and CUDA are tested on their own.
+EXTRAS = ("bench", "dask", "demo", "onnx")
+REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[a-z,]+\])?(>=|==)([0-9.]+)(?:;(.*))?$")
+
+
+def constraints(requirements: Iterable[str]) -> list[str]:
+    """For each requirement the lower end of what it allows: "numpy==1.24.*" for "numpy>=1.24".
+
+    Raises
+    ------
+    SetupError
+        A requirement has no lower end.
+    """
+    found = []
+    for requirement in requirements:
+        match = REQUIREMENT.match(requirement.replace(" ", ""))
+        if match is None:
+            raise SetupError(f"{requirement!r} in pyproject.toml does not begin with NAME>=VERSION or NAME==VERSION")
+        name, relation, version, marker = match.groups()
+        pinned = version if relation == "==" else f"{version}.*"
+        found.append(f"{name}=={pinned}" + (f"; {marker}" if marker else ""))
+    return list(dict.fromkeys(found))
+
+
+def make_environment() -> Path:
+    """Make the environment anew; its Python."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    requirements = [*project["dependencies"], *(each for extra in EXTRAS for each in extras[extra])]
+    if ENVIRONMENT.exists():
+        shutil.rmtree(ENVIRONMENT)
+    subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
+    python = ENVIRONMENT / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    file = ENVIRONMENT / "constraints.txt"
+    file.write_text("\n".join(constraints(requirements)) + "\n", encoding="utf-8")
+    print(f"Installing {', '.join(file.read_text(encoding='utf-8').split())}", flush=True)
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--constraint", str(file), "--editable", f"{ROOT}[demo,docs,test]"], check=True)
+    return python
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run the tests with the oldest versions of all dependencies.")
+    parser.add_argument("pytest", nargs="*", help="arguments of pytest")
+    arguments = parser.parse_args()
+    return subprocess.run([str(make_environment()), "-m", "pytest", *arguments.pytest], cwd=ROOT).returncode
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except SetupError as error:
+        sys.exit(f"dmlvk: {error}")
