@@ -125,6 +125,7 @@ COMMANDS = {
 WRONG_VARIABLES = {
     "DMLVK_DEBUG": "3",
     "DMLVK_KERNEL": "nosuch",
+    "DMLVK_BACKGROUND": "yes",
     "DMLVK_DEVICE": "no such device",
     "DMLVK_CACHE_DIR": "file",
     "DMLVK_RECORD": "folder",

@@ -16,6 +16,7 @@ from dmlvk import files, planning
 from dmlvk.conformance.errors import ConformanceError
 from dmlvk.dxdispatch.errors import ModelError
 from dmlvk.errors import BindingError, DescriptorError, DeviceError
+from dmlvk.runtime import background
 from dmlvk.runtime.debug import debug_level
 from dmlvk.runtime.tuned_paths import record_file
 from dmlvk.vulkan.pipeline_cache import cache_folder
@@ -62,6 +63,7 @@ def require_settings() -> None:
     """Check, before any work, that the variables DMLVK_... have valid values."""
     try:
         debug_level()
+        background.is_allowed()
         if name := os.environ.get("DMLVK_KERNEL"):
             planning.require_path_name(name)
         record_file()

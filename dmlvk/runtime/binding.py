@@ -131,6 +131,11 @@ class Binding(NotCopied):
         """Whether its kernels stay the same. What is recorded of it then may be kept and run again."""
         return self.provisional is None or self.provisional.is_final
 
+    def settled(self) -> Binding:
+        """A binding that stays the same: this one, or one with special kernels, if those are compiled or failed."""
+        provisional = self.provisional
+        return self if provisional is None else provisional.latest() or self
+
     def latest(self) -> Binding:
         """A binding that does not change: this one if it is final, otherwise one with the kernels that run now."""
         provisional = self.provisional

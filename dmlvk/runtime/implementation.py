@@ -306,6 +306,12 @@ class Provisional:
         """Whether the general implementation stays."""
         return self._initialized.implementation.is_final
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known which implementation stays: the special one is built, or failed."""
+        implementation = self._initialized.implementation
+        return implementation.is_final or implementation.latest is not implementation
+
     def latest(self) -> Binding | None:
         """The same tensors bound to the special implementation; None until that is built."""
         latest = self._initialized.latest()

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 class Sequence(NotCopied):
     """Bindings recorded once and replayed with `submit`. Made by `Device.sequence`.
 
-    The contents of its tensors may change between replays (`Tensor.write`); their memory stays the same.
+    The contents of its tensors may change between replays (`Tensor.write`); their memory stays the same. A sequence
+    that was recorded with general kernels is recorded again, between two submissions, once all special ones are
+    compiled.
     """
 
     # For the same reason as the queue's: submitting must touch little memory.
@@ -28,10 +30,14 @@ class Sequence(NotCopied):
         "_batch",
         "_bindings",
         "_is_measured",
+        "_is_plain",
+        "_is_special",
         "_last",
         "_monitor",
         "_queries",
         "_queue",
+        "_times_of_each",
+        "_timestamps",
         "_timing",
         "_vulkan",
         "device",
@@ -46,18 +52,22 @@ class Sequence(NotCopied):
         self._vulkan = device.vulkan
         self._queue = device.vulkan.queue
         self._bindings = bindings
-        self._queries: TimestampQueries | None = None
         self._timing: Timing | None = None
         self._last = 0
         self._monitor = Monitor(self._vulkan.context.availability)
+        self._timestamps = timestamps
+        self._times_of_each = times_of_each or device.debug_level > 0
         self._is_measured = timestamps or device.debug_level > 0
-        times_of_each = times_of_each or device.debug_level > 0
-        self._batch: Batch = self._vulkan.monitor.run(self._record, timestamps, times_of_each)
+        self._batch, self._queries = self._vulkan.monitor.run(self._record, bindings)
+        # Whether all kernels stay the same; and whether a submission therefore needs nothing else.
+        self._is_special = all(binding.provisional is None for binding in bindings)
+        self._is_plain = self._is_special and not self._is_measured
 
-    def _record(self, timestamps: bool, times_of_each: bool) -> Batch:
-        if timestamps:
-            self._queries = TimestampQueries(self._vulkan, dispatch_count(self._bindings), times_of_each)
-        return CommandWriter(self._vulkan, SIMULTANEOUS_USE, self._queries).write(self._bindings)
+    def _record(self, bindings: tuple[Binding, ...]) -> tuple[Batch, TimestampQueries | None]:
+        queries = None
+        if self._timestamps:
+            queries = TimestampQueries(self._vulkan, dispatch_count(bindings), self._times_of_each)
+        return CommandWriter(self._vulkan, SIMULTANEOUS_USE, queries).write(bindings), queries
 
     def __repr__(self) -> str:
         return f"<dmlvk.Sequence of {len(self._bindings)} bindings on {self.device.name}>"
@@ -72,8 +82,8 @@ class Sequence(NotCopied):
         DeviceError
             The device is closed or lost.
         """
-        if self._is_measured:
-            return self._submit_measured()
+        if not self._is_plain:
+            return self._submit_with_care()
         queue = self._queue
         with queue.lock: value = queue.submit_inside(self._batch, self)  # noqa: E701  # fmt: skip
         submission = Submission()
@@ -81,11 +91,27 @@ class Sequence(NotCopied):
         submission._value = value
         return submission
 
-    def _submit_measured(self) -> Submission:
+    def _submit_with_care(self) -> Submission:
+        self._monitor.run(self._record_again)
+        if not self._is_measured:
+            # The work keeps what it uses: the next submission may be of another recording.
+            batch, bindings = self._batch, self._bindings
+            return submission_of(self._queue, self._queue.submit(batch, (batch, bindings)))
         submission = self._monitor.run(self._submit_after_the_last)
         if self.device.debug_level:
             self.device.report(self._bindings, submission)
         return submission
+
+    def _record_again(self) -> None:
+        """Record special kernels in place of general ones, once all of them are compiled."""
+        provisional = [binding.provisional for binding in self._bindings if binding.provisional is not None]
+        if self._is_special or not all(each.is_settled for each in provisional):
+            return
+        bindings = tuple([binding.settled() for binding in self._bindings])
+        batch, queries = self._vulkan.monitor.run(self._record, bindings)
+        # In one step.
+        self._bindings, self._batch, self._queries, self._is_special = bindings, batch, queries, True
+        self._is_plain = not self._is_measured
 
     def _submit_after_the_last(self) -> Submission:
         queue = self._queue
@@ -94,5 +120,5 @@ class Sequence(NotCopied):
             self._timing.times()
         # The new timing is made before the run that overwrites the old one's timestamps.
         self._timing = None if self._queries is None else Timing(self._queries)
-        self._last = queue.submit(self._batch, self)
+        self._last = queue.submit(self._batch, (self._batch, self._bindings, self._queries))
         return submission_of(queue, self._last, self._timing)

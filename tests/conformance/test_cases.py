@@ -140,6 +140,7 @@ RULES = {
         f"{CONVOLUTION}:depthwise",
         f"{CONVOLUTION}:first_layer",
         f"{CONVOLUTION}:halo",
+        f"{CONVOLUTION}:general",
     ),
     "convolution, zero points at the ends": (f"{CONVOLUTION}:zero_point",),
     "convolution, the sum is exact": (

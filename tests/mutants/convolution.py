@@ -88,12 +88,26 @@ MUTANTS = (
         f"{PREFIX}/direct.comp",
         (
             (
-                "signed_byte(input_words[address >> 2], address, INPUT_FLIP)",
+                "signed_byte(input_words[address >> 2], address, input_flip)",
                 "signed_byte(input_words[address >> 2], address, 0)",
             ),
         ),
         ("quantized_linear_convolution:types:in=u8;*",),
         "direct",
+    ),
+    Mutant(
+        "the sizes along rows and columns change places where they are pushed",
+        f"{PREFIX}/direct.comp",
+        (("uvec2(halves & 0xFFFF, halves >> 16)", "uvec2(halves >> 16, halves & 0xFFFF)"),),
+        ("quantized_linear_convolution:general",),
+        "general",
+    ),
+    Mutant(
+        "the pushed type of the output is taken for the filter's",
+        f"{PREFIX}/direct.comp",
+        (("#define OUTPUT_UNSIGNED (unsigned_types() & 4)", "#define OUTPUT_UNSIGNED (unsigned_types() & 2)"),),
+        ("quantized_linear_convolution:general",),
+        "general",
     ),
     Mutant(
         "results wrap to a byte and do not saturate",

@@ -250,9 +250,12 @@ def taken_over(state: State) -> object:
     state.convolution = general
     state.bound = state.bound_convolution()
     state.own.submit([state.bound[0]])
+    sequence = state.own.sequence([state.bound[0], state.bindings[0]])
+    sequence.submit()
     general.wait_for_compiler()
     state.own.submit([state.bound[0]])
-    return state.own.sequence([state.bound[0], state.bindings[0]]).submit()
+    sequence.submit()
+    return sequence.submit()
 
 
 def measured(state: State) -> dmlvk.Submission:

@@ -16,7 +16,7 @@ from dmlvk.conformance.cases.values import Array, random_array
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import output_size
-from dmlvk.planning import KERNEL_PATHS
+from dmlvk.planning import GENERAL_PATH, KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 
 # The first group in the names of the cases.
@@ -86,8 +86,9 @@ SHAPES: Mapping[str, Shape] = {
 
 # Kernel paths that take one kind of convolution. The names of its shapes begin with the name of the path.
 PATHS_OF_A_KIND = ("depthwise", "first_layer")
-# "halo" has a group of its own: its kernel begins and ends like that of "matrix", and it takes few of the shapes above.
-PATHS = tuple(path for path in KERNEL_PATHS[QuantizedLinearConvolutionDesc] if path != "halo")
+# Two have groups of their own. The kernel of "halo" begins and ends like that of "matrix", and it takes few of the
+# shapes above. The kernel of "general" is that of "direct", which only gets its sizes and types in another way.
+PATHS = tuple(path for path in KERNEL_PATHS[QuantizedLinearConvolutionDesc] if path not in ("halo", GENERAL_PATH))
 GENERAL_PATHS = tuple(path for path in PATHS if path not in PATHS_OF_A_KIND)
 
 

@@ -16,6 +16,7 @@ from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     mantissas,
 )
 from dmlvk.conformance.cases.values import Array
+from dmlvk.planning import GENERAL_PATH
 
 
 def depthwise(numbers: np.random.Generator, p: Parameters) -> Workload:
@@ -77,6 +78,20 @@ def halo(numbers: np.random.Generator, p: Parameters) -> Workload:
         }
     offsets = {"input_tensor": 16, "output_tensor": 48}
     return convolution(numbers, p, shape, arrays=arrays, layouts=layouts, offsets=offsets)
+
+
+def general(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Convolutions of any sizes and types on pipelines that they all share."""
+    shape = Shape(
+        *(2, p.groups * p.channels, (9, p.width), p.groups * p.filters, p.kernel),
+        strides=p.strides,
+        dilations=p.dilations,
+        start_padding=(p.padding, p.padding // 2),
+        end_padding=(p.padding // 2, p.padding),
+        groups=p.groups,
+    )
+    layouts = {"input_tensor": p.input, "output_tensor": p.output}
+    return convolution(numbers, p, shape, layouts=layouts, offsets={"input_tensor": 16, "output_tensor": 48})
 
 
 def _fits(labels: Mapping[str, str]) -> bool:
@@ -159,5 +174,24 @@ GROUPS = (
             "path": ("halo",),
         },
         keep=_fits_whole,
+    ),
+    Group(
+        f"{OPERATOR}:general",
+        general,
+        {
+            **TYPE_PARAMETERS,
+            "channels": (1, 5),
+            "filters": (1, 6),
+            "groups": (1, 3),
+            "width": (8, 13),
+            "kernel": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 3), (2, 5))},
+            "strides": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 3))},
+            "dilations": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 1))},
+            "padding": (0, 3),
+            "input": ("packed", "channels_last", "rows"),
+            "output": ("packed", "channels_last", "rows"),
+            "device": {name: DEVICES[name] for name in ("own", "gpu")},
+            "path": (GENERAL_PATH,),
+        },
     ),
 )
