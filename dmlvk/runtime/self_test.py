@@ -36,10 +36,11 @@ from dmlvk.planning.plan import Plan
 from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
 from dmlvk.runtime import debug
 from dmlvk.runtime.device_info import index_of
-from dmlvk.runtime.tuned_paths import kernels_hash
+from dmlvk.runtime.tuned_paths import PREFIX as CHOICES_PREFIX
+from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.host_threads import core_count, for_each
-from dmlvk.vulkan.pipeline_cache import LOCK_TIMEOUT_SECONDS, cache_folder
+from dmlvk.vulkan.pipeline_cache import LOCK_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from dmlvk.runtime.device import Device
@@ -130,9 +131,9 @@ class AnswersFile:
     """
 
     def __init__(self, profile: DeviceProfile) -> None:
-        name = hashlib.sha256(profile.name.encode()).hexdigest()[:8]
-        self.path = cache_folder() / f"{PREFIX}{profile.vendor_id:x}-{profile.device_id:x}-{name}.json"
-        self.driver = f"{profile.driver_name} {profile.driver_info} {profile.driver_version:x}"
+        beside = TunedPaths(profile)
+        self.path = beside.file.with_name(PREFIX + beside.file.name.removeprefix(CHOICES_PREFIX))
+        self.driver = beside.driver
 
     def answers(self) -> list[Answer]:
         """The answers with this driver and these kernels."""
