@@ -65,7 +65,7 @@ class Place:
 
     def path(self, path: Path) -> str:
         """A path as the commands see it."""
-        return str(path if self.root is None else Path("/", path.relative_to(self.root)))
+        return str(path) if self.root is None else f"/{path.relative_to(self.root).as_posix()}"
 
     def run(self, *words: str, **variables: str) -> tuple[int, str]:
         """The status of a command, and all that it prints."""
