@@ -140,6 +140,7 @@ class DeviceProfile:
     min_subgroup_size: int
     max_subgroup_size: int
     cooperative_matrices: tuple[CooperativeMatrix, ...] = ()
+    distrusted_paths: frozenset[str] = frozenset()  # kernel paths whose answer to a known question was wrong
 
     @property
     def segment_size(self) -> int:

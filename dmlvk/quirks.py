@@ -100,6 +100,15 @@ MESA = LAVAPIPE | {
     DriverId.MESA_HONEYKRISP,
 }
 
+LAVAPIPE_COMPILES_AT_THE_FIRST_CALL = Quirk(
+    name="lavapipe-compiles-at-the-first-call",
+    drivers=LAVAPIPE,
+    seen_with="Mesa 22.3.6",
+    effect="A pipeline is created in milliseconds, but its first dispatch takes seconds: only then does LLVM compile.",
+    remedy="When an operator is compiled, its kernels are dispatched once with no workgroups. LLVM then compiles them.",
+    test="tests/runtime/test_compiled_operator.py::test_a_first_call_does_not_wait_for_a_compiler",
+    is_asked=True,
+)
 LAVAPIPE_ENDS_LONG_LOOPS = Quirk(
     name="lavapipe-ends-long-loops",
     drivers=LAVAPIPE,
@@ -237,6 +246,7 @@ SWIFTSHADER_OVERWRITES_LANES_OUT_OF_A_LOOP = Quirk(
 )
 
 ALL: tuple[Quirk, ...] = (
+    LAVAPIPE_COMPILES_AT_THE_FIRST_CALL,
     LAVAPIPE_ENDS_LONG_LOOPS,
     LAVAPIPE_KEEPS_DESTROYED_PIPELINES,
     LAVAPIPE_LEAVES_SUBGROUPS_BEHIND,

@@ -29,7 +29,6 @@ html_show_sourcelink = False
 # No links to edit a page: some are made of the sources, and have no file in the repository.
 html_theme_options = {"top_of_page_buttons": []}
 
-myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 
 # The docstrings give types; the signatures would repeat them, five times where a function has overloads.

@@ -20,6 +20,8 @@ from tools import drivers
 
 # The Vulkan loader and dmlvk read these when they are first used, so they are set before dmlvk is imported.
 os.environ.setdefault("DMLVK_VALIDATE", "1")
+# So that a test finds the kernels of its plan; tests of the background set it themselves.
+os.environ.setdefault("DMLVK_BACKGROUND", "0")
 if "DMLVK_TEST_DEVICES" not in os.environ:
     os.environ.update(drivers.environment())
 # Programs that a shell starts in the background ignore Ctrl-C, but the tests of interrupts send it to themselves.

@@ -33,7 +33,7 @@ from dmlvk.conformance.recorded import NAMES, load
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning import KERNEL_PATHS, PathError, Plan, plan
-from dmlvk.runtime.compiled_operator import spirv
+from dmlvk.runtime.implementation import spirv
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 
 # Of all conformance cases, beside the default ones, so many are left out between two that are planned.

@@ -16,7 +16,9 @@ from dmlvk.benchmark.model import picture as model_picture
 from dmlvk.benchmark.model import tables as model_tables
 from dmlvk.benchmark.networks import picture as network_picture
 from dmlvk.benchmark.networks import tables as network_tables
-from dmlvk.benchmark.records import COLD, MODEL, NETWORK, OPERATORS, Record, kind_of
+from dmlvk.benchmark.records import COLD, MODEL, NETWORK, OPERATORS, SWEEP, Record, kind_of
+from dmlvk.benchmark.sweep import picture as sweep_picture
+from dmlvk.benchmark.sweep import tables as sweep_tables
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,12 @@ KINDS: Mapping[str, Kind] = {
         partial(_page_of_sections, cold_tables.sections, " --cold --network {name}"),
         cold_picture.draw,
         cold_tables.is_correct,
+    ),
+    SWEEP: Kind(
+        partial(_show_sections, sweep_tables.sections),
+        partial(_page_of_sections, sweep_tables.sections),
+        sweep_picture.draw,
+        sweep_tables.is_correct,
     ),
 }
 

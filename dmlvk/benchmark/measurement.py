@@ -85,7 +85,7 @@ def measure(
     PathError
         The operator has no such path here.
     """
-    operator = device.compile(desc, path=path)
+    operator = device.compile(desc, path=path, wait=True)
     work = work_of(desc)
     owned = {field for field, tensor in desc.tensors.items() if tensor.flags & dmlvk.TensorFlags.OWNED_BY_DML}
     if operator.has_state:

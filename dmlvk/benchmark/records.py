@@ -20,8 +20,8 @@ FORMAT = 1
 MOST_CHARACTERS = 200
 
 # The kinds of record, and the list that each one has. A record without a kind is one of operators.
-OPERATORS, MODEL, NETWORK, COLD = "operators", "model", "network", "cold"
-LISTS = {OPERATORS: "cases", MODEL: "batches", NETWORK: "runs", COLD: "runs"}
+OPERATORS, MODEL, NETWORK, COLD, SWEEP = "operators", "model", "network", "cold", "sweep"
+LISTS = {OPERATORS: "cases", MODEL: "batches", NETWORK: "runs", COLD: "runs", SWEEP: "shapes"}
 
 Record = dict[str, Any]
 
@@ -63,7 +63,7 @@ def read(path: Path) -> Record:
 
 
 def kind_of(record: Record) -> str:
-    """OPERATORS, MODEL, NETWORK or COLD; another text for what is no record."""
+    """One of the kinds; another text for what is no record."""
     return str(record.get("kind", OPERATORS))
 
 

@@ -89,6 +89,8 @@ def candidates(desc: OperatorDesc, profile: DeviceProfile) -> Iterator[str]:
     """The kernel paths whose plans differ from the planner's choice and from each other's."""
     seen = [replace(planning.plan(desc, profile), path="")]
     for name in planning.KERNEL_PATHS[type(desc)]:
+        if name == planning.GENERAL_PATH:
+            continue  # the direct path, but slower
         # A CPU driver's "matrix units" are loops, and a whole batch takes thousands of dispatches.
         has_tiles = name in PATHS_WITH_TILES and profile.device_type is not DeviceType.CPU
         for path in (name, *(f"{name}:{tile}" for tile in tiles())) if has_tiles else (name,):

@@ -12,6 +12,7 @@ from dmlvk.command_line.bench_subject import (
     measure_model,
     measure_network,
     measure_operators,
+    measure_sweep,
     require_subject,
 )
 from dmlvk.command_line.terminal import PlainConsole, clear_errors, console
@@ -23,6 +24,9 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--model", type=FILE, default=None, help="In place of operators: a model, .onnx, as a whole.")
 @click.option("--network", default=None, help="In place of operators: all convolutions of resnet50, mobilenetv2, ...")
 @click.option("--cold", is_flag=True, help="Of a network: the first calls, in fresh processes, with no cache and one.")
+@click.option("--sweep", is_flag=True, help="In place of operators' cases: random shapes, the slowest ones first.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="Of --sweep.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of --sweep: the same seed, the same shapes.")
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @click.option("--scheduler", metavar="ADDRESS", help="On every distinct device of a Dask cluster, as tcp://host:8786.")
 @click.option("--operator", "operators", multiple=True, help="SLICE1, one_hot, ...; may be repeated. Default: all.")
@@ -73,6 +77,9 @@ def bench(
     model: Path | None,
     network: str | None,
     cold: bool,
+    sweep: bool,
+    seconds: float,
+    seed: int,
     selector: str | None,
     scheduler: str | None,
     operators: tuple[str, ...],
@@ -106,6 +113,9 @@ def bench(
 
     With --cold, the times are those for which the layers wait for the driver's compiler: all compiled in one thread
     and in as many as there are cores, and each called at once, with the driver's own caches off.
+
+    With --sweep, random convolutions and SLICE1s are measured for some time. Those come first that are furthest from
+    what bounds them: the copy of their bytes, or their operations on the fastest unit.
 
     Ends with status 1 if any result is not the reference's, bit for bit.
     """
@@ -175,6 +185,8 @@ def bench(
         if subject is Subject.MODEL:
             assert model is not None
             record = measure_model(model, selector, batches, rounds, peers, terminal, keep)
+        elif subject is Subject.SWEEP:
+            record = measure_sweep(operators, selector, seconds, seed, choice.data_bytes, rounds, peers, terminal, keep)
         elif subject is Subject.COLD:
             assert network is not None
             record = measure_cold(network, selector, size, layouts, batches, terminal, keep)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from dmlvk.conformance.case import Case
 
 Record = dict[str, Any]
+
+# Bytes of --sweep's inputs, unless --megabytes is given: on a GPU, more than any cache holds.
+LEAST_SWEPT, MOST_SWEPT = 1 << 20, 1 << 26
 Keep = Callable[[Record], None]
 
 
@@ -29,12 +32,14 @@ class Subject(Enum):
     MODEL = "--model measures a whole model"
     NETWORK = "--network measures all layers of a network"
     COLD = "--cold measures the first calls of a network's layers"
+    SWEEP = "--sweep measures random shapes"
 
 
 # Options that each subject has besides those of all.
 COMMON = {"selector", "batches", "rounds", "peers", "dispatches", "json_path", "plot_path", "markdown_path"}
 OPTIONS = {Subject.MODEL: COMMON | {"model"}, Subject.NETWORK: COMMON | {"network", "size", "layouts"}}
 OPTIONS[Subject.COLD] = OPTIONS[Subject.NETWORK] - {"rounds", "peers", "dispatches"} | {"cold"}
+OPTIONS[Subject.SWEEP] = COMMON - {"batches", "dispatches"} | {"sweep", "seconds", "seed", "operators", "megabytes"}
 
 
 def require_subject(context: click.Context) -> Subject:
@@ -54,6 +59,10 @@ def require_subject(context: click.Context) -> Subject:
     subject = Subject.OPERATORS
     if names & {"model", "network"}:
         subject = Subject.MODEL if "model" in names else Subject.NETWORK
+    if "sweep" in names:
+        subject = Subject.SWEEP
+    elif names & {"seconds", "seed"}:
+        raise click.UsageError("--seconds and --seed belong to --sweep", context)
     if "cold" in names:
         subject = Subject.COLD
         if "network" not in names:
@@ -211,6 +220,44 @@ def measure_cold(
             return measurement.run(device, selector, network, settings, progress, keep)
         except measurement.ProcessError as error:
             raise click.ClickException(one_line(error)) from error
+
+
+def measure_sweep(
+    operators: Sequence[str],
+    selector: str | None,
+    seconds: float,
+    seed: int,
+    data_bytes: int | None,
+    rounds: int,
+    names: Sequence[str],
+    terminal: Console,
+    keep: Keep,
+) -> Record:
+    """Measure random shapes, beside the peers of these names."""
+    import dmlvk
+    from dmlvk.benchmark.sweep import OPERATORS, measurement
+
+    require_names("--operator", operators, OPERATORS)
+    require_names("--peer", names, [*measurement.PEER_NAMES, "none"])
+    with dmlvk.Device(selector, timestamps=True) as device:
+        settings = measurement.Settings(
+            [name for name in OPERATORS if not operators or name in operators],
+            seconds,
+            seed,
+            data_bytes or (LEAST_SWEPT if is_cpu(device) else MOST_SWEPT),
+            rounds,
+            [name for name in measurement.PEER_NAMES if not names or name in names],
+        )
+        with shown_progress(terminal, round(seconds)) as progress:
+            shown = 0
+
+            def step(name: str, passed: float) -> None:
+                nonlocal shown
+                while shown <= passed:
+                    progress(name)
+                    shown += 1
+
+            return measurement.run(device, settings, step, keep)
 
 
 def is_cpu(device: dmlvk.Device) -> bool:

@@ -18,6 +18,7 @@ import dmlvk
 from dmlvk import files, quirks
 from dmlvk.command_line.terminal import clear_errors, console
 from dmlvk.errors import DeviceError
+from dmlvk.runtime import self_test
 from dmlvk.runtime.device_info import TYPE_NAMES, RejectedDevice, binary_size
 from dmlvk.vulkan.library import driver_hint
 from dmlvk.vulkan.physical_device import choose
@@ -59,6 +60,7 @@ def devices(record: Path | None, selector: str | None, as_json: bool) -> None:
     terminal.print(table)
     for index, info in enumerate(found):
         print_quirks(terminal, f"{index}: {info.name}", info)
+        print_faults(terminal, f"{index}: {info.name}", info)
     for rejected in dmlvk.rejected_devices():
         terminal.print(f"Left out: {rejected.name}: {rejected.reason}")
 
@@ -85,6 +87,7 @@ def as_data(found: Iterable[dmlvk.DeviceInfo], rejected: Iterable[RejectedDevice
                     {"name": quirk.name, "effect": quirk.effect, "remedy": quirk.remedy, "reported": quirk.reported}
                     for quirk in quirks.of(info.profile)
                 ],
+                "distrusted_paths": self_test.faults(info.profile),
                 "profile": info.profile.to_record(),
             }
             for info in found
@@ -100,6 +103,15 @@ def print_quirks(terminal: Console, heading: str, info: dmlvk.DeviceInfo) -> Non
         terminal.print(Text(f"{heading}: bugs of its driver that dmlvk works around"))
     for quirk in applying:
         terminal.print(Padding(Text(f"{quirk.name}: {quirk.effect}"), (0, 0, 0, 4), expand=False))
+
+
+def print_faults(terminal: Console, heading: str, info: dmlvk.DeviceInfo) -> None:
+    """Print the kernel paths that a device does not take, because it answered a known question wrong."""
+    found = self_test.faults(info.profile)
+    if found:
+        terminal.print(Text(f"{heading}: kernel paths that are not taken, because a known question was answered wrong"))
+    for path, fault in found.items():
+        terminal.print(Padding(Text(f"{path}: {fault}"), (0, 0, 0, 4), expand=False))
 
 
 def write_profile(path: Path, selector: str | None) -> str:

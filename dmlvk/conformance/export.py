@@ -29,8 +29,8 @@ from dmlvk.conformance.results import Environment, Result
 from dmlvk.conformance.running.placement import Placement, placed_tensors
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning import PERSISTENT, SCRATCH, Dispatch, Plan, plan
-from dmlvk.runtime.compiled_operator import spirv
 from dmlvk.runtime.elements import element_view
+from dmlvk.runtime.implementation import spirv
 
 CASE = "case.json"
 

@@ -143,6 +143,8 @@ class Environment:
     date : str
         ISO 8601, UTC.
     command : str
+    distrusted_paths : mapping of str to str
+        The kernel paths that the device does not take, because it answered a known question wrong, and the fault.
     """
 
     device: str
@@ -160,6 +162,7 @@ class Environment:
     validated: bool = False
     date: str = ""
     command: str = ""
+    distrusted_paths: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def identity(self) -> tuple[object, ...]:

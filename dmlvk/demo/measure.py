@@ -60,7 +60,7 @@ def measure(device: dmlvk.Device, panel: Panel) -> Measurement:
     DeviceError
         The device could not run the panel.
     """
-    compiled = device.compile(panel.desc)
+    compiled = device.compile(panel.desc, wait=True)
     tensors = {field: device.tensor(desc) for field, desc in panel.desc.tensors.items()}
     for field, array in panel.inputs.items():
         tensors[field].write(array)

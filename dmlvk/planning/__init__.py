@@ -12,6 +12,7 @@ from dmlvk.errors import shown
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.registry import parts
 from dmlvk.planning.plan import (
+    GENERAL_PATH,
     MAXIMUM_SUBMISSION_SECONDS,
     NO_OFFSETS,
     PERSISTENT,
@@ -24,6 +25,7 @@ from dmlvk.planning.plan import (
 )
 
 __all__ = [
+    "GENERAL_PATH",
     "KERNEL_PATHS",
     "MAXIMUM_SUBMISSION_SECONDS",
     "PERSISTENT",

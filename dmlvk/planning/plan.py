@@ -35,6 +35,9 @@ class Access(Enum):
 SCRATCH = "scratch"
 PERSISTENT = "persistent"
 
+# The path, of operators that have it, whose pipelines are not special to a descriptor's sizes. No planner chooses it.
+GENERAL_PATH = "general"
+
 # Each tensor starts where its memory starts.
 NO_OFFSETS: Mapping[str, int] = MappingProxyType({})
 

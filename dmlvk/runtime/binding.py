@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from dmlvk.errors import BindingError
-from dmlvk.planning.plan import Access, Dispatch, Plan, Window
+from dmlvk.planning.plan import SCRATCH, Access, Dispatch, Plan, Window
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.device_info import another_device
 from dmlvk.runtime.tensor import Tensor
@@ -21,8 +21,8 @@ from dmlvk.vulkan.recorder import PreparedDispatch
 _serials = count()
 
 if TYPE_CHECKING:
-    from dmlvk.runtime.compiled_operator import CompiledOperator
     from dmlvk.runtime.device import Device
+    from dmlvk.runtime.implementation import Implementation, Provisional
 
 
 class MemoryRange(NamedTuple):
@@ -68,25 +68,31 @@ class Binding(NotCopied):
     #     The binding alone, recorded for a call of the operator.
     # secondary : CommandBuffer, optional
     #     Its dispatches, recorded to be executed as one binding of a list.
+    # scratch : Allocation, optional
+    #     The memory of intermediate results.
+    # provisional : Provisional, optional
+    #     How it is bound once more, when special kernels take over from general ones.
 
     in_place_of_a_copy = "bind the tensors once more (operator.bind)"
 
     def __init__(
         self,
-        operator: CompiledOperator,
+        implementation: Implementation,
         plan: Plan,
         stages: tuple[tuple[Dispatch, ...], ...],
         memory: Mapping[str, MemoryRange],
     ) -> None:
         # The binding does not keep the operator: the operator remembers the bindings of its calls, and must be
         # released when its user drops it.
-        self.device = operator.device
-        self.operator_name = operator.desc.operator_name
+        self.device = implementation.device
+        self.operator_name = implementation.desc.operator_name
         self.plan = plan
         self.serial = next(_serials)
-        self._vulkan = operator.device.vulkan
+        self._vulkan = implementation.device.vulkan
         self.batch: Batch | None = None
         self.secondary: CommandBuffer | None = None
+        self.provisional: Provisional | None = None
+        self.scratch = memory[SCRATCH].memory if SCRATCH in memory else None
         written = {
             window.tensor
             for stage in stages
@@ -104,7 +110,9 @@ class Binding(NotCopied):
         self.written = frozenset(place.memory.access for name, place in memory.items() if name in written)
         self.dispatches = stages
         self.seconds = tuple(tuple(dispatch.seconds for dispatch in stage) for stage in stages)
-        self.stages = tuple(tuple(self._prepare(operator, dispatch, memory) for dispatch in stage) for stage in stages)
+        self.stages = tuple(
+            tuple(self._prepare(implementation, dispatch, memory) for dispatch in stage) for stage in stages
+        )
 
     def __repr__(self) -> str:
         return f"<dmlvk.Binding {self.operator_name} ({self.plan.path}) on {self.device.name}>"
@@ -118,8 +126,33 @@ class Binding(NotCopied):
         self._seconds = seconds
         self.total_seconds = sum(map(sum, seconds))
 
+    @property
+    def is_final(self) -> bool:
+        """Whether its kernels stay the same. What is recorded of it then may be kept and run again."""
+        return self.provisional is None or self.provisional.is_final
+
+    def latest(self) -> Binding:
+        """A binding that does not change: this one if it is final, otherwise one with the kernels that run now."""
+        provisional = self.provisional
+        if provisional is None:
+            return self
+        special = provisional.latest()
+        if special is not None:
+            self._vulkan.monitor.run(self._become, special)
+        elif provisional.is_final:
+            self.provisional = None
+        if self.provisional is None:
+            return self
+        # What is submitted or recorded now keeps the general kernels and their memory, whatever becomes of this object.
+        kept = object.__new__(Binding)
+        kept.__dict__.update(self.__dict__)
+        return kept
+
+    def _become(self, other: Binding) -> None:
+        self.__dict__.update(other.__dict__)
+
     def _prepare(
-        self, operator: CompiledOperator, dispatch: Dispatch, memory: Mapping[str, MemoryRange]
+        self, implementation: Implementation, dispatch: Dispatch, memory: Mapping[str, MemoryRange]
     ) -> PreparedDispatch:
         push_constants = list(dispatch.push_constants)
         ranges = []
@@ -131,7 +164,7 @@ class Binding(NotCopied):
             ranges.append(buffer_range)
         return PreparedDispatch(
             dispatch.kernel,
-            operator.pipeline(dispatch),
+            implementation.pipeline(dispatch),
             self._vulkan.descriptors.take(ranges),
             tuple(push_constants),
             dispatch.groups,

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from pkgutil import get_data
 from typing import TYPE_CHECKING, Any, Generic, overload
 from weakref import ref
 
-from dmlvk.errors import BindingError, DeviceError
+from dmlvk.errors import BindingError
 from dmlvk.operators import OperatorDesc
-from dmlvk.planning.plan import PERSISTENT, SCRATCH, Dispatch, Plan
+from dmlvk.planning.plan import Plan
 from dmlvk.runtime.binding import Binding, MemoryRange, check_aliasing, check_tensors
 from dmlvk.runtime.bound_tensors import Described
 from dmlvk.runtime.calls import Calls
 from dmlvk.runtime.command_writer import CommandWriter, record_secondary
 from dmlvk.runtime.copying import Pickled
 from dmlvk.runtime.exchange import array_of
+from dmlvk.runtime.implementation import Implementation, Initialized
 from dmlvk.runtime.layouts import plain
 from dmlvk.runtime.submission import Submission, submission_of
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import TensorFlags
 from dmlvk.vulkan.allocation import Allocation
-from dmlvk.vulkan.pipelines import Pipeline
 from dmlvk.vulkan.recorder import SIMULTANEOUS_USE
 
 if TYPE_CHECKING:
@@ -53,29 +51,6 @@ if TYPE_CHECKING:
     from dmlvk.runtime.device import Device
 
 
-@cache
-def spirv(kernel: str) -> bytes:
-    """The SPIR-V of a kernel, by its name.
-
-    Raises
-    ------
-    DeviceError
-        There is no such kernel: the installation is damaged.
-    """
-    try:
-        content = get_data("dmlvk", f"spirv/{kernel}.spv")
-    except OSError as error:
-        raise DeviceError(
-            f"{kernel}.spv, a compiled kernel, is missing from this installation of dmlvk: install it again"
-        ) from error
-    assert content is not None, "whatever loaded this module also reads what lies beside it"
-    return content
-
-
-# An operator keeps at most this many plans for tensors that cross a segment's end in different places.
-PLANS_KEPT = 64
-
-
 class CompiledOperator(Pickled, Generic[Described]):
     """An operator ready to run. Made by `Device.compile`.
 
@@ -85,8 +60,6 @@ class CompiledOperator(Pickled, Generic[Described]):
     ----------
     device : Device
     desc : OperatorDesc
-    plan : Plan
-        The plan for tensors with memory of their own.
 
     Notes
     -----
@@ -95,51 +68,51 @@ class CompiledOperator(Pickled, Generic[Described]):
 
     in_place_of_a_copy = "compile its descriptor (operator.desc) once more; pickle takes it to another process"
 
-    def __init__(self, device: Device, desc: Described, plan: Plan, path: str | None = None) -> None:
+    def __init__(
+        self, device: Device, desc: Described, plan: Plan, implementation: Implementation | None = None
+    ) -> None:
+        if implementation is None:
+            implementation = Implementation(device, desc, plan)
+            implementation.build()
         self.device = device
         self.desc = desc
-        self.plan = plan
-        self._path = path
-        self._plans: dict[tuple[tuple[str, int], ...], Plan] = {(): plan}
         fields = desc.tensors
         self._owned_fields = {
             name: tensor for name, tensor in fields.items() if tensor.flags & TensorFlags.OWNED_BY_DML
         }
         self._bound_fields = {name: tensor for name, tensor in fields.items() if name not in self._owned_fields}
         self._outputs = tuple(name for name in desc.output_fields if name in fields)
-        self._owned: dict[str, MemoryRange] | None = None
-        self._vulkan = device.vulkan
-        self._queue = device.vulkan.queue
+        self._vulkan = self.device.vulkan
+        self._queue = self.device.vulkan.queue
         self._calls = Calls()
         self._call_scratch: ref[Allocation] | None = None
-        # By the ids of the dispatches. The operator keeps its plans, so an id always means the same dispatch.
-        self._pipelines: dict[int, Pipeline] = {}
-        # The pipelines are built now: a driver's refusal is reported here, and no call waits for the driver's compiler.
-        for stage in (*plan.initialization, *plan.stages):
-            for dispatch in stage:
-                self.pipeline(dispatch)
+        self._implementation = implementation
+        # None until the tensors that are OWNED_BY_DML have contents.
+        self._initialized = None if self.has_state else Initialized(implementation, {})
 
     def __repr__(self) -> str:
         return f"<dmlvk.CompiledOperator {self.desc.operator_name} ({self.plan.path}) on {self.device.name}>"
+
+    @property
+    def plan(self) -> Plan:
+        """The plan for tensors with memory of their own. Until its kernels are compiled, another plan may run."""
+        implementation = self._implementation
+        return (implementation.special or implementation).plan
 
     @property
     def has_state(self) -> bool:
         """Whether the operator must be initialised, and therefore remembers tensors."""
         return bool(self._owned_fields or self.plan.persistent_size)
 
-    def pipeline(self, dispatch: Dispatch) -> Pipeline:
-        """The pipeline of a dispatch in one of its plans. Operators of one device share pipelines."""
-        pipeline = self._pipelines.get(id(dispatch))
-        if pipeline is None:
-            pipeline = self._pipelines[id(dispatch)] = self._vulkan.pipelines.get(
-                dispatch.kernel,
-                spirv(dispatch.kernel),
-                dispatch.specialization,
-                len(dispatch.windows),
-                4 * len(dispatch.push_constants),
-                dispatch.subgroup_size,
-            )
-        return pipeline
+    def wait_for_compiler(self) -> None:
+        """Wait until the kernels are compiled that are special to the descriptor. They run from the next call on.
+
+        Raises
+        ------
+        DeviceError
+            The driver refuses a kernel, or the device is closed.
+        """
+        self._implementation.build_special()
 
     @overload
     def __call__(self: CompiledOperator[Slice1Desc], **tensors: Unpack[Slice1Tensors]) -> Submission: ...
@@ -205,7 +178,8 @@ class CompiledOperator(Pickled, Generic[Described]):
     def _record_and_submit(self, calls: Calls, tensors: dict[str, Tensor], binding: Binding) -> Submission:
         queue = self._queue
         binding.batch = batch = CommandWriter(self._vulkan, SIMULTANEOUS_USE).write((binding,))
-        calls.add(tensors, binding)
+        if binding.is_final:
+            calls.add(tensors, binding)
         if self.device.timestamps:
             return self.device.submit_inside((binding,))
         return submission_of(queue, queue.submit_inside(batch, (batch, binding)))
@@ -235,7 +209,8 @@ class CompiledOperator(Pickled, Generic[Described]):
             As a call does.
         """
         binding = self._bind(tensors)
-        record_secondary(self.device.vulkan, binding)
+        if binding.is_final:
+            record_secondary(self.device.vulkan, binding)
         return binding
 
     def _bind(self, tensors: Mapping[str, Tensor], *, for_call: bool = False) -> Binding:
@@ -245,16 +220,32 @@ class CompiledOperator(Pickled, Generic[Described]):
             if field in self._owned_fields:
                 raise BindingError(f"{name}: {field} is OWNED_BY_DML: bind it with initialize, not here")
         checked = check_tensors(name, self._bound_fields, tensors, self.device)
-        owned = self._owned
-        if owned is None and self.has_state:
+        initialized = self._latest()
+        if initialized is None:
             fields = ", ".join(self._owned_fields)
             raise BindingError(f"{name}: call initialize({fields}) first")
         memory = self._memory(checked)
         check_aliasing(name, memory, self._outputs)
-        plan = self._plan_for(memory)
-        memory.update(owned or {})
-        self._add_scratch(plan, memory, for_call=for_call)
-        return Binding(self, plan, plan.stages, memory)
+        if not for_call:
+            return initialized.bind(memory)
+        # Calls run one after the other, so they share scratch memory; bindings of one list may run at the same time.
+        binding = initialized.bind(memory, None if self._call_scratch is None else self._call_scratch())
+        self._call_scratch = None if binding.scratch is None else ref(binding.scratch)
+        return binding
+
+    def _latest(self) -> Initialized | None:
+        """The contents of the tensors that are OWNED_BY_DML, with the implementation that runs now."""
+        initialized = self._initialized
+        if initialized is None:
+            return None
+        latest = initialized.latest()
+        if latest is not initialized:
+            self._vulkan.monitor.run(self._replace, initialized, latest)
+        return latest
+
+    def _replace(self, old: Initialized, new: Initialized) -> None:
+        if self._initialized is old:  # not if another thread has just given other contents
+            self._initialized = new
 
     @overload
     def initialize(self: CompiledOperator[Slice1Desc], **tensors: Unpack[Slice1Inputs]) -> Submission: ...
@@ -300,31 +291,21 @@ class CompiledOperator(Pickled, Generic[Described]):
         checked = check_tensors(self.desc.operator_name, self._owned_fields, given, self.device)
         vulkan = self.device.vulkan
         owned: dict[str, MemoryRange] = {}
-        submission = submission_of(vulkan.queue, vulkan.queue.submitted)
         for name, tensor in checked.items():
             size = self._owned_fields[name].total_size_in_bytes
             copy = vulkan.memory.allocate(size)
-            value = vulkan.transfers.copy(tensor.memory(), tensor.offset, copy, 0, size)
-            submission = submission_of(vulkan.queue, value)
+            vulkan.transfers.copy(tensor.memory(), tensor.offset, copy, 0, size)
             owned[name] = MemoryRange(copy, 0, size)
-        if self.plan.persistent_size:
-            owned[PERSISTENT] = self._new_memory(self.plan.persistent_size)
-        if self.plan.initialization:
-            memory = dict(owned)
-            self._add_scratch(self.plan, memory)
-            submission = self.device.submit((Binding(self, self.plan, self.plan.initialization, memory),))
+        initialized = Initialized(self._implementation.latest, owned)
         # Last, and in one step, after all work that fills the new memory is submitted: until then calls use the old
         # memory.
-        self._owned, self._calls = owned, Calls()
-        return submission
+        self._initialized, self._calls = initialized, Calls()
+        return initialized.submission
 
     def owned_tensors(self) -> dict[str, Tensor]:
         """The operator's own copies of the tensors that are OWNED_BY_DML; none before `initialize`."""
-        owned = self._owned or {}
-        return {
-            name: Tensor(self.device, self._owned_fields[name], owned[name].memory)
-            for name in owned.keys() & self._owned_fields
-        }
+        owned = {} if self._initialized is None else self._initialized.owned
+        return {name: Tensor(self.device, self._owned_fields[name], place.memory) for name, place in owned.items()}
 
     def _owned_tensor(self, field: str, value: Any) -> Tensor:
         """A tensor, or an array as a tensor that lies as the descriptor says."""
@@ -354,39 +335,3 @@ class CompiledOperator(Pickled, Generic[Described]):
             )
             for name, tensor in tensors.items()
         }
-
-    def _new_memory(self, size: int) -> MemoryRange:
-        return MemoryRange(self.device.vulkan.memory.allocate(size), 0, size)
-
-    def _add_scratch(self, plan: Plan, memory: dict[str, MemoryRange], *, for_call: bool = False) -> None:
-        if not plan.scratch_size:
-            return
-        # Calls run one after the other, so they share scratch memory; bindings of one list may run at the same time.
-        shared = self._call_scratch() if for_call and self._call_scratch is not None else None
-        if shared is not None and shared.size >= plan.scratch_size:
-            memory[SCRATCH] = MemoryRange(shared, 0, plan.scratch_size)
-            return
-        memory[SCRATCH] = self._new_memory(plan.scratch_size)
-        if for_call:
-            self._call_scratch = ref(memory[SCRATCH].memory)
-
-    def _plan_for(self, memory: Mapping[str, MemoryRange]) -> Plan:
-        """The plan for tensors in these places. A tensor that crosses a segment's end needs another plan."""
-        offsets = tuple(
-            (name, place.start % place.memory.segment_size)
-            for name, place in memory.items()
-            if len(place.memory.segments) > 1 and _crosses_unexpectedly(place)
-        )
-        plan = self._plans.get(offsets)
-        if plan is None:
-            plan = self.device.plan(self.desc, self._path, dict(offsets))
-            if len(self._plans) >= PLANS_KEPT:
-                self._plans = {(): self.plan}
-                self._pipelines = {}
-            self._plans[offsets] = plan
-        return plan
-
-
-def _crosses_unexpectedly(place: MemoryRange) -> bool:
-    segment_size = place.memory.segment_size
-    return place.start % segment_size != 0 and place.start // segment_size != (place.end - 1) // segment_size

@@ -7,11 +7,13 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import Dispatch
 from dmlvk.runtime.submission import Submission
 
 if TYPE_CHECKING:
     from dmlvk.runtime.binding import Binding
+    from dmlvk.runtime.device import Device
 
 
 def debug_level() -> int:
@@ -26,6 +28,12 @@ def debug_level() -> int:
     if text not in ("", "0", "1", "2"):
         raise ValueError(f"DMLVK_DEBUG is {text!r}; it can be 0, 1 (a line for each dispatch) or 2 (plans too)")
     return int(text or 0)
+
+
+def note(device: Device, desc: OperatorDesc, text: str) -> None:
+    """Print a line about an operator to standard error, if $DMLVK_DEBUG asked for lines."""
+    if device.debug_level:
+        print(f"dmlvk {device.name}: {desc.operator_name} {text}", file=sys.stderr)
 
 
 def report(device_name: str, level: int, bindings: Iterable[Binding], submission: Submission) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
@@ -17,7 +18,7 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import BindingError, shown
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Plan
-from dmlvk.runtime import debug
+from dmlvk.runtime import background, debug
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.bound_tensors import Compiled
 from dmlvk.runtime.command_writer import CommandWriter, dispatch_count
@@ -25,6 +26,7 @@ from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.device_info import another_device
 from dmlvk.runtime.exchange import array_of, tensor_of_cuda
+from dmlvk.runtime.self_test import SelfTest
 from dmlvk.runtime.sequence import Sequence
 from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
 from dmlvk.runtime.tensor import Buffer, Tensor
@@ -105,6 +107,7 @@ class Device(NotCopied):
         self.vulkan = VulkanDevice(
             choose(selector), self, profile=profile, force_staging=force_staging, force_copy_queue=force_copy_queue
         )
+        self._profile = self.vulkan.profile
         self.timestamps = timestamps
         # Measurements on the unchanged device say nothing about another profile.
         self._choices = TunedPaths(self.vulkan.profile) if profile is None else None
@@ -113,6 +116,8 @@ class Device(NotCopied):
         self._operators_kept = OPERATORS_KEPT_ON_CPU if self.profile.device_type == DeviceType.CPU else OPERATORS_KEPT
         self._operators_monitor = Monitor(self.vulkan.context.availability)
         self.cuda_sharing: CudaSharing | None = None
+        # None for a Device that is itself asked.
+        self.self_test: SelfTest | None = SelfTest()
 
     def __repr__(self) -> str:
         return f"<dmlvk.Device {self.name}{', closed' if self.vulkan.is_closed else ''}>"
@@ -125,7 +130,11 @@ class Device(NotCopied):
     @property
     def profile(self) -> DeviceProfile:
         """The device's limits and features. Plans are made for this profile."""
-        return self.vulkan.profile
+        return self._profile
+
+    def distrust(self, path: str) -> None:
+        """Plan without a kernel path from now on, because its answer to a known question was wrong."""
+        self._profile = replace(self._profile, distrusted_paths=self._profile.distrusted_paths | {path})
 
     @property
     def memory_used(self) -> int:
@@ -227,8 +236,12 @@ class Device(NotCopied):
         """Plan an operator for this device: see `dmlvk.planning.plan`."""
         return planning.plan(desc, self.profile, path=path, offsets=offsets or {})
 
-    def compile(self, desc: Compiled, path: str | None = None) -> CompiledOperator[Compiled]:
+    def compile(self, desc: Compiled, path: str | None = None, *, wait: bool = False) -> CompiledOperator[Compiled]:
         """Plan an operator and build its pipelines. Equal descriptors are compiled once.
+
+        A driver may take a second to compile a kernel for sizes that are new to it. So a convolution's first results
+        may come from a general kernel that is compiled already, while the kernels of its plan are compiled in the
+        background; they take over between two submissions. The bits are the same.
 
         Parameters
         ----------
@@ -236,11 +249,15 @@ class Device(NotCopied):
         path : str, optional
             Forces one of the operator's kernel paths. $DMLVK_KERNEL forces a path for all operators that have it. By
             default, the path is the fastest that `dmlvk tune` found for this descriptor, or else the planner's choice.
+        wait : bool, optional
+            Whether to wait until the kernels of the plan are compiled. A forced path is always waited for, and so is
+            everything where there is one core only, or with DMLVK_BACKGROUND=0.
 
         Raises
         ------
         ValueError
-            There is no such path on this device; the message lists the paths that exist.
+            There is no such path on this device; the message lists the paths that exist. Or DMLVK_BACKGROUND is neither
+            0 nor 1.
         DeviceError
             The driver refuses a kernel, or the device is closed.
         """
@@ -255,15 +272,19 @@ class Device(NotCopied):
                 self._operators.move_to_end(key)
             except KeyError:  # it was just removed to make room
                 pass
+            if wait:
+                known.wait_for_compiler()
             return known
         # Outside the monitor: a driver may take seconds to compile a kernel, and other threads need not wait for that.
         record_descriptor(desc)
-        operator = CompiledOperator(self, desc, *self._chosen_plan(desc, path))
+        plan, chosen = self._chosen_plan(desc, path)
+        implementation = background.built(self, desc, plan, chosen, waits=wait or path is not None)
+        operator = CompiledOperator(self, desc, plan, implementation)
         # An operator with tensors that are OWNED_BY_DML is not shared: two users initialise it differently.
         return operator if operator.has_state else self._operators_monitor.run(self._remember_operator, key, operator)
 
     def compile_all(self, descs: Iterable[Compiled]) -> list[CompiledOperator[Compiled]]:
-        """Compile several operators at a time, in as many threads as this process has cores.
+        """Compile several operators at a time, in as many threads as this process has cores, and wait for all of them.
 
         Parameters
         ----------
@@ -283,7 +304,7 @@ class Device(NotCopied):
         operators: list[Any] = [None] * len(listed)
 
         def compile_one(number: int) -> None:
-            operators[number] = self.compile(listed[number])
+            operators[number] = self.compile(listed[number], wait=True)
 
         # In the middle of another call of this thread (a signal handler), other threads could only wait for that call.
         is_nested = self.vulkan.is_entered or self._operators_monitor.is_entered
@@ -359,6 +380,8 @@ class Device(NotCopied):
             batch = writer.write(bindings)  # the split may fall inside a binding
         else:
             batch = writer.compose(bindings)
+        if not all(binding.is_final for binding in bindings):
+            return batch
         # Remembered by the bindings' numbers, which keep neither the bindings nor their memory, and are never reused.
         self._lists[tuple(binding.serial for binding in bindings)] = batch
         if len(self._lists) > LIST_CACHE_SIZE:
@@ -398,6 +421,7 @@ class Device(NotCopied):
         return Sequence(self, checked, self.timestamps or bool(self.debug_level and has_timestamps))
 
     def _checked(self, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
+        """The bindings as they are now: special kernels that are compiled have taken over."""
         try:
             checked = tuple(bindings)
         except TypeError:
@@ -410,7 +434,7 @@ class Device(NotCopied):
                 )
             if binding.device is not self:
                 raise BindingError(f"bindings[{position}] is of {another_device(binding.device, self)}")
-        return checked
+        return tuple([binding.latest() for binding in checked])
 
     def wait(self) -> None:
         """Wait for all work submitted so far."""

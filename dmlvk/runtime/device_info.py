@@ -216,6 +216,11 @@ def another_device(theirs: Device, ours: Device) -> str:
     return f"another Device object ({theirs}) that was opened on the same device: each has memory of its own"
 
 
+def index_of(device: Device) -> int | None:
+    """A device's position in `devices()`; None if a parent process opened it before it forked."""
+    return _index(device.vulkan.context.physical)
+
+
 def _index(physical: PhysicalDevice) -> int | None:
     """A device's position in `devices()`; None for one that a parent process opened before it forked."""
     handles = [device.handle for device in physical_devices()]

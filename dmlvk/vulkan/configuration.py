@@ -18,6 +18,7 @@ FEATURES = (
     "subgroupSizeControl",
     "computeFullSubgroups",
     "maintenance4",
+    "pipelineCreationCacheControl",  # asks whether a pipeline is in a cache
     "shaderInt64",
     "shaderInt8",  # the component type of 8-bit cooperative matrices
     "storageBuffer8BitAccess",

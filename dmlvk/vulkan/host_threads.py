@@ -87,6 +87,17 @@ def work_for_ever(jobs: SimpleQueue[Job]) -> None:
 
 
 _workers = Workers()
+# Of its own, so that a copy never waits for the driver's compiler.
+_background = Workers()
+
+
+def in_background(work: Callable[[], None]) -> None:
+    """Do some work on another thread; on this one, before the function returns, if no thread can be started."""
+    job = Job(work)
+    try:
+        _background.start(job, max(2, core_count()))
+    except RuntimeError:  # at the interpreter's end, or at a limit of the system
+        job.run()
 
 
 def for_each(
@@ -183,5 +194,5 @@ Calls: TypeAlias = set[Call]
 
 def forget_threads() -> None:
     """In a forked child, which lacks the parent's other threads: start new ones at the next use."""
-    global _workers
-    _workers = Workers()
+    global _background, _workers
+    _background, _workers = Workers(), Workers()

@@ -20,6 +20,8 @@ from dmlvk.vulkan.pipeline_cache import PipelineCache
 from dmlvk.vulkan.queue import Queue
 from dmlvk.vulkan.specialization import specialized
 
+FAIL_ON_COMPILE_REQUIRED = 0x100  # VK_PIPELINE_CREATE_FAIL_ON_PIPELINE_COMPILE_REQUIRED_BIT
+VK_PIPELINE_COMPILE_REQUIRED = 1000297000
 REQUIRE_FULL_SUBGROUPS = 0x2  # VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT
 SPIRV_MAGIC = 0x07230203
 # The number of pipelines that a device keeps for operators that are compiled again. Beyond it, the pipelines of live
@@ -39,14 +41,17 @@ class Pipeline:
     handle : VkPipeline
     layout : VkPipelineLayout
         The layout of its descriptor set and push constants.
+    has_run : bool
+        Whether it was dispatched so that the driver would compile it.
     """
 
-    __slots__ = ("_owner", "handle", "layout")
+    __slots__ = ("_owner", "handle", "has_run", "layout")
 
     def __init__(self, owner: Handle, layout: Any) -> None:
         self._owner = owner
         self.handle = owner.value
         self.layout = layout
+        self.has_run = False
 
     def __del__(self) -> None:
         self._owner.destroy()
@@ -126,14 +131,34 @@ class Pipelines:
         DeviceError
             The driver refuses the kernel; or this thread is in the middle of building it.
         """
-        key = (kernel, specialization, buffer_count, push_size, subgroup_size)
+        pipeline = self._get((kernel, specialization, buffer_count, push_size, subgroup_size), code, True)
+        assert pipeline is not None, "the compiler gives a pipeline or an error"
+        return pipeline
+
+    def find(
+        self,
+        kernel: str,
+        code: bytes,
+        specialization: tuple[int, ...],
+        buffer_count: int,
+        push_size: int,
+        subgroup_size: int = 0,
+    ) -> Pipeline | None:
+        """As `get`, but None if the driver's compiler would have to run, or if the driver cannot say so."""
+        return self._get((kernel, specialization, buffer_count, push_size, subgroup_size), code, False)
+
+    def _get(self, key: Key, code: bytes, compiles: bool) -> Pipeline | None:
+        if not compiles and key not in self._pipelines:
+            can_ask = "pipelineCreationCacheControl" in self._context.configuration.features
+            if not can_ask or key in self._building:  # another thread is compiling it
+                return None
         found, building = self.monitor.run(self._known, key)
         if found is not None:
             return found
         if building._is_owned():
             raise reentered()
         # Drivers compile for as long as a second. Other threads have to wait only if they want the same pipeline.
-        with building: return self._context.visits.during(self._built, key, code)  # noqa: E701  # fmt: skip
+        with building: return self._context.visits.during(self._built, key, code, compiles)  # noqa: E701  # fmt: skip
 
     def _known(self, key: Key) -> tuple[Pipeline | None, Any]:
         """The pipeline if it is there; and the lock that is held while it is built."""
@@ -146,13 +171,15 @@ class Pipelines:
             building = self._building[key] = threading.RLock()
         return None, building
 
-    def _built(self, key: Key, code: bytes) -> Pipeline:
+    def _built(self, key: Key, code: bytes, compiles: bool) -> Pipeline | None:
         found, _ = self.monitor.run(self._known, key)
         if found is not None:  # another thread has built it
             return found
         layout, module = self.monitor.run(self._parts, key, code)
         start = time.monotonic()
-        pipeline = self._build(key, layout, module)
+        pipeline = self._build(key, layout, module, compiles)
+        if pipeline is None:
+            return None
         seconds = time.monotonic() - start
         self.monitor.run(self._keep, key, pipeline)
         self.cache.save_soon(seconds)
@@ -207,7 +234,7 @@ class Pipelines:
             self._layouts[buffer_count, push_size] = layout
         return layout.value
 
-    def _build(self, key: Key, layout: Any, module: Handle) -> Pipeline:
+    def _build(self, key: Key, layout: Any, module: Handle, compiles: bool) -> Pipeline | None:
         ffi = vk.ffi
         kernel, specialization, _, _, subgroup_size = key
         todo = () if self._specializes else specialization
@@ -223,6 +250,8 @@ class Pipelines:
         entry_point = ffi.new("char[]", b"main")
         information = ffi.new("VkComputePipelineCreateInfo*")
         information.sType = vk.VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO
+        if not compiles:
+            information.flags = FAIL_ON_COMPILE_REQUIRED
         information.stage.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO
         information.stage.stage = COMPUTE_SHADER_STAGE
         information.stage.module = module.value
@@ -252,6 +281,8 @@ class Pipelines:
         if result != VK_SUCCESS:
             pipeline.array[0] = ffi.NULL  # some drivers write to it all the same
             pipeline.destroy()
+            if result == VK_PIPELINE_COMPILE_REQUIRED:
+                return None
             error = failure(result, "vkCreateComputePipelines")
             raise type(error)(f"kernel {kernel} with specialization constants {specialization}: {error}")
         return Pipeline(pipeline, layout)

@@ -15,7 +15,8 @@
 //
 // All loops that index arrays are unrolled, so that rows, weights and sums stay in registers. The loop over batches is
 // not: with all rows of a tile unrolled, an H200's compiler left the arrays in memory, and channels-last inputs took
-// twice as long. Sums begin with the channel's constant.
+// twice as long. Neither are the loops that few invocations run, or run once: a compiler that unrolls those by itself
+// takes twice as long. Sums begin with the channel's constant.
 //
 // Layout: words of the input hold four columns (CHANNELS_LAST 0, NCHW) or four channels (1, NHWC). Columns of a row
 // are loaded by words even if the output's rows do not begin at words of the input: they begin SHIFT bytes after one,
@@ -147,8 +148,8 @@ void prepare(uint i, uint channel) {
     int filter_zero = FILTER_ZERO_POINT != 0 ? filter_zero_point(channel) : 0;
     uint plane = push.filter_start + channel * FILTER_STRIDE_M;
     int sum = 0;
-    for (uint k = 0; k < TAP_ROWS; ++k) {
-        for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
+    [[dont_unroll]] for (uint k = 0; k < TAP_ROWS; ++k) {
+        [[dont_unroll]] for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
             uint place = (k * CHUNKS + chunk) * BLOCK_CHANNELS + i;
 #ifdef DOT4
             uint first = 0, second = 0;
@@ -301,8 +302,8 @@ void store_exactly(uint channel, uint image, uint row, uint column, uvec4 parame
         + row * STRIDE_H * push.input_stride_h + (SHIFT + column * STRIDE_W) * push.input_stride_w;
     uint weight = push.filter_start + channel * FILTER_STRIDE_M;
     int sum = int(parameters.y);
-    for (uint k = 0; k < TAP_ROWS; ++k) {
-        for (uint s = 0; s < TAP_COLUMNS; ++s) {
+    [[dont_unroll]] for (uint k = 0; k < TAP_ROWS; ++k) {
+        [[dont_unroll]] for (uint s = 0; s < TAP_COLUMNS; ++s) {
             int value = input_zero;
             if (top + k * DILATION_H < ROW_LIMIT && left + s * DILATION_W < COLUMN_LIMIT) {
                 uint address = source + k * DILATION_H * push.input_stride_h + s * DILATION_W * push.input_stride_w;
@@ -329,7 +330,7 @@ void main() {
     if (invocation == 0)
         has_second = 0;
     barrier();
-    for (uint i = invocation; i < BLOCK_CHANNELS; i += gl_WorkGroupSize.x) {
+    [[dont_unroll]] for (uint i = invocation; i < BLOCK_CHANNELS; i += gl_WorkGroupSize.x) {
         // Outputs of channels past the last one are computed and not stored.
         prepare(i, min(first_channel + i, push.channels - 1));
     }
@@ -486,10 +487,10 @@ void main() {
                                         uvec4(CHANNELS_LAST != 0 ? push.channels : push.columns)));
                         }
                     }
-                    while (uncertain != 0) {
+                    [[dont_unroll]] while (uncertain != 0) {
                         uint w = findLSB(uncertain);
                         uncertain &= uncertain - 1;
-                        for (uint b = 0; b < 4; ++b) {
+                        [[dont_unroll]] for (uint b = 0; b < 4; ++b) {
                             uint c = CHANNELS_LAST != 0 ? b : 0;
                             uint j = CHANNELS_LAST != 0 ? w : 4 * w + b;
                             if (channel + c < push.channels && column + j < push.columns)

@@ -18,7 +18,7 @@ import click
 from dmlvk import DataType, TensorDesc
 from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, Slice1Desc
 from dmlvk.planning import KERNEL_PATHS, Dispatch, plan
-from dmlvk.runtime.compiled_operator import spirv
+from dmlvk.runtime.implementation import spirv
 from dmlvk.vulkan.configuration import configure
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.descriptors import DescriptorSets

@@ -179,6 +179,8 @@ def test_a_link_out_of_the_documentation_becomes_an_address(tmp_path: Path) -> N
         f"[a]({links.REPOSITORY}/blob/main/bench/NOTES.md#x) [b](onnx.md) [c]({links.REPOSITORY}/tree/main/examples) "
         "[d](https://x.y/z)"
     )
+    made = links.with_addresses("[a](docs/onnx.md) [b](LICENSE)", ROOT, DOCS / "made")
+    assert made == f"[a](../onnx.md) [b]({links.REPOSITORY}/blob/main/LICENSE)"
     with pytest.raises(ValueError, match=r"leads to nowhere\.md, which is not there"):
         links.with_addresses("[a](../nowhere.md)", DOCS)
 

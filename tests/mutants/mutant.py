@@ -16,7 +16,7 @@ from dmlvk.conformance.names import matches
 from dmlvk.conformance.profiles import DEVICE
 from dmlvk.conformance.results import Result, Status
 from dmlvk.conformance.running.execution import Devices, execute
-from dmlvk.runtime import compiled_operator
+from dmlvk.runtime import implementation
 from tools.compile_kernels import KERNELS, SPIRV, TARGET, find_compiler, kernel_sources, source_files
 
 
@@ -104,7 +104,7 @@ def compile_mutant(mutant: Mutant, folder: Path) -> Mapping[str, bytes]:
 @contextmanager
 def broken_kernels(compiled: Mapping[str, bytes]) -> Iterator[set[str]]:
     """Operators that are compiled inside use these kernels in place of the package's. Yields the names of used ones."""
-    right = compiled_operator.spirv
+    right = implementation.spirv
     used: set[str] = set()
 
     def spirv(kernel: str) -> bytes:
@@ -113,7 +113,7 @@ def broken_kernels(compiled: Mapping[str, bytes]) -> Iterator[set[str]]:
         used.add(kernel)
         return compiled[kernel]
 
-    with mock.patch.object(compiled_operator, "spirv", spirv):
+    with mock.patch.object(implementation, "spirv", spirv):
         yield used
 
 

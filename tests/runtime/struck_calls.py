@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import gc
+import os
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,8 @@ class State:
 
     def __init__(self, name: str, variant: str) -> None:
         tensor.LEAST_SIZE_TURNED_ON_DEVICE = TURNED.total_size_in_bytes  # type: ignore[attr-defined]
+        if "background" in variant:
+            os.environ["DMLVK_BACKGROUND"] = "1"
         self.own = own = open_variant(NamedDevice(name), variant)  # type: ignore[arg-type]
         self.copy = own.compile(copy_desc(DESC))
         self.source, self.target, self.third = own.tensor(VALUES), own.tensor(VALUES * 0), own.tensor(VALUES * 0)
@@ -93,8 +97,14 @@ class State:
             for each in self.filters
         ]
         self.new_filter = own.tensor(self.filters[1])
+        self.bound = self.bound_convolution()
         self.number = 0
         own.timestamps = False
+
+    def bound_convolution(self) -> tuple[dmlvk.Binding, dmlvk.Tensor]:
+        """A binding of the convolution and its output. Special kernels may take over from general ones at any use."""
+        output = self.own.tensor(CONVOLUTION.output_tensor)
+        return self.convolution.bind(**self.convolved, output_tensor=output), output
 
     def check(self) -> None:
         """Every kind of call gives the right bits."""
@@ -124,6 +134,11 @@ class State:
         self.convolution(**self.convolved, output_tensor=output)
         if not any((output.numpy() == each).all() for each in self.results):
             raise SystemExit("an initialized convolution: neither the old filter nor the new one")
+        binding, output = self.bound
+        output.write(output.numpy() ^ 1)
+        own.submit([binding])
+        if not any((output.numpy() == each).all() for each in self.results):
+            raise SystemExit("a bound convolution: neither the old filter nor the new one")
         own.wait()
 
 
@@ -147,6 +162,8 @@ def expect(found: np.ndarray, expected: np.ndarray, what: str) -> None:
 CALLS: dict[str, Callable[[State], Any]] = {
     "compile": lambda s: s.own.compile(copy_desc(dmlvk.TensorDesc("int32", (65 + s.number,)))),
     "compile a list": lambda s: compiled_anew(s),
+    "compile a convolution": lambda s: compiled_convolution(s),
+    "take over": lambda s: taken_over(s),
     "call with new tensors": lambda s: s.copy(input_tensor=s.source, output_tensor=s.own.tensor(DESC)),
     "call with known tensors": lambda s: s.copy(input_tensor=s.source, output_tensor=s.target),
     "bind": lambda s: s.copy.bind(input_tensor=s.source, output_tensor=s.own.tensor(DESC)),
@@ -208,6 +225,34 @@ def compiled_anew(state: State) -> object:
     state.own.vulkan.pipelines._pipelines.clear()
     sizes = [(3 + state.number,), (3, 5 + state.number), (2, 3, 5 + state.number)]
     return state.own.compile_all(copy_desc(dmlvk.TensorDesc("uint8", each)) for each in sizes)
+
+
+def compiled_convolution(state: State) -> object:
+    """A convolution of a new size, called at once."""
+    state.own.vulkan.pipelines._pipelines.clear()
+    size = 7 + state.number % 50
+    desc = replace(
+        CONVOLUTION,
+        input_tensor=dmlvk.TensorDesc("int8", (1, 8, size, 6)),
+        output_tensor=dmlvk.TensorDesc("int8", (1, 8, size - 2, 4)),
+    )
+    operator = state.own.compile(desc)
+    operator.initialize(filter_tensor=state.filters[0])
+    tensors = {**state.convolved, "input_tensor": state.own.tensor(desc.input_tensor)}
+    return operator(**tensors, output_tensor=state.own.tensor(desc.output_tensor))
+
+
+def taken_over(state: State) -> object:
+    """The same convolution anew: compiled and bound, waited for, and bound and submitted once more."""
+    state.own.vulkan.pipelines._pipelines.clear()
+    general = state.own.compile(CONVOLUTION)
+    general.initialize(filter_tensor=state.filters[0])
+    state.convolution = general
+    state.bound = state.bound_convolution()
+    state.own.submit([state.bound[0]])
+    general.wait_for_compiler()
+    state.own.submit([state.bound[0]])
+    return state.own.sequence([state.bound[0], state.bindings[0]]).submit()
 
 
 def measured(state: State) -> dmlvk.Submission:

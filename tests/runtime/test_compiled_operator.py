@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import time
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import dmlvk
 from dmlvk.planning.plan import PERSISTENT, SCRATCH, Dispatch, Plan
 from dmlvk.vulkan.instance import open_devices
+from tests.runtime.convolutions import convolution
 from tests.runtime.test_new_tensors import OnlyDLPack
 from tests.vulkan.variants import copy_desc, open_variant
 
@@ -223,3 +225,17 @@ def test_a_device_that_is_dropped_is_closed(device: dmlvk.Device) -> None:
     gc.collect()
     assert len(open_devices) == before
     assert submission.done
+
+
+def test_a_first_call_does_not_wait_for_a_compiler(device: dmlvk.Device) -> None:
+    """Some drivers compile at the first dispatch. A call takes milliseconds, the compiler hundreds of them."""
+    case = convolution(16, 19, 5, groups=16, owned=False)
+    with dmlvk.Device(device.name) as own:
+        tensors = case.tensors(own)
+        start = time.perf_counter()
+        operator = own.compile(case.desc)
+        compiled = time.perf_counter()
+        operator(**tensors).wait()
+        called = time.perf_counter()
+        np.testing.assert_array_equal(tensors["output_tensor"].numpy(), case.expected())
+    assert called - compiled < (compiled - start) / 2

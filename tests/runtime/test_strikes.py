@@ -14,7 +14,7 @@ import pytest
 import dmlvk
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
-VARIANTS = ["direct", "staged", "staged-copy-queue", "segmented-staged"]
+VARIANTS = ["direct", "staged", "staged-copy-queue", "segmented-staged", "background"]
 needs_signals = pytest.mark.skipif(os.name == "nt", reason="Windows has no timer whose signal interrupts a program")
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from sphinx.cmd.build import main as sphinx
 
 from tools.debian import ROOT
+from tools.documentation.links import DOCS
 
-DOCS = ROOT / "docs"
 OUTPUT = ROOT / "build" / "docs"
 # -n: every name in a type leads to its description. -W, --keep-going: all warnings, and then an error.
 OPTIONS = ["-n", "-W", "--keep-going", "-q", "-b", "html", "-j", "auto"]

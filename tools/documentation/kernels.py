@@ -54,7 +54,7 @@ def _paths(stem: str, names: tuple[str, ...]) -> Iterator[str]:
 
 def _convolution_paths() -> Iterator[str]:
     yield (
-        f"Kernel paths, in the order in which the planner asks them, and on how many of the {len(NAMES)} recorded "
+        f"Kernel paths, in the order of the planner's registry, and on how many of the {len(NAMES)} recorded "
         "devices they can run:"
     )
     yield ""
@@ -69,6 +69,8 @@ def _devices(path: KernelPath[Any]) -> str:
     found = [name for name in NAMES if path.obstacle_on(load(name)) is None]
     if len(found) == len(NAMES):
         return "all"
+    if 2 * len(found) > len(NAMES):
+        return f"{len(found)}: all but {', '.join(name for name in NAMES if name not in found)}"
     return f"{len(found)}: {', '.join(found)}"
 
 

@@ -32,15 +32,17 @@ def address(path: Path) -> str:
     return f"{REPOSITORY}/{kind}/{BRANCH}/{path.relative_to(ROOT).as_posix()}"
 
 
-def with_addresses(text: str, folder: Path) -> str:
-    """A page's source, in which links out of docs/ are addresses.
+def with_addresses(text: str, folder: Path, page_folder: Path | None = None) -> str:
+    """The source of a page of docs/, in which links out of docs/ are addresses.
 
     Parameters
     ----------
     text : str
         Markdown.
     folder : Path
-        The page's, from which its links start.
+        The file's, from which its links start.
+    page_folder : Path, optional
+        The page's in docs/, if it is made of a file elsewhere: links to other pages then start there.
 
     Raises
     ------
@@ -50,7 +52,10 @@ def with_addresses(text: str, folder: Path) -> str:
 
     def replace(link: re.Match[str]) -> str:
         path = Path(os.path.normpath(folder / link[1]))
-        if path.is_relative_to(DOCS) or not path.is_relative_to(ROOT):
+        if path.is_relative_to(DOCS):
+            place = link[1] if page_folder is None else Path(os.path.relpath(path, page_folder)).as_posix()
+            return f"]({place}{link[2]})"
+        if not path.is_relative_to(ROOT):
             return link[0]
         if not path.exists():
             raise ValueError(f"{link[0]} leads to {path.relative_to(ROOT)}, which is not there")
@@ -66,4 +71,3 @@ def connect(application: Any) -> None:
         source[0] = with_addresses(source[0], (DOCS / name).parent)
 
     application.connect("source-read", read)
-    application.connect("include-read", lambda application, path, parent, source: read(application, parent, source))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from tools.debian import ROOT
 from tools.documentation import commands, kernels, results
+from tools.documentation.links import DOCS
 
-FOLDER = ROOT / "docs" / "made"
+FOLDER = DOCS / "made"
+# Files that are pages as they stand.
+WHOLE = ("CONTRIBUTING", "CHANGELOG", "SECURITY")
 
 
 def write() -> None:
     """Write what has changed, so that Sphinx reads only that anew, and remove what is made no more."""
     made = {"kernels.md": "\n".join(kernels.page()), "commands.md": "\n".join(commands.page())}
+    made |= {f"{name.lower()}.md": results.copied(ROOT / f"{name}.md", FOLDER) for name in WHOLE}
     made |= {f"results/{name}.md": text for name, text in results.pages()}
     for path in list(FOLDER.rglob("*.md")):
         if path.relative_to(FOLDER).as_posix() not in made:

@@ -9,14 +9,20 @@ from tools.debian import ROOT
 from tools.documentation import links
 
 RESULTS = ROOT / "bench" / "results"
+# Where the pages are.
+RESULTS_PAGES = links.DOCS / "made" / "results"
 
 
 def pages() -> Iterator[tuple[str, str]]:
     """The name and the text of each page."""
     for path in sorted(RESULTS.glob("*.md")):
         yield path.stem, _page(path)
-    notes = ROOT / "bench" / "NOTES.md"
-    yield "notes", links.with_addresses(notes.read_text(encoding="utf-8"), notes.parent)
+    yield "notes", copied(ROOT / "bench" / "NOTES.md", RESULTS_PAGES)
+
+
+def copied(path: Path, page_folder: Path) -> str:
+    """A file of the repository as a page in a folder of docs/."""
+    return links.with_addresses(path.read_text(encoding="utf-8"), path.parent, page_folder)
 
 
 def _page(path: Path) -> str:

@@ -80,7 +80,8 @@ def _cases(record: Record, what: str, chosen: list[Record]) -> tuple[str, ...]:
     trials = [(row, best) for row in rows if (best := best_trial(record, row)) is not None]
     ratios = [best["seconds"]["median"] / row["seconds"]["median"] for row, best in trials]
     marks = [row["mark"]["fraction"] for row in rows if row["mark"] is not None]
-    names = dict.fromkeys(PEERS[best["peer"]] for _, best in trials)
+    peers = dict.fromkeys(str(best["peer"]) for _, best in trials)
+    names = dict.fromkeys(PEERS.get(peer, peer) for peer in peers)
     return (
         f"{what}: {len(rows)} cases",
         f"{_mean(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
@@ -101,7 +102,7 @@ def _chains(record: Record) -> Iterator[tuple[str, ...]]:
         yield (
             f"{what}, {run['layout'].upper()}",
             f"{peers[name] / seconds:.2f} ({seconds * 1e3:.2f} and {peers[name] * 1e3:.2f} ms)",
-            PEERS[name],
+            PEERS.get(name, name),
             "",
         )
 

@@ -57,7 +57,7 @@ class Measurement:
         if way == ALL_CORES:
             operators = self.device.compile_all(descs)
             return operators, [None] * len(works), perf_counter() - start
-        timed = [_timed(lambda desc=desc: self.device.compile(desc)) for desc in descs]  # type: ignore[misc]
+        timed = [_timed(lambda desc=desc: self.device.compile(desc, wait=True)) for desc in descs]  # type: ignore[misc]
         return [operator for operator, _ in timed], [seconds for _, seconds in timed], perf_counter() - start
 
     def tensors(self, work: LayerWork) -> dict[str, Tensor]:

@@ -113,7 +113,7 @@ def measure_chain(device: dmlvk.Device, layers: Sequence[Layer], batch: int, lay
 def _compiled(
     device: dmlvk.Device, desc: QuantizedLinearConvolutionDesc, constants: dict[str, Array]
 ) -> CompiledOperator[QuantizedLinearConvolutionDesc]:
-    operator = device.compile(desc)
+    operator = device.compile(desc, wait=True)
     operator.initialize(**constants)
     return operator
 

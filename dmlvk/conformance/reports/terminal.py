@@ -121,6 +121,10 @@ def _numbers(counts: Counter[Status]) -> list[str]:
 def print_summary(console: Console, run: Run, waivers: WaiverReport) -> None:
     """Print the table and the remarks about it."""
     console.print(summary_table(run))
+    for path, fault in (run.environment.distrusted_paths if run.environment is not None else {}).items():
+        console.print(
+            f"Path {path} is not taken on this device, a known question was answered wrong: {fault}", highlight=False
+        )
     reasons = Counter(result.reason for result in run.results.values() if result.status is Status.NOT_SUPPORTED)
     for reason, count in reasons.most_common(REASON_COUNT):
         console.print(f"NotSupported {reason}: {count}", highlight=False)

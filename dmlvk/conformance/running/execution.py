@@ -55,6 +55,7 @@ class Devices:
         with dmlvk.Device(self._selector) as device:
             self.profile = device.profile
             self.features = device.vulkan.context.configuration.features
+            self.distrusted_paths = {} if device.self_test is None else device.self_test.faults(device)
 
     def get(self, profile: str, workload: Workload) -> dmlvk.Device:
         """The device, narrowed to a profile of `profiles.PROFILES` and to the limits that a workload asks for."""
@@ -63,6 +64,7 @@ class Devices:
         if device is None:
             narrowed = workload_profile(self.profile, profile, workload)
             device = self._open[key] = dmlvk.Device(self._selector, profile=narrowed)
+            device.self_test = None  # cases test all paths, also those that nobody else takes
             if len(self._open) > DEVICE_COUNT:
                 self._open.popitem(last=False)[1].close()
         self._open.move_to_end(key)
@@ -149,7 +151,7 @@ def _refused(refusal: Refusal) -> dict[str, Any]:
 def _compiled(devices: Devices, profile: str, case: Case, workload: Workload) -> dmlvk.CompiledOperator | NotSupported:
     device = devices.get(profile, workload)
     try:
-        return device.compile(workload.desc, case.path)
+        return device.compile(workload.desc, case.path, wait=True)
     except PathError as error:
         return NotSupported(f"path:{case.path}", str(error))
 

@@ -75,6 +75,7 @@ def environment(devices: Devices) -> Environment:
         numpy=np.__version__,
         system=public_system(),
         kernels=kernel_hashes(),
+        distrusted_paths=devices.distrusted_paths,
     )
 
 

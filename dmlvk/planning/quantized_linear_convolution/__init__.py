@@ -18,9 +18,12 @@ dot4, integer, float
     The packed product by packed dot products, by 32-bit multiplications, or by float32 multiplications in exact blocks.
 direct
     One output at a time, from the tensors in place. For narrow groups, and for operands too large for the other paths.
+general
+    The direct kernel on pipelines that all shapes share: never chosen here, but by the runtime for first results.
 """
 
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.registry import PATH_NAMES as PATHS
+from dmlvk.planning.quantized_linear_convolution.registry import PATHS_TO_ASK
 
-__all__ = ["PATHS", "plan"]
+__all__ = ["PATHS", "PATHS_TO_ASK", "plan"]

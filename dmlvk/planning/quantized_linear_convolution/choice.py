@@ -11,8 +11,10 @@ from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import shown
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning.plan import NO_OFFSETS, PathError, Plan
-from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, ObstacleError, Path, Problem
+from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, ObstacleError, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.registry import PATHS
+
+WRONG_ANSWER = Obstacle("answer to a known question", "wrong", "right")
 
 
 def plan_quantized_linear_convolution(
@@ -43,7 +45,7 @@ def plan_quantized_linear_convolution(
     if path is not None:
         return _forced(problem, path)
     for each in PATHS:
-        if each.obstacle_on(profile) is None and each.obstacle_to(problem) is None and each.is_preferred(problem):
+        if _obstacle_on(each, profile) is None and each.obstacle_to(problem) is None and each.is_preferred(problem):
             try:
                 return each.plan(problem, _cheapest_tile(each, problem))
             except ObstacleError:
@@ -53,7 +55,12 @@ def plan_quantized_linear_convolution(
 
 def convolution_paths(profile: DeviceProfile) -> tuple[str, ...]:
     """The names of the kernel paths that a device can run."""
-    return tuple(path.name for path in PATHS if path.obstacle_on(profile) is None)
+    return tuple(path.name for path in PATHS if _obstacle_on(path, profile) is None)
+
+
+def _obstacle_on(path: Path[Any], profile: DeviceProfile) -> Obstacle | None:
+    """What the path needs and a device lacks: also the trust in its answers."""
+    return WRONG_ANSWER if path.name in profile.distrusted_paths else path.obstacle_on(profile)
 
 
 def _cheapest_tile(path: Path[Any], problem: Problem) -> Any:
@@ -64,7 +71,7 @@ def _cheapest_tile(path: Path[Any], problem: Problem) -> Any:
 
 def _forced(problem: Problem, text: str) -> Plan:
     name, _, tile_name = text.partition(":")
-    paths = {path.name: path for path in PATHS if path.obstacle_on(problem.profile) is None}
+    paths = {path.name: path for path in PATHS if _obstacle_on(path, problem.profile) is None}
     path = paths.get(name)
     if path is None or (tile_name and not path.example_tile):
         names = ", ".join(repr(name) for name in paths)

@@ -43,7 +43,9 @@ LARGEST_REACH = 16
 LARGEST_STRIDE = 4
 
 # Sums that an invocation holds at a time. A GPU runs more invocations at a time if each takes fewer registers.
-LARGEST_SUM_COUNT = {DeviceType.CPU: 48}
+LARGEST_SUM_COUNT = 32
+# Products of a row of a tile of words of channels. A CPU's compiler takes a second for twice as many.
+LARGEST_PRODUCT_COUNT = 100
 
 # Taller tiles read less of the input twice. There are also fewer of them, and too few leave a GPU idle.
 TALLEST_TILE = 28
@@ -212,7 +214,11 @@ class Depthwise(BoxCutter):
         # Rows of outputs that read one row of the input.
         live = -(-extent // geometry.strides[0])
         last = self.words.channels_last
-        width = 2 if last and live * 16 > LARGEST_SUM_COUNT.get(kind, 32) else 4
+        width = 4
+        if last and kind is DeviceType.CPU:
+            width = next((w for w in (4, 2) if 4 * w * geometry.tap_count <= LARGEST_PRODUCT_COUNT), 1)
+        elif last and 4 * width * live > LARGEST_SUM_COUNT:
+            width = 2
         # The height with the fewest input rows to read. The preparation of each tile counts as two rows.
         height = min(
             range(1, TALLEST_TILE + 1),

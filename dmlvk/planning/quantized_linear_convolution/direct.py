@@ -22,9 +22,8 @@ from dmlvk.planning.builder import (
 from dmlvk.planning.grid import workgroup_size
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import SCRATCH, Access, Dispatch, Plan
-from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 from dmlvk.planning.quantized_linear_convolution.parameters import ROW_SIZE, table_bounds
-from dmlvk.planning.quantized_linear_convolution.path import Path, Problem
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.product import enough_workgroups
 from dmlvk.planning.quantized_linear_convolution.stages import Stages, is_unsigned
 
@@ -68,6 +67,7 @@ class Direct:
     input_unsigned: bool
     filter_unsigned: bool
     output_unsigned: bool
+    is_general: bool
 
     def stages(self) -> list[tuple[Dispatch, ...]]:
         """First, in one stage, the outputs whose taps all fit windows. Then the others, box by box of taps."""
@@ -255,7 +255,8 @@ class Direct:
     def _is_too_deep(self, taps: TapBox) -> bool:
         """Whether an invocation's nested loops exceed the driver's limit of iterations."""
         channels, rows, columns = (high - low for low, high in taps)
-        iterations = channels * (1 + rows * (1 + columns))
+        # A loop counts its last test, too.
+        iterations = channels * (2 + rows * (2 + columns))
         most = device_traits.loop_iterations(self.builder.profile)
         return most is not None and iterations > most
 
@@ -308,17 +309,25 @@ class Direct:
         many_taps = 0
         if _count(taps) > PRODUCTS_IN_32_BITS:
             many_taps = 2 if tap_extents[2] > PRODUCTS_IN_32_BITS else 1
+        kinds = (self.input_unsigned, self.filter_unsigned, self.output_unsigned)
+        types = sum(1 << bit for bit, is_unsigned in enumerate(kinds) if is_unsigned)
+        pairs = {"TAP": tap_extents[1:], "STRIDE": geometry.strides, "DILATION": geometry.dilations}
+        pushed = {f"{name.lower()}s": rows | columns << 16 for name, (rows, columns) in pairs.items()}
+        if self.is_general:
+            dispatch.push(unsigned_types=types, **pushed)
+            types, pairs = 0, dict.fromkeys(pairs, (1, 1))
+        else:
+            dispatch.push(unsigned_types=0, **dict.fromkeys(pushed, 0))
         specialization = {
             LOCAL_SIZE_X: self.builder.workgroup_size,
-            "INPUT_FLIP": UNSIGNED_FLIP if self.input_unsigned else 0,
-            "FILTER_FLIP": UNSIGNED_FLIP if self.filter_unsigned else 0,
-            "OUTPUT_UNSIGNED": int(self.output_unsigned),
             "MANY_TAPS": many_taps,
             "ACCUMULATE": accumulate,
-            "TAP_ROWS": tap_extents[1],
-            "TAP_COLUMNS": tap_extents[2],
-            **by_dimension("STRIDE", "HW", geometry.strides),
-            **by_dimension("DILATION", "HW", geometry.dilations),
+            "GENERAL": int(self.is_general),
+            "TAP_ROWS": pairs["TAP"][0],
+            "TAP_COLUMNS": pairs["TAP"][1],
+            **by_dimension("STRIDE", "HW", pairs["STRIDE"]),
+            **by_dimension("DILATION", "HW", pairs["DILATION"]),
+            "UNSIGNED_TYPES": types,
         }
         return dispatch.finish(
             specialization,
@@ -357,11 +366,13 @@ class DirectPath(Path[None]):
     """
 
     name = "direct"
+    # Whether the sizes are push constants, so that all layers share a pipeline.
+    is_general = False
 
     def obstacle_on(self, profile: DeviceProfile) -> None:
         return None
 
-    def obstacle_to(self, problem: Problem) -> None:
+    def obstacle_to(self, problem: Problem) -> Obstacle | None:
         return None
 
     def tiles(self, problem: Problem) -> tuple[None]:
@@ -390,6 +401,7 @@ class DirectPath(Path[None]):
             is_unsigned(desc, "input_tensor"),
             is_unsigned(desc, "filter_tensor"),
             is_unsigned(desc, "output_tensor"),
+            self.is_general,
         )
         stages.add(*direct.stages())
         return stages.plan(self.name)

@@ -297,6 +297,7 @@ class FirstLayerPath(Path[FirstLayerTile]):
     """
 
     name = "first_layer"
+    must_answer_first = True
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
         matrix = matrix_of(profile)

@@ -312,6 +312,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
 class MatrixUnitsPath(Path[AnyMatrixShape]):
     """A path of the product on matrix units. It reads its input in place if the input's layout allows that."""
 
+    must_answer_first = True
     cutter: ClassVar[type[MatrixCutter[Any]]]
     # Whether the path can pack an input that can neither be read in place nor be converted to NHWC.
     packs_input: ClassVar[bool]

@@ -83,6 +83,8 @@ class Path(ABC, Generic[Tile]):
     name: ClassVar[str]
     # The name of a tile as users write it after the path's, "matrix:128x128x64:64x32"; empty if tiles have no names.
     example_tile: ClassVar[str] = ""
+    # Whether a driver has to answer known questions right before the path is taken.
+    must_answer_first: ClassVar[bool] = False
 
     @abstractmethod
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:

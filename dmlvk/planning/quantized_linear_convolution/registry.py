@@ -7,6 +7,7 @@ from typing import Any
 from dmlvk.planning.quantized_linear_convolution.depthwise import DepthwisePath
 from dmlvk.planning.quantized_linear_convolution.direct import DirectPath
 from dmlvk.planning.quantized_linear_convolution.first_layer import FirstLayerPath
+from dmlvk.planning.quantized_linear_convolution.general import GeneralPath
 from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixPath
 from dmlvk.planning.quantized_linear_convolution.packed_product import Dot4Path, FloatPath, IntegerPath
@@ -22,7 +23,10 @@ PATHS: tuple[Path[Any], ...] = (
     IntegerPath(),
     FloatPath(),
     DirectPath(),
+    GeneralPath(),
 )
 PATH_NAMES = tuple(path.name for path in PATHS)
+# The paths that are taken on a device only after its driver has answered known questions right.
+PATHS_TO_ASK = tuple(path.name for path in PATHS if path.must_answer_first)
 # The paths whose tiles have names. `dmlvk tune` tries the tiles by their names.
 PATHS_WITH_TILES = tuple(path.name for path in PATHS if path.example_tile)

@@ -1,0 +1,185 @@
+"""Measures random shapes one after the other, until the time is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dmlvk
+from dmlvk.benchmark.harness import UNITS
+from dmlvk.benchmark.marks import Mark, measure_marks
+from dmlvk.benchmark.networks.peers import PEERS as NETWORK_PEERS
+from dmlvk.benchmark.networks.peers import NetworkPeer
+from dmlvk.benchmark.networks.timing import time_chain
+from dmlvk.benchmark.peers import PEERS, Peer
+from dmlvk.benchmark.peers.peer import UnsupportedError
+from dmlvk.benchmark.records import SWEEP, Record, circumstances, one_line, present
+from dmlvk.benchmark.sweep.shapes import ConvolutionShape, MovementShape, Shape, shapes
+from dmlvk.benchmark.timing import Times, rotation, time_bindings
+from dmlvk.benchmark.work import Work
+from dmlvk.conformance.case import Workload
+from dmlvk.planning.plan import Plan
+
+POISON = b"\xa5"
+# Each shape is warmed up for so long; the device has just run the one before.
+WARM_UP_SECONDS = 0.05
+# The peers of convolutions and of movements, by their names for --peer.
+CONVOLUTION_PEERS: dict[str, NetworkPeer] = {name: NETWORK_PEERS[name] for name in ("cudnn-fp16-graph",)}
+MOVEMENT_PEERS: dict[str, Peer] = {name: PEERS[name] for name in ("torch",)}
+PEER_NAMES = (*CONVOLUTION_PEERS, *MOVEMENT_PEERS)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a sweep.
+
+    Attributes
+    ----------
+    operators : sequence of str
+    seconds : float
+        No shape is begun after so many.
+    seed : int
+        Of the shapes.
+    data_bytes : int
+        As for `shapes`.
+    rounds : int
+        Timed runs of each shape, at most.
+    peers : sequence of str
+        Some of PEER_NAMES.
+    """
+
+    operators: Sequence[str]
+    seconds: float
+    seed: int
+    data_bytes: int
+    rounds: int
+    peers: Sequence[str]
+
+
+def run(
+    device: dmlvk.Device,
+    settings: Settings,
+    progress: Callable[[str, float], None] = lambda name, seconds: None,
+    keep: Callable[[Record], None] = lambda record: None,
+    row: Iterable[Shape] | None = None,
+) -> Record:
+    """Measure shapes.
+
+    Parameters
+    ----------
+    device : Device
+        Opened with `timestamps=True`.
+    settings : Settings
+    progress : callable
+        Called before each measurement with its name and the seconds that have passed.
+    keep : callable
+        Called after each shape with the record so far.
+    row : iterable of Shape, optional
+        In place of random ones.
+    """
+    begin = time.monotonic()
+    progress("marks", 0.0)
+    marks, absent_marks = measure_marks(device, settings.data_bytes, settings.rounds)
+    known: dict[str, NetworkPeer | Peer] = {**CONVOLUTION_PEERS, **MOVEMENT_PEERS}
+    found, absent = present(known[name] for name in settings.peers)
+    taking_part = {peer.name for peer in found}
+    rows: list[Record] = []
+    record: Record = {
+        "kind": SWEEP,
+        **circumstances(device, settings.rounds),
+        "seed": settings.seed,
+        "data_bytes": settings.data_bytes,
+        "marks": {name: {"rate": mark.rate, "correct": mark.correct} for name, mark in marks.items()},
+        "absent_marks": absent_marks,
+        "peers": {peer.name: {"version": peer.version(), "runs_on": peer.runs_on} for peer in found},
+        "absent_peers": absent,
+        "shapes": rows,
+    }
+    for shape in shapes(settings.operators, settings.seed, settings.data_bytes) if row is None else row:
+        passed = time.monotonic() - begin
+        if passed > settings.seconds:
+            break
+        progress(shape.name, passed)
+        rows.append(_row(device, shape, marks, settings.rounds, taking_part))
+        keep(record)
+    return record
+
+
+def bound(work: Work, marks: dict[str, Mark]) -> tuple[float, str]:
+    """The least time of some work at the marks' rates, and the mark that decides.
+
+    Operations count at the rate of the device's fastest unit: what a kernel without it loses shows as lost.
+    """
+    moves = "copy" if work.bytes_read >= work.bytes_written / 16 else "fill"
+    bounds = [(work.bytes_moved / marks[moves].rate, moves)]
+    if work.operations:
+        units = (*UNITS.values(), "float_multiply_add", "integer_multiply_add")
+        bounds.append(min((work.operations / marks[unit].rate, unit) for unit in units if unit in marks))
+    return max(bounds)
+
+
+def _row(device: dmlvk.Device, shape: Shape, marks: dict[str, Mark], rounds: int, peers: set[str]) -> Record:
+    row: Record = {"name": shape.name, "bytes": shape.work.bytes_moved, "operations": shape.work.operations}
+    inputs = shape.inputs()
+    try:
+        plan, times, is_right = _measured(device, shape, inputs, rounds)
+    except dmlvk.DeviceError as error:
+        if device.vulkan.is_lost:
+            raise
+        return {**row, "failure": one_line(error), "peers": []}
+    least, name = bound(shape.work, marks)
+    return {
+        **row,
+        "path": plan.path,
+        "dispatches": len(plan.dispatches),
+        "seconds": times.median,
+        "predicted_seconds": sum(dispatch.seconds for dispatch in plan.dispatches),
+        "bound": {"seconds": least, "bound_by": name},
+        "correct": is_right,
+        "peers": [trial for each in sorted(peers) if (trial := _trial(each, shape, inputs, rounds)) is not None],
+    }
+
+
+def _measured(device: dmlvk.Device, shape: Shape, inputs: dict[str, Any], rounds: int) -> tuple[Plan, Times, bool]:
+    """Run a shape: a convolution after itself, as in a network; a movement in turn on memory that no cache holds."""
+    desc = shape.desc
+    operator = device.compile(desc)
+    owned = {field for field in inputs if desc.tensors[field].flags & dmlvk.TensorFlags.OWNED_BY_DML}
+    if operator.has_state:
+        operator.initialize(**{field: inputs[field] for field in owned})
+    is_convolution = isinstance(shape, ConvolutionShape)
+    poison = POISON * desc.tensors["output_tensor"].total_size_in_bytes
+    bindings, outputs = [], []
+    for _ in range(1 if is_convolution else rotation(shape.work.bytes_moved, device.profile.device_type)):
+        tensors = {field: device.tensor(desc.tensors[field]) for field in inputs if field not in owned}
+        for field, tensor in tensors.items():
+            tensor.write(inputs[field])
+        outputs.append(device.tensor(desc.tensors["output_tensor"]))
+        outputs[-1].write_bytes(poison)
+        bindings.append(operator.bind(output_tensor=outputs[-1], **tensors))
+    if is_convolution:
+        times = time_chain(device, bindings, rounds, is_repeated=True, warm_up_seconds=WARM_UP_SECONDS).best
+    else:
+        times = time_bindings(device, bindings, rounds, WARM_UP_SECONDS).times
+    return operator.plan, times, all(shape.is_right(inputs, output.numpy()) for output in outputs)
+
+
+def _trial(name: str, shape: Shape, inputs: dict[str, Any], rounds: int) -> Record | None:
+    """A peer's time; None if it has nothing to do with such a shape."""
+    try:
+        if isinstance(shape, ConvolutionShape) and name in CONVOLUTION_PEERS:
+            peer = CONVOLUTION_PEERS[name]
+            times = peer.measure_layer(shape.layer, shape.batch, shape.layout, rounds).best
+        elif isinstance(shape, MovementShape) and name in MOVEMENT_PEERS:
+            expected = shape.expected(inputs)
+            workload = Workload(shape.desc, inputs, expected=expected)
+            times = MOVEMENT_PEERS[name].measure(workload, expected, rounds).times
+        else:
+            return None
+    except UnsupportedError as error:
+        return {"peer": name, "unsupported": str(error)}
+    except Exception as error:  # a peer's failure is a finding and does not end the run
+        return {"peer": name, "failure": one_line(error)}
+    return {"peer": name, "seconds": times.median}

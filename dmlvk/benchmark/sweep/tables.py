@@ -1,0 +1,111 @@
+"""A record of a sweep as tables: the shapes that are furthest from what bounds them come first."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator
+
+from dmlvk.benchmark.records import Record
+from dmlvk.benchmark.sections import DIFFERENT, EQUAL, Section, absences, ratio_text, title_of
+from dmlvk.benchmark.sweep import OPERATORS
+
+HEADS = (
+    "shape",
+    "path",
+    "time, us",
+    "bound, us",
+    "by",
+    "share",
+    "predicted, us",
+    "peer, us",
+    "times as fast",
+    "result",
+)
+# Rows of each operator; the record has all.
+MOST_ROWS = 40
+
+
+def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
+    """The tables: of each operator the shapes with the least share of their bound.
+
+    Parameters
+    ----------
+    record : dict
+        A result of `dmlvk.benchmark.sweep.measurement.run`.
+    dispatches : bool
+        Of no meaning here.
+    """
+    for number, operator in enumerate(OPERATORS):
+        rows = measured(record, operator)
+        if not rows:
+            continue
+        title = f"{len(rows)} random shapes of {operator}"
+        yield Section(
+            f"{title}, the {min(MOST_ROWS, len(rows))} with the least share of their bound"
+            if number
+            else title_of(record, f"{title}, the {min(MOST_ROWS, len(rows))} with the least share of their bound,"),
+            HEADS,
+            [_cells(row) for row in rows[:MOST_ROWS]],
+            [*_summary(rows), *(_closing(record) if number == 0 or not measured(record, OPERATORS[0]) else ())],
+        )
+
+
+def is_correct(record: Record) -> bool:
+    """Whether every output was right, as far as it was checked."""
+    return all(mark["correct"] for mark in record["marks"].values()) and all(
+        row.get("correct", True) for row in record["shapes"]
+    )
+
+
+def measured(record: Record, operator: str) -> list[Record]:
+    """The rows of an operator, those with the least share of their bound first."""
+    rows = [row for row in record["shapes"] if row["name"].startswith(f"{operator}:") and "seconds" in row]
+    return sorted(rows, key=share)
+
+
+def share(row: Record) -> float:
+    """The part of its time that a shape would take at its bound."""
+    return float(row["bound"]["seconds"] / row["seconds"])
+
+
+def _cells(row: Record) -> list[str]:
+    trial = next((each for each in row["peers"] if "seconds" in each), None)
+    return [
+        row["name"].partition(":")[2],
+        row["path"],
+        _us(row["seconds"]),
+        _us(row["bound"]["seconds"]),
+        row["bound"]["bound_by"],
+        ratio_text(share(row)),
+        _us(row["predicted_seconds"]),
+        "" if trial is None else _us(trial["seconds"]),
+        "" if trial is None else ratio_text(trial["seconds"] / row["seconds"]),
+        EQUAL if row["correct"] else DIFFERENT,
+    ]
+
+
+def _summary(rows: list[Record]) -> Iterator[str]:
+    shares = [share(row) for row in rows]
+    yield f"share of the bound: {ratio_text(statistics.geometric_mean(shares))} (geometric mean of {len(rows)})"
+    ratios = [trial["seconds"] / row["seconds"] for row in rows for trial in row["peers"] if "seconds" in trial]
+    if ratios:
+        slow = sum(ratio < 0.5 for ratio in ratios)
+        yield (
+            f"{ratio_text(statistics.geometric_mean(ratios))} times as fast as the peer (geometric mean of "
+            f"{len(ratios)}; the least {ratio_text(min(ratios))}; {slow} below 0.5)"
+        )
+    paths = Counter(row["path"] for row in rows)
+    yield f"paths: {', '.join(f'{path} {count}' for path, count in paths.most_common())}"
+
+
+def _closing(record: Record) -> Iterator[str]:
+    failures = [row for row in record["shapes"] if "failure" in row]
+    for row in failures:
+        yield f"{row['name']}: {row['failure']}"
+    yield f"seed {record['seed']}; of a convolution's output, 64 elements were compared with the reference"
+    yield from absences(record)
+
+
+def _us(seconds: float) -> str:
+    return f"{seconds * 1e6:,.1f}" if seconds < 1e-3 else f"{seconds * 1e6:,.0f}"

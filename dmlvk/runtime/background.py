@@ -1,0 +1,110 @@
+"""Compiling in the background: an operator's first results come from a general kernel that is compiled already."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from dmlvk import planning
+from dmlvk.device_profile import DeviceType
+from dmlvk.errors import DeviceError
+from dmlvk.operators import OperatorDesc
+from dmlvk.planning.plan import GENERAL_PATH, Plan
+from dmlvk.runtime import debug
+from dmlvk.runtime.implementation import Implementation
+from dmlvk.vulkan.host_threads import core_count, in_background
+from dmlvk.vulkan.library import ValidationError
+
+if TYPE_CHECKING:
+    from dmlvk.runtime.device import Device
+
+# A general kernel answers only if the planner estimates less than this for it, in seconds: a driver compiles a special
+# kernel in a third of a second. The estimates are upper ones: those for GPUs are about ten times too high.
+LONGEST_GENERAL_RUN = {DeviceType.CPU: 0.3}
+LONGEST_GENERAL_RUN_ON_GPU = 3.0
+
+
+def is_allowed() -> bool:
+    """Whether kernels may be compiled in the background: on several cores, and not with DMLVK_BACKGROUND=0.
+
+    Raises
+    ------
+    ValueError
+        The variable has another value than "", "0" or "1".
+    """
+    text = os.environ.get("DMLVK_BACKGROUND", "")
+    if text not in ("", "0", "1"):
+        raise ValueError(
+            f"DMLVK_BACKGROUND is {text!r}; it can be 0 (each kernel is compiled before its first call) or 1"
+        )
+    return text != "0" and core_count() > 1
+
+
+def built(device: Device, desc: OperatorDesc, plan: Plan, path: str | None, *, waits: bool) -> Implementation:
+    """An implementation that can run: the plan's own, or a general one until the plan's own is compiled.
+
+    Parameters
+    ----------
+    device : Device
+    desc : OperatorDesc
+    plan : Plan
+        The plan that was chosen for the descriptor.
+    path : str, optional
+        The path that the plan was asked for by.
+    waits : bool
+        Whether to wait for the plan's own pipelines.
+
+    Raises
+    ------
+    DeviceError
+        The driver refuses a kernel, or the device is closed.
+    """
+    special = Implementation(device, desc, plan, path)
+    first = None if waits or not is_allowed() else _general_plan(device, desc)
+    if first is None or special.build_without_compiler():
+        special.build()
+        return special
+    general = Implementation(device, desc, first, GENERAL_PATH, special)
+    debug.note(device, desc, f"path {first.path} answers until path {plan.path} is compiled")
+    reference = ref(general)
+    in_background(lambda: _build_special(reference))
+    general.build()
+    return general
+
+
+def _general_plan(device: Device, desc: OperatorDesc) -> Plan | None:
+    """The plan of an operator's general kernel; None if there is none, or if it would take too long."""
+    if GENERAL_PATH not in planning.KERNEL_PATHS[type(desc)]:
+        return None
+    try:
+        plan = device.plan(desc, GENERAL_PATH)
+    except planning.PathError:
+        return None
+    longest = LONGEST_GENERAL_RUN.get(device.profile.device_type, LONGEST_GENERAL_RUN_ON_GPU)
+    return plan if sum(dispatch.seconds for dispatch in plan.dispatches) <= longest else None
+
+
+def _build_special(reference: ref[Implementation]) -> None:
+    """In a thread of the background: build the implementation that takes over, unless nobody uses the operator."""
+    general = reference()
+    if general is None:
+        return
+    try:
+        general.build_special()
+    except BaseException as error:
+        general.stay(error)
+        # An operator may stay on the general kernel if the driver refuses the special one or the device is closed. All
+        # other errors are mistakes, and no caller is there to see them.
+        if isinstance(error, ValidationError) or not isinstance(error, DeviceError):
+            message = "Exception ignored while dmlvk compiled a kernel in the background"
+            report = SimpleNamespace(
+                exc_type=type(error),
+                exc_value=error,
+                exc_traceback=error.__traceback__,
+                err_msg=message,
+                object=general.desc.operator_name,
+            )
+            sys.unraisablehook(report)  # type: ignore[arg-type]

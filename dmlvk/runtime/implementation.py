@@ -1,0 +1,323 @@
+"""How an operator runs on a device: a plan with its pipelines, and the one that takes over once it is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pkgutil import get_data
+from typing import TYPE_CHECKING
+
+from dmlvk import quirks
+from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT
+from dmlvk.errors import DeviceError
+from dmlvk.operators import OperatorDesc
+from dmlvk.planning.plan import PERSISTENT, SCRATCH, Dispatch, Plan
+from dmlvk.runtime import debug
+from dmlvk.runtime.binding import Binding, MemoryRange
+from dmlvk.runtime.submission import Submission, submission_of
+from dmlvk.vulkan.allocation import Allocation
+from dmlvk.vulkan.descriptors import BufferRange
+from dmlvk.vulkan.library import OutOfMemoryError
+from dmlvk.vulkan.pipelines import Pipeline
+from dmlvk.vulkan.recorder import PreparedDispatch, Recorder
+
+if TYPE_CHECKING:
+    from dmlvk.runtime.device import Device
+
+
+@cache
+def spirv(kernel: str) -> bytes:
+    """The SPIR-V of a kernel, by its name.
+
+    Raises
+    ------
+    DeviceError
+        There is no such kernel: the installation is damaged.
+    """
+    try:
+        content = get_data("dmlvk", f"spirv/{kernel}.spv")
+    except OSError as error:
+        raise DeviceError(
+            f"{kernel}.spv, a compiled kernel, is missing from this installation of dmlvk: install it again"
+        ) from error
+    assert content is not None, "whatever loaded this module also reads what lies beside it"
+    return content
+
+
+# An implementation keeps at most this many plans for tensors that cross a segment's end in different places.
+PLANS_KEPT = 64
+
+
+class Implementation:
+    """One way to run an operator on a device: the plans of one kernel path, and their pipelines.
+
+    A general implementation gives the first results while its special one is compiled in the background. Then the
+    special one takes over, between two submissions.
+
+    Attributes
+    ----------
+    device : Device
+    desc : OperatorDesc
+    plan : Plan
+        The plan for tensors with memory of their own.
+    is_built : bool
+        Whether all pipelines of the plan are there.
+    special : Implementation, optional
+        Of a general implementation: the one that takes over once it is built.
+    failure : BaseException, optional
+        The reason why the special one cannot be built. The general one then stays.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        desc: OperatorDesc,
+        plan: Plan,
+        path: str | None = None,
+        special: Implementation | None = None,
+    ) -> None:
+        self.device = device
+        self.desc = desc
+        self.plan = plan
+        self.special = special
+        self.is_built = False
+        self.failure: BaseException | None = None
+        self._path = path
+        self._plans: dict[tuple[tuple[str, int], ...], Plan] = {(): plan}
+        # By the ids of the dispatches. The implementation keeps its plans, so an id always means the same dispatch.
+        self._pipelines: dict[int, Pipeline] = {}
+
+    @property
+    def is_final(self) -> bool:
+        """Whether no other implementation takes over. What is recorded then may be kept and run again."""
+        return self.special is None or self.failure is not None
+
+    @property
+    def latest(self) -> Implementation:
+        """The special implementation once it is built, until then this one."""
+        special = self.special
+        return self if special is None or not special.is_built or self.failure is not None else special
+
+    def build(self) -> None:
+        """Build all pipelines: a driver's refusal is reported here, and no call waits for the driver's compiler.
+
+        Raises
+        ------
+        DeviceError
+            The driver refuses a kernel, or the device is closed.
+        PathError
+            The plan was forced, and the driver's answer to a known question was wrong.
+        """
+        self_test = self.device.self_test
+        while self_test is not None and not self_test.allows(self.device, self.plan):
+            self.plan = self.device.plan(self.desc, self._path)
+            self._plans = {(): self.plan}
+        dispatches = [dispatch for stage in (*self.plan.initialization, *self.plan.stages) for dispatch in stage]
+        for dispatch in dispatches:
+            self.pipeline(dispatch)
+        if quirks.LAVAPIPE_COMPILES_AT_THE_FIRST_CALL.applies_to(self.device.profile):
+            self._run_on_nothing(dispatches)
+        self.is_built = True
+
+    def _run_on_nothing(self, dispatches: list[Dispatch]) -> None:
+        """Run kernels with no workgroups, and wait for that, so that the driver compiles them."""
+        vulkan = self.device.vulkan
+        fresh = {self.pipeline(dispatch): dispatch for dispatch in dispatches if not self.pipeline(dispatch).has_run}
+        if not fresh:
+            return
+        memory = vulkan.memory.allocate(LARGEST_OFFSET_ALIGNMENT)
+        segment = memory.segments[0]
+        # Each binding needs a buffer; no kernel reads it.
+        unread = BufferRange(segment.block.buffer, segment.offset, segment.size)
+        prepared = [
+            PreparedDispatch(
+                dispatch.kernel,
+                pipeline,
+                vulkan.descriptors.take([unread] * len(dispatch.windows)),
+                (0,) * len(dispatch.push_constants),
+                (0, 0, 0),
+            )
+            for pipeline, dispatch in fresh.items()
+        ]
+
+        def submit() -> int:
+            recorder = Recorder(vulkan.queue.command_buffers.acquire())
+            for each in prepared:
+                recorder.dispatch(each)
+            batch = vulkan.queue.batch([recorder.end()], (), ())
+            return vulkan.queue.submit_inside(batch, (batch, prepared, memory))
+
+        vulkan.queue.wait(vulkan.monitor.run(submit))
+        for pipeline in fresh:
+            pipeline.has_run = True
+
+    def build_without_compiler(self) -> bool:
+        """Build all pipelines if the driver finds them in its caches; returns whether it did.
+
+        Not if the plan's path has yet to answer known questions.
+        """
+        if self.device.self_test is not None and not self.device.self_test.has_answered(self.device, self.plan):
+            return False
+        for stage in (*self.plan.initialization, *self.plan.stages):
+            for dispatch in stage:
+                found = self.device.vulkan.pipelines.find(*_request(dispatch))
+                if found is None:
+                    return False
+                self._pipelines[id(dispatch)] = found
+        self.is_built = True
+        return True
+
+    def build_special(self) -> None:
+        """Build the implementation that takes over, if there is one.
+
+        Raises
+        ------
+        DeviceError
+            As `build`; the same error again if it failed before.
+        """
+        if self.failure is not None:
+            raise self.failure
+        if self.special is not None and not self.special.is_built:
+            self.special.build()
+
+    def stay(self, failure: BaseException) -> None:
+        """Note that the special implementation does not take over, and why."""
+        self.failure = failure
+        debug.note(self.device, self.desc, f"stays on the path {self.plan.path}, {type(failure).__name__}: {failure}")
+
+    def pipeline(self, dispatch: Dispatch) -> Pipeline:
+        """The pipeline of a dispatch in one of its plans. Operators of one device share pipelines."""
+        pipeline = self._pipelines.get(id(dispatch))
+        if pipeline is None:
+            pipeline = self._pipelines[id(dispatch)] = self.device.vulkan.pipelines.get(*_request(dispatch))
+        return pipeline
+
+    def plan_for(self, memory: Mapping[str, MemoryRange]) -> Plan:
+        """The plan for tensors in these places. A tensor that crosses a segment's end needs another plan."""
+        offsets = tuple(
+            (name, place.start % place.memory.segment_size)
+            for name, place in memory.items()
+            if len(place.memory.segments) > 1 and _crosses_unexpectedly(place)
+        )
+        plan = self._plans.get(offsets)
+        if plan is None:
+            plan = self.device.plan(self.desc, self._path, dict(offsets))
+            if len(self._plans) >= PLANS_KEPT:
+                self._plans = {(): self.plan}
+                self._pipelines = {}
+            self._plans[offsets] = plan
+        return plan
+
+    def new_memory(self, size: int) -> MemoryRange:
+        """Memory of the device's own."""
+        return MemoryRange(self.device.vulkan.memory.allocate(size), 0, size)
+
+
+class Initialized:
+    """An implementation with the contents of the tensors that are OWNED_BY_DML, and with what it derived from them.
+
+    Attributes
+    ----------
+    implementation : Implementation
+    owned : dict of str to MemoryRange
+        Copies of the tensors that are OWNED_BY_DML, by field.
+    submission : Submission
+        The work that fills the memory. Work that is submitted later sees the contents.
+    """
+
+    def __init__(self, implementation: Implementation, owned: Mapping[str, MemoryRange]) -> None:
+        plan = implementation.plan
+        device = implementation.device
+        self.implementation = implementation
+        self.owned = dict(owned)
+        self.submission: Submission = submission_of(device.vulkan.queue, device.vulkan.queue.submitted)
+        self._memory = dict(owned)
+        self._successor: Initialized | None = None
+        if plan.persistent_size:
+            self._memory[PERSISTENT] = implementation.new_memory(plan.persistent_size)
+        if plan.initialization:
+            memory = dict(self._memory)
+            if plan.scratch_size:
+                memory[SCRATCH] = implementation.new_memory(plan.scratch_size)
+            self.submission = device.submit((Binding(implementation, plan, plan.initialization, memory),))
+
+    def latest(self) -> Initialized:
+        """The same contents with the special implementation, once that is built; until then this object."""
+        general = self.implementation
+        special = general.latest
+        if special is general:
+            return self
+        if self._successor is None:
+            try:
+                self._successor = Initialized(special, self.owned)
+            except OutOfMemoryError as error:  # there is not enough memory for both
+                general.stay(error)
+                return self
+            debug.note(general.device, general.desc, f"path {special.plan.path} takes over from {general.plan.path}")
+        return self._successor
+
+    def bind(self, memory: Mapping[str, MemoryRange], scratch: Allocation | None = None) -> Binding:
+        """Bind tensors in these places.
+
+        Parameters
+        ----------
+        memory : mapping of str to MemoryRange
+            By field, excluding tensors that are OWNED_BY_DML.
+        scratch : Allocation, optional
+            Scratch memory that may be used if it is large enough.
+        """
+        implementation = self.implementation
+        plan = implementation.plan_for(memory)
+        whole = {**memory, **self._memory}
+        if plan.scratch_size:
+            if scratch is not None and scratch.size >= plan.scratch_size:
+                whole[SCRATCH] = MemoryRange(scratch, 0, plan.scratch_size)
+            else:
+                whole[SCRATCH] = implementation.new_memory(plan.scratch_size)
+        binding = Binding(implementation, plan, plan.stages, whole)
+        if not implementation.is_final:
+            binding.provisional = Provisional(self, memory)
+        return binding
+
+
+class Provisional:
+    """What a binding of a general implementation needs in order to be bound once more to the special one.
+
+    Parameters
+    ----------
+    initialized : Initialized
+    memory : mapping of str to MemoryRange
+        The places of the bound tensors, by field.
+    """
+
+    def __init__(self, initialized: Initialized, memory: Mapping[str, MemoryRange]) -> None:
+        self._initialized = initialized
+        self._memory = memory
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the general implementation stays."""
+        return self._initialized.implementation.is_final
+
+    def latest(self) -> Binding | None:
+        """The same tensors bound to the special implementation; None until that is built."""
+        latest = self._initialized.latest()
+        if latest is self._initialized:
+            return None
+        try:
+            return latest.bind(self._memory)
+        except OutOfMemoryError as error:
+            self._initialized.implementation.stay(error)
+            return None
+
+
+def _request(dispatch: Dispatch) -> tuple[str, bytes, tuple[int, ...], int, int, int]:
+    """The arguments by which a device finds or builds the pipeline of a dispatch."""
+    buffer_count, push_size = len(dispatch.windows), 4 * len(dispatch.push_constants)
+    code = spirv(dispatch.kernel)
+    return dispatch.kernel, code, dispatch.specialization, buffer_count, push_size, dispatch.subgroup_size
+
+
+def _crosses_unexpectedly(place: MemoryRange) -> bool:
+    segment_size = place.memory.segment_size
+    return place.start % segment_size != 0 and place.start // segment_size != (place.end - 1) // segment_size

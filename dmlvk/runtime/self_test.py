@@ -1,0 +1,377 @@
+"""Known questions to matrix units: a kernel path that uses them is taken once the driver has answered right.
+
+Drivers have listed matrices and then computed with the first tile for each offset in shared memory, or given other
+results at each run. So each such path is asked at its first use on a device: small convolutions with several tiles and
+an uneven number of steps, whose integers the host computes too. The answer is remembered in the cache folder, for this
+device, its driver and these kernels. Where it is wrong, or where the question ends the device or the process, the path
+is not taken.
+
+The question is asked on a Device of its own, so that a device that is lost is not the user's.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import filelock
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk import files, planning, reference
+from dmlvk.bits import first_difference
+from dmlvk.data_type import DataType
+from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.errors import DeviceError
+from dmlvk.operators import QuantizedLinearConvolutionDesc
+from dmlvk.planning.plan import Plan
+from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
+from dmlvk.runtime import debug
+from dmlvk.runtime.device_info import index_of
+from dmlvk.runtime.tuned_paths import kernels_hash
+from dmlvk.tensor_desc import TensorDesc
+from dmlvk.vulkan.host_threads import core_count, for_each
+from dmlvk.vulkan.pipeline_cache import LOCK_TIMEOUT_SECONDS, cache_folder
+
+if TYPE_CHECKING:
+    from dmlvk.runtime.device import Device
+
+FORMAT = 1
+PREFIX = "self-test-"
+# A question takes milliseconds once its kernels are compiled. What takes longer hangs.
+ANSWER_SECONDS = 10.0
+# The answer must be the same each time: some faults depend on what ran before.
+REPEATS = 3
+# A process can be ended by its user in the middle of a question. If that happens so often, it is the question.
+MOST_ENDS = 2
+# What a CPU driver lists as matrices are loops of its own compiler, like all else that it runs.
+WITHOUT_UNITS = frozenset((DeviceType.CPU,))
+NEVER, ONCE, ALWAYS = "0", "1", "always"
+POISON = b"\xa5"
+
+
+def mode() -> str:
+    """$DMLVK_SELF_TEST: "0" never asks, "1" (the default) asks once, "always" asks at each Device anew.
+
+    Raises
+    ------
+    ValueError
+        The variable has another value.
+    """
+    text = os.environ.get("DMLVK_SELF_TEST", "") or ONCE
+    if text not in (NEVER, ONCE, ALWAYS):
+        raise ValueError(
+            f"DMLVK_SELF_TEST is {text!r}; it can be 0 (matrix units are trusted), 1 (each path that uses them answers "
+            "a known question once) or always (at each Device)"
+        )
+    return text
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a device answered.
+
+    Attributes
+    ----------
+    path : str
+        The kernel path that was asked.
+    question : str
+        A hash of the plans that were run: kernels, specialization constants and grids.
+    driver, kernels : str
+        With which driver and which kernels; others are asked anew.
+    fault : str
+        What was wrong; empty if the answer was right.
+    ends : int
+        How often a process ended in the middle of this question. `fault` is then empty too, until it is too often.
+    date : str
+        ISO 8601, UTC.
+    """
+
+    path: str
+    question: str
+    driver: str
+    kernels: str
+    fault: str = ""
+    ends: int = 0
+    date: str = ""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether there is no reason to ask again."""
+        return bool(self.fault) or not self.ends
+
+    @classmethod
+    def from_json(cls, entry: Any) -> Answer | None:
+        """Read an entry of the file; None if it is not a valid entry."""
+        try:
+            answer = cls(**entry)
+        except TypeError:
+            return None
+        texts = (answer.path, answer.question, answer.driver, answer.kernels, answer.fault, answer.date)
+        return answer if isinstance(answer.ends, int) and all(isinstance(text, str) for text in texts) else None
+
+
+class AnswersFile:
+    """The answers of one device in the cache folder. What cannot be read or written is left out.
+
+    Attributes
+    ----------
+    path : Path
+    driver : str
+        The device's driver today.
+    """
+
+    def __init__(self, profile: DeviceProfile) -> None:
+        name = hashlib.sha256(profile.name.encode()).hexdigest()[:8]
+        self.path = cache_folder() / f"{PREFIX}{profile.vendor_id:x}-{profile.device_id:x}-{name}.json"
+        self.driver = f"{profile.driver_name} {profile.driver_info} {profile.driver_version:x}"
+
+    def answers(self) -> list[Answer]:
+        """The answers with this driver and these kernels."""
+        try:
+            content = files.read_json(self.path)
+        except OSError:
+            return []
+        entries = content.get("answers") if isinstance(content, dict) and content.get("format") == FORMAT else None
+        found = (Answer.from_json(entry) for entry in (entries if isinstance(entries, list) else ()))
+        current = (self.driver, kernels_hash())
+        return [answer for answer in found if answer is not None and (answer.driver, answer.kernels) == current]
+
+    def keep(self, answer: Answer) -> None:
+        """Write an answer in place of an earlier one to the same question."""
+        with suppress(OSError, filelock.Timeout):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with filelock.FileLock(f"{self.path}.lock", timeout=LOCK_TIMEOUT_SECONDS):
+                others = [each for each in self.answers() if each.question != answer.question]
+                content = {"format": FORMAT, "answers": [asdict(each) for each in (*others, answer)]}
+                files.replace_bytes(self.path, files.encoded(json.dumps(content, indent=1)))
+
+
+def faults(profile: DeviceProfile) -> dict[str, str]:
+    """What was wrong with the answers of a device, by kernel path; only what is remembered."""
+    return {answer.path: answer.fault for answer in AnswersFile(profile).answers() if answer.fault}
+
+
+class SelfTest:
+    """Which kernel paths of a Device may be taken. It does not keep the Device, which owns it."""
+
+    def __init__(self) -> None:
+        self._locks = {path: threading.RLock() for path in PATHS_TO_ASK}
+        # By question: what was wrong, or "".
+        self._known: dict[str, str] = {}
+
+    def allows(self, device: Device, plan: Plan) -> bool:
+        """Whether a plan's path may be taken. Asks the device if nobody has. Other threads wait for the answer.
+
+        If the answer is wrong, the path is none of the device's any more: plan anew.
+        """
+        path = plan.path.partition(":")[0]
+        if not _is_asked(device.profile, path):
+            return True
+        with self._locks[path]: return self._allows(device, path)  # noqa: E701  # fmt: skip
+
+    def _allows(self, device: Device, path: str) -> bool:
+        if path in device.profile.distrusted_paths:
+            return False
+        fault = self._fault(device, path)
+        if fault:
+            device.distrust(path)
+        return not fault
+
+    def faults(self, device: Device) -> dict[str, str]:
+        """Ask all paths that the device has; returns what was wrong, by path."""
+        asked = [path for path in PATHS_TO_ASK if _is_asked(device.profile, path)]
+        found = {path: self._locked_fault(device, path) for path in asked}
+        return {path: fault for path, fault in found.items() if fault}
+
+    def _locked_fault(self, device: Device, path: str) -> str:
+        with self._locks[path]: return self._fault(device, path)  # noqa: E701  # fmt: skip
+
+    def has_answered(self, device: Device, plan: Plan) -> bool:
+        """Whether `allows` would answer at once."""
+        path = plan.path.partition(":")[0]
+        if not _is_asked(device.profile, path) or path in device.profile.distrusted_paths:
+            return True
+        question = _question_of(device.profile, path)
+        if question is None or question in self._known:
+            return True
+        remembered = self._remembered(device, question) if mode() == ONCE else None
+        return remembered is not None and remembered.is_final
+
+    def _fault(self, device: Device, path: str) -> str:
+        profile = device.profile
+        question = _question_of(profile, path)
+        if question is None:
+            return ""
+        if question in self._known:
+            return self._known[question]
+        file, earlier = AnswersFile(profile), None
+        if mode() == ONCE:
+            earlier = self._remembered(device, question)
+            if earlier is not None and earlier.is_final:
+                return self._known.setdefault(question, earlier.fault)
+        ends = 0 if earlier is None else earlier.ends
+        answer = Answer(path, question, file.driver, kernels_hash(), date=_now())
+        if ends >= MOST_ENDS:
+            fault = f"the process ended in the middle of the question, {ends} times"
+        else:
+            # Until the answer is there, the file says that the process has ended in the question: perhaps it will.
+            file.keep(Answer(**{**asdict(answer), "ends": ends + 1}))
+            fault = self._asked(device, path)
+        file.keep(Answer(**{**asdict(answer), "fault": fault}))
+        if fault:
+            desc = _descs_of(profile, path)[0]
+            debug.note(device, desc, f"path {path} is not taken, its answer to a known question was: {fault}")
+        return self._known.setdefault(question, fault)
+
+    def _remembered(self, device: Device, question: str) -> Answer | None:
+        return next((each for each in AnswersFile(device.profile).answers() if each.question == question), None)
+
+    def _asked(self, device: Device, path: str) -> str:
+        """Ask on a Device of its own; returns what was wrong."""
+        index = index_of(device)
+        if index is None:  # of a process that has forked: it cannot be used anyway
+            return ""
+        profile = device.profile
+        try:
+            with type(device)(index, profile=profile) as own:
+                own.self_test = None
+
+                def build(desc: QuantizedLinearConvolutionDesc) -> None:
+                    own.compile(desc, path=path)
+
+                for_each(_descs_of(profile, path), build, threads=core_count())
+                for desc in _descs_of(profile, path):
+                    fault = _fault_of(own, desc, path)
+                    if fault:
+                        return fault
+        except DeviceError as error:
+            return " ".join(f"{type(error).__name__}: {error}".split())
+        return ""
+
+
+def _is_asked(profile: DeviceProfile, path: str) -> bool:
+    return path in PATHS_TO_ASK and profile.device_type not in WITHOUT_UNITS and mode() != NEVER
+
+
+def _fault_of(device: Device, desc: QuantizedLinearConvolutionDesc, path: str) -> str:
+    """Run a question; returns what was wrong."""
+    inputs, expected = _data(desc)
+    operator = device.compile(desc, path=path)
+    tensors = {field: device.tensor(desc.tensors[field]) for field in desc.tensors}
+    for field, array in inputs.items():
+        tensors[field].write(array)
+    output = tensors["output_tensor"]
+    for number in range(REPEATS):
+        output.write_bytes(POISON * output.desc.total_size_in_bytes)
+        operator(**tensors).wait(ANSWER_SECONDS)
+        found = output.numpy()
+        different = first_difference(found, expected)
+        if different is not None:
+            place, count = different
+            return (
+                f"element {list(place)} was {found[place]} in place of {expected[place]}, in run {number + 1}; {count} "
+                f"of {found.size} elements were wrong"
+            )
+    return ""
+
+
+def _tensor(sizes: tuple[int, ...], is_last: bool, data_type: DataType = DataType.UINT8) -> TensorDesc:
+    _, channels, height, width = sizes
+    strides = (height * width * channels, 1, width * channels, channels) if is_last else None
+    return TensorDesc(data_type, sizes, strides)
+
+
+def _desc(channels: int, filters: int, kernel: int, stride: int, size: tuple[int, int], *, is_last: bool) -> Any:
+    """A convolution with zero points, and a scale and a bias for each output channel."""
+    margin = kernel // 2
+    height, width = ((length + 2 * margin - kernel) // stride + 1 for length in size)
+    one, per_channel = (1, 1, 1, 1), (1, filters, 1, 1)
+    return QuantizedLinearConvolutionDesc(
+        input_tensor=_tensor((1, channels, *size), is_last),
+        input_scale_tensor=TensorDesc(DataType.FLOAT32, one),
+        input_zero_point_tensor=TensorDesc(DataType.UINT8, one),
+        filter_tensor=TensorDesc(DataType.INT8, (filters, channels, kernel, kernel)),
+        filter_scale_tensor=TensorDesc(DataType.FLOAT32, per_channel),
+        filter_zero_point_tensor=TensorDesc(DataType.INT8, one),
+        bias_tensor=TensorDesc(DataType.INT32, per_channel),
+        output_scale_tensor=TensorDesc(DataType.FLOAT32, one),
+        output_zero_point_tensor=TensorDesc(DataType.UINT8, one),
+        output_tensor=_tensor((1, filters, height, width), is_last),
+        strides=(stride, stride),
+        dilations=(1, 1),
+        start_padding=(margin, margin),
+        end_padding=(margin, margin),
+        group_count=1,
+    )
+
+
+# Several tiles of pixels and of channels, none of them whole at the end, and steps of K in uneven numbers. There are
+# few questions, because a driver compiles a third of a second for each.
+QUESTIONS: Mapping[str, tuple[QuantizedLinearConvolutionDesc, ...]] = {
+    "first_layer": (_desc(3, 72, 7, 2, (37, 41), is_last=True),),
+    "halo": (_desc(48, 200, 3, 1, (11, 19), is_last=True),),
+    "matrix": (
+        _desc(144, 136, 1, 1, (13, 21), is_last=True),
+        _desc(80, 72, 3, 2, (23, 17), is_last=False),
+    ),
+}
+
+
+@lru_cache(maxsize=64)
+def _descs_of(profile: DeviceProfile, path: str) -> tuple[QuantizedLinearConvolutionDesc, ...]:
+    """The questions that a path can take on a device."""
+    return tuple(desc for desc, _ in _plans_of(profile, path))
+
+
+@lru_cache(maxsize=64)
+def _question_of(profile: DeviceProfile, path: str) -> str | None:
+    """A hash of what runs for the questions to a path; None if the path takes none of them."""
+    plans = _plans_of(profile, path)
+    if not plans:
+        return None
+    content = [
+        [dispatch.kernel, list(dispatch.specialization), list(dispatch.groups), dispatch.subgroup_size]
+        for _, plan in plans
+        for dispatch in plan.dispatches
+    ]
+    return hashlib.sha256(json.dumps([path, content]).encode()).hexdigest()[:16]
+
+
+def _plans_of(profile: DeviceProfile, path: str) -> list[tuple[QuantizedLinearConvolutionDesc, Plan]]:
+    found = []
+    for desc in QUESTIONS[path]:
+        with suppress(planning.PathError):
+            found.append((desc, planning.plan(desc, profile, path=path)))
+    return found
+
+
+def _data(desc: QuantizedLinearConvolutionDesc) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]:
+    """Random bytes, scales with which the output uses the range of a byte, and the reference's output."""
+    random = np.random.default_rng(48)
+    filters, inside, kernel, _ = desc.filter_tensor.sizes
+    spread = 74.0 * 74.0 * (inside * kernel * kernel) ** 0.5
+    inputs: dict[str, npt.NDArray[Any]] = {
+        "input_tensor": random.integers(0, 256, desc.input_tensor.sizes, np.uint8),
+        "input_scale_tensor": np.full((1, 1, 1, 1), 0.02, np.float32),
+        "input_zero_point_tensor": np.full((1, 1, 1, 1), 121, np.uint8),
+        "filter_tensor": random.integers(-128, 128, desc.filter_tensor.sizes, np.int8),
+        "filter_scale_tensor": (random.integers(50, 200, (1, filters, 1, 1)) / 1e4).astype(np.float32),
+        "filter_zero_point_tensor": np.full((1, 1, 1, 1), 3, np.int8),
+        "bias_tensor": random.integers(-5000, 5000, (1, filters, 1, 1), np.int32),
+        "output_scale_tensor": np.full((1, 1, 1, 1), 0.02 * 0.0125 * spread / 50, np.float32),
+        "output_zero_point_tensor": np.full((1, 1, 1, 1), 120, np.uint8),
+    }
+    return inputs, reference.run(desc, **inputs)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

@@ -1,0 +1,152 @@
+"""`dmlvk bench --sweep`: its shapes, its check against the reference, its record, tables and picture."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import dmlvk
+from dmlvk import reference
+from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
+from dmlvk.benchmark.marks import Mark
+from dmlvk.benchmark.records import read
+from dmlvk.benchmark.sweep import OPERATORS, measurement
+from dmlvk.benchmark.sweep.measurement import Settings, bound, run
+from dmlvk.benchmark.sweep.picture import figure_of
+from dmlvk.benchmark.sweep.shapes import ConvolutionShape, MovementShape, Shape, shapes
+from dmlvk.benchmark.sweep.tables import is_correct, measured, sections, share
+from dmlvk.benchmark.timing import Times
+from dmlvk.benchmark.work import Work
+from dmlvk.command_line import main
+
+matplotlib.use("Agg")
+BYTES = 1 << 12
+SHAPES = (
+    ConvolutionShape(Layer(3, 9, 8, 3, 2), 2, "nchw"),
+    ConvolutionShape(Layer(12, 7, 8, 5, 1, 4), 3, "nhwc"),
+    ConvolutionShape(Layer(6, 8, 6, 3, 2, 6), 1, "nhwc"),
+    MovementShape(dmlvk.DataType.UINT16, (3, 40, 5), (2, 0, 1), (1, -2, 1)),
+)
+
+
+@pytest.fixture
+def timed_device(device: dmlvk.Device) -> Iterator[dmlvk.Device]:
+    with dmlvk.Device(device.profile.name, timestamps=True) as opened:
+        yield opened
+
+
+def bench(device: dmlvk.Device, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["bench", "--device", device.profile.name, "--sweep", *arguments])
+
+
+def test_the_same_seed_gives_the_same_different_shapes() -> None:
+    first, again, other = (
+        [shape.name for shape in itertools.islice(shapes(OPERATORS, seed, 1 << 20), 60)] for seed in (1, 1, 2)
+    )
+    assert first == again and first != other and len(set(first)) == 60
+    assert [name.partition(":")[0] for name in first] == [*OPERATORS] * 30
+    for shape in itertools.islice(shapes(OPERATORS, 3, 1 << 16), 100):
+        assert shape.work.bytes_moved <= 2.5 * (1 << 16)  # inputs, outputs, and parameters for each channel
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_outputs_are_held_against_the_reference(shape: Shape) -> None:
+    """The reference's whole output is right. A wrong element at a compared place is noticed, whatever the place."""
+    inputs = shape.inputs()
+    right = reference.run(shape.desc, **inputs)
+    assert shape.is_right(inputs, right)
+    noticed = 0
+    for place in np.ndindex(right.shape):
+        wrong = right.copy()
+        wrong[place] ^= 1
+        noticed += not shape.is_right(inputs, wrong)
+    assert noticed == right.size if isinstance(shape, MovementShape) else noticed >= min(right.size, 64) // 3
+    corner = right.copy()
+    corner[(*[0] * right.ndim,)] ^= 1
+    if right.shape[0] == 1 or isinstance(shape, MovementShape):
+        assert not shape.is_right(inputs, corner)
+
+
+def test_a_sweep_is_measured_recorded_and_shown(device: dmlvk.Device, tmp_path: Path) -> None:
+    record_file, picture, page = (tmp_path / f"sweep.{kind}" for kind in ("json", "png", "md"))
+    outputs = ("--json", str(record_file), "--plot", str(picture), "--markdown", str(page))
+    done = bench(device, "--seconds", "2", "--seed", "5", "--megabytes", "1", "--rounds", "3", *outputs)
+    assert done.exit_code == 0, done.output
+    record = read(record_file)
+    names = [shape.name for shape in itertools.islice(shapes(OPERATORS, 5, 1 << 20), len(record["shapes"]))]
+    assert [row["name"] for row in record["shapes"]] == names
+    assert record["seed"] == 5 and is_correct(record)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    text = page.read_text(encoding="utf-8")
+    assert record["shapes"][0]["name"].partition(":")[2] in text and "64 elements were compared" in text
+    again = CliRunner().invoke(main, ["bench", "--from-json", str(record_file)])
+    assert again.exit_code == 0 and "share of the bound" in again.output
+
+
+def test_tables_begin_with_the_least_share(timed_device: dmlvk.Device) -> None:
+    record = run(timed_device, Settings(OPERATORS, 60.0, 1, BYTES, 3, ()), row=SHAPES)
+    assert is_correct(record) and len(record["shapes"]) == len(SHAPES)
+    rows = measured(record, OPERATORS[0])
+    assert len(rows) == 3 and [share(row) for row in rows] == sorted(map(share, rows))
+    (table, movements) = sections(record)
+    assert [row[0] for row in table.rows] == [row["name"].partition(":")[2] for row in rows]
+    assert len(movements.rows) == 1
+    figure = figure_of(record)
+    points = sum(len(line.get_xdata()) for axes in figure.axes for line in axes.lines if line.get_marker() != "None")
+    assert points == len(SHAPES)
+
+
+def test_a_wrong_result_is_reported(timed_device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    numpy = dmlvk.Tensor.numpy
+    wrong_from = [0]
+
+    def broken(self: Any, *arguments: Any) -> Any:
+        found = numpy(self, *arguments)
+        wrong_from[0] += 1
+        return found ^ 1 if found.ndim == 4 else found
+
+    monkeypatch.setattr(dmlvk.Tensor, "numpy", broken)
+    record = run(timed_device, Settings(OPERATORS, 60.0, 1, BYTES, 3, ()), row=SHAPES[:1])
+    assert wrong_from[0] and not is_correct(record)
+    assert next(sections(record)).rows[0][-1] == "DIFFERENT"
+
+
+def test_no_shape_is_begun_when_the_time_is_over(timed_device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count()
+    monkeypatch.setattr(measurement, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    record = run(timed_device, Settings(OPERATORS, 2, 1, BYTES, 3, ()), row=SHAPES)
+    assert len(record["shapes"]) == 2
+
+
+def test_the_bound_is_that_of_the_fastest_unit() -> None:
+    def mark(name: str, rate: float) -> Mark:
+        return Mark(name, rate, "", "", Times((1.0,)), True)
+
+    marks = {name: mark(name, rate) for name, rate in {"copy": 10.0, "fill": 20.0, "float_multiply_add": 4.0}.items()}
+    marks["integer_multiply_add"] = mark("integer_multiply_add", 2.0)
+    assert bound(Work(50, 50), marks) == (10.0, "copy")
+    assert bound(Work(1, 99), marks) == (5.0, "fill")
+    assert bound(Work(50, 50, 100), marks) == (25.0, "float_multiply_add")
+    assert bound(Work(50, 50, 20), marks) == (10.0, "copy")
+    marks["matrix"] = mark("matrix", 400.0)
+    assert bound(Work(50, 50, 8000), marks) == (20.0, "matrix")
+
+
+def test_what_does_not_belong_to_a_sweep_is_refused(device: dmlvk.Device) -> None:
+    for options, message in {
+        ("--sweep", "--batch", "3"): "--sweep measures random shapes: --batch does not belong to it",
+        ("--seed", "3"): "--seconds and --seed belong to --sweep",
+        ("--sweep", "--operator", "one_hot"): "one_hot",
+        ("--sweep", "--peer", "cupy"): "cupy",
+        ("--sweep", "--seconds", "0"): "--seconds",
+    }.items():
+        done = CliRunner().invoke(main, ["bench", "--device", device.profile.name, *options])
+        assert done.exit_code != 0 and message in done.output, done.output

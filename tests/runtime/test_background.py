@@ -1,0 +1,483 @@
+"""Kernels that are compiled in the background: general ones answer first, and nobody can tell but by the clock."""
+
+from __future__ import annotations
+
+import _thread
+import gc
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import pytest
+
+import dmlvk
+from dmlvk.planning.plan import GENERAL_PATH
+from dmlvk.runtime import background
+from dmlvk.runtime.device import OPERATORS_KEPT_ON_CPU
+from dmlvk.runtime.implementation import Implementation, Initialized
+from dmlvk.vulkan.library import OutOfMemoryError, ValidationError
+from dmlvk.vulkan.pipelines import PIPELINES_KEPT_ON_CPU, Pipelines
+from tests.runtime.convolutions import Convolution, convolution
+
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+SECONDS = 60.0
+OWNED = pytest.mark.parametrize("owned", [False, True], ids=["bound", "owned"])
+
+
+class Gate:
+    """Lets the background compile when it is opened, and then do something in place of compiling."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, instead: Callable[[], None] | None = None) -> None:
+        self._open = threading.Event()
+        self.reached = threading.Event()
+        self.passed = threading.Event()
+        honest = Implementation.build_special
+        here = threading.get_ident()
+
+        def build_special(general: Implementation) -> None:
+            if threading.get_ident() == here:
+                honest(general)
+                return
+            self.reached.set()
+            assert self._open.wait(SECONDS)
+            try:
+                if instead is not None:
+                    instead()
+                honest(general)
+            finally:
+                self.passed.set()
+
+        patch.setattr(Implementation, "build_special", build_special)
+
+    def open(self) -> None:
+        """Let the background compile, and wait until it is done."""
+        assert self.reached.wait(SECONDS)
+        self._open.set()
+        assert self.passed.wait(SECONDS)
+        time.sleep(0.05)  # what it does with an error
+
+
+@pytest.fixture
+def patch(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The background is on, and no cache has the special kernels."""
+    monkeypatch.setenv("DMLVK_BACKGROUND", "1")
+    monkeypatch.setattr(background, "core_count", lambda: 2)
+    monkeypatch.setattr(Pipelines, "find", lambda *_: None)
+    return monkeypatch
+
+
+@pytest.fixture
+def own(device: dmlvk.Device) -> Iterator[dmlvk.Device]:
+    with dmlvk.Device(device.name) as opened:
+        yield opened
+
+
+def check(case: Convolution, submission: Any, output: dmlvk.Tensor, number: int = 0) -> None:
+    submission.wait()
+    np.testing.assert_array_equal(output.numpy(), case.expected(number))
+    output.write_bytes(b"\xa5" * output.desc.total_size_in_bytes)
+
+
+@OWNED
+def test_the_special_kernel_takes_over_between_two_submissions(
+    own: dmlvk.Device, patch: pytest.MonkeyPatch, owned: bool
+) -> None:
+    """In a row of calls, of bindings and of lists. A sequence goes on as it was recorded."""
+    gate = Gate(patch)
+    case = convolution(owned=owned)
+    operator = own.compile(case.desc)
+    case.initialize(operator)
+    tensors, others = case.tensors(own), case.tensors(own)
+    output, other = tensors["output_tensor"], others["output_tensor"]
+    bindings = [operator.bind(**tensors), operator.bind(**others)]
+    sequence = own.sequence(bindings)
+    assert operator.plan.path != GENERAL_PATH
+
+    def each() -> None:
+        check(case, operator(**tensors), output)
+        check(case, own.submit(bindings[:1]), output)
+        submission = own.submit(bindings)
+        check(case, submission, output)
+        check(case, submission, other)
+        check(case, sequence.submit(), output)
+        check(case, own.sequence(bindings).submit(), other)
+
+    for _ in range(2):
+        each()
+        assert [binding.plan.path for binding in bindings] == [GENERAL_PATH] * 2
+        assert not operator._calls
+    gate.open()
+    check(case, own.submit(bindings), output)
+    assert [binding.plan.path for binding in bindings] == [operator.plan.path] * 2
+    for _ in range(2):
+        each()
+        assert [binding.plan.path for binding in bindings] == [operator.plan.path] * 2
+        assert len(operator._calls) == 1
+    assert [each.plan.path for each in sequence._bindings] == [GENERAL_PATH] * 2
+    assert [each.plan.path for each in own.sequence(bindings)._bindings] == [operator.plan.path] * 2
+    assert own.compile(case.desc, wait=True).plan is operator.plan or owned
+
+
+def test_submitted_work_keeps_the_general_kernels_until_it_is_done(
+    own: dmlvk.Device, patch: pytest.MonkeyPatch
+) -> None:
+    """Nothing waits between the submissions, and the last one is of another kernel."""
+    gate = Gate(patch)
+    case = convolution(16, 9, owned=True)
+    operator = own.compile(case.desc)
+    case.initialize(operator)
+    all_tensors = [case.tensors(own) for _ in range(12)]
+    submissions = [operator(**tensors) for tensors in all_tensors[:6]]
+    gate.open()
+    submissions += [operator(**tensors) for tensors in all_tensors[6:]]
+    gc.collect()
+    for submission, tensors in zip(submissions, all_tensors, strict=True):
+        check(case, submission, tensors["output_tensor"])
+
+
+def test_bindings_keep_their_contents_and_new_ones_see_the_new(own: dmlvk.Device, patch: pytest.MonkeyPatch) -> None:
+    """The tensors that are OWNED_BY_DML are given before, during and after the compilation."""
+    gate = Gate(patch)
+    case = convolution(owned=True)
+    operator = own.compile(case.desc)
+    tensors = case.tensors(own)
+    output = tensors["output_tensor"]
+    bindings = []
+    for number in range(4):
+        case.initialize(operator, number)
+        bindings.append(operator.bind(**tensors))
+        if number == 1:
+            gate.open()
+        for earlier, binding in enumerate(bindings):
+            check(case, own.submit([binding]), output, earlier)
+        check(case, operator(**tensors), output, number)
+    assert operator.owned_tensors().keys() == set(case.owned)
+    assert {binding.plan.path for binding in bindings} == {operator.plan.path}
+
+
+def test_waiting_for_the_special_kernel(own: dmlvk.Device, patch: pytest.MonkeyPatch) -> None:
+    gate = Gate(patch)
+    cases = [convolution(8, size, owned=False) for size in (5, 6, 8)]
+    operators = [own.compile(cases[0].desc), own.compile(cases[1].desc), own.compile(cases[2].desc, wait=True)]
+    assert [each._implementation.is_final for each in operators] == [False, False, True]
+    operators[0].wait_for_compiler()
+    own.compile_all(case.desc for case in cases)
+    for case, operator in zip(cases, operators, strict=True):
+        tensors = case.tensors(own)
+        binding = operator.bind(**tensors)
+        assert binding.plan.path == operator.plan.path
+        check(case, own.submit([binding]), tensors["output_tensor"])
+    gate.open()
+
+
+@pytest.mark.parametrize("why", ["one core", "off", "a path", "DMLVK_KERNEL", "too long"])
+def test_nothing_runs_in_the_background(own: dmlvk.Device, patch: pytest.MonkeyPatch, why: str) -> None:
+    started: list[Any] = []
+    patch.setattr(background, "in_background", started.append)
+    path = None
+    if why == "one core":
+        patch.setattr(background, "core_count", lambda: 1)
+    if why == "off":
+        patch.setenv("DMLVK_BACKGROUND", "0")
+    if why == "a path":
+        path = "direct"
+    if why == "DMLVK_KERNEL":
+        patch.setenv("DMLVK_KERNEL", "direct")
+    if why == "too long":
+        patch.setattr(background, "LONGEST_GENERAL_RUN", {own.profile.device_type: 0.0})
+    case = convolution(owned=False)
+    operator = own.compile(case.desc, path)
+    assert operator._implementation.is_final
+    assert not started
+    tensors = case.tensors(own)
+    check(case, operator(**tensors), tensors["output_tensor"])
+
+
+def test_kernels_of_a_cache_need_no_general_ones(own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DMLVK_BACKGROUND", "1")
+    monkeypatch.setattr(background, "core_count", lambda: 2)
+    case = convolution(owned=False)
+    own.compile(case.desc, wait=True)
+    own._operators.clear()
+    assert own.compile(case.desc)._implementation.is_final
+
+
+def test_a_wrong_setting_is_a_clear_error(own: dmlvk.Device, patch: pytest.MonkeyPatch) -> None:
+    patch.setenv("DMLVK_BACKGROUND", "yes")
+    with pytest.raises(ValueError, match="DMLVK_BACKGROUND is 'yes'; it can be 0"):
+        own.compile(convolution(owned=False).desc)
+
+
+def test_debug_lines_tell(device: dmlvk.Device, patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    patch.setenv("DMLVK_DEBUG", "1")
+    gate = Gate(patch)
+    case = convolution(owned=True)
+    with dmlvk.Device(device.name) as own:
+        operator = own.compile(case.desc)
+        case.initialize(operator)
+        tensors = case.tensors(own)
+        binding = operator.bind(**tensors)
+        sequence = own.sequence([binding])
+        capsys.readouterr()
+        sequence.submit()
+        assert "quantized_linear_convolution/direct" in capsys.readouterr().err
+        gate.open()
+        again = own.sequence([binding])
+        said = capsys.readouterr().err
+        assert f"path {operator.plan.path} takes over from {GENERAL_PATH}" in said
+        again.submit()
+        kernels = {dispatch.kernel for dispatch in operator.plan.dispatches}
+        assert set(re.findall(r"QUANTIZED_LINEAR_CONVOLUTION (\S+/\S+) ", capsys.readouterr().err)) == kernels
+        sequence.submit()
+        lines = capsys.readouterr().err
+        assert set(re.findall(r"QUANTIZED_LINEAR_CONVOLUTION (\S+/\S+) ", lines)) != kernels
+        check(case, sequence.submit(), tensors["output_tensor"])
+
+
+class TestErrors:
+    """Errors of the background compile: the general kernel stays, and who waits for the special one is told."""
+
+    @OWNED
+    @pytest.mark.parametrize("error", [OutOfMemoryError("no memory"), dmlvk.DeviceError("the driver refuses")], ids=str)
+    def test_the_general_kernel_stays(
+        self, own: dmlvk.Device, patch: pytest.MonkeyPatch, owned: bool, error: Exception
+    ) -> None:
+        def fail() -> None:
+            raise error
+
+        gate = Gate(patch, fail)
+        case = convolution(owned=owned)
+        operator = own.compile(case.desc)
+        case.initialize(operator)
+        tensors = case.tensors(own)
+        binding = operator.bind(**tensors)
+        gate.open()
+        for _ in range(3):
+            check(case, operator(**tensors), tensors["output_tensor"])
+            check(case, own.submit([binding]), tensors["output_tensor"])
+        assert binding.plan.path == GENERAL_PATH
+        assert binding.batch is not None, "it is recorded once"
+        assert len(operator._calls) == 1
+        with pytest.raises(type(error), match=str(error)):
+            operator.wait_for_compiler()
+
+    def test_without_memory_for_both_the_general_kernel_stays(
+        self, own: dmlvk.Device, patch: pytest.MonkeyPatch
+    ) -> None:
+        gate = Gate(patch)
+        case = convolution(owned=True)
+        operator = own.compile(case.desc)
+        case.initialize(operator)
+        tensors = case.tensors(own)
+        binding = operator.bind(**tensors)
+        gate.open()
+
+        def fail(*_: Any) -> None:
+            raise OutOfMemoryError("no memory")
+
+        with pytest.MonkeyPatch.context() as full:
+            full.setattr(Initialized, "__init__", fail)
+            check(case, own.submit([binding]), tensors["output_tensor"])
+        for _ in range(2):
+            check(case, operator(**tensors), tensors["output_tensor"])
+            check(case, own.submit([binding]), tensors["output_tensor"])
+        assert binding.plan.path == GENERAL_PATH
+
+    @pytest.mark.parametrize("error", [ZeroDivisionError("a mistake"), ValidationError("a message")], ids=str)
+    def test_mistakes_are_reported(self, own: dmlvk.Device, patch: pytest.MonkeyPatch, error: Exception) -> None:
+        def fail() -> None:
+            raise error
+
+        seen: list[Any] = []
+        patch.setattr(sys, "unraisablehook", seen.append)
+        gate = Gate(patch, fail)
+        case = convolution(owned=False)
+        operator = own.compile(case.desc)
+        gate.open()
+        assert [report.exc_value for report in seen] == [error]
+        tensors = case.tensors(own)
+        check(case, operator(**tensors), tensors["output_tensor"])
+
+    def test_without_threads_the_caller_compiles(self, own: dmlvk.Device, patch: pytest.MonkeyPatch) -> None:
+        from dmlvk.vulkan import host_threads
+
+        def refuse(*_: Any) -> None:
+            raise RuntimeError("can't start new thread")
+
+        patch.setattr(host_threads, "_background", host_threads.Workers())
+        patch.setattr(_thread, "start_new_thread", refuse)
+        case = convolution(owned=False)
+        operator = own.compile(case.desc)
+        tensors = case.tensors(own)
+        binding = operator.bind(**tensors)
+        assert binding.plan.path == operator.plan.path
+        check(case, own.submit([binding]), tensors["output_tensor"])
+
+
+def test_closing_waits_for_the_kernel_in_work_and_drops_the_others(
+    device: dmlvk.Device, patch: pytest.MonkeyPatch
+) -> None:
+    """The driver is in the middle of compiling when the device is closed."""
+    begun, finish = threading.Event(), threading.Event()
+    honest = Pipelines._build
+    here = threading.get_ident()
+    compiled: list[str] = []
+
+    def build(self: Pipelines, key: Any, *arguments: Any) -> Any:
+        if threading.get_ident() != here:
+            begun.set()
+            assert finish.wait(SECONDS)
+            compiled.append(key[0])
+        return honest(self, key, *arguments)
+
+    patch.setattr(Pipelines, "_build", build)
+    own = dmlvk.Device(device.name)
+    for size in (5, 6, 7):
+        own.compile(convolution(8, size, owned=False).desc)
+    assert begun.wait(SECONDS)
+    closing = threading.Thread(target=own.close)
+    closing.start()
+    closing.join(0.2)
+    assert closing.is_alive(), "the compiler is still at work"
+    finish.set()
+    closing.join(SECONDS)
+    assert not closing.is_alive()
+    assert own.is_closed
+    time.sleep(0.2)
+    assert len(compiled) == 1, "nothing else was begun"
+    with pytest.raises(dmlvk.DeviceError, match="closed"):
+        own.compile(convolution(owned=False).desc)
+
+
+def test_an_operator_that_nobody_uses_is_not_compiled(own: dmlvk.Device, patch: pytest.MonkeyPatch) -> None:
+    held: list[Callable[[], None]] = []
+    patch.setattr(background, "in_background", held.append)
+    operator = own.compile(convolution(owned=True).desc)
+    general = ref(operator._implementation)
+    special = operator._implementation.special
+    assert special is not None
+    del operator
+    gc.collect()
+    assert general() is None
+    (job,) = held
+    job()
+    assert not special.is_built
+
+
+PROGRAM = """
+import os, sys, time
+import numpy as np, dmlvk
+from dmlvk.runtime import background
+from dmlvk.vulkan.pipelines import Pipelines
+from tests.runtime.convolutions import convolution
+
+background.core_count = lambda: 2
+Pipelines.find = lambda *_: None
+
+def check(case, operator, device):
+    tensors = case.tensors(device)
+    operator(**tensors).wait()
+    np.testing.assert_array_equal(tensors["output_tensor"].numpy(), case.expected())
+
+def started(device, sizes=range(5, 17)):
+    cases = [convolution(8, size, kernel=1 + size % 5, owned=size % 2 == 0) for size in sizes]
+    operators = [device.compile(case.desc) for case in cases]
+    for case, operator in zip(cases, operators):
+        case.initialize(operator)
+    return list(zip(cases, operators))
+"""
+
+
+def run(device: dmlvk.Device, program: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM) + textwrap.dedent(program), device.name],
+        env={**os.environ, "DMLVK_BACKGROUND": "1", "DMLVK_VALIDATE": "0"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr[-3000:]}"
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("end", ["pass", "device.close()", "sys.exit(0)", "del device, pairs"])
+def test_the_process_ends_while_kernels_are_compiled(device: dmlvk.Device, end: str) -> None:
+    program = f"""
+    device = dmlvk.Device(sys.argv[1])
+    pairs = started(device)
+    check(*pairs[0], device)
+    print("checked")
+    {end}
+    """
+    assert run(device, program) == "checked\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+def test_a_fork_while_kernels_are_compiled(device: dmlvk.Device) -> None:
+    """The child opens a device of its own, whose kernels are compiled in the background too."""
+    program = """
+    device = dmlvk.Device(sys.argv[1])
+    pairs = started(device)
+    child = os.fork()
+    if child == 0:
+        try:
+            pairs[0][1].bind()
+        except dmlvk.DeviceError as error:
+            assert "before a fork" in str(error)
+        device = dmlvk.Device(sys.argv[1])
+        pairs = started(device, [6, 7])
+    for pair in pairs:
+        check(*pair, device)
+    for _, operator in pairs:
+        operator.wait_for_compiler()
+    for pair in pairs:
+        check(*pair, device)
+    device.close()
+    if child:
+        assert os.waitpid(child, 0)[1] == 0
+        print("both are right")
+    """
+    assert run(device, program) == "both are right\n"
+
+
+def test_many_shapes_from_eight_threads(device: dmlvk.Device) -> None:
+    """Each is checked when it is new, and again later; no cache grows beyond its bound."""
+    count = 250 if THOROUGH else 12
+    program = f"""
+    import gc, threading
+    device = dmlvk.Device(sys.argv[1])
+    errors = []
+    def work(thread):
+        try:
+            kept = []
+            for number in range({count}):
+                groups = 1 + 7 * (number % 2)
+                case = convolution(8, 5 + number % 40, 1 + thread % 4, groups=groups, owned=thread % 2 == 0)
+                operator = device.compile(case.desc)
+                case.initialize(operator)
+                check(case, operator, device)
+                kept.append((case, operator))
+                check(*kept[number // 2], device)
+                kept[:-9] = [kept[0]] * len(kept[:-9])
+        except BaseException as error:
+            errors.append(error)
+            raise
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    assert not errors
+    gc.collect()
+    print(len(device._operators), device.vulkan.pipelines.count, len(device.vulkan.pipelines._building))
+    """
+    operators, pipelines, building = map(int, run(device, program).split())
+    assert operators <= OPERATORS_KEPT_ON_CPU
+    assert pipelines <= PIPELINES_KEPT_ON_CPU
+    assert building <= 2, "locks of pipelines that are being built"

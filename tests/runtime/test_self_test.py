@@ -1,0 +1,356 @@
+"""Paths that answer a known question first: who is asked, what is remembered, and what a wrong answer takes away.
+
+The test drivers have no matrices, so the path that each would choose stands for one that has to answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from click.testing import CliRunner
+
+import dmlvk
+from dmlvk import planning, reference
+from dmlvk.command_line import main
+from dmlvk.conformance.running.execution import Devices
+from dmlvk.conformance.running.worker import environment
+from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
+from dmlvk.planning.quantized_linear_convolution.path import OPERATOR
+from dmlvk.runtime import implementation, self_test
+from dmlvk.runtime.tuned_paths import kernels_hash
+from dmlvk.vulkan.library import DeviceLostError
+from tests.profiles import NAMES, load
+
+DESC = self_test._desc(12, 24, 3, 1, (9, 10), is_last=False)
+QUESTION = self_test._desc(20, 40, 3, 1, (7, 11), is_last=True)
+
+
+@pytest.fixture
+def path(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """The path of DESC on the device, which has to answer a question now. Nothing is remembered."""
+    monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("DMLVK_SELF_TEST", raising=False)
+    found = device.plan(DESC).path
+    monkeypatch.setattr(self_test, "PATHS_TO_ASK", (found,))
+    monkeypatch.setattr(self_test, "QUESTIONS", {found: (QUESTION,)})
+    monkeypatch.setattr(self_test, "WITHOUT_UNITS", frozenset())
+    for cached in (self_test._descs_of, self_test._question_of):
+        cached.cache_clear()
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _no_answers_of_other_questions() -> Iterator[None]:
+    yield
+    for cached in (self_test._descs_of, self_test._question_of):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that were asked."""
+    found: list[str] = []
+    ask = self_test.SelfTest._asked
+
+    def counted(self: Any, device: dmlvk.Device, path: str) -> str:
+        found.append(path)
+        return ask(self, device, path)
+
+    monkeypatch.setattr(self_test.SelfTest, "_asked", counted)
+    return found
+
+
+def opened(device: dmlvk.Device) -> dmlvk.Device:
+    return dmlvk.Device(device.profile.name)
+
+
+def path_taken(device: dmlvk.Device) -> str:
+    """Run a convolution and check it; returns its path."""
+    operator = device.compile(DESC, wait=True)
+    inputs, expected = self_test._data(DESC)
+    output = device.tensor(DESC.output_tensor)
+    operator(**{field: device.tensor(array) for field, array in inputs.items()}, output_tensor=output)
+    np.testing.assert_array_equal(output.numpy(), expected)
+    return operator.plan.path
+
+
+def fault_of(device: dmlvk.Device) -> dict[str, str]:
+    return self_test.faults(device.profile)
+
+
+def test_a_right_answer_is_remembered(device: dmlvk.Device, path: str, asked: list[str]) -> None:
+    for _ in range(2):
+        with opened(device) as own:
+            assert path_taken(own) == path
+            assert path_taken(own) == path
+    assert asked == [path]
+    assert fault_of(device) == {}
+
+
+@pytest.mark.parametrize(("value", "times"), [("0", 0), ("1", 1), ("always", 2)])
+def test_how_often_is_asked(
+    device: dmlvk.Device, path: str, asked: list[str], monkeypatch: pytest.MonkeyPatch, value: str, times: int
+) -> None:
+    monkeypatch.setenv("DMLVK_SELF_TEST", value)
+    for _ in range(2):
+        with opened(device) as own:
+            assert path_taken(own) == path
+    assert len(asked) == times
+
+
+def test_another_value_is_refused(device: dmlvk.Device, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DMLVK_SELF_TEST", "yes")
+    with (
+        opened(device) as own,
+        pytest.raises(ValueError, match=r"DMLVK_SELF_TEST is 'yes'; it can be 0 .*, 1 .*always"),
+    ):
+        own.compile(DESC, wait=True)
+
+
+def broken(path: str, whole: Callable[[str], bytes]) -> Callable[[str], bytes]:
+    """The kernels of a path with a clamp that takes signed numbers for unsigned ones."""
+
+    def spirv(kernel: str) -> bytes:
+        words, position = np.frombuffer(whole(kernel), "<u4").copy(), 5
+        while position < len(words) and kernel.endswith(path):
+            # OpExtInst SClamp becomes UClamp.
+            if words[position] & 0xFFFF == 12 and words[position + 4] == 45:
+                words[position + 4] = 44
+            position += words[position] >> 16
+        return words.tobytes()
+
+    return spirv
+
+
+def test_a_wrong_answer_takes_the_path_away(
+    device: dmlvk.Device,
+    path: str,
+    asked: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(implementation, "spirv", broken(path, implementation.spirv))
+    monkeypatch.setenv("DMLVK_DEBUG", "1")
+    for number in range(2):
+        with opened(device) as own:
+            assert path_taken(own) not in (path, planning.GENERAL_PATH)
+            with pytest.raises(planning.PathError, match=f"{OPERATOR} has no kernel path '{path}' on"):
+                own.compile(DESC, path=path)
+            assert own.profile.distrusted_paths == {path}
+        told = f"path {path} is not taken, its answer to a known question was: element"
+        assert (told in capfd.readouterr().err) == (number == 0)
+    assert asked == [path]
+    (fault,) = fault_of(device).values()
+    assert "in run 1" in fault and "in place of" in fault
+    listed = CliRunner().invoke(main, ["devices"], env={"COLUMNS": "200"}).output
+    assert f"{path}: {fault[:40]}" in " ".join(listed.split())
+    data = json.loads(CliRunner().invoke(main, ["devices", "--json"]).output)
+    assert [entry["distrusted_paths"] for entry in data["devices"] if entry["name"] == device.profile.name] == [
+        {path: fault}
+    ]
+
+
+def test_a_forced_path_that_answers_wrong_is_refused(
+    device: dmlvk.Device, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(implementation, "spirv", broken(path, implementation.spirv))
+    with opened(device) as own, pytest.raises(planning.PathError, match=f"no kernel path '{path}'"):
+        own.compile(DESC, path=path)
+
+
+def test_a_wrong_answer_in_the_background(
+    device: dmlvk.Device, path: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The general kernel answers meanwhile; another path than the wrong one takes over."""
+    monkeypatch.setattr(implementation, "spirv", broken(path, implementation.spirv))
+    with opened(device) as own:
+        operator = own.compile(DESC)
+        inputs, expected = self_test._data(DESC)
+        output = own.tensor(DESC.output_tensor)
+        tensors = {field: own.tensor(array) for field, array in inputs.items()}
+        for _ in range(3):
+            operator(**tensors, output_tensor=output)
+            np.testing.assert_array_equal(output.numpy(), expected)
+            operator.wait_for_compiler()
+        assert operator.plan.path not in (path, planning.GENERAL_PATH)
+    assert asked == [path]
+
+
+def test_a_conformance_run_tests_all_paths_and_reports_the_answer(
+    device: dmlvk.Device, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(implementation, "spirv", broken(path, implementation.spirv))
+    devices = Devices(device.profile.name)
+    try:
+        assert list(environment(devices).distrusted_paths) == [path]
+        from dmlvk.conformance.case import Workload
+
+        narrow = devices.get("device", Workload(DESC, {}))
+        assert narrow.compile(DESC, path=path).plan.path == path
+    finally:
+        devices.close()
+
+
+def test_an_answer_that_changes_is_wrong(device: dmlvk.Device, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    numpy, reads = dmlvk.Tensor.numpy, [0]
+
+    def changing(self: Any, *arguments: Any) -> npt.NDArray[Any]:
+        found = numpy(self, *arguments)
+        if self.desc.sizes == QUESTION.output_tensor.sizes:
+            reads[0] += 1
+            found[0, 3, 2, 1] ^= reads[0] == 2
+        return found
+
+    monkeypatch.setattr(dmlvk.Tensor, "numpy", changing)
+    with opened(device) as own:
+        assert path_taken(own) != path
+    (fault,) = fault_of(device).values()
+    assert fault.startswith("element [0, 3, 2, 1] was ") and "in run 2; 1 of" in fault
+
+
+def test_a_question_that_loses_its_device(device: dmlvk.Device, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's device goes on without the path."""
+
+    def lost(*arguments: Any) -> str:
+        raise DeviceLostError("as a driver's reset does")
+
+    monkeypatch.setattr(self_test, "_fault_of", lost)
+    with opened(device) as own:
+        assert path_taken(own) != path
+    assert fault_of(device) == {path: "DeviceLostError: as a driver's reset does"}
+
+
+def test_a_question_that_hangs(device: dmlvk.Device, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(self_test, "ANSWER_SECONDS", 0.0)
+    monkeypatch.setattr(dmlvk.Submission, "done", property(lambda self: False))
+    with opened(device) as own:
+        taken = path_taken(own)
+    # With no time at all, a fast device may have answered already.
+    assert (taken == path) == (fault_of(device) == {})
+    assert all("the work was not done within" in fault for fault in fault_of(device).values())
+
+
+ENDS = """
+import os, sys
+import dmlvk
+from dmlvk.runtime import self_test
+from tests.runtime.test_self_test import DESC, QUESTION
+
+path = sys.argv[1]
+self_test.PATHS_TO_ASK = (path,)
+self_test.QUESTIONS = {path: (QUESTION,)}
+self_test.WITHOUT_UNITS = frozenset()
+if sys.argv[3] == "ends":
+    self_test._fault_of = lambda *arguments: os._exit(7)
+with dmlvk.Device(sys.argv[2]) as device:
+    print(device.compile(DESC, wait=True).plan.path)
+"""
+
+
+def test_a_process_that_ends_in_the_question(device: dmlvk.Device, path: str) -> None:
+    """Once can be chance: it is asked again. Then the path is not taken."""
+
+    def run(how: str) -> tuple[int, str]:
+        command = [sys.executable, "-c", ENDS, path, device.profile.name, how]
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=120)
+        return done.returncode, done.stdout.strip()
+
+    assert run("ends")[0] == 7
+    assert fault_of(device) == {}
+    assert run("ends")[0] == 7
+    code, taken = run("answers")
+    assert code == 0 and taken not in ("", path)
+    assert fault_of(device) == {path: "the process ended in the middle of the question, 2 times"}
+
+
+def test_an_answer_after_an_end_counts(device: dmlvk.Device, path: str, asked: list[str]) -> None:
+    with opened(device) as own:
+        assert path_taken(own) == path
+    file = self_test.AnswersFile(device.profile)
+    (answer,) = file.answers()
+    file.keep(self_test.Answer(answer.path, answer.question, answer.driver, answer.kernels, ends=1))
+    with opened(device) as own:
+        assert path_taken(own) == path
+    assert asked == [path] * 2
+    assert [each.ends for each in file.answers()] == [0]
+
+
+def test_another_driver_and_other_kernels_are_asked_anew(
+    device: dmlvk.Device, path: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = self_test.AnswersFile(device.profile)
+    question = self_test._question_of(device.profile, path)
+    assert question is not None
+    file.keep(self_test.Answer(path, question, "another driver", kernels_hash(), "wrong"))
+    file.keep(self_test.Answer(path, question, file.driver, "other kernels", "wrong"))
+    with opened(device) as own:
+        assert path_taken(own) == path
+    assert asked == [path]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 1}', b'{"format": 1, "answers": [1, {"path": 2}]}'])
+def test_a_damaged_file_is_none(device: dmlvk.Device, path: str, asked: list[str], content: bytes) -> None:
+    file = self_test.AnswersFile(device.profile)
+    file.path.parent.mkdir(parents=True)
+    file.path.write_bytes(content)
+    with opened(device) as own:
+        assert path_taken(own) == path
+    assert asked == [path] and len(file.answers()) == 1
+
+
+def test_a_cache_folder_that_cannot_be_written(
+    device: dmlvk.Device, path: str, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path / "file"))
+    for _ in range(2):
+        with opened(device) as own:
+            assert path_taken(own) == path
+            assert path_taken(own) == path
+    assert asked == [path] * 2
+
+
+def test_threads_wait_for_one_answer(device: dmlvk.Device, path: str, asked: list[str]) -> None:
+    with opened(device) as own:
+        taken: list[str] = []
+        threads = [threading.Thread(target=lambda: taken.append(path_taken(own))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert taken == [path] * 4 and asked == [path]
+
+
+def test_each_path_on_matrix_units_has_questions_of_several_tiles() -> None:
+    """On each recorded device that has matrices."""
+    assert set(PATHS_TO_ASK) == set(self_test.QUESTIONS)
+    found = 0
+    for name in NAMES:
+        profile = load(name)
+        if not profile.cooperative_matrices:
+            continue
+        for path in PATHS_TO_ASK:
+            plans = [plan for _, plan in self_test._plans_of(profile, path)]
+            groups = [max(np.prod(dispatch.groups) for dispatch in plan.dispatches) for plan in plans]
+            found += bool(plans)
+            assert all(count > 1 for count in groups), (name, path)
+            assert bool(plans) == (self_test._question_of(profile, path) is not None)
+    assert found >= 3 * len(PATHS_TO_ASK)
+
+
+@pytest.mark.parametrize("path", self_test.QUESTIONS)
+def test_outputs_use_the_range_of_a_byte(path: str) -> None:
+    for desc in self_test.QUESTIONS[path]:
+        inputs, expected = self_test._data(desc)
+        np.testing.assert_array_equal(expected, reference.run(desc, **inputs))
+        assert len(np.unique(expected)) > 200
