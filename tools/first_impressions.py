@@ -15,6 +15,7 @@ import argparse
 import datetime
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -217,7 +218,8 @@ def debian(session: Session, suite: str, folder: Path, wheel: Path) -> None:
     work.mkdir()
     inside_wheel = Path(shutil.copy(wheel, work))
     names = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"}
-    if certificates := os.environ.get("PIP_CERT"):  # what this host trusts, so that pip reaches what it reaches here
+    # What this host trusts, so that pip reaches what it reaches here.
+    if certificates := ssl.get_default_verify_paths().cafile:
         shutil.copy(certificates, work / "certificates.pem")
         names |= dict.fromkeys(("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), "/work/certificates.pem")
     place = Place(f"Debian {suite}", work, ("chroot", str(root)), root, names)
