@@ -8,7 +8,7 @@ channel in place of each pooling, and the classifier as a last convolution. Weig
 Each way runs for so many seconds after a warm-up, and all ways see the same batches:
 
 - one device: `InferenceSession(model, device=N).map`, for each device by itself;
-- all devices: `InferenceSession(model, device=[...]).map`, by threads of one process;
+- all devices: `InferenceSession(model, device=[...]).map`, by threads of one process; both also with `runs_at_once=2`;
 - map, one worker, and map, all workers: `dmlvk.dask.map` on a `LocalCluster` of processes, whose workers load the
   batches from files; and once more with batches that the client sends. Left out where Dask is not installed.
 """
@@ -45,6 +45,7 @@ BATCHES = 8
 # Seconds of running before the clock starts: a GPU takes one to reach its speed.
 WARM_UP_SECONDS = 2.0
 SEED = 20
+TWO_RUNS = ", two runs at once"
 
 
 @dataclass(frozen=True)
@@ -150,11 +151,12 @@ def of_this_process(model: bytes, indices: list[int], given: list[Array], second
     """One device after the other, then all of them."""
     images = len(given[0])
     for chosen in [[index] for index in indices] + ([indices] if len(indices) > 1 else []):
-        session = InferenceSession(model, chosen)
         name = f"device {chosen[0]}" if len(chosen) == 1 else f"all {len(chosen)} devices"
-        yield measured(name, session.map, given, images, seconds)
-        for device in session.devices:
-            device.close()
+        for runs_at_once in (1, 2):
+            session = InferenceSession(model, chosen, runs_at_once=runs_at_once)
+            yield measured(name + TWO_RUNS * (runs_at_once > 1), session.map, given, images, seconds)
+            for device in session.devices:
+                device.close()
 
 
 def map_on(client: Any, model: bytes, batches: Iterator[Any]) -> Iterator[list[Array]]:
@@ -193,6 +195,11 @@ def of_clusters(model: bytes, indices: list[int], given: list[Array], folder: Pa
             yield measured(f"{workers}, sent by the client", run, given, images, seconds)
 
 
+def kind_of(name: str) -> str:
+    """The name of a way without its devices: ways of one kind differ in nothing else."""
+    return name.rpartition(", ")[2] if name.startswith("map") or TWO_RUNS in name else ""
+
+
 @click.command()
 @click.option("--devices", default=None, help="Indices in dmlvk.devices(), as 0,1. Default: all of the best kind.")
 @click.option("--batch", type=click.IntRange(1), default=64, show_default=True)
@@ -217,9 +224,7 @@ def main(
     table = Table("way", "images a second", "times one device", "times its own one", "bits", title=f"batch {batch}")
     rows = []
     for way in ways:
-        # The same way with one device: the first of all, and for a map the one with one worker.
-        kind = way.name.split(", ", 2)[2] if way.name.startswith("map") else ways[0].name
-        own = next(each for each in ways if each.name.endswith(kind))
+        own = next(each for each in ways if kind_of(each.name) == kind_of(way.name))
         same = way.digests == ways[0].digests
         rows.append({"way": way.name, "images_per_second": way.rate, "equal": same, "times_own": way.rate / own.rate})
         ratios = f"{way.rate / ways[0].rate:.3f}", f"{way.rate / own.rate:.3f}"

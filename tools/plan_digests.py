@@ -164,7 +164,7 @@ def frozen(made: Plan | str) -> str:
         ]
         for part in (made.initialization, made.stages)
     ]
-    return repr((made.path, stages, made.scratch_size, made.persistent_size))
+    return repr((made.path, stages, made.scratch_size, made.persistent_size, made.clean_size))
 
 
 def task_digests(numbered: tuple[int, Task]) -> tuple[str, list[str]]:

@@ -28,7 +28,7 @@ from dmlvk.conformance.profiles import workload_profile
 from dmlvk.conformance.results import Environment, Result
 from dmlvk.conformance.running.placement import Placement, placed_tensors
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.planning import PERSISTENT, SCRATCH, Dispatch, Plan, plan
+from dmlvk.planning import CLEAN, PERSISTENT, SCRATCH, Dispatch, Plan, plan
 from dmlvk.runtime.elements import element_view
 from dmlvk.runtime.implementation import spirv
 
@@ -132,7 +132,8 @@ def crossing_offsets(placements: Mapping[str, Placement], profile: DeviceProfile
 
 def _memory_sizes(made: Plan, placements: Mapping[str, Placement]) -> dict[str, int]:
     sizes = {field: placement.size for field, placement in placements.items()}
-    for name, size in ((SCRATCH, made.scratch_size), (PERSISTENT, made.persistent_size)):
+    given = ((SCRATCH, made.scratch_size), (PERSISTENT, made.persistent_size), (CLEAN, made.clean_size))
+    for name, size in given:
         if size:
             sizes[name] = size
     return sizes

@@ -17,6 +17,7 @@ from dmlvk.conformance.recorded import load
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import OperatorDesc, QuantizedLinearConvolutionDesc, Slice1Desc, SliceDesc
 from dmlvk.planning import (
+    CLEAN,
     MAXIMUM_SUBMISSION_SECONDS,
     PERSISTENT,
     SCRATCH,
@@ -72,8 +73,8 @@ def violations(made: Plan, desc: OperatorDesc, profile: DeviceProfile) -> Iterat
     if not made.stages or not all(made.stages):
         yield "a stage without dispatches"
     sizes = {field: tensor.total_size_in_bytes for field, tensor in desc.tensors.items()}
-    sizes |= {SCRATCH: made.scratch_size, PERSISTENT: made.persistent_size}
-    writable = {*desc.output_fields, SCRATCH, PERSISTENT}
+    sizes |= {SCRATCH: made.scratch_size, PERSISTENT: made.persistent_size, CLEAN: made.clean_size}
+    writable = {*desc.output_fields, SCRATCH, PERSISTENT, CLEAN}
     for stage in (*made.initialization, *made.stages):
         for dispatch in stage:
             for text in (*_dispatch(dispatch, profile), *_windows(dispatch, sizes, writable, profile)):

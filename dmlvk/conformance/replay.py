@@ -325,6 +325,8 @@ class Replay:
                 path = HERE / f"{name}.bin"
                 if path.exists():
                     self.write(name, np.fromfile(path, np.uint8))
+                elif name == "clean":  # zeros before each run
+                    self.write(name, np.zeros(self.case["memory"][name], np.uint8))
             check(vk.vkQueueSubmit(queue[0], 1, submission, ffi.NULL), "vkQueueSubmit")
             check(vk.vkQueueWaitIdle(queue[0]), "vkQueueWaitIdle")
             got = self.read("output_tensor")

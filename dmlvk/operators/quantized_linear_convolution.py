@@ -70,6 +70,11 @@ class ConvolutionGeometry:
         return self.output_channels // self.group_count
 
     @property
+    def filter_sizes(self) -> tuple[int, int, int, int]:
+        """Sizes of the filter along M, C, H and W."""
+        return self.output_channels, self.input_channels_per_group, *self.filter_size
+
+    @property
     def tap_count(self) -> int:
         """Multiply-adds for one output element, including those on padding."""
         return self.input_channels_per_group * math.prod(self.filter_size)

@@ -12,6 +12,7 @@ from dmlvk.errors import shown
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.registry import parts
 from dmlvk.planning.plan import (
+    CLEAN,
     GENERAL_PATH,
     MAXIMUM_SUBMISSION_SECONDS,
     NO_OFFSETS,
@@ -25,6 +26,7 @@ from dmlvk.planning.plan import (
 )
 
 __all__ = [
+    "CLEAN",
     "GENERAL_PATH",
     "KERNEL_PATHS",
     "MAXIMUM_SUBMISSION_SECONDS",

@@ -9,7 +9,15 @@ from functools import cached_property
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceProfile, DeviceType
 from dmlvk.planning.grid import folded, workgroup_size
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X, kernel_interface
-from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, PERSISTENT, SCRATCH, Access, Dispatch, Window
+from dmlvk.planning.plan import (
+    CLEAN,
+    MAXIMUM_SUBMISSION_SECONDS,
+    PERSISTENT,
+    SCRATCH,
+    Access,
+    Dispatch,
+    Window,
+)
 
 BLOCK_SIZE = 16
 # Byte addresses and word indices inside a window are 32-bit numbers in the kernels.
@@ -63,7 +71,7 @@ class View:
 
 @dataclass
 class Arena:
-    """Hands out regions of scratch or persistent memory, each at a multiple of 256 bytes."""
+    """Hands out regions of memory that no caller binds, each at a multiple of 256 bytes."""
 
     name: str
     size: int = 0
@@ -82,6 +90,7 @@ class Builder:
     offsets: Mapping[str, int]
     scratch: Arena = field(default_factory=lambda: Arena(SCRATCH))
     persistent: Arena = field(default_factory=lambda: Arena(PERSISTENT))
+    clean: Arena = field(default_factory=lambda: Arena(CLEAN))
 
     @cached_property
     def window_limit(self) -> int:

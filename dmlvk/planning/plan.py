@@ -31,9 +31,11 @@ class Access(Enum):
     WRITE = "write"
 
 
-# Names of memory that no caller binds: DirectML's temporary and persistent resources.
+# Names of memory that no caller binds: DirectML's temporary and persistent resources, and a temporary one that holds
+# zeros before each run and after it. So workgroups can add to it, and no dispatch has to clear it.
 SCRATCH = "scratch"
 PERSISTENT = "persistent"
+CLEAN = "clean"
 
 # The path, of operators that have it, whose pipelines are not special to a descriptor's sizes. No planner chooses it.
 GENERAL_PATH = "general"
@@ -121,8 +123,8 @@ class Plan:
         Dispatches of one stage write disjoint elements and run in any order. A stage sees the writes of earlier stages.
     initialization : tuple of tuples of Dispatch
         The same for initialization. `CompiledOperator.initialize` runs it once, for tensors that are OWNED_BY_DML.
-    scratch_size, persistent_size : int
-        Bytes of memory that the runtime provides under the names SCRATCH and PERSISTENT.
+    scratch_size, persistent_size, clean_size : int
+        Bytes of memory that the runtime provides under the names SCRATCH, PERSISTENT and CLEAN.
     """
 
     path: str
@@ -130,6 +132,7 @@ class Plan:
     initialization: tuple[tuple[Dispatch, ...], ...] = ()
     scratch_size: int = 0
     persistent_size: int = 0
+    clean_size: int = 0
 
     @property
     def dispatches(self) -> tuple[Dispatch, ...]:

@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from dmlvk.errors import BindingError
-from dmlvk.planning.plan import SCRATCH, Access, Dispatch, Plan, Window
+from dmlvk.planning.plan import CLEAN, SCRATCH, Access, Dispatch, Plan, Window
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.device_info import another_device
 from dmlvk.runtime.tensor import Tensor
@@ -68,8 +68,8 @@ class Binding(NotCopied):
     #     The binding alone, recorded for a call of the operator.
     # secondary : CommandBuffer, optional
     #     Its dispatches, recorded to be executed as one binding of a list.
-    # scratch : Allocation, optional
-    #     The memory of intermediate results.
+    # temporary : dict of str to Allocation
+    #     The memory of intermediate results, and that which is kept clean, by name.
     # provisional : Provisional, optional
     #     How it is bound once more, when special kernels take over from general ones.
 
@@ -92,7 +92,7 @@ class Binding(NotCopied):
         self.batch: Batch | None = None
         self.secondary: CommandBuffer | None = None
         self.provisional: Provisional | None = None
-        self.scratch = memory[SCRATCH].memory if SCRATCH in memory else None
+        self.temporary = {name: memory[name].memory for name in (SCRATCH, CLEAN) if name in memory}
         written = {
             window.tensor
             for stage in stages

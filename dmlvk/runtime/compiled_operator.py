@@ -85,7 +85,8 @@ class CompiledOperator(Pickled, Generic[Described]):
         self._vulkan = self.device.vulkan
         self._queue = self.device.vulkan.queue
         self._calls = Calls()
-        self._call_scratch: ref[Allocation] | None = None
+        # By the name of temporary memory.
+        self._call_memory: dict[str, ref[Allocation]] = {}
         self._implementation = implementation
         # None until the tensors that are OWNED_BY_DML have contents.
         self._initialized = None if self.has_state else Initialized(implementation, {})
@@ -228,9 +229,10 @@ class CompiledOperator(Pickled, Generic[Described]):
         check_aliasing(name, memory, self._outputs)
         if not for_call:
             return initialized.bind(memory)
-        # Calls run one after the other, so they share scratch memory; bindings of one list may run at the same time.
-        binding = initialized.bind(memory, None if self._call_scratch is None else self._call_scratch())
-        self._call_scratch = None if binding.scratch is None else ref(binding.scratch)
+        # Calls run one after the other, so they share temporary memory; bindings of one list may run at the same time.
+        shared = {name: found for name, known in self._call_memory.items() if (found := known()) is not None}
+        binding = initialized.bind(memory, shared)
+        self._call_memory = {name: ref(found) for name, found in binding.temporary.items()}
         return binding
 
     def _latest(self) -> Initialized | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pkgutil import get_data
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dmlvk import quirks
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT
 from dmlvk.errors import DeviceError
 from dmlvk.operators import OperatorDesc
-from dmlvk.planning.plan import PERSISTENT, SCRATCH, Dispatch, Plan
+from dmlvk.planning.plan import CLEAN, PERSISTENT, SCRATCH, Dispatch, Plan
 from dmlvk.runtime import debug
 from dmlvk.runtime.binding import Binding, MemoryRange
 from dmlvk.runtime.submission import Submission, submission_of
@@ -44,6 +45,7 @@ def spirv(kernel: str) -> bytes:
     return content
 
 
+NOTHING_SHARED: Mapping[str, Allocation] = MappingProxyType({})
 # An implementation keeps at most this many plans for tensors that cross a segment's end in different places.
 PLANS_KEPT = 64
 
@@ -256,24 +258,29 @@ class Initialized:
             debug.note(general.device, general.desc, f"path {special.plan.path} takes over from {general.plan.path}")
         return self._successor
 
-    def bind(self, memory: Mapping[str, MemoryRange], scratch: Allocation | None = None) -> Binding:
+    def bind(self, memory: Mapping[str, MemoryRange], shared: Mapping[str, Allocation] = NOTHING_SHARED) -> Binding:
         """Bind tensors in these places.
 
         Parameters
         ----------
         memory : mapping of str to MemoryRange
             By field, excluding tensors that are OWNED_BY_DML.
-        scratch : Allocation, optional
-            Scratch memory that may be used if it is large enough.
+        shared : mapping of str to Allocation
+            Temporary memory, by name, that may be used if it is large enough.
         """
         implementation = self.implementation
         plan = implementation.plan_for(memory)
         whole = {**memory, **self._memory}
-        if plan.scratch_size:
-            if scratch is not None and scratch.size >= plan.scratch_size:
-                whole[SCRATCH] = MemoryRange(scratch, 0, plan.scratch_size)
-            else:
-                whole[SCRATCH] = implementation.new_memory(plan.scratch_size)
+        for name, size in ((SCRATCH, plan.scratch_size), (CLEAN, plan.clean_size)):
+            if not size:
+                continue
+            known = shared.get(name)
+            if known is not None and known.size >= size:
+                whole[name] = MemoryRange(known, 0, size)
+                continue
+            whole[name] = implementation.new_memory(size)
+            if name == CLEAN:
+                implementation.device.vulkan.transfers.clear(whole[name].memory, 0, size)
         binding = Binding(implementation, plan, plan.stages, whole)
         if not implementation.is_final:
             binding.provisional = Provisional(self, memory)

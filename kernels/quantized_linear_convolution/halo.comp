@@ -58,11 +58,11 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 #define PACK_CHANNELS true
 #include "matrix.glsl"
 
-layout(constant_id = 52) const uint PITCH = 1;  // positions from one row of outputs to the one below
-layout(constant_id = 53) const uint PLANE = 1;  // positions of an image
+layout(constant_id = 54) const uint PITCH = 1;  // positions from one row of outputs to the one below
+layout(constant_id = 55) const uint PLANE = 1;  // positions of an image
 // At most this many vectors of the next block's input are in an invocation's registers while the current block is
 // multiplied. The other vectors are loaded after that.
-layout(constant_id = 54) const uint MOST_AHEAD = 4;
+layout(constant_id = 56) const uint MOST_AHEAD = 4;
 
 const uint TAPS = RUN_VECTORS / RUN;
 const uint BLOCKS = RUN / STEP;  // blocks of input channels
@@ -250,7 +250,7 @@ void make_tile() {
         [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)
             sums[i * MATRIX_COLUMNS + j] = constant;
     }
-    BEGIN_STEPS
+    BEGIN_STEPS(0)
     uint step = 0;
     [[dont_unroll]] for (uint block = 0; block < BLOCKS; ++block) {
         [[dont_unroll]] for (uint tap = 0; tap + 1 < TAPS; ++tap, ++step) {

@@ -33,7 +33,7 @@
 // these are multiples of the matrices' sizes. Along the words of the output, a subgroup has a multiple of four
 // matrices. With PLANES: one tap, no border, and planes of whole words that all tiles see whole. The device rounds to
 // nearest even (shaderRoundingModeRTEFloat32). Grid: x channels, y TURNS tiles of pixels, z groups. No invocation
-// leaves before the last barrier.
+// leaves before the last barrier. With PARTS, z counts the parts of each group, and TURNS is 1.
 //
 // Compiler bugs avoided: strides of matrix instructions and bounds of the loops around them are specialization
 // constants (Samsung's compiler miscompiles them from buffers). No optimizer has run (spirv-opt breaks matrix
@@ -232,6 +232,7 @@ uint channels_at(uint step) {
 }
 
 #include "matrix_steps.glsl"
+#include "matrix_parts.glsl"
 
 // Stores a strip, whose lines are bytes: a pixel's channels or a channel's pixels.
 void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place) {
@@ -268,8 +269,17 @@ void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place)
 }
 
 void make_tile(uint first_pixel, bool is_first) {
+    // The steps of this part of K. With PARTS, the last parts may be empty.
+    const uint PART_STEPS = (STEPS + PARTS - 1) / PARTS;
+    uint first_step = part * PART_STEPS;
+    uint end_step = min(first_step + PART_STEPS, STEPS);
+    bool is_empty = PARTS > 1 && first_step >= STEPS;
+    if (PARTS == 1) {
+        first_step = 0;
+        end_step = STEPS;
+    }
     locate(first_pixel);
-    fetch_step(0);
+    fetch_step(is_empty ? 0 : first_step);
     if (is_first)
         begin_channels();
     for (uint i = gl_LocalInvocationID.x; i < TILE_PIXELS; i += INVOCATIONS) {
@@ -284,28 +294,43 @@ void make_tile(uint first_pixel, bool is_first) {
     [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
         SUMS constant;
         coopMatLoad(constant, constants, subgroup_channel + j * MATRIX_N, 0, gl_CooperativeMatrixLayoutRowMajor);
+        if (PARTS > 1 && part != 0)
+            constant = SUMS(0);
         [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)
             sums[i * MATRIX_COLUMNS + j] = constant;
     }
-    put_step(0);
-    if (STEPS > 1)
-        fetch_step(1);
-    barrier();
-    BEGIN_STEPS
-    uint step = 0;
-    [[dont_unroll]] for (; step + 2 < STEPS; ++step) {
-        put_step(step + 1);
-        fetch_step(step + 2);
-        MULTIPLY_STEP(step, BEGIN_NEXT_STEP(step))
+    if (!is_empty) {
+        put_step(first_step);
+        if (first_step + 1 < end_step)
+            fetch_step(first_step + 1);
+        barrier();
+        BEGIN_STEPS(first_step)
+        uint step = first_step;
+        [[dont_unroll]] for (; step + 2 < end_step; ++step) {
+            put_step(step + 1);
+            fetch_step(step + 2);
+            MULTIPLY_STEP(step, BEGIN_NEXT_STEP(step))
+        }
+        if (first_step + 1 < end_step) {
+            put_step(step + 1);
+            MULTIPLY_STEP(step, BEGIN_NEXT_STEP(step))
+            ++step;
+        }
+        MULTIPLY_STEP(step, barrier())
     }
-    if (STEPS > 1) {
-        put_step(step + 1);
-        MULTIPLY_STEP(step, BEGIN_NEXT_STEP(step))
-        ++step;
-    }
-    MULTIPLY_STEP(step, barrier())
 
     uint strip = gl_SubgroupID * STRIP;
+    if (PARTS > 1) {
+        bool counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
+        ADD_PART(sums, strip)
+        if (counts)
+            add_input_sums();
+        if (!is_last_part())
+            return;
+        TAKE_PARTS(sums, strip)
+        if (counts)
+            take_input_sums();
+    }
     if (needs_integers.x != 0) {
         [[dont_unroll]] for (uint n = 0; n < MATRIX_ROWS * MATRIX_COLUMNS; ++n) {
             // Matrices cannot be indexed at run time.

@@ -10,7 +10,8 @@
 //     input    [image][group][row][column][vector]   packed, or the tensor itself if it has this layout (NHWC);
 //              or [image][channel][row][column]      the tensor itself, for filters of a single tap (NCHW, 1x1)
 //     filter   [panel][step][channel of the panel][vector of the step], channels in the order in which they are stored
-//              to shared memory (`stored_row`), then each channel's sum of bytes
+//              to shared memory (`stored_row`), then each channel's sum of bytes, and its parameters if they
+//              never change (prepared_channel.glsl)
 //
 // The planner gives the shape of the device's matrices (M x N x K), its subgroup size, and the tiles.
 //
@@ -18,6 +19,8 @@
 // matrices are neighbours in the output. So four neighbouring matrices hold the pixels (or, for NHWC outputs, the
 // channels) 4 i + 0, 4 i + 1, 4 i + 2 and 4 i + 3. A "position" counts rows of the tile in that order, see
 // `position_of`. The kernel defines PACK_CHANNELS, which tells whether the four are channels.
+//
+// With PARTS, several workgroups share a tile, and each multiplies a part of K: see matrix_parts.glsl.
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint OUTPUT_UNSIGNED = 0;
@@ -72,6 +75,8 @@ layout(constant_id = 49) const uint COLUMN_LIMIT = 1;
 layout(constant_id = 50) const uint TURNS = 1;  // tiles of pixels that a workgroup computes one after the other
 // 1 if a matrix of words has one stride in the output, wherever it lies, so that it can be stored directly.
 layout(constant_id = 51) const uint STORE_MATRICES = 0;
+layout(constant_id = 52) const uint PARTS = 1;  // workgroups that share the K of a tile
+layout(constant_id = 53) const uint PREPARED = 0;  // 1 if the channels' parameters follow the filter in each panel
 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 0) readonly buffer InputVectors { uvec4 input_vectors[]; };
@@ -81,6 +86,9 @@ layout(set = 0, binding = 2) buffer Output { uint output_words[]; };
 layout(set = 0, binding = 2) buffer OutputBytes { uint8_t output_bytes[]; };
 layout(set = 0, binding = 2) buffer OutputVectors { uvec4 output_vectors[]; };
 // 3 to 9: parameter_sources.glsl.
+// With PARTS; zeros before and after each dispatch.
+layout(set = 0, binding = 10) queuefamilycoherent buffer Clean { int part_sums[]; };
+layout(set = 0, binding = 10) queuefamilycoherent buffer CleanVectors { uvec4 part_vectors[]; };
 
 layout(push_constant) uniform PushConstants {
     uint input_start;  // vectors, or words if FETCH is not VECTORS
@@ -102,6 +110,7 @@ layout(push_constant) uniform PushConstants {
     uint panels_of_group;
     uint first_row;  // the input's row under the first pixel's first tap; may be negative
     uint first_column;
+    uint part_sums_start;  // words
 } push;
 
 #include "arithmetic.glsl"
@@ -109,6 +118,7 @@ layout(push_constant) uniform PushConstants {
 #define FIRST_PARAMETER_BINDING 3
 #include "parameter_sources.glsl"
 #include "float32.glsl"
+#include "prepared_channel.glsl"
 
 const uint INVOCATIONS = TILE_PIXELS / SUBGROUP_PIXELS * (TILE_CHANNELS / SUBGROUP_CHANNELS) * LANES;
 const uint FILTER_FETCHES = TILE_CHANNELS * STEP / INVOCATIONS;
@@ -181,13 +191,6 @@ uint pixel_place(uint position) {
 
 uint channel_place(uint position) {
     return PACK_CHANNELS ? place_at(position, MATRIX_N) : position;
-}
-
-// The constant that the last step adds to the products of an output channel. Channels are counted from the first
-// channel of the first group.
-Wide exact_constant(uint channel, int filter_sum) {
-    return add(widened(bias_of(channel)),
-        product(input_zero_point(channel), int(push.taps) * filter_zero_point(channel) - filter_sum));
 }
 
 // y of one output, in integers only.

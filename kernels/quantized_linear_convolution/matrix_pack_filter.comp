@@ -9,7 +9,7 @@
 // tap row is run / RUNS_W. In the run, it belongs to tap column run % RUNS_W + (k % RUN_WORDS) / QUADS and to quad (k
 // % RUN_WORDS) % QUADS of the input channels. Bytes of no tap or channel are 0. A panel holds WIDTH output channels of
 // one group as words[step][channel of the panel][STEP_WORDS]. One more row follows: the sum of each channel's bytes,
-// which the zero points need.
+// which the zero points need. Room for more rows may follow it.
 //
 // With IN_ORDER, the channels of a step have the order in which matrix.glsl stores them to shared memory, so that
 // neighbouring invocations read neighbouring vectors. Row i is for the position `stored_row(i)`. If four matrices of
@@ -17,6 +17,9 @@
 //
 // Loops: one workgroup packs one output channel. Each invocation takes every gl_WorkGroupSize-th word, with four byte
 // loads each. The sums of the invocations are added up in shared memory.
+//
+// With JOINED, a group of panels is several groups of the filter side by side. In the channels of the other groups a
+// channel has the zero point, which is a real zero. Bytes that only fill a word up stay 0.
 //
 // Preconditions: there are `count` channels, and the first is the first of a group or of a panel. Channels of a panel
 // past the last of its group are not written: results for them are never stored. K is at most 131,071 bytes, so sums
@@ -33,17 +36,24 @@ layout(constant_id = 7) const uint RUNS_W = 1;
 layout(constant_id = 8) const uint QUADS = 1;
 layout(constant_id = 9) const uint IN_ORDER = 0;
 layout(constant_id = 10) const uint INTERLEAVED = 0;  // 0 if no matrices are interleaved
+layout(constant_id = 11) const uint JOINED = 1;  // groups of the filter that make one group of panels
+// Whether the zero point that stands between joined groups is read; otherwise it is 0.
+layout(constant_id = 12) const uint HAS_ZERO_POINT = 0;
+layout(constant_id = 13) const uint ZERO_POINT_STRIDE = 0;
+layout(constant_id = 14) const uint ROWS_AFTER = 1;  // rows of a panel after its words: the sums, and parameters
 
 layout(set = 0, binding = 0) readonly buffer Filter { uint filter_words[]; };
 layout(set = 0, binding = 1) buffer Packed { uint packed_words[]; };
+layout(set = 0, binding = 2) readonly buffer ZeroPoint { uint zero_point_words[]; };
 
 layout(push_constant) uniform PushConstants {
     uint filter_start;  // bytes
     uint packed_start;  // words
+    uint zero_point_start;  // bytes, of the first channel
     uint count;
-    uint channels;           // input channels per group
+    uint channels;           // input channels of one of the filter's groups
     uint words;              // words of an output channel, in whole steps
-    uint channels_of_group;  // output channels per group
+    uint channels_of_group;  // output channels of a group of panels
     uint first_of_group;     // the first channel's place in its group
     uint stride_m;           // bytes
     uint stride_c;
@@ -77,10 +87,17 @@ void main() {
     // Panels are counted from the one that holds the first channel.
     uint panels_of_group = (push.channels_of_group + WIDTH - 1) / WIDTH;
     uint panel = group * panels_of_group + channel_of_group / WIDTH - push.first_of_group / WIDTH;
-    uint base = push.packed_start + panel * (push.words + 1) * WIDTH;
+    uint base = push.packed_start + panel * (push.words + ROWS_AFTER) * WIDTH;
     uint channel_of_panel = channel_of_group % WIDTH;
 
     uint row = row_of(channel_of_panel);
+    // Its own group's first input channel, and what it has in the channels of the groups that are joined to its own.
+    uint first_own = JOINED == 1 ? 0 : channel_of_group / (push.channels_of_group / JOINED) * push.channels;
+    uint zero_point = FLIP;
+    if (HAS_ZERO_POINT != 0) {
+        uint address = push.zero_point_start + channel * ZERO_POINT_STRIDE;
+        zero_point ^= (zero_point_words[address >> 2] >> (8 * (address & 3))) & 0xFF;
+    }
     int sum = 0;
     for (uint k = gl_LocalInvocationID.x; k < push.words; k += gl_WorkGroupSize.x) {
         uint run = k / RUN_WORDS;
@@ -91,10 +108,12 @@ void main() {
         uint quad = in_run - in_row * QUADS;
         uint word = 0;
         if (tap_row < FILTER_HEIGHT && tap_column < FILTER_WIDTH) {
-            uint address = push.filter_start + channel * push.stride_m + 4 * quad * push.stride_c
+            uint address = push.filter_start + channel * push.stride_m + (4 * quad - first_own) * push.stride_c
                 + tap_row * push.stride_h + tap_column * push.stride_w;
-            for (uint i = 0; i < 4 && 4 * quad + i < push.channels; ++i, address += push.stride_c) {
-                uint value = ((filter_words[address >> 2] >> (8 * (address & 3))) & 0xFF) ^ FLIP;
+            for (uint i = 0; i < 4 && 4 * quad + i < JOINED * push.channels; ++i, address += push.stride_c) {
+                uint value = zero_point;
+                if (JOINED == 1 || 4 * quad + i - first_own < push.channels)
+                    value = ((filter_words[address >> 2] >> (8 * (address & 3))) & 0xFF) ^ FLIP;
                 word |= value << (8 * i);
                 sum += bitfieldExtract(int(value), 0, 8);
             }

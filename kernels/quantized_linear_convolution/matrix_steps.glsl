@@ -35,11 +35,11 @@
             sums[i * MATRIX_COLUMNS + j] = coopMatMulAdd(pixels[i], channels[j], sums[i * MATRIX_COLUMNS + j]);        \
     }
 
-// Declares the two sets, and loads the first slice of step 0, which has to be in shared memory.
-#define BEGIN_STEPS                                                                                                    \
+// Declares the two sets, and loads the first slice of the first step, which has to be in shared memory.
+#define BEGIN_STEPS(step)                                                                                              \
     PIXELS even_pixels[MATRIX_ROWS], odd_pixels[MATRIX_ROWS];                                                          \
     CHANNELS even_channels[MATRIX_COLUMNS], odd_channels[MATRIX_COLUMNS];                                              \
-    LOAD_SLICE(even_pixels, even_channels, 0, 0)
+    LOAD_SLICE(even_pixels, even_channels, step, 0)
 
 // Multiplies all slices of a step. `before_last` stands before the last multiplication, so that it can load meanwhile
 // what comes after the last slice.

@@ -13,9 +13,11 @@ uint panel;
 uint filter_sums;
 uint subgroup_pixel;
 uint subgroup_channel;
+uint part;  // of K
 
 void begin_workgroup() {
-    uint group = gl_WorkGroupID.z;
+    uint group = gl_WorkGroupID.z / PARTS;
+    part = gl_WorkGroupID.z % PARTS;
     panel = push.filter_start + (group * push.panels_of_group + gl_WorkGroupID.x) * push.panel_stride;
     filter_sums = 4 * (panel + STEPS * STEP * TILE_CHANNELS);
     first_channel = gl_WorkGroupID.x * TILE_CHANNELS;
@@ -39,6 +41,20 @@ void begin_channels() {
     barrier();
     for (uint i = invocation; i < TILE_CHANNELS; i += INVOCATIONS) {
         uint channel = min(first_channel + channel_place(i), push.channels - 1);
+        if (PREPARED != 0) {
+            uint row = filter_sums + TILE_CHANNELS + channel - first_channel;
+            uint last = filter_words[row + 2 * TILE_CHANNELS];
+            multipliers[i] = uintBitsToFloat(filter_words[row]);
+            constants[i] = int(filter_words[row + TILE_CHANNELS]);
+            if (last >> 16 != 0)
+                atomicOr(needs_integers.x, 1);
+            if (FILTER_ZERO_POINT != 0) {
+                filter_zero_points[i] = bitfieldExtract(int(last), 0, 16);
+                if (filter_zero_points[i] != 0)
+                    atomicOr(has_filter_zero_point.x, 1);
+            }
+            continue;
+        }
         Wide constant =
             exact_constant(group_channel + channel, int(filter_words[filter_sums + channel - first_channel]));
         multipliers[i] = multiplier_of(group_channel + channel);

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import shown
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning.plan import NO_OFFSETS, PathError, Plan
-from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, ObstacleError, Path, Problem
+from dmlvk.planning.quantized_linear_convolution.path import (
+    OPERATOR,
+    Obstacle,
+    ObstacleError,
+    Path,
+    Problem,
+    cheapest_tile,
+)
 from dmlvk.planning.quantized_linear_convolution.registry import PATHS
 
 WRONG_ANSWER = Obstacle("answer to a known question", "wrong", "right")
@@ -47,7 +53,7 @@ def plan_quantized_linear_convolution(
     for each in PATHS:
         if _obstacle_on(each, profile) is None and each.obstacle_to(problem) is None and each.is_preferred(problem):
             try:
-                return each.plan(problem, _cheapest_tile(each, problem))
+                return each.plan(problem, cheapest_tile(each, problem))
             except ObstacleError:
                 continue
     raise AssertionError("one path takes every convolution")
@@ -63,12 +69,6 @@ def _obstacle_on(path: Path[Any], profile: DeviceProfile) -> Obstacle | None:
     return WRONG_ANSWER if path.name in profile.distrusted_paths else path.obstacle_on(profile)
 
 
-def _cheapest_tile(path: Path[Any], problem: Problem) -> Any:
-    """The tile with the least estimated time."""
-    tiles = path.tiles(problem)
-    return tiles[0] if len(tiles) == 1 else min(tiles, key=partial(path.seconds, problem))
-
-
 def _forced(problem: Problem, text: str) -> Plan:
     name, _, tile_name = text.partition(":")
     paths = {path.name: path for path in PATHS if _obstacle_on(path, problem.profile) is None}
@@ -81,7 +81,7 @@ def _forced(problem: Problem, text: str) -> Plan:
         try:
             if tile_name:
                 return replace(path.plan(problem, path.named_tile(problem, tile_name)), path=text)
-            return path.plan(problem, _cheapest_tile(path, problem))
+            return path.plan(problem, cheapest_tile(path, problem))
         except ObstacleError as error:
             obstacle = error.obstacle
     names = ", ".join(repr(each.name) for each in paths.values() if each is not path and not each.obstacle_to(problem))

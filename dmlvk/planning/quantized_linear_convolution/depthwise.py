@@ -47,9 +47,17 @@ LARGEST_SUM_COUNT = 32
 # Products of a row of a tile of words of channels. A CPU's compiler takes a second for twice as many.
 LARGEST_PRODUCT_COUNT = 100
 
-# Taller tiles read less of the input twice. There are also fewer of them, and too few leave a GPU idle.
+# Taller tiles read less of the input twice. There are also fewer of them, and too few leave a GPU idle. (By whether
+# words hold channels.)
 TALLEST_TILE = 28
-ENOUGH_INVOCATIONS = 1 << 16
+ENOUGH_INVOCATIONS = {True: 3 << 13, False: 1 << 16}
+
+# Small workgroups spread over a large GPU. Large ones prepare the weights less often. They are faster if they hold all
+# channels of neighbouring pixels, and if tiles are taller than a few rows.
+SMALL_WORKGROUP = 64
+SMALL_BLOCK = 16
+LARGEST_BLOCK = 64
+FEW_ROWS = 4
 
 # Output rows whose input is fetched at a time. Rows of words of channels take more registers.
 BATCH = {True: 2, False: 4}
@@ -214,10 +222,11 @@ class Depthwise(BoxCutter):
         # Rows of outputs that read one row of the input.
         live = -(-extent // geometry.strides[0])
         last = self.words.channels_last
+        is_cpu = kind is DeviceType.CPU
         width = 4
-        if last and kind is DeviceType.CPU:
+        if last and is_cpu:
             width = next((w for w in (4, 2) if 4 * w * geometry.tap_count <= LARGEST_PRODUCT_COUNT), 1)
-        elif last and 4 * width * live > LARGEST_SUM_COUNT:
+        elif last and (4 * width * live > LARGEST_SUM_COUNT or geometry.strides[1] > 1):
             width = 2
         # The height with the fewest input rows to read. The preparation of each tile counts as two rows.
         height = min(
@@ -225,15 +234,26 @@ class Depthwise(BoxCutter):
             key=lambda each: (-(-rows // each) * ((each - 1) * geometry.strides[0] + extent + 2), each),
         )
         units = -(-channels // 4) if last else channels
-        across = images * units * -(-columns // width)
-        while height > 1 and kind is not DeviceType.CPU and across * -(-rows // height) < ENOUGH_INVOCATIONS:
-            height = -(-height // 2)
+        if not is_cpu:
+            # Rows that lie under two tiles are read twice. If there are many, columns are divided before the last rows.
+            lowest = 2 if last and extent >= 2 * geometry.strides[0] else 1
+
+            def is_too_large(height: int, width: int) -> bool:
+                return images * units * -(-rows // height) * -(-columns // width) < ENOUGH_INVOCATIONS[last]
+
+            while height > lowest and is_too_large(height, width):
+                height = -(-height // 2)
+            while last and width > 1 and is_too_large(height, width):
+                width //= 2
         available = images * -(-rows // height) * -(-columns // width)
         size = self.builder.workgroup_size
+        largest_block = LARGEST_BLOCK
+        if last and not is_cpu and (height <= FEW_ROWS or geometry.strides[0] > 1 or units > LARGEST_BLOCK):
+            size, largest_block = min(size, SMALL_WORKGROUP), SMALL_BLOCK
         weights = geometry.filter_size[0] * geometry.filter_size[1] * (2 if self.table is None else 1)
         room = LARGEST_SHARED_MEMORY // (4 * (weights + 4) * (4 if last else 1)) - 1
         if last:
-            widest = min(64, size, room)
+            widest = min(largest_block, size, room)
             block = -(-units // -(-units // widest))
             items = min(size // block, available)
         else:

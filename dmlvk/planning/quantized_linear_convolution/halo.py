@@ -27,15 +27,16 @@ from dmlvk.planning.quantized_linear_convolution.matrix import (
     matrix_shape,
     obstacle_to_sizes,
     packs_channels,
+    small_tile,
 )
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import (
     MatrixCutter,
     MatrixUnitsPath,
-    obstacle_to_operands,
 )
 from dmlvk.planning.quantized_linear_convolution.packing import FilterPacking
-from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, ObstacleError, Problem
+from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem, cheapest_tile
 from dmlvk.planning.quantized_linear_convolution.product import COLUMN, IMAGE, ROW
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 
 KERNEL = "quantized_linear_convolution/halo"
 EXAMPLE_TILE = "128x64x64:32x64"
@@ -122,7 +123,7 @@ def obstacle_to_halo(geometry: ConvolutionGeometry) -> Obstacle | None:
 
 
 @lru_cache(maxsize=256)
-def halo_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: str = "") -> HaloShape | None:
+def halo_shape(profile: DeviceProfile, geometry: ProductGeometry, forced: str = "") -> HaloShape | None:
     """The matrices and the tile for a convolution that the kernel can take; None if no tile fits with its halo.
 
     Parameters
@@ -155,7 +156,7 @@ def halo_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: st
         if not fitting:
             return None
         tile = fitting[0]
-    return HaloShape.of(KERNEL, profile, matrix, tile)
+    return HaloShape.of(KERNEL, profile, matrix, tile, geometry)
 
 
 def tiles_for(profile: DeviceProfile, matrix: CooperativeMatrix) -> list[MatrixTile]:
@@ -230,38 +231,26 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
     cutter = HaloCutter
     packs_input = False
 
-    def obstacle_to(self, problem: Problem) -> Obstacle | None:
-        geometry = problem.folded_geometry
-        obstacle = obstacle_to_halo(geometry)
-        if obstacle is not None:
-            return obstacle
-        tile = halo_shape(problem.profile, geometry)
-        if tile is None:
-            return Obstacle("tiles that fit into shared memory with their halo", 0, "at least 1")
-        return obstacle_to_operands(problem, tile)
+    def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
+        return obstacle_to_halo(geometry)
 
-    def tiles(self, problem: Problem) -> tuple[HaloShape]:
-        tile = halo_shape(problem.profile, problem.folded_geometry)
-        assert tile is not None, "asked for after this was checked"
-        return (tile,)
+    def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> HaloShape | None:
+        return halo_shape(problem.profile, geometry, name)
 
     def is_preferred(self, problem: Problem) -> bool:
-        profile, geometry = problem.profile, problem.folded_geometry
+        profile = problem.profile
         if profile.device_type is DeviceType.CPU:
+            return False
+        geometry = cheapest_tile(self, problem).geometry
+        matrix = matrix_of(profile)
+        assert matrix is not None, "asked for on a device without matrices"
+        if small_tile(profile, matrix, geometry) is not None:
             return False
         other = matrix_shape(profile, geometry)
         pixels = geometry.batch * math.prod(geometry.output_size)
         channels = geometry.output_channels_per_group
         workgroups = geometry.group_count * -(-channels // other.tile.channels) * -(-pixels // other.tile.pixels)
         return workgroups < FEW_WORKGROUPS and not is_wasteful(geometry, other)
-
-    def named_tile(self, problem: Problem, name: str) -> HaloShape:
-        tile = halo_shape(problem.profile, problem.folded_geometry, name)
-        assert tile is not None, "a named tile is possible, or an error"
-        obstacle = obstacle_to_operands(problem, tile)
-        if obstacle is not None:
-            raise ObstacleError(obstacle)
-        return tile
 
     def pixels(self, geometry: ConvolutionGeometry) -> int:
         return geometry.batch * Positions.of(geometry, geometry.output_size).plane

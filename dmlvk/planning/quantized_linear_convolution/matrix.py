@@ -19,6 +19,7 @@ from dmlvk.planning.quantized_linear_convolution.product import (
     Shape,
     enough_workgroups,
 )
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 
 KERNEL = "quantized_linear_convolution/matrix"
 PACK_FILTER_KERNEL = "quantized_linear_convolution/matrix_pack_filter"
@@ -31,6 +32,8 @@ VECTOR_SIZE = 16
 
 # Matrix units are at least this many times as fast as packed dot products.
 WASTEFUL = 6
+# In narrow groups, packed dot products multiply zeros too, and the direct kernel is 20 times as slow as they are.
+WASTEFUL_IN_GROUPS = 64
 
 # Each row of shared memory is padded with this number of vectors.
 ROW_PADDING = 1
@@ -42,7 +45,13 @@ ENOUGH_LARGE_TILES = 1024
 LARGE_TILE = 128 * 128
 # Large tiles save bytes in each step. With at most this many steps, the work after the steps counts for more, and so
 # does the number of workgroups that a multiprocessor has room for.
-FEW_STEPS = 2
+FEW_STEPS = 4
+
+# With so few tiles, a multiprocessor of a large GPU has one or two workgroups, which wait for memory in each step.
+# Small tiles with long steps wait least.
+FEW_TILES = 400
+SMALL_TILE = {True: (32, 64, 16, 64), False: (64, 64, 64, 16)}
+LONG_STEP = 128
 
 # Pixels that are fetched together if the input is read by planes.
 PLANE_PIXELS = 4
@@ -54,7 +63,8 @@ EXAMPLE_TILE = "128x128x64:64x32"
 
 # No side of a tile is 0 or more than a few thousand. A name can come from any source, a damaged file included.
 SIDE = "([1-9][0-9]{0,5})"
-FORCED_TILE = re.compile(rf"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}(?:\*([0-9]{{1,6}}))?")
+PARTS = "([1-9][0-9]{0,3})"
+FORCED_TILE = re.compile(rf"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}(?:\*([0-9]{{1,6}})|/{PARTS})?")
 
 
 # The lowest rate of matrix units, in operations a second. A CPU's "matrix units" are loops.
@@ -71,7 +81,19 @@ def matrix_rate(profile: DeviceProfile) -> float:
 
 @dataclass(frozen=True)
 class MatrixTile:
-    """How the work is cut: pixels, output channels, bytes of K; and tiles a workgroup, 0 if the planner chooses."""
+    """How the work is cut.
+
+    Attributes
+    ----------
+    pixels, channels : int
+    step : int
+        Bytes of K from one barrier to the next.
+    subgroup_pixels, subgroup_channels : int
+    turns : int
+        Tiles of pixels that a workgroup computes one after the other; 0 if the planner chooses.
+    parts : int
+        Workgroups that share the K of a tile.
+    """
 
     pixels: int
     channels: int
@@ -79,6 +101,7 @@ class MatrixTile:
     subgroup_pixels: int
     subgroup_channels: int
     turns: int = 0
+    parts: int = 1
 
     def subgroups(self) -> int:
         return self.pixels // self.subgroup_pixels * (self.channels // self.subgroup_channels)
@@ -110,11 +133,17 @@ class MatrixShape(Shape):
 
     @classmethod
     def of(
-        cls: type[AnyMatrixShape], kernel: str, profile: DeviceProfile, matrix: CooperativeMatrix, tile: MatrixTile
+        cls: type[AnyMatrixShape],
+        kernel: str,
+        profile: DeviceProfile,
+        matrix: CooperativeMatrix,
+        tile: MatrixTile,
+        geometry: ProductGeometry,
     ) -> AnyMatrixShape:
         """The shape of a kernel's work with a tile."""
         lanes = profile.min_subgroup_size
         return cls(
+            geometry=geometry,
             kernel=kernel,
             local_size=tile.subgroups() * lanes,
             panel=tile.channels,
@@ -128,6 +157,11 @@ class MatrixShape(Shape):
             lanes=lanes,
             tile=tile,
         )
+
+    @property
+    def part_sums_size(self) -> int:
+        """Bytes in which the parts of one tile's K add their sums: see matrix_parts.glsl."""
+        return 4 * (self.tile.pixels * self.tile.channels + self.tile.pixels + 4)
 
     def runs(self, geometry: ConvolutionGeometry) -> Runs:
         """How K lies in memory."""
@@ -203,7 +237,8 @@ def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
     """The largest matrices of signed bytes that a device multiplies; None if it has none that can be used."""
     if FEATURES - profile.features or not profile.has_integer_dot_product or ROUNDING not in profile.properties:
         return None
-    if profile.limits.max_per_stage_descriptor_storage_buffers < BUFFER_COUNT:
+    # One more than the parameters need: the sums of parts of K.
+    if profile.limits.max_per_stage_descriptor_storage_buffers < BUFFER_COUNT + 1:
         return None
     if profile.min_subgroup_size != profile.max_subgroup_size and "subgroupSizeControl" not in profile.features:
         return None
@@ -220,11 +255,12 @@ def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
     return max(usable, key=lambda entry: (entry.m * entry.n * entry.k, entry.k), default=None)
 
 
-def is_wasteful(geometry: ConvolutionGeometry, shape: MatrixShape) -> bool:
+def is_wasteful(geometry: ProductGeometry, shape: MatrixShape) -> bool:
     """Whether matrix units would mostly multiply zeros, or compute channels that are never stored."""
     channels = geometry.output_channels_per_group
     computed = -(-channels // shape.panel) * shape.panel / channels
-    return VECTOR_SIZE * Runs.of(geometry).total * computed > WASTEFUL * geometry.tap_count
+    wasteful = WASTEFUL if geometry.group_count * geometry.joined == 1 else WASTEFUL_IN_GROUPS
+    return VECTOR_SIZE * Runs.of(geometry).total * computed > wasteful * geometry.own_tap_count
 
 
 def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
@@ -286,14 +322,15 @@ def _possible_tiles(profile: DeviceProfile, matrix: CooperativeMatrix, channels:
 
 
 @lru_cache(maxsize=256)
-def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: str = "") -> MatrixShape:
+def matrix_shape(profile: DeviceProfile, geometry: ProductGeometry, forced: str = "") -> MatrixShape:
     """The matrices and the tile for a convolution.
 
     Parameters
     ----------
     forced : str, optional
         A tile by name: "128x128x64:64x32" is 128 pixels and channels by 64 bytes of K, in subgroups of 64 x 32;
-        "128x128x64:64x32*4" is four such tiles of pixels a workgroup.
+        "128x128x64:64x32*4" is four such tiles of pixels a workgroup, and "128x128x64:64x32/4" is four workgroups a
+        tile, which share its K.
 
     Raises
     ------
@@ -307,16 +344,40 @@ def matrix_shape(profile: DeviceProfile, geometry: ConvolutionGeometry, forced: 
         match = FORCED_TILE.fullmatch(forced)
         if match is None:
             raise PathError(f"{OPERATOR}: a tile is named like {EXAMPLE_TILE!r}, not {shown(forced)}")
-        tile = MatrixTile(*(int(number or 0) for number in match.groups()))
+        *sizes, turns, parts = match.groups()
+        tile = MatrixTile(*map(int, (*sizes, turns or 0, parts or 1)))
         obstacle = obstacle_to_tile(profile, matrix, lanes, tile, packs_channels(geometry))
         if obstacle is not None:
             raise PathError(f"tile {shown(forced)} is not possible on {profile.name}: {obstacle}")
     else:
         tile = _choose(profile, matrix, geometry)
-    return MatrixShape.of(KERNEL, profile, matrix, tile)
+    return MatrixShape.of(KERNEL, profile, matrix, tile, geometry)
+
+
+def small_tile(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ConvolutionGeometry) -> MatrixTile | None:
+    """The tile for a convolution that has few of them; None if it has many, or if the device has no use for it."""
+    if profile.device_type is not DeviceType.DISCRETE_GPU or profile.min_subgroup_size < 32:
+        return None
+    in_words = packs_channels(geometry)
+    pixels, channels, subgroup_pixels, subgroup_channels = SMALL_TILE[in_words]
+    # Planes are fetched four pixels at a time, which takes long steps.
+    is_long = not in_words or Runs.of(geometry).total * VECTOR_SIZE >= LONG_STEP
+    step = max(LONG_STEP if is_long else LONG_STEP // 2, 2 * matrix.k)
+    tile = MatrixTile(pixels, channels, step, subgroup_pixels, subgroup_channels)
+    tiles = (
+        geometry.group_count
+        * -(-geometry.output_channels_per_group // channels)
+        * -(-geometry.batch * geometry.output_size[0] * geometry.output_size[1] // pixels)
+    )
+    if tiles > FEW_TILES * 32 // pixels:
+        return None
+    return tile if obstacle_to_tile(profile, matrix, profile.min_subgroup_size, tile, in_words) is None else None
 
 
 def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ConvolutionGeometry) -> MatrixTile:
+    small = small_tile(profile, matrix, geometry)
+    if small is not None:
+        return small
     in_words = packs_channels(geometry)
     tiles = _possible_tiles(profile, matrix, in_words)
     channels = geometry.output_channels_per_group
@@ -382,4 +443,4 @@ def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -
     operands = 2 * (tile.pixels + tile.channels) * row
     lines, words = (matrix.m, matrix.n) if channels else (matrix.n, matrix.m)
     strip = max(lines * (words // 4 + 1), matrix.m * matrix.n // 4)
-    return VECTOR_SIZE * max(operands, tile.subgroups() * strip) + 8 * tile.pixels + 12 * tile.channels + 32
+    return VECTOR_SIZE * max(operands, tile.subgroups() * strip) + 8 * tile.pixels + 12 * tile.channels + 48

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic
 
@@ -18,7 +19,8 @@ from dmlvk.planning.builder import (
 )
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import Access, Dispatch, Plan
+from dmlvk.planning.plan import CLEAN, Access, Dispatch, Plan
+from dmlvk.planning.quantized_linear_convolution.channel_parameters import with_parameters
 from dmlvk.planning.quantized_linear_convolution.channels_last import channels_last
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.matrix import (
@@ -40,7 +42,13 @@ from dmlvk.planning.quantized_linear_convolution.matrix import (
 )
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 from dmlvk.planning.quantized_linear_convolution.parameters import Sources
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError, Path, Problem
+from dmlvk.planning.quantized_linear_convolution.path import (
+    Obstacle,
+    ObstacleError,
+    Path,
+    Problem,
+    cheapest_tile,
+)
 from dmlvk.planning.quantized_linear_convolution.product import (
     COLUMN,
     GROUP,
@@ -50,6 +58,7 @@ from dmlvk.planning.quantized_linear_convolution.product import (
     ProductCutter,
     product_dispatches,
 )
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.stages import (
     Stages,
     is_unsigned,
@@ -144,6 +153,8 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         shape = self.shape
         if shape.tile.turns:
             return shape.tile.turns
+        if shape.tile.parts > 1:
+            return 1
         if shape.tile.pixels * shape.tile.channels >= LARGE_TILE:
             return 1
         channels, pixels, groups = super().grid(box)
@@ -159,7 +170,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
 
     def grid(self, box: tuple[Range, ...]) -> tuple[int, int, int]:
         channels, pixels, groups = super().grid(box)
-        return channels, -(-pixels // self.turns(box)), groups
+        return channels, -(-pixels // self.turns(box)), groups * self.shape.tile.parts
 
     def dispatch(self, box: tuple[Range, ...]) -> Dispatch:
         geometry, part, packed_filter, shape = self.geometry, self.part, self.packed_filter, self.shape
@@ -201,6 +212,12 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             self.output.tensor, self.output.bounds(written), output_address, 1, "output_start", Access.WRITE
         )
         self.parameters.bind(dispatch, channels)
+        if tile.parts > 1:
+            size = math.prod(super().grid(box)) * shape.part_sums_size
+            start = self.builder.clean.allocate(size)
+            dispatch.window(CLEAN, (start, start + size), start, 4, "part_sums_start", Access.WRITE)
+        else:
+            dispatch.unread_window(dispatch.windows[1], "part_sums_start")
         first_stored, end_stored = (channel - channels[0] for channel in self.stored(box))
         if extents[GROUP] > 1:
             first_stored, end_stored = 0, geometry.output_channels_per_group
@@ -233,11 +250,13 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             "ROW_LIMIT": geometry.input_size[0],
             "COLUMN_LIMIT": geometry.input_size[1],
             "TURNS": self.turns(box),
+            "PARTS": tile.parts,
+            "PREPARED": int(packed_filter.rows_after > 1),
             "STORE_MATRICES": int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
             **self.more_constants(box),
         }
         operations = self.operations(box)
-        moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.tap_count)
+        moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.own_tap_count)
         return dispatch.finish(
             constants,
             self.grid(box),
@@ -320,8 +339,41 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
         return NO_MATRICES if matrix_of(profile) is None else None
 
+    @abstractmethod
+    def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> AnyMatrixShape | None:
+        """The tile for a convolution, or the one with a name; None if none fits the device."""
+
+    @abstractmethod
+    def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
+        """Why the path cannot take a convolution, whatever the tile."""
+
+    def _obstacle_to(self, problem: Problem, geometry: ProductGeometry) -> Obstacle | None:
+        obstacle = self.obstacle_to_geometry(geometry)
+        if obstacle is not None:
+            return obstacle
+        tile = self.shape(problem, geometry)
+        if tile is None:
+            return Obstacle("tiles that fit into shared memory with their halo", 0, "at least 1")
+        return _obstacle_to_operands(problem, tile)
+
+    def obstacle_to(self, problem: Problem) -> Obstacle | None:
+        obstacles = [self._obstacle_to(problem, geometry) for geometry in problem.product_geometries]
+        return None if None in obstacles else obstacles[0]
+
+    def tiles(self, problem: Problem) -> tuple[AnyMatrixShape, ...]:
+        possible = [each for each in problem.product_geometries if self._obstacle_to(problem, each) is None]
+        return tuple(tile for tile in (self.shape(problem, each) for each in possible) if tile is not None)
+
+    def named_tile(self, problem: Problem, name: str) -> AnyMatrixShape:
+        tile = self.shape(problem, cheapest_tile(self, problem).geometry, name)
+        assert tile is not None, "a named tile is possible, or an error"
+        obstacle = _obstacle_to_operands(problem, tile)
+        if obstacle is not None:
+            raise ObstacleError(obstacle)
+        return tile
+
     def seconds(self, problem: Problem, tile: AnyMatrixShape) -> float:
-        geometry = problem.folded_geometry
+        geometry = tile.geometry
         builder = Builder(problem.profile, problem.offsets)
         source = View("input_tensor", 0, 1, geometry.input_strides)
         output = View("output_tensor", 0, 1, geometry.output_strides)
@@ -329,18 +381,23 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
         if fetch_in_place(builder, geometry, tile, source, output) is None:
             preparing = packing_seconds(problem, geometry, tile.runs(geometry).quads)
         words = tile.filter_packing(geometry).words
-        return tile.seconds_of(geometry, words, self.pixels(geometry)) + preparing
+        return tile.seconds_of(words, self.pixels(geometry)) + preparing
 
     def pixels(self, geometry: ConvolutionGeometry) -> int:
         """The number of pixels that the kernel counts along its grid."""
         return geometry.batch * math.prod(geometry.output_size)
 
     def plan(self, problem: Problem, tile: AnyMatrixShape) -> Plan:
-        geometry = problem.folded_geometry
+        geometry = tile.geometry
         stages = Stages(problem, geometry, ("input_tensor",))
         builder, views = stages.builder, stages.views
         parameters = stages.gathered_parameters()
-        packed_filter = stages.packed_filter(tile.panel, tile.filter_packing(geometry))
+        packing = tile.filter_packing(geometry)
+        if stages.has_constants_alone:
+            packing = with_parameters(packing)
+        packed_filter = stages.packed_filter(tile.panel, packing)
+        if stages.has_constants_alone:
+            stages.work_out_parameters(packed_filter)
         unsigned = is_unsigned(problem.desc, "output_tensor")
 
         def product(part: PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:
@@ -377,28 +434,21 @@ class MatrixPath(MatrixUnitsPath[MatrixShape]):
     cutter = MatrixCutter
     packs_input = True
 
-    def obstacle_to(self, problem: Problem) -> Obstacle | None:
-        return obstacle_to_operands(problem, matrix_shape(problem.profile, problem.folded_geometry))
+    def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
+        return None
 
-    def tiles(self, problem: Problem) -> tuple[MatrixShape]:
-        return (matrix_shape(problem.profile, problem.folded_geometry),)
+    def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> MatrixShape:
+        return matrix_shape(problem.profile, geometry, name)
 
     def is_preferred(self, problem: Problem) -> bool:
-        profile, geometry = problem.profile, problem.folded_geometry
-        if profile.device_type is DeviceType.CPU:
+        if problem.profile.device_type is DeviceType.CPU:
             return False
-        return not is_wasteful(geometry, matrix_shape(profile, geometry))
-
-    def named_tile(self, problem: Problem, name: str) -> MatrixShape:
-        tile = matrix_shape(problem.profile, problem.folded_geometry, name)
-        obstacle = obstacle_to_operands(problem, tile)
-        if obstacle is not None:
-            raise ObstacleError(obstacle)
-        return tile
+        tile = cheapest_tile(self, problem)
+        return not is_wasteful(tile.geometry, tile)
 
 
-def obstacle_to_operands(problem: Problem, tile: MatrixShape) -> Obstacle | None:
+def _obstacle_to_operands(problem: Problem, tile: MatrixShape) -> Obstacle | None:
     """Why the operands of a tile cannot be packed; None if they can."""
-    geometry = problem.folded_geometry
+    geometry = tile.geometry
     quads, words = tile.runs(geometry).quads, tile.filter_packing(geometry).words
     return obstacle_to_packing(geometry, problem.profile, quads, words)

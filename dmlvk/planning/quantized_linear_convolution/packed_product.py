@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
     DispatchBuilder,
@@ -18,7 +17,7 @@ from dmlvk.planning.plan import Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
 from dmlvk.planning.quantized_linear_convolution.parameters import table_bounds
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem, cheapest_tile
 from dmlvk.planning.quantized_linear_convolution.product import (
     COLUMN,
     CPU_RATES,
@@ -33,6 +32,7 @@ from dmlvk.planning.quantized_linear_convolution.product import (
     integer_rate,
     product_dispatches,
 )
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.stages import (
     Stages,
     is_unsigned,
@@ -44,22 +44,21 @@ from dmlvk.planning.quantized_linear_convolution.stages import (
 WORDS_OF_DIRECT_TAP = 5
 
 
-def product_shape(path: str, profile: DeviceProfile, geometry: ConvolutionGeometry) -> Shape:
+def product_shape(path: str, profile: DeviceProfile, geometry: ProductGeometry) -> Shape:
     """The kernel and tile of a path that the device can run."""
     prefix = "quantized_linear_convolution"
     if path == "float":
         lanes = profile.subgroup_size
-        return Shape(f"{prefix}/registers_float", lanes, 8, 2, 2 * lanes, False, True, CPU_RATES[path], 1)
+        return Shape(geometry, f"{prefix}/registers_float", lanes, 8, 2, 2 * lanes, False, True, CPU_RATES[path], 1)
     if profile.device_type is DeviceType.CPU:
-        return Shape(f"{prefix}/registers_{path}", 16, 8, 1, 64, False, False, CPU_RATES[path], 1)
+        return Shape(geometry, f"{prefix}/registers_{path}", 16, 8, 1, 64, False, False, CPU_RATES[path], 1)
     channels = _tile_channels(profile, geometry)
     speed = dot_product_rate(profile) if path == "dot4" else integer_rate(profile)
-    return Shape(
-        f"{prefix}/tile_{path}", 2 * channels, channels, 1, 128, True, False, speed, enough_workgroups(profile)
-    )
+    workgroups = enough_workgroups(profile)
+    return Shape(geometry, f"{prefix}/tile_{path}", 2 * channels, channels, 1, 128, True, False, speed, workgroups)
 
 
-def _tile_channels(profile: DeviceProfile, geometry: ConvolutionGeometry) -> int:
+def _tile_channels(profile: DeviceProfile, geometry: ProductGeometry) -> int:
     """Output channels of a tile: not many more than the convolution has, and fewer if large tiles would be too few."""
     channels = geometry.output_channels_per_group
     pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
@@ -136,7 +135,7 @@ class PackedProductCutter(ProductCutter[Shape]):
             # Words of K at once: if a pixel has an even number of words, pairs lie together, at multiples of 8 bytes.
             specialization["WORDS"] = 1 if part.quads % 2 else 2
         operations = self.operations(box)
-        moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.tap_count)
+        moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.own_tap_count)
         return dispatch.finish(
             specialization, self.grid(box), seconds=self.seconds(box), bytes_moved=moved, operations=operations
         )
@@ -149,29 +148,34 @@ class PackedProductPath(Path[Shape]):
         return None
 
     def obstacle_to(self, problem: Problem) -> Obstacle | None:
-        words = ChannelWords.of(problem.folded_geometry)
-        return obstacle_to_packing(problem.folded_geometry, problem.profile, words.quads, words.per_output)
+        return self._obstacle_to(problem, problem.product_geometries[0])
+
+    def _obstacle_to(self, problem: Problem, geometry: ProductGeometry) -> Obstacle | None:
+        words = ChannelWords.of(geometry)
+        return obstacle_to_packing(geometry, problem.profile, words.quads, words.per_output)
 
     def is_preferred(self, problem: Problem) -> bool:
-        geometry = problem.folded_geometry
         if type(self) is not _best_product(problem.profile):
             return False
-        # In narrow groups a product would mostly compute channels that are never stored.
-        shape = product_shape(self.name, problem.profile, geometry)
+        # In narrow groups a product would mostly multiply zeros, or compute channels that are never stored.
+        shape = cheapest_tile(self, problem)
+        geometry = shape.geometry
+        if geometry.joined > 1 and geometry.filter_sizes[1] == 1:
+            return False  # the direct kernel is as fast
         width, channels = shape.panel * shape.panels, geometry.output_channels_per_group
         computed = -(-channels // width) * width / channels
-        return ChannelWords.of(geometry).per_output * computed <= geometry.tap_count * WORDS_OF_DIRECT_TAP
+        return ChannelWords.of(geometry).per_output * computed <= geometry.own_tap_count * WORDS_OF_DIRECT_TAP
 
-    def tiles(self, problem: Problem) -> tuple[Shape]:
-        return (product_shape(self.name, problem.profile, problem.folded_geometry),)
+    def tiles(self, problem: Problem) -> tuple[Shape, ...]:
+        geometries = [each for each in problem.product_geometries if self._obstacle_to(problem, each) is None]
+        return tuple(product_shape(self.name, problem.profile, geometry) for geometry in geometries)
 
     def seconds(self, problem: Problem, tile: Shape) -> float:
-        geometry = problem.folded_geometry
-        words = ChannelWords.of(geometry)
-        return tile.seconds_of(geometry, words.per_output) + packing_seconds(problem, geometry, words.quads)
+        words = ChannelWords.of(tile.geometry)
+        return tile.seconds_of(words.per_output) + packing_seconds(problem, tile.geometry, words.quads)
 
     def plan(self, problem: Problem, tile: Shape) -> Plan:
-        geometry = problem.folded_geometry
+        geometry = tile.geometry
         stages = Stages(problem, geometry, ("input_tensor",))
         table = stages.parameter_table()
         packed_filter = stages.packed_filter(tile.panel, FilterPacking.of(geometry, tile.channels_last))

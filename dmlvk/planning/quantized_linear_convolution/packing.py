@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import (
@@ -20,39 +21,12 @@ from dmlvk.planning.builder import (
 from dmlvk.planning.grid import folded
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
+from dmlvk.planning.quantized_linear_convolution.product_geometry import joined_groups
 
 UNSIGNED_FLIP = 0x80
 PACK_FILTER_WORKGROUP_SIZE = 64
 # Output channels of the widest panels of any path.
 WIDEST_PANEL = 128
-
-
-def folded_geometry(geometry: ConvolutionGeometry) -> ConvolutionGeometry:
-    """The same convolution, which steps over the input in dimensions with one tap and packs only what it reads.
-
-    A filter of size 1 with stride s reads only every s-th position. That equals stride 1 on an input with s times the
-    element stride, as long as the padding is a multiple of s.
-    """
-    sizes, strides = list(geometry.input_size), list(geometry.strides)
-    dilations, padding = list(geometry.dilations), list(geometry.start_padding)
-    input_strides = list(geometry.input_strides)
-    for k in range(2):
-        if geometry.filter_size[k] != 1:
-            continue
-        dilations[k] = 1
-        if padding[k] % strides[k] == 0:
-            padding[k] //= strides[k]
-            sizes[k] = -(-sizes[k] // strides[k])
-            input_strides[2 + k] *= strides[k]
-            strides[k] = 1
-    return replace(
-        geometry,
-        input_size=(sizes[0], sizes[1]),
-        strides=(strides[0], strides[1]),
-        dilations=(dilations[0], dilations[1]),
-        start_padding=(padding[0], padding[1]),
-        input_strides=(input_strides[0], input_strides[1], input_strides[2], input_strides[3]),
-    )
 
 
 @dataclass(frozen=True)
@@ -78,36 +52,64 @@ class ChannelWords:
 
 @dataclass(frozen=True)
 class PackedFilter:
-    """The filter as panels of `width` output channels: words[k][channel], then a row with each channel's sum."""
+    """The filter as panels of `width` output channels: words[k][channel], then a row with each channel's sum.
+
+    With `rows_after` above 1, rows with each channel's parameters follow the sums.
+    """
 
     tensor: str
     start: int
     width: int
     words: int
-    panels_of_group: int
+    channels_of_group: int
+    rows_after: int = 1
+
+    @property
+    def panels_of_group(self) -> int:
+        return -(-self.channels_of_group // self.width)
+
+    def first_channel(self, panel: int) -> int:
+        return panel // self.panels_of_group * self.channels_of_group + panel % self.panels_of_group * self.width
+
+    def channels(self, panels: Range) -> Range:
+        """The output channels of some panels."""
+        last = panels[1] - 1
+        group_end = (last // self.panels_of_group + 1) * self.channels_of_group
+        return self.first_channel(panels[0]), min(self.first_channel(last) + self.width, group_end)
 
     @property
     def panel_size(self) -> int:
         """Bytes of one panel."""
-        return (self.words + 1) * self.width * 4
+        return (self.words + self.rows_after) * self.width * 4
 
     def bounds(self, panels: Range) -> Range:
         return self.start + panels[0] * self.panel_size, self.start + panels[1] * self.panel_size
 
     @classmethod
-    def size_of(cls, geometry: ConvolutionGeometry, width: int, words: int) -> int:
+    def size_of(cls, geometry: ConvolutionGeometry, width: int, words: int, rows_after: int = 1) -> int:
         """Bytes of the whole filter in panels, with `words` words for each output channel."""
         panels = -(-geometry.output_channels_per_group // width) * geometry.group_count
-        return panels * (words + 1) * width * 4
+        return panels * (words + rows_after) * width * 4
 
 
 @dataclass(frozen=True)
 class FilterPacking:
-    """A kernel that packs filters, its additional specialization constants, and the words of an output channel."""
+    """A kernel that packs filters, and its additional specialization constants.
+
+    Attributes
+    ----------
+    kernel : str
+    words : int
+        Words of an output channel.
+    specialization : mapping of str to int
+    rows_after : int
+        Rows of a panel after its words: the sums, and room for the channels' parameters.
+    """
 
     kernel: str
     words: int
     specialization: Mapping[str, int]
+    rows_after: int = 1
 
     @classmethod
     def of(cls, geometry: ConvolutionGeometry, channels_last: bool) -> FilterPacking:
@@ -121,32 +123,29 @@ def pack_filter(
     geometry: ConvolutionGeometry,
     source: View,
     unsigned: bool,
+    zero_point: View | None,
     width: int,
     packing: FilterPacking,
     arena: Arena,
 ) -> tuple[PackedFilter, list[Dispatch], list[Dispatch]]:
-    """The packed filter in an arena, the copies that have to run first, and the packing."""
+    """The packed filter in an arena, the copies that have to run first, and the packing.
+
+    The filter's zero point stands between the channels of joined groups. Its view, by output channel, fits windows.
+    """
     words = packing.words
+    joined = joined_groups(geometry)
+    own_channels = geometry.filter_sizes[1]
     channels_of_group = geometry.output_channels_per_group
-    panels_of_group = -(-channels_of_group // width)
-    start = arena.allocate(PackedFilter.size_of(geometry, width, words))
-    packed = PackedFilter(arena.name, start, width, words, panels_of_group)
-
-    def channels(panels: Range) -> Range:
-        return _first_channel(panels[0]), min(_first_channel(panels[1] - 1) + width, _group_end(panels[1] - 1))
-
-    def _first_channel(panel: int) -> int:
-        return panel // panels_of_group * channels_of_group + panel % panels_of_group * width
-
-    def _group_end(panel: int) -> int:
-        return (panel // panels_of_group + 1) * channels_of_group
+    start = arena.allocate(PackedFilter.size_of(geometry, width, words, packing.rows_after))
+    packed = PackedFilter(arena.name, start, width, words, channels_of_group, packing.rows_after)
+    channels = packed.channels
 
     def box(panels: Range) -> tuple[Range, ...]:
-        return (channels(panels), (0, geometry.input_channels_per_group), *((0, k) for k in geometry.filter_size))
+        return (channels(panels), (0, own_channels), *((0, k) for k in geometry.filter_size))
 
     before: list[Dispatch] = []
     dispatches: list[Dispatch] = []
-    everything: Range = (0, geometry.group_count * panels_of_group)
+    everything: Range = (0, geometry.group_count * packed.panels_of_group)
     pending = [everything]
     while pending:
         panels = pending.pop()
@@ -156,8 +155,8 @@ def pack_filter(
         fitting = shown and builder.fits(packed.tensor, packed.bounds(panels))
         if panels[1] - panels[0] == 1 and not shown:
             # The strides are so large that one panel's channels do not fit a window: make a dense copy, then restart.
-            sizes = (geometry.output_channels, geometry.input_channels_per_group, *geometry.filter_size)
-            copied = dense(arena.name, arena.allocate(geometry.output_channels * geometry.tap_count), 1, sizes)
+            sizes = geometry.filter_sizes
+            copied = dense(arena.name, arena.allocate(math.prod(sizes)), 1, sizes)
             before = copies(builder, source, copied, sizes)
             source, pending, dispatches = copied, [everything], []
             continue
@@ -169,9 +168,15 @@ def pack_filter(
         dispatch.window(source.tensor, source.bounds(box(panels)), address, 1, "filter_start", Access.READ)
         written = packed.bounds(panels)
         dispatch.window(packed.tensor, written, written[0], 4, "packed_start", Access.WRITE)
+        is_read = joined > 1 and zero_point is not None
+        if is_read and zero_point is not None:
+            bounds = zero_point.bounds([(first, last)])
+            dispatch.window(zero_point.tensor, bounds, zero_point.address([first]), 1, "zero_point_start", Access.READ)
+        else:
+            dispatch.unread_window(dispatch.windows[0], "zero_point_start")
         dispatch.push(
             count=last - first,
-            channels=geometry.input_channels_per_group,
+            channels=own_channels,
             words=words,
             channels_of_group=channels_of_group,
             first_of_group=first % channels_of_group,
@@ -183,6 +188,10 @@ def pack_filter(
             "FLIP": UNSIGNED_FLIP if unsigned else 0,
             "FILTER_HEIGHT": geometry.filter_size[0],
             "FILTER_WIDTH": geometry.filter_size[1],
+            "JOINED": joined,
+            "ROWS_AFTER": packing.rows_after,
+            "HAS_ZERO_POINT": int(is_read),
+            "ZERO_POINT_STRIDE": zero_point.strides[0] if is_read and zero_point is not None else 0,
             **packing.specialization,
         }
         dispatches.append(

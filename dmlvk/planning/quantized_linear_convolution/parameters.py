@@ -19,7 +19,7 @@ from dmlvk.planning.builder import (
     dense,
 )
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import Access, Dispatch
+from dmlvk.planning.plan import Access, Dispatch, Window
 from dmlvk.tensor_desc import TensorFlags
 
 # Storage buffers of a kernel that reads all sources itself, including its input, filter and output.
@@ -111,9 +111,12 @@ class Sources:
         }
         return strides | self.kinds
 
-    def bind(self, dispatch: DispatchBuilder, channels: Range) -> None:
-        """Bind all seven sources after the input, filter and output. Tell the kernel where `channels` begin."""
-        filter_window = dispatch.windows[1]
+    def bind(self, dispatch: DispatchBuilder, channels: Range, spare: Window | None = None) -> None:
+        """Bind all seven sources after the other windows. Tell the kernel where `channels` begin.
+
+        Bindings of absent sources get `spare`, by default the second window, which is the filter.
+        """
+        filter_window = dispatch.windows[1] if spare is None else spare
         for field in PARAMETER_FIELDS:
             view, start = self.views.get(field), f"{_stem(field)}_start"
             if view is None:

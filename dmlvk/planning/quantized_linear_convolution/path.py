@@ -5,15 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, Generic, TypeVar
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import shown
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning.builder import Builder, View
 from dmlvk.planning.plan import PathError, Plan
-from dmlvk.planning.quantized_linear_convolution.packing import folded_geometry
+from dmlvk.planning.quantized_linear_convolution.product_geometry import (
+    ProductGeometry,
+    folded_geometry,
+    joinable_counts,
+)
 
 OPERATOR = QuantizedLinearConvolutionDesc.operator_name
 
@@ -72,9 +77,21 @@ class Problem:
         return self.desc.geometry
 
     @cached_property
-    def folded_geometry(self) -> ConvolutionGeometry:
-        """The convolution, which steps over the input in dimensions with one tap."""
-        return folded_geometry(self.desc.geometry)
+    def product_geometries(self) -> tuple[ProductGeometry, ...]:
+        """The convolution as a matrix product, without joined groups and with all that can be joined.
+
+        Whoever packs the filter of joined groups reads its zero points through one window.
+        """
+        folded = folded_geometry(self.desc.geometry)
+        if folded.group_count == 1:
+            return (folded,)
+        zero_point = self.desc.filter_zero_point_tensor
+        if zero_point is not None:
+            stride = self.desc.channel_stride("filter_zero_point_tensor")
+            view = View("filter_zero_point_tensor", 0, 1, (stride,))
+            if not Builder(self.profile, self.offsets).fits(view.tensor, view.bounds([(0, folded.output_channels)])):
+                return (folded,)
+        return tuple(folded.with_joined(count) for count in joinable_counts(folded))
 
 
 class Path(ABC, Generic[Tile]):
@@ -131,3 +148,9 @@ class Path(ABC, Generic[Tile]):
             The path's tiles have no names, the name is not a tile's, or the tile is not possible on the device.
         """
         raise PathError(f"{OPERATOR}: the tiles of path {self.name!r} have no names, so {shown(name)} is none")
+
+
+def cheapest_tile(path: Path[Tile], problem: Problem) -> Tile:
+    """A path's tile with the least estimated time."""
+    tiles = path.tiles(problem)
+    return tiles[0] if len(tiles) == 1 else min(tiles, key=partial(path.seconds, problem))

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
@@ -23,6 +22,7 @@ from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.plan import Dispatch
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.packing import PackedFilter
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 
 # The lowest rates on a CPU, in operations a second, by path.
 CPU_RATES = {"float": 8e9, "dot4": 1e9, "integer": 5e8}
@@ -42,6 +42,8 @@ class Shape:
 
     Attributes
     ----------
+    geometry : ProductGeometry
+        The convolution, with joined groups or without.
     kernel : str
     local_size : int
         Invocations of a workgroup.
@@ -59,6 +61,7 @@ class Shape:
         Workgroups that fill the device. Fewer take as long.
     """
 
+    geometry: ProductGeometry
     kernel: str
     local_size: int
     panel: int
@@ -80,7 +83,7 @@ class Shape:
         columns = -(-pixels // self.pixels) * self.pixels if self.tiled else pixels
         return self.seconds(groups * columns * panels, words)
 
-    def seconds_of(self, geometry: ConvolutionGeometry, words: int, pixels: int | None = None) -> float:
+    def seconds_of(self, words: int, pixels: int | None = None) -> float:
         """The estimate for a whole convolution. A small convolution leaves a part of the device idle.
 
         Parameters
@@ -90,6 +93,7 @@ class Shape:
         pixels : int, optional
             Pixels that the kernel counts; by default the pixels of the output.
         """
+        geometry = self.geometry
         if pixels is None:
             pixels = geometry.batch * math.prod(geometry.output_size)
         groups, panels = geometry.group_count, -(-geometry.output_channels_per_group // self.panel)
@@ -158,7 +162,7 @@ class ProductCutter(ABC, Generic[AnyShape]):
     """One part's product, to be cut into dispatches."""
 
     builder: Builder
-    geometry: ConvolutionGeometry
+    geometry: ProductGeometry
     shape: AnyShape
     packed_filter: PackedFilter
     part: PackedInput
@@ -204,7 +208,7 @@ class ProductCutter(ABC, Generic[AnyShape]):
         pixels = 1
         for dimension in (IMAGE, ROW, COLUMN):
             pixels *= box[dimension][1] - box[dimension][0]
-        return 2 * pixels * (high - low) * self.geometry.tap_count
+        return 2 * pixels * (high - low) * self.geometry.own_tap_count
 
     def pixels(self, box: tuple[Range, ...]) -> int:
         """The number of pixels that the kernel counts along its grid."""

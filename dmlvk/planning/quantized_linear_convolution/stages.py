@@ -12,6 +12,7 @@ from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import Builder, View, copies, dense
 from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
+from dmlvk.planning.quantized_linear_convolution.channel_parameters import channel_parameters
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput, pack_input, packed_parts
 from dmlvk.planning.quantized_linear_convolution.packing import (
     WIDEST_PANEL,
@@ -28,6 +29,7 @@ from dmlvk.planning.quantized_linear_convolution.parameters import (
     parameter_views,
 )
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
+from dmlvk.planning.quantized_linear_convolution.product_geometry import joined_groups
 from dmlvk.tensor_desc import TensorFlags
 
 # A larger input is packed in parts. A part is large enough to keep any GPU busy and small enough to be allocated.
@@ -63,8 +65,8 @@ class Stages:
         self.desc = problem.desc
         self.geometry = geometry
         self.builder = Builder(problem.profile, problem.offsets)
-        # The second stage uses what the first one copies.
-        self._initialization: tuple[list[Dispatch], list[Dispatch]] = ([], [])
+        # Each stage uses what the one before makes: copies, what is packed, what is worked out.
+        self._initialization: tuple[list[Dispatch], list[Dispatch], list[Dispatch]] = ([], [], [])
         self._stages: list[tuple[Dispatch, ...]] = []
         self._prepared: list[Dispatch] = []
         self.views = self._tensor_views(copied)
@@ -79,7 +81,7 @@ class Stages:
         }
         sizes = {
             "input_tensor": (geometry.batch, geometry.input_channels, *geometry.input_size),
-            "filter_tensor": (geometry.output_channels, geometry.input_channels_per_group, *geometry.filter_size),
+            "filter_tensor": self.desc.geometry.filter_sizes,
         }
         for name in copied:
             if self.desc.tensors[name].flags & TensorFlags.OWNED_BY_DML:
@@ -105,14 +107,28 @@ class Stages:
         return table
 
     def packed_filter(self, width: int, packing: FilterPacking) -> PackedFilter:
-        """The filter in panels of `width` channels. It is packed once if the tensor is OWNED_BY_DML."""
+        """The filter in panels of `width` channels.
+
+        It is packed once if the tensor is OWNED_BY_DML, and so is what joined groups have between them.
+        """
+        builder, source = self.builder, self.views["filter_tensor"]
+        zero_point = self.parameters.get("filter_zero_point_tensor")
         is_owned = bool(self.desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
-        builder = self.builder
+        if (
+            is_owned
+            and joined_groups(self.geometry) > 1
+            and not (zero_point is None or zero_point.tensor == PERSISTENT)
+        ):
+            is_owned = False
+            sizes = self.desc.geometry.filter_sizes
+            source = dense(builder.persistent.name, builder.persistent.allocate(math.prod(sizes)), 1, sizes)
+            self._initialization[0].extend(copies(builder, self.views["filter_tensor"], source, sizes))
         packed, before, dispatches = pack_filter(
             builder,
             self.geometry,
-            self.views["filter_tensor"],
+            source,
             is_unsigned(self.desc, "filter_tensor"),
+            zero_point,
             width,
             packing,
             builder.persistent if is_owned else builder.scratch,
@@ -124,6 +140,18 @@ class Stages:
             self._stages.append(tuple(before))
             self._prepared += dispatches
         return packed
+
+    @property
+    def has_constants_alone(self) -> bool:
+        """Whether the filter and all parameters are OWNED_BY_DML, so that whatever follows from them is made once."""
+        is_owned = bool(self.desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
+        return is_owned and all(view.tensor == PERSISTENT for view in self.parameters.values())
+
+    def work_out_parameters(self, packed: PackedFilter) -> None:
+        """Work out the rows of parameters of a packed filter, once."""
+        sources = Sources.of(self.desc, self.parameters)
+        dispatches = channel_parameters(self.builder, self.geometry, packed, sources)
+        self._initialization[2].extend(dispatches)
 
     def prepare(self, dispatch: Dispatch) -> None:
         """Let a dispatch run before the next stage."""
@@ -163,6 +191,7 @@ class Stages:
             initialization=tuple(tuple(stage) for stage in self._initialization if stage),
             scratch_size=self.builder.scratch.size,
             persistent_size=self.builder.persistent.size,
+            clean_size=self.builder.clean.size,
         )
 
 

@@ -1,0 +1,56 @@
+"""The parameters of output channels in the panels of a packed filter, where they never change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning.builder import Builder, DispatchBuilder, Range, halves
+from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
+from dmlvk.planning.plan import Access, Dispatch
+from dmlvk.planning.quantized_linear_convolution.packing import FilterPacking, PackedFilter
+from dmlvk.planning.quantized_linear_convolution.parameters import Sources
+
+KERNEL = "quantized_linear_convolution/matrix_parameters"
+# Rows of a panel after its words: the sums, and those of kernels/quantized_linear_convolution/prepared_channel.glsl.
+PREPARED_ROWS = 4
+
+
+def with_parameters(packing: FilterPacking) -> FilterPacking:
+    """The same packing, with room for the channels' parameters."""
+    return replace(packing, rows_after=PREPARED_ROWS)
+
+
+def channel_parameters(
+    builder: Builder, geometry: ConvolutionGeometry, packed: PackedFilter, sources: Sources
+) -> list[Dispatch]:
+    """Dispatches that work the parameters out, after the filter is packed. Each source fits one window."""
+    pending: list[Range] = [(0, geometry.group_count * packed.panels_of_group)]
+    dispatches: list[Dispatch] = []
+    while pending:
+        panels = pending.pop()
+        bounds = packed.bounds(panels)
+        if panels[1] - panels[0] > 1 and not builder.fits(packed.tensor, bounds):
+            pending.extend(part[0] for part in halves((panels,), 0))
+            continue
+        channels = packed.channels(panels)
+        count = channels[1] - channels[0]
+        dispatch = DispatchBuilder(KERNEL)
+        dispatch.window(packed.tensor, bounds, bounds[0], 4, "panels_start", Access.WRITE)
+        sources.bind(dispatch, channels, dispatch.windows[0])
+        dispatch.push(
+            count=count,
+            words=packed.words,
+            channels_of_group=packed.channels_of_group,
+            first_of_group=channels[0] % packed.channels_of_group,
+            taps=geometry.tap_count,
+        )
+        dispatches.append(
+            dispatch.finish(
+                {LOCAL_SIZE_X: builder.workgroup_size, "WIDTH": packed.width, **sources.constants},
+                builder.grid(count),
+                seconds=builder.element_seconds(8 * count),
+                bytes_moved=40 * count,
+            )
+        )
+    return dispatches
