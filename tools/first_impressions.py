@@ -263,8 +263,8 @@ def windows_form(session: Session, wheel: Path) -> None:
         pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", str(target))
         session.timed(place, "pip install of the wheel", *pip, *PIP_TARGET, str(wheel), *numpy)
         program = f"import sys; sys.path.insert(0, sys.argv[1]); {FIRST_RESULT}"
-        # Not what `make test-windows` installed: the isolated mode and the path leave only the new folder.
-        place.prefix = (wine.program, str(PROGRAM / "python.exe"), "-I")
+        # Without what `make test-windows` installed: -I and -S leave Python's own modules, and the new folder.
+        place.prefix = (wine.program, str(PROGRAM / "python.exe"), "-I", "-S")
         place.variables = wine.variables
         for what in ("first result, first process", "first result, next process"):
             session.timed(place, what, "-c", program, f"Z:{target}")
