@@ -152,7 +152,7 @@ def of_this_process(model: bytes, indices: list[int], given: list[Array], second
     images = len(given[0])
     for chosen in [[index] for index in indices] + ([indices] if len(indices) > 1 else []):
         name = f"device {chosen[0]}" if len(chosen) == 1 else f"all {len(chosen)} devices"
-        for runs_at_once in (1, 2):
+        for runs_at_once in (1, 2):  # the default is 1 for one device, and 2 for several GPUs
             session = InferenceSession(model, chosen, runs_at_once=runs_at_once)
             yield measured(name + TWO_RUNS * (runs_at_once > 1), session.map, given, images, seconds)
             for device in session.devices:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +12,12 @@ import dask
 from dask.base import is_dask_collection
 from dask.delayed import Delayed
 from distributed import Client, futures_of
+from distributed.worker import thread_state
+
+from dmlvk.window import in_order
+
+# Batches that the task of a portion loads at a time.
+LOADS_AHEAD = 4
 
 
 def batches_of(given: Any) -> tuple[Iterable[Any], int | None]:
@@ -55,7 +63,8 @@ class Lazy:
 
     def computed(self) -> Any:
         """The array, computed on this thread."""
-        return dask.compute(self.collection, scheduler="synchronous")[0]
+        # Not dask.compute: that optimizes the graph first, in milliseconds of Python for a single task.
+        return dask.get(self.collection.__dask_graph__(), self.collection.__dask_keys__()[0])
 
 
 def arguments_of_task(client: Client, batches: Sequence[Any], near: str, are_apart: bool) -> list[Any]:
@@ -83,9 +92,29 @@ def arguments_of_task(client: Client, batches: Sequence[Any], near: str, are_apa
     return [_mapped(argument, batch) for batch in batches]
 
 
-def computed(batch: Any) -> Any:
-    """A batch of `arguments_of_task`, in its task."""
-    return _mapped(lambda part: part.computed() if isinstance(part, Lazy) else part, batch)
+def loaded_ahead(batches: Sequence[Any]) -> Generator[tuple[Any, float], None, None]:
+    """The batches of `arguments_of_task`, in their task, and the seconds that each took to load.
+
+    Some are loaded ahead on threads: one that loads from a file keeps a device from working for as long as it runs.
+    """
+    if not any(isinstance(part, Lazy) for batch in batches for part in _parts(batch)):
+        yield from ((batch, 0.0) for batch in batches)
+        return
+    # What a batch computes may ask Dask on which worker it runs.
+    state = dict(vars(thread_state))
+    with ThreadPoolExecutor(min(LOADS_AHEAD, len(batches)), "dmlvk.dask", vars_of_thread, (state,)) as pool:
+        yield from in_order(batches, lambda batch: pool.submit(_computed, batch), LOADS_AHEAD)
+
+
+def vars_of_thread(state: Mapping[str, Any]) -> None:
+    """Begin a thread with what Dask keeps for the thread of a task."""
+    vars(thread_state).update(state)
+
+
+def _computed(batch: Any) -> tuple[Any, float]:
+    start = time.perf_counter()
+    found = _mapped(lambda part: part.computed() if isinstance(part, Lazy) else part, batch)
+    return found, time.perf_counter() - start
 
 
 def _is_task(part: Any, are_apart: bool) -> bool:

@@ -53,7 +53,7 @@ def map(
         drivers if there are such. Which batches these are is the same in each run.
     in_flight : int, optional
         At most so many batches are read and not yet yielded. By default four portions for each device. A portion has as
-        many batches as a device runs in 50 ms, at most 16, so that short ones do not wait for Dask's messages.
+        many batches as a device runs in 0.1 s, at most 32, so that short ones do not wait for Dask's messages.
     progress : callable, optional
         Called for each result with the number of results, and the number of batches if that is known, else None.
 

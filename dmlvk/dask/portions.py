@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 # A portion takes a device about so long; reading it takes no longer either. A task costs the client and the scheduler
-# a few milliseconds of messages, whatever it does.
-PORTION_SECONDS = 0.05
-MOST_BATCHES = 16
+# some ten milliseconds of messages, whatever it does, and there may be many devices.
+PORTION_SECONDS = 0.1
+MOST_BATCHES = 32
 # A batch that takes longer to load is worth a task of its own, which any thread of the worker can run.
 SLOW_LOADING_SECONDS = 0.01
 # Arrays that travel with a task are copied several times on the way, so a portion has no more of them than this.

@@ -16,7 +16,7 @@ import dask
 from distributed import Client, Future, Worker, get_worker
 
 from dmlvk.dask import cluster
-from dmlvk.dask.batches import arguments_of_task, computed
+from dmlvk.dask.batches import arguments_of_task, loaded_ahead
 from dmlvk.dask.checking import Partners, Share, difference
 from dmlvk.dask.cluster import ClusterWorker, places
 from dmlvk.dask.errors import BatchError, ClusterError, DifferenceError
@@ -47,16 +47,17 @@ def run_batches(digest: str, batches: Sequence[Any], output_names: Sequence[str]
         return {"missing": get_worker().address}
     label, outputs, loading = held.label, [], 0.0
     start = time.perf_counter()
-    for batch in batches:
+    loads = loaded_ahead(batches)
+    for _ in batches:
         try:
-            begin = time.perf_counter()
-            loaded = computed(batch)
-            loading += time.perf_counter() - begin
+            loaded, seconds = next(loads)
+            loading += seconds
             outputs.append(held.run(digest, loaded, output_names))
         except Exception:
             if len(batches) == 1:
                 raise
             break
+    loads.close()
     return {"label": label, "outputs": outputs, "seconds": time.perf_counter() - start, "loading": loading}
 
 

@@ -29,6 +29,7 @@ from dmlvk.runtime.copying import Pickled
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.device_info import best_devices
 from dmlvk.runtime.shared_devices import DeviceName, named_device
+from dmlvk.vulkan.library import OutOfMemoryError
 from dmlvk.vulkan.monitor import Monitor
 from dmlvk.window import in_order
 
@@ -84,9 +85,11 @@ class InferenceSession(Pickled):
     channels_last : bool, optional
         Whether tensors between convolutions have their channels last in memory (NHWC), whatever the model says: no
         result depends on it. By default they have so on GPUs, whose kernels are faster then.
-    runs_at_once : int
+    runs_at_once : int, optional
         So many runs share a device, for `map`, `run_async` and `run` in several threads. With 2, a GPU computes one run
-        while the arrays of another one are copied. Each has its own memory on the device, weights included.
+        while the arrays of another one are copied. Each has its own memory on the device, weights included; if there is
+        not enough for another run, runs go one after the other. By default 2 if several devices are named and the first
+        is a GPU, so that no GPU waits for Python, which serves one thread at a time; else 1.
 
     Raises
     ------
@@ -126,14 +129,19 @@ class InferenceSession(Pickled):
         device: DeviceName | Iterable[DeviceName] = None,
         fuse_qdq: bool = True,
         channels_last: bool | None = None,
-        runs_at_once: int = 1,
+        runs_at_once: int | None = None,
     ) -> None:
-        rule = "one run, or more that share a device"
-        self._runs_at_once = as_argument("runs_at_once", runs_at_once, 1, None, rule, ValueError)
+        if runs_at_once is not None:
+            rule = "one run, or more that share a device"
+            runs_at_once = as_argument("runs_at_once", runs_at_once, 1, None, rule, ValueError)
         self._loaded = model if isinstance(model, LoadedModel) else load(model)
         self._place = self._loaded.place
         self.devices = opened(device)
         self.device = self.devices[0]
+        if runs_at_once is None:
+            is_cpu = self.device.profile.device_type is DeviceType.CPU
+            runs_at_once = 1 if is_cpu or len(self.devices) == 1 else 2
+        self._runs_at_once = runs_at_once
         self._options = Options(fuse_qdq, channels_last)
         self._graph = graph = Graph(self._loaded)
         self._all_nodes = list(graph.nodes)
@@ -348,6 +356,13 @@ class InferenceSession(Pickled):
         self._last = part = self._turns.run(self._least_used, thread)
         try:
             return part.run(names, feeds, profile)
+        except OutOfMemoryError:
+            first = next(each for each in self._parts if each.device is part.device)
+            if first is part:
+                raise
+            # The device has no memory for another run: this one waits for its turn.
+            self._last = first
+            return first.run(names, feeds, profile)
         finally:
             part.users.discard(thread)
 
@@ -382,6 +397,8 @@ def opened(device: DeviceName | Iterable[DeviceName]) -> list[Device]:
     return found
 
 
-def loaded(model: LoadedModel, options: Options, device: DeviceName = None, runs_at_once: int = 1) -> InferenceSession:
+def loaded(
+    model: LoadedModel, options: Options, device: DeviceName = None, runs_at_once: int | None = None
+) -> InferenceSession:
     """The session of a recipe, on a device or on the default device of this process."""
     return InferenceSession(model, named_device(device), *options, runs_at_once=runs_at_once)

@@ -25,7 +25,7 @@ from dmlvk.dask import cluster as clusters
 from dmlvk.dask import map as map_batches
 from dmlvk.dask.checking import Partners, Share, difference
 from dmlvk.dask.cluster import ClusterWorker, prepare
-from dmlvk.dask.portions import MOST_BATCHES, PortionSize
+from dmlvk.dask.portions import PortionSize
 from dmlvk.dask.running import store_model
 from dmlvk.demo import digits
 from dmlvk.onnx import InferenceSession, ModelError
@@ -125,7 +125,7 @@ def broken(dask_worker: Any, is_broken: bool) -> None:
     """Break a worker's kernels: where a sum is below the range of the output, they give its top. Or mend them."""
     from pkgutil import get_data
 
-    from dmlvk.runtime import compiled_operator, shared_devices
+    from dmlvk.runtime import implementation, shared_devices
 
     def spirv(kernel: str) -> bytes:
         content = get_data("dmlvk", f"spirv/{kernel}.spv")
@@ -138,7 +138,7 @@ def broken(dask_worker: Any, is_broken: bool) -> None:
             position += words[position] >> 16
         return words.tobytes()
 
-    module: Any = compiled_operator
+    module: Any = implementation
     if not hasattr(module, "whole_spirv"):
         module.whole_spirv = module.spirv
     module.spirv = spirv if is_broken else module.whole_spirv
@@ -316,14 +316,15 @@ def lengths(size: PortionSize, elements: Iterable[Any]) -> list[int]:
     return [len(portion.batches) for portion in size.portions(elements, lambda number: False)]
 
 
-def test_portions() -> None:
+def test_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many batches as take 50 ms; a failure of the iterable comes after what was read before it."""
+    monkeypatch.setattr(portions, "PORTION_SECONDS", 0.05)
 
     def failing() -> Iterator[int]:
         yield from range(10)
         raise OSError("the disk")
 
-    size = PortionSize(MOST_BATCHES)
+    size = PortionSize(16)
     size.learn(2, 0.025)
     read = size.portions(failing(), lambda number: number in (5, 6))
     found = [(portion.first, portion.batches, portion.is_checked) for portion in itertools.islice(read, 4)]
@@ -333,14 +334,10 @@ def test_portions() -> None:
     assert list(PortionSize(3).portions([], bool)) == []
     big = np.zeros(20 << 20, np.uint8)
     size.learn(100, 0.001)
-    assert [len(portion.batches) for portion in size.portions([{"x": big, "y": 1}] * 5, lambda number: False)] == [
-        2,
-        2,
-        1,
-    ]
-    assert [len(portion.batches) for portion in size.portions([0] * 20, lambda number: False)] == [MOST_BATCHES, 4]
+    assert lengths(size, [{"x": big, "y": 1}] * 5) == [2, 2, 1]
+    assert lengths(size, [0] * 20) == [16, 4]
     size.learn(1, 5.0)
-    assert [len(portion.batches) for portion in size.portions([0] * 3, lambda number: False)] == [1, 1, 1]
+    assert lengths(size, [0] * 3) == [1, 1, 1]
 
     def slow() -> Iterator[int]:
         for number in range(3):

@@ -20,6 +20,7 @@ from onnx import helper
 import dmlvk
 from dmlvk.onnx import InferenceSession, ModelError
 from dmlvk.runtime import device_info, shared_devices
+from dmlvk.vulkan.library import OutOfMemoryError
 from tests.conftest import DEVICE_NAMES
 from tests.onnx.models import Array, convolution, convolution_parameters, convolved, elements, model_of, require_equal
 
@@ -92,6 +93,29 @@ def require_runs_at_once(session: InferenceSession, many: int, monkeypatch: pyte
 
 def test_as_many_runs_at_once_as_devices(session: InferenceSession, monkeypatch: pytest.MonkeyPatch) -> None:
     require_runs_at_once(session, len(session.devices), monkeypatch)
+
+
+def test_a_run_waits_for_its_turn_if_the_device_has_no_memory_for_two(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parameters = network()[1]
+    session = InferenceSession(network()[0], device, runs_at_once=2)
+    first, second = session._parts
+    refused: list[None] = []
+
+    def run(*arguments: Any) -> Any:
+        refused.append(None)
+        raise OutOfMemoryError("as a small GPU does")
+
+    monkeypatch.setattr(second, "run", run)
+    given = batches(12)
+    for x, outputs in zip(given, session.map(given), strict=True):
+        require_equal(outputs, [expected(x, parameters)])
+    monkeypatch.setattr(first, "run", run)
+    refused.clear()
+    with pytest.raises(OutOfMemoryError, match="small GPU"):
+        session.run(None, {"x": given[0]})
+    assert len(refused) == 1 and not any(part.users for part in session._parts)
 
 
 def test_two_runs_share_a_device(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
