@@ -253,7 +253,7 @@ def rows_of(figures: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 def page(figures: Sequence[dict[str, Any]], title: str) -> Iterator[str]:
     """The lines of a comment on a pull request: what is slower or different first, then all cases."""
-    yield "### Beside the last release"
+    yield "### Speed on a CPU driver, before and after"
     yield ""
     slower = [figure["case"] for figure in figures if figure["ratio"] > NOISE]
     different = [figure["case"] for figure in figures if not figure["equal"]]

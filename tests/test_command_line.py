@@ -83,7 +83,7 @@ def test_devices_as_json(device: dmlvk.Device) -> None:
     assert [entry["name"] for entry in content["devices"]] == [info.name for info in dmlvk.devices()]
     keys = ["index", "name", "type", "vendor", "driver", "driver_release", "vulkan", "memory_size", "accelerated"]
     for info, entry in zip(dmlvk.devices(), content["devices"], strict=True):
-        assert list(entry) == [*keys, "quirks", "profile"]
+        assert list(entry) == [*keys, "quirks", "distrusted_paths", "profile"]
         assert (entry["index"], entry["type"], entry["vendor"]) == (info.index, info.type.name, info.vendor)
         assert (entry["driver"], entry["memory_size"]) == (info.driver, info.memory_size)
         assert entry["vulkan"].count(".") == 2 and tuple(entry["driver_release"]) == info.profile.driver_release

@@ -110,6 +110,13 @@ def test_the_description_works_on_an_index() -> None:
     assert [target for target in targets if not target.startswith(("https://", "#"))] == []
 
 
+def test_the_oldest_versions_leave_out_linters_alone() -> None:
+    named = {re.split("[<>=\\[]", requirement)[0] for requirement in PROJECT["optional-dependencies"]["test"]}
+    assert named > minimal_versions.LINTERS
+    assert not named & minimal_versions.LINTERS & {"pytest", "numpy", "onnx", "pillow", "hypothesis"}
+    assert all((ROOT / name).exists() for name in minimal_versions.LEFT_OUT)
+
+
 def test_the_lower_end_of_requirements() -> None:
     assert minimal_versions.constraints(["numpy>=1.24", "vulkan==1.3.275.1", "dask[array,distributed] >= 2025.5"]) == [
         "numpy==1.24.*",

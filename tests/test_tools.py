@@ -15,7 +15,7 @@ import pytest
 from dmlvk.command_line.terminal import INTERRUPTED
 from dmlvk.conformance.results import Result, Run, Status
 from tests.conformance.comparison.made_results import environment, written
-from tools import bootstrap, every_driver, mesa, models, windows
+from tools import bootstrap, drivers, every_driver, mesa, models, windows
 from tools.debian import SetupError
 from tools.every_driver import Outcome, check_arguments, differences
 
@@ -165,6 +165,21 @@ def test_failures_are_told_by_reason_and_by_number(tmp_path: Path) -> None:
     assert lines[0] == "1 times: ValueError: 3"
     assert len(lines) == windows.MOST_REASONS - 1
     assert last == "3 other reasons"
+
+
+def test_drivers_are_fetched_unless_devices_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fetched = []
+    for name in ("lavapipe", "swiftshader", "validation_layer"):
+        monkeypatch.setattr(drivers, f"get_{name}", lambda name=name: fetched.append(name))
+    monkeypatch.setattr(sys, "argv", ["drivers"])
+    monkeypatch.setenv("DMLVK_TEST_DEVICES", "GeForce")
+    drivers.main()
+    assert not fetched and "Test devices: GeForce" in capsys.readouterr().out
+    monkeypatch.delenv("DMLVK_TEST_DEVICES")
+    drivers.main()
+    assert fetched == ["lavapipe", "swiftshader", "validation_layer"]
 
 
 def test_the_windows_python_has_what_the_tests_require() -> None:

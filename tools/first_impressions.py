@@ -15,6 +15,7 @@ import argparse
 import datetime
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -65,7 +66,7 @@ class Place:
 
     def path(self, path: Path) -> str:
         """A path as the commands see it."""
-        return str(path if self.root is None else Path("/", path.relative_to(self.root)))
+        return str(path) if self.root is None else f"/{path.relative_to(self.root).as_posix()}"
 
     def run(self, *words: str, **variables: str) -> tuple[int, str]:
         """The status of a command, and all that it prints."""
@@ -217,7 +218,8 @@ def debian(session: Session, suite: str, folder: Path, wheel: Path) -> None:
     work.mkdir()
     inside_wheel = Path(shutil.copy(wheel, work))
     names = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"}
-    if certificates := os.environ.get("PIP_CERT"):  # what this host trusts, so that pip reaches what it reaches here
+    # What this host trusts, so that pip reaches what it reaches here.
+    if certificates := ssl.get_default_verify_paths().cafile:
         shutil.copy(certificates, work / "certificates.pem")
         names |= dict.fromkeys(("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), "/work/certificates.pem")
     place = Place(f"Debian {suite}", work, ("chroot", str(root)), root, names)
@@ -261,8 +263,8 @@ def windows_form(session: Session, wheel: Path) -> None:
         pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", str(target))
         session.timed(place, "pip install of the wheel", *pip, *PIP_TARGET, str(wheel), *numpy)
         program = f"import sys; sys.path.insert(0, sys.argv[1]); {FIRST_RESULT}"
-        # Not what `make test-windows` installed: the isolated mode and the path leave only the new folder.
-        place.prefix = (wine.program, str(PROGRAM / "python.exe"), "-I")
+        # Without what `make test-windows` installed: -I and -S leave Python's own modules, and the new folder.
+        place.prefix = (wine.program, str(PROGRAM / "python.exe"), "-I", "-S")
         place.variables = wine.variables
         for what in ("first result, first process", "first result, next process"):
             session.timed(place, what, "-c", program, f"Z:{target}")

@@ -49,7 +49,7 @@ REQUIREMENTS = [
     "pyyaml>=6.0",
     "hypothesis>=6.100",
     "ml_dtypes>=0.3",
-    "onnx>=1.15",
+    "onnx>=1.19",
     "onnxruntime>=1.17",
 ]
 

@@ -36,8 +36,8 @@ def demo(output: Path, selector: str | None) -> None:
     from dmlvk.demo import all_panels, draw_sheet, measure, missing_package, photograph, picture_format, read_digits
 
     files.require_place(output)
-    photo = photograph()  # says what to install if there is nothing to draw with
     picture_format(output)
+    photo = photograph()
     device = dmlvk.Device(selector, timestamps=True)
     measurements = [measure(device, panel) for panels in all_panels(photo).values() for panel in panels]
     reading = missing_package() or read_digits(device)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import dmlvk
+from dmlvk.demo.palette import require_pillow
 from dmlvk.operators.quantized_linear_convolution import output_size
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
@@ -70,10 +71,9 @@ class Panel:
 
 def photograph() -> np.ndarray:
     """The astronaut Eileen Collins, photographed by NASA (public domain): {512,512,3} UINT8, packed."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise dmlvk.DeviceError('the demo needs Pillow to draw with: pip install "dmlvk[demo]"') from error
+    require_pillow()
+    from PIL import Image
+
     with files("dmlvk.demo").joinpath("astronaut.jpg").open("rb") as file, Image.open(file) as image:
         return np.asarray(image.convert("RGB"))
 

@@ -13,7 +13,7 @@ from dmlvk import files
 from dmlvk.demo.digits import Reading
 from dmlvk.demo.grid import draw_digits, draw_lines
 from dmlvk.demo.measure import Measurement
-from dmlvk.demo.palette import BACKING, FAINT, INK, PAPER, RIGHT, RULE, WRONG, font
+from dmlvk.demo.palette import BACKING, FAINT, INK, PAPER, RIGHT, RULE, WRONG, font, require_pillow
 from dmlvk.demo.panels import SENTENCES, View
 
 if TYPE_CHECKING:
@@ -151,7 +151,10 @@ def picture_format(path: Path) -> str:
     ------
     FileError
         No picture can be written under this name.
+    DeviceError
+        Pillow is not installed.
     """
+    require_pillow()
     from PIL import Image
 
     name = Image.registered_extensions().get(path.suffix.lower(), "")

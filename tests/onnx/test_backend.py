@@ -29,6 +29,8 @@ ON_HOST = {
     "test_triu_zero": "without elements",
     "test_tril_zero": "without elements",
 }
+# Tests that an older release of onnx does not have.
+NEW_IN = {"test_onehot_with_bfloat16_values": (1, 23)}
 PRODUCT = "second operand 'b' is not constant"
 
 
@@ -68,7 +70,8 @@ def test_onnx_own_node_tests(device: dmlvk.Device) -> None:
             assert {row.where for row in rows} <= {"device", "view"}, (name, rows)
         else:
             assert all(row.where == "host" and reason in row.reason for row in rows), (name, rows)
-    assert ON_HOST.keys() <= tests.keys()
+    release = tuple(int(part) for part in onnx.__version__.split(".")[:2])
+    assert {name for name in ON_HOST if release >= NEW_IN.get(name, (0, 0))} <= tests.keys()
 
 
 def test_a_node(device: dmlvk.Device) -> None:
