@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
@@ -24,7 +24,6 @@ from dmlvk.planning.quantized_linear_convolution.channel_parameters import with_
 from dmlvk.planning.quantized_linear_convolution.channels_last import channels_last
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.matrix import (
-    EXAMPLE_TILE,
     LARGE_TILE,
     NO_MATRICES,
     PACKED_MATRICES,
@@ -37,9 +36,9 @@ from dmlvk.planning.quantized_linear_convolution.matrix import (
     has_whole_planes,
     is_wasteful,
     matrix_of,
-    matrix_shape,
     packs_channels,
 )
+from dmlvk.planning.quantized_linear_convolution.matrix_tiles import EXAMPLE_TILE, matrix_shape
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 from dmlvk.planning.quantized_linear_convolution.parameters import Sources
 from dmlvk.planning.quantized_linear_convolution.path import (
@@ -435,6 +434,9 @@ class MatrixPath(MatrixUnitsPath[MatrixShape]):
 
     def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> MatrixShape:
         return matrix_shape(problem.profile, geometry, name)
+
+    def with_parts(self, tile: MatrixShape, parts: int) -> MatrixShape:
+        return replace(tile, tile=replace(tile.tile, parts=parts))
 
     def is_preferred(self, problem: Problem) -> bool:
         if problem.profile.device_type is DeviceType.CPU:
