@@ -88,6 +88,8 @@ def small_tile(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Prod
         return None
     in_words = packs_channels(geometry)
     pixels, channels, subgroup_pixels, subgroup_channels = SMALL_TILE[in_words]
+    if not in_words and geometry.output_channels_per_group <= channels // 2:
+        channels //= 2
     # Planes are fetched four pixels at a time, which takes long steps.
     is_long = not in_words or Runs.of(geometry).total * VECTOR_SIZE >= LONG_STEP
     step = max(LONG_STEP if is_long else LONG_STEP // 2, 2 * matrix.k)
