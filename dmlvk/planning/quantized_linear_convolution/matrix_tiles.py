@@ -103,10 +103,10 @@ def small_tile(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Prod
         return None
     if obstacle_to_tile(profile, matrix, profile.min_subgroup_size, tile, in_words) is not None:
         return None
-    return replace(tile, parts=_parts(-(-Runs.of(geometry).total * VECTOR_SIZE // step), tiles))
+    return replace(tile, parts=parts_of(-(-Runs.of(geometry).total * VECTOR_SIZE // step), tiles))
 
 
-def _parts(steps: int, tiles: int) -> int:
+def parts_of(steps: int, tiles: int) -> int:
     """The number of workgroups that share the K of a tile. None of them is left without a step."""
     if steps < MANY_STEPS:
         return 1
