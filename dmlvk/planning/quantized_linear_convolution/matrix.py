@@ -86,6 +86,11 @@ class MatrixTile:
     def subgroups(self) -> int:
         return self.pixels // self.subgroup_pixels * (self.channels // self.subgroup_channels)
 
+    @property
+    def part_sums_size(self) -> int:
+        """Bytes in which the parts of one tile's K add their sums: see matrix_parts.glsl."""
+        return 4 * (self.pixels * self.channels + self.pixels + 4)
+
     def fetches_planes(self, lanes: int) -> bool:
         """Whether an invocation fetches whole groups of four pixels in each step, which planes require."""
         fetches = self.pixels * (self.step // VECTOR_SIZE) // (self.subgroups() * lanes)
@@ -137,11 +142,6 @@ class MatrixShape(Shape):
             lanes=lanes,
             tile=tile,
         )
-
-    @property
-    def part_sums_size(self) -> int:
-        """Bytes in which the parts of one tile's K add their sums: see matrix_parts.glsl."""
-        return 4 * (self.tile.pixels * self.tile.channels + self.tile.pixels + 4)
 
     def runs(self, geometry: ConvolutionGeometry) -> Runs:
         """How K lies in memory."""

@@ -103,6 +103,9 @@ def small_tile(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Prod
         return None
     if obstacle_to_tile(profile, matrix, profile.min_subgroup_size, tile, in_words) is not None:
         return None
+    room = min(profile.limits.max_storage_buffer_range, profile.segment_size) // 2
+    if tiles * tile.part_sums_size > room:
+        return tile
     return replace(tile, parts=parts_of(-(-Runs.of(geometry).total * VECTOR_SIZE // step), tiles))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dmlvk.planning.plan import CLEAN, Access, PathError
@@ -58,6 +60,17 @@ def test_any_number_of_parts_may_be_forced(device: str, parts: int) -> None:
     assert {each.specialization[PARTS] for each in products} == {parts}
 
 
+def test_sums_that_no_window_shows_are_not_cut() -> None:
+    desc = convolution(2, 512, (7, 7), 512, (3, 3), padding=(1, 1))
+    rich = profiles.load("nvidia-h200")
+    small = replace(rich, limits=replace(rich.limits, max_storage_buffer_range=1 << 19))
+    assert plan(desc, rich).clean_size > 0
+    assert plan(desc, small).clean_size == 0
+    large = convolution(64, 64, (112, 112), 64, (3, 3), padding=(1, 1))
+    with pytest.raises(PathError, match="bytes of the sums of parts of K = "):
+        plan(large, small, path="matrix/2")
+
+
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
@@ -65,6 +78,7 @@ def test_any_number_of_parts_may_be_forced(device: str, parts: int) -> None:
         ("matrix/", "after a slash, the parts of K are 1 to 9999"),
         ("matrix/12345", "after a slash, the parts of K are 1 to 9999"),
         ("direct/2", "path 'direct' does not cut K"),
+        ("matrix:128x128x64:64x64*4/2", "a workgroup of several tiles has the whole K of each"),
     ],
 )
 def test_parts_that_there_cannot_be(path: str, reason: str) -> None:
