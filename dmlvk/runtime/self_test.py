@@ -15,6 +15,7 @@ import datetime
 import hashlib
 import json
 import os
+import re
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -55,6 +56,8 @@ REPEATS = 3
 MOST_ENDS = 2
 # What a CPU driver lists as matrices are loops of its own compiler, like all else that it runs.
 WITHOUT_UNITS = frozenset((DeviceType.CPU,))
+# A tile or parts of K may follow a path's name: "matrix:128x128x64:64x32", "matrix/4".
+NAME_END = re.compile("[:/]")
 NEVER, ONCE, ALWAYS = "0", "1", "always"
 POISON = b"\xa5"
 
@@ -174,7 +177,7 @@ class SelfTest:
 
         If the answer is wrong, the path is none of the device's any more: plan anew.
         """
-        path = plan.path.partition(":")[0]
+        path = NAME_END.split(plan.path)[0]
         if not _is_asked(device.profile, path):
             return True
         with self._locks[path]: return self._allows(device, path)  # noqa: E701  # fmt: skip
@@ -198,7 +201,7 @@ class SelfTest:
 
     def has_answered(self, device: Device, plan: Plan) -> bool:
         """Whether `allows` would answer at once."""
-        path = plan.path.partition(":")[0]
+        path = NAME_END.split(plan.path)[0]
         if not _is_asked(device.profile, path) or path in device.profile.distrusted_paths:
             return True
         question = _question_of(device.profile, path)

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 import dmlvk
-from tests.mutants import convolution, data_movement
+from tests.mutants import convolution, cut_and_joined, data_movement
 from tests.mutants.mutant import Mutant, verdict
 from tools import drivers, mesa
 from tools.debian import ROOT, SetupError
@@ -25,7 +25,12 @@ from tools.every_driver import only
 
 # It declares no properties of float arithmetic, so its plans take kernels that other devices do not need.
 POOR_DEVICE = "SwiftShader"
-MUTANTS = (*data_movement.MUTANTS, *convolution.MUTANTS, *convolution.MATRIX_MUTANTS)
+MUTANTS = (
+    *data_movement.MUTANTS,
+    *convolution.MUTANTS,
+    *convolution.MATRIX_MUTANTS,
+    *cut_and_joined.MUTANTS,
+)
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.planning.plan import PERSISTENT, SCRATCH, Dispatch, Plan
+from dmlvk.planning.plan import CLEAN, PERSISTENT, SCRATCH, Dispatch, Plan
 from dmlvk.vulkan.instance import open_devices
 from tests.runtime.convolutions import convolution
 from tests.runtime.test_new_tensors import OnlyDLPack
@@ -51,6 +51,29 @@ def test_stages_run_in_order_and_scratch_is_there(device: dmlvk.Device) -> None:
         bindings.clear()
         own.wait()
         assert own.memory_used == 3 * 256
+
+
+def test_clean_memory_holds_zeros_at_first_and_is_no_other_binding_s(device: dmlvk.Device) -> None:
+    """Memory that held other bytes before is cleared. A binding's own writes stay in it."""
+    with open_variant(device, "direct") as own:
+        dirty = [own.tensor(np.full_like(VALUES, 77)) for _ in range(4)]
+        del dirty
+        own.wait()
+        reading = dmlvk.CompiledOperator(
+            own, copy_desc(DESC), Plan("reading", copying(device, CLEAN, "output_tensor"), clean_size=256)
+        )
+        source, target = own.tensor(VALUES), own.tensor(VALUES)
+        reading.bind(input_tensor=source, output_tensor=target)
+        reading(input_tensor=source, output_tensor=target).wait()
+        np.testing.assert_array_equal(target.numpy(), np.zeros_like(VALUES))
+        stages = copying(device, CLEAN, "output_tensor") + copying(device, "input_tensor", CLEAN)
+        writing = dmlvk.CompiledOperator(own, copy_desc(DESC), Plan("writing", stages, clean_size=256))
+        for expected in (np.zeros_like(VALUES), VALUES):
+            writing(input_tensor=source, output_tensor=target).wait()
+            np.testing.assert_array_equal(target.numpy(), expected)
+        other = writing.bind(input_tensor=source, output_tensor=target)
+        own.submit([other]).wait()
+        np.testing.assert_array_equal(target.numpy(), np.zeros_like(VALUES))
 
 
 def test_persistent_memory_is_filled_once(device: dmlvk.Device) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from dmlvk.planning.quantized_linear_convolution.path import (
 from dmlvk.planning.quantized_linear_convolution.registry import PATHS
 
 WRONG_ANSWER = Obstacle("answer to a known question", "wrong", "right")
+PARTS = re.compile("[1-9][0-9]{0,3}")
 
 
 def plan_quantized_linear_convolution(
@@ -38,7 +40,7 @@ def plan_quantized_linear_convolution(
     profile : DeviceProfile
     path : str, optional
         The name of one of the `PATHS`; None chooses. If the path's tiles have names, a colon and the name of a tile may
-        follow: "matrix:128x128x64:64x32".
+        follow: "matrix:128x128x64:64x32". If the path cuts K, a slash and the number of parts may follow: "matrix/4".
     offsets : mapping of str to int, optional
         Bytes from the start of its memory to a tensor's own start, by field.
 
@@ -70,7 +72,10 @@ def _obstacle_on(path: Path[Any], profile: DeviceProfile) -> Obstacle | None:
 
 
 def _forced(problem: Problem, text: str) -> Plan:
-    name, _, tile_name = text.partition(":")
+    head, slash, parts = text.partition("/")
+    name, _, tile_name = head.partition(":")
+    if slash and not PARTS.fullmatch(parts):
+        raise PathError(f"{OPERATOR} has no kernel path {shown(text)}: after a slash, the parts of K are 1 to 9999")
     paths = {path.name: path for path in PATHS if _obstacle_on(path, problem.profile) is None}
     path = paths.get(name)
     if path is None or (tile_name and not path.example_tile):
@@ -79,9 +84,11 @@ def _forced(problem: Problem, text: str) -> Plan:
     obstacle = path.obstacle_to(problem)
     if obstacle is None:
         try:
-            if tile_name:
-                return replace(path.plan(problem, path.named_tile(problem, tile_name)), path=text)
-            return path.plan(problem, cheapest_tile(path, problem))
+            tile = path.named_tile(problem, tile_name) if tile_name else cheapest_tile(path, problem)
+            if slash:
+                tile = path.with_parts(tile, int(parts))
+            made = path.plan(problem, tile)
+            return replace(made, path=text) if tile_name or slash else made
         except ObstacleError as error:
             obstacle = error.obstacle
     names = ", ".join(repr(each.name) for each in paths.values() if each is not path and not each.obstacle_to(problem))

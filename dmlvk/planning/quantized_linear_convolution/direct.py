@@ -1,4 +1,4 @@
-"""QUANTIZED_LINEAR_CONVOLUTION straight from its tensors: for narrow groups, and for operands too large to pack."""
+"""QUANTIZED_LINEAR_CONVOLUTION straight from its tensors: groups of one channel, and operands too large to pack."""
 
 from __future__ import annotations
 

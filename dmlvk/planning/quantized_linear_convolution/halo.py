@@ -24,15 +24,14 @@ from dmlvk.planning.quantized_linear_convolution.matrix import (
     Runs,
     is_wasteful,
     matrix_of,
-    matrix_shape,
     obstacle_to_sizes,
     packs_channels,
-    small_tile,
 )
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import (
     MatrixCutter,
     MatrixUnitsPath,
 )
+from dmlvk.planning.quantized_linear_convolution.matrix_tiles import matrix_shape, small_tile
 from dmlvk.planning.quantized_linear_convolution.packing import FilterPacking
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem, cheapest_tile
 from dmlvk.planning.quantized_linear_convolution.product import COLUMN, IMAGE, ROW

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeVar
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
-from dmlvk.errors import shown
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
-from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
 from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT
-from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle
 from dmlvk.planning.quantized_linear_convolution.product import (
     Shape,
     enough_workgroups,
@@ -38,20 +35,8 @@ WASTEFUL_IN_GROUPS = 64
 # Each row of shared memory is padded with this number of vectors.
 ROW_PADDING = 1
 
-# Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. A multiprocessor has room for two
-# large tiles, not for three. Large tiles are slower on layers with fewer than several rounds of them.
-ENOUGH_TILES = 192
-ENOUGH_LARGE_TILES = 1024
+# A tile of as many outputs takes many registers: a multiprocessor has room for two, not for three.
 LARGE_TILE = 128 * 128
-# Large tiles save bytes in each step. With at most this many steps, the work after the steps counts for more, and so
-# does the number of workgroups that a multiprocessor has room for.
-FEW_STEPS = 4
-
-# With so few tiles, a multiprocessor of a large GPU has one or two workgroups, which wait for memory in each step.
-# Small tiles with long steps wait least.
-FEW_TILES = 400
-SMALL_TILE = {True: (32, 64, 16, 64), False: (64, 64, 64, 16)}
-LONG_STEP = 128
 
 # Pixels that are fetched together if the input is read by planes.
 PLANE_PIXELS = 4
@@ -59,13 +44,8 @@ PLANE_PIXELS = 4
 # Four matrices lie side by side if bytes are packed into words.
 PACKED_MATRICES = 4
 
-EXAMPLE_TILE = "128x128x64:64x32"
-
 # No side of a tile is 0 or more than a few thousand. A name can come from any source, a damaged file included.
 SIDE = "([1-9][0-9]{0,5})"
-PARTS = "([1-9][0-9]{0,3})"
-FORCED_TILE = re.compile(rf"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}(?:\*([0-9]{{1,6}})|/{PARTS})?")
-
 
 # The lowest rate of matrix units, in operations a second. A CPU's "matrix units" are loops.
 SLOWEST_RATE = {DeviceType.DISCRETE_GPU: 8e12, DeviceType.CPU: 2e8}
@@ -105,6 +85,11 @@ class MatrixTile:
 
     def subgroups(self) -> int:
         return self.pixels // self.subgroup_pixels * (self.channels // self.subgroup_channels)
+
+    @property
+    def part_sums_size(self) -> int:
+        """Bytes in which the parts of one tile's K add their sums: see matrix_parts.glsl."""
+        return 4 * (self.pixels * self.channels + self.pixels + 4)
 
     def fetches_planes(self, lanes: int) -> bool:
         """Whether an invocation fetches whole groups of four pixels in each step, which planes require."""
@@ -157,11 +142,6 @@ class MatrixShape(Shape):
             lanes=lanes,
             tile=tile,
         )
-
-    @property
-    def part_sums_size(self) -> int:
-        """Bytes in which the parts of one tile's K add their sums: see matrix_parts.glsl."""
-        return 4 * (self.tile.pixels * self.tile.channels + self.tile.pixels + 4)
 
     def runs(self, geometry: ConvolutionGeometry) -> Runs:
         """How K lies in memory."""
@@ -250,7 +230,7 @@ def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
         and not entry.saturating
         and entry.scope == "subgroup"
         and entry.m % 8 == entry.n % 8 == entry.k % 8 == 0
-        and all(_possible_tiles(profile, entry, channels) for channels in (False, True))
+        and all(possible_tiles(profile, entry, channels) for channels in (False, True))
     ]
     return max(usable, key=lambda entry: (entry.m * entry.n * entry.k, entry.k), default=None)
 
@@ -314,88 +294,11 @@ def _gpu_tiles(profile: DeviceProfile, channels: bool) -> list[MatrixTile]:
     return [MatrixTile(64, 64, 64, 32, 16), MatrixTile(64, 32, 64, 32, 16)]
 
 
-def _possible_tiles(profile: DeviceProfile, matrix: CooperativeMatrix, channels: bool) -> list[MatrixTile]:
+def possible_tiles(profile: DeviceProfile, matrix: CooperativeMatrix, channels: bool) -> list[MatrixTile]:
     """The tiles that fit a device's workgroups and shared memory: none on a device as small as Vulkan allows."""
     lanes = profile.min_subgroup_size
     tiles = tiles_for(profile, matrix, channels)
     return [tile for tile in tiles if obstacle_to_tile(profile, matrix, lanes, tile, channels) is None]
-
-
-@lru_cache(maxsize=256)
-def matrix_shape(profile: DeviceProfile, geometry: ProductGeometry, forced: str = "") -> MatrixShape:
-    """The matrices and the tile for a convolution.
-
-    Parameters
-    ----------
-    forced : str, optional
-        A tile by name: "128x128x64:64x32" is 128 pixels and channels by 64 bytes of K, in subgroups of 64 x 32;
-        "128x128x64:64x32*4" is four such tiles of pixels a workgroup, and "128x128x64:64x32/4" is four workgroups a
-        tile, which share its K.
-
-    Raises
-    ------
-    PathError
-        The forced tile is not one that the kernel can take on this device.
-    """
-    matrix = matrix_of(profile)
-    assert matrix is not None, "asked for on a device without matrices"
-    lanes = profile.min_subgroup_size
-    if forced:
-        match = FORCED_TILE.fullmatch(forced)
-        if match is None:
-            raise PathError(f"{OPERATOR}: a tile is named like {EXAMPLE_TILE!r}, not {shown(forced)}")
-        *sizes, turns, parts = match.groups()
-        tile = MatrixTile(*map(int, (*sizes, turns or 0, parts or 1)))
-        obstacle = obstacle_to_tile(profile, matrix, lanes, tile, packs_channels(geometry))
-        if obstacle is not None:
-            raise PathError(f"tile {shown(forced)} is not possible on {profile.name}: {obstacle}")
-    else:
-        tile = _choose(profile, matrix, geometry)
-    return MatrixShape.of(KERNEL, profile, matrix, tile, geometry)
-
-
-def small_tile(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ConvolutionGeometry) -> MatrixTile | None:
-    """The tile for a convolution that has few of them; None if it has many, or if the device has no use for it."""
-    if profile.device_type is not DeviceType.DISCRETE_GPU or profile.min_subgroup_size < 32:
-        return None
-    in_words = packs_channels(geometry)
-    pixels, channels, subgroup_pixels, subgroup_channels = SMALL_TILE[in_words]
-    # Planes are fetched four pixels at a time, which takes long steps.
-    is_long = not in_words or Runs.of(geometry).total * VECTOR_SIZE >= LONG_STEP
-    step = max(LONG_STEP if is_long else LONG_STEP // 2, 2 * matrix.k)
-    tile = MatrixTile(pixels, channels, step, subgroup_pixels, subgroup_channels)
-    tiles = (
-        geometry.group_count
-        * -(-geometry.output_channels_per_group // channels)
-        * -(-geometry.batch * geometry.output_size[0] * geometry.output_size[1] // pixels)
-    )
-    if tiles > FEW_TILES * 32 // pixels:
-        return None
-    return tile if obstacle_to_tile(profile, matrix, profile.min_subgroup_size, tile, in_words) is None else None
-
-
-def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ConvolutionGeometry) -> MatrixTile:
-    small = small_tile(profile, matrix, geometry)
-    if small is not None:
-        return small
-    in_words = packs_channels(geometry)
-    tiles = _possible_tiles(profile, matrix, in_words)
-    channels = geometry.output_channels_per_group
-    pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
-    narrowest = min(tile.channels for tile in tiles)
-    fitting = [tile for tile in tiles if tile.channels < 2 * channels or tile.channels == narrowest]
-    size = Runs.of(geometry).total * VECTOR_SIZE
-    smaller = [tile for tile in fitting if size > FEW_STEPS * tile.step or tile.pixels * tile.channels < LARGE_TILE]
-    if len(smaller) < len(fitting):
-        in_planes = has_whole_planes(geometry) and geometry.input_strides[1] > 1
-        lanes = profile.min_subgroup_size
-        fitting = [tile for tile in smaller if tile.fetches_planes(lanes) or not in_planes]
-    for tile in fitting:
-        is_small = tile.pixels * tile.channels < LARGE_TILE
-        enough = ENOUGH_TILES if is_small else ENOUGH_LARGE_TILES
-        if geometry.group_count * -(-channels // tile.channels) * -(-pixels // tile.pixels) >= enough:
-            return tile
-    return min(fitting, key=lambda tile: tile.pixels * tile.channels)
 
 
 def obstacle_to_sizes(

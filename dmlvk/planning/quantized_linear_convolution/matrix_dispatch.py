@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
@@ -19,12 +19,11 @@ from dmlvk.planning.builder import (
 )
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import CLEAN, Access, Dispatch, Plan
+from dmlvk.planning.plan import CLEAN, Access, Dispatch, PathError, Plan
 from dmlvk.planning.quantized_linear_convolution.channel_parameters import with_parameters
 from dmlvk.planning.quantized_linear_convolution.channels_last import channels_last
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.matrix import (
-    EXAMPLE_TILE,
     LARGE_TILE,
     NO_MATRICES,
     PACKED_MATRICES,
@@ -37,12 +36,13 @@ from dmlvk.planning.quantized_linear_convolution.matrix import (
     has_whole_planes,
     is_wasteful,
     matrix_of,
-    matrix_shape,
     packs_channels,
 )
+from dmlvk.planning.quantized_linear_convolution.matrix_tiles import EXAMPLE_TILE, matrix_shape
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 from dmlvk.planning.quantized_linear_convolution.parameters import Sources
 from dmlvk.planning.quantized_linear_convolution.path import (
+    OPERATOR,
     Obstacle,
     ObstacleError,
     Path,
@@ -213,8 +213,10 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         )
         self.parameters.bind(dispatch, channels)
         if tile.parts > 1:
-            size = math.prod(super().grid(box)) * shape.part_sums_size
+            size = math.prod(super().grid(box)) * tile.part_sums_size
             start = self.builder.clean.allocate(size)
+            if not self.builder.fits(CLEAN, (start, start + size)):
+                raise ObstacleError(Obstacle("bytes of the sums of parts of K", size, "at most a window's"))
             dispatch.window(CLEAN, (start, start + size), start, 4, "part_sums_start", Access.WRITE)
         else:
             dispatch.unread_window(dispatch.windows[1], "part_sums_start")
@@ -439,6 +441,13 @@ class MatrixPath(MatrixUnitsPath[MatrixShape]):
 
     def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> MatrixShape:
         return matrix_shape(problem.profile, geometry, name)
+
+    def with_parts(self, tile: MatrixShape, parts: int) -> MatrixShape:
+        if tile.tile.turns > 1 and parts > 1:
+            raise PathError(
+                f"{OPERATOR}: a workgroup of several tiles has the whole K of each, and not one of {parts} parts"
+            )
+        return replace(tile, tile=replace(tile.tile, parts=parts))
 
     def is_preferred(self, problem: Problem) -> bool:
         if problem.profile.device_type is DeviceType.CPU:

@@ -149,6 +149,16 @@ class Path(ABC, Generic[Tile]):
         """
         raise PathError(f"{OPERATOR}: the tiles of path {self.name!r} have no names, so {shown(name)} is none")
 
+    def with_parts(self, tile: Tile, parts: int) -> Tile:
+        """A tile whose K is shared by a number of workgroups, some of which may have nothing to do.
+
+        Raises
+        ------
+        PathError
+            The path does not cut K.
+        """
+        raise PathError(f"{OPERATOR}: path {self.name!r} does not cut K, so it has no {parts} parts")
+
 
 def cheapest_tile(path: Path[Tile], problem: Problem) -> Tile:
     """A path's tile with the least estimated time."""

@@ -56,3 +56,27 @@ def test_what_depthwise_does_not_take(desc: QuantizedLinearConvolutionDesc, reas
     with pytest.raises(PathError, match=f"cannot take path 'depthwise' here: .*{reason}"):
         plan(desc, profile, path="depthwise")
     assert plan(desc, profile).path != "depthwise"
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "stride"),
+    [(32, 112, 1), (96, 112, 2), (144, 56, 1), (144, 56, 2), (192, 28, 2), (384, 14, 1), (576, 14, 2), (960, 7, 1)],
+)
+def test_one_image_fills_a_gpu(channels: int, size: int, stride: int) -> None:
+    """MobileNetV2's layers in NHWC: about a workgroup for each multiprocessor of a large GPU, or more."""
+    out = size // stride
+    desc = convolution(
+        1,
+        channels,
+        (size, size),
+        channels,
+        (3, 3),
+        groups=channels,
+        strides=(stride, stride),
+        padding=(1, 1),
+        input_strides=(size * size * channels, 1, size * channels, channels),
+        output_strides=(out * out * channels, 1, out * channels, channels),
+    )
+    (dispatch,) = plan(desc, profiles.load("nvidia-h200")).dispatches
+    assert dispatch.groups[0] * dispatch.groups[1] >= 100
+    assert dispatch.specialization[0] <= 64

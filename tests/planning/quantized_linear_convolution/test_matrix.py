@@ -128,7 +128,8 @@ def channels_innermost(tensor: TensorDesc) -> TensorDesc:
         (64, True, (64, 128)),
         (64, False, (128, 64)),  # planes are fetched four pixels at a time; the other tile does not do so
         (128, True, (64, 128)),
-        (192, True, (128, 128)),
+        (256, True, (64, 128)),
+        (320, True, (128, 128)),
     ],
 )
 def test_large_tiles_where_there_are_steps_enough(channels: int, channels_last: bool, tile: tuple[int, int]) -> None:

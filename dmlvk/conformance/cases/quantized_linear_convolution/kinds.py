@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from dmlvk.conformance.case import Workload
+from dmlvk.conformance.case import Way, Workload
 from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
+    GENERAL_PATHS,
     OPERATOR,
     TYPE_PARAMETERS,
     Shape,
@@ -16,7 +18,11 @@ from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     mantissas,
 )
 from dmlvk.conformance.cases.values import Array
+from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning import GENERAL_PATH
+
+# All inputs of a convolution but its image.
+ALL_CONSTANTS = tuple(field for field in QuantizedLinearConvolutionDesc.input_fields if field != "input_tensor")
 
 
 def depthwise(numbers: np.random.Generator, p: Parameters) -> Workload:
@@ -65,17 +71,7 @@ def halo(numbers: np.random.Generator, p: Parameters) -> Workload:
         groups=p.groups,
     )
     layouts = {"input_tensor": p.input, "output_tensor": p.output}
-    arrays: dict[str, Array] = {}
-    if p.bias == "wide":
-        bias = numbers.integers(-(2**31), 2**31, shape.filters).astype(np.int32)
-        scales = mantissas(numbers, shape.filters) / np.float32(2**25)
-        one = np.ones(1, np.float32)
-        arrays = {
-            "bias_tensor": bias.reshape(shape.per_channel),
-            "filter_scale_tensor": scales.reshape(shape.per_channel),
-            "input_scale_tensor": one,
-            "output_scale_tensor": one,
-        }
+    arrays = _wide_sums(numbers, shape) if p.bias == "wide" else {}
     offsets = {"input_tensor": 16, "output_tensor": 48}
     return convolution(numbers, p, shape, arrays=arrays, layouts=layouts, offsets=offsets)
 
@@ -94,10 +90,67 @@ def general(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, layouts=layouts, offsets={"input_tensor": 16, "output_tensor": 48})
 
 
+def parts_of_k(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """K cut over workgroups: any number of parts, parts of nothing, and what one call leaves to the next.
+
+    The bias "wide" makes sums that do not fit 32 bits.
+    """
+    shape = Shape(
+        *(2, p.groups * p.channels, (5, 7), p.groups * p.filters, p.kernel),
+        start_padding=tuple(size // 2 for size in p.kernel),
+        end_padding=tuple(size // 2 for size in p.kernel),
+        groups=p.groups,
+    )
+    layouts = {"input_tensor": p.layout, "output_tensor": p.layout}
+    arrays = _wide_sums(numbers, shape) if p.bias == "wide" else {}
+    absent = () if p.filter_zero_point == "each" else ("filter_zero_point_tensor",)
+    owned = [name for name in ALL_CONSTANTS if name not in absent] if p.constants == "owned" else []
+    workload = convolution(numbers, p, shape, arrays=arrays, layouts=layouts, absent=absent, owned=owned)
+    return replace(workload, way=p.way)
+
+
+def joined_groups(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Groups of few channels, which a kernel may join: no channel sees another group's."""
+    shape = Shape(
+        *(2, p.groups * p.channels, (6, 9), p.groups * p.filters, p.kernel),
+        strides=p.strides,
+        start_padding=tuple(size // 2 for size in p.kernel),
+        end_padding=tuple(size // 2 for size in p.kernel),
+        groups=p.groups,
+    )
+    layouts = {"input_tensor": p.layout, "output_tensor": p.layout}
+    absent = () if p.filter_zero_point == "each" else ("filter_zero_point_tensor",)
+    owned = {
+        "bound": [],
+        "filter": ["filter_tensor"],
+        "owned": [name for name in ALL_CONSTANTS if name not in absent],
+    }[p.constants]
+    return convolution(numbers, p, shape, layouts=layouts, absent=absent, owned=owned)
+
+
+def _wide_sums(numbers: np.random.Generator, shape: Shape) -> dict[str, Array]:
+    """A bias of any 32 bits, and scales that bring it into the output's range."""
+    bias = numbers.integers(-(2**31), 2**31, shape.filters).astype(np.int32)
+    scales = mantissas(numbers, shape.filters) / np.float32(2**25)
+    one = np.ones(1, np.float32)
+    return {
+        "bias_tensor": bias.reshape(shape.per_channel),
+        "filter_scale_tensor": scales.reshape(shape.per_channel),
+        "input_scale_tensor": one,
+        "output_scale_tensor": one,
+    }
+
+
 def _fits(labels: Mapping[str, str]) -> bool:
     """Whether the dilated filter fits the padded input."""
     kernel, dilation = (int(labels[name].split("x")[0]) for name in ("kernel", "dilations"))
     return (kernel - 1) * dilation < 7 + 2 * int(labels["padding"])
+
+
+def _joined_by_halo(labels: Mapping[str, str]) -> bool:
+    """Whether the path takes the groups: the halo kernel wants stride 1, several taps and whole vectors of channels."""
+    whole = int(labels["channels"]) * int(labels["groups"]) % 16 == 0
+    return labels["path"] != "halo" or (labels["strides"] == "1x1" and labels["kernel"] != "1x1" and whole)
 
 
 def _fits_whole(labels: Mapping[str, str]) -> bool:
@@ -193,5 +246,39 @@ GROUPS = (
             "device": {name: DEVICES[name] for name in ("own", "gpu")},
             "path": (GENERAL_PATH,),
         },
+    ),
+    Group(
+        f"{OPERATOR}:parts_of_k",
+        parts_of_k,
+        {
+            **TYPE_PARAMETERS,
+            "channels": (16, 48, 144),
+            "filters": (1, 40),
+            "groups": (1, 2),
+            "kernel": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 3))},
+            "bias": ("narrow", "wide"),
+            "filter_zero_point": ("none", "each"),
+            "constants": ("bound", "owned"),
+            "layout": ("packed", "channels_last"),
+            "way": {way.value: way for way in (Way.ALONE, Way.SEQUENCE, Way.BESIDE)},
+            "path": ("matrix", "matrix/2", "matrix/3", "matrix/7", "matrix/50"),
+        },
+    ),
+    Group(
+        f"{OPERATOR}:joined_groups",
+        joined_groups,
+        {
+            **TYPE_PARAMETERS,
+            "channels": (1, 2, 3, 4, 8),
+            "filters": (1, 3, 4, 8),
+            "groups": (3, 8, 32),
+            "kernel": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 3), (1, 5))},
+            "strides": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 2))},
+            "filter_zero_point": ("none", "each"),
+            "constants": ("bound", "filter", "owned"),
+            "layout": ("packed", "channels_last"),
+            "path": (PLANNERS_CHOICE, *GENERAL_PATHS, "halo"),
+        },
+        keep=_joined_by_halo,
     ),
 )

@@ -1,0 +1,91 @@
+"""Mistakes in the kernels of QUANTIZED_LINEAR_CONVOLUTION that cut K, join groups or prepare channels."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+PREFIX = "quantized_linear_convolution"
+PARTS = f"{PREFIX}/matrix_parts.glsl"
+PARTS_CASES = ("quantized_linear_convolution:parts_of_k",)
+JOINED_CASES = ("quantized_linear_convolution:joined_groups",)
+
+MUTANTS = (
+    Mutant(
+        "parts of K: an addition is lost",
+        PARTS,
+        (("    atomicAdd(part_sums[place], value,", "    if (part != 1)\n        atomicAdd(part_sums[place], value,"),),
+        PARTS_CASES,
+    ),
+    Mutant(
+        "parts of K: a part is added twice",
+        PARTS,
+        (
+            (
+                "    atomicAdd(part_sums[place], value,",
+                "    atomicAdd(part_sums[place], part == 1 ? 2 * value : value,",
+            ),
+        ),
+        PARTS_CASES,
+    ),
+    Mutant(
+        "parts of K: the first to arrive does the last step",
+        PARTS,
+        (("    return arrived.x == PARTS - 1;", "    return arrived.x == 0;"),),
+        PARTS_CASES,
+    ),
+    Mutant(
+        "parts of K: sums are left to the next dispatch",
+        PARTS,
+        (("vector] = uvec4(0);", "vector] = taken[0];"),),
+        PARTS_CASES,
+    ),
+    Mutant(
+        "parts of K: the number of those that arrived is left to the next dispatch",
+        PARTS,
+        (("            part_sums[counter] = 0;", "            part_sums[counter] = 1;"),),
+        PARTS_CASES,
+    ),
+    Mutant(
+        "parts of K: sums of the input are left to the next dispatch",
+        PARTS,
+        (("        part_sums[part_sums_at() + TILE_SUMS + i] = 0;\n", ""),),
+        PARTS_CASES,
+    ),
+    Mutant(
+        "parts of K: an empty part multiplies",
+        f"{PREFIX}/matrix.comp",
+        (("    bool is_empty = PARTS > 1 && first_step >= STEPS;", "    bool is_empty = false;"),),
+        PARTS_CASES,
+    ),
+    Mutant(
+        "parts of K: each part begins with the constant",
+        f"{PREFIX}/matrix.comp",
+        (("        if (PARTS > 1 && part != 0)", "        if (PARTS > 1 && part > 1)"),),
+        PARTS_CASES,
+    ),
+    Mutant(
+        "joined groups: a channel of the next group counts",
+        f"{PREFIX}/pack_filter.comp",
+        (("4 * quad + i - first_own < push.channels)", "4 * quad + i - first_own <= push.channels)"),),
+        JOINED_CASES,
+    ),
+    Mutant(
+        "joined groups: zeros stand between them, not the zero point",
+        f"{PREFIX}/pack_filter.comp",
+        (("uint value = zero_point;", "uint value = 0;"),),
+        JOINED_CASES,
+    ),
+    Mutant(
+        "joined groups: a channel of the next group counts, on matrix units",
+        f"{PREFIX}/matrix_pack_filter.comp",
+        (("4 * quad + i - first_own < push.channels)", "4 * quad + i - first_own <= push.channels)"),),
+        JOINED_CASES,
+        "matrix",
+    ),
+    Mutant(
+        "prepared channels: sums outside of 32 bits wrap",
+        f"{PREFIX}/matrix_parameters.comp",
+        (("(is_narrow(constant, push.taps) ? 0 : 1u << 16)", "0"),),
+        PARTS_CASES,
+    ),
+)
