@@ -52,12 +52,6 @@ MUTANTS = (
         PARTS_CASES,
     ),
     Mutant(
-        "parts of K: an empty part multiplies",
-        f"{PREFIX}/matrix.comp",
-        (("    bool is_empty = PARTS > 1 && first_step >= STEPS;", "    bool is_empty = false;"),),
-        PARTS_CASES,
-    ),
-    Mutant(
         "parts of K: each part begins with the constant",
         f"{PREFIX}/matrix.comp",
         (("        if (PARTS > 1 && part != 0)", "        if (PARTS > 1 && part > 1)"),),

@@ -103,6 +103,8 @@ def parts_of_k(numbers: np.random.Generator, p: Parameters) -> Workload:
     )
     layouts = {"input_tensor": p.layout, "output_tensor": p.layout}
     arrays = _wide_sums(numbers, shape) if p.bias == "wide" else {}
+    if arrays:
+        arrays["bias_tensor"].flat[::2] = 2**31 - 1  # past which every second sum lies
     absent = () if p.filter_zero_point == "each" else ("filter_zero_point_tensor",)
     owned = [name for name in ALL_CONSTANTS if name not in absent] if p.constants == "owned" else []
     workload = convolution(numbers, p, shape, arrays=arrays, layouts=layouts, absent=absent, owned=owned)
