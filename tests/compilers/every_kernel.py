@@ -47,6 +47,7 @@ class CompilingDevice:
         context = Context(physical, physical.profile, configuration)
         context.create()
         context.availability.is_usable = True
+        self.handle = context.handle
         self.pipelines = Pipelines(context, DescriptorSets(context), NoQueue())  # type: ignore[arg-type]
 
 
