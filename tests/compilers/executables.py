@@ -2,9 +2,9 @@
 
     python -m tests.compilers.executables FILE
 
-compiles the kernels of the sample for the first Vulkan device, which only has to compile, and writes a line of JSON to
-the file for each pipeline: see `tests.compilers.chips.Compiled`. The first line is the device. A line "begun" comes
-before each pipeline, so that the kernel is known in which a driver crashes.
+compiles the kernels of the sample for the only Vulkan device, which has to compile and not to run, and appends lines of
+JSON to the file: the device; and before and after each pipeline what it is, and what became of it. So the kernel is
+known in which a driver crashes or hangs. Run again with the same file, it goes on behind that kernel.
 """
 
 from __future__ import annotations
@@ -12,25 +12,41 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
+
 from dmlvk.runtime.implementation import spirv
 from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.physical_device import physical_devices
-from tests.compilers.every_kernel import CompilingDevice
-from tests.compilers.sample import dispatches
+from tests.compilers.compiling_device import CompilingDevice
+from tests.compilers.sample import Planned, dispatches
 
 EXTENSION = "VK_KHR_pipeline_executable_properties"
 CAPTURE = 0x40 | 0x80  # VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR, _CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR
 
-# Names of instructions, at the beginning of a line but for a predicate, a destination and marks in parentheses.
-_BEGINNING = r"^\s*(?:[-\d]+:|@!?\S+\s|\([^)\n]*\)\s*|\S+(?:\s\S+)*?\s=\s)*"
-_INSTRUCTION = re.compile(_BEGINNING + r"([a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*)(?=[\s({]|$)", re.MULTILINE)
+# The time that one pipeline may take, in seconds of the clock; then the driver counts as hanging in it.
+LONGEST_COMPILATION = 90
+# Before the name of an instruction: a number, a predicate, marks in parentheses, a destination.
+_MARK = re.compile(r"\s*(\d+:|@!?\S+\s|\([^)]*\))\s*")
+_INSTRUCTION = re.compile(r"([a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*)(?=[\s({]|$)")
+
+
+def instructions(text: str) -> Counter[str]:
+    """How often each instruction is in a driver's text of machine code."""
+    found: Counter[str] = Counter()
+    for line in text.splitlines():
+        operation = line.partition("//")[0].rpartition(" = ")[2].strip()
+        while mark := _MARK.match(operation):
+            operation = operation[mark.end() :]
+        if (instruction := _INSTRUCTION.match(operation)) and not operation.endswith(":"):
+            found[instruction[1]] += 1
+    return found
 
 
 def capture() -> None:
@@ -112,7 +128,7 @@ class Executables:
         return array
 
     def _instructions(self, executable: Any) -> dict[str, int]:
-        """How often each instruction is in the machine code; empty if the driver gives no text of it."""
+        """How often each instruction is in an executable; empty if the driver gives no text of its machine code."""
         ffi = vk.ffi
         texts = self._all(self._texts, executable, "InternalRepresentation", "INTERNAL_REPRESENTATION")
         buffers = []
@@ -123,7 +139,7 @@ class Executables:
         found: Counter[str] = Counter()
         for text in texts:
             if "assembly" in _text(text.name).lower():
-                found.update(_INSTRUCTION.findall(ffi.string(ffi.cast("char*", text.pData)).decode(errors="replace")))
+                found.update(instructions(_text(ffi.cast("char*", text.pData))))
         return dict(found)
 
 
@@ -135,39 +151,49 @@ def _text(array: Any) -> str:
     return vk.ffi.string(array).decode(errors="replace")
 
 
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """The lines that are in the file already."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@click.command(help=__doc__)
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 def main(path: Path) -> None:
+    begun = {line["begun"] for line in lines_of(path) if "begun" in line}
     capture()
     (physical,) = physical_devices()
     profile = physical.profile
     assert EXTENSION in profile.extensions, f"{profile.name} offers no {EXTENSION}"
     device = CompilingDevice(physical)
     executables = Executables(device.handle)
-    planned: dict[Any, list[Any]] = {}
+    planned: dict[Any, list[Planned]] = {}
     for each in dispatches(profile):
         dispatch = each.dispatch
         constants = (dispatch.kernel, dispatch.specialization, len(dispatch.windows), 4 * len(dispatch.push_constants))
         planned.setdefault((*constants, dispatch.subgroup_size), []).append(each)
-    with path.open("w") as output:
+    with path.open("a") as output:
 
         def write(**line: Any) -> None:
             print(json.dumps(line), file=output, flush=True)
 
-        matrices = len(profile.cooperative_matrices)
-        write(device=profile.name, driver=profile.driver_info, matrices=matrices, pipelines=len(planned))
-        for key, users in planned.items():
+        write(device=profile.name, driver=profile.driver_info, pipelines=len(planned))
+        for number, (key, users) in enumerate(planned.items()):
+            if number in begun:
+                continue
             kernel, specialization = key[:2]
             chosen = [user for user in users if user.is_chosen]
             user = (chosen or users)[0]
-            names = {"kernel": kernel, "path": user.path, "chosen": bool(chosen), "of": user.name}
-            write(begun=f"{kernel} {specialization}")
+            names = {"kernel": kernel, "path": user.path, "chosen": bool(chosen), "descriptor": user.name}
+            write(begun=number, **names, specialization=specialization)
+            signal.alarm(LONGEST_COMPILATION)  # ends the process
             start = time.process_time()
             pipeline = device.pipelines.get(kernel, spirv(kernel), *key[1:])
             seconds = time.process_time() - start
-            found = list(executables.of(pipeline.handle))
-            write(**names, specialization=specialization, seconds=seconds, executables=found)
+            signal.alarm(0)
+            write(finished=number, seconds=seconds, executables=list(executables.of(pipeline.handle)))
     # The device is not closed, because closing would wait for a queue.
     os._exit(0)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dmlvk import DataType
+from dmlvk import DataType, TensorDesc
 from dmlvk.benchmark.cases.quantized_linear_convolution import LAYERS, LAYOUTS, Layer, descriptor
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.operators import OperatorDesc
+from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, Slice1Desc
 from dmlvk.planning import KERNEL_PATHS, Dispatch, plan
-from tests.compilers.every_kernel import in_each_element_size
 from tests.planning import test_data_movement
 from tests.planning.quantized_linear_convolution import descriptors as convolutions
 
+# A type of each element size.
+DATA_TYPES = (DataType.UINT8, DataType.FLOAT16, DataType.FLOAT32, DataType.INT64)
 BATCHES = (1, 64)
 # Layers of the networks that `dmlvk bench` has no case of: groups of eight channels, a large depthwise filter, a first
 # layer of three by three, and the fully connected layer.
@@ -46,6 +47,31 @@ class Planned:
     path: str
     is_chosen: bool
     dispatch: Dispatch
+
+
+def in_each_element_size() -> Iterator[OperatorDesc]:
+    for data_type in DATA_TYPES:
+        matrix = TensorDesc(data_type, [3, 199, 201])
+        value = data_type.numpy_dtype.type(1)
+        yield DiagonalMatrix1Desc(
+            input_tensor=matrix, output_tensor=matrix, value=value, diagonal_fill_begin=-1, diagonal_fill_end=7
+        )
+        for strides in (None, [201 * 199, 1, 199]):  # the second is a transpose
+            for step in (1, -2):
+                yield Slice1Desc(
+                    input_tensor=TensorDesc(data_type, [3, 199, 201], strides),
+                    output_tensor=TensorDesc(data_type, [3, 197, 1 + 199 // abs(step)]),
+                    input_window_offsets=[0, 1, 1],
+                    input_window_sizes=[3, 197, 200],
+                    input_window_strides=[1, 1, step],
+                )
+        for axis in (0, 1):
+            yield OneHotDesc(
+                indices_tensor=TensorDesc(DataType.INT64, [160, 1] if axis else [1, 160]),
+                values_tensor=TensorDesc(data_type, [1, 2]),
+                output_tensor=TensorDesc(data_type, [160, 320] if axis else [320, 160]),
+                axis=axis,
+            )
 
 
 def descriptors() -> Iterator[tuple[str, OperatorDesc, bool]]:
