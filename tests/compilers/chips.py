@@ -38,9 +38,7 @@ ANV = Driver("intel", "Instructions", "Max live registers", "Max dispatch width"
 TURNIP = Driver(
     "freedreno", "Instruction Count", "Registers used", "Max Waves Per Core", ("STP Count", "LDP Count"), None
 )
-NVK = Driver(
-    "nouveau", "Instruction count", "Number of GPRs", "Max warps/SM", ("Spills to memory",), "SLM size"
-)
+NVK = Driver("nouveau", "Instruction count", "Number of GPRs", "Max warps/SM", ("Spills to memory",), "SLM size")
 HONEYKRISP = Driver("asahi", "Instructions", "GPRs", "Threads", ("Spills",), "Scratch", has_machine_code=False)
 RADV = Driver(
     "radeon", "Instructions", "VGPRs", "Subgroups per SIMD", ("Spilled SGPRs", "Spilled VGPRs"), "Scratch size"
@@ -78,15 +76,14 @@ class Chip:
         object.__setattr__(self, "instructions", wanted)
 
 
-def _intel(platform: str, **products: str) -> Chip:
+def _intel(platform: str, dot_product: str = "", matrix_product: str = "") -> Chip:
     # Panther Lake's driver asks for the second variable.
-    return Chip(
-        f"intel-{platform}", ANV, {"INTEL_STUB_GPU_PLATFORM": platform, "INTEL_FORCE_PROBE": "*"}, **products
-    )
+    variables = {"INTEL_STUB_GPU_PLATFORM": platform, "INTEL_FORCE_PROBE": "*"}
+    return Chip(f"intel-{platform}", ANV, variables, dot_product, matrix_product)
 
 
-def _amd(family: str, **products: str) -> Chip:
-    return Chip(f"amd-{family}", RADV, {"RADV_FORCE_FAMILY": family}, holds_every_path=True, **products)
+def _amd(family: str, dot_product: str = "", matrix_product: str = "") -> Chip:
+    return Chip(f"amd-{family}", RADV, {"RADV_FORCE_FAMILY": family}, dot_product, matrix_product, True)
 
 
 _ALL = (

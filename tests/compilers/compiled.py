@@ -51,10 +51,11 @@ class Pipeline:
         """
         return max(int(executable["statistics"][name]) for executable in self.executables)
 
-    def holds(self, mnemonic: str) -> bool:
-        """Whether every executable contains an instruction whose name begins so."""
-        return all(
-            any(name.startswith(mnemonic) for name in executable["instructions"]) for executable in self.executables
+    def count(self, mnemonic: str) -> int:
+        """How often instructions whose names begin so are in the machine code; the least of any executable."""
+        return min(
+            sum(count for name, count in executable["instructions"].items() if name.startswith(mnemonic))
+            for executable in self.executables
         )
 
 
@@ -105,7 +106,7 @@ class Compiled:
 
     def lacks_instruction(self, pipeline: Pipeline) -> bool:
         mnemonic = self.chip.instructions.get(pipeline.kernel)
-        return mnemonic is not None and not pipeline.holds(mnemonic)
+        return mnemonic is not None and pipeline.count(mnemonic) == 0
 
     def measured(self) -> dict[tuple[str, str], int]:
         """Each kernel's numbers for each of the limits, of the pipelines that the limits are for."""

@@ -51,8 +51,9 @@ def instructions(text: str) -> Counter[str]:
 
 def capture() -> None:
     """Let every device be created with the extension, and every pipeline with what the extension says of it."""
-    ffi = vk.ffi
-    create_device, create_pipelines = vk.vkCreateDevice, vk.vkCreateComputePipelines
+    functions: Any = vk
+    ffi = functions.ffi
+    create_device, create_pipelines = functions.vkCreateDevice, functions.vkCreateComputePipelines
     feature = ffi.new("VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR*")
     feature.sType = vk.VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR
     feature.pipelineExecutableInfo = 1
@@ -71,7 +72,7 @@ def capture() -> None:
         information.flags |= CAPTURE
         return create_pipelines(device, ffi.NULL, count, information, allocator, made)
 
-    vk.vkCreateDevice, vk.vkCreateComputePipelines = with_extension, with_statistics
+    functions.vkCreateDevice, functions.vkCreateComputePipelines = with_extension, with_statistics
 
 
 class Executables:

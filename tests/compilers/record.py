@@ -11,19 +11,30 @@ from tests.compilers.compiled import Compiled, Pipeline
 from tools.debian import ROOT
 
 FILE = ROOT / "docs" / "machine_code.md"
-COLUMNS = ("kernel", "pipelines", "instructions", "registers", "occupancy", "spills", "scratch, B", "with its instruction")
+COLUMNS = (
+    "kernel",
+    "pipelines",
+    "instructions",
+    "registers",
+    "occupancy",
+    "spills",
+    "scratch, B",
+    "with its instruction",
+)
 
 HEAD = """# Machine code, chip by chip
 
-Written by `make test-compilers COMPILERS_ARGUMENTS=--record`, chip by chip; [the vendors' compilers](compilers.md) says what of
-it matters. Nothing ran: these are statistics of the machine code that Mesa's drivers make for chips that are not there.
+Written by `make test-compilers COMPILERS_ARGUMENTS=--record`, chip by chip; [the vendors' compilers](compilers.md)
+says what of it matters. Nothing ran: these are statistics of the machine code that Mesa's drivers make for chips that
+are not there.
 
-A row has the pipelines of a kernel that the planner takes by itself for layers of networks and for cases at the limits of the
-operators; *forced* rows have those of kernel paths that it takes only if asked. Two numbers are the least and the most of any
-pipeline. *Registers* are the driver's: those of an invocation, on Intel the most that are live. *Occupancy* is the width of
-dispatches (Intel), waves of a core (Adreno), warps of a multiprocessor (NVIDIA), threads (Apple) or subgroups of a SIMD (AMD).
-*Spills* and *scratch* are the most of any pipeline. *With its instruction* counts the pipelines that contain the chip's
-instruction for their products.
+A row has the pipelines of a kernel that the planner takes by itself for layers of networks and for cases at the limits
+of the operators; *forced* rows have those of kernel paths that it takes only if asked. Two numbers are the least and
+the most of any pipeline. *Registers* are the driver's: those of an invocation, on Intel the most that are live.
+*Occupancy* is the width of dispatches (Intel), waves of a core (Adreno), warps of a multiprocessor (NVIDIA), threads
+(Apple) or subgroups of a SIMD (AMD). *Spills* and *scratch* are the most of any pipeline. *With its instruction* counts
+the pipelines that contain the chip's instruction for their products, and says how many instructions of the whole kernel
+there are to each of these.
 """
 
 
@@ -46,14 +57,21 @@ def _numbers(compiled: Compiled, kernel: str, pipelines: list[Pipeline]) -> Iter
         return
     driver = compiled.chip.driver
     for name in (driver.instructions, driver.registers, driver.occupancy):
-        numbers = [each.statistic(name) for each in done]
-        yield f"{min(numbers):,}" if min(numbers) == max(numbers) else f"{min(numbers):,} to {max(numbers):,}"
+        yield _range([each.statistic(name) for each in done])
     yield f"{max(map(compiled.spills, done)):,}"
     yield "" if driver.scratch is None else f"{max(map(compiled.scratch, done)):,}"
-    if kernel in compiled.chip.instructions:
-        yield f"{compiled.chip.instructions[kernel]}: {sum(not compiled.lacks_instruction(each) for each in done)}"
-    else:
+    mnemonic = compiled.chip.instructions.get(kernel)
+    if mnemonic is None:
         yield ""
+        return
+    counts = [(each.statistic(driver.instructions), each.count(mnemonic)) for each in done]
+    ratios = [round(instructions / count) for instructions, count in counts if count]
+    yield f"{mnemonic}: {len(ratios)}" + (f", 1 in {_range(ratios)}" if ratios else "")
+
+
+def _range(numbers: list[int]) -> str:
+    least, most = min(numbers), max(numbers)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def section(compiled: Compiled, date: str) -> str:
@@ -66,7 +84,7 @@ def section(compiled: Compiled, date: str) -> str:
         f"## {compiled.chip.name}",
         "",
         f"{device}, {compiled.driver}, {date}, dmlvk {dmlvk.__version__}. {len(compiled.pipelines)} pipelines, "
-        f"{len(chosen)} of them the planner's own, of which {spilling} spill; the slowest compiled for {slowest:.1f} s.",
+        f"{len(chosen)} of them the planner's own, of which {spilling} spill; the slowest took {slowest:.1f} s.",
         "",
         f"| {' | '.join(COLUMNS)} |",
         f"| --- |{' ---: |' * (len(COLUMNS) - 1)}",

@@ -27,8 +27,10 @@ HEADERS_SUITE = "sid"
 SHIMS = ("intel", "freedreno", "nouveau", "asahi")
 
 # Parts of Mesa's source that the shims are made of.
-_PARTS = ("include", "src/c11", "src/compiler", "src/drm-shim", "src/freedreno/drm-shim", "src/gallium/include")
-_PARTS += ("src/gallium/drivers/nouveau", "src/intel", "src/nouveau", "src/util")
+_PARTS = (
+    "include src/c11 src/compiler src/drm-shim src/freedreno/drm-shim src/gallium/drivers/nouveau src/gallium/include "
+    "src/intel src/nouveau src/util"
+)
 
 _DEFINITIONS = (
     "_GNU_SOURCE HAVE_PTHREAD HAVE_STRUCT_TIMESPEC _FILE_OFFSET_BITS=64 HAVE_LIBDRM MAJOR_IN_SYSMACROS HAVE_DLFCN_H "
@@ -37,20 +39,20 @@ _DEFINITIONS = (
     "HAVE_FUNC_ATTRIBUTE_UNUSED HAVE_SECURE_GETENV HAVE_PROGRAM_INVOCATION_NAME HAVE_FLOCK HAVE_REALLOCARRAY "
     "HAVE_MEMFD_CREATE HAVE_MKOSTEMP HAVE_TIMESPEC_GET HAVE_POSIX_FALLOCATE USE_GCC_ATOMIC_BUILTINS NDEBUG "
     "SUPPORT_INTEL_INTEGRATED_GPUS"
-).split()
+)
 
 _COMMON = (
     "drm-shim/drm_shim drm-shim/device c11/impl/threads_posix c11/impl/time util/anon_file util/bitscan "
     "util/hash_table util/log util/memstream util/mesa-sha1 util/os_file util/os_misc util/ralloc util/rb_tree "
     "util/set util/sha1/sha1 util/simple_mtx util/strtod util/u_call_once util/u_cpu_detect util/u_debug "
     "util/u_math util/u_printf util/u_process util/vma"
-).split()
+)
 _INTEL = (
     "intel/common/intel_engine intel/common/intel_gem intel/common/i915/intel_engine intel/common/i915/intel_gem "
     "intel/common/xe/intel_engine intel/common/xe/intel_gem intel/dev/intel_debug intel/dev/intel_device_info "
     "intel/dev/intel_hwconfig intel/dev/intel_kmd intel/dev/i915/intel_device_info intel/dev/xe/intel_device_info "
     "util/parson"
-).split()
+)
 
 # Intel's tables of chips are written as Python and become C by these programs of Mesa's.
 _MADE = {
@@ -74,8 +76,8 @@ def get(shim: str) -> Path:
         Packages, a C compiler or a part of Mesa's source is missing.
     """
     made = library(shim)
-    newest = max(path.stat().st_mtime for path in Path(__file__).parent.glob("*.[cp]*"))
-    if made.exists() and made.stat().st_mtime > newest:
+    sources = (Path(__file__), Path(__file__).with_name(f"{shim}.c"))
+    if made.exists() and all(path.stat().st_mtime < made.stat().st_mtime for path in sources):
         return made
     if not has_apt():
         raise SetupError("the DRM shims are built of Debian's packages: use a machine or a container of Debian")
@@ -96,7 +98,10 @@ def _source() -> Path:
     if not folder.exists():
         unpacked = FOLDER / "source.part"
         shutil.rmtree(unpacked, ignore_errors=True)
-        with PackageFolder(FOLDER / "packages-source", SOURCE_SUITE).source("mesa") as archive, tarfile.open(archive) as files:
+        with (
+            PackageFolder(FOLDER / "packages-source", SOURCE_SUITE).source("mesa") as archive,
+            tarfile.open(archive) as files,
+        ):
             for member in files:
                 path = member.name.partition("/")[2]
                 if member.isfile() and path.startswith(tuple(f"{part}/" for part in _PARTS)):
@@ -129,14 +134,14 @@ def _build(compiler: str, shim: str, source: Path) -> None:
     included = [src, source / "include", src / "util", src / "gallium/include", src / "nouveau"]
     included += [src / "nouveau/headers", src / "intel", src / "intel/dev", src / "intel/common"]
     included += [source / "headers", source / "headers/libdrm"]
-    files = [Path(__file__).with_name(f"{shim}.c"), *(src / f"{name}.c" for name in _COMMON)]
+    files = [Path(__file__).with_name(f"{shim}.c"), *(src / f"{name}.c" for name in _COMMON.split())]
     if shim == "intel":
-        files += [*(src / f"{name}.c" for name in _INTEL), src / "intel/dev/intel_wa.c"]
+        files += [*(src / f"{name}.c" for name in _INTEL.split()), src / "intel/dev/intel_wa.c"]
         files += [src / "intel/dev/intel_device_info_serialize_gen.c"]
     part = library(shim).with_suffix(".part")
     command = [compiler, "-w", "-O1", "-std=gnu11", "-fPIC", "-shared", "-fvisibility=hidden"]
     command += ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections", "-Wl,-z,defs"]
-    command += [*(f"-D{name}" for name in _DEFINITIONS), *(f"-I{path}" for path in included), *map(str, files)]
+    command += [*(f"-D{name}" for name in _DEFINITIONS.split()), *(f"-I{path}" for path in included), *map(str, files)]
     _run([*command, "-o", str(part), "-ldl", "-lpthread", "-lm"], f"the DRM shim of {shim}", None)
     part.rename(library(shim))
 
