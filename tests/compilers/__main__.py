@@ -1,6 +1,6 @@
 """Compile kernels for GPUs that are not there, and check the machine code.
 
-    python -m tests.compilers [--chip intel-dg2]... [--record] [--shrink]
+    python -m tests.compilers [--chip intel-dg2]... [--kernel slice1/blocks --variants] [--record] [--shrink]
 
 Drivers of Mesa compile for a chip that a variable names. RADV does so by itself; under the others lies a DRM shim, a
 library that stands in for the kernel's part of the driver. Nothing executes. The kernels are those of plans for layers
@@ -55,8 +55,10 @@ def command(chip: Chip) -> tuple[list[str], dict[str, str]]:
     return [str(python), "-m", "tests.compilers.executables"], environment
 
 
-def compile_for(chip: Chip) -> Compiled:
-    """All pipelines of a chip, in processes of their own: a driver reads its variables once, and may crash.
+def compile_for(chip: Chip, kernels: tuple[str, ...]) -> Compiled:
+    """All pipelines of a chip, or those of some kernels.
+
+    They are compiled in processes of their own, because a driver reads its variables once, and may crash.
 
     Raises
     ------
@@ -64,6 +66,7 @@ def compile_for(chip: Chip) -> Compiled:
         The driver cannot be got, or makes no device.
     """
     program, environment = command(chip)
+    program += [f"--kernel={kernel}" for kernel in kernels]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pipelines.jsonl"
         for _ in range(MOST_ATTEMPTS):
@@ -90,9 +93,13 @@ def chip_names(_context: click.Context, _parameter: click.Parameter, given: tupl
 
 @click.command(help=__doc__)
 @click.option("--chip", "names", multiple=True, callback=chip_names, help="Names of chips. Default: all of them.")
+@click.option("--kernel", "kernels", multiple=True, help="Only these kernels, and no look for missing ones.")
+@click.option("--variants", is_flag=True, help="A line for each pipeline as well.")
 @click.option("--record", "records", is_flag=True, help="Write the chips' parts of docs/machine_code.md.")
 @click.option("--shrink", "shrinks", is_flag=True, help="Take waivers out that are not needed, and lower the others.")
-def main(names: tuple[str, ...], records: bool, shrinks: bool) -> None:
+def main(names: tuple[str, ...], kernels: tuple[str, ...], variants: bool, records: bool, shrinks: bool) -> None:
+    if kernels and (records or shrinks):
+        raise click.UsageError("--kernel is for looking: --record and --shrink take all kernels of a chip")
     console = Console()
     if not console.is_terminal:
         console = Console(width=160)
@@ -102,18 +109,21 @@ def main(names: tuple[str, ...], records: bool, shrinks: bool) -> None:
     for name in names:
         try:
             with console.status(f"compiling for {name}"):
-                compiled = compile_for(CHIPS[name])
-        except SetupError as error:
+                compiled = compile_for(CHIPS[name], kernels)
+        except (SetupError, ValueError) as error:
             faults.append(f"{name}: {error}")
             continue
         for row in record.rows(compiled):
             table.add_row(name, *row)
         table.add_section()
+        for line in record.lines(compiled) if variants else ():
+            console.print(line, soft_wrap=True, highlight=False)
         measured = compiled.measured()
         if shrinks:
             allowed = list(waivers.shrunk(name, measured, allowed))
             waivers.FILE.write_text(waivers.write(allowed), encoding="utf-8")
-        faults += [*waivers.faults(name, measured, allowed), *compiled.unchecked()]
+        faults += waivers.faults(name, measured, [each for each in allowed if not kernels or each.kernel in kernels])
+        faults += () if kernels else compiled.unchecked()
         if records:
             before = record.FILE.read_text(encoding="utf-8") if record.FILE.exists() else ""
             text = record.page(before, compiled, date.today().isoformat())

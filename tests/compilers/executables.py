@@ -159,7 +159,8 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 @click.command(help=__doc__)
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
-def main(path: Path) -> None:
+@click.option("--kernel", "kernels", multiple=True, help="Only these kernels.")
+def main(path: Path, kernels: tuple[str, ...]) -> None:
     begun = {line["begun"] for line in lines_of(path) if "begun" in line}
     capture()
     (physical,) = physical_devices()
@@ -170,6 +171,8 @@ def main(path: Path) -> None:
     planned: dict[Any, list[Planned]] = {}
     for each in dispatches(profile):
         dispatch = each.dispatch
+        if kernels and dispatch.kernel not in kernels:
+            continue
         constants = (dispatch.kernel, dispatch.specialization, len(dispatch.windows), 4 * len(dispatch.push_constants))
         planned.setdefault((*constants, dispatch.subgroup_size), []).append(each)
     with path.open("a") as output:

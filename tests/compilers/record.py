@@ -74,6 +74,19 @@ def _range(numbers: list[int]) -> str:
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
+def lines(compiled: Compiled) -> Iterator[str]:
+    """A line for each pipeline."""
+    driver = compiled.chip.driver
+    for each in compiled.pipelines:
+        said = f"{compiled.chip.name}: {each.kernel} {each.specialization}, {each.path} of {each.descriptor}: "
+        if each.executables:
+            said += (
+                f"{each.statistic(driver.instructions):,} instructions, {each.statistic(driver.registers)} registers, "
+            )
+            said += f"{compiled.spills(each)} spilled, {each.seconds:.1f} s"
+        yield said if each.executables else f"{said}not compiled"
+
+
 def section(compiled: Compiled, date: str) -> str:
     """The part of the page about one chip."""
     chosen = [each for each in compiled.pipelines if each.is_chosen]

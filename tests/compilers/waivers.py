@@ -22,8 +22,8 @@ else:
     import tomli as tomllib
 
 FILE = Path(__file__).with_name("waivers.toml")
-HEAD = """# What is over a limit of tests/compilers/compiled.py for now, and why. This list can only shrink: an entry that
-# is not needed is an error. `python -m tests.compilers --shrink` takes such entries out and lowers the others' numbers.
+HEAD = """# What is over a limit of tests/compilers/compiled.py for now, and why. The list can only shrink: an entry
+# that is not needed is an error. `python -m tests.compilers --shrink` takes it out and lowers the numbers of others.
 """
 
 
