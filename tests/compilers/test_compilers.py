@@ -104,10 +104,8 @@ def test_a_run_that_stopped_early_or_checked_nothing_is_no_pass() -> None:
         Compiled.of(AMPERE, [{"device": "", "driver": "", "pipelines": 5}, *pipeline(AMPERE, 0, MOVER)])
     with pytest.raises(ValueError, match="0 of 0"):
         Compiled.of(AMPERE, [{"device": "", "driver": "", "pipelines": 0}])
-    assert [re.search(r"\w+$", line)[0] for line in compiled(pipeline(AMPERE, 0, MOVER)).unchecked()] == [
-        "idp4",
-        "imma",
-    ]  # type: ignore[index]
+    unchecked = list(compiled(pipeline(AMPERE, 0, MOVER)).unchecked())
+    assert [line.rsplit(" ", 1)[-1] for line in unchecked] == ["idp4", "imma"]
     mute = compiled(pipeline(AMPERE, 0, MATRIX, mnemonics={}), pipeline(AMPERE, 1, DOT4))
     assert any("no machine code" in line for line in mute.unchecked())
 

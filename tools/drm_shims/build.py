@@ -81,9 +81,9 @@ def get(shim: str) -> Path:
         return made
     if not has_apt():
         raise SetupError("the DRM shims are built of Debian's packages: use a machine or a container of Debian")
-    compiler = shutil.which(os.environ.get("CC", "cc"))
+    compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        raise SetupError("the DRM shims need a C compiler, and there is no cc: install gcc, or name a compiler in CC")
+        raise SetupError("the DRM shims need a C compiler, and there is neither cc nor gcc: install gcc")
     source = _source()
     print(f"Building the DRM shim of {shim}", flush=True)
     if shim == "intel":
