@@ -123,6 +123,16 @@ INTEL_UNEQUAL_MATRIX_WORK_FAILS = Quirk(
     test="tests/runtime/test_self_test.py::test_an_answer_that_changes_is_wrong",
     is_asked=False,
 )
+INTEL_TIMESTAMPS_COME_EARLY = Quirk(
+    name="intel-timestamps-come-early",
+    drivers=INTEL_MESA,
+    versions=Versions(before=(26, 2)),
+    seen_with="Mesa 26.1.4 on an Arc B390, by others; never with dmlvk",
+    effect="A timestamp at the bottom of the pipe can be taken before the dispatch before it has ended.",
+    remedy="`dmlvk bench` holds the timestamps against the host's clock, and says where they cannot be true.",
+    test="tests/benchmark/test_timing.py::test_timestamps_that_cannot_be_true_are_told",
+    is_asked=False,
+)
 LAVAPIPE_ENDS_LONG_LOOPS = Quirk(
     name="lavapipe-ends-long-loops",
     drivers=LAVAPIPE,
@@ -262,6 +272,7 @@ SWIFTSHADER_OVERWRITES_LANES_OUT_OF_A_LOOP = Quirk(
 ALL: tuple[Quirk, ...] = (
     INTEL_MATRIX_LOADS_GIVE_THE_FIRST_TILE,
     INTEL_UNEQUAL_MATRIX_WORK_FAILS,
+    INTEL_TIMESTAMPS_COME_EARLY,
     LAVAPIPE_ENDS_LONG_LOOPS,
     LAVAPIPE_KEEPS_DESTROYED_PIPELINES,
     LAVAPIPE_LEAVES_SUBGROUPS_BEHIND,
