@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from dmlvk.conformance.recorded import load
+from tests.compilers import __main__ as compilers
 from tests.compilers import record, sample, waivers
 from tests.compilers.__main__ import main
 from tests.compilers.chips import CHIPS, DOT_PRODUCTS, MATRICES, NVK, RADV, Chip
 from tests.compilers.compiled import LIMITS, Compiled
 from tests.compilers.executables import instructions
 from tests.compilers.waivers import Waiver
+from tools import mesa
+from tools.debian import SetupError
+from tools.drm_shims import build
 
 MATRIX, DOT4 = MATRICES[0], DOT_PRODUCTS[0]
 MOVER = "slice1/blocks"
@@ -207,3 +214,28 @@ def test_the_sample_has_the_kernels_that_are_checked(name: str) -> None:
     assert DOT4 in kernels
     assert (MATRIX in kernels) == bool(CHIPS[name].matrix_product)
     assert len(kernels) > 12
+
+
+def test_every_chip_has_a_driver_and_what_stands_in_for_the_kernel() -> None:
+    drivers = {chip.driver.name for chip in CHIPS.values()} - {RADV.name}
+    assert drivers == set(build.SHIMS) == set(mesa.COMPILERS.drivers)
+    sources = {path.stem for path in Path(build.__file__).parent.glob("*.c")}
+    assert sources == drivers
+
+
+@pytest.mark.parametrize(("apt", "compiler", "said"), [(False, "cc", "Debian"), (True, None, "install gcc")])
+def test_shims_that_cannot_be_built_say_what_to_do(
+    apt: bool, compiler: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "FOLDER", tmp_path)
+    monkeypatch.setattr(build, "has_apt", lambda: apt)
+    monkeypatch.setattr("tools.drm_shims.build.shutil.which", lambda name: compiler)
+    with pytest.raises(SetupError, match=said):
+        build.get("intel")
+
+
+def test_a_chip_whose_driver_does_not_start_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = [sys.executable, "-c", "raise SystemExit('no device here')"]
+    monkeypatch.setattr(compilers, "command", lambda chip: (program, dict(os.environ)))
+    result = CliRunner().invoke(main, ["--chip", "apple-m1"])
+    assert result.exit_code == 1 and "no device here" in result.output

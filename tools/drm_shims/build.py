@@ -98,15 +98,16 @@ def _source() -> Path:
     if not folder.exists():
         unpacked = FOLDER / "source.part"
         shutil.rmtree(unpacked, ignore_errors=True)
-        with (
-            PackageFolder(FOLDER / "packages-source", SOURCE_SUITE).source("mesa") as archive,
-            tarfile.open(archive) as files,
-        ):
+        packages = PackageFolder(FOLDER / "packages-source", SOURCE_SUITE)
+        parts = tuple(f"{part}/" for part in _PARTS.split())
+        with packages.source("mesa") as archive, tarfile.open(archive) as files:
             for member in files:
                 path = member.name.partition("/")[2]
-                if member.isfile() and path.startswith(tuple(f"{part}/" for part in _PARTS)):
-                    member.name = path
-                    files.extract(member, unpacked, set_attrs=False)
+                content = files.extractfile(member) if path.startswith(parts) and member.isfile() else None
+                if content is not None:
+                    target = unpacked / path
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(content.read())
 
         def keep(path: str) -> str | None:
             if path.startswith("usr/include/"):
