@@ -25,6 +25,12 @@ BENCH_ARGUMENTS ?=
 DAMAGED_FILES := tests/test_files.py tests/conformance/test_files.py tests/benchmark/test_tuner.py
 DAMAGED_FILES += tests/vulkan/test_pipeline_cache.py tests/test_surroundings.py
 
+# The chips of `make test-compilers`, all by default, as in: make test-compilers CHIPS="intel-dg2 adreno-740"
+CHIPS ?=
+
+# Its other arguments, as in: make test-compilers COMPILERS_ARGUMENTS=--record
+COMPILERS_ARGUMENTS ?=
+
 # Arguments of the fuzzing, as in: make fuzz FUZZ_ARGUMENTS="--count 1000000 --seed 7"
 FUZZ_ARGUMENTS ?=
 
@@ -132,8 +138,8 @@ conformance: .venv/test.stamp
 	@$(VENV_PYTHON) -m tools.every_driver $(CONFORMANCE_ARGUMENTS)
 
 test-compilers: .venv/test.stamp
-	@$(PYTHON) -m tools.drivers --radv
-	$(VENV_PYTHON) -m tests.compilers.amd
+	@$(PYTHON) -m tools.bootstrap vulkan
+	$(VENV_PYTHON) -m tests.compilers $(if $(CHIPS),--chip "$(CHIPS)") $(COMPILERS_ARGUMENTS)
 
 drivers:
 	@$(PYTHON) -m tools.drivers

@@ -90,6 +90,7 @@ def of(profile: DeviceProfile) -> tuple[Quirk, ...]:
 NVIDIA = frozenset({DriverId.NVIDIA_PROPRIETARY})
 SAMSUNG = frozenset({DriverId.SAMSUNG_PROPRIETARY})
 SWIFTSHADER = frozenset({DriverId.GOOGLE_SWIFTSHADER})
+INTEL_MESA = frozenset({DriverId.INTEL_OPEN_SOURCE_MESA})
 LAVAPIPE = frozenset({DriverId.MESA_LLVMPIPE})
 # The drivers of Mesa that have recorded profiles.
 MESA = LAVAPIPE | {
@@ -108,6 +109,38 @@ LAVAPIPE_COMPILES_AT_THE_FIRST_CALL = Quirk(
     remedy="When an operator is compiled, its kernels are dispatched once with no workgroups. LLVM then compiles them.",
     test="tests/runtime/test_compiled_operator.py::test_a_first_call_does_not_wait_for_a_compiler",
     is_asked=True,
+)
+INTEL_MATRIX_LOADS_GIVE_THE_FIRST_TILE = Quirk(
+    name="intel-matrix-loads-give-the-first-tile",
+    drivers=INTEL_MESA,
+    versions=Versions(before=(26, 2)),
+    seen_with="Mesa before 26.2.0 on an Arc B390, by others; never with dmlvk",
+    effect="Cooperative matrices that are loaded from shared memory at different offsets are all the first tile.",
+    remedy="A path on matrix units is taken after it has answered a question of several tiles.",
+    reported="Mesa's issue 15932",
+    test="tests/runtime/test_self_test.py::test_a_wrong_answer_takes_the_path_away",
+    is_asked=False,
+)
+INTEL_UNEQUAL_MATRIX_WORK_FAILS = Quirk(
+    name="intel-unequal-matrix-work-fails",
+    drivers=INTEL_MESA,
+    versions=Versions(first=(26, 1)),
+    seen_with="Mesa 26.2.3, by others; 26.0.8 was good; never with dmlvk",
+    effect="Workgroups that multiply matrices unequally often most likely fail if they share a core.",
+    remedy="A path on matrix units is taken after it has answered a question several times, and the same each time.",
+    reported="https://github.com/ggml-org/llama.cpp/pull/24406",
+    test="tests/runtime/test_self_test.py::test_an_answer_that_changes_is_wrong",
+    is_asked=False,
+)
+INTEL_TIMESTAMPS_COME_EARLY = Quirk(
+    name="intel-timestamps-come-early",
+    drivers=INTEL_MESA,
+    versions=Versions(before=(26, 2)),
+    seen_with="Mesa 26.1.4 on an Arc B390, by others; never with dmlvk",
+    effect="A timestamp at the bottom of the pipe can be taken before the dispatch before it has ended.",
+    remedy="`dmlvk bench` holds the timestamps against the host's clock, and says where they cannot be true.",
+    test="tests/benchmark/test_timing.py::test_timestamps_that_cannot_be_true_are_told",
+    is_asked=False,
 )
 LAVAPIPE_ENDS_LONG_LOOPS = Quirk(
     name="lavapipe-ends-long-loops",
@@ -247,6 +280,9 @@ SWIFTSHADER_OVERWRITES_LANES_OUT_OF_A_LOOP = Quirk(
 
 ALL: tuple[Quirk, ...] = (
     LAVAPIPE_COMPILES_AT_THE_FIRST_CALL,
+    INTEL_MATRIX_LOADS_GIVE_THE_FIRST_TILE,
+    INTEL_UNEQUAL_MATRIX_WORK_FAILS,
+    INTEL_TIMESTAMPS_COME_EARLY,
     LAVAPIPE_ENDS_LONG_LOOPS,
     LAVAPIPE_KEEPS_DESTROYED_PIPELINES,
     LAVAPIPE_LEAVES_SUBGROUPS_BEHIND,

@@ -29,6 +29,7 @@ MAY_ASK = {
 # The only other files that may read a driver's or a vendor's number. They store it, and do not compare it with one.
 MAY_READ = {
     "benchmark/records.py",  # records it with the figures
+    "runtime/self_test.py",  # names a file by it
     "runtime/tuned_paths.py",  # names a file by it
     "vulkan/pipeline_cache.py",  # identifies a file by it
 }
@@ -144,6 +145,7 @@ def test_the_release_of_a_driver_is_as_its_maker_counts(name: str, release: tupl
             },
         ),
         ("nvk-ada", {quirks.MESA_WAITS_FOR_THREADS_AT_EXIT}),
+        ("intel-ptl", {quirks.INTEL_UNEQUAL_MATRIX_WORK_FAILS, quirks.MESA_WAITS_FOR_THREADS_AT_EXIT}),
         (
             "swiftshader",
             {
@@ -164,6 +166,16 @@ def test_a_quirk_is_of_its_drivers_and_versions_alone() -> None:
     assert found == ["lavapipe-25.0", "lavapipe-26.2"]
     samsung = replace(load("amd-navi31"), driver_id=DriverId.SAMSUNG_PROPRIETARY, driver_info="")
     assert quirks.of(samsung) == (quirks.SAMSUNG_MATRIX_OPERANDS_FROM_BUFFERS,)
+
+
+@pytest.mark.parametrize(
+    ("release", "first_tile", "unequal_work"),
+    [("26.0.8", True, False), ("26.1.4", True, True), ("26.2.0", False, True), ("26.2.3", False, True)],
+)
+def test_the_releases_of_intel_s_faults(release: str, first_tile: bool, unequal_work: bool) -> None:
+    profile = replace(load("intel-bmg"), driver_info=f"Mesa {release}")
+    assert quirks.INTEL_MATRIX_LOADS_GIVE_THE_FIRST_TILE.applies_to(profile) is first_tile
+    assert quirks.INTEL_UNEQUAL_MATRIX_WORK_FAILS.applies_to(profile) is unequal_work
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:

@@ -126,7 +126,21 @@ def test_after_an_interruption_no_other_driver_is_begun(
     ],
 )
 def test_what_is_kept_of_mesa_s_packages(path: str, kept: str | None) -> None:
-    assert mesa._keep(path) == kept
+    assert mesa._keep(mesa.RELEASES[-1], path) == kept
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        ("usr/lib/x86_64-linux-gnu/libvulkan_intel.so", "libvulkan_intel.so"),
+        ("usr/lib/x86_64-linux-gnu/libvulkan_lvp.so", None),
+        ("usr/share/vulkan/icd.d/nouveau_icd.x86_64.json", "nouveau_icd.json"),
+        ("usr/share/vulkan/icd.d/lvp_icd.json", None),
+    ],
+)
+def test_what_is_kept_of_mesa_s_packages_for_compilers(path: str, kept: str | None) -> None:
+    assert mesa._keep(mesa.COMPILERS, path) == kept
+    assert mesa.COMPILERS.folder not in [release.folder for release in mesa.RELEASES]
 
 
 def test_what_is_excluded_under_wine_is_there() -> None:

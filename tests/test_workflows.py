@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.compilers.chips import CHIPS
 from tests.test_contributing import TARGETS
 from tools.lint_workflows import run_actionlint, workflow_files
 
@@ -52,6 +53,13 @@ def test_each_part_of_the_nightly_suite_runs_once() -> None:
     (command,) = (step["run"] for step in job["steps"] if "make conformance" in step.get("run", ""))
     assert parts == list(range(1, len(parts) + 1))
     assert f"--full --fraction ${{{{ matrix.part }}}}/{len(parts)}" in command
+
+
+def test_the_nightly_chips_are_chips() -> None:
+    matrix = loaded(ROOT / ".github" / "workflows" / "nightly.yml")["jobs"]["compilers"]["strategy"]["matrix"]
+    names = [name for chips in matrix["chips"] for name in chips.split()]
+    assert set(names) <= set(CHIPS)
+    assert {name for name in CHIPS if name.startswith("amd-")} < set(names)
 
 
 def test_only_a_tag_publishes_and_without_a_password() -> None:

@@ -6,7 +6,8 @@ import os
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -91,6 +92,22 @@ class PackageFolder:
         command += ["-o", f"Dir::State::Status={installed}", "-o", f"Dir::State::Extended_States={installed}.extended"]
         return self._unpack(command, list(packages), self.folder / "cache" / "archives", keep, destination)
 
+    @contextmanager
+    def source(self, package: str) -> Iterator[Path]:
+        """The archive of the upstream source of a package, without Debian's changes. It is deleted afterwards.
+
+        Only for a folder of named suites: those that a machine is configured for often hold no sources.
+        """
+        sources = self.folder / "sources.list"
+        sources.write_text(sources.read_text().replace("deb ", "deb-src "))
+        self._download(["source", "--download-only"], [package])
+        archives = sorted(self.folder.glob(f"{package}_*.orig.tar.*z*"))
+        archives = [path for path in archives if path.suffix != ".asc"]
+        if len(archives) != 1:
+            raise SetupError(f"Debian's source package {package} holds {len(archives)} archives: one was expected")
+        yield archives[0]
+        shutil.rmtree(self.folder)
+
     def _unpack(
         self,
         command: list[str],
@@ -99,21 +116,24 @@ class PackageFolder:
         keep: Callable[[str], str | None],
         destination: Path,
     ) -> list[Path]:
-        names = " ".join(packages)
-        print(f"Downloading {names} (unpacked into the checkout, not installed)", flush=True)
         for old in archives.glob("*.deb"):
             old.unlink()
+        self._download(command, packages)
+        written: list[Path] = []
+        for archive in sorted(archives.glob("*.deb")):
+            written += _unpack(archive, keep, destination)
+        shutil.rmtree(self.folder)
+        return written
+
+    def _download(self, command: list[str], packages: list[str]) -> None:
+        names = " ".join(packages)
+        print(f"Downloading {names} (unpacked into the checkout, not installed)", flush=True)
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         subprocess.run(["apt-get", *self.options, "update"], **quiet)  # type: ignore[call-overload]
         command = ["apt-get", *self.options, *command, *packages]
         finished = subprocess.run(command, cwd=self.folder, **quiet)  # type: ignore[call-overload]
         if finished.returncode != 0:
             raise SetupError(f"apt-get could not download {names}: {finished.stdout.decode().strip()}")
-        written: list[Path] = []
-        for archive in sorted(archives.glob("*.deb")):
-            written += _unpack(archive, keep, destination)
-        shutil.rmtree(self.folder)
-        return written
 
 
 def _unpack(archive: Path, keep: Callable[[str], str | None], destination: Path) -> list[Path]:

@@ -1,8 +1,7 @@
 """Gets the drivers lavapipe and SwiftShader and the Khronos validation layer, which the test suite needs.
 
 Those that the machine has are used. The others come from Debian's or Ubuntu's packages: lavapipe is installed (it needs
-LLVM), SwiftShader and the layer are unpacked into .drivers/ of the checkout. With --radv this program gets AMD's driver
-RADV instead, for `make test-compilers`.
+LLVM), SwiftShader and the layer are unpacked into .drivers/ of the checkout.
 """
 
 from __future__ import annotations
@@ -167,9 +166,6 @@ def environment() -> dict[str, str]:
 
 
 def main() -> None:
-    if sys.argv[1:] == ["--radv"]:
-        print("Driver:", get_radv())
-        return
     if names := os.environ.get("DMLVK_TEST_DEVICES"):
         print(f"Test devices: {names} (DMLVK_TEST_DEVICES); no drivers are fetched")
         return

@@ -1,4 +1,4 @@
-"""lavapipe of Debian releases other than the machine's own, each run with the C library that it was built for.
+"""Drivers of Debian releases other than the machine's own, each run with the C library that it was built for.
 
 A driver needs a C library at least as new as the one that it was built for, and a process has only one C library. So a
 release's driver is unpacked with all its dependencies, and the checkout's Python runs on these libraries: an older
@@ -14,13 +14,11 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tools.debian import DRIVERS, PackageFolder, SetupError, has_apt
 from tools.drivers import point_beside
-
-DRIVER = "libvulkan_lvp.so"
-DESCRIPTION = "lvp_icd.json"
 
 
 @dataclass(frozen=True)
@@ -33,15 +31,19 @@ class Release:
         The beginning of the version text that the driver reports.
     suites : tuple of str
         The last one has Mesa; its dependencies may come from the others.
+    drivers : tuple of str
+        The drivers to unpack, as their libraries are called.
     """
 
     name: str
     suites: tuple[str, ...]
+    drivers: tuple[str, ...] = ("lvp",)
 
     @property
     def folder(self) -> Path:
         """The folder into which the release is unpacked."""
-        return DRIVERS / self.name.lower().replace(" ", "-")
+        folder = self.name.lower().replace(" ", "-")
+        return DRIVERS / (folder if self.drivers == ("lvp",) else f"{folder}-compilers")
 
     @property
     def python(self) -> Path:
@@ -50,8 +52,11 @@ class Release:
 
     @property
     def description(self) -> Path:
-        """The driver's file for the Vulkan loader."""
-        return self.folder / "libraries" / DESCRIPTION
+        """The first driver's file for the Vulkan loader."""
+        return self.description_of(self.drivers[0])
+
+    def description_of(self, driver: str) -> Path:
+        return self.folder / "libraries" / f"{driver}_icd.json"
 
 
 RELEASES = [
@@ -59,6 +64,9 @@ RELEASES = [
     Release("Mesa 25.0", ("bookworm", "bookworm-backports")),
     Release("Mesa 26", ("sid",)),  # the first release with matrix units
 ]
+
+# The drivers of GPUs, for the machine code that they make: see tools/drm_shims/build.py.
+COMPILERS = Release("Mesa 26", ("sid",), ("intel", "freedreno", "nouveau", "asahi"))
 
 
 def get(release: Release) -> None:
@@ -79,8 +87,10 @@ def get(release: Release) -> None:
             shutil.rmtree(release.folder)
         unpacked = release.folder.with_name(release.folder.name + ".part")
         packages = PackageFolder(DRIVERS / f"packages-{release.folder.name}", *release.suites)
-        packages.unpack_with_dependencies(["mesa-vulkan-drivers", "libvulkan1"], _keep, unpacked / "libraries")
-        point_beside(unpacked / "libraries" / DESCRIPTION, "ICD")
+        libraries = unpacked / "libraries"
+        packages.unpack_with_dependencies(["mesa-vulkan-drivers", "libvulkan1"], partial(_keep, release), libraries)
+        for driver in release.drivers:
+            point_beside(libraries / f"{driver}_icd.json", "ICD")
         unpacked.rename(release.folder)
     _make_python(release)
     finished = subprocess.run([str(release.python), "-c", "import numpy"], capture_output=True, text=True)
@@ -92,14 +102,16 @@ def get(release: Release) -> None:
         )
 
 
-def _keep(path: str) -> str | None:
-    """Keep only shared libraries, and lavapipe as the only driver of Mesa, all in one folder."""
+def _keep(release: Release, path: str) -> str | None:
+    """Keep only shared libraries, and of Mesa's drivers the release's, all in one folder."""
     folder, _, name = path.rpartition("/")
-    if re.fullmatch(r"lvp_icd.*\.json", name):
-        return DESCRIPTION
+    description = re.fullmatch(r"([a-z]+)_icd.*\.json", name)
+    if description:
+        return f"{description[1]}_icd.json" if description[1] in release.drivers else None
     if not re.fullmatch(r"(usr/)?lib/[a-z0-9_]+-linux-gnu\w*", folder) or ".so" not in name:
         return None
-    return None if name.startswith("libvulkan_") and name != DRIVER else name
+    driver = re.fullmatch(r"libvulkan_(\w+)\.so", name)
+    return name if driver is None or driver[1] in release.drivers else None
 
 
 def _make_python(release: Release) -> None:

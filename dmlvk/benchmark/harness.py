@@ -169,6 +169,7 @@ def _measurement_record(found: Measurement, marks: dict[str, Mark]) -> Record:
         "operations_per_second": found.work.operations / median,
         "mark": None if mark is None else {"seconds": mark[0], "bound_by": mark[1], "fraction": mark[0] / median},
         "correct": found.correct,
+        "untrue_timestamps": found.untrue,
         "dispatches": [
             {
                 "kernel": dispatch.kernel,

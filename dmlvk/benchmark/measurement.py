@@ -44,6 +44,8 @@ class Measurement:
     dispatches : tuple of DispatchTimes
     correct : bool
         Whether every output, on each set of memory, has the expected bits.
+    untrue : str, optional
+        Why the device's timestamps cannot be true.
     """
 
     path: str
@@ -52,6 +54,7 @@ class Measurement:
     processor: Times | None
     dispatches: tuple[DispatchTimes, ...]
     correct: bool
+    untrue: str | None
 
 
 def measure(
@@ -110,4 +113,5 @@ def measure(
         for dispatch, times in zip(operator.plan.dispatches, measured.dispatches, strict=True)
     )
     correct = all(equal_bits(output.numpy(), expected) for output in outputs)
-    return Measurement(operator.plan.path, work, measured.times, measured.processor, dispatches, correct)
+    path = operator.plan.path
+    return Measurement(path, work, measured.times, measured.processor, dispatches, correct, measured.untrue)

@@ -212,8 +212,10 @@ def trial_text(trial: Record) -> str:
 
 
 def failures(record: Record) -> Iterator[str]:
-    """A line for each case without such a path here, and for each peer that failed at one."""
+    """A line for each case without such a path here or with untrue times, and for each peer that failed at one."""
     for row in record["cases"]:
+        if row.get("untrue_timestamps"):
+            yield f"{row['name']}: the driver's timestamps cannot be true: {row['untrue_timestamps']}"
         if "impossible" in row:
             yield f"{row['name']}: {row['impossible']}"
         for trial in row.get("peers", ()):

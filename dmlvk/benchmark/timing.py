@@ -23,6 +23,15 @@ ROTATION_BYTES = 1 << 28
 LARGEST_ROTATION = 64
 
 
+# What a submission may take by the host's clock beside its work: far more than any driver needs.
+LONGEST_SUBMISSION_SECONDS = 5e-3
+# What is left of that in all rounds may be so many times the time on the device. Timestamps that say less were taken
+# before the work had ended.
+LARGEST_RATIO = 3
+# A timestamp's clock and the host's are different crystals.
+CLOCKS_DIFFERENCE = 0.01
+
+
 @dataclass(frozen=True)
 class Times:
     """Seconds of each round."""
@@ -60,11 +69,30 @@ class Rounds:
     processor : Times, optional
         On a CPU driver: the time that this program's threads ran on all processors together. Other work on the machine
         disturbs this time less than it disturbs the other two.
+    host : Times
+        By the host's clock, from before each submission to after its end.
     """
 
     times: Times
     dispatches: tuple[Times, ...]
     processor: Times | None
+    host: Times
+
+    @property
+    def untrue(self) -> str | None:
+        """Why the device's timestamps cannot be true; None if they can be.
+
+        Work cannot take longer on the device than on the whole. And if all rounds take far longer on the whole, the
+        timestamps were taken too early.
+        """
+        for seconds, on_host in zip(self.times.seconds, self.host.seconds, strict=True):
+            if seconds > on_host * (1 + CLOCKS_DIFFERENCE):
+                return f"{seconds * 1e3:,.3f} ms on the device, and {on_host * 1e3:,.3f} ms by the host's clock in all"
+        seconds, on_host = max(self.times.seconds), min(self.host.seconds)
+        if on_host > LONGEST_SUBMISSION_SECONDS + LARGEST_RATIO * seconds:
+            on_device = f"at most {seconds * 1e3:,.3f} ms on the device"
+            return f"{on_device}, and at least {on_host * 1e3:,.3f} ms by the host's clock"
+        return None
 
 
 def rotation(bytes_moved: int, device_type: DeviceType) -> int:
@@ -98,14 +126,16 @@ def time_bindings(
             break
     found: list[tuple[float, ...]] = []
     processor: list[float] = []
+    host: list[float] = []
     start = time.perf_counter()
     while len(found) < rounds:
-        before = time.process_time()
+        before, begun = time.process_time(), time.perf_counter()
         submission = device.submit([bindings[len(found) % len(bindings)]])
         times = submission.dispatch_times
         if times is None:
             raise dmlvk.DeviceError(f"{device.name} has no timestamps to measure with")
         found.append(times)
+        host.append(time.perf_counter() - begun)
         processor.append(time.process_time() - before)
         if len(found) >= FEWEST_ROUNDS and time.perf_counter() - start > ENOUGH_SECONDS:
             break
@@ -113,6 +143,7 @@ def time_bindings(
         Times(tuple(map(sum, found))),
         tuple(map(Times, zip(*found, strict=True))),
         Times(tuple(processor)) if is_cpu else None,
+        Times(tuple(host)),
     )
 
 
