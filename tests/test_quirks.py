@@ -29,7 +29,6 @@ MAY_ASK = {
 # The only other files that may read a driver's or a vendor's number. They store it, and do not compare it with one.
 MAY_READ = {
     "benchmark/records.py",  # records it with the figures
-    "runtime/self_test.py",  # names a file by it
     "runtime/tuned_paths.py",  # names a file by it
     "vulkan/pipeline_cache.py",  # identifies a file by it
 }
