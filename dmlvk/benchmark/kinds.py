@@ -81,7 +81,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     SWEEP: Kind(
         partial(_show_sections, sweep_tables.sections),
-        partial(_page_of_sections, sweep_tables.sections),
+        partial(_page_of_sections, sweep_tables.sections, " --sweep"),
         sweep_picture.draw,
         sweep_tables.is_correct,
     ),
