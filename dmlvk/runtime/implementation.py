@@ -146,6 +146,8 @@ class Implementation:
             recorder = Recorder(vulkan.queue.command_buffers.acquire())
             for each in prepared:
                 recorder.dispatch(each)
+                # They share the buffer, and the validation layer takes no workgroups for some.
+                recorder.between_dispatches()
             batch = vulkan.queue.batch([recorder.end()], (), ())
             return vulkan.queue.submit_inside(batch, (batch, prepared, memory))
 
