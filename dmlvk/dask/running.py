@@ -54,6 +54,8 @@ def run_batches(digest: str, batches: Sequence[Any], output_names: Sequence[str]
             loading += seconds
             outputs.append(held.run(digest, loaded, output_names))
         except Exception:
+            if not outputs and not held.has(digest):  # dropped just now
+                return {"missing": get_worker().address}
             if len(batches) == 1:
                 raise
             break

@@ -187,7 +187,9 @@ class VulkanDevice:
     @property
     def is_entered(self) -> bool:
         """Whether this thread is in the middle of a change, so that a signal handler or a finalizer asks."""
-        return self.pipelines.is_entered or any(monitor.is_entered for monitor in self._monitors())
+        queues = (self.queue, self.copy_queue)
+        is_releasing = any(queue is not None and queue.is_releasing for queue in queues)
+        return is_releasing or self.pipelines.is_entered or any(monitor.is_entered for monitor in self._monitors())
 
     def wait_idle(self) -> None:
         """Wait for everything submitted so far."""

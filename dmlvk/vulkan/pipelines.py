@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -164,7 +165,8 @@ class Pipelines:
         """The pipeline if it is there; and the lock that is held while it is built."""
         pipeline = self._pipelines.get(key)
         if pipeline is not None:
-            self._pipelines.move_to_end(key)
+            with suppress(KeyError):  # a signal handler has just removed it to make room
+                self._pipelines.move_to_end(key)
             return pipeline, None
         building = self._building.get(key)
         if building is None:

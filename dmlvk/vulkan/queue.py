@@ -366,9 +366,14 @@ class Queue:
             self._release_completed()
         return result
 
+    @property
+    def is_releasing(self) -> bool:
+        """Whether this thread is dropping the objects of work that is done: no other thread can do so meanwhile."""
+        return bool(self._release_lock._is_owned())
+
     def _release_completed(self) -> None:
         lock = self._release_lock
-        if self._in_flight and not lock._is_owned():  # else this thread is in the middle of `_release`
+        if self._in_flight and not self.is_releasing:  # else this thread is in the middle of `_release`
             with lock: self._release()  # noqa: E701  # fmt: skip
 
     def _release(self) -> None:

@@ -145,7 +145,9 @@ class Transfers:
             piece = Piece(queue)
             with piece.visit.lock: use(part, piece)  # noqa: E701  # fmt: skip
 
-        for_each(parts, move, self._calls.setdefault(get_ident(), set()))
+        # A finalizer in the middle of a release: other threads would wait for that.
+        is_releasing = self._queue.is_releasing or (self._copy_queue is not None and self._copy_queue.is_releasing)
+        for_each(parts, move, self._calls.setdefault(get_ident(), set()), threads=1 if is_releasing else None)
 
     def _require(self, queue: Queue, value: int) -> None:
         """Make the copy queue wait until the compute queue has reached a value."""
