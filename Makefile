@@ -12,7 +12,8 @@ endif
 # Arguments of `dmlvk conformance` on every driver, as in: make conformance CONFORMANCE_ARGUMENTS="--sample 100"
 CONFORMANCE_ARGUMENTS ?=
 
-# Arguments of pytest besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"
+# Arguments of pytest besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1". `make test`
+# runs two tests at a time, as on any two cores; "-n 0" runs them one after the other.
 PYTEST_ARGUMENTS ?=
 
 # The checkout of an earlier version, as in: make bench-checkouts BEFORE=../before
@@ -65,7 +66,7 @@ test: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(PYTHON) -m tools.drivers
 	$(LINT)
-	$(VENV_PYTHON) -m pytest $(PYTEST_ARGUMENTS)
+	$(VENV_PYTHON) -m pytest -n 2 $(PYTEST_ARGUMENTS)
 
 lint: .venv/test.stamp
 	$(LINT)
