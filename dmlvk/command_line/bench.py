@@ -186,7 +186,9 @@ def bench(
             assert model is not None
             record = measure_model(model, selector, batches, rounds, peers, terminal, keep)
         elif subject is Subject.SWEEP:
-            record = measure_sweep(operators, selector, seconds, seed, choice.data_bytes, rounds, peers, terminal, keep)
+            record = measure_sweep(
+                choice.operators, selector, seconds, seed, choice.data_bytes, rounds, peers, terminal, keep
+            )
         elif subject is Subject.COLD:
             assert network is not None
             record = measure_cold(network, selector, size, layouts, batches, terminal, keep)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 # Bytes of --sweep's inputs, unless --megabytes is given: on a GPU, more than any cache holds.
-LEAST_SWEPT, MOST_SWEPT = 1 << 20, 1 << 26
+SWEPT_ON_CPU, SWEPT_ON_GPU = 1 << 20, 1 << 26
 Keep = Callable[[Record], None]
 
 
@@ -244,7 +244,7 @@ def measure_sweep(
             [name for name in OPERATORS if not operators or name in operators],
             seconds,
             seed,
-            data_bytes or (LEAST_SWEPT if is_cpu(device) else MOST_SWEPT),
+            data_bytes or (SWEPT_ON_CPU if is_cpu(device) else SWEPT_ON_GPU),
             rounds,
             [name for name in measurement.PEER_NAMES if not names or name in names],
         )

@@ -67,6 +67,13 @@ class Lazy:
         return dask.get(self.collection.__dask_graph__(), self.collection.__dask_keys__()[0])
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """The place of a part that Dask computes in a task of its own."""
+
+    number: int
+
+
 def arguments_of_task(client: Client, batches: Sequence[Any], near: str, are_apart: bool) -> list[Any]:
     """Batches as a task takes them: what Dask has yet to compute is computed where the task runs.
 
@@ -80,16 +87,24 @@ def arguments_of_task(client: Client, batches: Sequence[Any], near: str, are_apa
         Whether Dask computes each in a task of its own, so that all threads of the worker take part. If not, the
         batches' own task does, which saves messages; but never parts of dask.arrays, which may share work.
     """
-    wanted = [part for batch in batches for part in _parts(batch) if _is_task(part, are_apart)]
-    # One call for all of them: each call costs the client milliseconds.
-    futures = iter(client.compute(wanted, workers=[near], allow_other_workers=True) if wanted else ())
+    wanted: list[Any] = []
 
     def argument(part: Any) -> Any:
-        if _is_task(part, are_apart):
-            return next(futures)
-        return Lazy(part) if is_dask_collection(part) else part
+        if not is_dask_collection(part):
+            return part
+        if not are_apart and isinstance(part, Delayed) and _is_whole(part):
+            return Lazy(part)
+        wanted.append(part)
+        return _Wanted(len(wanted) - 1)
 
-    return [_mapped(argument, batch) for batch in batches]
+    arguments = [_mapped(argument, batch) for batch in batches]
+    if not wanted:
+        return arguments
+    # One call for all of them: each call costs the client milliseconds.
+    futures = client.compute(wanted, workers=[near], allow_other_workers=True)
+    return [
+        _mapped(lambda part: futures[part.number] if isinstance(part, _Wanted) else part, batch) for batch in arguments
+    ]
 
 
 def loaded_ahead(batches: Sequence[Any]) -> Generator[tuple[Any, float], None, None]:
@@ -115,13 +130,6 @@ def _computed(batch: Any) -> tuple[Any, float]:
     start = time.perf_counter()
     found = _mapped(lambda part: part.computed() if isinstance(part, Lazy) else part, batch)
     return found, time.perf_counter() - start
-
-
-def _is_task(part: Any, are_apart: bool) -> bool:
-    """Whether Dask computes a part of a batch in a task of its own."""
-    if not is_dask_collection(part):
-        return False
-    return are_apart or not isinstance(part, Delayed) or not _is_whole(part)
 
 
 def _is_whole(delayed: Delayed) -> bool:

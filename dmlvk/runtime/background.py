@@ -43,7 +43,9 @@ def is_allowed() -> bool:
     return text != "0" and core_count() > 1
 
 
-def built(device: Device, desc: OperatorDesc, plan: Plan, path: str | None, *, waits: bool) -> Implementation:
+def built(
+    device: Device, desc: OperatorDesc, plan: Plan, path: str | None, *, is_forced: bool, waits: bool
+) -> Implementation:
     """An implementation that can run: the plan's own, or a general one until the plan's own is compiled.
 
     Parameters
@@ -54,6 +56,8 @@ def built(device: Device, desc: OperatorDesc, plan: Plan, path: str | None, *, w
         The plan that was chosen for the descriptor.
     path : str, optional
         The path that the plan was asked for by.
+    is_forced : bool
+        Whether no other path will do. Its pipelines are waited for.
     waits : bool
         Whether to wait for the plan's own pipelines.
 
@@ -62,12 +66,12 @@ def built(device: Device, desc: OperatorDesc, plan: Plan, path: str | None, *, w
     DeviceError
         The driver refuses a kernel, or the device is closed.
     """
-    special = Implementation(device, desc, plan, path)
-    first = None if waits or not is_allowed() else _general_plan(device, desc)
+    special = Implementation(device, desc, plan, path, is_forced=is_forced)
+    first = None if waits or is_forced or not is_allowed() else _general_plan(device, desc)
     if first is None or special.build_without_compiler():
         special.build()
         return special
-    general = Implementation(device, desc, first, GENERAL_PATH, special)
+    general = Implementation(device, desc, first, GENERAL_PATH, special=special)
     debug.note(device, desc, f"path {first.path} answers until path {plan.path} is compiled")
     reference = ref(general)
     in_background(lambda: _build_special(reference))

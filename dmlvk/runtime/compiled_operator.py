@@ -68,13 +68,15 @@ class CompiledOperator(Pickled, Generic[Described]):
 
     in_place_of_a_copy = "compile its descriptor (operator.desc) once more; pickle takes it to another process"
 
-    def __init__(
-        self, device: Device, desc: Described, plan: Plan, implementation: Implementation | None = None
-    ) -> None:
-        if implementation is None:
-            implementation = Implementation(device, desc, plan)
-            implementation.build()
-        self.device = device
+    @classmethod
+    def of_plan(cls, device: Device, desc: Described, plan: Plan) -> CompiledOperator[Described]:
+        """An operator that runs a plan which no planner made."""
+        implementation = Implementation(device, desc, plan)
+        implementation.build()
+        return cls(desc, implementation)
+
+    def __init__(self, desc: Described, implementation: Implementation) -> None:
+        self.device = device = implementation.device
         self.desc = desc
         fields = desc.tensors
         self._owned_fields = {
@@ -82,8 +84,8 @@ class CompiledOperator(Pickled, Generic[Described]):
         }
         self._bound_fields = {name: tensor for name, tensor in fields.items() if name not in self._owned_fields}
         self._outputs = tuple(name for name in desc.output_fields if name in fields)
-        self._vulkan = self.device.vulkan
-        self._queue = self.device.vulkan.queue
+        self._vulkan = device.vulkan
+        self._queue = device.vulkan.queue
         self._calls = Calls()
         # By the name of temporary memory.
         self._call_memory: dict[str, ref[Allocation]] = {}

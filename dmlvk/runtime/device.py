@@ -278,8 +278,8 @@ class Device(NotCopied):
         # Outside the monitor: a driver may take seconds to compile a kernel, and other threads need not wait for that.
         record_descriptor(desc)
         plan, chosen = self._chosen_plan(desc, path)
-        implementation = background.built(self, desc, plan, chosen, waits=wait or path is not None)
-        operator = CompiledOperator(self, desc, plan, implementation)
+        implementation = background.built(self, desc, plan, chosen, is_forced=path is not None, waits=wait)
+        operator = CompiledOperator(desc, implementation)
         # An operator with tensors that are OWNED_BY_DML is not shared: two users initialise it differently.
         return operator if operator.has_state else self._operators_monitor.run(self._remember_operator, key, operator)
 

@@ -76,6 +76,8 @@ class Implementation:
         desc: OperatorDesc,
         plan: Plan,
         path: str | None = None,
+        *,
+        is_forced: bool = False,
         special: Implementation | None = None,
     ) -> None:
         self.device = device
@@ -85,6 +87,7 @@ class Implementation:
         self.is_built = False
         self.failure: BaseException | None = None
         self._path = path
+        self._is_forced = is_forced
         self._plans: dict[tuple[tuple[str, int], ...], Plan] = {(): plan}
         # By the ids of the dispatches. The implementation keeps its plans, so an id always means the same dispatch.
         self._pipelines: dict[int, Pipeline] = {}
@@ -112,6 +115,8 @@ class Implementation:
         """
         self_test = self.device.self_test
         while self_test is not None and not self_test.allows(self.device, self.plan):
+            # A path that was remembered as the fastest gives way to the planner's choice.
+            self._path = self._path if self._is_forced else None
             self.plan = self.device.plan(self.desc, self._path)
             self._plans = {(): self.plan}
         dispatches = [dispatch for stage in (*self.plan.initialization, *self.plan.stages) for dispatch in stage]
@@ -156,7 +161,7 @@ class Implementation:
             pipeline.has_run = True
 
     def build_without_compiler(self) -> bool:
-        """Build all pipelines if the driver finds them in its caches; returns whether it did.
+        """Find all pipelines in the driver's caches; returns whether they are there. `build` then takes no time.
 
         Not if the plan's path has yet to answer known questions.
         """
@@ -168,7 +173,6 @@ class Implementation:
                 if found is None:
                     return False
                 self._pipelines[id(dispatch)] = found
-        self.is_built = True
         return True
 
     def build_special(self) -> None:

@@ -6,7 +6,8 @@ an uneven number of steps, whose integers the host computes too. The answer is r
 device, its driver and these kernels. Where it is wrong, or where the question ends the device or the process, the path
 is not taken.
 
-The question is asked on a Device of its own, so that a device that is lost is not the user's.
+The question is asked on a Device of its own, so that a device that is lost is not the user's. One process asks at a
+time.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import json
 import os
 import re
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ from dmlvk.runtime.tuned_paths import PREFIX as CHOICES_PREFIX
 from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.host_threads import core_count, for_each
+from dmlvk.vulkan.library import OutOfMemoryError
 from dmlvk.vulkan.pipeline_cache import LOCK_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ FORMAT = 1
 PREFIX = "self-test-"
 # A question takes milliseconds once its kernels are compiled. What takes longer hangs.
 ANSWER_SECONDS = 10.0
+# Another process may be asking, and a driver compiles for a while.
+LONGEST_QUESTION_SECONDS = 60.0
 # The answer must be the same each time: some faults depend on what ran before.
 REPEATS = 3
 # A process can be ended by its user in the middle of a question. If that happens so often, it is the question.
@@ -149,14 +153,37 @@ class AnswersFile:
         current = (self.driver, kernels_hash())
         return [answer for answer in found if answer is not None and (answer.driver, answer.kernels) == current]
 
-    def keep(self, answer: Answer) -> None:
-        """Write an answer in place of an earlier one to the same question."""
-        with suppress(OSError, filelock.Timeout):
+    def answer(self, question: str) -> Answer | None:
+        """The answer to a question; None if there is none."""
+        return next((each for each in self.answers() if each.question == question), None)
+
+    def keep(self, question: str, answer: Answer | None) -> None:
+        """Write the answer to a question in place of an earlier one; None takes that away."""
+        with suppress(OSError, filelock.Timeout, NotImplementedError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with filelock.FileLock(f"{self.path}.lock", timeout=LOCK_TIMEOUT_SECONDS):
-                others = [each for each in self.answers() if each.question != answer.question]
-                content = {"format": FORMAT, "answers": [asdict(each) for each in (*others, answer)]}
+                kept = [each for each in self.answers() if each.question != question]
+                kept += [] if answer is None else [answer]
+                content = {"format": FORMAT, "answers": [asdict(each) for each in kept]}
                 files.replace_bytes(self.path, files.encoded(json.dumps(content, indent=1)))
+
+    @contextmanager
+    def asking(self, question: str) -> Iterator[None]:
+        """Wait until no other process asks a question, and keep others from asking. It goes on without, if need be.
+
+        The lock ends with its process. So who holds it knows that a process which began the question before has ended.
+        """
+        lock = filelock.FileLock(f"{self.path}.{question}.lock", timeout=LONGEST_QUESTION_SECONDS)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except (OSError, filelock.Timeout, NotImplementedError):  # the folder cannot be written
+            yield
+            return
+        try:
+            yield
+        finally:
+            lock.release()
 
 
 def faults(profile: DeviceProfile) -> dict[str, str]:
@@ -207,37 +234,48 @@ class SelfTest:
         question = _question_of(device.profile, path)
         if question is None or question in self._known:
             return True
-        remembered = self._remembered(device, question) if mode() == ONCE else None
+        remembered = AnswersFile(device.profile).answer(question) if mode() == ONCE else None
         return remembered is not None and remembered.is_final
 
     def _fault(self, device: Device, path: str) -> str:
-        profile = device.profile
-        question = _question_of(profile, path)
+        """What was wrong with the answer of a path; "" if nothing was, or if there is no question for it."""
+        question = _question_of(device.profile, path)
         if question is None:
             return ""
-        if question in self._known:
-            return self._known[question]
-        file, earlier = AnswersFile(profile), None
-        if mode() == ONCE:
-            earlier = self._remembered(device, question)
-            if earlier is not None and earlier.is_final:
-                return self._known.setdefault(question, earlier.fault)
+        if question not in self._known:
+            file = AnswersFile(device.profile)
+            earlier = file.answer(question) if mode() == ONCE else None
+            if earlier is None or not earlier.is_final:
+                with file.asking(question):
+                    self._known[question] = self._new_fault(device, path, question, file)
+            else:
+                self._known[question] = earlier.fault
+        return self._known[question]
+
+    def _new_fault(self, device: Device, path: str, question: str, file: AnswersFile) -> str:
+        """Ask, unless another process has just done so, and remember the answer."""
+        earlier = file.answer(question) if mode() == ONCE else None
+        if earlier is not None and earlier.is_final:
+            return earlier.fault
         ends = 0 if earlier is None else earlier.ends
         answer = Answer(path, question, file.driver, kernels_hash(), date=_now())
         if ends >= MOST_ENDS:
             fault = f"the process ended in the middle of the question, {ends} times"
         else:
             # Until the answer is there, the file says that the process has ended in the question: perhaps it will.
-            file.keep(Answer(**{**asdict(answer), "ends": ends + 1}))
-            fault = self._asked(device, path)
-        file.keep(Answer(**{**asdict(answer), "fault": fault}))
+            file.keep(question, replace(answer, ends=ends + 1))
+            try:
+                fault = self._asked(device, path)
+            except BaseException as error:  # Ctrl-C, or no memory for the question: that is no answer
+                file.keep(question, earlier)
+                if isinstance(error, OutOfMemoryError):
+                    return ""
+                raise
+        file.keep(question, replace(answer, fault=fault))
         if fault:
-            desc = _descs_of(profile, path)[0]
+            desc = _descs_of(device.profile, path)[0]
             debug.note(device, desc, f"path {path} is not taken, its answer to a known question was: {fault}")
-        return self._known.setdefault(question, fault)
-
-    def _remembered(self, device: Device, question: str) -> Answer | None:
-        return next((each for each in AnswersFile(device.profile).answers() if each.question == question), None)
+        return fault
 
     def _asked(self, device: Device, path: str) -> str:
         """Ask on a Device of its own; returns what was wrong."""
@@ -257,6 +295,8 @@ class SelfTest:
                     fault = _fault_of(own, desc, path)
                     if fault:
                         return fault
+        except OutOfMemoryError:
+            raise
         except DeviceError as error:
             return " ".join(f"{type(error).__name__}: {error}".split())
         return ""

@@ -27,8 +27,8 @@ from dmlvk.conformance.running.worker import environment
 from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR
 from dmlvk.runtime import implementation, self_test
-from dmlvk.runtime.tuned_paths import kernels_hash
-from dmlvk.vulkan.library import DeviceLostError
+from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
+from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError
 from tests.profiles import NAMES, load
 
 DESC = self_test._desc(12, 24, 3, 1, (9, 10), is_last=False)
@@ -168,6 +168,15 @@ def test_a_forced_path_that_answers_wrong_is_refused(
         own.compile(DESC, path=path)
 
 
+def test_a_remembered_path_that_answers_wrong_gives_way(
+    device: dmlvk.Device, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(implementation, "spirv", broken(path, implementation.spirv))
+    TunedPaths(device.profile).remember(DESC, path, {})
+    with opened(device) as own:
+        assert path_taken(own) not in (path, planning.GENERAL_PATH)
+
+
 def test_a_wrong_answer_in_the_background(
     device: dmlvk.Device, path: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,8 +249,40 @@ def test_a_question_that_hangs(device: dmlvk.Device, path: str, monkeypatch: pyt
     assert all("the work was not done within" in fault for fault in fault_of(device).values())
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OutOfMemoryError])
+def test_what_is_no_answer_is_not_remembered(
+    device: dmlvk.Device, path: str, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """However often it happens, the path is there for the next process."""
+
+    def fails(*arguments: Any) -> str:
+        raise error("in the middle of the question")
+
+    for _ in range(self_test.MOST_ENDS + 1):
+        with opened(device) as own, monkeypatch.context() as patch:
+            patch.setattr(self_test, "_fault_of", fails)
+            if error is KeyboardInterrupt:
+                with pytest.raises(KeyboardInterrupt):
+                    own.compile(DESC, wait=True)
+            else:
+                assert path_taken(own) == path
+            assert self_test.AnswersFile(device.profile).answers() == []
+    with opened(device) as own:
+        assert path_taken(own) == path
+
+
+def test_processes_ask_one_after_the_other(device: dmlvk.Device, path: str) -> None:
+    """Of several that begin at once, one asks; none takes another's question for one that has ended its process."""
+    command = [sys.executable, "-c", ENDS, path, device.profile.name, "slowly"]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) for _ in range(4)]
+    told = [process.communicate(timeout=180)[0].split() for process in processes]
+    assert [words[-1] for words in told] == [path] * 4
+    assert sum("asked" in words for words in told) == 1
+    assert [answer.ends for answer in self_test.AnswersFile(device.profile).answers()] == [0]
+
+
 ENDS = """
-import os, sys
+import os, sys, time
 import dmlvk
 from dmlvk.runtime import self_test
 from tests.runtime.test_self_test import DESC, QUESTION
@@ -252,6 +293,15 @@ self_test.QUESTIONS = {path: (QUESTION,)}
 self_test.WITHOUT_UNITS = frozenset()
 if sys.argv[3] == "ends":
     self_test._fault_of = lambda *arguments: os._exit(7)
+if sys.argv[3] == "slowly":
+    ask = self_test.SelfTest._asked
+
+    def slowly(*arguments):
+        print("asked")
+        time.sleep(1.0)
+        return ask(*arguments)
+
+    self_test.SelfTest._asked = slowly
 with dmlvk.Device(sys.argv[2]) as device:
     print(device.compile(DESC, wait=True).plan.path)
 """
@@ -278,7 +328,7 @@ def test_an_answer_after_an_end_counts(device: dmlvk.Device, path: str, asked: l
         assert path_taken(own) == path
     file = self_test.AnswersFile(device.profile)
     (answer,) = file.answers()
-    file.keep(self_test.Answer(answer.path, answer.question, answer.driver, answer.kernels, ends=1))
+    file.keep(answer.question, self_test.Answer(answer.path, answer.question, answer.driver, answer.kernels, ends=1))
     with opened(device) as own:
         assert path_taken(own) == path
     assert asked == [path] * 2
@@ -291,8 +341,8 @@ def test_another_driver_and_other_kernels_are_asked_anew(
     file = self_test.AnswersFile(device.profile)
     question = self_test._question_of(device.profile, path)
     assert question is not None
-    file.keep(self_test.Answer(path, question, "another driver", kernels_hash(), "wrong"))
-    file.keep(self_test.Answer(path, question, file.driver, "other kernels", "wrong"))
+    file.keep(question, self_test.Answer(path, question, "another driver", kernels_hash(), "wrong"))
+    file.keep(question, self_test.Answer(path, question, file.driver, "other kernels", "wrong"))
     with opened(device) as own:
         assert path_taken(own) == path
     assert asked == [path]
