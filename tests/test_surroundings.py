@@ -22,8 +22,9 @@ from dmlvk.benchmark import harness, tuner
 from dmlvk.command_line import main
 from dmlvk.command_line.terminal import BROKEN_PIPE, PlainConsole
 from dmlvk.conformance.reports.terminal import print_summary
-from dmlvk.conformance.results import Environment, Run, Status, read_results
+from dmlvk.conformance.results import Environment, Run, Status
 from dmlvk.conformance.results import Result as ConformanceResult
+from dmlvk.conformance.results_file import read_results
 from dmlvk.conformance.running.runner import Runner, worker_path
 from dmlvk.conformance.waivers import WaiverReport
 from dmlvk.device_profile import DeviceProfile

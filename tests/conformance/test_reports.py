@@ -14,7 +14,8 @@ import pytest
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
 from dmlvk.conformance.reports.html import matrices, write_html
 from dmlvk.conformance.reports.junit import write_junit
-from dmlvk.conformance.results import Environment, Result, ResultsError, ResultsWriter, Run, Status, read_results
+from dmlvk.conformance.results import Environment, Result, ResultsError, Run, Status
+from dmlvk.conformance.results_file import ResultsWriter, read_results
 from dmlvk.conformance.waivers import Waiver, WaiverReport
 
 ENVIRONMENT = Environment(
