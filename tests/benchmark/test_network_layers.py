@@ -125,7 +125,7 @@ def test_a_wrong_layer_of_the_chain_is_named(device: dmlvk.Device, monkeypatch: 
 
 def test_a_chain_out_of_order_is_wrong(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each layer is right when it runs alone, so only what the timed runs left can tell."""
-    honest = chain.time_chain
+    honest = timing.time_chain
 
     def backwards(device: Any, bindings: Any, *arguments: Any, **options: Any) -> Any:
         return honest(device, bindings[::-1], *arguments, **options)
