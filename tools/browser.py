@@ -28,10 +28,15 @@ PACKAGES = ("chromium-headless-shell", "fonts-dejavu-core")
 # Of these the machine's own are always used: a process has one C library, that of its dynamic linker.
 OF_THE_C_LIBRARY = r"(ld-linux.*|lib(c|m|dl|pthread|rt|resolv|util|anl|nss_.*|nsl|mvec|BrokenLocale|thread_db))[.-]"
 
+# Without the generic names, code would be shown in proportional letters.
 FONTS_CONFIGURATION = """\
 <?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
-<fontconfig><dir>/usr/share/fonts</dir><dir>{fonts}</dir><cachedir>{fonts}/cache</cachedir></fontconfig>
+<fontconfig><dir>/usr/share/fonts</dir><dir>{fonts}</dir><cachedir>{fonts}/cache</cachedir>
+<alias><family>sans-serif</family><prefer><family>DejaVu Sans</family></prefer></alias>
+<alias><family>serif</family><prefer><family>DejaVu Serif</family></prefer></alias>
+<alias><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias>
+</fontconfig>
 """
 
 
@@ -75,6 +80,9 @@ def get_browser() -> Browser:
         found = find_browser()
     if found is None:
         raise SetupError("this system's packages hold no chromium-headless-shell: install Chromium or Chrome")
+    if found.program == PROGRAM:
+        # Each time, because it names a folder of the checkout, which may have been moved.
+        (FONTS / "fonts.conf").write_text(FONTS_CONFIGURATION.format(fonts=FONTS))
     return found
 
 
@@ -85,9 +93,7 @@ def _unpack() -> None:
     if folder.exists():
         shutil.rmtree(folder)
     PackageFolder(DRIVERS / "packages-browser").unpack_with_dependencies(PACKAGES, _keep, folder)
-    fonts = folder / FONTS.name
-    fonts.mkdir(exist_ok=True)
-    (fonts / "fonts.conf").write_text(FONTS_CONFIGURATION.format(fonts=FONTS))
+    (folder / FONTS.name).mkdir(exist_ok=True)
     folder.rename(FOLDER)
 
 
