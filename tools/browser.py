@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -83,7 +84,16 @@ def get_browser() -> Browser:
     if found.program == PROGRAM:
         # Each time, because it names a folder of the checkout, which may have been moved.
         (FONTS / "fonts.conf").write_text(FONTS_CONFIGURATION.format(fonts=FONTS))
+        _require_running(found)
     return found
+
+
+def _require_running(browser: Browser) -> None:
+    """Raise a SetupError, with the loader's words, if a library is missing."""
+    command = [str(browser.program), "--version"]
+    done = subprocess.run(command, env={**os.environ, **browser.variables}, capture_output=True, text=True)
+    if done.returncode:
+        raise SetupError(f"the browser in {FOLDER} does not start: {done.stderr.strip()}: install Chromium or Chrome")
 
 
 def _unpack() -> None:
@@ -98,14 +108,17 @@ def _unpack() -> None:
 
 
 def _keep(path: str) -> str | None:
-    """Keep the browser's own folder, shared libraries other than the C library, and fonts."""
+    """Keep the browser's own folder, shared libraries other than the C library, and fonts.
+
+    NSS and PulseAudio have libraries in folders of their own.
+    """
     folder, _, name = path.rpartition("/")
     if path.startswith("usr/lib/chromium/"):
         unneeded = "/locales/" in path and name != "en-US.pak"
         return None if unneeded else f"chromium/{path.removeprefix('usr/lib/chromium/')}"
     if name.endswith(".ttf"):
         return f"{FONTS.name}/{name}"
-    is_library = re.fullmatch(r"(usr/)?lib/[a-z0-9_]+-linux-gnu\w*(/nss)?", folder) and ".so" in name
+    is_library = re.fullmatch(r"(usr/)?lib/[a-z0-9_]+-linux-gnu\w*(/(nss|pulseaudio))?", folder) and ".so" in name
     return f"{LIBRARIES.name}/{name}" if is_library and not re.match(OF_THE_C_LIBRARY, name) else None
 
 
