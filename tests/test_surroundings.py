@@ -79,7 +79,8 @@ def test_results_are_whole_when_the_reader_goes_away(tmp_path: Path) -> None:
     junit = ("--junit", str(tmp_path / "junit"))
     finished = python(*command, *junit, "slice1:good:type=u8;*", stdout=writer, stderr=subprocess.PIPE, cwd=ROOT)
     os.close(writer)
-    assert (finished.returncode, finished.stderr) == (BROKEN_PIPE, "")
+    assert finished.stderr == ""
+    assert finished.returncode in (1, BROKEN_PIPE)
     assert len(read_results(path).results) == 6
     assert (tmp_path / "junit").read_text().count("<testcase") == 6
 

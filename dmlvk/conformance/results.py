@@ -82,6 +82,11 @@ class Result:
         return self.profile, self.name
 
     @property
+    def column(self) -> str:
+        """The kernel path by which tables count it: "matrix" of "matrix/4"; "any" where none was forced."""
+        return self.path.partition("/")[0] or "any"
+
+    @property
     def is_good(self) -> bool:
         """Whether a run with this result can end with status 0, apart from waivers."""
         return self.status in GOOD
