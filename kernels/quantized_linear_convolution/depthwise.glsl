@@ -108,6 +108,7 @@ layout(push_constant) uniform PushConstants {
 #include "float32.glsl"
 #else
 layout(set = 0, binding = 3) restrict readonly buffer Table { uint table[]; };
+layout(constant_id = 25) const uint AHEAD = 1;  // 0: a batch of rows is fetched when it is needed, which is less code
 #include "parameter_table.glsl"
 #include "estimate.glsl"
 #endif
@@ -410,13 +411,24 @@ void main() {
         uint tile_end = min(ROWS, push.rows - row) + LIVE - 1;
         // Rows past the tile are not fetched, but without a branch around the fetch.
         uint row_limit = min(ROW_LIMIT, top + tile_end * STRIDE_H);
-        fetch(top, row_limit, source, masks, border, next);
+#ifndef DOT4
+        if (AHEAD != 0)
+#endif
+            fetch(top, row_limit, source, masks, border, next);
         [[dont_unroll]] for (uint first = 0; first < tile_end; first += BATCH) {
+#ifndef DOT4
+            if (AHEAD == 0)
+                fetch(top + first * STRIDE_H, row_limit, source + first * STRIDE_H * push.input_stride_h, masks, border,
+                    next);
+#endif
             uint words[FETCHED_ROWS];
             [[unroll]] for (uint n = 0; n < FETCHED_ROWS; ++n)
                 words[n] = finished(next[n], masks[n % FETCHED], border);
-            fetch(top + (first + BATCH) * STRIDE_H, row_limit,
-                source + (first + BATCH) * STRIDE_H * push.input_stride_h, masks, border, next);
+#ifndef DOT4
+            if (AHEAD != 0)
+#endif
+                fetch(top + (first + BATCH) * STRIDE_H, row_limit,
+                    source + (first + BATCH) * STRIDE_H * push.input_stride_h, masks, border, next);
             [[unroll]] for (uint u = 0; u < BATCH; ++u) {
                 uint newest = first + u;
                 uint prepared[PREPARED_ROWS];

@@ -323,6 +323,7 @@ class Depthwise(BoxCutter):
             **by_dimension("output_stride", "nchw", self.output.strides),
         )
         filter_strides = (self.filter.strides[0], *self.filter.strides[2:])
+        is_cpu = self.builder.profile.device_type is DeviceType.CPU
         specialization = {
             LOCAL_SIZE_X: tiling.block * tiling.items,
             "INPUT_FLIP": UNSIGNED_FLIP * 0x01010101 if self.parameters.input_unsigned else 0,
@@ -341,12 +342,12 @@ class Depthwise(BoxCutter):
             "WHOLE_WORDS": int(writes_runs(self.output, box, CHANNEL if words.channels_last else COLUMN, 4)),
             "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
             # Compilers for CPUs take long to compile unrolled loops.
-            "BATCH": 1 if self.builder.profile.device_type is DeviceType.CPU else BATCH[words.channels_last],
+            "BATCH": 1 if is_cpu else BATCH[words.channels_last],
             "CHANNELS_OF_GROUP": of_group,
             "ROW_LIMIT": geometry.input_size[0],
             "COLUMN_LIMIT": geometry.input_size[1],
             **by_dimension("FILTER_STRIDE", "MHW", filter_strides),
-            **(self.parameters.constants if self.table is None else {}),
+            **(self.parameters.constants if self.table is None else {"AHEAD": int(not is_cpu)}),
         }
         outputs = images * channels * rows * columns
         return dispatch.finish(
