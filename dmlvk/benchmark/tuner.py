@@ -7,7 +7,7 @@ and measures the plans that differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -112,7 +112,12 @@ def tiles() -> Iterator[str]:
                 yield f"{pixels}x{channels}x{step}:{subgroup_pixels}x{subgroup_channels}"
 
 
-def tune(device: dmlvk.Device, workload: Workload, rounds: int = 10) -> Tuning:
+def tune(
+    device: dmlvk.Device,
+    workload: Workload,
+    rounds: int = 10,
+    progress: Callable[[int, int], object] = lambda done, total: None,
+) -> Tuning:
     """Measure every candidate on a workload.
 
     Parameters
@@ -121,6 +126,8 @@ def tune(device: dmlvk.Device, workload: Workload, rounds: int = 10) -> Tuning:
         Opened with `timestamps=True`.
     workload : Workload
     rounds : int
+    progress : callable, optional
+        Called after each candidate, with how many are measured and how many there are.
 
     Returns
     -------
@@ -136,8 +143,12 @@ def tune(device: dmlvk.Device, workload: Workload, rounds: int = 10) -> Tuning:
     desc, expected = workload.desc, workload.result()
     # Under the name PLANNER, the planner's choice is planned even if a path is remembered for the descriptor.
     planned = device.plan(desc).path
-    attempts = [replace(_attempt(device, workload, expected, planned, rounds), path=PLANNER)]
-    attempts += [_attempt(device, workload, expected, path, rounds) for path in candidates(desc, device.profile)]
+    paths = [planned, *candidates(desc, device.profile)]
+    attempts = []
+    for path in paths:
+        attempts.append(_attempt(device, workload, expected, path, rounds))
+        progress(len(attempts), len(paths))
+    attempts[0] = replace(attempts[0], path=PLANNER)
     return Tuning(desc, tuple(attempts))
 
 

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from dmlvk.command_line.terminal import one_line, require_names, shown_progress
+from dmlvk.command_line.terminal import COMPILED, one_line, require_names, shown_progress
 
 if TYPE_CHECKING:
     import dmlvk
@@ -148,6 +148,7 @@ def measure_model(
         raise click.ClickException(one_line(error)) from error
     sizes: list[int | None] = [*dict.fromkeys(batches)] or [None]
     with dmlvk.Device(selector, timestamps=True) as device, shown_progress(terminal, len(sizes)) as progress:
+        device.compile_progress = progress.parts(COMPILED)
         try:
             return measurement.run(device, model, sizes, rounds, not names or "onnxruntime" in names, progress, keep)
         except ModelError as error:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 import dmlvk
 from dmlvk import files
-from dmlvk.command_line.terminal import clear_errors, console
+from dmlvk.command_line.terminal import clear_errors, console, shown_progress
 
 
 def _rate(value: float) -> str:
@@ -39,8 +39,15 @@ def demo(output: Path, selector: str | None) -> None:
     picture_format(output)
     photo = photograph()
     device = dmlvk.Device(selector, timestamps=True)
-    measurements = [measure(device, panel) for panels in all_panels(photo).values() for panel in panels]
-    reading = missing_package() or read_digits(device)
+    terminal = console()
+    panels = [panel for several in all_panels(photo).values() for panel in several]
+    measurements = []
+    with shown_progress(terminal, len(panels) + 1) as step:
+        for panel in panels:
+            step(panel.title)
+            measurements.append(measure(device, panel))
+        step("a network")
+        reading = missing_package() or read_digits(device)
 
     driver = next((info.driver for info in dmlvk.devices() if info.profile == device.profile), "")
     name = f"{device.name}, driver {driver}"
@@ -61,7 +68,6 @@ def demo(output: Path, selector: str | None) -> None:
         )
     clocks = " and ".join(sorted({entry.timed_by for entry in measurements}))
     table.caption = f"Median of several runs by the {clocks}'s clock. These tensors are small: no measure of speed."
-    terminal = console()
     terminal.print(table)
     if isinstance(reading, str):
         terminal.print(f"Network: not run: {reading}")

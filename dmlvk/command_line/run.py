@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
+import dmlvk
 from dmlvk import dxdispatch, files
 from dmlvk.command_line.run_onnx import run_onnx
-from dmlvk.command_line.terminal import clear_errors
+from dmlvk.command_line.terminal import COMPILED, clear_errors, console, shown_parts
 
 
 @click.command()
@@ -55,6 +56,9 @@ def run(
             raise click.UsageError(
                 "--input and --check belong to ONNX models; a model of DxDispatch names its own files"
             )
-        dxdispatch.load(model).run(selector, output_folder=output, log=click.echo)
+        loaded = dxdispatch.load(model)
+        with dmlvk.Device(selector) as device, shown_parts(console(), COMPILED) as show:
+            device.compile_progress = show
+            loaded.run(device, output_folder=output, log=click.echo)
     else:
         raise files.FileError(f"{model} is no model that dmlvk runs: expected an .onnx file, or a .json of DxDispatch")

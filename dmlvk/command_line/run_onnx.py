@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dmlvk import files
-from dmlvk.command_line.terminal import console, one_line, shown_progress
+from dmlvk.command_line.terminal import COMPILED, console, one_line, shown_progress
 
 if TYPE_CHECKING:
     from dmlvk.onnx import InferenceSession
@@ -62,6 +62,7 @@ def run_onnx(
         results: list[list[Any]] = []
         findings: dict[str, Finding] = {}
         with shown_progress(terminal, len(runs)) as step:
+            session.device.compile_progress = step.parts(COMPILED)
             for number, feeds in enumerate(runs):
                 step(f"run {number + 1}")
                 results.append(session.run(None, feeds))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from rich.console import Console
@@ -21,6 +21,10 @@ from dmlvk.runtime.debug import debug_level
 from dmlvk.runtime.tuned_paths import record_file
 from dmlvk.vulkan.pipeline_cache import cache_folder
 
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+COMPILED = "kernels compiled"
 INTERRUPTED = 130  # a shell's status for a program that Ctrl-C ended
 BROKEN_PIPE = 141  # a shell's status for a program whose reader closed the pipe
 # The longest message: a message may quote a whole file.
@@ -169,19 +173,69 @@ def require_names(option: str, given: Iterable[str], known: Iterable[str]) -> No
             raise click.BadParameter(f"there is no {name!r}; there are {', '.join(names)}", param_hint=option)
 
 
+class Steps:
+    """What a progress bar is told. Without a bar, nothing is shown.
+
+    Parameters
+    ----------
+    progress : Progress, optional
+    total : int
+        The number of steps; 0 for no bar of the steps.
+    """
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress = progress
+        self._task = None if progress is None or not total else progress.add_task("", total=total, completed=-1)
+
+    def __call__(self, name: str) -> None:
+        """A step of this name begins."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, advance=1, description=name)
+
+    def parts(self, what: str) -> Callable[[int, int], None]:
+        """A function to call with how many parts of a step are done, and how many there are: they have a second bar.
+
+        It is shown while there are parts to be done. Any thread may call the function.
+        """
+        tasks: list[TaskID] = []
+
+        def show(done: int, total: int) -> None:
+            if self._progress is None:
+                return
+            if not tasks:
+                tasks.append(self._progress.add_task(what, total=total))
+            is_done = done >= total
+            self._progress.update(tasks[0], completed=done, total=total, visible=not is_done, refresh=is_done)
+
+        return show
+
+
 @contextmanager
-def shown_progress(terminal: Console, total: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar on a terminal, nothing elsewhere. Yields a function to call with each step's name as it begins."""
+def shown_progress(terminal: Console, total: int = 0) -> Iterator[Steps]:
+    """A progress bar on a terminal, nothing elsewhere. Yields an object to call with each step's name as it begins."""
     if not terminal.is_terminal:
-        yield lambda name: None
+        yield Steps(None, total)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False)
     with Progress(*columns, console=terminal, transient=True) as progress:
-        task = progress.add_task("", total=total, completed=-1)
+        yield Steps(progress, total)
 
-        def step(name: str) -> None:
-            progress.update(task, advance=1, description=name)
 
-        yield step
+@contextmanager
+def shown_parts(terminal: Console, what: str) -> Iterator[Callable[[int, int], None]]:
+    """As `Steps.parts`, of a bar that is gone as soon as all parts are done: what is printed then is not wrapped."""
+    with ExitStack() as stack:
+        shown: list[Callable[[int, int], None]] = []
+
+        def show(done: int, total: int) -> None:
+            if done < total and not shown:
+                shown.append(stack.enter_context(shown_progress(terminal)).parts(what))
+            for each in shown:
+                each(done, total)
+            if done >= total:
+                shown.clear()
+                stack.close()
+
+        yield show

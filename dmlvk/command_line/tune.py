@@ -77,7 +77,7 @@ def tune(
         with shown_progress(terminal, len(work)) as progress:
             for name, build in work.items():
                 progress(name)
-                tunings[name] = tuner.tune(device, build(), rounds)
+                tunings[name] = tuner.tune(device, build(), rounds, progress.parts("paths measured"))
                 tuner.remember(store, tunings[name])
         title = f"{device.name}, {device.profile.driver_name} {device.profile.driver_info}"
     _show(tunings, title)

@@ -48,6 +48,7 @@ class Way(str, Enum):
     ONE_BUFFER = "one_buffer"
     SEQUENCE = "sequence"
     BESIDE = "beside_other_work"
+    TAKE_OVER = "take_over"
 
 
 @dataclass(frozen=True)

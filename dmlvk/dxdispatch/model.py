@@ -19,6 +19,7 @@ from dmlvk.dxdispatch.document import read_document
 from dmlvk.dxdispatch.printing import printed
 from dmlvk.dxdispatch.resources import Resource, read_resource
 from dmlvk.runtime.binding import Binding
+from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.tensor import Buffer, Tensor
 from dmlvk.tensor_desc import TensorDesc
@@ -107,11 +108,14 @@ class _Run:
         for name, resource in self.model.resources.items():
             self.buffers[name] = self.device.buffer(_rounded(resource.size))
             self._memory(resource).write_bytes(resource.initial_memory.ljust(_rounded(resource.size), b"\0"))
-        operators = {}
+        operators: dict[str, CompiledOperator] = {}
+        show = self.device.compile_progress or (lambda done, total: None)
         for name, dispatchable in self.model.dispatchables.items():
+            show(len(operators), len(self.model.dispatchables))
             operators[name] = self.device.compile(dispatchable.desc)
             if operators[name].has_state:
                 operators[name].initialize(**self._tensors(dispatchable, dispatchable.owned))
+        show(len(operators), len(self.model.dispatchables))
         bindings: dict[int, Binding] = {}
         for index, command in enumerate(self.model.commands):
             if isinstance(command, Dispatch):

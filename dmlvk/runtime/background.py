@@ -79,6 +79,31 @@ def built(
     return general
 
 
+def held_back(device: Device, desc: OperatorDesc, path: str | None = None) -> Implementation:
+    """A general implementation that runs until somebody calls `build_special`: nothing is compiled in the background.
+
+    With it the moment of the take-over can be chosen, on any number of cores.
+
+    Parameters
+    ----------
+    device : Device
+    desc : OperatorDesc
+    path : str, optional
+        The kernel path that takes over; the planner's choice by default.
+
+    Raises
+    ------
+    PathError
+        The operator has no general kernel, or no such path.
+    DeviceError
+        The driver refuses a kernel, or the device is closed.
+    """
+    special = Implementation(device, desc, device.plan(desc, path), path, is_forced=path is not None)
+    general = Implementation(device, desc, device.plan(desc, GENERAL_PATH), GENERAL_PATH, special=special)
+    general.build()
+    return general
+
+
 def _general_plan(device: Device, desc: OperatorDesc) -> Plan | None:
     """The plan of an operator's general kernel; None if there is none, or if it would take too long."""
     if GENERAL_PATH not in planning.KERNEL_PATHS[type(desc)]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
@@ -74,6 +75,9 @@ class Device(NotCopied):
     debug_level : int
         $DMLVK_DEBUG when the device was opened. 1 prints a line for each dispatch; 2 prints its plan too. In both
         cases each call waits.
+    compile_progress : callable, optional
+        Called by `compile_all` at its beginning and after each operator, in any thread, with two numbers: how many are
+        compiled, and how many there are. A model's first run does so too.
 
     Raises
     ------
@@ -115,6 +119,7 @@ class Device(NotCopied):
         self._operators: OrderedDict[OperatorKey, CompiledOperator] = OrderedDict()
         self._operators_kept = OPERATORS_KEPT_ON_CPU if self.profile.device_type == DeviceType.CPU else OPERATORS_KEPT
         self._operators_monitor = Monitor(self.vulkan.context.availability)
+        self.compile_progress: Callable[[int, int], object] | None = None
         self.cuda_sharing: CudaSharing | None = None
         # None for a Device that is itself asked.
         self.self_test: SelfTest | None = SelfTest()
@@ -302,9 +307,17 @@ class Device(NotCopied):
         """
         listed = list(descs)
         operators: list[Any] = [None] * len(listed)
+        done = count()
+
+        def show() -> None:
+            if self.compile_progress is not None:
+                self.compile_progress(next(done), len(listed))
 
         def compile_one(number: int) -> None:
             operators[number] = self.compile(listed[number], wait=True)
+            show()
+
+        show()
 
         # In the middle of another call of this thread (a signal handler), other threads could only wait for that call.
         is_nested = self.vulkan.is_entered or self._operators_monitor.is_entered

@@ -10,8 +10,8 @@
 //         for each batch of input rows, while the next batch is fetched, STRIDE_H rows at a time:
 //             an output row begins to see the input: add the rows' products to the LIVE output rows that see them
 //             the oldest of these output rows has seen all: finish and store it; the others grow older
-//             the few words with an output that the last step is not certain of: compute them again, from the start,
-//             in integers
+//             the few words with an output that the last step is not certain of: compute them again, in integers, with
+//             DOT4 from the start
 //
 // All loops that index arrays are unrolled, so that rows, weights and sums stay in registers. The loop over batches is
 // not: with all rows of a tile unrolled, an H200's compiler left the arrays in memory, and channels-last inputs took
@@ -25,7 +25,8 @@
 // With DOT4, one packed dot product multiplies four taps of a row; a shift of two words moves the taps' bytes into
 // place. Words of channels are transposed first, four columns at a time. w - zw is the difference of two signed bytes,
 // of which the second is always 0 if zw is 0. A dilated filter is a wider one with zeros. Without DOT4, bytes are
-// taken out of the words once a row, and each tap is a 32-bit multiplication.
+// taken out of the words once a row, and each tap is a 32-bit multiplication. Weights come out of shared memory three at
+// a time, because lavapipe makes a loop over invocations of each load.
 //
 // With DOT4, the kernel computes the last step's parameters itself. Otherwise it reads them as records.
 //
@@ -107,6 +108,7 @@ layout(push_constant) uniform PushConstants {
 #include "float32.glsl"
 #else
 layout(set = 0, binding = 3) restrict readonly buffer Table { uint table[]; };
+layout(constant_id = 25) const uint AHEAD = 1;  // 0: a batch of rows is fetched when it is needed, which is less code
 #include "parameter_table.glsl"
 #include "estimate.glsl"
 #endif
@@ -130,7 +132,7 @@ const uint PREPARED = CHANNELS * WORDS;
 #else
 const uint CHUNKS = TAP_COLUMNS;
 const uint WEIGHTS = TAP_ROWS * TAP_COLUMNS;
-const uint SHARED_WEIGHTS = WEIGHTS;
+const uint SHARED_WEIGHTS = (WEIGHTS + 2) / 3;  // words of three weights of ten bits
 const uint PREPARED = CHANNELS * SPAN;
 #endif
 const uint PREPARED_ROWS = STRIDE_H * PREPARED;
@@ -148,10 +150,10 @@ void prepare(uint i, uint channel) {
     int filter_zero = FILTER_ZERO_POINT != 0 ? filter_zero_point(channel) : 0;
     uint plane = push.filter_start + channel * FILTER_STRIDE_M;
     int sum = 0;
+#ifdef DOT4
     [[dont_unroll]] for (uint k = 0; k < TAP_ROWS; ++k) {
         [[dont_unroll]] for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
             uint place = (k * CHUNKS + chunk) * BLOCK_CHANNELS + i;
-#ifdef DOT4
             uint first = 0, second = 0;
             for (uint b = 0; b < 4; ++b) {
                 uint offset = 4 * chunk + b;
@@ -170,13 +172,20 @@ void prepare(uint i, uint channel) {
                 if (second != 0)
                     atomicOr(has_second, 1);
             }
-#else
-            int weight = filter_byte(plane + k * FILTER_STRIDE_H + chunk * FILTER_STRIDE_W) - filter_zero;
-            shared_weights[place] = uint(weight);
-            sum += weight;
-#endif
         }
     }
+#else
+    [[dont_unroll]] for (uint n = 0; n < SHARED_WEIGHTS; ++n) {
+        uint word = 0;
+        [[dont_unroll]] for (uint tap = 3 * n; tap < min(3 * n + 3, WEIGHTS); ++tap) {
+            uint address = plane + tap / TAP_COLUMNS * FILTER_STRIDE_H + tap % TAP_COLUMNS * FILTER_STRIDE_W;
+            int weight = filter_byte(address) - filter_zero;
+            word |= (uint(weight) & 0x3FF) << (10 * (tap - 3 * n));
+            sum += weight;
+        }
+        shared_weights[n * BLOCK_CHANNELS + i] = word;
+    }
+#endif
     Wide constant = add(widened(bias_of(channel)), product(input_zero_point(channel), -sum));
 #ifdef DOT4
     shared_parameters[i] = uvec4(floatBitsToUint(multiplier_of(channel)), constant.low, constant.high,
@@ -291,6 +300,8 @@ void arrange(uint words[FETCHED_ROWS], uint fetched, uint s, inout uint prepared
 
 #endif
 
+#ifdef DOT4
+
 // Computes and stores one output in integers, from the bytes of the input and the filter.
 void store_exactly(uint channel, uint image, uint row, uint column, uvec4 parameters) {
     int filter_zero = filter_zero_point(channel);
@@ -313,15 +324,21 @@ void store_exactly(uint channel, uint image, uint row, uint column, uvec4 parame
         }
     }
     Wide accumulator = add(Wide(parameters.y, parameters.z), widened(sum - int(parameters.y)));
-#ifdef DOT4
     uint value = exact_byte(accumulator, uintBitsToFloat(parameters.x), output_zero_point(channel));
-#else
-    uint value = exact_byte(accumulator, channel);
-#endif
     store_byte(push.output_start + image * push.output_stride_n + channel * push.output_stride_c
             + row * push.output_stride_h + column * push.output_stride_w,
         value);
 }
+
+#else
+
+// Computes and stores one output in integers, from its sum of products, which may have wrapped.
+void store_exactly(uint channel, int sum, uint address, uvec4 parameters) {
+    Wide accumulator = add(Wide(parameters.y, parameters.z), widened(sum - int(parameters.y)));
+    store_byte(address, exact_byte(accumulator, channel));
+}
+
+#endif
 
 void main() {
     uint invocation = gl_LocalInvocationID.x;
@@ -350,8 +367,15 @@ void main() {
     [[unroll]] for (uint c = 0; c < CHANNELS; ++c) {
         parameters[c] = shared_parameters[unit * CHANNELS + c];
         exact |= parameters[c].w != 0 ? (1u << OUTPUT_WORDS) - 1 : 0;
+#ifdef DOT4
         [[unroll]] for (uint i = 0; i < WEIGHTS; ++i)
             weights[c * WEIGHTS + i] = shared_weights[i * BLOCK_CHANNELS + unit * CHANNELS + c];
+#else
+        [[unroll]] for (uint i = 0; i < WEIGHTS; ++i) {
+            int word = int(shared_weights[i / 3 * BLOCK_CHANNELS + unit * CHANNELS + c]);
+            weights[c * WEIGHTS + i] = uint(bitfieldExtract(word, int(10 * (i % 3)), 10));
+        }
+#endif
     }
     uint plane = push.input_start
         + (CHANNELS_LAST != 0 ? channel : (push.first_of_group + channel) / CHANNELS_OF_GROUP) * push.input_stride_c;
@@ -387,13 +411,24 @@ void main() {
         uint tile_end = min(ROWS, push.rows - row) + LIVE - 1;
         // Rows past the tile are not fetched, but without a branch around the fetch.
         uint row_limit = min(ROW_LIMIT, top + tile_end * STRIDE_H);
-        fetch(top, row_limit, source, masks, border, next);
+#ifndef DOT4
+        if (AHEAD != 0)
+#endif
+            fetch(top, row_limit, source, masks, border, next);
         [[dont_unroll]] for (uint first = 0; first < tile_end; first += BATCH) {
+#ifndef DOT4
+            if (AHEAD == 0)
+                fetch(top + first * STRIDE_H, row_limit, source + first * STRIDE_H * push.input_stride_h, masks, border,
+                    next);
+#endif
             uint words[FETCHED_ROWS];
             [[unroll]] for (uint n = 0; n < FETCHED_ROWS; ++n)
                 words[n] = finished(next[n], masks[n % FETCHED], border);
-            fetch(top + (first + BATCH) * STRIDE_H, row_limit,
-                source + (first + BATCH) * STRIDE_H * push.input_stride_h, masks, border, next);
+#ifndef DOT4
+            if (AHEAD != 0)
+#endif
+                fetch(top + (first + BATCH) * STRIDE_H, row_limit,
+                    source + (first + BATCH) * STRIDE_H * push.input_stride_h, masks, border, next);
             [[unroll]] for (uint u = 0; u < BATCH; ++u) {
                 uint newest = first + u;
                 uint prepared[PREPARED_ROWS];
@@ -493,9 +528,20 @@ void main() {
                         [[dont_unroll]] for (uint b = 0; b < 4; ++b) {
                             uint c = CHANNELS_LAST != 0 ? b : 0;
                             uint j = CHANNELS_LAST != 0 ? w : 4 * w + b;
+#ifdef DOT4
                             if (channel + c < push.channels && column + j < push.columns)
                                 store_exactly(
                                     channel + c, image, row + r, column + j, shared_parameters[unit * CHANNELS + c]);
+#else
+                            // Compilers for CPUs are fast with selections, and slow with loads.
+                            int sum = 0;
+                            [[unroll]] for (uint i = 0; i < OUTPUTS; ++i)
+                                sum = i == c * COLUMNS + j ? sums[(LIVE - 1) * OUTPUTS + i] : sum;
+                            if (channel + c < push.channels && column + j < push.columns)
+                                store_exactly(channel + c, sum,
+                                    line + c * push.output_stride_c + j * push.output_stride_w,
+                                    shared_parameters[unit * CHANNELS + c]);
+#endif
                         }
                     }
                 }

@@ -15,9 +15,10 @@ from dmlvk import DataType, DiagonalMatrix1Desc, TensorDesc
 from dmlvk.conformance.case import Case, Refusal, Way, Workload
 from dmlvk.conformance.cases.invalid import BASES, invalid_content
 from dmlvk.conformance.results import Result, Status
-from dmlvk.conformance.running import execution
+from dmlvk.conformance.running import execution, take_over
 from dmlvk.conformance.running.execution import Devices, difference, digest, execute
 from dmlvk.conformance.running.ways import PlacedTensor
+from dmlvk.runtime.implementation import Provisional
 from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError, ValidationError
 from tests.conformance.drill_cases import all_cases, convolution_workload, workload
 
@@ -276,8 +277,9 @@ def test_difference_shows_bits() -> None:
 class TestWays:
     """The ways in which a case is run, which its result must not depend on."""
 
-    @pytest.mark.parametrize("way", Way)
-    @pytest.mark.parametrize("case", [CASE, CONVOLUTION])
+    @pytest.mark.parametrize(
+        ("case", "way"), [(c, way) for c in (CASE, CONVOLUTION) for way in Way if (c, way) != (CASE, Way.TAKE_OVER)]
+    )
     def test_each_gives_the_same_bits(self, devices: Devices, case: Case, way: Way) -> None:
         result = run(devices, replace(case, build=lambda: replace(case.build(), way=way)))
         assert (result.status, result.message) == (Status.PASS, "")
@@ -298,13 +300,39 @@ class TestWays:
         for name in ("buffer", "submit", "sequence"):
             count(name)
         found = {}
-        for way in Way:
+        for way in set(Way) - {Way.TAKE_OVER}:
             calls.clear()
             assert run(devices, replace(CASE, build=partial(made_in, way))).status is Status.PASS
             found[way] = dict(calls)
         assert found[Way.ALONE]["buffer"] - found[Way.ONE_BUFFER]["buffer"] == 1
         assert found[Way.SEQUENCE]["sequence"] == 3
         assert found[Way.BESIDE]["submit"] - found[Way.ALONE].get("submit", 0) == 3 * 7
+
+    def test_a_take_over_needs_a_general_kernel(self, devices: Devices) -> None:
+        result = run(devices, replace(CASE, build=partial(made_in, Way.TAKE_OVER)))
+        assert (result.status, result.reason) == (Status.NOT_SUPPORTED, "path:general")
+
+    def test_a_kernel_that_never_takes_over_fails(self, devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Provisional, "latest", lambda _: None)
+        result = run(devices, replace(CONVOLUTION, build=lambda: replace(CONVOLUTION.build(), way=Way.TAKE_OVER)))
+        assert (result.status, result.reason) == (Status.FAIL, "take-over")
+        assert "the path general runs after the take-over" in result.message
+
+    @pytest.mark.parametrize("number", [0, 3, 4, 7, 10, 12])
+    def test_every_call_of_a_take_over_is_checked(
+        self, devices: Devices, monkeypatch: pytest.MonkeyPatch, number: int
+    ) -> None:
+        """A right output is compared with a wrong one, and the case fails for that."""
+        honest, made = take_over.Row._call, []
+
+        def call(row: take_over.Row) -> take_over.Call:
+            made.append(honest(row))
+            return made[-1] if len(made) - 1 != number else replace(made[-1], expected=~made[-1].expected)
+
+        monkeypatch.setattr(take_over.Row, "_call", call)
+        result = run(devices, replace(CONVOLUTION, build=lambda: replace(CONVOLUTION.build(), way=Way.TAKE_OVER)))
+        assert (result.status, result.reason) == (Status.FAIL, "take-over")
+        assert len(made) == 13
 
     def test_tensors_in_one_buffer_have_guards_too(self, devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
         def change(memory: np.ndarray, count: int) -> None:

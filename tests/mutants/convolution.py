@@ -220,6 +220,24 @@ MUTANTS = (
         "depthwise",
     ),
     Mutant(
+        "depthwise: an exact last step takes the sum of a neighbour",
+        "quantized_linear_convolution/depthwise.glsl",
+        (("sum = i == c * COLUMNS + j ?", "sum = i == c * COLUMNS + (j ^ 1) ?"),),
+        (
+            "quantized_linear_convolution:tie",
+            "quantized_linear_convolution:bias",
+            "quantized_linear_convolution:depthwise",
+        ),
+        "depthwise",
+    ),
+    Mutant(
+        "depthwise: weights that are packed lose their sign",
+        "quantized_linear_convolution/depthwise.glsl",
+        (("uint(bitfieldExtract(word, int(10 * (i % 3)), 10))", "bitfieldExtract(uint(word), int(10 * (i % 3)), 10)"),),
+        ("quantized_linear_convolution:depthwise",),
+        "depthwise",
+    ),
+    Mutant(
         "depthwise: halves are rounded up, as if the estimate were certain",
         "quantized_linear_convolution/estimate.glsl",
         (

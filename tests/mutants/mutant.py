@@ -1,4 +1,7 @@
-"""A kernel broken on purpose: a copy of its source is edited, compiled, and run in place of the right kernel."""
+"""A kernel broken on purpose: a copy of its source is edited, compiled, and run in place of the right kernel.
+
+So may a method of the runtime be that kernels take one another's place by.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,11 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
+from importlib import import_module
 from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any, ClassVar
 from unittest import mock
 
 from dmlvk.conformance.case import Case
@@ -19,6 +26,8 @@ from dmlvk.conformance.running.execution import Devices, execute
 from dmlvk.runtime import implementation
 from tools.compile_kernels import KERNELS, SPIRV, TARGET, find_compiler, kernel_sources, source_files
 
+PACKAGE = SPIRV.parent
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -29,13 +38,15 @@ class Mutant:
     name : str
         The mistake in a few words.
     file : str
-        Path below kernels/.
+        Path below `folder`.
     edits : tuple of (str, str)
         Text that the file holds exactly once, and its replacement.
     cases : tuple of str
         Patterns of the default cases that have to catch it.
     path : str, optional
         Only cases that force this kernel path are run. On a device without the path the mutant is not run.
+    folder : Path
+        The kernels' sources.
     """
 
     name: str
@@ -43,6 +54,8 @@ class Mutant:
     edits: tuple[tuple[str, str], ...]
     cases: tuple[str, ...]
     path: str | None = None
+
+    folder: ClassVar[Path] = KERNELS
 
     def broken_source(self) -> str:
         """The file with the edits.
@@ -52,12 +65,12 @@ class Mutant:
         ValueError
             The file does not hold the text exactly once: the kernel has changed, and the edit has to be adapted.
         """
-        source = (KERNELS / self.file).read_text(encoding="utf-8")
+        source = (self.folder / self.file).read_text(encoding="utf-8")
         for old, new in self.edits:
             if source.count(old) != 1:
                 raise ValueError(
-                    f"mutant {self.name!r}: kernels/{self.file} holds this text {source.count(old)} times, not once; "
-                    f"write the edit anew for the kernel as it is now:\n{old}"
+                    f"mutant {self.name!r}: {self.folder.name}/{self.file} holds this text {source.count(old)} times, "
+                    f"not once; write the edit anew for the file as it is now:\n{old}"
                 )
             source = source.replace(old, new)
         return source
@@ -69,6 +82,58 @@ class Mutant:
             for case in cases
             if any(matches(pattern, case) for pattern in self.cases) and self.path in (None, case.path)
         ]
+
+    @contextmanager
+    def in_place(self, folder: Path) -> Iterator[set[str]]:
+        """Work inside runs with the mistake. Yields the names of what is broken, once it is used.
+
+        Parameters
+        ----------
+        folder : Path
+            An empty folder for files on the way.
+        """
+        with broken_kernels(compile_mutant(self, folder)) as used:
+            yield used
+
+
+@dataclass(frozen=True)
+class HostMutant(Mutant):
+    """One mistake in the host's part; `file` is a path below dmlvk/.
+
+    Attributes
+    ----------
+    function : str
+        The method with the mistake, such as "Binding.latest".
+    """
+
+    function: str = ""
+
+    folder: ClassVar[Path] = PACKAGE
+
+    @contextmanager
+    def in_place(self, folder: Path) -> Iterator[set[str]]:
+        """As of a mutant of a kernel."""
+        class_name, _, name = self.function.rpartition(".")
+        module = import_module(".".join(("dmlvk", *Path(self.file).with_suffix("").parts)))
+        owner = getattr(module, class_name)
+        right = getattr(owner, name)
+        code = reduce(_inner, (class_name, name), compile(self.broken_source(), self.file, "exec"))
+        wrong = FunctionType(code, right.__globals__, name, right.__defaults__, right.__closure__)
+        wrong.__kwdefaults__ = right.__kwdefaults__
+        used: set[str] = set()
+
+        def function(*arguments: Any, **named: Any) -> Any:
+            used.add(self.function)
+            return wrong(*arguments, **named)
+
+        with mock.patch.object(owner, name, function):
+            yield used
+
+
+def _inner(code: CodeType, name: str) -> CodeType:
+    """The code of a class or function that other code defines."""
+    (found,) = (each for each in code.co_consts if isinstance(each, CodeType) and each.co_name == name)
+    return found
 
 
 def compile_mutant(mutant: Mutant, folder: Path) -> Mapping[str, bytes]:
@@ -126,9 +191,9 @@ class Verdict:
     caught_by : Result, optional
         The first result that is not a pass; None if all cases passed.
     passed : int
-        Number of cases that passed with the broken kernel.
+        Number of cases that passed with the mistake.
     was_run : bool
-        Whether any case used the broken kernel: not all devices have all kernel paths.
+        Whether any case used what is broken: not all devices have all kernel paths.
     """
 
     caught_by: Result | None
@@ -139,11 +204,10 @@ class Verdict:
 def verdict(mutant: Mutant, device: str, folder: Path, repeat: int = 2) -> Verdict:
     """Run the cases that have to catch a mutant until one catches it."""
     passed = 0
-    compiled = compile_mutant(mutant, folder)
     # Each mutant has devices of its own, because a device keeps pipelines by the kernel's name.
     devices = Devices(device)
     try:
-        with broken_kernels(compiled) as used:
+        with mutant.in_place(folder) as used:
             for case in mutant.selected(all_cases(default_only=True)):
                 result = execute(case, devices, DEVICE, repeat)
                 if result.status is Status.PASS:

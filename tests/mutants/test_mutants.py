@@ -14,12 +14,13 @@ from tests.mutants import __main__ as command_line
 from tests.mutants.__main__ import MUTANTS
 from tests.mutants.mutant import Mutant, Verdict, compile_mutant, verdict
 
-# One mutant of each operator; only guard bytes show the third.
+# One mutant of each operator; only guard bytes show the third. The last one is in the host's part.
 SAMPLE = (
     "begin == end is filled",
     "the low 32 bits of an index alone",
     "a gap is written",
     "halves are rounded away from zero",
+    "a sequence is recorded again with the dispatches of its last binding alone",
 )
 
 

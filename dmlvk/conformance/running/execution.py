@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,12 +25,13 @@ from dmlvk.bits import as_bits, equal_bits, first_difference
 from dmlvk.conformance.case import Case, NotSupported, Refusal, Way, Workload
 from dmlvk.conformance.profiles import narrow, workload_profile
 from dmlvk.conformance.results import Result, Status
+from dmlvk.conformance.running import take_over
 from dmlvk.conformance.running.placement import Bytes, Placement, placed_tensors
 from dmlvk.conformance.running.ways import OtherWork, PlacedTensor, placed_on_device, run_once
 from dmlvk.errors import DescriptorError
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.serialization import deserialize
-from dmlvk.planning import PathError
+from dmlvk.planning import GENERAL_PATH, PathError
 from dmlvk.runtime.elements import element_view
 from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError, ValidationError, raise_messages
 
@@ -115,7 +116,7 @@ def execute(
             found = result(Status.NOT_SUPPORTED, lacking.reason, lacking.explanation)
         else:
             assert workload is not None and isinstance(operator, dmlvk.CompiledOperator)
-            found = result(**_judged(case.name, operator, workload, repeat, keep))
+            found = result(**_judged(case, operator, workload, repeat, keep))
     except DeviceLostError as error:
         found = result(Status.DEVICE_LOST, "VK_ERROR_DEVICE_LOST", str(error))
     except ValidationError as error:
@@ -151,9 +152,11 @@ def _refused(refusal: Refusal) -> dict[str, Any]:
 def _compiled(devices: Devices, profile: str, case: Case, workload: Workload) -> dmlvk.CompiledOperator | NotSupported:
     device = devices.get(profile, workload)
     try:
+        if workload.way is Way.TAKE_OVER:
+            return take_over.held_back(device, workload, case.path)
         return device.compile(workload.desc, case.path, wait=True)
     except PathError as error:
-        return NotSupported(f"path:{case.path}", str(error))
+        return NotSupported(f"path:{case.path or GENERAL_PATH}", str(error))
 
 
 def memory_size(desc: OperatorDesc) -> int:
@@ -184,7 +187,7 @@ class _Outcome:
 
 
 def _judged(
-    name: str,
+    case: Case,
     operator: dmlvk.CompiledOperator,
     workload: Workload,
     repeat: int,
@@ -198,7 +201,7 @@ def _judged(
             f"the case expects an output of shape {expected.shape} and dtype {expected.dtype}; its output_tensor has "
             f"{output_desc.sizes} and {output_desc.data_type.numpy_dtype}"
         )
-    placements = placed_tensors(name, workload, operator.device.profile)
+    placements = placed_tensors(case.name, workload, operator.device.profile)
     placed = placed_on_device(operator.device, placements, workload.way)
     output = placed["output_tensor"]
     owned = {
@@ -210,13 +213,12 @@ def _judged(
 
     for tensor in bound.values():
         tensor.fill()
+    runs = _runs_with_a_take_over if workload.way is Way.TAKE_OVER else _runs
     outcomes = []
-    for _ in range(repeat):
-        _initialize(operator, owned)
-        other = OtherWork(operator, workload, name) if workload.way in (Way.SEQUENCE, Way.BESIDE) else None
-        output.fill()
-        run_once(operator, {field: tensor.tensor for field, tensor in bound.items()}, workload.way, other)
+    for wrong in runs(case, operator, workload, owned, bound, repeat):
         outcomes.append(_look(output.read(), output.placement))
+        if wrong:
+            return {"status": Status.FAIL, "reason": "take-over", "message": wrong, "digest": outcomes[0].digest}
     raise_messages()
     keep(workload.digested(outcomes[0].elements))
     reported = digest(workload.digested(outcomes[0].elements))
@@ -228,6 +230,39 @@ def _judged(
     if not workload.is_defined:
         return _verdict_on_guards(outcomes, Status.UNPREDICTABLE)
     return {**_verdict(outcomes, expected, output.placement), "digest": reported}
+
+
+def _runs(
+    case: Case,
+    operator: dmlvk.CompiledOperator,
+    workload: Workload,
+    owned: Mapping[str, PlacedTensor],
+    bound: Mapping[str, PlacedTensor],
+    repeat: int,
+) -> Iterator[str]:
+    """Run a case so many times; yields after each run."""
+    for _ in range(repeat):
+        _initialize(operator, owned)
+        other = OtherWork(operator, workload, case.name) if workload.way in (Way.SEQUENCE, Way.BESIDE) else None
+        bound["output_tensor"].fill()
+        run_once(operator, {field: tensor.tensor for field, tensor in bound.items()}, workload.way, other)
+        yield ""
+
+
+def _runs_with_a_take_over(
+    case: Case,
+    operator: dmlvk.CompiledOperator,
+    workload: Workload,
+    owned: Mapping[str, PlacedTensor],
+    bound: Mapping[str, PlacedTensor],
+    repeat: int,
+) -> Iterator[str]:
+    """Run a case so many times before a take-over and after it; yields what else went wrong there, after each run."""
+    constants = {field: tensor.tensor for field, tensor in bound.items() if field not in take_over.OF_EACH_CALL}
+    row = take_over.Row(operator.device, workload, case.name, constants)
+    for _ in range(repeat):
+        bound["output_tensor"].fill()
+        yield from row.run(case.path, lambda fresh: _initialize(fresh, owned), bound)
 
 
 def _initialize(operator: dmlvk.CompiledOperator, owned: Mapping[str, PlacedTensor]) -> None:

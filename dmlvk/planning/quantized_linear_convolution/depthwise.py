@@ -44,8 +44,10 @@ LARGEST_STRIDE = 4
 
 # Sums that an invocation holds at a time. A GPU runs more invocations at a time if each takes fewer registers.
 LARGEST_SUM_COUNT = 32
-# Products of a row of a tile of words of channels. A CPU's compiler takes a second for twice as many.
+# With packed dot products, products of a row of a tile of words of channels. A CPU's compiler takes a second for twice
+# as many. Without, a tile is one column wide there: two compile twice as long and are hardly faster.
 LARGEST_PRODUCT_COUNT = 100
+FEW_OUTPUTS, FEW_TAPS = 1 << 15, 9
 
 # Taller tiles read less of the input twice. There are also fewer of them, and too few leave a GPU idle. (By whether
 # words hold channels.)
@@ -148,6 +150,15 @@ def multiplies_packed(profile: DeviceProfile) -> bool:
     )
 
 
+def is_worth_a_table(geometry: ConvolutionGeometry) -> bool:
+    """Whether a CPU is faster without packed dot products, although it then has to prepare a table of parameters.
+
+    A CPU's driver makes a dozen instructions of a dot product. The table costs a dispatch if it is not made once.
+    """
+    outputs = geometry.batch * geometry.output_channels * math.prod(geometry.output_size)
+    return outputs > FEW_OUTPUTS or geometry.tap_count > FEW_TAPS
+
+
 @dataclass(frozen=True)
 class Tiling:
     """The outputs that an invocation and a workgroup compute.
@@ -225,7 +236,8 @@ class Depthwise(BoxCutter):
         is_cpu = kind is DeviceType.CPU
         width = 4
         if last and is_cpu:
-            width = next((w for w in (4, 2) if 4 * w * geometry.tap_count <= LARGEST_PRODUCT_COUNT), 1)
+            widths = (4, 2) if self.table is None else ()
+            width = next((w for w in widths if 4 * w * geometry.tap_count <= LARGEST_PRODUCT_COUNT), 1)
         elif last and (4 * width * live > LARGEST_SUM_COUNT or geometry.strides[1] > 1):
             width = 2
         # The height with the fewest input rows to read. The preparation of each tile counts as two rows.
@@ -311,6 +323,7 @@ class Depthwise(BoxCutter):
             **by_dimension("output_stride", "nchw", self.output.strides),
         )
         filter_strides = (self.filter.strides[0], *self.filter.strides[2:])
+        is_cpu = self.builder.profile.device_type is DeviceType.CPU
         specialization = {
             LOCAL_SIZE_X: tiling.block * tiling.items,
             "INPUT_FLIP": UNSIGNED_FLIP * 0x01010101 if self.parameters.input_unsigned else 0,
@@ -329,12 +342,12 @@ class Depthwise(BoxCutter):
             "WHOLE_WORDS": int(writes_runs(self.output, box, CHANNEL if words.channels_last else COLUMN, 4)),
             "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
             # Compilers for CPUs take long to compile unrolled loops.
-            "BATCH": 1 if self.builder.profile.device_type is DeviceType.CPU else BATCH[words.channels_last],
+            "BATCH": 1 if is_cpu else BATCH[words.channels_last],
             "CHANNELS_OF_GROUP": of_group,
             "ROW_LIMIT": geometry.input_size[0],
             "COLUMN_LIMIT": geometry.input_size[1],
             **by_dimension("FILTER_STRIDE", "MHW", filter_strides),
-            **(self.parameters.constants if self.table is None else {}),
+            **(self.parameters.constants if self.table is None else {"AHEAD": int(not is_cpu)}),
         }
         outputs = images * channels * rows * columns
         return dispatch.finish(
@@ -378,7 +391,10 @@ class DepthwisePath(Path[None]):
     def plan(self, problem: Problem, tile: None) -> Plan:
         stages = Stages(problem, problem.geometry, ("input_tensor", "filter_tensor"))
         table: View | None = None
-        if multiplies_packed(problem.profile):
+        is_packed = multiplies_packed(problem.profile)
+        if problem.profile.device_type is DeviceType.CPU:
+            is_packed = is_packed and not stages.has_constants_alone and not is_worth_a_table(problem.geometry)
+        if is_packed:
             parameters = stages.gathered_parameters()
         else:
             table = stages.parameter_table()

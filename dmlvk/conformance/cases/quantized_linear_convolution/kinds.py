@@ -12,10 +12,13 @@ from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     GENERAL_PATHS,
     OPERATOR,
+    PATHS,
+    SHAPES,
     TYPE_PARAMETERS,
     Shape,
     convolution,
     mantissas,
+    suits,
 )
 from dmlvk.conformance.cases.values import Array
 from dmlvk.operators import QuantizedLinearConvolutionDesc
@@ -88,6 +91,16 @@ def general(numbers: np.random.Generator, p: Parameters) -> Workload:
     )
     layouts = {"input_tensor": p.input, "output_tensor": p.output}
     return convolution(numbers, p, shape, layouts=layouts, offsets={"input_tensor": 16, "output_tensor": 48})
+
+
+def take_over(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """A row of calls, each with its own data: in the middle a special kernel takes over from the general one.
+
+    Bindings, lists and sequences that were made before it run on both sides too.
+    """
+    layouts = {"input_tensor": p.layout, "output_tensor": p.layout}
+    owned = {"bound": (), "filter": ("filter_tensor",), "owned": ALL_CONSTANTS}[p.constants]
+    return replace(convolution(numbers, p, p.shape, layouts=layouts, owned=owned), way=Way.TAKE_OVER)
 
 
 def parts_of_k(numbers: np.random.Generator, p: Parameters) -> Workload:
@@ -246,8 +259,20 @@ GROUPS = (
             "input": ("packed", "channels_last", "rows"),
             "output": ("packed", "channels_last", "rows"),
             "device": {name: DEVICES[name] for name in ("own", "gpu")},
-            "path": (GENERAL_PATH,),
+            "path": (GENERAL_PATH, PLANNERS_CHOICE),
         },
+    ),
+    Group(
+        f"{OPERATOR}:take_over",
+        take_over,
+        {
+            **TYPE_PARAMETERS,
+            "shape": {name: SHAPES[name] for name in ("odd", "vectors", "groups", "depthwise", "first_layer_small")},
+            "constants": ("bound", "filter", "owned"),
+            "layout": ("packed", "channels_last"),
+            "path": (PLANNERS_CHOICE, *PATHS),
+        },
+        keep=suits,
     ),
     Group(
         f"{OPERATOR}:parts_of_k",
