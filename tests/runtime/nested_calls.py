@@ -21,8 +21,8 @@ import dmlvk
 from tests.runtime.struck_calls import CALLS, CLOSES, DESC, VALUES, State, expect, on_another_thread
 
 REASON = "in the middle of another call"
-# CPython 3.10 runs handlers between an exception and the end of the `with` that it leaves. A second exception there, a few
-# microseconds after the first, leaves a lock held: no Python code can prevent it. So the next signal waits for the first.
+# CPython 3.10 runs handlers between an exception and the end of the `with` that it leaves. A second exception there,
+# microseconds after the first, leaves a lock held: no Python code can prevent it. There the next signal comes later.
 NOTICES_LATE = sys.version_info < (3, 11)
 
 
