@@ -83,7 +83,9 @@ layout(set = 0, binding = 0) readonly buffer InputVectors { uvec4 input_vectors[
 layout(set = 0, binding = 1) readonly buffer Filter { uint filter_words[]; };
 layout(set = 0, binding = 1) readonly buffer FilterVectors { uvec4 filter_vectors[]; };
 layout(set = 0, binding = 2) buffer Output { uint output_words[]; };
+#ifdef MATRIX_UNITS
 layout(set = 0, binding = 2) buffer OutputBytes { uint8_t output_bytes[]; };
+#endif
 layout(set = 0, binding = 2) buffer OutputVectors { uvec4 output_vectors[]; };
 // 3 to 9: parameter_sources.glsl.
 // With PARTS; zeros before and after each dispatch.

@@ -148,6 +148,11 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
     def parameters_fit(self, box: tuple[Range, ...]) -> bool:
         return True  # parameters that do not fit were gathered before
 
+    @property
+    def subgroup_size(self) -> int:
+        """The subgroup size that the kernel is specialized for; 0 if any will do."""
+        return self.shape.lanes
+
     def turns(self, box: tuple[Range, ...]) -> int:
         """Tiles of pixels that a workgroup computes."""
         shape = self.shape
@@ -265,7 +270,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             seconds=self.seconds(box),
             bytes_moved=moved,
             operations=operations,
-            subgroup_size=shape.lanes,
+            subgroup_size=self.subgroup_size,
         )
 
     def _constants(self, shape: MatrixShape, tile: MatrixTile, runs: Runs) -> dict[str, int]:
