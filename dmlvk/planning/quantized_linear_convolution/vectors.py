@@ -47,6 +47,7 @@ STEP_UNIT = 2 * VECTOR_SIZE
 # Tiles by whether a word of the output holds four channels: pixels, channels, bytes of K, and those of an invocation.
 SMALL_TILES = {True: MatrixTile(32, 64, 128, 4, 4), False: MatrixTile(64, 32, 128, 4, 4)}
 TILES = {True: MatrixTile(64, 64, 64, 4, 8), False: MatrixTile(64, 64, 64, 8, 4)}
+NARROW_TILE = MatrixTile(64, 32, 128, 4, 4)
 # With fewer small tiles than this a large GPU is not full.
 FEW_TILES = 1024
 
@@ -72,20 +73,10 @@ def _obstacle_on(profile: DeviceProfile) -> Obstacle | None:
     count, least = profile.limits.max_per_stage_descriptor_storage_buffers, BUFFER_COUNT + 1
     if count < least:
         return Obstacle("storage buffers of a stage", count, f"at least {least}")
-    reason = next(
-        (
-            reason
-            for channels in (False, True)
-            for reason in [_obstacle_to_tile(profile, _tile(profile, channels), channels)]
-            if reason
-        ),
-        None,
-    )
-    return None if reason is None else Obstacle("tile", EXAMPLE_TILE, f"one that fits the device: {reason}")
-
-
-def _tile(profile: DeviceProfile, channels: bool) -> MatrixTile:
-    return SMALL_TILES[channels]
+    for channels, tile in SMALL_TILES.items():
+        if (reason := _obstacle_to_tile(profile, tile, channels)) is not None:
+            return Obstacle("tile", EXAMPLE_TILE, f"one that fits the device: {reason}")
+    return None
 
 
 def _obstacle_to_tile(profile: DeviceProfile, tile: MatrixTile, channels: bool) -> str | None:
@@ -147,6 +138,8 @@ def _tiles_of(geometry: ProductGeometry, tile: MatrixTile) -> int:
 def _choose(profile: DeviceProfile, geometry: ProductGeometry) -> MatrixTile:
     in_words = packs_channels(geometry)
     small, large = SMALL_TILES[in_words], TILES[in_words]
+    if geometry.output_channels_per_group <= NARROW_TILE.channels:
+        small = large = NARROW_TILE
     if _tiles_of(geometry, small) >= FEW_TILES and _obstacle_to_tile(profile, large, in_words) is None:
         return large
     tiles = _tiles_of(geometry, small)

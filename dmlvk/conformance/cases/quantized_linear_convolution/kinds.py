@@ -21,6 +21,12 @@ from dmlvk.conformance.cases.values import Array
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning import GENERAL_PATH
 
+# Pixels, channels and bytes of K of a tile, those of an invocation, and tiles of a workgroup. Both of an invocation's are
+# multiples of four, for words of four pixels and for words of four channels.
+TILES_OF_VECTORS = (
+    "16x16x32:4x4", "32x16x64:4x4*2", "16x64x64:4x8", "64x32x64:8x4*3", "64x64x64:8x8",
+)  # fmt: skip
+
 # All inputs of a convolution but its image.
 ALL_CONSTANTS = tuple(field for field in QuantizedLinearConvolutionDesc.input_fields if field != "input_tensor")
 
@@ -109,6 +115,23 @@ def parts_of_k(numbers: np.random.Generator, p: Parameters) -> Workload:
     owned = [name for name in ALL_CONSTANTS if name not in absent] if p.constants == "owned" else []
     workload = convolution(numbers, p, shape, arrays=arrays, layouts=layouts, absent=absent, owned=owned)
     return replace(workload, way=p.way)
+
+
+def tiles_of_vectors(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """The product by vectors of K in tiles of any form, of whose outputs an invocation has any part.
+
+    The bias "wide" makes sums that do not fit 32 bits.
+    """
+    shape = Shape(
+        *(2, p.channels, (9, p.width), p.filters, p.kernel),
+        strides=p.strides,
+        start_padding=tuple(size // 2 for size in p.kernel),
+        end_padding=tuple(size // 2 for size in p.kernel),
+    )
+    layouts = {"input_tensor": p.input, "output_tensor": p.output}
+    arrays = _wide_sums(numbers, shape) if p.bias == "wide" else {}
+    offsets = {"input_tensor": 16, "output_tensor": 48}
+    return convolution(numbers, p, shape, arrays=arrays, layouts=layouts, offsets=offsets)
 
 
 def joined_groups(numbers: np.random.Generator, p: Parameters) -> Workload:
@@ -207,7 +230,7 @@ GROUPS = (
             "filters": (1, 40, 70),
             "size": {f"{a}x{b}": (a, b) for a, b in ((4, 5), (6, 6), (7, 12))},
             "output": ("packed", "channels_last"),
-            "path": (PLANNERS_CHOICE, "matrix"),
+            "path": (PLANNERS_CHOICE, "matrix", "vectors"),
         },
     ),
     Group(
@@ -263,7 +286,23 @@ GROUPS = (
             "constants": ("bound", "owned"),
             "layout": ("packed", "channels_last"),
             "way": {way.value: way for way in (Way.ALONE, Way.SEQUENCE, Way.BESIDE)},
-            "path": ("matrix", "matrix/2", "matrix/3", "matrix/7", "matrix/50"),
+            "path": tuple(f"{path}{parts}" for path in ("matrix", "vectors") for parts in ("", "/2", "/3", "/7", "/50")),
+        },
+    ),
+    Group(
+        f"{OPERATOR}:tiles_of_vectors",
+        tiles_of_vectors,
+        {
+            **TYPE_PARAMETERS,
+            "channels": (16, 80),
+            "filters": (7, 40, 70),
+            "width": (8, 13),
+            "kernel": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 3))},
+            "strides": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 2))},
+            "bias": ("narrow", "wide"),
+            "input": ("packed", "channels_last"),
+            "output": ("packed", "channels_last", "rows"),
+            "path": ("vectors", *(f"vectors:{tile}" for tile in TILES_OF_VECTORS)),
         },
     ),
     Group(
