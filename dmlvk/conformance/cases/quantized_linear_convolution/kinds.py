@@ -21,8 +21,8 @@ from dmlvk.conformance.cases.values import Array
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning import GENERAL_PATH
 
-# Pixels, channels and bytes of K of a tile, those of an invocation, and tiles of a workgroup. Both of an invocation's are
-# multiples of four, for words of four pixels and for words of four channels.
+# Pixels, channels and bytes of K of a tile; pixels and channels of an invocation, both multiples of four, for words of
+# four pixels and for words of four channels; tiles of a workgroup.
 TILES_OF_VECTORS = (
     "16x16x32:4x4", "32x16x64:4x4*2", "16x64x64:4x8", "64x32x64:8x4*3", "64x64x64:8x8",
 )  # fmt: skip
@@ -286,7 +286,9 @@ GROUPS = (
             "constants": ("bound", "owned"),
             "layout": ("packed", "channels_last"),
             "way": {way.value: way for way in (Way.ALONE, Way.SEQUENCE, Way.BESIDE)},
-            "path": tuple(f"{path}{parts}" for path in ("matrix", "vectors") for parts in ("", "/2", "/3", "/7", "/50")),
+            "path": tuple(
+                f"{path}{parts}" for path in ("matrix", "vectors") for parts in ("", "/2", "/3", "/7", "/50")
+            ),
         },
     ),
     Group(
