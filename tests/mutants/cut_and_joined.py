@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 PREFIX = "quantized_linear_convolution"
 PARTS = f"{PREFIX}/parts.glsl"
-PARTS_CASES = ("quantized_linear_convolution:parts_of_k",)
+PARTS_CASES = ("quantized_linear_convolution:parts_of_k", "quantized_linear_convolution:parts_of_vectors")
 VECTORS = f"{PREFIX}/vectors.glsl"
 TILES_CASES = ("quantized_linear_convolution:tiles_of_vectors",)
 JOINED_CASES = ("quantized_linear_convolution:joined_groups",)

@@ -91,9 +91,14 @@ def test_the_input_is_read_as_it_lies(
     """With a filter that is given once, a layer is one dispatch where its channels allow that."""
     side = (size - 1) // stride + 1
     last = [(n * n * c, 1, n * c, c) if layout == "nhwc" else None for n, c in ((size, channels), (side, 64))]
-    padding = (kernel // 2, kernel // 2)
-    common = {"strides": (stride, stride), "padding": padding, "input_strides": last[0], "output_strides": last[1]}
-    desc = convolution(1, channels, (size, size), 64, (kernel, kernel), **common, flags=OWNED)
+    desc = convolution(
+        *(1, channels, (size, size), 64, (kernel, kernel)),
+        strides=(stride, stride),
+        padding=(kernel // 2, kernel // 2),
+        input_strides=last[0],
+        output_strides=last[1],
+        flags=OWNED,
+    )
     found = plan(desc, H200)
     assert found.path == "vectors"
     parameters = [each for each in found.dispatches if "parameters" in each.kernel]

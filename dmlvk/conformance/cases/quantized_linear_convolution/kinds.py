@@ -292,6 +292,24 @@ GROUPS = (
         },
     ),
     Group(
+        f"{OPERATOR}:parts_of_vectors",
+        parts_of_k,
+        {
+            "channels": (144,),
+            "filters": (40,),
+            "groups": (1,),
+            "kernel": {"3x3": (3, 3)},
+            "bias": ("narrow", "wide"),
+            "filter_zero_point": ("each",),
+            "constants": ("owned",),
+            "layout": ("packed", "channels_last"),
+            "way": {way.value: way for way in (Way.ALONE, Way.SEQUENCE, Way.BESIDE)},
+            "path": ("vectors/2", "vectors/3", "vectors/7"),
+        },
+        default="all",
+        about="Parts of K by vectors, none of them empty: 2, 3 and 7 parts of eleven steps, one call after another.",
+    ),
+    Group(
         f"{OPERATOR}:tiles_of_vectors",
         tiles_of_vectors,
         {
