@@ -72,10 +72,10 @@ MUTANTS = (
         PARTS_CASES,
     ),
     Mutant(
-        "vectors of K: a missing barrier between the steps",
+        "vectors of K: the other half of shared memory is multiplied",
         VECTORS,
-        (("        put_step(step);\n        barrier();", "        put_step(step);"),),
-        (*PARTS_CASES, *TILES_CASES),
+        (("    uint pixel_rows = (step & 1) * HALF_TILE", "    uint pixel_rows = (~step & 1) * HALF_TILE"),),
+        TILES_CASES,
     ),
     Mutant(
         "vectors of K: the rows of four channels are taken for neighbours",
