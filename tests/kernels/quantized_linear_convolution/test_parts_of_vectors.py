@@ -15,13 +15,15 @@ CHANNELS, FILTERS, SIZE = 144, 40, 5
 def case(seed: int) -> tuple[QuantizedLinearConvolutionDesc, dict[str, np.ndarray]]:
     """A layer of eleven steps of K, whose sums of every second channel do not fit 32 bits."""
     generator = np.random.default_rng(seed)
-    bias = generator.integers(-(2**31), 2**31, FILTERS).astype(np.int32)
+    bias = generator.integers(-(2**15), 2**15, FILTERS).astype(np.int32)
     bias[::2] = 2**31 - 1
+    scales = np.where(np.arange(FILTERS) % 2, 2.0**13, 1.0).astype(np.float32)
     arrays = quantized(
         generator.integers(0, 256, (1, CHANNELS, SIZE, SIZE)).astype(np.uint8),
         generator.integers(-128, 128, (FILTERS, CHANNELS, 3, 3)).astype(np.int8),
         input_zero_point_tensor=np.array([13], np.uint8),
         filter_zero_point_tensor=generator.integers(-9, 9, FILTERS).astype(np.int8),
+        filter_scale_tensor=scales.reshape(1, FILTERS, 1, 1),
         bias_tensor=bias.reshape(1, FILTERS, 1, 1),
         output_scale_tensor=np.array([2.0**25], np.float32),
     )
