@@ -13,7 +13,7 @@ endif
 CONFORMANCE_ARGUMENTS ?=
 
 # Arguments of pytest besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1". `make test`
-# runs two tests at a time, as on any two cores; "-n 0" runs them one after the other.
+# and `make test-minimal` run two tests at a time, as on any two cores; "-n 0" runs them one after the other.
 PYTEST_ARGUMENTS ?=
 
 # The checkout of an earlier version, as in: make bench-checkouts BEFORE=../before
@@ -79,7 +79,7 @@ format: .venv/test.stamp
 test-minimal: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(PYTHON) -m tools.drivers
-	$(VENV_PYTHON) -m tools.minimal_versions -- $(PYTEST_ARGUMENTS)
+	$(VENV_PYTHON) -m tools.minimal_versions -- -n 2 $(PYTEST_ARGUMENTS)
 
 test-large: .venv/test.stamp
 	$(VENV_PYTHON) -m pytest tests/large $(PYTEST_ARGUMENTS)

@@ -189,10 +189,12 @@ def of_clusters(model: bytes, indices: list[int], given: list[Array], folder: Pa
             prepare(client, chosen)
             workers = f"map, {len(chosen)} worker{'s' * (len(chosen) > 1)}"
 
-            run = partial(map_on, client, model)
-            lazy = [dask.delayed(np.load, pure=False)(path) for path in paths]
-            yield measured(f"{workers}, loaded there", run, lazy, images, seconds)
-            yield measured(f"{workers}, sent by the client", run, given, images, seconds)
+            def loading(batches: Iterator[Path]) -> Iterator[list[Array]]:
+                # A key of its own for each: Dask would keep the array of a key that is used again soon.
+                return map_on(client, model, (dask.delayed(np.load, pure=False)(path) for path in batches))
+
+            yield measured(f"{workers}, loaded there", loading, paths, images, seconds)
+            yield measured(f"{workers}, sent by the client", partial(map_on, client, model), given, images, seconds)
 
 
 def kind_of(name: str) -> str:

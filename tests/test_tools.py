@@ -15,7 +15,7 @@ import pytest
 from dmlvk.command_line.terminal import INTERRUPTED
 from dmlvk.conformance.results import Result, Run, Status
 from tests.conformance.comparison.made_results import environment, written
-from tools import bootstrap, drivers, every_driver, mesa, models, windows
+from tools import bootstrap, browser, drivers, every_driver, mesa, models, windows
 from tools.debian import SetupError
 from tools.every_driver import Outcome, check_arguments, differences
 
@@ -282,3 +282,33 @@ def test_optional_extras_are_left_out_where_pip_refuses_them(
         assert stamp.exists()
     assert asked == (["demo,onnx", "demo"] if refused else ["demo,onnx"])
     assert ("without the extra onnx" in capsys.readouterr().out) == bool(refused)
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        ("usr/lib/chromium/chromium-headless-shell", "chromium/chromium-headless-shell"),
+        ("usr/lib/chromium/locales/en-US.pak", "chromium/locales/en-US.pak"),
+        ("usr/lib/chromium/locales/fr.pak", None),
+        ("usr/lib/x86_64-linux-gnu/libnspr4.so", "libraries/libnspr4.so"),
+        ("usr/lib/x86_64-linux-gnu/nss/libsoftokn3.so", "libraries/libsoftokn3.so"),
+        ("usr/lib/x86_64-linux-gnu/pulseaudio/libpulsecommon-16.1.so", "libraries/libpulsecommon-16.1.so"),
+        ("lib/x86_64-linux-gnu/libc.so.6", None),
+        ("usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf", "fonts/DejaVuSansMono.ttf"),
+        ("usr/share/doc/libnspr4/copyright", None),
+    ],
+)
+def test_what_a_fetched_browser_needs_is_kept(path: str, kept: str | None) -> None:
+    assert browser._keep(path) == kept
+
+
+def test_a_fetched_browser_that_does_not_start_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 127, "", "cannot open libx.so\n")
+
+    for name in ("PROGRAM", "FOLDER", "FONTS"):
+        monkeypatch.setattr(browser, name, tmp_path)
+    monkeypatch.setattr(browser, "find_browser", lambda: browser.Browser(tmp_path))
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(SetupError, match=r"does not start: cannot open libx\.so"):
+        browser.get_browser()

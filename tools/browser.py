@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,10 +29,15 @@ PACKAGES = ("chromium-headless-shell", "fonts-dejavu-core")
 # Of these the machine's own are always used: a process has one C library, that of its dynamic linker.
 OF_THE_C_LIBRARY = r"(ld-linux.*|lib(c|m|dl|pthread|rt|resolv|util|anl|nss_.*|nsl|mvec|BrokenLocale|thread_db))[.-]"
 
+# Without the generic names, code would be shown in proportional letters.
 FONTS_CONFIGURATION = """\
 <?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
-<fontconfig><dir>/usr/share/fonts</dir><dir>{fonts}</dir><cachedir>{fonts}/cache</cachedir></fontconfig>
+<fontconfig><dir>/usr/share/fonts</dir><dir>{fonts}</dir><cachedir>{fonts}/cache</cachedir>
+<alias><family>sans-serif</family><prefer><family>DejaVu Sans</family></prefer></alias>
+<alias><family>serif</family><prefer><family>DejaVu Serif</family></prefer></alias>
+<alias><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias>
+</fontconfig>
 """
 
 
@@ -75,7 +81,19 @@ def get_browser() -> Browser:
         found = find_browser()
     if found is None:
         raise SetupError("this system's packages hold no chromium-headless-shell: install Chromium or Chrome")
+    if found.program == PROGRAM:
+        # Each time, because it names a folder of the checkout, which may have been moved.
+        (FONTS / "fonts.conf").write_text(FONTS_CONFIGURATION.format(fonts=FONTS))
+        _require_running(found)
     return found
+
+
+def _require_running(browser: Browser) -> None:
+    """Raise a SetupError, with the loader's words, if a library is missing."""
+    command = [str(browser.program), "--version"]
+    done = subprocess.run(command, env={**os.environ, **browser.variables}, capture_output=True, text=True)
+    if done.returncode:
+        raise SetupError(f"the browser in {FOLDER} does not start: {done.stderr.strip()}: install Chromium or Chrome")
 
 
 def _unpack() -> None:
@@ -85,21 +103,22 @@ def _unpack() -> None:
     if folder.exists():
         shutil.rmtree(folder)
     PackageFolder(DRIVERS / "packages-browser").unpack_with_dependencies(PACKAGES, _keep, folder)
-    fonts = folder / FONTS.name
-    fonts.mkdir(exist_ok=True)
-    (fonts / "fonts.conf").write_text(FONTS_CONFIGURATION.format(fonts=FONTS))
+    (folder / FONTS.name).mkdir(exist_ok=True)
     folder.rename(FOLDER)
 
 
 def _keep(path: str) -> str | None:
-    """Keep the browser's own folder, shared libraries other than the C library, and fonts."""
+    """Keep the browser's own folder, shared libraries other than the C library, and fonts.
+
+    NSS and PulseAudio have libraries in folders of their own.
+    """
     folder, _, name = path.rpartition("/")
     if path.startswith("usr/lib/chromium/"):
         unneeded = "/locales/" in path and name != "en-US.pak"
         return None if unneeded else f"chromium/{path.removeprefix('usr/lib/chromium/')}"
     if name.endswith(".ttf"):
         return f"{FONTS.name}/{name}"
-    is_library = re.fullmatch(r"(usr/)?lib/[a-z0-9_]+-linux-gnu\w*(/nss)?", folder) and ".so" in name
+    is_library = re.fullmatch(r"(usr/)?lib/[a-z0-9_]+-linux-gnu\w*(/(nss|pulseaudio))?", folder) and ".so" in name
     return f"{LIBRARIES.name}/{name}" if is_library and not re.match(OF_THE_C_LIBRARY, name) else None
 
 

@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.cases import all_cases
 from dmlvk.conformance.costs import COSTS, way_of
-from dmlvk.conformance.results import Run, Status, read_results
+from dmlvk.conformance.results import Run, Status
+from dmlvk.conformance.results_file import read_results
 
 # Milliseconds. A case that is not farther from its group's cost has no record of its own.
 LEAST_DIFFERENCE = 10

@@ -30,7 +30,8 @@ from dmlvk.command_line.terminal import INTERRUPTED
 from dmlvk.conformance.comparison.findings import compare
 from dmlvk.conformance.comparison.page import write_html
 from dmlvk.conformance.digests import recorded_digests
-from dmlvk.conformance.results import Run, Status, read_results
+from dmlvk.conformance.results import Run, Status
+from dmlvk.conformance.results_file import read_results
 from tools import drivers, mesa
 from tools.debian import ROOT, SetupError
 

@@ -70,8 +70,9 @@ def make_environment() -> Path:
     subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
     python = ENVIRONMENT / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     file = ENVIRONMENT / "constraints.txt"
-    file.write_text("\n".join(constraints(requirements)) + "\n", encoding="utf-8")
-    print(f"Installing {', '.join(file.read_text(encoding='utf-8').split())}", flush=True)
+    oldest = constraints(requirements)
+    file.write_text("\n".join(oldest) + "\n", encoding="utf-8")
+    print(f"Installing {', '.join(oldest)}", flush=True)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", str(file)]
     libraries = [each for each in extras["test"] if re.split("[=>\\[]", each)[0] not in LINTERS]
     done = subprocess.run([*pip, "--editable", f"{ROOT}[{','.join(EXTRAS)}]", *libraries], stdin=subprocess.DEVNULL)

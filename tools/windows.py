@@ -50,7 +50,7 @@ REQUIREMENTS = [
     "hypothesis>=6.100",
     "ml_dtypes>=0.3",
     "onnx>=1.19",
-    "onnxruntime>=1.17",
+    "onnxruntime>=1.20",
 ]
 
 # Folders and files of tests that are left to Linux, and why.

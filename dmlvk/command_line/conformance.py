@@ -29,18 +29,8 @@ from dmlvk.conformance.reports.terminal import (
     print_summary,
     with_progress,
 )
-from dmlvk.conformance.results import (
-    PASSED,
-    Environment,
-    Result,
-    ResultsError,
-    ResultsWriter,
-    Run,
-    Status,
-    naming,
-    read_device_runs,
-    read_results,
-)
+from dmlvk.conformance.results import PASSED, Environment, Result, ResultsError, Run, Status
+from dmlvk.conformance.results_file import ResultsWriter, naming, read_device_runs, read_results
 from dmlvk.conformance.running.again import run_again
 from dmlvk.conformance.running.runner import CLOSING, Item, Runner
 from dmlvk.conformance.running.worker import Configuration

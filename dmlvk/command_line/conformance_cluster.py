@@ -22,16 +22,8 @@ from dmlvk.conformance.digests import compared, recorded_digests, write_digests
 from dmlvk.conformance.reports.html import write_html
 from dmlvk.conformance.reports.junit import write_junit
 from dmlvk.conformance.reports.terminal import failure_text, print_summary, with_progress
-from dmlvk.conformance.results import (
-    PASSED,
-    Environment,
-    Result,
-    ResultsError,
-    ResultsWriter,
-    Run,
-    naming,
-    read_device_runs,
-)
+from dmlvk.conformance.results import PASSED, Environment, Result, ResultsError, Run
+from dmlvk.conformance.results_file import ResultsWriter, naming, read_device_runs
 from dmlvk.conformance.running.again import run_again
 from dmlvk.conformance.running.runner import CLOSING, Item
 from dmlvk.conformance.running.worker import Configuration

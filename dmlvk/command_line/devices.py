@@ -18,7 +18,7 @@ import dmlvk
 from dmlvk import files, quirks
 from dmlvk.command_line.terminal import clear_errors, console
 from dmlvk.errors import DeviceError
-from dmlvk.runtime import self_test
+from dmlvk.runtime import answers_file
 from dmlvk.runtime.device_info import TYPE_NAMES, RejectedDevice, binary_size
 from dmlvk.vulkan.library import driver_hint
 from dmlvk.vulkan.physical_device import choose
@@ -87,7 +87,7 @@ def as_data(found: Iterable[dmlvk.DeviceInfo], rejected: Iterable[RejectedDevice
                     {"name": quirk.name, "effect": quirk.effect, "remedy": quirk.remedy, "reported": quirk.reported}
                     for quirk in quirks.of(info.profile)
                 ],
-                "distrusted_paths": self_test.faults(info.profile),
+                "distrusted_paths": answers_file.faults(info.profile),
                 "profile": info.profile.to_record(),
             }
             for info in found
@@ -107,7 +107,7 @@ def print_quirks(terminal: Console, heading: str, info: dmlvk.DeviceInfo) -> Non
 
 def print_faults(terminal: Console, heading: str, info: dmlvk.DeviceInfo) -> None:
     """Print the kernel paths that a device does not take, because it answered a known question wrong."""
-    found = self_test.faults(info.profile)
+    found = answers_file.faults(info.profile)
     if found:
         terminal.print(Text(f"{heading}: kernel paths that are not taken, because a known question was answered wrong"))
     for path, fault in found.items():

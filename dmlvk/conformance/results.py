@@ -1,33 +1,19 @@
-"""Results: one for each case, written as JSON lines during the run and read back afterwards.
-
-The first line of a run is its environment, {"kind": "environment", ...}; each other one is a result, {"kind":
-"result", ...}. Several runs may be appended to one file: if a case ran again, its last result counts. A run on a
-cluster writes one file for all its devices: the lines of the second device and later ones have a number, "run": 1.
-"""
+"""Results: one for each case, with the environment of their run."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
-from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any
 
-from dmlvk import files
 from dmlvk.conformance.case import current_name
 from dmlvk.conformance.errors import ConformanceError
 from dmlvk.version import __version__
 
-# A full run on all profiles makes a file of some hundred MiB.
-MOST_BYTES = 1 << 30
 # Written into each environment. Files without it are of format 1, which lacks the status Unpredictable.
 FORMAT = 2
-# The beginnings of lines: they identify a line of this format even if it was cut short.
-LINE_STARTS = (b'{"kind": "environment"', b'{"kind": "result"')
 
 
 class ResultsError(ConformanceError):
@@ -94,6 +80,11 @@ class Result:
     def key(self) -> tuple[str, str]:
         """Profile and name, which identify a result in a run."""
         return self.profile, self.name
+
+    @property
+    def column(self) -> str:
+        """The kernel path by which tables count it: "matrix" of "matrix/4"; "any" where none was forced."""
+        return self.path.partition("/")[0] or "any"
 
     @property
     def is_good(self) -> bool:
@@ -207,7 +198,9 @@ class Environment:
         return cls(**_members(cls, record))
 
 
-def _only(*kinds: type) -> Callable[[Any], Any]:
+def only(*kinds: type) -> Callable[[Any], Any]:
+    """A function that returns what has one of these types; a TypeError for anything else."""
+
     def checked(value: Any) -> Any:
         if not isinstance(value, kinds):
             raise TypeError(f"{type(value).__name__} in place of {kinds[0].__name__}")
@@ -216,12 +209,12 @@ def _only(*kinds: type) -> Callable[[Any], Any]:
     return checked
 
 
-_text = _only(str)
+_text = only(str)
 
 
 def _number(value: Any) -> float:
     try:
-        return float(_only(float, int)(value))
+        return float(only(float, int)(value))
     except OverflowError as error:
         raise ValueError(str(error)) from error
 
@@ -230,18 +223,18 @@ def _number(value: Any) -> float:
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "str": _text,
     "float": _number,
-    "bool": _only(bool),
+    "bool": only(bool),
     "Status": Status,
-    "tuple[str, ...]": lambda value: tuple(_text(each) for each in _only(list, tuple)(value)),
-    "Mapping[str, str]": lambda value: {name: _text(each) for name, each in _only(dict)(value).items()},
-    "Mapping[str, Any]": _only(dict),
+    "tuple[str, ...]": lambda value: tuple(_text(each) for each in only(list, tuple)(value)),
+    "Mapping[str, str]": lambda value: {name: _text(each) for name, each in only(dict)(value).items()},
+    "Mapping[str, Any]": only(dict),
 }
 
 
 def _members(cls: Any, record: Any) -> dict[str, Any]:
     """The members of a record that a dataclass has, each converted to its type."""
     kinds = {entry.name: str(entry.type) for entry in fields(cls)}
-    return {name: _READERS[kinds[name]](value) for name, value in _only(dict)(record).items() if name in kinds}
+    return {name: _READERS[kinds[name]](value) for name, value in only(dict)(record).items() if name in kinds}
 
 
 @dataclass
@@ -277,153 +270,3 @@ class Run:
     def counts(self) -> Counter[Status]:
         """The number of results of each status."""
         return Counter(result.status for result in self.results.values())
-
-
-def read_results(path: Path) -> Run:
-    """Read the results of a run, even of an interrupted run: a last line that was cut short is ignored.
-
-    Raises
-    ------
-    ResultsError
-        A line is neither an environment nor a result, or the file holds the results of several devices.
-    OSError
-        The file cannot be read.
-    """
-    runs = read_device_runs(path)
-    if len(runs) > 1:
-        devices = ", ".join(run.environment.device for run in runs if run.environment is not None)
-        raise ResultsError(f"{path} holds the results of several devices, which ran on a cluster: {devices}")
-    return runs[0] if runs else Run()
-
-
-def read_device_runs(path: Path) -> list[Run]:
-    """Read the results of each device, from a file that a run on a cluster has written, or a run on one device.
-
-    Raises
-    ------
-    ResultsError, OSError
-        As `read_results`.
-    """
-    runs: dict[int, Run] = {}
-    run: Run | None = None
-    for number, line in enumerate(files.read_bytes(path, MOST_BYTES).splitlines(keepends=True), 1):
-        if not line.strip():
-            continue
-        if _is_cut(line, is_first=number == 1):
-            run = runs.setdefault(0, Run()) if run is None else run
-            run.is_cut = True
-            continue
-        place = f"{path}, line {number}"
-        try:
-            entry, run_number = _entry(line, place)
-        except ResultsError as error:
-            raise ResultsError(f"{place}: {error}") from error
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ResultsError(f"{place}: not a line of conformance results") from error
-        run = runs.setdefault(run_number, Run())
-        if isinstance(entry, Result):
-            run.add(entry)
-            continue
-        if run.environment is not None and entry.identity != run.environment.identity:
-            difference = run.environment.difference(entry)
-            raise ResultsError(f"{place}: one file may not hold results of different runs: {difference}")
-        run.environment = entry
-    return [runs[number] for number in sorted(runs)]
-
-
-def _entry(line: bytes, place: str) -> tuple[Environment | Result, int]:
-    """An environment or a result, and the number of its run in the file."""
-    record = _only(dict)(files.parse_json(line, place))
-    kinds: dict[str, type[Environment] | type[Result]] = {"environment": Environment, "result": Result}
-    return kinds[_text(record["kind"])].from_json(record), _only(int)(record.get("run", 0))
-
-
-def _is_cut(line: bytes, *, is_first: bool) -> bool:
-    """Whether a line is one of this format, cut short by an interruption. A part of another format's line is not."""
-    if is_first:  # no earlier line shows that a brace or two belong to this format
-        begins = line.startswith(LINE_STARTS)
-    else:
-        begins = any(start.startswith(line[: len(start)]) for start in LINE_STARTS)
-    if line.endswith(b"\n") or not begins:
-        return False
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return True
-    return False
-
-
-@contextmanager
-def naming(path: Path | None) -> Iterator[None]:
-    """Name the file in an error about it: on a full disk, the system's error no longer says which file."""
-    try:
-        yield
-    except OSError as error:
-        if path is not None and error.filename is None:
-            error.filename = str(path)
-        raise
-
-
-class ResultsWriter:
-    """Appends to a file of results, line by line, so that results are kept however the run ends.
-
-    Raises
-    ------
-    OSError
-        The file cannot be written. Or it holds something other than results, and is left unchanged.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        """Open the file; without one, nothing is written."""
-        self._path = path
-        self._file: BinaryIO | None = None
-        if path is not None:
-            files.require_own(path, read_device_runs)
-            self._file = files.open_to_write(path, append=True)
-            _end_last_line(path, self._file)
-
-    def write(self, entry: Environment | Result, run: int = 0) -> None:
-        """Append a line.
-
-        Parameters
-        ----------
-        entry : Environment or Result
-        run : int
-            The number of the run in this file, if it holds the results of several devices.
-
-        Raises
-        ------
-        OSError
-            For example, the disk is full.
-        """
-        if self._file is None:
-            return
-        with naming(self._path):
-            record = {**entry.to_json(), "run": run} if run else entry.to_json()
-            self._file.write(files.encoded(json.dumps(record, ensure_ascii=False, default=list) + "\n"))
-            self._file.flush()
-
-    def __enter__(self) -> ResultsWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            if self._file is not None:
-                self._file.close()
-        except OSError:  # data that did not fit on the disk does not fit now either; the first error is reported
-            if error is None:
-                raise
-
-
-def _end_last_line(path: Path, file: BinaryIO) -> None:
-    """Remove a last line that was cut short. If only its line end is missing, add that."""
-    if not path.is_file():
-        return
-    content = files.read_bytes(path, MOST_BYTES)
-    last = content[content.rfind(b"\n") + 1 :]
-    if _is_cut(last, is_first=last == content):
-        file.truncate(len(content) - len(last))
-    elif last:
-        file.write(b"\n")

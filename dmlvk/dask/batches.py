@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from distributed.worker import thread_state
 
 from dmlvk.window import in_order
 
-# Batches that the task of a portion loads at a time.
+# Batches that the task of a portion loads at a time, on as many threads, which it shares with the worker's other tasks.
 LOADS_AHEAD = 4
 
 
@@ -107,26 +107,27 @@ def arguments_of_task(client: Client, batches: Sequence[Any], near: str, are_apa
     ]
 
 
-def loaded_ahead(batches: Sequence[Any]) -> Generator[tuple[Any, float], None, None]:
+def loaded_ahead(batches: Sequence[Any], pool: Executor) -> Generator[tuple[Any, float], None, None]:
     """The batches of `arguments_of_task`, in their task, and the seconds that each took to load.
 
     Some are loaded ahead on threads: one that loads from a file keeps a device from working for as long as it runs.
+
+    Parameters
+    ----------
+    batches : sequence
+    pool : Executor
+        The threads. All tasks of a worker share them: more threads would only wait for the interpreter.
     """
     if not any(isinstance(part, Lazy) for batch in batches for part in _parts(batch)):
         yield from ((batch, 0.0) for batch in batches)
         return
     # What a batch computes may ask Dask on which worker it runs.
     state = dict(vars(thread_state))
-    with ThreadPoolExecutor(min(LOADS_AHEAD, len(batches)), "dmlvk.dask", vars_of_thread, (state,)) as pool:
-        yield from in_order(batches, lambda batch: pool.submit(_computed, batch), LOADS_AHEAD)
+    yield from in_order(batches, lambda batch: pool.submit(_computed, batch, state), LOADS_AHEAD)
 
 
-def vars_of_thread(state: Mapping[str, Any]) -> None:
-    """Begin a thread with what Dask keeps for the thread of a task."""
+def _computed(batch: Any, state: Mapping[str, Any]) -> tuple[Any, float]:
     vars(thread_state).update(state)
-
-
-def _computed(batch: Any) -> tuple[Any, float]:
     start = time.perf_counter()
     found = _mapped(lambda part: part.computed() if isinstance(part, Lazy) else part, batch)
     return found, time.perf_counter() - start

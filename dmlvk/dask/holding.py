@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from distributed import Reschedule, Status, Worker, get_worker
 from tornado.ioloop import PeriodicCallback
 
+from dmlvk.dask import heap
+from dmlvk.dask.batches import LOADS_AHEAD
 from dmlvk.dask.claims import Claim, claim, wanted
 from dmlvk.dask.errors import ClusterError
 from dmlvk.errors import DeviceError
@@ -71,6 +74,8 @@ class Holding:
     ----------
     reason : str
         Why the worker has no device; empty if it has one.
+    loaders : ThreadPoolExecutor
+        Threads on which tasks load batches. They end when nobody refers to them: a task may still run after `end`.
     """
 
     def __init__(self, worker: Worker, settings: dict[str, Any]) -> None:
@@ -86,9 +91,12 @@ class Holding:
         self._lock = threading.Lock()
         self._callback = PeriodicCallback(self._look_again, CLAIM_MILLISECONDS)
         self._default = os.environ.get("DMLVK_DEVICE")
+        self.loaders = ThreadPoolExecutor(LOADS_AHEAD, "dmlvk.dask")
 
     async def begin(self) -> None:
         """Take a device of the host, if this worker can and one is free."""
+        if self._worker.nanny:  # the process is the worker's own
+            heap.keep_freed_memory()
         await asyncio.to_thread(self._examine)
         self._callback.start()
         await self._try()
@@ -216,7 +224,7 @@ class Holding:
             held.release()
             return
         self._claim = held
-        if self._worker.nanny:  # the process is the worker's own: whatever runs in it takes this device by default
+        if self._worker.nanny:  # whatever runs in the worker's own process takes this device by default
             os.environ["DMLVK_DEVICE"] = str(held.info.index)
         await self._worker.set_resources(**self._resources(held))
         self._is_announced = True

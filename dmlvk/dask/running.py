@@ -47,7 +47,7 @@ def run_batches(digest: str, batches: Sequence[Any], output_names: Sequence[str]
         return {"missing": get_worker().address}
     label, outputs, loading = held.label, [], 0.0
     start = time.perf_counter()
-    loads = loaded_ahead(batches)
+    loads = loaded_ahead(batches, held.loaders)
     for _ in batches:
         try:
             loaded, seconds = next(loads)

@@ -17,6 +17,7 @@ from dmlvk.arguments import as_argument
 from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import folding, placement, quantization
 from dmlvk.onnx.arguments import NodeArgument, as_feeds, checked_feeds, input_checks
+from dmlvk.onnx.devices import opened
 from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.model_file import LoadedModel, load
@@ -27,7 +28,6 @@ from dmlvk.onnx.registry import entry_of
 from dmlvk.onnx.steps import DeviceStep, remember
 from dmlvk.runtime.copying import Pickled
 from dmlvk.runtime.device import Device
-from dmlvk.runtime.device_info import best_devices
 from dmlvk.runtime.shared_devices import DeviceName, named_device
 from dmlvk.vulkan.library import OutOfMemoryError
 from dmlvk.vulkan.monitor import Monitor
@@ -35,7 +35,6 @@ from dmlvk.window import in_order
 
 # A session keeps others of its model for this many sets of initializers that runs replace.
 SESSIONS_KEPT = 4
-ALL = "all"
 FUSED = "QLinearConv, with its quantized neighbours"
 
 
@@ -370,31 +369,6 @@ class InferenceSession(Pickled):
         part = min(self._parts, key=lambda part: len(part.users))
         part.users.add(thread)
         return part
-
-
-def opened(device: DeviceName | Iterable[DeviceName]) -> list[Device]:
-    """The devices that a session's argument names, opened unless they are Devices.
-
-    Raises
-    ------
-    DeviceError
-        There is no such device.
-    ValueError
-        No device is named, or one twice.
-    """
-    if isinstance(device, str) and device == ALL:
-        return [Device(info.index) for info in best_devices()]
-    if not isinstance(device, Iterable) or isinstance(device, str):
-        return [device if isinstance(device, Device) else Device(device)]
-    found = [each if isinstance(each, Device) else Device(each) for each in device]
-    if not found:
-        raise ValueError("device names no device; leave it out for the best one")
-    if len({each.vulkan.context.physical.handle for each in found}) < len(found):
-        names = ", ".join(each.name for each in found)
-        raise ValueError(
-            f"device names one device twice: {names}; each is named once, since two sessions on it would only wait"
-        )
-    return found
 
 
 def loaded(

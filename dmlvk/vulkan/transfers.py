@@ -147,7 +147,10 @@ class Transfers:
 
         # A finalizer in the middle of a release: other threads would wait for that.
         is_releasing = self._queue.is_releasing or (self._copy_queue is not None and self._copy_queue.is_releasing)
-        for_each(parts, move, self._calls.setdefault(get_ident(), set()), threads=1 if is_releasing else None)
+        # Transfers at the same time have two threads each: more would wait for one another and for the interpreter.
+        is_busy = any(list(self._calls.values()))
+        threads = 1 if is_releasing else 2 if is_busy else None
+        for_each(parts, move, self._calls.setdefault(get_ident(), set()), threads=threads)
 
     def _require(self, queue: Queue, value: int) -> None:
         """Make the copy queue wait until the compute queue has reached a value."""

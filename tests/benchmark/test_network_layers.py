@@ -123,6 +123,18 @@ def test_a_wrong_layer_of_the_chain_is_named(device: dmlvk.Device, monkeypatch: 
         assert measure_chain(own, TINY.layers, 1, "nchw", 1).wrong == ()
 
 
+def test_a_chain_out_of_order_is_wrong(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each layer is right when it runs alone, so only what the timed runs left can tell."""
+    honest = timing.time_chain
+
+    def backwards(device: Any, bindings: Any, *arguments: Any, **options: Any) -> Any:
+        return honest(device, bindings[::-1], *arguments, **options)
+
+    with dmlvk.Device(device.profile.name, timestamps=True) as own:
+        monkeypatch.setattr(chain, "time_chain", backwards)
+        assert measure_chain(own, TINY.layers, 1, "nhwc", 1).wrong == (len(TINY.layers) - 1,)
+
+
 def test_each_layer_waits_for_the_one_before(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """A barrier stands between each two dispatches, in the chain and where one layer or the floor is repeated."""
     with dmlvk.Device(device.profile.name, timestamps=True) as own:

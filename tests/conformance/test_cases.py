@@ -33,6 +33,11 @@ CONVOLUTION = "quantized_linear_convolution"
 DEFAULT = list(all_cases(default_only=True))
 # Those that run on a device.
 BUILT = [case for case in DEFAULT if case.refusal is None]
+# ONNX's tests that its oldest supported releases lack.
+NEWER_TESTS = {"test_onehot_out_of_range_indices", "test_onehot_with_bfloat16_values"}
+BUILDABLE = [
+    case for case in BUILT if case.groups[0] != "onnx" or case.name.rpartition("=")[2] in onnx_backend.backend_tests()
+]
 REMEDY = "run `python -m tools.expected_digests` and commit dmlvk/conformance/manifest.json"
 
 # Each rule of the operators' pages, and each point of their meaning that the pages leave open, with the cases that
@@ -251,7 +256,7 @@ def workload_bits(case: Case) -> tuple[OperatorDesc, dict[str, bytes]]:
 
 def test_a_case_is_the_same_each_time_and_on_each_path() -> None:
     by_data: dict[str, list[Case]] = defaultdict(list)
-    for case in BUILT[::7] + [case for case in DEFAULT if case.groups[-1] in ("tie", "owned", "page", "placement")]:
+    for case in BUILDABLE[::7] + [case for case in DEFAULT if case.groups[-1] in ("tie", "owned", "page", "placement")]:
         if "images" in case.parameters:
             continue  # the other images differ
         by_data[data_name(case.name)].append(case)
@@ -262,7 +267,7 @@ def test_a_case_is_the_same_each_time_and_on_each_path() -> None:
 
 
 def test_no_data_is_all_zeros() -> None:
-    for case in BUILT[::11]:
+    for case in BUILDABLE[::11]:
         inputs = case.build().inputs
         assert not inputs or any(np.ascontiguousarray(array).view(np.uint8).any() for array in inputs.values())
 
@@ -281,7 +286,7 @@ def test_an_image_of_a_batch_has_one_digest() -> None:
 class TestReference:
     """The reference gives the outputs that ONNX's tests and the operators' pages expect."""
 
-    @pytest.mark.parametrize("name", [case.name for case in onnx_backend.cases()])
+    @pytest.mark.parametrize("name", [case.name for case in BUILDABLE if case.groups[0] == "onnx"])
     def test_it_gives_what_onnx_expects(self, name: str) -> None:
         workload = onnx_backend.build(name.rpartition("=")[2])
         assert workload.expected is not None
@@ -291,7 +296,8 @@ class TestReference:
     def test_onnx_has_no_other_tests_of_these_operators(self) -> None:
         ours = {case.name.rpartition("=")[2] for case in onnx_backend.cases()}
         without_elements = {"test_triu_zero", "test_tril_zero", "test_slice_start_out_of_bounds"}
-        assert set(onnx_backend.backend_tests()) == ours | without_elements
+        found = set(onnx_backend.backend_tests())
+        assert found - without_elements <= ours and ours - found <= NEWER_TESTS
 
     @pytest.mark.parametrize("operator", ["slice1", "one_hot", "diagonal_matrix1", "slice", "diagonal_matrix"])
     def test_it_gives_what_the_pages_print(self, operator: str) -> None:
@@ -344,7 +350,7 @@ class TestManifest:
 
     def test_digests_are_those_of_what_is_expected(self) -> None:
         digests = recorded_digests()
-        for case in BUILT[::9]:
+        for case in BUILDABLE[::9]:
             workload = case.build()
             if workload.is_defined:
                 assert digests[case.name] == digest(workload.digested(workload.result())), f"{case.name}: {REMEDY}"

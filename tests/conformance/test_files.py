@@ -12,8 +12,9 @@ from click.testing import CliRunner, Result
 
 from dmlvk.command_line import main
 from dmlvk.conformance.folders import folder_name
-from dmlvk.conformance.results import Environment, ResultsError, ResultsWriter, Status, read_results
+from dmlvk.conformance.results import Environment, ResultsError, Status
 from dmlvk.conformance.results import Result as ConformanceResult
+from dmlvk.conformance.results_file import ResultsWriter, read_results
 from dmlvk.conformance.running.runner import Runner
 from tests.conformance.drill_cases import all_cases
 from tests.conftest import DEVICE_NAMES

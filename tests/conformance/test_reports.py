@@ -14,7 +14,8 @@ import pytest
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
 from dmlvk.conformance.reports.html import matrices, write_html
 from dmlvk.conformance.reports.junit import write_junit
-from dmlvk.conformance.results import Environment, Result, ResultsError, ResultsWriter, Run, Status, read_results
+from dmlvk.conformance.results import Environment, Result, ResultsError, Run, Status
+from dmlvk.conformance.results_file import ResultsWriter, read_results
 from dmlvk.conformance.waivers import Waiver, WaiverReport
 
 ENVIRONMENT = Environment(
@@ -188,6 +189,17 @@ def test_the_matrix_counts_operators_by_types_and_path(run: Run) -> None:
     assert (unsupported.text, unsupported.worst) == ("–", Status.NOT_SUPPORTED)
     assert (minimum.profile, minimum.operator, minimum.columns) == ("minimum", "one_hot", ["any"])
     assert minimum.rows[0][0] == ""
+
+
+def test_a_path_whose_sums_are_shared_is_no_column_of_its_own() -> None:
+    """ "matrix/7": seven workgroups share a tile."""
+    results = [
+        Result(f"convolution:x={path}", "device", Status.PASS, operator="C", types="int8", path=path)
+        for path in ("matrix", "matrix/7", "matrix/50", "direct", "")
+    ]
+    (found,) = matrices(results)
+    assert found.columns == ["any", "direct", "matrix"]
+    assert [cell.text for _, cells in found.rows for cell in cells if cell] == ["1", "1", "3"]
 
 
 def test_digests_are_recorded_and_compared(tmp_path: Path) -> None:

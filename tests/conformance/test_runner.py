@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 
 from dmlvk.command_line import main
 from dmlvk.command_line.terminal import INTERRUPTED
-from dmlvk.conformance.results import ResultsWriter, Run, Status, read_results
+from dmlvk.conformance.results import Run, Status
+from dmlvk.conformance.results_file import ResultsWriter, read_results
 from dmlvk.conformance.running.runner import Runner
 from dmlvk.conformance.running.worker import Configuration
 from dmlvk.errors import DeviceError

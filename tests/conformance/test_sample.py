@@ -9,7 +9,8 @@ from click.testing import CliRunner
 import dmlvk
 from dmlvk.command_line import main
 from dmlvk.conformance.digests import recorded_digests
-from dmlvk.conformance.results import Status, read_results
+from dmlvk.conformance.results import Status
+from dmlvk.conformance.results_file import read_results
 
 SAMPLE = 60
 

@@ -18,7 +18,8 @@ from dmlvk.benchmark import cluster as bench_cluster
 from dmlvk.command_line import main
 from dmlvk.command_line.terminal import INTERRUPTED
 from dmlvk.conformance.comparison.findings import Findings, compare
-from dmlvk.conformance.results import ResultsError, Status, read_device_runs, read_results
+from dmlvk.conformance.results import ResultsError, Status
+from dmlvk.conformance.results_file import read_device_runs, read_results
 from dmlvk.conformance.running import cluster as conformance_cluster
 from dmlvk.conformance.running.cluster import ClusterRunner
 from dmlvk.dask import prepare

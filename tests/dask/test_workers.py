@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
@@ -119,6 +120,32 @@ def test_work_asks_for_devices(client: Client) -> None:
             assert future.result(timeout=60) == (each.device, each.device)
     with pytest.raises(ClusterError, match="this is no task of a Dask worker"):
         worker_device()
+
+
+ARRAYS = 64
+
+
+def faults_of_arrays() -> int:
+    """How often this process asks the system for a page while it makes arrays of 3 MiB, one after the other."""
+    import resource
+
+    counts = []
+    for _ in range(3):  # other threads of the process may ask too
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(ARRAYS):
+            np.ones(3 << 20, np.uint8)
+        counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    return min(counts)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's memory")
+def test_a_worker_keeps_the_memory_of_arrays(client: Client) -> None:
+    assert max(client.run(faults_of_arrays).values()) < ARRAYS
+    program = "from tests.dask.test_workers import faults_of_arrays; print(faults_of_arrays())"
+    variables = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "65536", "PYTHONPATH": str(ROOT)}
+    # So each worker begins.
+    found = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=True)
+    assert int(found.stdout) >= ARRAYS
 
 
 NO_DMLVK = "import sys; sys.modules['dmlvk'] = None"

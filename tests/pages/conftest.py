@@ -10,7 +10,7 @@ import pytest
 from tests.pages.browser import Page
 from tools.browser import get_browser
 
-WIDTHS = (320, 400, 500, 760, 761, 1080, 1240, 1241, 1600, 2400)
+WIDTHS = (320, 400, 500, 760, 761, 900, 901, 1080, 1240, 1241, 1600, 2400)
 
 # Every element that is seen, and whose text or border ends past the window or past the element that holds it.
 CUT = """

@@ -75,3 +75,15 @@ def test_the_search_finds(browser: Page, folder: Path, words: str, page: str, wi
 def test_the_drawing_is_there(browser: Page, folder: Path) -> None:
     browser.open(folder / "nouns.html", 400)
     assert browser.value("document.querySelector('article img').naturalWidth") > 0
+
+
+def test_code_has_letters_of_one_width(browser: Page, folder: Path) -> None:
+    browser.open(folder / "index.html", 1400)
+    widths = browser.value("""
+    ["iiii", "mmmm"].map((text) => {
+      const code = document.querySelector("article pre").appendChild(document.createElement("span"));
+      code.textContent = text;
+      return code.getBoundingClientRect().width;
+    })
+    """)
+    assert widths[0] == widths[1] > 0

@@ -25,6 +25,7 @@ import pytest
 import dmlvk
 from dmlvk.runtime import tensor
 from dmlvk.vulkan.instance import close_ownerless
+from tests.dlpack import from_dlpack
 from tests.strikes import Strike
 from tests.vulkan.shim import Shim
 from tests.vulkan.variants import copy_desc, open_variant
@@ -129,7 +130,7 @@ class State:
         expect(self.third.numpy(), values, "a binding")
         self.gaps.write(values.reshape(8, 8))
         expect(self.gaps.numpy().ravel(), values, "a tensor with gaps")
-        expect(np.from_dlpack(self.source, device="cpu"), values + 2, "an export")
+        expect(from_dlpack(self.source, device="cpu"), values + 2, "an export")
         output = own.tensor(CONVOLUTION.output_tensor)
         self.convolution(**self.convolved, output_tensor=output)
         if not any((output.numpy() == each).all() for each in self.results):
@@ -190,7 +191,7 @@ CALLS: dict[str, Callable[[State], Any]] = {
     "read turned": lambda s: s.turned.numpy(),
     "read into an array": lambda s: s.gaps.numpy(out=np.ones((8, 16), np.int32)[:, ::-2]),
     # Shared where the host reaches the memory, else copied; and dropped at once.
-    "export": lambda s: np.from_dlpack(s.source, device="cpu"),
+    "export": lambda s: from_dlpack(s.source, device="cpu"),
     "read bytes": lambda s: s.gaps.read_bytes(),
     "initialize": lambda s: s.owning.initialize(input_tensor=s.source),
     "initialize a filter": lambda s: s.convolution.initialize(filter_tensor=s.new_filter),
@@ -273,7 +274,7 @@ def closed_under_a_view(state: State) -> None:
     """Close the device, look at the memory of one of its tensors, and drop the last view of it."""
     values = state.source.numpy()
     block = state.source.memory().segments[0].block
-    shared = np.from_dlpack(state.source, device="cpu")
+    shared = from_dlpack(state.source, device="cpu")
     try:
         state.own.close()
     finally:

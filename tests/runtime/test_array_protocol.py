@@ -16,6 +16,9 @@ from tests.vulkan.variants import copy_desc, open_variant
 DESC = dmlvk.TensorDesc("int32", (3, 4))
 VALUES = np.random.default_rng(17).integers(-1000, 1000, (3, 4)).astype(np.int32)
 ONE = np.array([[7]], np.int32)
+needs_refused_comparisons = pytest.mark.skipif(
+    tuple(map(int, np.__version__.split(".")[:2])) < (1, 25), reason="before 1.25 NumPy's == hides an exception"
+)
 
 
 @pytest.fixture(scope="module", params=["direct", "staged"])
@@ -169,9 +172,9 @@ def test_arithmetic_is_refused_with_a_hint(device: dmlvk.Device, name: str) -> N
         np.sum,
         lambda tensor: np.add.reduce(tensor),
         lambda tensor: np.add(VALUES, 1, out=tensor),
-        lambda tensor: tensor == VALUES,
-        lambda tensor: tensor != VALUES,
-        lambda tensor: operator.eq(VALUES, tensor),
+        pytest.param(lambda tensor: tensor == VALUES, marks=needs_refused_comparisons),
+        pytest.param(lambda tensor: tensor != VALUES, marks=needs_refused_comparisons),
+        pytest.param(lambda tensor: operator.eq(VALUES, tensor), marks=needs_refused_comparisons),
         lambda tensor: operator.lt(VALUES, tensor),
     ],
 )

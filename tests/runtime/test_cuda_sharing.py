@@ -12,6 +12,7 @@ import pytest
 
 import dmlvk
 from dmlvk.vulkan.library import vk
+from tests.dlpack import from_dlpack
 from tests.runtime import fake_cuda
 from tests.runtime.fake_cuda import Array, FakeCuda
 from tests.vulkan.variants import copy_desc, open_variant
@@ -207,7 +208,7 @@ def test_what_a_stream_may_be(cuda: FakeCuda, own: dmlvk.Device) -> None:
         tensor.__dlpack__(stream=right)
     with pytest.raises(BufferError, match="not to the DLPack device"):
         tensor.__dlpack__(dl_device=(2, ORDINAL_OF_ANOTHER))
-    assert np.array_equal(np.from_dlpack(tensor, device="cpu"), tensor.numpy())
+    assert np.array_equal(from_dlpack(tensor, device="cpu"), tensor.numpy())
 
 
 ORDINAL_OF_ANOTHER = fake_cuda.ORDINAL + 1

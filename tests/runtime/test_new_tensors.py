@@ -126,14 +126,19 @@ def test_memory_of_the_host_is_shared_until_it_is_written(device: dmlvk.Device, 
 
 def test_memory_of_another_device_is_copied_by_its_library(device: dmlvk.Device) -> None:
     other = OnlyDLPack(VALUES, 2)
+    if not exchange.NUMPY_TAKES_VERSIONS:
+        with pytest.raises(TypeError, match=r"NumPy 2\.1 or newer"):
+            device.tensor(other)
+        return
     expect(device.tensor(other), VALUES)
     assert (other.asked[-1]["dl_device"], other.asked[-1]["copy"]) == ((1, 0), True)
 
 
 def test_a_library_that_does_not_copy_is_named(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"{OldDLPack.__module__}.OldDLPack"
-    with pytest.raises(TypeError, match=f"this {name} is another device's: copy it to the host first.*dl_device"):
-        device.tensor(OldDLPack(VALUES, 2))
+    if exchange.NUMPY_TAKES_VERSIONS:
+        with pytest.raises(TypeError, match=f"this {name} is another device's: copy it to the host first.*dl_device"):
+            device.tensor(OldDLPack(VALUES, 2))
     expect(device.tensor(OldDLPack(VALUES)), VALUES)
     monkeypatch.setattr(exchange, "NUMPY_TAKES_VERSIONS", False)
     with pytest.raises(TypeError, match=f"this {name} is another device's: .* or use NumPy 2.1 or newer"):
@@ -145,7 +150,7 @@ def test_a_librarys_refusal_arrives(device: dmlvk.Device) -> None:
         def __dlpack__(self, **arguments: Any) -> object:
             raise BufferError("requires gradients")
 
-    for kind in (1, 2):
+    for kind in (1, 2) if exchange.NUMPY_TAKES_VERSIONS else (1,):
         with pytest.raises(BufferError, match="requires gradients"):
             device.tensor(Refuses(VALUES, kind))
 

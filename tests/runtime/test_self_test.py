@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from dmlvk.conformance.running.execution import Devices
 from dmlvk.conformance.running.worker import environment
 from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR
-from dmlvk.runtime import implementation, self_test
+from dmlvk.runtime import answers_file, implementation, self_test
 from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
 from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError
 from tests.profiles import NAMES, load
@@ -85,7 +86,7 @@ def path_taken(device: dmlvk.Device) -> str:
 
 
 def fault_of(device: dmlvk.Device) -> dict[str, str]:
-    return self_test.faults(device.profile)
+    return answers_file.faults(device.profile)
 
 
 def test_a_right_answer_is_remembered(device: dmlvk.Device, path: str, asked: list[str]) -> None:
@@ -266,7 +267,7 @@ def test_what_is_no_answer_is_not_remembered(
                     own.compile(DESC, wait=True)
             else:
                 assert path_taken(own) == path
-            assert self_test.AnswersFile(device.profile).answers() == []
+            assert answers_file.AnswersFile(device.profile).answers() == []
     with opened(device) as own:
         assert path_taken(own) == path
 
@@ -278,7 +279,7 @@ def test_processes_ask_one_after_the_other(device: dmlvk.Device, path: str) -> N
     told = [process.communicate(timeout=180)[0].split() for process in processes]
     assert [words[-1] for words in told] == [path] * 4
     assert sum("asked" in words for words in told) == 1
-    assert [answer.ends for answer in self_test.AnswersFile(device.profile).answers()] == [0]
+    assert [answer.ends for answer in answers_file.AnswersFile(device.profile).answers()] == [0]
 
 
 ENDS = """
@@ -326,23 +327,24 @@ def test_a_process_that_ends_in_the_question(device: dmlvk.Device, path: str) ->
 def test_an_answer_after_an_end_counts(device: dmlvk.Device, path: str, asked: list[str]) -> None:
     with opened(device) as own:
         assert path_taken(own) == path
-    file = self_test.AnswersFile(device.profile)
+    file = answers_file.AnswersFile(device.profile)
     (answer,) = file.answers()
-    file.keep(answer.question, self_test.Answer(answer.path, answer.question, answer.driver, answer.kernels, ends=1))
+    file.keep(answer.question, answers_file.Answer(answer.path, answer.question, answer.driver, answer.kernels, ends=1))
     with opened(device) as own:
         assert path_taken(own) == path
     assert asked == [path] * 2
     assert [each.ends for each in file.answers()] == [0]
 
 
+@pytest.mark.parametrize("change", [{"driver": "another driver"}, {"kernels": "other kernels"}])
 def test_another_driver_and_other_kernels_are_asked_anew(
-    device: dmlvk.Device, path: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+    device: dmlvk.Device, path: str, asked: list[str], change: dict[str, Any]
 ) -> None:
-    file = self_test.AnswersFile(device.profile)
+    file = answers_file.AnswersFile(device.profile)
     question = self_test._question_of(device.profile, path)
     assert question is not None
-    file.keep(question, self_test.Answer(path, question, "another driver", kernels_hash(), "wrong"))
-    file.keep(question, self_test.Answer(path, question, file.driver, "other kernels", "wrong"))
+    answer = answers_file.Answer(path, question, file.driver, kernels_hash(), "wrong")
+    file.keep(question, replace(answer, **change))
     with opened(device) as own:
         assert path_taken(own) == path
     assert asked == [path]
@@ -350,7 +352,7 @@ def test_another_driver_and_other_kernels_are_asked_anew(
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 1}', b'{"format": 1, "answers": [1, {"path": 2}]}'])
 def test_a_damaged_file_is_none(device: dmlvk.Device, path: str, asked: list[str], content: bytes) -> None:
-    file = self_test.AnswersFile(device.profile)
+    file = answers_file.AnswersFile(device.profile)
     file.path.parent.mkdir(parents=True)
     file.path.write_bytes(content)
     with opened(device) as own:

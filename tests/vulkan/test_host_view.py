@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import dmlvk
+from dmlvk.runtime.exchange import NUMPY_TAKES_VERSIONS
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.host_view import HostView
 from dmlvk.vulkan.instance import close_ownerless
@@ -59,6 +60,14 @@ def on_another_thread(work: Callable[[], object]) -> None:
     assert not thread.is_alive(), "the other thread waits for ever"
 
 
+def write_if_allowed(shared: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """What is in an array after writing values into it; before NumPy 2.1 those of np.from_dlpack are read-only."""
+    if not NUMPY_TAKES_VERSIONS:
+        return shared.copy()
+    shared[:] = values
+    return values
+
+
 @pytest.mark.parametrize("close", [close_by_name, close_by_with, lambda own: None], ids=["close", "with", "del"])
 @pytest.mark.parametrize("drops_tensor_first", [True, False])
 def test_a_view_outlives_tensor_and_device(
@@ -78,10 +87,10 @@ def test_a_view_outlives_tensor_and_device(
         del tensor
     assert left(shim) == ONE_BLOCK
     np.testing.assert_array_equal(shared, VALUES)
-    shared[:] = VALUES + 1
+    values = write_if_allowed(shared, VALUES + 1)
     part = shared[10:20:3]
     del shared
-    np.testing.assert_array_equal(part, VALUES[10:20:3] + 1)
+    np.testing.assert_array_equal(part, values[10:20:3])
     assert left(shim) == ONE_BLOCK
     del part
     assert left(shim) == {}
@@ -141,10 +150,10 @@ def test_another_device_opens_and_closes_meanwhile(device: dmlvk.Device, shim: S
         target = other.tensor(DESC)
         other.compile(copy_desc(DESC))(input_tensor=other.tensor(shared), output_tensor=target)
         np.testing.assert_array_equal(target.numpy(), VALUES)
-        shared[:] = VALUES - 1
+        values = write_if_allowed(shared, VALUES - 1)
         np.testing.assert_array_equal(target.numpy(), VALUES)
         del target
-    np.testing.assert_array_equal(shared, VALUES - 1)
+    np.testing.assert_array_equal(shared, values)
     assert left(shim) == ONE_BLOCK
     with open_variant(device, "direct"):
         del shared

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import faulthandler
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.vulkan import staging_ring
+from dmlvk.vulkan import host_threads, staging_ring
 from dmlvk.vulkan.library import vk
 from tests.runtime.busy import keep_busy
 from tests.vulkan.variants import SMALL_SEGMENT, VARIANTS, copy_desc, open_variant
@@ -66,6 +68,36 @@ def test_one_of_many_pieces_failing(
             # This needs the whole ring.
             tensor.write(VALUES + np.uint8(number))
             np.testing.assert_array_equal(tensor.numpy(), VALUES + np.uint8(number))
+
+
+def test_transfers_at_the_same_time_have_two_threads_each(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int | None] = []
+    inside: list[dmlvk.Tensor] = []
+
+    def for_each(parts: Any, move: Any, calls: Any, threads: int | None) -> None:
+        asked.append(threads)
+
+        def move_and_write(part: Any) -> None:
+            if inside:  # in the middle of one write, another thread writes
+                inside_thread = threading.Thread(target=inside.pop().write, args=(VALUES,))
+                inside_thread.start()
+                inside_thread.join()
+            move(part)
+
+        host_threads.for_each(parts, move_and_write, calls, threads)
+
+    monkeypatch.setattr("dmlvk.vulkan.transfers.for_each", for_each)
+    with open_variant(device, "staged") as own:
+        first, second = own.tensor(VALUES), own.tensor(VALUES)
+        asked.clear()
+        inside.append(second)
+        first.write(~VALUES)
+        first.write(~VALUES)
+        assert asked == [None, 2, None]
+        np.testing.assert_array_equal(first.numpy(), ~VALUES)
+        np.testing.assert_array_equal(second.numpy(), VALUES)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -156,7 +156,7 @@ def matrices(runs: Sequence[DeviceRun]) -> list[Matrix]:
     for run in runs:
         for result in run.results.values():
             operator = result.operator or result.name.partition(":")[0]
-            counts[operator][run.label].setdefault(result.path or "any", Counter())[result.status] += 1
+            counts[operator][run.label].setdefault(result.column, Counter())[result.status] += 1
     found = []
     for operator, by_run in sorted(counts.items()):
         paths = tuple(sorted({path for cells in by_run.values() for path in cells}))

@@ -12,7 +12,8 @@ from typing import Any
 
 from dmlvk import files
 from dmlvk.conformance.errors import ConformanceError
-from dmlvk.conformance.results import MOST_BYTES, Environment, Result, Run, Status, read_device_runs
+from dmlvk.conformance.results import Environment, Result, Run, Status
+from dmlvk.conformance.results_file import MOST_BYTES, read_device_runs
 from dmlvk.runtime.device_info import TYPE_NAMES, VENDORS
 
 # What identifies a device, and not its driver's release: vendor and device number, driver, name.

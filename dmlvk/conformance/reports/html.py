@@ -69,7 +69,7 @@ def matrices(results: Iterable[Result]) -> list[Matrix]:
     cells: dict[tuple[str, str], dict[str, dict[str, Cell]]] = {}
     for result in results:
         rows = cells.setdefault((result.profile, result.operator or result.name.partition(":")[0]), {})
-        rows.setdefault(result.types, {}).setdefault(result.path or "any", Cell()).counts[result.status] += 1
+        rows.setdefault(result.types, {}).setdefault(result.column, Cell()).counts[result.status] += 1
     profiles = list(dict.fromkeys(profile for profile, _ in cells))
     found = []
     for profile, operator in sorted(cells, key=lambda key: (profiles.index(key[0]), key[1])):

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dmlvk.conformance.results import Environment, Result, ResultsWriter, Status
+from dmlvk.conformance.results import Environment, Result, Status
+from dmlvk.conformance.results_file import ResultsWriter
 
 # The vendor's and the device's number, the driver's number, name and release.
 DEVICES: Mapping[str, tuple[int, int, int, str, str]] = {

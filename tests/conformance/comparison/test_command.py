@@ -14,7 +14,8 @@ from click.testing import CliRunner, Result
 
 from dmlvk.command_line import main
 from dmlvk.conformance.outputs import keep_output, outputs_folder
-from dmlvk.conformance.results import FORMAT, Status, read_results
+from dmlvk.conformance.results import FORMAT, Status
+from dmlvk.conformance.results_file import read_results
 from dmlvk.conformance.running.execution import digest
 from tests.conformance.comparison.made_results import (
     FIRST,

@@ -1,0 +1,130 @@
+"""What devices answered to known questions, remembered in the cache folder: see `dmlvk.runtime.self_test`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import filelock
+
+from dmlvk import files
+from dmlvk.device_profile import DeviceProfile
+from dmlvk.runtime.tuned_paths import PREFIX as CHOICES_PREFIX
+from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
+from dmlvk.vulkan.pipeline_cache import LOCK_TIMEOUT_SECONDS
+
+FORMAT = 1
+PREFIX = "self-test-"
+# Another process may be asking, and a driver compiles for a while.
+LONGEST_QUESTION_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a device answered.
+
+    Attributes
+    ----------
+    path : str
+        The kernel path that was asked.
+    question : str
+        A hash of the plans that were run: kernels, specialization constants and grids.
+    driver, kernels : str
+        With which driver and which kernels; others are asked anew.
+    fault : str
+        What was wrong; empty if the answer was right.
+    ends : int
+        How often a process ended in the middle of this question. `fault` is then empty too, until it is too often.
+    date : str
+        ISO 8601, UTC.
+    """
+
+    path: str
+    question: str
+    driver: str
+    kernels: str
+    fault: str = ""
+    ends: int = 0
+    date: str = ""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether there is no reason to ask again."""
+        return bool(self.fault) or not self.ends
+
+    @classmethod
+    def from_json(cls, entry: Any) -> Answer | None:
+        """Read an entry of the file; None if it is not a valid entry."""
+        try:
+            answer = cls(**entry)
+        except TypeError:
+            return None
+        texts = (answer.path, answer.question, answer.driver, answer.kernels, answer.fault, answer.date)
+        return answer if isinstance(answer.ends, int) and all(isinstance(text, str) for text in texts) else None
+
+
+class AnswersFile:
+    """The answers of one device in the cache folder. What cannot be read or written is left out.
+
+    Attributes
+    ----------
+    path : Path
+    driver : str
+        The device's driver today.
+    """
+
+    def __init__(self, profile: DeviceProfile) -> None:
+        beside = TunedPaths(profile)
+        self.path = beside.file.with_name(PREFIX + beside.file.name.removeprefix(CHOICES_PREFIX))
+        self.driver = beside.driver
+
+    def answers(self) -> list[Answer]:
+        """The answers with this driver and these kernels."""
+        try:
+            content = files.read_json(self.path)
+        except OSError:
+            return []
+        entries = content.get("answers") if isinstance(content, dict) and content.get("format") == FORMAT else None
+        found = (Answer.from_json(entry) for entry in (entries if isinstance(entries, list) else ()))
+        current = (self.driver, kernels_hash())
+        return [answer for answer in found if answer is not None and (answer.driver, answer.kernels) == current]
+
+    def answer(self, question: str) -> Answer | None:
+        """The answer to a question; None if there is none."""
+        return next((each for each in self.answers() if each.question == question), None)
+
+    def keep(self, question: str, answer: Answer | None) -> None:
+        """Write the answer to a question in place of an earlier one; None takes that away."""
+        with suppress(OSError, filelock.Timeout, NotImplementedError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with filelock.FileLock(f"{self.path}.lock", timeout=LOCK_TIMEOUT_SECONDS):
+                kept = [each for each in self.answers() if each.question != question]
+                kept += [] if answer is None else [answer]
+                content = {"format": FORMAT, "answers": [asdict(each) for each in kept]}
+                files.replace_bytes(self.path, files.encoded(json.dumps(content, indent=1)))
+
+    @contextmanager
+    def asking(self, question: str) -> Iterator[None]:
+        """Wait until no other process asks a question, and keep others from asking. It goes on without, if need be.
+
+        The lock ends with its process. So who holds it knows that a process which began the question before has ended.
+        """
+        lock = filelock.FileLock(f"{self.path}.{question}.lock", timeout=LONGEST_QUESTION_SECONDS)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except (OSError, filelock.Timeout, NotImplementedError):  # the folder cannot be written
+            yield
+            return
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def faults(profile: DeviceProfile) -> dict[str, str]:
+    """What was wrong with the answers of a device, by kernel path; only what is remembered."""
+    return {answer.path: answer.fault for answer in AnswersFile(profile).answers() if answer.fault}
