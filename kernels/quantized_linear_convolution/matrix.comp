@@ -58,7 +58,6 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 
 const uint STEPPED_ROWS = INVOCATIONS / STEP;
 const uint INPUT_FETCHES = TILE_PIXELS / STEPPED_ROWS;
-const uint TAPS = RUN_VECTORS / RUN;
 const bool FEW_TAPS = CHECK_BORDER != 0 && TAPS <= 32;
 
 // Both halves of both operands, and afterwards the strips of all subgroups.
@@ -92,25 +91,26 @@ uint row_of_fetch(uint f) {
 }
 
 bool is_inside(uint f, uint tap_row, uint tap_column) {
-    return source_rows[f] + tap_row * DILATION_H < ROW_LIMIT
-        && source_columns[f] + tap_column * DILATION_W < COLUMN_LIMIT;
+    return source_rows[f] + tap_row * SIZE(DILATION_H, dilation_h) < SIZE(ROW_LIMIT, row_limit)
+        && source_columns[f] + tap_column * SIZE(DILATION_W, dilation_w) < SIZE(COLUMN_LIMIT, column_limit);
 }
 
 void locate(uint first_pixel) {
     if (FETCH == PLANES) {
         [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
             Pixel pixel = pixel_at(min(first_pixel + 4 * plane_quad(f), push.pixels - 4));
-            sources[f] = group_start + pixel.image * INPUT_STRIDE_N + (pixel.row * COLUMNS + pixel.column) / 4
-                + 16 * plane_vector(f) * CHANNEL_STRIDE;
+            sources[f] = group_start + pixel.image * SIZE(INPUT_STRIDE_N, input_stride_n)
+                + (pixel.row * SIZE(COLUMNS, columns) + pixel.column) / 4
+                + 16 * plane_vector(f) * SIZE(CHANNEL_STRIDE, channel_stride);
         }
         return;
     }
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
         Pixel pixel = pixel_at(min(first_pixel + pixel_place(row_of_fetch(f)), push.pixels - 1));
-        sources[f] =
-            group_start + pixel.image * INPUT_STRIDE_N + pixel.row * INPUT_STRIDE_H + pixel.column * INPUT_STRIDE_W;
-        source_rows[f] = push.first_row + pixel.row * STRIDE_H;
-        source_columns[f] = push.first_column + pixel.column * STRIDE_W;
+        sources[f] = group_start + pixel.image * SIZE(INPUT_STRIDE_N, input_stride_n)
+            + pixel.row * SIZE(INPUT_STRIDE_H, input_stride_h) + pixel.column * SIZE(INPUT_STRIDE_W, input_stride_w);
+        source_rows[f] = push.first_row + pixel.row * SIZE(STRIDE_H, stride_h);
+        source_columns[f] = push.first_column + pixel.column * SIZE(STRIDE_W, stride_w);
         inside_taps[f] = 0;
         if (FEW_TAPS) {
             [[unroll]] for (uint tap = 0; tap < TAPS; ++tap)
@@ -121,17 +121,16 @@ void locate(uint first_pixel) {
 
 // The value that becomes 0 when it is stored.
 const uvec4 NOTHING = uvec4(FLIP);
-const bool WHOLE_STEPS = RUN_VECTORS % STEP == 0;
 
 void fetch_planes(uint step) {
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
-        uint source = sources[f] + 16 * STEP * step * CHANNEL_STRIDE;
+        uint source = sources[f] + 16 * STEP * step * SIZE(CHANNEL_STRIDE, channel_stride);
         [[unroll]] for (uint i = 0; i < 4; ++i)
             next_input[4 * f + i] = NOTHING;
-        if (WHOLE_STEPS || step * STEP + plane_vector(f) < RUN_VECTORS) {
+        if (WHOLE_STEPS != 0 || step * STEP + plane_vector(f) < SIZE(VECTORS_OF_K, vectors_of_k)) {
             [[unroll]] for (uint i = 0; i < 4; ++i) {
                 [[unroll]] for (uint j = 0; j < 4; ++j)
-                    next_input[4 * f + i][j] = input_words[source + (4 * i + j) * CHANNEL_STRIDE];
+                    next_input[4 * f + i][j] = input_words[source + (4 * i + j) * SIZE(CHANNEL_STRIDE, channel_stride)];
             }
         }
     }
@@ -139,13 +138,14 @@ void fetch_planes(uint step) {
 
 void fetch_runs(uint step) {
     uint vector = step * STEP + own_vector;
-    uint run = vector / RUN;
+    uint run = TAPS == 1 ? 0 : QUOTIENT_BY(vector, RUN, run, 10);
     uint tap_row = run / RUNS_W;
     uint tap_column = run - tap_row * RUNS_W;
-    uint in_run = vector - run * RUN;
-    uint offset = tap_row * TAP_STRIDE_H + tap_column * TAP_STRIDE_W + in_run * (FETCH == VECTORS ? 1 : 4);
+    uint in_run = vector - run * SIZE(RUN, run);
+    uint offset = tap_row * SIZE(TAP_STRIDE_H, tap_stride_h) + tap_column * SIZE(TAP_STRIDE_W, tap_stride_w)
+        + in_run * (FETCH == VECTORS ? 1 : 4);
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
-        bool inside = WHOLE_STEPS || vector < RUN_VECTORS;
+        bool inside = WHOLE_STEPS != 0 || vector < SIZE(VECTORS_OF_K, vectors_of_k);
         next_input[f] = NOTHING;
         if (CHECK_BORDER != 0) {
             if (inside)
@@ -212,7 +212,7 @@ void put_step(uint step) {
         // The bytes after a run in memory are multiplied by zeros of the filter, but they must not count in sum(x').
         if (FETCH == WORDS && RUN_WORDS % 4 != 0)
             vectors[f] = mix(uvec4(0), vectors[f],
-                lessThan(4 * ((step * STEP + own_vector) % RUN) + uvec4(0, 1, 2, 3), uvec4(RUN_WORDS)));
+                lessThan(4 * ((step * STEP + own_vector) % SIZE(RUN, run)) + uvec4(0, 1, 2, 3), uvec4(RUN_WORDS)));
         put(half_tile + position_of_fetch(f) * ROW, vector_of_fetch(f), vectors[f]);
     }
     [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
@@ -255,7 +255,7 @@ void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place)
             uint channel = first_channel + (STORE_CHANNELS != 0 ? byte_place + start : line_place + line);
             uint vector = strip + line * STRIP_ROW + start / 16;
             if (first_pixel + pixel < push.pixels && channel >= push.first_channel && channel < push.channels) {
-                uint address = destinations[pixel] + channel * OUTPUT_STRIDE_C;
+                uint address = destinations[pixel] + channel * SIZE(OUTPUT_STRIDE_C, output_stride_c);
                 if (STORE_UNIT == 16)
                     output_vectors[address / 16] = tile[vector];
                 else if (STORE_UNIT == 4)
@@ -270,22 +270,20 @@ void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place)
 
 void make_tile(uint first_pixel, bool is_first) {
     // The steps of this part of K. With PARTS, the last parts may be empty.
-    const uint PART_STEPS = (STEPS + PARTS - 1) / PARTS;
-    uint first_step = part * PART_STEPS;
-    uint end_step = min(first_step + PART_STEPS, STEPS);
-    bool is_empty = PARTS > 1 && first_step >= STEPS;
-    if (PARTS == 1) {
-        first_step = 0;
-        end_step = STEPS;
-    }
+    uint end_step = step_count();
+    uint first_step = PARTS == 1 ? 0 : part * push.part_steps;
+    bool is_empty = PARTS != 1 && first_step >= end_step;
+    if (PARTS != 1)
+        end_step = min(first_step + push.part_steps, end_step);
     locate(first_pixel);
     fetch_step(is_empty ? 0 : first_step);
     if (is_first)
         begin_channels();
     for (uint i = gl_LocalInvocationID.x; i < TILE_PIXELS; i += INVOCATIONS) {
         Pixel pixel = pixel_at(min(first_pixel + i, push.pixels - 1));
-        destinations[i] = push.output_start + group_channel * OUTPUT_STRIDE_C + pixel.image * OUTPUT_STRIDE_N
-            + pixel.row * OUTPUT_STRIDE_H + pixel.column * OUTPUT_STRIDE_W;
+        destinations[i] = push.output_start + group_channel * SIZE(OUTPUT_STRIDE_C, output_stride_c)
+            + pixel.image * SIZE(OUTPUT_STRIDE_N, output_stride_n) + pixel.row * SIZE(OUTPUT_STRIDE_H, output_stride_h)
+            + pixel.column * SIZE(OUTPUT_STRIDE_W, output_stride_w);
         input_sums[i] = 0;
     }
     barrier();
@@ -294,7 +292,7 @@ void make_tile(uint first_pixel, bool is_first) {
     [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
         SUMS constant;
         coopMatLoad(constant, constants, subgroup_channel + j * MATRIX_N, 0, gl_CooperativeMatrixLayoutRowMajor);
-        if (PARTS > 1 && part != 0)
+        if (PARTS != 1 && part != 0)
             constant = SUMS(0);
         [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)
             sums[i * MATRIX_COLUMNS + j] = constant;
@@ -320,7 +318,7 @@ void make_tile(uint first_pixel, bool is_first) {
     }
 
     uint strip = gl_SubgroupID * STRIP;
-    if (PARTS > 1) {
+    if (PARTS != 1) {
         bool counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
         ADD_PART(sums, strip)
         if (counts)
@@ -349,7 +347,8 @@ void make_tile(uint first_pixel, bool is_first) {
                     int products = int(tile[strip + i / 4][i % 4]) - constants[channel_position];
                     uint value = exact_byte(products, input_sums[pixel_position], group_channel + channel,
                         int(filter_words[filter_sums + channel - first_channel]), multipliers[channel_position]);
-                    output_bytes[destinations[pixel] + channel * OUTPUT_STRIDE_C] = uint8_t(value);
+                    output_bytes[destinations[pixel] + channel * SIZE(OUTPUT_STRIDE_C, output_stride_c)] =
+                        uint8_t(value);
                 }
             }
             subgroupBarrier();
@@ -396,7 +395,7 @@ void make_tile(uint first_pixel, bool is_first) {
                 uint pixel = subgroup_pixel + i * MATRIX_M;
                 if (whole) {
                     coopMatStore(words, output_words, (destinations[pixel] + first_channel + channel) / 4,
-                        OUTPUT_STRIDE_W / 4, gl_CooperativeMatrixLayoutRowMajor);
+                        SIZE(OUTPUT_STRIDE_W, output_stride_w) / 4, gl_CooperativeMatrixLayoutRowMajor);
                 } else {
                     coopMatStore(words, tile, strip, STRIP_ROW, gl_CooperativeMatrixLayoutRowMajor);
                     store_strip(strip, first_pixel, pixel, channel);
@@ -422,8 +421,8 @@ void make_tile(uint first_pixel, bool is_first) {
                 uint pixel = subgroup_pixel + i * MATRIX_M;
                 if (whole) {
                     coopMatStore(words, output_words,
-                        (destinations[pixel] + (first_channel + channel) * OUTPUT_STRIDE_C) / 4, OUTPUT_STRIDE_C / 4,
-                        gl_CooperativeMatrixLayoutColumnMajor);
+                        (destinations[pixel] + (first_channel + channel) * SIZE(OUTPUT_STRIDE_C, output_stride_c)) / 4,
+                        SIZE(OUTPUT_STRIDE_C, output_stride_c) / 4, gl_CooperativeMatrixLayoutColumnMajor);
                 } else {
                     coopMatStore(words, tile, strip, STRIP_ROW, gl_CooperativeMatrixLayoutColumnMajor);
                     store_strip(strip, first_pixel, channel, pixel);
@@ -438,13 +437,13 @@ void main() {
     own_vector = gl_LocalInvocationID.x % STEP;
     own_index = gl_LocalInvocationID.x / STEP;
 
-    uint first_pixel = gl_WorkGroupID.y * (TURNS * TILE_PIXELS);
+    uint first_pixel = gl_WorkGroupID.y * (SIZE(TURNS, turns) * TILE_PIXELS);
     // Without the loop fewer registers are in use, which can allow one more workgroup on each multiprocessor.
     if (TURNS == 1) {
         make_tile(first_pixel, true);
         return;
     }
-    [[dont_unroll]] for (uint turn = 0; turn < TURNS && first_pixel < push.pixels; ++turn) {
+    [[dont_unroll]] for (uint turn = 0; turn < SIZE(TURNS, turns) && first_pixel < push.pixels; ++turn) {
         // Strips and destinations of the previous tile may still be read.
         if (turn > 0)
             barrier();

@@ -153,7 +153,7 @@ class MatrixShape(Shape):
         words = -(-4 * runs.total // step) * step
         # Channels in the order in which the product stores them.
         interleaved = self.matrix.n if packs_channels(geometry) else 0
-        constants = {
+        sizes = {
             "STEP_WORDS": step,
             "RUN_WORDS": 4 * runs.vectors,
             "RUNS_W": runs.of_row,
@@ -161,7 +161,7 @@ class MatrixShape(Shape):
             "IN_ORDER": 1,
             "INTERLEAVED": interleaved,
         }
-        return FilterPacking(PACK_FILTER_KERNEL, words, constants)
+        return FilterPacking(PACK_FILTER_KERNEL, words, {}, sizes=sizes)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from dmlvk.planning.builder import (
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import CLEAN, Access, Dispatch, PathError, Plan
+from dmlvk.planning.quantized_linear_convolution import matrix_sizes
 from dmlvk.planning.quantized_linear_convolution.channel_parameters import with_parameters
 from dmlvk.planning.quantized_linear_convolution.channels_last import channels_last
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
@@ -66,6 +67,9 @@ from dmlvk.planning.quantized_linear_convolution.stages import (
     packing_seconds,
     part_limit,
 )
+
+# The kernels' push constants; Vulkan guarantees 128 bytes, and all known devices with matrices have 256.
+PUSH_CONSTANTS_SIZE = 192
 
 # Ways to read the input. kernels/quantized_linear_convolution/matrix.glsl uses the same numbers.
 WORDS, VECTORS, PLANES = range(3)
@@ -144,6 +148,13 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
     fetch: int
     parameters: Sources
     source: View | None = None
+
+    # The kinds of sizes that are constants of a pipeline: see matrix_sizes.py.
+    constant_sizes: ClassVar[tuple[str, ...]] = matrix_sizes.KEPT
+
+    def run_words(self, runs: Runs) -> int:
+        """Words of a run; only runs in words may end inside a vector."""
+        return runs.words if self.fetch == WORDS else 4
 
     def parameters_fit(self, box: tuple[Range, ...]) -> bool:
         return True  # parameters that do not fit were gathered before
@@ -233,12 +244,13 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             panels_of_group=packed_filter.panels_of_group if extents[GROUP] > 1 else extents[PANEL],
             first_row=first_row,
             first_column=first_column,
+            part_steps=-(-(-(-runs.total // (tile.step // VECTOR_SIZE))) // tile.parts),
         )
-        unit_stored = self._store_unit(box, (first_stored, end_stored))
-        constants = {
-            **self._constants(shape, tile, runs),
-            "STORE_UNIT": unit_stored,
-            **self.parameters.constants,
+        sizes = {
+            "RUN": runs.vectors,
+            **by_dimension("STRIDE", "HW", geometry.strides),
+            **by_dimension("DILATION", "HW", geometry.dilations),
+            "VECTORS_OF_K": runs.total,
             "ROWS": extents[ROW],
             "COLUMNS": extents[COLUMN],
             "INPUT_STRIDE_N": strides[0],
@@ -253,6 +265,14 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             "COLUMN_LIMIT": geometry.input_size[1],
             "TURNS": self.turns(box),
             "PARTS": tile.parts,
+        }
+        dispatch.push(**matrix_sizes.push_constants(sizes))
+        unit_stored = self._store_unit(box, (first_stored, end_stored))
+        constants = {
+            **self._constants(shape, tile, runs),
+            "STORE_UNIT": unit_stored,
+            **self.parameters.constants,
+            **matrix_sizes.constants(sizes, self.constant_sizes),
             "PREPARED": int(packed_filter.rows_after > 1),
             "STORE_MATRICES": int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
             **self.more_constants(box),
@@ -297,14 +317,12 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             "SUBGROUP_PIXELS": tile.subgroup_pixels,
             "SUBGROUP_CHANNELS": tile.subgroup_channels,
             "STEP": tile.step // VECTOR_SIZE,
-            "RUN": runs.vectors,
-            "RUN_WORDS": runs.words,
+            "RUN_WORDS": self.run_words(runs),
             "RUNS_W": runs.of_row,
-            **by_dimension("STRIDE", "HW", geometry.strides),
-            **by_dimension("DILATION", "HW", geometry.dilations),
+            "TAPS": runs.count,
+            "WHOLE_STEPS": int(runs.total % (tile.step // VECTOR_SIZE) == 0),
             "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
             "PADDING": ROW_PADDING,
-            "RUN_VECTORS": runs.total,
         }
 
     def _store_unit(self, box: tuple[Range, ...], stored: Range) -> int:
@@ -339,7 +357,11 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
     packs_input: ClassVar[bool]
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
-        return NO_MATRICES if matrix_of(profile) is None else None
+        if matrix_of(profile) is None:
+            return NO_MATRICES
+        if (limit := profile.limits.max_push_constants_size) < PUSH_CONSTANTS_SIZE:
+            return Obstacle("bytes of push constants", limit, f"at least {PUSH_CONSTANTS_SIZE}")
+        return None
 
     @abstractmethod
     def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> AnyMatrixShape | None:
