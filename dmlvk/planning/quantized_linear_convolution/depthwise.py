@@ -160,15 +160,23 @@ class Tiling:
         Tiles that an invocation computes one after another.
     block : int
         Channels, or quads of channels, of a workgroup.
-    items : int
-        Invocations of a workgroup for each channel or quad.
+    room : int
+        The most that `block` may be in such a pipeline.
+    size : int
+        Invocations of a workgroup.
     """
 
     rows: int
     columns: int
     tiles: int
     block: int
-    items: int
+    room: int
+    size: int
+
+    @property
+    def items(self) -> int:
+        """Invocations of a workgroup for each channel or quad."""
+        return self.size // self.block
 
 
 @dataclass(frozen=True)
@@ -259,10 +267,14 @@ class Depthwise(BoxCutter):
         else:
             items = min(size, available)
             block = max(1, min(size // items, units, room))
+        # Few different numbers, so that layers share pipelines.
+        size = min(size, power_of_two(block * items))
+        items = size // block
         workgroups = -(-available // items) * -(-units // block)
         enough = ENOUGH_WORKGROUPS.get(kind, 2048)
         tiles = max(1, min(workgroups // enough, LARGEST_TILE_COUNT.get(kind, 8)))
-        return Tiling(height, width, tiles, block, items)
+        most = next((each for each in (SMALL_BLOCK, LARGEST_BLOCK) if block <= each), room)
+        return Tiling(height, width, tiles, block, min(most, room), size)
 
     def _grid(self, box: Box) -> tuple[int, int, int]:
         tiling = self._tiling(box)
@@ -309,10 +321,14 @@ class Depthwise(BoxCutter):
             first_column=first_column - shift,
             **by_dimension("input_stride", "nchw", source.strides),
             **by_dimension("output_stride", "nchw", self.output.strides),
+            tile_height=tiling.rows,
+            block=tiling.block,
+            row_limit=geometry.input_size[0],
+            column_limit=geometry.input_size[1],
         )
         filter_strides = (self.filter.strides[0], *self.filter.strides[2:])
         specialization = {
-            LOCAL_SIZE_X: tiling.block * tiling.items,
+            LOCAL_SIZE_X: tiling.size,
             "INPUT_FLIP": UNSIGNED_FLIP * 0x01010101 if self.parameters.input_unsigned else 0,
             "FILTER_FLIP": UNSIGNED_FLIP if self.parameters.filter_unsigned else 0,
             "OUTPUT_UNSIGNED": int(self.parameters.output_unsigned),
@@ -321,9 +337,8 @@ class Depthwise(BoxCutter):
             "TAP_COLUMNS": geometry.filter_size[1],
             **by_dimension("STRIDE", "HW", geometry.strides),
             **by_dimension("DILATION", "HW", geometry.dilations),
-            "ROWS": tiling.rows,
             "COLUMNS": tiling.columns,
-            "BLOCK": tiling.block,
+            "MOST_BLOCK": tiling.room,
             "SHIFT": shift,
             "ALIGNED": int(words.aligned),
             "WHOLE_WORDS": int(writes_runs(self.output, box, CHANNEL if words.channels_last else COLUMN, 4)),
@@ -331,8 +346,6 @@ class Depthwise(BoxCutter):
             # Compilers for CPUs take long to compile unrolled loops.
             "BATCH": 1 if self.builder.profile.device_type is DeviceType.CPU else BATCH[words.channels_last],
             "CHANNELS_OF_GROUP": of_group,
-            "ROW_LIMIT": geometry.input_size[0],
-            "COLUMN_LIMIT": geometry.input_size[1],
             **by_dimension("FILTER_STRIDE", "MHW", filter_strides),
             **(self.parameters.constants if self.table is None else {}),
         }
@@ -394,6 +407,11 @@ class DepthwisePath(Path[None]):
         )
         stages.add(depthwise.dispatches())
         return stages.plan(self.name)
+
+
+def power_of_two(number: int) -> int:
+    """The first power of two that is not below a number."""
+    return 1 << (number - 1).bit_length()
 
 
 def _seconds(profile: DeviceProfile, geometry: ConvolutionGeometry, words: InputWords, extents: Sequence[int]) -> float:
