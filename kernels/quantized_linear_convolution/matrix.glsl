@@ -45,6 +45,8 @@ layout(constant_id = 16) const uint RUN_WORDS = 16;  // words of a run without w
 layout(constant_id = 17) const uint RUNS_W = 1;  // runs in a row of taps
 layout(constant_id = 54) const uint TAPS = 1;  // runs of the whole filter
 layout(constant_id = 55) const uint WHOLE_STEPS = 1;  // 1 if the vectors of K are whole steps
+// 1 or 2 if K has so few steps, otherwise 0. Then no loop over them is left, which saves a third of the registers.
+layout(constant_id = 56) const uint FEW_STEPS = 0;
 layout(constant_id = 22) const uint FILTER_ZERO_POINT = 1;  // 0 if it is known to be 0
 layout(constant_id = 23) const uint PADDING = 1;  // vectors between rows in shared memory
 // Bytes of one store: 16 or 4 if this many neighbouring channels (pixels) of the output always are a whole vector or
@@ -241,7 +243,7 @@ uint channel_place(uint position) {
 }
 
 uint step_count() {
-    return (SIZE(VECTORS_OF_K, vectors_of_k) + STEP - 1) / STEP;
+    return FEW_STEPS != 0 ? FEW_STEPS : (SIZE(VECTORS_OF_K, vectors_of_k) + STEP - 1) / STEP;
 }
 
 // y of one output, in integers only.

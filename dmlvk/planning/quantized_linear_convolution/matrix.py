@@ -147,6 +147,10 @@ class MatrixShape(Shape):
         """How K lies in memory."""
         return Runs.of(geometry)
 
+    def steps(self, runs: Runs) -> int:
+        """The number of steps of K."""
+        return -(-runs.total * VECTOR_SIZE // self.tile.step)
+
     def filter_packing(self, geometry: ConvolutionGeometry) -> FilterPacking:
         """How the filter is packed: in whole steps of K."""
         runs, step = self.runs(geometry), self.tile.step // 4

@@ -68,6 +68,9 @@ from dmlvk.planning.quantized_linear_convolution.stages import (
     part_limit,
 )
 
+# With so few steps of K the kernel has no loop over them.
+UNROLLED_STEPS = 2
+
 # The kernels' push constants; Vulkan guarantees 128 bytes, and all known devices with matrices have 256.
 PUSH_CONSTANTS_SIZE = 192
 
@@ -244,7 +247,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             panels_of_group=packed_filter.panels_of_group if extents[GROUP] > 1 else extents[PANEL],
             first_row=first_row,
             first_column=first_column,
-            part_steps=-(-(-(-runs.total // (tile.step // VECTOR_SIZE))) // tile.parts),
+            part_steps=-(-shape.steps(runs) // tile.parts),
         )
         sizes = {
             "RUN": runs.vectors,
@@ -321,6 +324,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             "RUNS_W": runs.of_row,
             "TAPS": runs.count,
             "WHOLE_STEPS": int(runs.total % (tile.step // VECTOR_SIZE) == 0),
+            "FEW_STEPS": steps if (steps := shape.steps(runs)) <= UNROLLED_STEPS else 0,
             "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
             "PADDING": ROW_PADDING,
         }
