@@ -193,7 +193,7 @@ def pack_filter(
             "HAS_ZERO_POINT": int(is_read),
             **packing.specialization,
         }
-        sizes = {
+        layout = {
             "WIDTH": width,
             "FILTER_HEIGHT": geometry.filter_size[0],
             "FILTER_WIDTH": geometry.filter_size[1],
@@ -201,9 +201,9 @@ def pack_filter(
             "ZERO_POINT_STRIDE": zero_point.strides[0] if is_read and zero_point is not None else 0,
         }
         if packing.sizes is None:
-            specialization.update(sizes)
+            specialization.update(layout)
         else:
-            dispatch.push(**{name.lower(): value for name, value in {**sizes, **packing.sizes}.items()})
+            dispatch.push(**{name.lower(): value for name, value in {**layout, **packing.sizes}.items()})
         dispatches.append(
             dispatch.finish(
                 specialization,
