@@ -2,10 +2,11 @@
 
     python -m tools.pipelines --network resnet50 --batch 1 --layout nhwc
 
-A driver compiles each pipeline for tenths of a second. For each kernel the table has the number of its pipelines; each
-specialization constant that differs between them, with the number of its values; how many pipelines fewer there would be
-if it alone were a push constant ("fewer alone"); and how many there would be with the constants up to this row alone, of
-which the next is always the one that adds the fewest ("so far"). So sizes that belong together stand together, at the end. Nothing is compiled.
+A driver compiles each pipeline for tenths of a second. For each kernel the table has the number of its pipelines, and
+each specialization constant that differs between them, with the number of its values. "Fewer alone": how many pipelines
+fewer there would be if it alone were a push constant. "So far": how many there would be with only the constants up to
+this row, of which the next is always the one that adds the fewest. So sizes that belong together stand at the end.
+Nothing is compiled.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def pipelines(profile: DeviceProfile, network: str, batch: int, layout: str) -> 
 
 
 def report(kernel: str, constants: list[Constants]) -> list[tuple[str, int, int, int]]:
-    """The constants that differ: name, number of values, pipelines fewer without it, and pipelines with those so far."""
+    """The constants that differ: name, number of values, pipelines fewer without it, pipelines with those so far."""
     differing = [index for index, values in enumerate(zip(*constants, strict=True)) if len(set(values)) > 1]
 
     def count(kept: Iterable[int]) -> int:

@@ -35,8 +35,8 @@
 // nearest even (shaderRoundingModeRTEFloat32). Grid: x channels, y TURNS tiles of pixels, z groups. No invocation
 // leaves before the last barrier. With PARTS, z counts the parts of each group, and TURNS is 1.
 //
-// Compiler bugs avoided: strides of matrix instructions and bounds of the loops around them are specialization
-// constants (Samsung's compiler miscompiles them from buffers). No optimizer has run (spirv-opt breaks matrix
+// Compiler bugs avoided: strides of matrix instructions and bounds of the loops around them can be specialization
+// constants, for Samsung's compiler, which miscompiles them from buffers. No optimizer has run (spirv-opt breaks matrix
 // kernels). Shared variables are arrays or whole vectors (NVIDIA's matrix loads, see matrix.glsl).
 
 #extension GL_GOOGLE_include_directive : require

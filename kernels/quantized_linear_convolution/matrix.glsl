@@ -147,7 +147,7 @@ layout(push_constant) uniform PushConstants {
 } push;
 
 // A size: the constant, or the push constant if the pipeline serves several sizes.
-#define SIZE(constant, pushed) ((constant) != 0 ? (constant) : push.pushed)
+#define SIZE(constant, pushed) mix(push.pushed, constant, constant != 0)
 
 // n / divisor, for n below 2^31. The divisor is a constant; or that is 0, and there is a reciprocal of 2^(31 + shift) /
 // divisor, rounded up, where 2^shift is the first power of two that is not below the divisor. A compiler does the same

@@ -203,8 +203,8 @@ def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, geometry: Convolu
 class HaloCutter(MatrixCutter[HaloShape]):
     """The product of an input that is read in place. Its pixels are counted by positions."""
 
-    # Shared memory is as large as the sizes say.
-    constant_sizes = tuple(matrix_sizes.SIZES)
+    def constant_sizes(self) -> tuple[str, ...]:
+        return tuple(matrix_sizes.SIZES)  # shared memory is as large as they say
 
     def turns(self, box: tuple[Range, ...]) -> int:
         return 1

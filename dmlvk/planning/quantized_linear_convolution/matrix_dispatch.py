@@ -152,8 +152,9 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
     parameters: Sources
     source: View | None = None
 
-    # The kinds of sizes that are constants of a pipeline: see matrix_sizes.py.
-    constant_sizes: ClassVar[tuple[str, ...]] = matrix_sizes.KEPT
+    def constant_sizes(self) -> tuple[str, ...]:
+        """The kinds of sizes that are constants of a pipeline."""
+        return matrix_sizes.kept(self.builder.profile)
 
     def run_words(self, runs: Runs) -> int:
         """Words of a run; only runs in words may end inside a vector."""
@@ -275,7 +276,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             **self._constants(shape, tile, runs),
             "STORE_UNIT": unit_stored,
             **self.parameters.constants,
-            **matrix_sizes.constants(sizes, self.constant_sizes),
+            **matrix_sizes.constants(sizes, self.constant_sizes()),
             "PREPARED": int(packed_filter.rows_after > 1),
             "STORE_MATRICES": int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
             **self.more_constants(box),

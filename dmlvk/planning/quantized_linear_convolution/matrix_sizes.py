@@ -8,6 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from dmlvk import quirks
+from dmlvk.device_profile import DeviceProfile
+
 SIZES = {
     "pixels": (
         "ROWS",
@@ -39,6 +42,11 @@ DIVISORS = {"ROWS": 0, "COLUMNS": 5, "RUN": 10}
 KEPT = tuple(filter(None, os.environ.get("DMLVK_CONSTANT_SIZES", "").split(",")))
 
 
+def kept(profile: DeviceProfile) -> tuple[str, ...]:
+    """The kinds of sizes that are constants on a device."""
+    return tuple(SIZES) if quirks.SAMSUNG_MATRIX_OPERANDS_FROM_BUFFERS.applies_to(profile) else KEPT
+
+
 def push_constants(sizes: Mapping[str, int]) -> dict[str, int]:
     """The push constants of a kernel's sizes: each size, and what replaces the divisions by some of them."""
     values = {name.lower(): value for name, value in sizes.items()}
@@ -56,9 +64,9 @@ def reciprocal_of(divisor: int) -> tuple[int, int]:
     return -(-(1 << 31 + shift) // divisor), shift
 
 
-def constants(sizes: Mapping[str, int], kept: tuple[str, ...]) -> dict[str, int]:
+def constants(sizes: Mapping[str, int], groups: tuple[str, ...]) -> dict[str, int]:
     """The specialization constants of sizes: their values, or 0 for those that the kernel takes as push constants."""
-    named = {name for group in kept for name in SIZES[group]}
+    named = {name for group in groups for name in SIZES[group]}
     # One tile in turn, and one part, are constants in any case: less code. So are neighbours.
     alone = {name for name in ("TURNS", "PARTS", "OUTPUT_STRIDE_C") if sizes[name] == 1}
     return {name: value if name in named | alone else 0 for name, value in sizes.items()}

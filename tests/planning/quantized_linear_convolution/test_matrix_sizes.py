@@ -1,0 +1,56 @@
+"""Sizes as push constants: what replaces divisions by them, and the layers that share pipelines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlvk.device_profile import DriverId
+from dmlvk.planning import plan
+from dmlvk.planning.kernel_interface import kernel_interface
+from dmlvk.planning.quantized_linear_convolution import matrix_sizes
+from dmlvk.planning.quantized_linear_convolution.matrix import KERNEL
+from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import PUSH_CONSTANTS_SIZE
+from tests import profiles
+from tests.planning.quantized_linear_convolution.descriptors import convolution
+from tools.pipelines import pipelines
+
+NUMBERS = st.one_of(st.integers(0, (1 << 31) - 1), st.integers(0, 31).map(lambda bits: (1 << bits) - 1))
+DIVISORS = st.one_of(st.integers(1, (1 << 31) - 1), st.integers(1, 300))
+
+
+@given(NUMBERS, DIVISORS, st.integers(-1, 1))
+def test_a_reciprocal_gives_each_quotient(number: int, divisor: int, off: int) -> None:
+    number = min(max(0, number // divisor * divisor + off), (1 << 31) - 1)  # where rounding would show
+    reciprocal, shift = matrix_sizes.reciprocal_of(divisor)
+    assert reciprocal < 1 << 32 and shift < 32
+    # As in matrix.glsl: the high word of a product of 32-bit numbers.
+    assert (2 * number * reciprocal >> 32) >> shift == number // divisor
+
+
+def test_the_kernels_push_constants_are_the_path_s() -> None:
+    places = kernel_interface(KERNEL).push_constants.values()
+    assert 4 * max(first + count for first, count in places) == PUSH_CONSTANTS_SIZE
+
+
+@pytest.mark.parametrize(
+    ("network", "layout", "most"), [("resnet50", "nhwc", 13), ("mobilenetv2", "nhwc", 20), ("mobilenetv2", "nchw", 28)]
+)
+def test_layers_of_a_kind_share_a_pipeline(network: str, layout: str, most: int) -> None:
+    """A GPU's compiler takes up to half a second for a pipeline, and a network of 23 to 30 layers waits for all."""
+    found = pipelines(profiles.load("nvidia-h200"), network, 1, layout)
+    assert sum(map(len, found.values())) <= most
+
+
+def test_samsung_s_compiler_gets_constants() -> None:
+    """See quirks.SAMSUNG_MATRIX_OPERANDS_FROM_BUFFERS."""
+    names = kernel_interface(KERNEL).specialization_constants
+    desc = convolution(1, 512, (7, 7), 512, (3, 3), padding=(1, 1))
+    nvidia = profiles.load("nvidia-h200")
+    for driver, has_constants in ((nvidia.driver_id, False), (DriverId.SAMSUNG_PROPRIETARY, True)):
+        (product,) = plan(desc, replace(nvidia, driver_id=driver), path="matrix").stages[-1]
+        constants = dict(zip(names, product.specialization, strict=True))
+        assert all((constants[name] != 0) == has_constants for name in ("OUTPUT_STRIDE_W", "VECTORS_OF_K", "PARTS"))
