@@ -96,6 +96,8 @@ class PipelineCache:
         self.added = 0
         self.loaded = self._read_file()
         self._current = CacheObject(self._create(self.loaded))
+        # Those whose place `_current` took, until it is saved: other threads may have built pipelines in them since.
+        self._earlier: list[CacheObject] = []
         # What the file holds, as far as this process knows, and how many of the pipelines were built before that.
         self._saved = self.loaded
         self._added_before_save = 0
@@ -139,6 +141,34 @@ class PipelineCache:
         ):
             return b""
         return data
+
+    def data(self) -> bytes:
+        """The driver's data of all pipelines built so far; empty if the driver has none to give."""
+        current = self._current
+        if current.handle == vk.ffi.NULL or self._context.availability.is_lost:
+            return b""
+        return self._data(current.handle)
+
+    def add(self, data: bytes) -> None:
+        """Add another Device's pipelines, of the same driver: see `data`. Nothing happens if the driver fails.
+
+        Vulkan adds to a cache only while no thread uses it, so a new one takes the place of the current one.
+        """
+        if not data:
+            return
+        with self._lock:
+            current = self._current
+            if current.handle == vk.ffi.NULL or self._context.availability.is_lost:
+                return
+            try:
+                target = CacheObject(self._create(data))
+            except ValidationError:
+                raise
+            except DeviceError:
+                return
+            self._merge(target, [current])
+            self._earlier.append(current)
+            self._current = target
 
     def count_addition(self) -> None:
         """Count a pipeline that was built. Called by one thread at a time."""
@@ -189,7 +219,8 @@ class PipelineCache:
         is_new = added != self._added_before_save
         if not is_new or current.handle == vk.ffi.NULL or self._context.availability.is_lost:
             return
-        data = self._data(current.handle)
+        earlier = list(self._earlier)
+        data = self._merged(b"", [current, *earlier]) if earlier else self._data(current.handle)
         if data in (b"", self._saved):
             return
         import filelock
@@ -199,7 +230,7 @@ class PipelineCache:
             with filelock.FileLock(str(self.path) + ".lock", timeout=timeout):
                 there = self._read_file()
                 if there not in (b"", self._saved) and len(there) <= LARGEST_SIZE:
-                    data = self._merged(there, current)
+                    data = self._merged(there, [current, *earlier])
                 if data:
                     self._write_file(data)
                     self._saved = data
@@ -208,16 +239,19 @@ class PipelineCache:
         except (OSError, filelock.Timeout, NotImplementedError, DeviceError):
             return
         self._added_before_save = added
+        self._earlier = self._earlier[len(earlier) :]
 
-    def _merged(self, other: bytes, current: CacheObject) -> bytes:
-        """The cache's data with those that another process has written, merged in a cache that no thread uses."""
-        target = self._create(other)
+    def _merged(self, other: bytes, caches: list[CacheObject]) -> bytes:
+        """The caches' data with those that another process has written, merged in a cache that no thread uses."""
+        target = CacheObject(self._create(other))
+        self._merge(target, caches)
+        return self._data(target.handle)
+
+    def _merge(self, target: CacheObject, caches: list[CacheObject]) -> None:
         # VkResult vkMergePipelineCaches(VkDevice device, VkPipelineCache dstCache, uint32_t srcCacheCount, const
         #     VkPipelineCache* pSrcCaches)
-        vk.vkMergePipelineCaches(self._context.handle, target.value, 1, [current.handle])
-        data = self._data(target.value)
-        target.destroy()
-        return data
+        handles = [cache.handle for cache in caches]
+        vk.vkMergePipelineCaches(self._context.handle, target.handle, len(handles), handles)
 
     def _write_file(self, data: bytes) -> None:
         digest = hashlib.sha256(data).digest()

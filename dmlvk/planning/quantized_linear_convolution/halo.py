@@ -13,7 +13,6 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import Range
 from dmlvk.planning.plan import PathError
-from dmlvk.planning.quantized_linear_convolution import matrix_sizes
 from dmlvk.planning.quantized_linear_convolution.matrix import (
     PACK_FILTER_KERNEL,
     PACKED_MATRICES,
@@ -203,8 +202,8 @@ def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, geometry: Convolu
 class HaloCutter(MatrixCutter[HaloShape]):
     """The product of an input that is read in place. Its pixels are counted by positions."""
 
-    def constant_sizes(self) -> tuple[str, ...]:
-        return tuple(matrix_sizes.SIZES)  # shared memory is as large as they say
+    def shares_pipelines(self, box: tuple[Range, ...]) -> bool:
+        return False  # shared memory is as large as the sizes say
 
     def turns(self, box: tuple[Range, ...]) -> int:
         return 1

@@ -152,9 +152,9 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
     parameters: Sources
     source: View | None = None
 
-    def constant_sizes(self) -> tuple[str, ...]:
-        """The kinds of sizes that are constants of a pipeline."""
-        return matrix_sizes.kept(self.builder.profile)
+    def shares_pipelines(self, box: tuple[Range, ...]) -> bool:
+        """Whether sizes are push constants."""
+        return matrix_sizes.shares_pipelines(self.builder.profile, self.operations(box))
 
     def run_words(self, runs: Runs) -> int:
         """Words of a run; only runs in words may end inside a vector."""
@@ -274,9 +274,10 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         unit_stored = self._store_unit(box, (first_stored, end_stored))
         constants = {
             **self._constants(shape, tile, runs),
+            "WHOLE_STEPS": int(self._fetches_whole_steps(box)),
             "STORE_UNIT": unit_stored,
             **self.parameters.constants,
-            **matrix_sizes.constants(sizes, self.constant_sizes()),
+            **matrix_sizes.constants(sizes, self.shares_pipelines(box)),
             "PREPARED": int(packed_filter.rows_after > 1),
             "STORE_MATRICES": int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
             **self.more_constants(box),
@@ -294,23 +295,12 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
 
     def _constants(self, shape: MatrixShape, tile: MatrixTile, runs: Runs) -> dict[str, int]:
         geometry = self.geometry
-        # If the input is read in place: does any tap lie outside the input?
-        reach = (
-            (geometry.output_size[k] - 1) * geometry.strides[k]
-            + (geometry.filter_size[k] - 1) * geometry.dilations[k]
-            - geometry.start_padding[k]
-            for k in range(2)
-        )
-        beside = any(geometry.start_padding) or any(
-            last >= size for last, size in zip(reach, geometry.input_size, strict=True)
-        )
-        in_place = self.source is not None
         return {
             LOCAL_SIZE_X: shape.local_size,
             "OUTPUT_UNSIGNED": int(self.output_unsigned),
             "STORE_CHANNELS": int(packs_channels(geometry)),
-            "FLIP": UNSIGNED_FLIP * 0x01010101 if in_place and self.parameters.input_unsigned else 0,
-            "CHECK_BORDER": int(in_place and beside),
+            "FLIP": UNSIGNED_FLIP * 0x01010101 if self.source is not None and self.parameters.input_unsigned else 0,
+            "CHECK_BORDER": int(self._checks_border()),
             "FETCH": self.fetch,
             "MATRIX_M": shape.matrix.m,
             "MATRIX_N": shape.matrix.n,
@@ -324,11 +314,30 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             "RUN_WORDS": self.run_words(runs),
             "RUNS_W": runs.of_row,
             "TAPS": runs.count,
-            "WHOLE_STEPS": int(runs.total % (tile.step // VECTOR_SIZE) == 0),
             "FEW_STEPS": steps if (steps := shape.steps(runs)) <= UNROLLED_STEPS else 0,
             "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
             "PADDING": ROW_PADDING,
         }
+
+    def _checks_border(self) -> bool:
+        """Whether the input is read in place, and some tap lies outside it."""
+        geometry = self.geometry
+        reach = (
+            (geometry.output_size[k] - 1) * geometry.strides[k]
+            + (geometry.filter_size[k] - 1) * geometry.dilations[k]
+            - geometry.start_padding[k]
+            for k in range(2)
+        )
+        beside = any(last >= size for last, size in zip(reach, geometry.input_size, strict=True))
+        return self.source is not None and (beside or any(geometry.start_padding))
+
+    def _fetches_whole_steps(self, box: tuple[Range, ...]) -> bool:
+        """Whether fetches need not look for the end of K, because it is the end of a step."""
+        # Where they look for the border anyway, layers share a pipeline whose fetches look for both.
+        if self._checks_border() and self.shares_pipelines(box):
+            return False
+        shape = self.shape
+        return shape.runs(self.geometry).total * VECTOR_SIZE % shape.tile.step == 0
 
     def _store_unit(self, box: tuple[Range, ...], stored: Range) -> int:
         """Bytes of one store to the output: 16 or 4 if neighbours in a tile always fill whole units of that size."""

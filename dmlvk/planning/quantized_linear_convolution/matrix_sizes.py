@@ -1,50 +1,27 @@
 """Sizes that a kernel on matrix units takes as constants or as push constants.
 
-A pipeline whose sizes are push constants serves all layers of a kind, so that a network waits for few compilations.
+A pipeline whose sizes are push constants serves all layers of a kind, so that a network waits for few compilations. A
+pipeline for one layer alone is up to a tenth faster, which counts where a dispatch is long.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from dmlvk import quirks
 from dmlvk.device_profile import DeviceProfile
 
-SIZES = {
-    "pixels": (
-        "ROWS",
-        "COLUMNS",
-        "INPUT_STRIDE_N",
-        "INPUT_STRIDE_GROUP",
-        "INPUT_STRIDE_H",
-        "INPUT_STRIDE_W",
-        "OUTPUT_STRIDE_N",
-        "OUTPUT_STRIDE_C",
-        "OUTPUT_STRIDE_H",
-        "OUTPUT_STRIDE_W",
-        "ROW_LIMIT",
-        "COLUMN_LIMIT",
-        "STRIDE_H",
-        "STRIDE_W",
-        "DILATION_H",
-        "DILATION_W",
-    ),
-    "steps": ("RUN", "VECTORS_OF_K", "TAP_STRIDE_H", "TAP_STRIDE_W"),
-    "planes": ("CHANNEL_STRIDE",),
-    "turns": ("TURNS",),
-    "parts": ("PARTS",),
-}
-NAMES = tuple(name for names in SIZES.values() for name in names)
 # Sizes that are divisors, with the first bit of their shifts.
 DIVISORS = {"ROWS": 0, "COLUMNS": 5, "RUN": 10}
-# To measure what constants buy. TODO: settle by the H200's figures.
-KEPT = tuple(filter(None, os.environ.get("DMLVK_CONSTANT_SIZES", "").split(",")))
+# Dispatches of at most this many operations share pipelines. On an H200 they take 9 us at most, of which constants save
+# 1%, and in a network the next layer finds the kernel's code where it is. (ResNet-50 has 231 million operations in a
+# layer of one picture.)
+SHORT_OPERATIONS = 280_000_000
 
 
-def kept(profile: DeviceProfile) -> tuple[str, ...]:
-    """The kinds of sizes that are constants on a device."""
-    return tuple(SIZES) if quirks.SAMSUNG_MATRIX_OPERANDS_FROM_BUFFERS.applies_to(profile) else KEPT
+def shares_pipelines(profile: DeviceProfile, operations: int) -> bool:
+    """Whether a dispatch takes its sizes as push constants."""
+    return operations <= SHORT_OPERATIONS and not quirks.SAMSUNG_MATRIX_OPERANDS_FROM_BUFFERS.applies_to(profile)
 
 
 def push_constants(sizes: Mapping[str, int]) -> dict[str, int]:
@@ -64,9 +41,10 @@ def reciprocal_of(divisor: int) -> tuple[int, int]:
     return -(-(1 << 31 + shift) // divisor), shift
 
 
-def constants(sizes: Mapping[str, int], groups: tuple[str, ...]) -> dict[str, int]:
+def constants(sizes: Mapping[str, int], is_shared: bool) -> dict[str, int]:
     """The specialization constants of sizes: their values, or 0 for those that the kernel takes as push constants."""
-    named = {name for group in groups for name in SIZES[group]}
+    if not is_shared:
+        return dict(sizes)
     # One tile in turn, and one part, are constants in any case: less code. So are neighbours.
     alone = {name for name in ("TURNS", "PARTS", "OUTPUT_STRIDE_C") if sizes[name] == 1}
-    return {name: value if name in named | alone else 0 for name, value in sizes.items()}
+    return {name: value if name in alone else 0 for name, value in sizes.items()}
