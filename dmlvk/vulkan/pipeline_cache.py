@@ -96,7 +96,7 @@ class PipelineCache:
         self.added = 0
         self.loaded = self._read_file()
         self._current = CacheObject(self._create(self.loaded))
-        # Those whose place `_current` took, until it is saved: other threads may have built pipelines in them since.
+        # Those whose place `_current` took in `add`: other threads may have gone on building pipelines in them.
         self._earlier: list[CacheObject] = []
         # What the file holds, as far as this process knows, and how many of the pipelines were built before that.
         self._saved = self.loaded
@@ -176,7 +176,7 @@ class PipelineCache:
         if self.added % SIZE_INTERVAL == 0 and self._size(self._current.handle) > LARGEST_SIZE:
             self.save()
             self._saved = b""
-            self._current = CacheObject(self._create(b""))
+            self._current, self._earlier = CacheObject(self._create(b"")), []
 
     def save_soon(self, build_seconds: float) -> None:
         """Save what was just compiled, unless that happened a moment ago. Called while the device stays open."""
@@ -219,8 +219,13 @@ class PipelineCache:
         is_new = added != self._added_before_save
         if not is_new or current.handle == vk.ffi.NULL or self._context.availability.is_lost:
             return
-        earlier = list(self._earlier)
-        data = self._merged(b"", [current, *earlier]) if earlier else self._data(current.handle)
+        caches = [current, *self._earlier]
+        try:
+            data = self._merged(b"", caches) if self._earlier else self._data(current.handle)
+        except ValidationError:
+            raise
+        except DeviceError:
+            return
         if data in (b"", self._saved):
             return
         import filelock
@@ -230,7 +235,7 @@ class PipelineCache:
             with filelock.FileLock(str(self.path) + ".lock", timeout=timeout):
                 there = self._read_file()
                 if there not in (b"", self._saved) and len(there) <= LARGEST_SIZE:
-                    data = self._merged(there, [current, *earlier])
+                    data = self._merged(there, caches)
                 if data:
                     self._write_file(data)
                     self._saved = data
@@ -239,7 +244,6 @@ class PipelineCache:
         except (OSError, filelock.Timeout, NotImplementedError, DeviceError):
             return
         self._added_before_save = added
-        self._earlier = self._earlier[len(earlier) :]
 
     def _merged(self, other: bytes, caches: list[CacheObject]) -> bytes:
         """The caches' data with those that another process has written, merged in a cache that no thread uses."""
