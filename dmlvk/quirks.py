@@ -233,10 +233,10 @@ SAMSUNG_MATRIX_OPERANDS_FROM_BUFFERS = Quirk(
     seen_with="Xclipse, by others; never with dmlvk",
     effect="A store of a cooperative matrix is miscompiled if its stride comes from a buffer. A loop around matrix "
     "products crashes the compiler if its number of iterations comes from a buffer.",
-    remedy="Strides and numbers of iterations are specialization constants.",
+    remedy="Strides and numbers of iterations are specialization constants; elsewhere some are push constants.",
     reported="ExecuTorch, backends/vulkan/runtime/graph/ops/glsl/linear_dq8ca_qw_coopmat.glsl",
-    test="tests/test_spirv.py::test_strides_of_matrices_are_constants",
-    is_asked=False,
+    test="tests/planning/quantized_linear_convolution/test_matrix_sizes.py::test_samsung_s_compiler_gets_constants",
+    is_asked=True,
 )
 SPIRV_OPT_BREAKS_MATRIX_KERNELS = Quirk(
     name="spirv-opt-breaks-matrix-kernels",

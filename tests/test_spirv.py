@@ -22,6 +22,7 @@ OP_ENTRY_POINT = 15
 OP_TYPE_INT, OP_TYPE_FLOAT, OP_TYPE_POINTER = 21, 22, 32
 OP_VARIABLE = 59
 OP_FUNCTION_CALL = 57
+OP_U_DIV, OP_SELECT = 134, 169
 OP_COOPERATIVE_MATRIX_LOAD, OP_COOPERATIVE_MATRIX_STORE = 4457, 4458
 CONSTANTS = {*range(41, 47), *range(48, 53)}  # OpConstantTrue to OpConstantNull, OpSpecConstantTrue to OpSpecConstantOp
 WORKGROUP = 4  # a storage class
@@ -150,10 +151,16 @@ def test_there_are_matrix_kernels() -> None:
 
 
 @pytest.mark.parametrize("kernel", MATRIX_KERNELS)
-def test_strides_of_matrices_are_constants(kernel: str) -> None:
-    """See quirks.SAMSUNG_MATRIX_OPERANDS_FROM_BUFFERS."""
+def test_strides_of_matrices_can_be_constants(kernel: str) -> None:
+    """See quirks.SAMSUNG_MATRIX_OPERANDS_FROM_BUFFERS: a constant, or one of two values that a constant chooses."""
     module = instructions((SPIRV / f"{kernel}.spv").read_bytes())
     constants = {operands[1] for opcode, operands in module if opcode in CONSTANTS}
+    # In their order, so that operands are known before their result. Of a choice, only the value for constants counts.
+    for opcode, operands in module:
+        if (opcode == OP_SELECT and operands[2] in constants and operands[3] in constants) or (
+            opcode == OP_U_DIV and set(operands[2:]) <= constants
+        ):
+            constants.add(operands[1])
     # Operands of a load: type, result, pointer, layout, stride. Operands of a store: pointer, matrix, layout, stride.
     strides = [operands[4] for opcode, operands in module if opcode == OP_COOPERATIVE_MATRIX_LOAD]
     strides += [operands[3] for opcode, operands in module if opcode == OP_COOPERATIVE_MATRIX_STORE]

@@ -96,6 +96,8 @@ class PipelineCache:
         self.added = 0
         self.loaded = self._read_file()
         self._current = CacheObject(self._create(self.loaded))
+        # Those whose place `_current` took in `add`: other threads may have gone on building pipelines in them.
+        self._earlier: list[CacheObject] = []
         # What the file holds, as far as this process knows, and how many of the pipelines were built before that.
         self._saved = self.loaded
         self._added_before_save = 0
@@ -140,13 +142,41 @@ class PipelineCache:
             return b""
         return data
 
+    def data(self) -> bytes:
+        """The driver's data of all pipelines built so far; empty if the driver has none to give."""
+        current = self._current
+        if current.handle == vk.ffi.NULL or self._context.availability.is_lost:
+            return b""
+        return self._data(current.handle)
+
+    def add(self, data: bytes) -> None:
+        """Add another Device's pipelines, of the same driver: see `data`. Nothing happens if the driver fails.
+
+        Vulkan adds to a cache only while no thread uses it, so a new one takes the place of the current one.
+        """
+        if not data:
+            return
+        with self._lock:
+            current = self._current
+            if current.handle == vk.ffi.NULL or self._context.availability.is_lost:
+                return
+            try:
+                target = CacheObject(self._create(data))
+            except ValidationError:
+                raise
+            except DeviceError:
+                return
+            self._merge(target, [current])
+            self._earlier.append(current)
+            self._current = target
+
     def count_addition(self) -> None:
         """Count a pipeline that was built. Called by one thread at a time."""
         self.added += 1
         if self.added % SIZE_INTERVAL == 0 and self._size(self._current.handle) > LARGEST_SIZE:
             self.save()
             self._saved = b""
-            self._current = CacheObject(self._create(b""))
+            self._current, self._earlier = CacheObject(self._create(b"")), []
 
     def save_soon(self, build_seconds: float) -> None:
         """Save what was just compiled, unless that happened a moment ago. Called while the device stays open."""
@@ -189,7 +219,13 @@ class PipelineCache:
         is_new = added != self._added_before_save
         if not is_new or current.handle == vk.ffi.NULL or self._context.availability.is_lost:
             return
-        data = self._data(current.handle)
+        caches = [current, *self._earlier]
+        try:
+            data = self._merged(b"", caches) if self._earlier else self._data(current.handle)
+        except ValidationError:
+            raise
+        except DeviceError:
+            return
         if data in (b"", self._saved):
             return
         import filelock
@@ -199,7 +235,7 @@ class PipelineCache:
             with filelock.FileLock(str(self.path) + ".lock", timeout=timeout):
                 there = self._read_file()
                 if there not in (b"", self._saved) and len(there) <= LARGEST_SIZE:
-                    data = self._merged(there, current)
+                    data = self._merged(there, caches)
                 if data:
                     self._write_file(data)
                     self._saved = data
@@ -209,15 +245,17 @@ class PipelineCache:
             return
         self._added_before_save = added
 
-    def _merged(self, other: bytes, current: CacheObject) -> bytes:
-        """The cache's data with those that another process has written, merged in a cache that no thread uses."""
-        target = self._create(other)
+    def _merged(self, other: bytes, caches: list[CacheObject]) -> bytes:
+        """The caches' data with those that another process has written, merged in a cache that no thread uses."""
+        target = CacheObject(self._create(other))
+        self._merge(target, caches)
+        return self._data(target.handle)
+
+    def _merge(self, target: CacheObject, caches: list[CacheObject]) -> None:
         # VkResult vkMergePipelineCaches(VkDevice device, VkPipelineCache dstCache, uint32_t srcCacheCount, const
         #     VkPipelineCache* pSrcCaches)
-        vk.vkMergePipelineCaches(self._context.handle, target.value, 1, [current.handle])
-        data = self._data(target.value)
-        target.destroy()
-        return data
+        handles = [cache.handle for cache in caches]
+        vk.vkMergePipelineCaches(self._context.handle, target.handle, len(handles), handles)
 
     def _write_file(self, data: bytes) -> None:
         digest = hashlib.sha256(data).digest()

@@ -31,7 +31,8 @@
 //
 // Preconditions: memory is accessed by 32-bit words only. With DOT4 there are ten storage buffers, otherwise four.
 // Channels-last inputs begin at a word at every position, and have one output channel for each input channel.
-// gl_WorkGroupSize.x is a multiple of BLOCK. Grid: x tiles, y channels. No invocation leaves before the last barrier.
+// gl_WorkGroupSize.x is a multiple of BLOCK; or it is push.block or more, and what remains of its multiples has nothing to
+// do. Grid: x tiles, y channels. No invocation leaves before the last barrier.
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint INPUT_FLIP = 0;  // 0x80808080 for UINT8
@@ -44,20 +45,22 @@ layout(constant_id = 7) const uint STRIDE_H = 1;
 layout(constant_id = 8) const uint STRIDE_W = 1;
 layout(constant_id = 9) const uint DILATION_H = 1;
 layout(constant_id = 10) const uint DILATION_W = 1;
-layout(constant_id = 11) const uint ROWS = 4;  // rows of outputs in a tile
 layout(constant_id = 12) const uint COLUMNS = 4;  // a multiple of 4 unless CHANNELS_LAST
-layout(constant_id = 13) const uint BLOCK = 1;  // channels of a workgroup, or quads of channels
 layout(constant_id = 14) const uint SHIFT = 0;  // bytes from the start of a tile's first word to its first tap
 layout(constant_id = 15) const uint ALIGNED = 1;
 layout(constant_id = 16) const uint WHOLE_WORDS = 1;  // 1 if the output consists of whole words of four such neighbours
 layout(constant_id = 17) const uint FILTER_ZERO_POINT = 1;  // 0 if it is known to be 0
 layout(constant_id = 18) const uint BATCH = 2;  // input rows that are fetched at a time, divided by STRIDE_H
 layout(constant_id = 19) const uint CHANNELS_OF_GROUP = 1;  // output channels that see the same input channel
-layout(constant_id = 20) const uint ROW_LIMIT = 1;  // rows and columns of the input
-layout(constant_id = 21) const uint COLUMN_LIMIT = 1;
 layout(constant_id = 22) const uint FILTER_STRIDE_M = 1;  // bytes
 layout(constant_id = 23) const uint FILTER_STRIDE_H = 1;
 layout(constant_id = 24) const uint FILTER_STRIDE_W = 1;
+layout(constant_id = 25) const uint MOST_BLOCK = 1;  // a workgroup's block is at most this
+// Sizes. Each is a constant, or 0 and a push constant of the same name: see `SIZE`.
+layout(constant_id = 11) const uint ROWS = 4;  // rows of outputs in a tile
+layout(constant_id = 13) const uint BLOCK = 1;  // channels of a workgroup, or quads of channels
+layout(constant_id = 20) const uint ROW_LIMIT = 1;  // rows and columns of the input
+layout(constant_id = 21) const uint COLUMN_LIMIT = 1;
 
 layout(set = 0, binding = 0) restrict readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 1) restrict readonly buffer Filter { uint filter_words[]; };
@@ -96,12 +99,19 @@ layout(push_constant) uniform PushConstants {
     uint output_stride_c;
     uint output_stride_h;
     uint output_stride_w;
+    uint tile_height;  // ROWS
+    uint block;
+    uint row_limit;
+    uint column_limit;
 } push;
+
+// A size: the constant, or the push constant if the pipeline serves several sizes.
+#define SIZE(constant, pushed) mix(push.pushed, constant, constant != 0)
 
 #include "arithmetic.glsl"
 #include "store.glsl"
 #ifdef DOT4
-#define FIRST_PARAMETER_CONSTANT 25
+#define FIRST_PARAMETER_CONSTANT 26
 #define FIRST_PARAMETER_BINDING 3
 #include "parameter_sources.glsl"
 #include "float32.glsl"
@@ -120,7 +130,7 @@ const uint FETCHED = CHANNELS_LAST != 0 ? SPAN : WORDS;  // words of a row
 const uint LIVE = ((TAP_ROWS - 1) * DILATION_H + STRIDE_H) / STRIDE_H;
 const uint OUTPUTS = CHANNELS * COLUMNS;  // outputs of a row of a tile
 const uint OUTPUT_WORDS = OUTPUTS / 4;
-const uint BLOCK_CHANNELS = BLOCK * CHANNELS;
+const uint BLOCK_CHANNELS = MOST_BLOCK * CHANNELS;  // room in shared memory
 const uint FETCHED_ROWS = BATCH * STRIDE_H * FETCHED;
 #ifdef DOT4
 const uint CHUNKS = (REACH + 3) / 4;  // words of weights in a row of taps
@@ -189,7 +199,7 @@ void prepare(uint i, uint channel) {
 // A mask of the bytes of a word of columns that lie inside the input. `column` is the word's first column.
 uint inside_mask(uint column) {
     int low = clamp(-int(column), 0, 4);
-    int high = clamp(int(COLUMN_LIMIT) - int(column), 0, 4);
+    int high = clamp(int(SIZE(COLUMN_LIMIT, column_limit)) - int(column), 0, 4);
     uint below_high = high == 4 ? 0xFFFFFFFF : (1u << (8 * high)) - 1;
     uint below_low = low == 4 ? 0xFFFFFFFF : (1u << (8 * low)) - 1;
     return below_high & ~below_low;
@@ -305,7 +315,8 @@ void store_exactly(uint channel, uint image, uint row, uint column, uvec4 parame
     [[dont_unroll]] for (uint k = 0; k < TAP_ROWS; ++k) {
         [[dont_unroll]] for (uint s = 0; s < TAP_COLUMNS; ++s) {
             int value = input_zero;
-            if (top + k * DILATION_H < ROW_LIMIT && left + s * DILATION_W < COLUMN_LIMIT) {
+            if (top + k * DILATION_H < SIZE(ROW_LIMIT, row_limit)
+                && left + s * DILATION_W < SIZE(COLUMN_LIMIT, column_limit)) {
                 uint address = source + k * DILATION_H * push.input_stride_h + s * DILATION_W * push.input_stride_w;
                 value = bitfieldExtract(int((input_words[address >> 2] ^ INPUT_FLIP) >> (8 * (address & 3))), 0, 8);
             }
@@ -323,24 +334,47 @@ void store_exactly(uint channel, uint image, uint row, uint column, uvec4 parame
         value);
 }
 
+// Whether the batch's rows share the code that stores exactly: it is long, and each copy takes the compiler's time.
+const bool ONE_COPY = CHANNELS_LAST != 0;
+
+// Stores the outputs of words exactly: a bit for each word, beginning with those of `first_row`.
+void store_uncertain(uint uncertain, uint channel, uint unit, uint image, uint first_row, uint column) {
+    [[dont_unroll]] while (uncertain != 0) {
+        uint bit = findLSB(uncertain);
+        uncertain &= uncertain - 1;
+        uint row = first_row + bit / OUTPUT_WORDS;
+        uint w = bit % OUTPUT_WORDS;
+        [[dont_unroll]] for (uint b = 0; b < 4; ++b) {
+            uint c = CHANNELS_LAST != 0 ? b : 0;
+            uint j = CHANNELS_LAST != 0 ? w : 4 * w + b;
+            if (channel + c < push.channels && column + j < push.columns)
+                store_exactly(channel + c, image, row, column + j, shared_parameters[unit * CHANNELS + c]);
+        }
+    }
+}
+
 void main() {
     uint invocation = gl_LocalInvocationID.x;
-    uint items = gl_WorkGroupSize.x / BLOCK;
-    uint first_channel = gl_WorkGroupID.y * BLOCK_CHANNELS;
+    uint block = SIZE(BLOCK, block);
+    uint items = gl_WorkGroupSize.x / block;
+    uint first_channel = gl_WorkGroupID.y * block * CHANNELS;
     if (invocation == 0)
         has_second = 0;
     barrier();
-    [[dont_unroll]] for (uint i = invocation; i < BLOCK_CHANNELS; i += gl_WorkGroupSize.x) {
+    [[dont_unroll]] for (uint i = invocation; i < block * CHANNELS; i += gl_WorkGroupSize.x) {
         // Outputs of channels past the last one are computed and not stored.
         prepare(i, min(first_channel + i, push.channels - 1));
     }
     barrier();
 
     // Neighbouring invocations take neighbours in memory.
-    uint unit = CHANNELS_LAST != 0 ? invocation % BLOCK : invocation / items;
-    uint item = CHANNELS_LAST != 0 ? invocation / BLOCK : invocation % items;
+    uint across = CHANNELS_LAST != 0 ? block : items;
+    uint unit = CHANNELS_LAST != 0 ? invocation % across : invocation / across;
+    uint item = CHANNELS_LAST != 0 ? invocation / across : invocation % across;
     uint channel = first_channel + unit * CHANNELS;
     if (channel >= push.channels)
+        return;
+    if (BLOCK == 0 && (unit >= block || item >= items))
         return;
     uint border = (uint(input_zero_point(0)) & 0xFF) * 0x01010101;
     Range range = range_of(output_zero_point(0));
@@ -366,7 +400,7 @@ void main() {
         uint line = index / push.tile_columns;
         uint column = (index - line * push.tile_columns) * COLUMNS;
         uint image = line / push.tile_rows;
-        uint row = (line - image * push.tile_rows) * ROWS;
+        uint row = (line - image * push.tile_rows) * SIZE(ROWS, tile_height);
         if (image >= push.images)
             return;
         uint top = push.first_row + row * STRIDE_H;
@@ -377,16 +411,17 @@ void main() {
             + row * push.output_stride_h + column * push.output_stride_w;
         uint masks[FETCHED];
         [[unroll]] for (uint n = 0; n < FETCHED; ++n)
-            masks[n] = CHANNELS_LAST != 0 ? (left + n < COLUMN_LIMIT ? 1 : 0) : inside_mask(left + 4 * n);
+            masks[n] =
+                CHANNELS_LAST != 0 ? (left + n < SIZE(COLUMN_LIMIT, column_limit) ? 1 : 0) : inside_mask(left + 4 * n);
 
         // The first OUTPUTS sums belong to the output row that begins to see the input, the others to rows above it.
         int sums[LIVE * OUTPUTS];
         [[unroll]] for (uint i = 0; i < LIVE * OUTPUTS; ++i)
             sums[i] = int(parameters[i % OUTPUTS / COLUMNS].y);
         uint next[FETCHED_ROWS];
-        uint tile_end = min(ROWS, push.rows - row) + LIVE - 1;
+        uint tile_end = min(SIZE(ROWS, tile_height), push.rows - row) + LIVE - 1;
         // Rows past the tile are not fetched, but without a branch around the fetch.
-        uint row_limit = min(ROW_LIMIT, top + tile_end * STRIDE_H);
+        uint row_limit = min(SIZE(ROW_LIMIT, row_limit), top + tile_end * STRIDE_H);
         fetch(top, row_limit, source, masks, border, next);
         [[dont_unroll]] for (uint first = 0; first < tile_end; first += BATCH) {
             uint words[FETCHED_ROWS];
@@ -394,6 +429,8 @@ void main() {
                 words[n] = finished(next[n], masks[n % FETCHED], border);
             fetch(top + (first + BATCH) * STRIDE_H, row_limit,
                 source + (first + BATCH) * STRIDE_H * push.input_stride_h, masks, border, next);
+            // A bit for each word, of the batch's rows, whose outputs the last step is not certain of.
+            uint uncertain = 0;
             [[unroll]] for (uint u = 0; u < BATCH; ++u) {
                 uint newest = first + u;
                 uint prepared[PREPARED_ROWS];
@@ -451,8 +488,8 @@ void main() {
                 if (newest + 1 >= LIVE && newest < tile_end) {
                     uint r = newest + 1 - LIVE;
                     uint line = destination + r * push.output_stride_h;
-                    // One bit for each word. Channels that must not use the estimate set all bits.
-                    uint uncertain = exact;
+                    // Channels that must not use the estimate set all bits.
+                    uncertain |= exact << (u * OUTPUT_WORDS);
                     [[unroll]] for (uint w = 0; w < OUTPUT_WORDS; ++w) {
 #ifdef DOT4
                         uint bytes = range.first;
@@ -475,7 +512,7 @@ void main() {
                         bytes ^= OUTPUT_FLIP;
 #else
                         if (distance_to_integer > CERTAIN)
-                            uncertain |= 1u << w;
+                            uncertain |= 1u << (u * OUTPUT_WORDS + w);
 #endif
                         if (CHANNELS_LAST == 0 || column + w < push.columns) {
                             uint address = line + (CHANNELS_LAST != 0 ? w : 4 * w) * push.output_stride_w;
@@ -487,23 +524,18 @@ void main() {
                                         uvec4(CHANNELS_LAST != 0 ? push.channels : push.columns)));
                         }
                     }
-                    [[dont_unroll]] while (uncertain != 0) {
-                        uint w = findLSB(uncertain);
-                        uncertain &= uncertain - 1;
-                        [[dont_unroll]] for (uint b = 0; b < 4; ++b) {
-                            uint c = CHANNELS_LAST != 0 ? b : 0;
-                            uint j = CHANNELS_LAST != 0 ? w : 4 * w + b;
-                            if (channel + c < push.channels && column + j < push.columns)
-                                store_exactly(
-                                    channel + c, image, row + r, column + j, shared_parameters[unit * CHANNELS + c]);
-                        }
-                    }
+                }
+                if (!ONE_COPY) {
+                    store_uncertain(uncertain, channel, unit, image, row + first + 1 - LIVE, column);
+                    uncertain = 0;
                 }
                 [[unroll]] for (uint i = LIVE * OUTPUTS; i > OUTPUTS; --i)
                     sums[i - 1] = sums[i - 1 - OUTPUTS];
                 [[unroll]] for (uint i = 0; i < OUTPUTS; ++i)
                     sums[i] = int(parameters[i / COLUMNS].y);
             }
+            if (ONE_COPY)
+                store_uncertain(uncertain, channel, unit, image, row + first + 1 - LIVE, column);
         }
     }
 }

@@ -60,13 +60,14 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 #define PACK_CHANNELS true
 #include "matrix.glsl"
 
-layout(constant_id = 54) const uint PITCH = 1;  // positions from one row of outputs to the one below
-layout(constant_id = 55) const uint PLANE = 1;  // positions of an image
+layout(constant_id = 57) const uint PITCH = 1;  // positions from one row of outputs to the one below
+layout(constant_id = 58) const uint PLANE = 1;  // positions of an image
 // At most this many vectors of the next block's input are in an invocation's registers while the current block is
 // multiplied. The other vectors are loaded after that.
-layout(constant_id = 56) const uint MOST_AHEAD = 4;
+layout(constant_id = 59) const uint MOST_AHEAD = 4;
 
-const uint TAPS = RUN_VECTORS / RUN;
+// All sizes are constants here.
+const uint STEPS = TAPS * RUN / STEP;
 const uint BLOCKS = RUN / STEP;  // blocks of input channels
 const uint HALO = (TAPS / RUNS_W - 1) * DILATION_H * PITCH + (RUNS_W - 1) * DILATION_W;
 const uint STAGED = TILE_PIXELS + HALO;

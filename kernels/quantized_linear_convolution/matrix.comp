@@ -35,8 +35,8 @@
 // nearest even (shaderRoundingModeRTEFloat32). Grid: x channels, y TURNS tiles of pixels, z groups. No invocation
 // leaves before the last barrier. With PARTS, z counts the parts of each group, and TURNS is 1.
 //
-// Compiler bugs avoided: strides of matrix instructions and bounds of the loops around them are specialization
-// constants (Samsung's compiler miscompiles them from buffers). No optimizer has run (spirv-opt breaks matrix
+// Compiler bugs avoided: strides of matrix instructions and bounds of the loops around them can be specialization
+// constants, for Samsung's compiler, which miscompiles them from buffers. No optimizer has run (spirv-opt breaks matrix
 // kernels). Shared variables are arrays or whole vectors (NVIDIA's matrix loads, see matrix.glsl).
 
 #extension GL_GOOGLE_include_directive : require
@@ -99,7 +99,7 @@ void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place)
             uint channel = first_channel + (STORE_CHANNELS != 0 ? byte_place + start : line_place + line);
             uint vector = strip + line * STRIP_ROW + start / 16;
             if (first_pixel + pixel < push.pixels && channel >= push.first_channel && channel < push.channels) {
-                uint address = destinations[pixel] + channel * OUTPUT_STRIDE_C;
+                uint address = destinations[pixel] + channel * SIZE(OUTPUT_STRIDE_C, output_stride_c);
                 if (STORE_UNIT == 16)
                     output_vectors[address / 16] = tile[vector];
                 else if (STORE_UNIT == 4)
@@ -114,22 +114,20 @@ void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place)
 
 void make_tile(uint first_pixel, bool is_first) {
     // The steps of this part of K. With PARTS, the last parts may be empty.
-    const uint PART_STEPS = (STEPS + PARTS - 1) / PARTS;
-    uint first_step = part * PART_STEPS;
-    uint end_step = min(first_step + PART_STEPS, STEPS);
-    bool is_empty = PARTS > 1 && first_step >= STEPS;
-    if (PARTS == 1) {
-        first_step = 0;
-        end_step = STEPS;
-    }
+    uint end_step = step_count();
+    uint first_step = PARTS == 1 ? 0 : part * push.part_steps;
+    bool is_empty = PARTS != 1 && first_step >= end_step;
+    if (PARTS != 1)
+        end_step = min(first_step + push.part_steps, end_step);
     locate(first_pixel);
     fetch_step(is_empty ? 0 : first_step);
     if (is_first)
         begin_channels();
     for (uint i = gl_LocalInvocationID.x; i < TILE_PIXELS; i += INVOCATIONS) {
         Pixel pixel = pixel_at(min(first_pixel + i, push.pixels - 1));
-        destinations[i] = push.output_start + group_channel * OUTPUT_STRIDE_C + pixel.image * OUTPUT_STRIDE_N
-            + pixel.row * OUTPUT_STRIDE_H + pixel.column * OUTPUT_STRIDE_W;
+        destinations[i] = push.output_start + group_channel * SIZE(OUTPUT_STRIDE_C, output_stride_c)
+            + pixel.image * SIZE(OUTPUT_STRIDE_N, output_stride_n) + pixel.row * SIZE(OUTPUT_STRIDE_H, output_stride_h)
+            + pixel.column * SIZE(OUTPUT_STRIDE_W, output_stride_w);
         input_sums[i] = 0;
     }
     barrier();
@@ -138,7 +136,7 @@ void make_tile(uint first_pixel, bool is_first) {
     [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
         SUMS constant;
         coopMatLoad(constant, constants, subgroup_channel + j * MATRIX_N, 0, gl_CooperativeMatrixLayoutRowMajor);
-        if (PARTS > 1 && part != 0)
+        if (PARTS != 1 && part != 0)
             constant = SUMS(0);
         [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)
             sums[i * MATRIX_COLUMNS + j] = constant;
@@ -164,7 +162,7 @@ void make_tile(uint first_pixel, bool is_first) {
     }
 
     uint strip = gl_SubgroupID * STRIP;
-    if (PARTS > 1) {
+    if (PARTS != 1) {
         bool counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
         ADD_PART(sums, strip)
         if (counts)
@@ -193,7 +191,8 @@ void make_tile(uint first_pixel, bool is_first) {
                     int products = int(tile[strip + i / 4][i % 4]) - constants[channel_position];
                     uint value = exact_byte(products, input_sums[pixel_position], group_channel + channel,
                         int(filter_words[filter_sums + channel - first_channel]), multipliers[channel_position]);
-                    output_bytes[destinations[pixel] + channel * OUTPUT_STRIDE_C] = uint8_t(value);
+                    output_bytes[destinations[pixel] + channel * SIZE(OUTPUT_STRIDE_C, output_stride_c)] =
+                        uint8_t(value);
                 }
             }
             subgroupBarrier();
@@ -240,7 +239,7 @@ void make_tile(uint first_pixel, bool is_first) {
                 uint pixel = subgroup_pixel + i * MATRIX_M;
                 if (whole) {
                     coopMatStore(words, output_words, (destinations[pixel] + first_channel + channel) / 4,
-                        OUTPUT_STRIDE_W / 4, gl_CooperativeMatrixLayoutRowMajor);
+                        SIZE(OUTPUT_STRIDE_W, output_stride_w) / 4, gl_CooperativeMatrixLayoutRowMajor);
                 } else {
                     coopMatStore(words, tile, strip, STRIP_ROW, gl_CooperativeMatrixLayoutRowMajor);
                     store_strip(strip, first_pixel, pixel, channel);
@@ -266,8 +265,8 @@ void make_tile(uint first_pixel, bool is_first) {
                 uint pixel = subgroup_pixel + i * MATRIX_M;
                 if (whole) {
                     coopMatStore(words, output_words,
-                        (destinations[pixel] + (first_channel + channel) * OUTPUT_STRIDE_C) / 4, OUTPUT_STRIDE_C / 4,
-                        gl_CooperativeMatrixLayoutColumnMajor);
+                        (destinations[pixel] + (first_channel + channel) * SIZE(OUTPUT_STRIDE_C, output_stride_c)) / 4,
+                        SIZE(OUTPUT_STRIDE_C, output_stride_c) / 4, gl_CooperativeMatrixLayoutColumnMajor);
                 } else {
                     coopMatStore(words, tile, strip, STRIP_ROW, gl_CooperativeMatrixLayoutColumnMajor);
                     store_strip(strip, first_pixel, channel, pixel);
@@ -282,13 +281,13 @@ void main() {
     begin_subgroup();
     begin_fetches();
 
-    uint first_pixel = gl_WorkGroupID.y * (TURNS * TILE_PIXELS);
+    uint first_pixel = gl_WorkGroupID.y * (SIZE(TURNS, turns) * TILE_PIXELS);
     // Without the loop fewer registers are in use, which can allow one more workgroup on each multiprocessor.
     if (TURNS == 1) {
         make_tile(first_pixel, true);
         return;
     }
-    [[dont_unroll]] for (uint turn = 0; turn < TURNS && first_pixel < push.pixels; ++turn) {
+    [[dont_unroll]] for (uint turn = 0; turn < SIZE(TURNS, turns) && first_pixel < push.pixels; ++turn) {
         // Strips and destinations of the previous tile may still be read.
         if (turn > 0)
             barrier();

@@ -41,22 +41,26 @@ layout(constant_id = 11) const uint TILE_CHANNELS = 128;
 layout(constant_id = 12) const uint SUBGROUP_PIXELS = 64;
 layout(constant_id = 13) const uint SUBGROUP_CHANNELS = 32;
 layout(constant_id = 14) const uint STEP = 4;  // vectors of K from one barrier to the next
-layout(constant_id = 15) const uint RUN = 4;  // vectors of a run
 layout(constant_id = 16) const uint RUN_WORDS = 16;  // words of a run without what fills its last vector
 layout(constant_id = 17) const uint RUNS_W = 1;  // runs in a row of taps
-layout(constant_id = 18) const uint STRIDE_H = 1;  // this and the next three are for CHECK_BORDER
-layout(constant_id = 19) const uint STRIDE_W = 1;
-layout(constant_id = 20) const uint DILATION_H = 1;
-layout(constant_id = 21) const uint DILATION_W = 1;
+layout(constant_id = 54) const uint TAPS = 1;  // runs of the whole filter
+layout(constant_id = 55) const uint WHOLE_STEPS = 1;  // 1 if the vectors of K are whole steps
+// 1 or 2 if K has so few steps, otherwise 0. Then no loop over them is left, which saves a third of the registers.
+layout(constant_id = 56) const uint FEW_STEPS = 0;
 layout(constant_id = 22) const uint FILTER_ZERO_POINT = 1;  // 0 if it is known to be 0
 layout(constant_id = 23) const uint PADDING = 1;  // vectors between rows in shared memory
-layout(constant_id = 24) const uint RUN_VECTORS = 4;  // vectors of K, without those that fill the last step
 // Bytes of one store: 16 or 4 if this many neighbouring channels (pixels) of the output always are a whole vector or
 // word of its memory, otherwise 1.
 layout(constant_id = 25) const uint STORE_UNIT = 1;
 
-// The terms of the loops' addresses are constants that the compiler knows: this saves a sixth of the time.
 // (26 to 34: parameter_sources.glsl.)
+// Sizes. Each is a constant, or 0 and a push constant of the same name: see `SIZE`.
+layout(constant_id = 15) const uint RUN = 4;  // vectors of a run
+layout(constant_id = 18) const uint STRIDE_H = 1;  // this and the next three are for CHECK_BORDER
+layout(constant_id = 19) const uint STRIDE_W = 1;
+layout(constant_id = 20) const uint DILATION_H = 1;
+layout(constant_id = 21) const uint DILATION_W = 1;
+layout(constant_id = 24) const uint VECTORS_OF_K = 4;  // without those that fill the last step
 layout(constant_id = 35) const uint ROWS = 1;  // rows and columns of output pixels in this dispatch
 layout(constant_id = 36) const uint COLUMNS = 1;
 layout(constant_id = 37) const uint INPUT_STRIDE_N = 1;  // in units of push.input_start, from one image to the next
@@ -113,7 +117,61 @@ layout(push_constant) uniform PushConstants {
     uint first_row;  // the input's row under the first pixel's first tap; may be negative
     uint first_column;
     uint part_sums_start;  // words
+#ifndef CONSTANT_SIZES
+    // Sizes, and what they are divided by.
+    uint run;
+    uint stride_h;
+    uint stride_w;
+    uint dilation_h;
+    uint dilation_w;
+    uint vectors_of_k;
+    uint rows;
+    uint columns;
+    uint input_stride_n;
+    uint input_stride_group;
+    uint input_stride_h;
+    uint input_stride_w;
+    uint tap_stride_h;
+    uint tap_stride_w;
+    uint channel_stride;
+    uint output_stride_n;
+    uint output_stride_c;
+    uint output_stride_h;
+    uint output_stride_w;
+    uint row_limit;
+    uint column_limit;
+    uint turns;
+    uint parts;
+    uint part_steps;  // steps of a part, but for the last ones
+    uint rows_reciprocal;  // see `quotient`
+    uint columns_reciprocal;
+    uint run_reciprocal;
+    uint reciprocal_shifts;  // of rows, columns and runs, five bits each
+#endif
 } push;
+
+#ifdef CONSTANT_SIZES
+// All sizes are constants.
+#define SIZE(constant, pushed) (constant)
+#define QUOTIENT_BY(n, constant, name, first_bit) ((n) / (constant))
+#else
+// A size: the constant, or the push constant if the pipeline serves several sizes.
+#define SIZE(constant, pushed) mix(push.pushed, constant, constant != 0)
+
+// n / divisor, for n below 2^31. The divisor is a constant; or that is 0, and there is a reciprocal of 2^(31 + shift) /
+// divisor, rounded up, where 2^shift is the first power of two that is not below the divisor. A compiler does the same
+// for a constant divisor.
+uint quotient(uint n, uint constant, uint reciprocal, uint shift) {
+    if (constant != 0)
+        return n / max(constant, 1);
+    uint high, low;
+    umulExtended(n << 1, reciprocal, high, low);
+    return high >> shift;
+}
+
+#define QUOTIENT_BY(n, constant, name, first_bit)                                                                      \
+    quotient(n, constant, push.name##_reciprocal, bitfieldExtract(push.reciprocal_shifts, first_bit, 5))
+#endif
 
 #include "arithmetic.glsl"
 #define FIRST_PARAMETER_CONSTANT 26
@@ -124,7 +182,6 @@ layout(push_constant) uniform PushConstants {
 
 const uint INVOCATIONS = TILE_PIXELS / SUBGROUP_PIXELS * (TILE_CHANNELS / SUBGROUP_CHANNELS) * LANES;
 const uint FILTER_FETCHES = TILE_CHANNELS * STEP / INVOCATIONS;
-const uint STEPS = (RUN_VECTORS + STEP - 1) / STEP;
 // A matrix row of 8 bytes gets its own vector, because no load can begin inside a vector.
 const uint SLICES = MATRIX_K < 16 ? 16 / MATRIX_K : 1;
 const uint SLICE_VECTORS = MATRIX_K > 16 ? MATRIX_K / 16 : 1;
@@ -163,9 +220,9 @@ struct Pixel {
 };
 
 Pixel pixel_at(uint index) {
-    uint line = index / COLUMNS;
-    uint image = line / ROWS;
-    return Pixel(image, line - image * ROWS, index - line * COLUMNS);
+    uint line = QUOTIENT_BY(index, COLUMNS, columns, 5);
+    uint image = QUOTIENT_BY(line, ROWS, rows, 0);
+    return Pixel(image, line - image * SIZE(ROWS, rows), index - line * SIZE(COLUMNS, columns));
 }
 
 // The place in the tile of the pixel or channel at a position, and the reverse. Four matrices of `size` are
@@ -193,6 +250,10 @@ uint pixel_place(uint position) {
 
 uint channel_place(uint position) {
     return PACK_CHANNELS ? place_at(position, MATRIX_N) : position;
+}
+
+uint step_count() {
+    return FEW_STEPS != 0 ? FEW_STEPS : (SIZE(VECTORS_OF_K, vectors_of_k) + STEP - 1) / STEP;
 }
 
 // y of one output, in integers only.

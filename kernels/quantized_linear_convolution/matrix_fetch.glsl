@@ -3,7 +3,6 @@
 
 const uint STEPPED_ROWS = INVOCATIONS / STEP;
 const uint INPUT_FETCHES = TILE_PIXELS / STEPPED_ROWS;
-const uint TAPS = RUN_VECTORS / RUN;
 const bool FEW_TAPS = CHECK_BORDER != 0 && TAPS <= 32;
 
 // The places of the vectors that an invocation fetches.
@@ -37,25 +36,26 @@ uint row_of_fetch(uint f) {
 }
 
 bool is_inside(uint f, uint tap_row, uint tap_column) {
-    return source_rows[f] + tap_row * DILATION_H < ROW_LIMIT
-        && source_columns[f] + tap_column * DILATION_W < COLUMN_LIMIT;
+    return source_rows[f] + tap_row * SIZE(DILATION_H, dilation_h) < SIZE(ROW_LIMIT, row_limit)
+        && source_columns[f] + tap_column * SIZE(DILATION_W, dilation_w) < SIZE(COLUMN_LIMIT, column_limit);
 }
 
 void locate(uint first_pixel) {
     if (FETCH == PLANES) {
         [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
             Pixel pixel = pixel_at(min(first_pixel + 4 * plane_quad(f), push.pixels - 4));
-            sources[f] = group_start + pixel.image * INPUT_STRIDE_N + (pixel.row * COLUMNS + pixel.column) / 4
-                + 16 * plane_vector(f) * CHANNEL_STRIDE;
+            sources[f] = group_start + pixel.image * SIZE(INPUT_STRIDE_N, input_stride_n)
+                + (pixel.row * SIZE(COLUMNS, columns) + pixel.column) / 4
+                + 16 * plane_vector(f) * SIZE(CHANNEL_STRIDE, channel_stride);
         }
         return;
     }
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
         Pixel pixel = pixel_at(min(first_pixel + pixel_place(row_of_fetch(f)), push.pixels - 1));
-        sources[f] =
-            group_start + pixel.image * INPUT_STRIDE_N + pixel.row * INPUT_STRIDE_H + pixel.column * INPUT_STRIDE_W;
-        source_rows[f] = push.first_row + pixel.row * STRIDE_H;
-        source_columns[f] = push.first_column + pixel.column * STRIDE_W;
+        sources[f] = group_start + pixel.image * SIZE(INPUT_STRIDE_N, input_stride_n)
+            + pixel.row * SIZE(INPUT_STRIDE_H, input_stride_h) + pixel.column * SIZE(INPUT_STRIDE_W, input_stride_w);
+        source_rows[f] = push.first_row + pixel.row * SIZE(STRIDE_H, stride_h);
+        source_columns[f] = push.first_column + pixel.column * SIZE(STRIDE_W, stride_w);
         inside_taps[f] = 0;
         if (FEW_TAPS) {
             [[unroll]] for (uint tap = 0; tap < TAPS; ++tap)
@@ -66,17 +66,16 @@ void locate(uint first_pixel) {
 
 // The value that becomes 0 when it is stored.
 const uvec4 NOTHING = uvec4(FLIP);
-const bool WHOLE_STEPS = RUN_VECTORS % STEP == 0;
 
 void fetch_planes(uint step) {
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
-        uint source = sources[f] + 16 * STEP * step * CHANNEL_STRIDE;
+        uint source = sources[f] + 16 * STEP * step * SIZE(CHANNEL_STRIDE, channel_stride);
         [[unroll]] for (uint i = 0; i < 4; ++i)
             next_input[4 * f + i] = NOTHING;
-        if (WHOLE_STEPS || step * STEP + plane_vector(f) < RUN_VECTORS) {
+        if (WHOLE_STEPS != 0 || step * STEP + plane_vector(f) < SIZE(VECTORS_OF_K, vectors_of_k)) {
             [[unroll]] for (uint i = 0; i < 4; ++i) {
                 [[unroll]] for (uint j = 0; j < 4; ++j)
-                    next_input[4 * f + i][j] = input_words[source + (4 * i + j) * CHANNEL_STRIDE];
+                    next_input[4 * f + i][j] = input_words[source + (4 * i + j) * SIZE(CHANNEL_STRIDE, channel_stride)];
             }
         }
     }
@@ -84,13 +83,14 @@ void fetch_planes(uint step) {
 
 void fetch_runs(uint step) {
     uint vector = step * STEP + own_vector;
-    uint run = vector / RUN;
+    uint run = TAPS == 1 ? 0 : QUOTIENT_BY(vector, RUN, run, 10);
     uint tap_row = run / RUNS_W;
     uint tap_column = run - tap_row * RUNS_W;
-    uint in_run = vector - run * RUN;
-    uint offset = tap_row * TAP_STRIDE_H + tap_column * TAP_STRIDE_W + in_run * (FETCH == VECTORS ? 1 : 4);
+    uint in_run = vector - run * SIZE(RUN, run);
+    uint offset = tap_row * SIZE(TAP_STRIDE_H, tap_stride_h) + tap_column * SIZE(TAP_STRIDE_W, tap_stride_w)
+        + in_run * (FETCH == VECTORS ? 1 : 4);
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
-        bool inside = WHOLE_STEPS || vector < RUN_VECTORS;
+        bool inside = WHOLE_STEPS != 0 || vector < SIZE(VECTORS_OF_K, vectors_of_k);
         next_input[f] = NOTHING;
         if (CHECK_BORDER != 0) {
             if (inside)
@@ -157,7 +157,7 @@ void put_step(uint step) {
         // The bytes after a run in memory are multiplied by zeros of the filter, but they must not count in sum(x').
         if (FETCH == WORDS && RUN_WORDS % 4 != 0)
             vectors[f] = mix(uvec4(0), vectors[f],
-                lessThan(4 * ((step * STEP + own_vector) % RUN) + uvec4(0, 1, 2, 3), uvec4(RUN_WORDS)));
+                lessThan(4 * ((step * STEP + own_vector) % SIZE(RUN, run)) + uvec4(0, 1, 2, 3), uvec4(RUN_WORDS)));
         put(half_tile + position_of_fetch(f) * ROW, vector_of_fetch(f), vectors[f]);
     }
     [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)

@@ -5,15 +5,15 @@
 //
 // Maths: the bytes of each output channel are copied and added up. UINT8 is taken as INT8 by flipping the top bit.
 //
-// Layout: K is divided into runs, as matrix.glsl says. Word k of an output channel belongs to run k / RUN_WORDS, whose
-// tap row is run / RUNS_W. In the run, it belongs to tap column run % RUNS_W + (k % RUN_WORDS) / QUADS and to quad (k
-// % RUN_WORDS) % QUADS of the input channels. Bytes of no tap or channel are 0. A panel holds WIDTH output channels of
-// one group as words[step][channel of the panel][STEP_WORDS]. One more row follows: the sum of each channel's bytes,
+// Layout: K is divided into runs, as matrix.glsl says. Word k of an output channel belongs to run k / run_words, whose
+// tap row is run / runs_w. In the run, it belongs to tap column run % runs_w + (k % run_words) / quads and to quad (k
+// % run_words) % quads of the input channels. Bytes of no tap or channel are 0. A panel holds width output channels of
+// one group as words[step][channel of the panel][step_words]. One more row follows: the sum of each channel's bytes,
 // which the zero points need. Room for more rows may follow it.
 //
-// With IN_ORDER, the channels of a step have the order in which matrix.glsl stores them to shared memory, so that
+// With in_order, the channels of a step have the order in which matrix.glsl stores them to shared memory, so that
 // neighbouring invocations read neighbouring vectors. Row i is for the position `stored_row(i)`. If four matrices of
-// INTERLEAVED channels are interleaved, position and channel differ.
+// interleaved channels are interleaved, position and channel differ.
 //
 // Loops: one workgroup packs one output channel. Each invocation takes every gl_WorkGroupSize-th word, with four byte
 // loads each. The sums of the invocations are added up in shared memory.
@@ -26,21 +26,10 @@
 // fit 32 bits.
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint WIDTH = 8;
-layout(constant_id = 2) const uint FLIP = 0;  // 0x80 for UINT8
-layout(constant_id = 3) const uint FILTER_HEIGHT = 1;
-layout(constant_id = 4) const uint FILTER_WIDTH = 1;
-layout(constant_id = 5) const uint STEP_WORDS = 16;
-layout(constant_id = 6) const uint RUN_WORDS = 4;  // words of a run, including those that fill its last vector
-layout(constant_id = 7) const uint RUNS_W = 1;
-layout(constant_id = 8) const uint QUADS = 1;
-layout(constant_id = 9) const uint IN_ORDER = 0;
-layout(constant_id = 10) const uint INTERLEAVED = 0;  // 0 if no matrices are interleaved
-layout(constant_id = 11) const uint JOINED = 1;  // groups of the filter that make one group of panels
+layout(constant_id = 1) const uint FLIP = 0;  // 0x80 for UINT8
+layout(constant_id = 2) const uint JOINED = 1;  // groups of the filter that make one group of panels
 // Whether the zero point that stands between joined groups is read; otherwise it is 0.
-layout(constant_id = 12) const uint HAS_ZERO_POINT = 0;
-layout(constant_id = 13) const uint ZERO_POINT_STRIDE = 0;
-layout(constant_id = 14) const uint ROWS_AFTER = 1;  // rows of a panel after its words: the sums, and parameters
+layout(constant_id = 3) const uint HAS_ZERO_POINT = 0;
 
 layout(set = 0, binding = 0) readonly buffer Filter { uint filter_words[]; };
 layout(set = 0, binding = 1) buffer Packed { uint packed_words[]; };
@@ -59,18 +48,30 @@ layout(push_constant) uniform PushConstants {
     uint stride_c;
     uint stride_h;
     uint stride_w;
+    // Sizes: one pipeline serves the filters of all layers.
+    uint width;
+    uint filter_height;
+    uint filter_width;
+    uint step_words;
+    uint run_words;  // words of a run, including those that fill its last vector
+    uint runs_w;
+    uint quads;
+    uint in_order;  // 0 or 1
+    uint interleaved;  // 0 if no matrices are interleaved
+    uint zero_point_stride;
+    uint rows_after;  // rows of a panel after its words: the sums, and parameters
 } push;
 
 shared int sums[gl_WorkGroupSize.x];
 
 // The row of a channel of a panel.
 uint row_of(uint channel) {
-    if (IN_ORDER == 0)
+    if (push.in_order == 0)
         return channel;
     uint position = channel;
-    if (INTERLEAVED != 0) {
-        uint in_block = channel % (4 * INTERLEAVED);
-        position = channel - in_block + in_block % 4 * INTERLEAVED + in_block / 4;
+    if (push.interleaved != 0) {
+        uint in_block = channel % (4 * push.interleaved);
+        position = channel - in_block + in_block % 4 * push.interleaved + in_block / 4;
     }
     // The inverse of stored_row.
     return (position & ~7u) | (position & 3) << 1 | (position >> 2 & 1);
@@ -85,29 +86,29 @@ void main() {
     uint group = place / push.channels_of_group;
     uint channel_of_group = place - group * push.channels_of_group;
     // Panels are counted from the one that holds the first channel.
-    uint panels_of_group = (push.channels_of_group + WIDTH - 1) / WIDTH;
-    uint panel = group * panels_of_group + channel_of_group / WIDTH - push.first_of_group / WIDTH;
-    uint base = push.packed_start + panel * (push.words + ROWS_AFTER) * WIDTH;
-    uint channel_of_panel = channel_of_group % WIDTH;
+    uint panels_of_group = (push.channels_of_group + push.width - 1) / push.width;
+    uint panel = group * panels_of_group + channel_of_group / push.width - push.first_of_group / push.width;
+    uint base = push.packed_start + panel * (push.words + push.rows_after) * push.width;
+    uint channel_of_panel = channel_of_group % push.width;
 
     uint row = row_of(channel_of_panel);
     // Its own group's first input channel, and what it has in the channels of the groups that are joined to its own.
     uint first_own = JOINED == 1 ? 0 : channel_of_group / (push.channels_of_group / JOINED) * push.channels;
     uint zero_point = FLIP;
     if (HAS_ZERO_POINT != 0) {
-        uint address = push.zero_point_start + channel * ZERO_POINT_STRIDE;
+        uint address = push.zero_point_start + channel * push.zero_point_stride;
         zero_point ^= (zero_point_words[address >> 2] >> (8 * (address & 3))) & 0xFF;
     }
     int sum = 0;
     for (uint k = gl_LocalInvocationID.x; k < push.words; k += gl_WorkGroupSize.x) {
-        uint run = k / RUN_WORDS;
-        uint in_run = k - run * RUN_WORDS;
-        uint tap_row = run / RUNS_W;
-        uint in_row = in_run / QUADS;
-        uint tap_column = run - tap_row * RUNS_W + in_row;
-        uint quad = in_run - in_row * QUADS;
+        uint run = k / push.run_words;
+        uint in_run = k - run * push.run_words;
+        uint tap_row = run / push.runs_w;
+        uint in_row = in_run / push.quads;
+        uint tap_column = run - tap_row * push.runs_w + in_row;
+        uint quad = in_run - in_row * push.quads;
         uint word = 0;
-        if (tap_row < FILTER_HEIGHT && tap_column < FILTER_WIDTH) {
+        if (tap_row < push.filter_height && tap_column < push.filter_width) {
             uint address = push.filter_start + channel * push.stride_m + (4 * quad - first_own) * push.stride_c
                 + tap_row * push.stride_h + tap_column * push.stride_w;
             for (uint i = 0; i < 4 && 4 * quad + i < JOINED * push.channels; ++i, address += push.stride_c) {
@@ -118,7 +119,7 @@ void main() {
                 sum += bitfieldExtract(int(value), 0, 8);
             }
         }
-        packed_words[base + (k / STEP_WORDS * WIDTH + row) * STEP_WORDS + k % STEP_WORDS] = word;
+        packed_words[base + (k / push.step_words * push.width + row) * push.step_words + k % push.step_words] = word;
     }
     sums[gl_LocalInvocationID.x] = sum;
     barrier();
@@ -128,5 +129,5 @@ void main() {
         barrier();
     }
     if (gl_LocalInvocationID.x == 0)
-        packed_words[base + push.words * WIDTH + channel_of_panel] = uint(sums[0]);
+        packed_words[base + push.words * push.width + channel_of_panel] = uint(sums[0]);
 }

@@ -5,7 +5,7 @@
 //
 // Maths: float32.glsl and prepared_channel.glsl.
 //
-// Layout: after the words and the sums of a panel of the filter (matrix_pack_filter.comp), three rows of WIDTH words:
+// Layout: after the words and the sums of a panel of the filter (matrix_pack_filter.comp), three rows of width words:
 // multipliers, constants, and the rest.
 //
 // Loops: one invocation prepares one channel.
@@ -17,7 +17,6 @@
 #extension GL_EXT_control_flow_attributes : require
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint WIDTH = 8;
 const uint OUTPUT_UNSIGNED = 0;  // for functions that are not called here
 
 layout(set = 0, binding = 0) buffer Panels { uint panel_words[]; };
@@ -36,10 +35,11 @@ layout(push_constant) uniform PushConstants {
     uint channels_of_group;  // output channels of a group of panels
     uint first_of_group;     // the first channel's place in its group
     uint taps;               // products of a sum
+    uint width;              // channels of a panel
 } push;
 
 #include "arithmetic.glsl"
-#define FIRST_PARAMETER_CONSTANT 2
+#define FIRST_PARAMETER_CONSTANT 1
 #define FIRST_PARAMETER_BINDING 1
 #include "parameter_sources.glsl"
 #include "float32.glsl"
@@ -54,13 +54,13 @@ void main() {
     uint group = place / push.channels_of_group;
     uint channel_of_group = place - group * push.channels_of_group;
     // Panels are counted from the one that holds the first channel.
-    uint panels_of_group = (push.channels_of_group + WIDTH - 1) / WIDTH;
-    uint panel = group * panels_of_group + channel_of_group / WIDTH - push.first_of_group / WIDTH;
-    uint row =
-        push.panels_start + panel * (push.words + PANEL_ROWS) * WIDTH + push.words * WIDTH + channel_of_group % WIDTH;
+    uint panels_of_group = (push.channels_of_group + push.width - 1) / push.width;
+    uint panel = group * panels_of_group + channel_of_group / push.width - push.first_of_group / push.width;
+    uint row = push.panels_start + panel * (push.words + PANEL_ROWS) * push.width + push.words * push.width
+        + channel_of_group % push.width;
     Wide constant = exact_constant(channel, int(panel_words[row]));
-    panel_words[row + WIDTH] = floatBitsToUint(multiplier_of(channel));
-    panel_words[row + 2 * WIDTH] = constant.low;
-    panel_words[row + 3 * WIDTH] =
+    panel_words[row + push.width] = floatBitsToUint(multiplier_of(channel));
+    panel_words[row + 2 * push.width] = constant.low;
+    panel_words[row + 3 * push.width] =
         (uint(filter_zero_point(channel)) & 0xFFFF) | (is_narrow(constant, push.taps) ? 0 : 1u << 16);
 }

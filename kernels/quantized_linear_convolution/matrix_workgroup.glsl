@@ -13,13 +13,13 @@ uint filter_sums;
 uint part;  // of K
 
 void begin_workgroup() {
-    uint group = gl_WorkGroupID.z / PARTS;
-    part = gl_WorkGroupID.z % PARTS;
+    uint group = PARTS == 1 ? gl_WorkGroupID.z : gl_WorkGroupID.z / SIZE(PARTS, parts);
+    part = PARTS == 1 ? 0 : gl_WorkGroupID.z - group * SIZE(PARTS, parts);
     panel = push.filter_start + (group * push.panels_of_group + gl_WorkGroupID.x) * push.panel_stride;
-    filter_sums = 4 * (panel + STEPS * STEP * TILE_CHANNELS);
+    filter_sums = 4 * (panel + step_count() * STEP * TILE_CHANNELS);
     first_channel = gl_WorkGroupID.x * TILE_CHANNELS;
     group_channel = group * push.channels_of_group;
-    group_start = push.input_start + group * INPUT_STRIDE_GROUP;
+    group_start = push.input_start + group * SIZE(INPUT_STRIDE_GROUP, input_stride_group);
     border = CHECK_BORDER != 0 ? (input_zero_point(group_channel) & 0xFF) * ONES : 0;
 }
 

@@ -19,7 +19,8 @@ shared uvec4 arrived;
 
 uint part_sums_at() {
     uint index =
-        (gl_WorkGroupID.z / PARTS * gl_NumWorkGroups.y + gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+        ((gl_WorkGroupID.z - part) / SIZE(PARTS, parts) * gl_NumWorkGroups.y + gl_WorkGroupID.y) * gl_NumWorkGroups.x
+        + gl_WorkGroupID.x;
     return push.part_sums_start + index * TILE_WORDS;
 }
 
@@ -39,11 +40,11 @@ bool is_last_part() {
     if (gl_LocalInvocationID.x == 0) {
         arrived.x = uint(atomicAdd(
             part_sums[counter], 1, gl_ScopeQueueFamily, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease));
-        if (arrived.x == PARTS - 1)
+        if (arrived.x == SIZE(PARTS, parts) - 1)
             part_sums[counter] = 0;
     }
     part_barrier();
-    return arrived.x == PARTS - 1;
+    return arrived.x == SIZE(PARTS, parts) - 1;
 }
 
 // Adds sum(x') of all positions of the tile.

@@ -29,6 +29,8 @@
 // pixels, z groups. No invocation leaves before the last barrier, and with PARTS only whole workgroups do. With PARTS, z
 // counts the parts of each group, and TURNS is 1.
 
+// Many devices without matrices have 128 bytes of push constants, too few for sizes.
+#define CONSTANT_SIZES
 #define PACK_CHANNELS (STORE_CHANNELS != 0)
 #include "matrix.glsl"
 #include "data_movement/byte_matrices.glsl"
@@ -171,6 +173,7 @@ void store_rounded(uint first_pixel) {
 
 void make_tile(uint first_pixel, bool is_first) {
     // The steps of this part of K. With PARTS, the last parts may be empty.
+    const uint STEPS = (VECTORS_OF_K + STEP - 1) / STEP;
     const uint PART_STEPS = (STEPS + PARTS - 1) / PARTS;
     uint first_step = part * PART_STEPS;
     uint end_step = min(first_step + PART_STEPS, STEPS);

@@ -30,7 +30,9 @@ from dmlvk.planning.quantized_linear_convolution.path import OPERATOR
 from dmlvk.runtime import answers_file, implementation, self_test
 from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
 from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError
+from dmlvk.vulkan.pipeline_cache import PipelineCache
 from tests.profiles import NAMES, load
+from tools.pipelines import pipelines
 
 DESC = self_test._desc(12, 24, 3, 1, (9, 10), is_last=False)
 QUESTION = self_test._desc(20, 40, 3, 1, (7, 11), is_last=True)
@@ -96,6 +98,42 @@ def test_a_right_answer_is_remembered(device: dmlvk.Device, path: str, asked: li
             assert path_taken(own) == path
     assert asked == [path]
     assert fault_of(device) == {}
+
+
+def test_pipelines_of_questions_are_the_device_s(
+    device: dmlvk.Device, path: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question is asked on a Device of its own, whose compiled pipelines the user's gets."""
+    data, added = PipelineCache.data, []
+
+    def marked(self: PipelineCache) -> bytes:
+        return b"of the question" if data(self) else b""
+
+    monkeypatch.setattr(PipelineCache, "data", marked)
+    monkeypatch.setattr(PipelineCache, "add", lambda self, data: added.append((self, data)))
+    with opened(device) as own:
+        assert path_taken(own) == path and asked == [path]
+        assert added == [(own.vulkan.pipelines.cache, b"of the question")]
+
+
+def test_constants_of_a_question_may_be_given_once(
+    device: dmlvk.Device, path: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(self_test, "QUESTIONS", {path: (self_test._with_owned_constants(QUESTION),)})
+    with opened(device) as own:
+        assert path_taken(own) == path and asked == [path]
+    assert fault_of(device) == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "network", "layout"),
+    [("first_layer", "resnet50", "nhwc"), ("matrix", "resnet50", "nhwc"), ("matrix", "mobilenetv2", "nchw")],
+)
+def test_questions_leave_pipelines_that_networks_take(path: str, network: str, layout: str) -> None:
+    profile = load("nvidia-h200")
+    known = pipelines(profile, network, 1, layout)
+    products = [found.stages[-1][0] for _, found in self_test._plans_of(profile, path)]
+    assert any(product.specialization in known.get(product.kernel, []) for product in products)
 
 
 @pytest.mark.parametrize(("value", "times"), [("0", 0), ("1", 1), ("always", 2)])

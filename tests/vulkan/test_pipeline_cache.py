@@ -183,6 +183,48 @@ def test_saving_merges_with_what_another_process_saved(
     assert use(device)
 
 
+def test_pipelines_of_another_device_are_added(
+    device: dmlvk.Device, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test drivers keep nothing in their caches, so the test looks at what is merged into what."""
+    monkeypatch.setattr(pipeline_cache, "SECONDS_OF_A_COMPILER", math.inf)
+    merged: list[tuple[Any, list[Any]]] = []
+    real = vk.vkMergePipelineCaches
+
+    def merge(handle: Any, target: Any, count: int, sources: list[Any]) -> int:
+        assert count == len(sources)
+        merged.append((target, list(sources)))
+        return int(real(handle, target, count, sources))
+
+    monkeypatch.setattr(vk, "vkMergePipelineCaches", merge)
+    with dmlvk.Device(device.name) as first:
+        found = first.vulkan.pipelines.cache.data()
+        assert found
+    created = []
+    with dmlvk.Device(device.name) as own:
+        cache = own.vulkan.pipelines.cache
+        create = cache._create
+
+        def create_counted(data: bytes) -> Any:
+            created.append(data)
+            return create(data)
+
+        monkeypatch.setattr(cache, "_create", create_counted)
+        earlier = cache.current
+        cache.add(b"")
+        assert cache.current is earlier and not merged
+        cache.add(found)
+        assert created == [found]
+        assert merged == [(cache.current.handle, [earlier.handle])] and cache.current is not earlier
+        # Threads that began before still build in the earlier one, so that it is saved too.
+        own.compile(copy_desc(DESC))
+        cache.save()
+        assert merged[1][1] == [cache.current.handle, earlier.handle] and len(merged) == 2
+    count = len(merged)
+    cache.add(found)  # the device is closed
+    assert cache.data() == b"" and len(merged) == count
+
+
 def test_a_process_that_is_killed_has_saved_what_it_compiled(device: dmlvk.Device, folder: Path) -> None:
     program = f"""
 import os, dmlvk

@@ -44,10 +44,11 @@ def channel_parameters(
             channels_of_group=packed.channels_of_group,
             first_of_group=channels[0] % packed.channels_of_group,
             taps=geometry.tap_count,
+            width=packed.width,
         )
         dispatches.append(
             dispatch.finish(
-                {LOCAL_SIZE_X: builder.workgroup_size, "WIDTH": packed.width, **sources.constants},
+                {LOCAL_SIZE_X: builder.workgroup_size, **sources.constants},
                 builder.grid(count),
                 seconds=builder.element_seconds(8 * count),
                 bytes_moved=40 * count,

@@ -126,7 +126,8 @@ class FirstLayerTile:
         return FilterPacking(
             "quantized_linear_convolution/matrix_pack_filter",
             geometry.filter_size[0] * words,
-            {
+            {},
+            sizes={
                 "STEP_WORDS": words,
                 "RUN_WORDS": words,
                 "RUNS_W": 1,

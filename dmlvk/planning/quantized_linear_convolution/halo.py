@@ -64,7 +64,7 @@ class HaloShape(MatrixShape):
         runs = self.runs(geometry)
         words = 4 * runs.vectors
         # The kernel packs channels, whatever the output's layout.
-        constants = {
+        sizes = {
             "STEP_WORDS": self.tile.step // 4,
             "RUN_WORDS": words,
             "RUNS_W": runs.of_row,
@@ -72,7 +72,7 @@ class HaloShape(MatrixShape):
             "IN_ORDER": 1,
             "INTERLEAVED": self.matrix.n,
         }
-        return FilterPacking(PACK_FILTER_KERNEL, 4 * runs.total, constants)
+        return FilterPacking(PACK_FILTER_KERNEL, 4 * runs.total, {}, sizes=sizes)
 
 
 @dataclass(frozen=True)
@@ -202,8 +202,14 @@ def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, geometry: Convolu
 class HaloCutter(MatrixCutter[HaloShape]):
     """The product of an input that is read in place. Its pixels are counted by positions."""
 
+    def shares_pipelines(self, box: tuple[Range, ...]) -> bool:
+        return False  # shared memory is as large as the sizes say
+
     def turns(self, box: tuple[Range, ...]) -> int:
         return 1
+
+    def run_words(self, runs: Runs) -> int:
+        return runs.words
 
     def pixels(self, box: tuple[Range, ...]) -> int:
         return (box[IMAGE][1] - box[IMAGE][0]) * self._positions(box).plane

@@ -147,13 +147,17 @@ class MatrixShape(Shape):
         """How K lies in memory."""
         return Runs.of(geometry)
 
+    def steps(self, runs: Runs) -> int:
+        """The number of steps of K."""
+        return -(-runs.total * VECTOR_SIZE // self.tile.step)
+
     def filter_packing(self, geometry: ConvolutionGeometry) -> FilterPacking:
         """How the filter is packed: in whole steps of K."""
         runs, step = self.runs(geometry), self.tile.step // 4
         words = -(-4 * runs.total // step) * step
         # Channels in the order in which the product stores them.
         interleaved = self.matrix.n if packs_channels(geometry) else 0
-        constants = {
+        sizes = {
             "STEP_WORDS": step,
             "RUN_WORDS": 4 * runs.vectors,
             "RUNS_W": runs.of_row,
@@ -161,7 +165,7 @@ class MatrixShape(Shape):
             "IN_ORDER": 1,
             "INTERLEAVED": interleaved,
         }
-        return FilterPacking(PACK_FILTER_KERNEL, words, constants)
+        return FilterPacking(PACK_FILTER_KERNEL, words, {}, sizes=sizes)
 
 
 @dataclass(frozen=True)

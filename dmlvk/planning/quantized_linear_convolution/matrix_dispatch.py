@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic
 
@@ -20,6 +21,7 @@ from dmlvk.planning.builder import (
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import CLEAN, Access, Dispatch, PathError, Plan
+from dmlvk.planning.quantized_linear_convolution import matrix_sizes
 from dmlvk.planning.quantized_linear_convolution.channel_parameters import with_parameters
 from dmlvk.planning.quantized_linear_convolution.channels_last import channels_last
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
@@ -66,6 +68,12 @@ from dmlvk.planning.quantized_linear_convolution.stages import (
     packing_seconds,
     part_limit,
 )
+
+# With so few steps of K the kernel has no loop over them.
+UNROLLED_STEPS = 2
+
+# The kernels' push constants; Vulkan guarantees 128 bytes, and all known devices with matrices have 256.
+PUSH_CONSTANTS_SIZE = 192
 
 # Ways to read the input. kernels/quantized_linear_convolution/matrix.glsl uses the same numbers.
 WORDS, VECTORS, PLANES = range(3)
@@ -144,6 +152,19 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
     fetch: int
     parameters: Sources
     source: View | None = None
+
+    def shares_pipelines(self, box: tuple[Range, ...]) -> bool:
+        """Whether sizes are push constants."""
+        return matrix_sizes.shares_pipelines(self.builder.profile, self.operations(box))
+
+    def push_sizes(self, dispatch: DispatchBuilder, sizes: Mapping[str, int]) -> None:
+        """Pushes the sizes, also those that are constants: the kernel has push constants for all of them."""
+        part_steps = -(-self.shape.steps(self.shape.runs(self.geometry)) // self.shape.tile.parts)
+        dispatch.push(part_steps=part_steps, **matrix_sizes.push_constants(sizes))
+
+    def run_words(self, runs: Runs) -> int:
+        """Words of a run; only runs in words may end inside a vector."""
+        return runs.words if self.fetch == WORDS else 4
 
     def parameters_fit(self, box: tuple[Range, ...]) -> bool:
         return True  # parameters that do not fit were gathered before
@@ -239,11 +260,11 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             first_row=first_row,
             first_column=first_column,
         )
-        unit_stored = self._store_unit(box, (first_stored, end_stored))
-        constants = {
-            **self._constants(shape, tile, runs),
-            "STORE_UNIT": unit_stored,
-            **self.parameters.constants,
+        sizes = {
+            "RUN": runs.vectors,
+            **by_dimension("STRIDE", "HW", geometry.strides),
+            **by_dimension("DILATION", "HW", geometry.dilations),
+            "VECTORS_OF_K": runs.total,
             "ROWS": extents[ROW],
             "COLUMNS": extents[COLUMN],
             "INPUT_STRIDE_N": strides[0],
@@ -258,6 +279,15 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             "COLUMN_LIMIT": geometry.input_size[1],
             "TURNS": self.turns(box),
             "PARTS": tile.parts,
+        }
+        self.push_sizes(dispatch, sizes)
+        unit_stored = self._store_unit(box, (first_stored, end_stored))
+        constants = {
+            **self._constants(shape, tile, runs),
+            "WHOLE_STEPS": int(self._fetches_whole_steps(box)),
+            "STORE_UNIT": unit_stored,
+            **self.parameters.constants,
+            **matrix_sizes.constants(sizes, self.shares_pipelines(box)),
             "PREPARED": int(packed_filter.rows_after > 1),
             "STORE_MATRICES": int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
             **self.more_constants(box),
@@ -275,23 +305,12 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
 
     def _constants(self, shape: MatrixShape, tile: MatrixTile, runs: Runs) -> dict[str, int]:
         geometry = self.geometry
-        # If the input is read in place: does any tap lie outside the input?
-        reach = (
-            (geometry.output_size[k] - 1) * geometry.strides[k]
-            + (geometry.filter_size[k] - 1) * geometry.dilations[k]
-            - geometry.start_padding[k]
-            for k in range(2)
-        )
-        beside = any(geometry.start_padding) or any(
-            last >= size for last, size in zip(reach, geometry.input_size, strict=True)
-        )
-        in_place = self.source is not None
         return {
             LOCAL_SIZE_X: shape.local_size,
             "OUTPUT_UNSIGNED": int(self.output_unsigned),
             "STORE_CHANNELS": int(packs_channels(geometry)),
-            "FLIP": UNSIGNED_FLIP * 0x01010101 if in_place and self.parameters.input_unsigned else 0,
-            "CHECK_BORDER": int(in_place and beside),
+            "FLIP": UNSIGNED_FLIP * 0x01010101 if self.source is not None and self.parameters.input_unsigned else 0,
+            "CHECK_BORDER": int(self._checks_border()),
             "FETCH": self.fetch,
             "MATRIX_M": shape.matrix.m,
             "MATRIX_N": shape.matrix.n,
@@ -302,15 +321,33 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             "SUBGROUP_PIXELS": tile.subgroup_pixels,
             "SUBGROUP_CHANNELS": tile.subgroup_channels,
             "STEP": tile.step // VECTOR_SIZE,
-            "RUN": runs.vectors,
-            "RUN_WORDS": runs.words,
+            "RUN_WORDS": self.run_words(runs),
             "RUNS_W": runs.of_row,
-            **by_dimension("STRIDE", "HW", geometry.strides),
-            **by_dimension("DILATION", "HW", geometry.dilations),
+            "TAPS": runs.count,
+            "FEW_STEPS": steps if (steps := shape.steps(runs)) <= UNROLLED_STEPS else 0,
             "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
             "PADDING": ROW_PADDING,
-            "RUN_VECTORS": runs.total,
         }
+
+    def _checks_border(self) -> bool:
+        """Whether the input is read in place, and some tap lies outside it."""
+        geometry = self.geometry
+        reach = (
+            (geometry.output_size[k] - 1) * geometry.strides[k]
+            + (geometry.filter_size[k] - 1) * geometry.dilations[k]
+            - geometry.start_padding[k]
+            for k in range(2)
+        )
+        beside = any(last >= size for last, size in zip(reach, geometry.input_size, strict=True))
+        return self.source is not None and (beside or any(geometry.start_padding))
+
+    def _fetches_whole_steps(self, box: tuple[Range, ...]) -> bool:
+        """Whether fetches need not look for the end of K, because it is the end of a step."""
+        # Where they look for the border anyway, layers share a pipeline whose fetches look for both.
+        if self._checks_border() and self.shares_pipelines(box):
+            return False
+        shape = self.shape
+        return shape.runs(self.geometry).total * VECTOR_SIZE % shape.tile.step == 0
 
     def _store_unit(self, box: tuple[Range, ...], stored: Range) -> int:
         """Bytes of one store to the output: 16 or 4 if neighbours in a tile always fill whole units of that size."""
@@ -344,7 +381,11 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
     packs_input: ClassVar[bool]
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
-        return NO_MATRICES if matrix_of(profile) is None else None
+        if matrix_of(profile) is None:
+            return NO_MATRICES
+        if (limit := profile.limits.max_push_constants_size) < PUSH_CONSTANTS_SIZE:
+            return Obstacle("bytes of push constants", limit, f"at least {PUSH_CONSTANTS_SIZE}")
+        return None
 
     @abstractmethod
     def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> AnyMatrixShape | None:

@@ -94,7 +94,7 @@ class PackedFilter:
 
 @dataclass(frozen=True)
 class FilterPacking:
-    """A kernel that packs filters, and its additional specialization constants.
+    """A kernel that packs filters, and what it takes besides.
 
     Attributes
     ----------
@@ -102,14 +102,18 @@ class FilterPacking:
     words : int
         Words of an output channel.
     specialization : mapping of str to int
+        Its additional specialization constants.
     rows_after : int
         Rows of a panel after its words: the sums, and room for the channels' parameters.
+    sizes : mapping of str to int, optional
+        The layout of K, for a kernel that takes all sizes as push constants.
     """
 
     kernel: str
     words: int
     specialization: Mapping[str, int]
     rows_after: int = 1
+    sizes: Mapping[str, int] | None = None
 
     @classmethod
     def of(cls, geometry: ConvolutionGeometry, channels_last: bool) -> FilterPacking:
@@ -184,16 +188,22 @@ def pack_filter(
         )
         specialization = {
             LOCAL_SIZE_X: PACK_FILTER_WORKGROUP_SIZE,
-            "WIDTH": width,
             "FLIP": UNSIGNED_FLIP if unsigned else 0,
-            "FILTER_HEIGHT": geometry.filter_size[0],
-            "FILTER_WIDTH": geometry.filter_size[1],
             "JOINED": joined,
-            "ROWS_AFTER": packing.rows_after,
             "HAS_ZERO_POINT": int(is_read),
-            "ZERO_POINT_STRIDE": zero_point.strides[0] if is_read and zero_point is not None else 0,
             **packing.specialization,
         }
+        layout = {
+            "WIDTH": width,
+            "FILTER_HEIGHT": geometry.filter_size[0],
+            "FILTER_WIDTH": geometry.filter_size[1],
+            "ROWS_AFTER": packing.rows_after,
+            "ZERO_POINT_STRIDE": zero_point.strides[0] if is_read and zero_point is not None else 0,
+        }
+        if packing.sizes is None:
+            specialization.update(layout)
+        else:
+            dispatch.push(**{name.lower(): value for name, value in {**layout, **packing.sizes}.items()})
         dispatches.append(
             dispatch.finish(
                 specialization,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.errors import shown
+from dmlvk.planning.builder import DispatchBuilder, Range
 from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.matrix import (
     ROUNDING,
@@ -191,6 +193,12 @@ class VectorsCutter(MatrixCutter[MatrixShape]):
     @property
     def subgroup_size(self) -> int:
         return 0  # any will do
+
+    def shares_pipelines(self, box: tuple[Range, ...]) -> bool:
+        return False
+
+    def push_sizes(self, dispatch: DispatchBuilder, sizes: Mapping[str, int]) -> None:
+        """Nothing: many devices without matrices have 128 bytes of push constants, so all sizes are constants."""
 
 
 class VectorsPath(MatrixPath):

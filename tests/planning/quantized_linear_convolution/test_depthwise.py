@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dmlvk.operators import QuantizedLinearConvolutionDesc
+from dmlvk.planning.kernel_interface import kernel_interface
 from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from tests import profiles
@@ -80,3 +81,32 @@ def test_one_image_fills_a_gpu(channels: int, size: int, stride: int) -> None:
     (dispatch,) = plan(desc, profiles.load("nvidia-h200")).dispatches
     assert dispatch.groups[0] * dispatch.groups[1] >= 100
     assert dispatch.specialization[0] <= 64
+
+
+@pytest.mark.parametrize(
+    ("device", "is_last", "is_shared"),
+    [("nvidia-h200", True, True), ("nvidia-h200", False, False), ("lavapipe-25.0", True, False)],
+)
+def test_words_of_channels_share_pipelines_on_gpus(device: str, is_last: bool, is_shared: bool) -> None:
+    profile = profiles.load(device)
+    found = []
+    for size in (26, 28):
+        strides = (144 * size * size, 1, 144 * size, 144) if is_last else None
+        desc = convolution(
+            64,
+            144,
+            (size, size),
+            144,
+            (3, 3),
+            groups=144,
+            padding=(1, 1),
+            input_strides=strides,
+            output_strides=strides,
+        )
+        dispatch = plan(desc, profile, path="depthwise").stages[-1][0]
+        found.append(dispatch)
+    assert (found[0].specialization == found[1].specialization) == is_shared
+    names = kernel_interface(found[0].kernel).specialization_constants
+    for dispatch in found:
+        constants = dict(zip(names, dispatch.specialization, strict=True))
+        assert all((constants[name] == 0) == is_shared for name in ("ROWS", "BLOCK", "ROW_LIMIT", "COLUMN_LIMIT"))

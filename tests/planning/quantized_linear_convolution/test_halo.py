@@ -30,9 +30,9 @@ def test_halos_wherever_a_device_has_matrices(name: str, device: str) -> None:
     assert products
     for dispatch in products:
         m, n, k, lanes, pixels, channels, own_pixels, own_channels, step, run = dispatch.specialization[6:16]
-        runs_w, padding, vectors, pitch = (dispatch.specialization[i] for i in (17, 23, 24, 52))
+        runs_w, padding, taps, pitch = (dispatch.specialization[i] for i in (17, 23, 54, 57))
         dilations = dispatch.specialization[20:22]
-        halo = (vectors // run // runs_w - 1) * dilations[0] * pitch + (runs_w - 1) * dilations[1]
+        halo = (taps // runs_w - 1) * dilations[0] * pitch + (runs_w - 1) * dilations[1]
         rows = pixels + halo + 2 * channels
         assert 16 * rows * (step * max(1, 16 // k) + padding) <= 48 << 10
         assert run % step == 0 and 16 * step % (2 * k) == 0 and own_pixels % m == own_channels % (4 * n) == 0

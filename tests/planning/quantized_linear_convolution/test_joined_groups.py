@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dmlvk.device_profile import DeviceProfile
+from dmlvk.planning.kernel_interface import kernel_interface
 from dmlvk.planning.plan import PERSISTENT, SCRATCH
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.path import Problem
@@ -24,8 +25,7 @@ def joined(device: str, channels: int, groups: int, filters: int) -> int:
     (packing,) = (each for each in found.dispatches if "pack_filter" in each.kernel)
     check_plan(found, desc, profiles.load(device))
     assert written_elements(found, desc) == desc.output_tensor.element_count
-    place = 11 if "matrix" in packing.kernel else 6
-    return packing.specialization[place]
+    return packing.specialization[kernel_interface(packing.kernel).specialization_constants.index("JOINED")]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from dmlvk.tensor_desc import TensorDesc
 from tests import profiles
 from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, convolution, written_elements
-from tests.planning.quantized_linear_convolution.matrix_devices import MATRIX_DEVICES
+from tests.planning.quantized_linear_convolution.matrix_devices import MATRIX_DEVICES, push_constant
 
 
 @pytest.mark.parametrize("device", MATRIX_DEVICES)
@@ -158,7 +158,7 @@ def test_large_tiles_where_there_are_steps_enough(channels: int, channels_last: 
 def test_tiles_take_turns_while_a_gpu_stays_busy(batch: int, channels: int, size: int, turns: int) -> None:
     desc = convolution(batch, channels, (size, size), channels, (3, 3), padding=(1, 1))
     (product,) = plan(desc, profiles.load("nvidia-h200")).stages[-1]
-    assert product.specialization[50] == turns
+    assert push_constant(product, "turns") == turns
     pixels = batch * size * size // product.specialization[10]
     assert product.groups == (max(1, channels // product.specialization[11]), -(-pixels // turns), 1)
 

@@ -12,9 +12,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix_tiles import MANY_STEPS,
 from tests import profiles
 from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, convolution
-from tests.planning.quantized_linear_convolution.matrix_devices import MATRIX_DEVICES
-
-PARTS = 52  # the specialization constant
+from tests.planning.quantized_linear_convolution.matrix_devices import MATRIX_DEVICES, push_constant
 
 
 @pytest.mark.parametrize(
@@ -33,7 +31,7 @@ def test_k_is_cut_where_tiles_are_few_and_steps_many(
     desc = convolution(batch, channels, (size, size), filters, (kernel, kernel), padding=(kernel // 2, kernel // 2))
     found = plan(desc, profiles.load("nvidia-h200"))
     (product,) = found.stages[-1]
-    parts = product.specialization[PARTS]
+    parts = push_constant(product, "parts")
     assert (parts > 1) == is_cut == (found.clean_size > 0)
     assert product.groups[2] == parts
     sums = [window for window in product.windows if window.tensor == CLEAN]
@@ -57,7 +55,7 @@ def test_any_number_of_parts_may_be_forced(device: str, parts: int) -> None:
     check_plan(found, desc, profile)
     assert found.path == f"matrix/{parts}"
     products = [each for each in found.dispatches if each.kernel.endswith("/matrix")]
-    assert {each.specialization[PARTS] for each in products} == {parts}
+    assert {push_constant(each, "parts") for each in products} == {parts}
 
 
 def test_sums_that_no_window_shows_are_not_cut() -> None:
