@@ -10,7 +10,8 @@ from functools import lru_cache
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.errors import shown
-from dmlvk.planning.builder import DispatchBuilder, Range
+from dmlvk.planning import device_traits
+from dmlvk.planning.builder import DISPATCH_SECONDS, DispatchBuilder, Range
 from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.matrix import (
     ROUNDING,
@@ -23,7 +24,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix import (
     packs_channels,
 )
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixCutter, MatrixPath
-from dmlvk.planning.quantized_linear_convolution.packed_product import WORDS_OF_DIRECT_TAP
+from dmlvk.planning.quantized_linear_convolution.packed_product import WORDS_OF_DIRECT_TAP, IntegerPath
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords
 from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem, cheapest_tile
@@ -50,7 +51,12 @@ STEP_UNIT = 2 * VECTOR_SIZE
 SMALL_TILES = {True: MatrixTile(32, 64, 128, 4, 4), False: MatrixTile(64, 32, 128, 4, 4)}
 TILES = {True: MatrixTile(64, 64, 64, 4, 8), False: MatrixTile(64, 64, 64, 8, 4)}
 NARROW_TILE = MatrixTile(64, 32, 128, 4, 4)
-# With fewer small tiles than this a large GPU is not full.
+# For a K of at most its step. (Planes are fetched in wider steps.)
+SHORT_TILE = MatrixTile(32, 64, 64, 4, 4)
+# For devices with many registers: 64 sums an invocation. An H200 is a tenth faster with it, but a sixth slower if there
+# are one or two of these tiles on a multiprocessor.
+LARGE_TILE = MatrixTile(128, 64, 64, 8, 8)
+# With fewer small tiles than this, or a fourth of it of large ones, a large GPU is not full.
 FEW_TILES = 1024
 
 # Cutting K costs about as much as this number of steps. Parts have two steps or more, and all run at a time.
@@ -62,6 +68,13 @@ PARTS_AT_A_TIME = {DeviceType.DISCRETE_GPU: 400}
 # Vectors hold more zeros than words where channels are few. Packed words are multiplied in their place if the vectors
 # would be this many times as many.
 MOST_PADDING = 1.4
+
+# 32-bit multiplications were measured as path `integer`. Vectors of them are taken where they are estimated at this
+# part of its time or less, which is where small tiles fill a device that `integer` would leave idle.
+MOST_OF_INTEGER = 2 / 3
+# A convolution that would be cut into more dispatches than this takes minutes, and the plan itself a minute. Only CPU
+# drivers get there, with few channels a group, which the tiles fill up with zeros.
+MOST_DISPATCHES = 4096
 
 
 def _unit(profile: DeviceProfile) -> str:
@@ -142,14 +155,25 @@ def _choose(profile: DeviceProfile, geometry: ProductGeometry) -> MatrixTile:
     small, large = SMALL_TILES[in_words], TILES[in_words]
     if geometry.output_channels_per_group <= NARROW_TILE.channels:
         small = large = NARROW_TILE
+    size = Runs.of(geometry).total * VECTOR_SIZE
     if _tiles_of(geometry, small) >= FEW_TILES and _obstacle_to_tile(profile, large, in_words) is None:
-        return large
+        return LARGE_TILE if large == TILES[True] and _has_large_tiles(profile) else large
+    if small == SMALL_TILES[True] and in_words and size <= SHORT_TILE.step:
+        return SHORT_TILE
     tiles = _tiles_of(geometry, small)
     room = min(profile.limits.max_storage_buffer_range, profile.segment_size) // 2
     if tiles * small.part_sums_size > room:
         return small
     places = PARTS_AT_A_TIME.get(profile.device_type, FILLING_WORKGROUPS.get(profile.device_type, 1))
-    return replace(small, parts=_parts_of(-(-Runs.of(geometry).total * VECTOR_SIZE // small.step), tiles, places))
+    return replace(small, parts=_parts_of(-(-size // small.step), tiles, places))
+
+
+def _has_large_tiles(profile: DeviceProfile) -> bool:
+    return (
+        _unit(profile) == "dot4"
+        and device_traits.has_255_registers(profile)
+        and _obstacle_to_tile(profile, LARGE_TILE, True) is None
+    )
 
 
 def _parts_of(steps: int, tiles: int, places: int) -> int:
@@ -217,10 +241,22 @@ class VectorsPath(MatrixPath):
     def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> MatrixShape:
         return vectors_shape(problem.profile, geometry, name)
 
+    def _obstacle_to(self, problem: Problem, geometry: ProductGeometry) -> Obstacle | None:
+        obstacle = super()._obstacle_to(problem, geometry)
+        if obstacle is None:
+            shape = self.shape(problem, geometry)
+            groups, panels = geometry.group_count, -(-geometry.output_channels_per_group // shape.panel)
+            words = shape.filter_packing(geometry).words
+            seconds = shape.seconds_of_panels(groups, panels, self.pixels(geometry), words)
+            if (count := math.ceil(seconds / DISPATCH_SECONDS)) > MOST_DISPATCHES:
+                return Obstacle(f"dispatches of {DISPATCH_SECONDS:g} s", count, f"at most {MOST_DISPATCHES}")
+        return obstacle
+
     def is_preferred(self, problem: Problem) -> bool:
         profile = problem.profile
-        # Without dot products, their emulation is not measured yet.
-        if profile.device_type is DeviceType.CPU or _unit(profile) != "dot4":
+        if profile.device_type is DeviceType.CPU:
+            return False
+        if _unit(profile) != "dot4" and not self._is_faster_than_integer(problem):
             return False
         shape = cheapest_tile(self, problem)
         geometry = shape.geometry
@@ -231,3 +267,11 @@ class VectorsPath(MatrixPath):
             return False  # the direct kernel is as fast
         words = ChannelWords.of(geometry).per_output
         return size <= MOST_PADDING * 4 * words and words * computed <= geometry.own_tap_count * WORDS_OF_DIRECT_TAP
+
+    def _is_faster_than_integer(self, problem: Problem) -> bool:
+        """Whether 32-bit multiplications of vectors are estimated to take much less time than those of words."""
+        integer = IntegerPath()
+        if problem.profile.has_integer_dot_product or integer.obstacle_to(problem) is not None:
+            return False
+        own, other = (path.seconds(problem, cheapest_tile(path, problem)) for path in (self, integer))
+        return own <= MOST_OF_INTEGER * other

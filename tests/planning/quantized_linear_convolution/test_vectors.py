@@ -12,6 +12,7 @@ from dmlvk.planning.kernel_interface import kernel_interface
 from dmlvk.planning.plan import CLEAN, Dispatch, PathError
 from dmlvk.planning.quantized_linear_convolution.choice import convolution_paths
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
+from dmlvk.planning.quantized_linear_convolution.matrix import ROUNDING
 from tests import profiles
 from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.descriptors import (
@@ -159,3 +160,79 @@ def test_a_tile_may_be_forced(tile: str) -> None:
         sides = [int(side) for side in tile.split(":")[0].split("x")]
         assert [constant(product, "TILE_PIXELS"), constant(product, "TILE_CHANNELS")] == sides[:2]
         assert 16 * constant(product, "STEP") == sides[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "count"),
+    [
+        ("tensors past 2 GiB", "nvidia-h200", 0),
+        ("tensors past 2 GiB", "swiftshader", 3_481_740),
+        ("many groups", "nvidia-h200", 0),
+        ("many groups", "swiftshader", 0),
+        ("huge padding", "nvidia-h200", 0),
+        ("huge padding", "intel-skl", 0),
+        ("huge padding", "swiftshader", 38_109),
+    ],
+)
+def test_what_would_take_too_many_dispatches_is_refused(name: str, device: str, count: int) -> None:
+    profile, desc = profiles.load(device), DESCRIPTORS[name]
+    if count:
+        with pytest.raises(PathError, match=rf"dispatches of 0\.08 s = {count}, possible: at most 4096;"):
+            plan(desc, profile, path="vectors")
+        return
+    found = plan(desc, profile, path="vectors")
+    check_plan(found, desc, profile)
+    assert written_elements(found, desc) == desc.output_tensor.element_count
+    assert len(found.dispatches) < 4096
+
+
+@pytest.mark.parametrize(
+    ("device", "batch", "channels", "size", "filters", "kernel", "tile"),
+    [
+        ("nvidia-h200", 64, 128, 28, 128, 3, (128, 64, 64)),  # 784 large tiles
+        ("nvidia-h200", 64, 256, 14, 256, 3, (128, 64, 64)),  # 392
+        ("nvidia-h200", 64, 64, 56, 32, 1, (64, 32, 128)),  # channels for half a tile
+        ("nvidia-h200", 64, 512, 7, 512, 3, (32, 64, 128)),
+        ("nvidia-h200", 1, 64, 56, 256, 1, (32, 64, 64)),  # K is no longer than this step
+        ("nvidia-h200", 1, 80, 56, 256, 1, (32, 64, 128)),
+        ("amd-navi21", 64, 128, 28, 128, 3, (64, 64, 64)),  # fewer registers
+    ],
+)
+def test_tiles_follow_the_size(
+    device: str, batch: int, channels: int, size: int, filters: int, kernel: int, tile: tuple[int, int, int]
+) -> None:
+    last = [(size * size * c, 1, size * c, c) for c in (channels, filters)]
+    shape = (batch, channels, (size, size), filters, (kernel, kernel))
+    padding = (kernel // 2, kernel // 2)
+    desc = convolution(*shape, padding=padding, input_strides=last[0], output_strides=last[1])
+    product = plan(desc, PROFILES["no-matrix"](profiles.load(device)), path="vectors").dispatches[-1]
+    found = constant(product, "TILE_PIXELS"), constant(product, "TILE_CHANNELS"), 16 * constant(product, "STEP")
+    assert found == tile
+
+
+@pytest.mark.parametrize(
+    ("device", "batch", "expected"),
+    [
+        ("nvidia-h200", 1, "vectors"),
+        ("nvidia-h200", 64, "integer"),  # both fill the device
+        ("intel-skl", 1, "integer"),
+        ("lavapipe-22.3", 1, "float"),
+    ],
+)
+def test_without_dot_products_vectors_fill_large_devices(device: str, batch: int, expected: str) -> None:
+    desc = convolution(batch, 256, (14, 14), 256, (3, 3), padding=(1, 1))
+    profile = PROFILES["no-dot-product"](PROFILES["no-matrix"](profiles.load(device)))
+    assert plan(desc, profile).path == expected
+
+
+def test_dot_products_without_rounding_to_nearest_even_are_no_multiplications() -> None:
+    """The kernel of vectors would multiply 32-bit numbers, which is no faster than path `dot4`."""
+    desc = convolution(1, 256, (14, 14), 256, (3, 3), padding=(1, 1))
+    assert plan(desc, replace(H200, properties=H200.properties - {ROUNDING})).path == "dot4"
+
+
+def test_sizes_take_no_push_constants() -> None:
+    """Many devices without matrices have the 128 bytes of push constants that Vulkan guarantees."""
+    for kernel in ("vectors_dot4", "vectors_integer"):
+        interface = kernel_interface(f"quantized_linear_convolution/{kernel}")
+        assert 4 * sum(words for _, words in interface.push_constants.values()) <= 128
