@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "parts of K: the first to arrive does the last step",
         PARTS,
-        (("    return arrived.x == PARTS - 1;", "    return arrived.x == 0;"),),
+        (("    return arrived.x == SIZE(PARTS, parts) - 1;", "    return arrived.x == 0;"),),
         PARTS_CASES,
     ),
     Mutant(
@@ -56,7 +56,13 @@ MUTANTS = (
     Mutant(
         "parts of K: each part begins with the constant",
         f"{PREFIX}/matrix.comp",
-        (("        if (PARTS > 1 && part != 0)", "        if (PARTS > 1 && part > 1)"),),
+        (("        if (PARTS != 1 && part != 0)", "        if (PARTS != 1 && part > 1)"),),
+        PARTS_CASES,
+    ),
+    Mutant(
+        "sizes as push constants: a quotient is one bit off",
+        f"{PREFIX}/matrix.glsl",
+        (("    return high >> shift;", "    return high >> (shift + 1);"),),
         PARTS_CASES,
     ),
     Mutant(
