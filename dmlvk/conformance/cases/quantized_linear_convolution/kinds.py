@@ -24,7 +24,7 @@ from dmlvk.planning import GENERAL_PATH
 # Pixels, channels and bytes of K of a tile; pixels and channels of an invocation, both multiples of four, for words of
 # four pixels and for words of four channels; tiles of a workgroup.
 TILES_OF_VECTORS = (
-    "16x16x32:4x4", "32x16x64:4x4*2", "16x64x64:4x8", "64x32x64:8x4*3", "64x64x64:8x8",
+    "16x16x32:4x4", "32x16x64:4x4*2", "16x64x64:4x8", "64x32x64:8x4*3", "128x64x64:8x8", "32x64x64:4x4",
 )  # fmt: skip
 
 # All inputs of a convolution but its image.
