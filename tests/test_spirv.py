@@ -54,6 +54,8 @@ FEATURE_KERNELS = {
     "_convolution/matrix": {*ON_MATRIX_UNITS, STORAGE_BUFFER_8_BIT},
     "_convolution/halo": {*ON_MATRIX_UNITS, STORAGE_BUFFER_8_BIT},
     "_convolution/first_layer": ON_MATRIX_UNITS,
+    "_convolution/vectors_dot4": {VULKAN_MEMORY_MODEL, ROUNDING_MODE_RTE},
+    "_convolution/vectors_integer": {VULKAN_MEMORY_MODEL},
     "depthwise_dot4": {ROUNDING_MODE_RTE},
     "registers_float": {INT64, GROUP_NON_UNIFORM, GROUP_NON_UNIFORM_SHUFFLE},
 }

@@ -55,6 +55,8 @@
 
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 32);  // RoundingModeRTE 32
 
+#define MATRIX_UNITS
+#define DOT_PRODUCT
 #define PACK_CHANNELS true
 #include "matrix.glsl"
 
@@ -89,6 +91,7 @@ shared int position_sums[FILTER_ZERO_POINT != 0 ? (STAGED + 3) / 4 * 4 : 4];
 const uint NOWHERE = 0xFFFFFFFF;
 
 #include "matrix_workgroup.glsl"
+#include "matrix_subgroup.glsl"
 
 uint first_position;  // the tile's first position
 
@@ -351,6 +354,7 @@ void make_tile() {
 
 void main() {
     begin_workgroup();
+    begin_subgroup();
     first_position = gl_WorkGroupID.y * TILE_PIXELS;
     make_tile();
 }

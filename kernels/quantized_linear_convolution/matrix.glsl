@@ -87,7 +87,9 @@ layout(set = 0, binding = 0) readonly buffer InputVectors { uvec4 input_vectors[
 layout(set = 0, binding = 1) readonly buffer Filter { uint filter_words[]; };
 layout(set = 0, binding = 1) readonly buffer FilterVectors { uvec4 filter_vectors[]; };
 layout(set = 0, binding = 2) buffer Output { uint output_words[]; };
+#ifdef MATRIX_UNITS
 layout(set = 0, binding = 2) buffer OutputBytes { uint8_t output_bytes[]; };
+#endif
 layout(set = 0, binding = 2) buffer OutputVectors { uvec4 output_vectors[]; };
 // 3 to 9: parameter_sources.glsl.
 // With PARTS; zeros before and after each dispatch.
@@ -115,6 +117,7 @@ layout(push_constant) uniform PushConstants {
     uint first_row;  // the input's row under the first pixel's first tap; may be negative
     uint first_column;
     uint part_sums_start;  // words
+#ifndef CONSTANT_SIZES
     // Sizes, and what they are divided by.
     uint run;
     uint stride_h;
@@ -144,8 +147,14 @@ layout(push_constant) uniform PushConstants {
     uint columns_reciprocal;
     uint run_reciprocal;
     uint reciprocal_shifts;  // of rows, columns and runs, five bits each
+#endif
 } push;
 
+#ifdef CONSTANT_SIZES
+// All sizes are constants.
+#define SIZE(constant, pushed) (constant)
+#define QUOTIENT_BY(n, constant, name, first_bit) ((n) / (constant))
+#else
 // A size: the constant, or the push constant if the pipeline serves several sizes.
 #define SIZE(constant, pushed) mix(push.pushed, constant, constant != 0)
 
@@ -162,6 +171,7 @@ uint quotient(uint n, uint constant, uint reciprocal, uint shift) {
 
 #define QUOTIENT_BY(n, constant, name, first_bit)                                                                      \
     quotient(n, constant, push.name##_reciprocal, bitfieldExtract(push.reciprocal_shifts, first_bit, 5))
+#endif
 
 #include "arithmetic.glsl"
 #define FIRST_PARAMETER_CONSTANT 26

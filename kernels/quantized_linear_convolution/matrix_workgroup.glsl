@@ -1,18 +1,15 @@
-// The start of a workgroup on matrix units, and the accesses to shared memory that both kernels share. Include this
-// file after matrix.glsl and the declaration of `tile`, which has rows of ROW vectors.
+// The start of a workgroup, and the accesses to shared memory that all kernels of matrix.glsl share. Include this file
+// after matrix.glsl and the declaration of `tile`, which has rows of ROW vectors.
 
-#define SUMS coopmat<int, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
-#define FLOATS coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
+#include "dot_add.glsl"
 
-// These are the same in all invocations of a workgroup, or of a subgroup, and for all its tiles.
+// These are the same in all invocations of a workgroup, and for all its tiles.
 uint border;  // four bytes with the value of positions outside the input
 uint group_start;
 uint group_channel;  // the group's first channel, from which channels are counted
 uint first_channel;  // the tile's first channel
 uint panel;
 uint filter_sums;
-uint subgroup_pixel;
-uint subgroup_channel;
 uint part;  // of K
 
 void begin_workgroup() {
@@ -23,9 +20,35 @@ void begin_workgroup() {
     first_channel = gl_WorkGroupID.x * TILE_CHANNELS;
     group_channel = group * push.channels_of_group;
     group_start = push.input_start + group * SIZE(INPUT_STRIDE_GROUP, input_stride_group);
-    subgroup_pixel = gl_SubgroupID % (TILE_PIXELS / SUBGROUP_PIXELS) * SUBGROUP_PIXELS;
-    subgroup_channel = gl_SubgroupID / (TILE_PIXELS / SUBGROUP_PIXELS) * SUBGROUP_CHANNELS;
     border = CHECK_BORDER != 0 ? (input_zero_point(group_channel) & 0xFF) * ONES : 0;
+}
+
+void begin_channel(uint i) {
+    uint channel = min(first_channel + channel_place(i), push.channels - 1);
+    int zero_point = 0;
+    if (PREPARED != 0) {
+        uint row = filter_sums + TILE_CHANNELS + channel - first_channel;
+        uint last = filter_words[row + 2 * TILE_CHANNELS];
+        multipliers[i] = uintBitsToFloat(filter_words[row]);
+        constants[i] = int(filter_words[row + TILE_CHANNELS]);
+        if (last >> 16 != 0)
+            atomicOr(needs_integers.x, 1);
+        zero_point = bitfieldExtract(int(last), 0, 16);
+    } else {
+        Wide constant =
+            exact_constant(group_channel + channel, int(filter_words[filter_sums + channel - first_channel]));
+        multipliers[i] = multiplier_of(group_channel + channel);
+        constants[i] = int(constant.low);
+        if (!is_narrow(constant, push.taps))
+            atomicOr(needs_integers.x, 1);
+        if (FILTER_ZERO_POINT != 0)
+            zero_point = filter_zero_point(group_channel + channel);
+    }
+    if (FILTER_ZERO_POINT != 0) {
+        filter_zero_points[i] = zero_point;
+        if (zero_point != 0)
+            atomicOr(has_filter_zero_point.x, 1);
+    }
 }
 
 // Computes the multipliers, constants and zero points of the tile's channels. An earlier dispatch could do so, but on
@@ -39,33 +62,9 @@ void begin_channels() {
         needs_integers.x = 0;
     }
     barrier();
-    for (uint i = invocation; i < TILE_CHANNELS; i += INVOCATIONS) {
-        uint channel = min(first_channel + channel_place(i), push.channels - 1);
-        if (PREPARED != 0) {
-            uint row = filter_sums + TILE_CHANNELS + channel - first_channel;
-            uint last = filter_words[row + 2 * TILE_CHANNELS];
-            multipliers[i] = uintBitsToFloat(filter_words[row]);
-            constants[i] = int(filter_words[row + TILE_CHANNELS]);
-            if (last >> 16 != 0)
-                atomicOr(needs_integers.x, 1);
-            if (FILTER_ZERO_POINT != 0) {
-                filter_zero_points[i] = bitfieldExtract(int(last), 0, 16);
-                if (filter_zero_points[i] != 0)
-                    atomicOr(has_filter_zero_point.x, 1);
-            }
-            continue;
-        }
-        Wide constant =
-            exact_constant(group_channel + channel, int(filter_words[filter_sums + channel - first_channel]));
-        multipliers[i] = multiplier_of(group_channel + channel);
-        constants[i] = int(constant.low);
-        if (!is_narrow(constant, push.taps))
-            atomicOr(needs_integers.x, 1);
-        if (FILTER_ZERO_POINT != 0) {
-            filter_zero_points[i] = filter_zero_point(group_channel + channel);
-            if (filter_zero_points[i] != 0)
-                atomicOr(has_filter_zero_point.x, 1);
-        }
+    [[unroll]] for (uint round = 0; round < TILE_CHANNELS; round += INVOCATIONS) {
+        if (TILE_CHANNELS % INVOCATIONS == 0 || round + invocation < TILE_CHANNELS)
+            begin_channel(round + invocation);
     }
 }
 
@@ -81,6 +80,6 @@ void put(uint place, uint vector, uvec4 value) {
 int sum_of_bytes(uvec4 vector) {
     int sum = 0;
     [[unroll]] for (uint i = 0; i < 4; ++i)
-        sum += dotPacked4x8EXT(int(vector[i]), int(ONES));
+        sum = dot_add(vector[i], ONES, sum);
     return sum;
 }

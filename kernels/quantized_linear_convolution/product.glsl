@@ -115,15 +115,6 @@ bool is_stored(uint channel) {
     return channel >= push.first_channel && channel < push.channels;
 }
 
-// The dot product of four signed bytes and four signed bytes, added to a sum.
-int dot_add(uint a, uint b, int sum) {
-#ifdef DOT_PRODUCT
-    return sum + dotPacked4x8EXT(int(a), int(b));
-#else
-    return sum + bitfieldExtract(int(a), 0, 8) * bitfieldExtract(int(b), 0, 8)
-        + bitfieldExtract(int(a), 8, 8) * bitfieldExtract(int(b), 8, 8)
-        + bitfieldExtract(int(a), 16, 8) * bitfieldExtract(int(b), 16, 8) + (int(a) >> 24) * (int(b) >> 24);
-#endif
-}
+#include "dot_add.glsl"
 
 const uint ONES = 0x01010101;

@@ -140,7 +140,7 @@ MUTANTS = (
     ),
     Mutant(
         "one of four products unsigned, in the integer kernels",
-        "quantized_linear_convolution/product.glsl",
+        "quantized_linear_convolution/dot_add.glsl",
         (("bitfieldExtract(int(a), 8, 8) *", "int(bitfieldExtract(a, 8, 8)) *"),),
         ("quantized_linear_convolution:types",),
         "integer",
@@ -260,7 +260,7 @@ MATRIX_MUTANTS = (
     ),
     Mutant(
         "matrices: the border of an input in place holds 0",
-        f"{PREFIX}/matrix.comp",
+        f"{PREFIX}/matrix_fetch.glsl",
         (("                next_input[f] = uvec4(border ^ FLIP);", "                next_input[f] = uvec4(FLIP);"),),
         ("quantized_linear_convolution:channels", "quantized_linear_convolution:layout"),
         "matrix",
@@ -274,7 +274,7 @@ MATRIX_MUTANTS = (
     ),
     Mutant(
         "matrices: planes are not turned over",
-        f"{PREFIX}/matrix.comp",
+        f"{PREFIX}/matrix_fetch.glsl",
         (("uvec4 words = turned(next_input[4 * f + i]);", "uvec4 words = next_input[4 * f + i];"),),
         ("quantized_linear_convolution:whole_planes",),
         "matrix",

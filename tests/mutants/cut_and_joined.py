@@ -5,8 +5,10 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 PREFIX = "quantized_linear_convolution"
-PARTS = f"{PREFIX}/matrix_parts.glsl"
-PARTS_CASES = ("quantized_linear_convolution:parts_of_k",)
+PARTS = f"{PREFIX}/parts.glsl"
+PARTS_CASES = ("quantized_linear_convolution:parts_of_k", "quantized_linear_convolution:parts_of_vectors")
+VECTORS = f"{PREFIX}/vectors.glsl"
+TILES_CASES = ("quantized_linear_convolution:tiles_of_vectors",)
 JOINED_CASES = ("quantized_linear_convolution:joined_groups",)
 
 MUTANTS = (
@@ -35,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "parts of K: sums are left to the next dispatch",
-        PARTS,
+        f"{PREFIX}/matrix_parts.glsl",
         (("vector] = uvec4(0);", "vector] = taken[0];"),),
         PARTS_CASES,
     ),
@@ -48,7 +50,7 @@ MUTANTS = (
     Mutant(
         "parts of K: sums of the input are left to the next dispatch",
         PARTS,
-        (("        part_sums[part_sums_at() + TILE_SUMS + i] = 0;\n", ""),),
+        (("            part_sums[part_sums_at() + TILE_SUMS + i] = 0;\n", ""),),
         PARTS_CASES,
     ),
     Mutant(
@@ -62,6 +64,36 @@ MUTANTS = (
         f"{PREFIX}/matrix.glsl",
         (("    return high >> shift;", "    return high >> (shift + 1);"),),
         PARTS_CASES,
+    ),
+    Mutant(
+        "parts of K by vectors: sums are left to the next dispatch",
+        VECTORS,
+        (("        part_sums[first + n * INVOCATIONS] = 0;", "        part_sums[first + n * INVOCATIONS] = sums[0];"),),
+        PARTS_CASES,
+    ),
+    Mutant(
+        "parts of K by vectors: what is left over after even parts is lost",
+        VECTORS,
+        (("PART_STEPS = (STEPS + PARTS - 1) / PARTS;", "PART_STEPS = STEPS < PARTS ? 1 : STEPS / PARTS;"),),
+        PARTS_CASES,
+    ),
+    Mutant(
+        "vectors of K: the other half of shared memory is multiplied",
+        VECTORS,
+        (("    uint pixel_rows = (step & 1) * HALF_TILE", "    uint pixel_rows = (~step & 1) * HALF_TILE"),),
+        TILES_CASES,
+    ),
+    Mutant(
+        "vectors of K: the rows of four channels are taken for neighbours",
+        VECTORS,
+        (("tile[channel_rows + i * CHANNEL_GROUPS * ROW", "tile[channel_rows + i * ROW"),),
+        TILES_CASES,
+    ),
+    Mutant(
+        "vectors of K: channels past the last one are stored",
+        VECTORS,
+        (("    return channel >= push.first_channel && channel < push.channels;", "    return true;"),),
+        TILES_CASES,
     ),
     Mutant(
         "joined groups: a channel of the next group counts",

@@ -83,7 +83,8 @@ def run_once(
         return
     binding = operator.bind(**tensors)
     if way is Way.SEQUENCE:
-        operator.device.sequence([other.binding, binding, other.binding]).submit().wait()
+        # Twice, because the first time may leave something to the second.
+        operator.device.sequence([other.binding, binding, other.binding, binding]).submit().wait()
         return
     device = operator.device
     submissions = [device.submit([other.binding]) for _ in range(OTHERS)]

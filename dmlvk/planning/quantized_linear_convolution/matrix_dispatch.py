@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic
 
@@ -156,12 +157,22 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         """Whether sizes are push constants."""
         return matrix_sizes.shares_pipelines(self.builder.profile, self.operations(box))
 
+    def push_sizes(self, dispatch: DispatchBuilder, sizes: Mapping[str, int]) -> None:
+        """Pushes the sizes, also those that are constants: the kernel has push constants for all of them."""
+        part_steps = -(-self.shape.steps(self.shape.runs(self.geometry)) // self.shape.tile.parts)
+        dispatch.push(part_steps=part_steps, **matrix_sizes.push_constants(sizes))
+
     def run_words(self, runs: Runs) -> int:
         """Words of a run; only runs in words may end inside a vector."""
         return runs.words if self.fetch == WORDS else 4
 
     def parameters_fit(self, box: tuple[Range, ...]) -> bool:
         return True  # parameters that do not fit were gathered before
+
+    @property
+    def subgroup_size(self) -> int:
+        """The subgroup size that the kernel is specialized for; 0 if any will do."""
+        return self.shape.lanes
 
     def turns(self, box: tuple[Range, ...]) -> int:
         """Tiles of pixels that a workgroup computes."""
@@ -248,7 +259,6 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             panels_of_group=packed_filter.panels_of_group if extents[GROUP] > 1 else extents[PANEL],
             first_row=first_row,
             first_column=first_column,
-            part_steps=-(-shape.steps(runs) // tile.parts),
         )
         sizes = {
             "RUN": runs.vectors,
@@ -270,7 +280,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             "TURNS": self.turns(box),
             "PARTS": tile.parts,
         }
-        dispatch.push(**matrix_sizes.push_constants(sizes))
+        self.push_sizes(dispatch, sizes)
         unit_stored = self._store_unit(box, (first_stored, end_stored))
         constants = {
             **self._constants(shape, tile, runs),
@@ -290,7 +300,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             seconds=self.seconds(box),
             bytes_moved=moved,
             operations=operations,
-            subgroup_size=shape.lanes,
+            subgroup_size=self.subgroup_size,
         )
 
     def _constants(self, shape: MatrixShape, tile: MatrixTile, runs: Runs) -> dict[str, int]:

@@ -12,6 +12,7 @@ from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixPath
 from dmlvk.planning.quantized_linear_convolution.packed_product import Dot4Path, FloatPath, IntegerPath
 from dmlvk.planning.quantized_linear_convolution.path import Path
+from dmlvk.planning.quantized_linear_convolution.vectors import VectorsPath
 
 # In the order of preference that measurements gave: see `Path.is_preferred` and `bench/NOTES.md`.
 PATHS: tuple[Path[Any], ...] = (
@@ -19,6 +20,7 @@ PATHS: tuple[Path[Any], ...] = (
     FirstLayerPath(),
     HaloPath(),
     MatrixPath(),
+    VectorsPath(),
     Dot4Path(),
     IntegerPath(),
     FloatPath(),

@@ -23,7 +23,7 @@ def test_a_plan_keeps_to_the_limits(name: str, profile: DeviceProfile) -> None:
 
 
 @pytest.mark.parametrize("name", ["odd", "NHWC", "ResNeXt", "depthwise", "all owned"])
-@pytest.mark.parametrize("path", ["matrix", "dot4", "integer", "float", "direct"])
+@pytest.mark.parametrize("path", ["matrix", "vectors", "dot4", "integer", "float", "direct"])
 @pytest.mark.parametrize("device", ["lavapipe-22.3", "swiftshader", "lavapipe-26.2", "nvidia-h200", "intel-hsw"])
 def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: str) -> None:
     profile, desc = profiles.load(device), DESCRIPTORS[name]
@@ -48,10 +48,10 @@ def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: s
         ("nvidia-h200", "first layer", "first_layer"),
         ("amd-navi31", "first layer", "first_layer"),
         ("lavapipe-26.2", "first layer", "float"),
-        ("nvk-pascal", "ResNet, 512 channels", "dot4"),
+        ("nvk-pascal", "ResNet, 512 channels", "vectors"),
         ("nvk-ampere", "ResNet, 512 channels", "matrix"),
         ("amd-navi31", "ResNet, 512 channels", "matrix"),
-        ("amd-navi21", "ResNet, 512 channels", "dot4"),
+        ("amd-navi21", "ResNet, 512 channels", "vectors"),
         ("intel-dg2", "ResNet, 512 channels", "matrix"),
         ("intel-bmg", "ResNet, 512 channels", "matrix"),
         ("lavapipe-26.2", "ResNet, 512 channels", "float"),
@@ -59,7 +59,7 @@ def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: s
         ("nvidia-h200", "depthwise", "depthwise"),
         ("nvidia-h200", "ResNeXt", "halo"),
         ("intel-dg2", "ResNeXt", "matrix"),
-        ("amd-navi21", "ResNeXt", "dot4"),
+        ("amd-navi21", "ResNeXt", "vectors"),
         ("lavapipe-22.3", "ResNeXt", "float"),
         ("swiftshader", "ResNeXt", "dot4"),
         ("intel-hsw", "ResNeXt", "integer"),

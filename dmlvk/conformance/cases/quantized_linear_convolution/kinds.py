@@ -24,6 +24,12 @@ from dmlvk.conformance.cases.values import Array
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning import GENERAL_PATH
 
+# Pixels, channels and bytes of K of a tile; pixels and channels of an invocation, both multiples of four, for words of
+# four pixels and for words of four channels; tiles of a workgroup.
+TILES_OF_VECTORS = (
+    "16x16x32:4x4", "32x16x64:4x4*2", "16x64x64:4x8", "64x32x64:8x4*3", "128x64x64:8x8", "32x64x64:4x4",
+)  # fmt: skip
+
 # All inputs of a convolution but its image.
 ALL_CONSTANTS = tuple(field for field in QuantizedLinearConvolutionDesc.input_fields if field != "input_tensor")
 
@@ -124,6 +130,23 @@ def parts_of_k(numbers: np.random.Generator, p: Parameters) -> Workload:
     return replace(workload, way=p.way)
 
 
+def tiles_of_vectors(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """The product by vectors of K in tiles of any form, of whose outputs an invocation has any part.
+
+    The bias "wide" makes sums that do not fit 32 bits.
+    """
+    shape = Shape(
+        *(2, p.channels, (9, p.width), p.filters, p.kernel),
+        strides=p.strides,
+        start_padding=tuple(size // 2 for size in p.kernel),
+        end_padding=tuple(size // 2 for size in p.kernel),
+    )
+    layouts = {"input_tensor": p.input, "output_tensor": p.output}
+    arrays = _wide_sums(numbers, shape) if p.bias == "wide" else {}
+    offsets = {"input_tensor": 16, "output_tensor": 48}
+    return convolution(numbers, p, shape, arrays=arrays, layouts=layouts, offsets=offsets)
+
+
 def joined_groups(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Groups of few channels, which a kernel may join: no channel sees another group's."""
     shape = Shape(
@@ -220,7 +243,7 @@ GROUPS = (
             "filters": (1, 40, 70),
             "size": {f"{a}x{b}": (a, b) for a, b in ((4, 5), (6, 6), (7, 12))},
             "output": ("packed", "channels_last"),
-            "path": (PLANNERS_CHOICE, "matrix"),
+            "path": (PLANNERS_CHOICE, "matrix", "vectors"),
         },
     ),
     Group(
@@ -288,7 +311,43 @@ GROUPS = (
             "constants": ("bound", "owned"),
             "layout": ("packed", "channels_last"),
             "way": {way.value: way for way in (Way.ALONE, Way.SEQUENCE, Way.BESIDE)},
-            "path": ("matrix", "matrix/2", "matrix/3", "matrix/7", "matrix/50"),
+            "path": tuple(
+                f"{path}{parts}" for path in ("matrix", "vectors") for parts in ("", "/2", "/3", "/7", "/50")
+            ),
+        },
+    ),
+    Group(
+        f"{OPERATOR}:parts_of_vectors",
+        parts_of_k,
+        {
+            "channels": (144,),
+            "filters": (40,),
+            "groups": (1,),
+            "kernel": {"3x3": (3, 3)},
+            "bias": ("narrow", "wide"),
+            "filter_zero_point": ("each",),
+            "constants": ("owned",),
+            "layout": ("packed", "channels_last"),
+            "way": {way.value: way for way in (Way.ALONE, Way.SEQUENCE, Way.BESIDE)},
+            "path": ("vectors/2", "vectors/3", "vectors/7"),
+        },
+        default="all",
+        about="Parts of K by vectors, none of them empty: 2, 3 and 7 parts of eleven steps, one call after another.",
+    ),
+    Group(
+        f"{OPERATOR}:tiles_of_vectors",
+        tiles_of_vectors,
+        {
+            **TYPE_PARAMETERS,
+            "channels": (16, 80),
+            "filters": (7, 40, 70),
+            "width": (8, 13),
+            "kernel": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 3))},
+            "strides": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 2))},
+            "bias": ("narrow", "wide"),
+            "input": ("packed", "channels_last"),
+            "output": ("packed", "channels_last", "rows"),
+            "path": ("vectors", *(f"vectors:{tile}" for tile in TILES_OF_VECTORS)),
         },
     ),
     Group(

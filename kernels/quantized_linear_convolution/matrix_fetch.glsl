@@ -1,0 +1,169 @@
+// What an invocation fetches of both operands, and stores to shared memory: vectors of the input, read in place by vectors
+// or planes or packed before, and vectors of the packed filter. Include this file after matrix_workgroup.glsl.
+
+const uint STEPPED_ROWS = INVOCATIONS / STEP;
+const uint INPUT_FETCHES = TILE_PIXELS / STEPPED_ROWS;
+const bool FEW_TAPS = CHECK_BORDER != 0 && TAPS <= 32;
+
+// The places of the vectors that an invocation fetches.
+uint own_vector;
+uint own_index;
+uint sources[INPUT_FETCHES];
+uint inside_taps[INPUT_FETCHES];  // with FEW_TAPS, a bit for each tap that lies inside the input
+uint source_rows[INPUT_FETCHES];
+uint source_columns[INPUT_FETCHES];
+// The vectors as they lie in memory. Nothing is done with them before they are stored: see matrix_steps.glsl.
+uvec4 next_input[INPUT_FETCHES];
+uvec4 next_filter[FILTER_FETCHES];
+
+void begin_fetches() {
+    own_vector = gl_LocalInvocationID.x % STEP;
+    own_index = gl_LocalInvocationID.x / STEP;
+}
+
+// The four pixels of the tile, and the vector of the step, that an invocation fetches from planes at its f-th turn.
+uint plane_quad(uint f) {
+    return (gl_LocalInvocationID.x + f * INVOCATIONS) % (TILE_PIXELS / 4);
+}
+
+uint plane_vector(uint f) {
+    return (gl_LocalInvocationID.x + f * INVOCATIONS) / (TILE_PIXELS / 4);
+}
+
+// The row of both operands that an invocation stores at its f-th turn, except for pixels of planes.
+uint row_of_fetch(uint f) {
+    return stored_row(own_index + f * STEPPED_ROWS);
+}
+
+bool is_inside(uint f, uint tap_row, uint tap_column) {
+    return source_rows[f] + tap_row * SIZE(DILATION_H, dilation_h) < SIZE(ROW_LIMIT, row_limit)
+        && source_columns[f] + tap_column * SIZE(DILATION_W, dilation_w) < SIZE(COLUMN_LIMIT, column_limit);
+}
+
+void locate(uint first_pixel) {
+    if (FETCH == PLANES) {
+        [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
+            Pixel pixel = pixel_at(min(first_pixel + 4 * plane_quad(f), push.pixels - 4));
+            sources[f] = group_start + pixel.image * SIZE(INPUT_STRIDE_N, input_stride_n)
+                + (pixel.row * SIZE(COLUMNS, columns) + pixel.column) / 4
+                + 16 * plane_vector(f) * SIZE(CHANNEL_STRIDE, channel_stride);
+        }
+        return;
+    }
+    [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
+        Pixel pixel = pixel_at(min(first_pixel + pixel_place(row_of_fetch(f)), push.pixels - 1));
+        sources[f] = group_start + pixel.image * SIZE(INPUT_STRIDE_N, input_stride_n)
+            + pixel.row * SIZE(INPUT_STRIDE_H, input_stride_h) + pixel.column * SIZE(INPUT_STRIDE_W, input_stride_w);
+        source_rows[f] = push.first_row + pixel.row * SIZE(STRIDE_H, stride_h);
+        source_columns[f] = push.first_column + pixel.column * SIZE(STRIDE_W, stride_w);
+        inside_taps[f] = 0;
+        if (FEW_TAPS) {
+            [[unroll]] for (uint tap = 0; tap < TAPS; ++tap)
+                inside_taps[f] |= (is_inside(f, tap / RUNS_W, tap % RUNS_W) ? 1u : 0) << tap;
+        }
+    }
+}
+
+// The value that becomes 0 when it is stored.
+const uvec4 NOTHING = uvec4(FLIP);
+
+void fetch_planes(uint step) {
+    [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
+        uint source = sources[f] + 16 * STEP * step * SIZE(CHANNEL_STRIDE, channel_stride);
+        [[unroll]] for (uint i = 0; i < 4; ++i)
+            next_input[4 * f + i] = NOTHING;
+        if (WHOLE_STEPS != 0 || step * STEP + plane_vector(f) < SIZE(VECTORS_OF_K, vectors_of_k)) {
+            [[unroll]] for (uint i = 0; i < 4; ++i) {
+                [[unroll]] for (uint j = 0; j < 4; ++j)
+                    next_input[4 * f + i][j] = input_words[source + (4 * i + j) * SIZE(CHANNEL_STRIDE, channel_stride)];
+            }
+        }
+    }
+}
+
+void fetch_runs(uint step) {
+    uint vector = step * STEP + own_vector;
+    uint run = TAPS == 1 ? 0 : QUOTIENT_BY(vector, RUN, run, 10);
+    uint tap_row = run / RUNS_W;
+    uint tap_column = run - tap_row * RUNS_W;
+    uint in_run = vector - run * SIZE(RUN, run);
+    uint offset = tap_row * SIZE(TAP_STRIDE_H, tap_stride_h) + tap_column * SIZE(TAP_STRIDE_W, tap_stride_w)
+        + in_run * (FETCH == VECTORS ? 1 : 4);
+    [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
+        bool inside = WHOLE_STEPS != 0 || vector < SIZE(VECTORS_OF_K, vectors_of_k);
+        next_input[f] = NOTHING;
+        if (CHECK_BORDER != 0) {
+            if (inside)
+                next_input[f] = uvec4(border ^ FLIP);
+            inside = inside && (FEW_TAPS ? (inside_taps[f] >> run & 1) != 0 : is_inside(f, tap_row, tap_column));
+        }
+        if (inside) {
+            uint source = sources[f] + offset;
+            if (FETCH == VECTORS)
+                next_input[f] = input_vectors[source];
+            else
+                next_input[f] = uvec4(
+                    input_words[source], input_words[source + 1], input_words[source + 2], input_words[source + 3]);
+        }
+    }
+}
+
+void fetch_step(uint step) {
+    if (FETCH == PLANES)
+        fetch_planes(step);
+    else
+        fetch_runs(step);
+    uint source = panel + step * STEP * TILE_CHANNELS + gl_LocalInvocationID.x;
+    [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
+        next_filter[f] = filter_vectors[source + f * INVOCATIONS];
+}
+
+// Copies next_input, with planes as vectors of channels. next_input itself does not change: if it changed under a
+// condition, both versions of it would take registers.
+void arrange_input(out uvec4 vectors[INPUT_FETCHES]) {
+    if (FETCH != PLANES) {
+        [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
+            vectors[f] = next_input[f];
+        return;
+    }
+    [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
+        [[unroll]] for (uint i = 0; i < 4; ++i) {
+            uvec4 words = turned(next_input[4 * f + i]);
+            [[unroll]] for (uint j = 0; j < 4; ++j)
+                vectors[4 * f + j][i] = words[j];
+        }
+    }
+}
+
+// The position, and the vector of the step, of an arranged vector.
+uint position_of_fetch(uint f) {
+    if (FETCH != PLANES)
+        return row_of_fetch(f);
+    uint place = 4 * plane_quad(f / 4) + f % 4;
+    return STORE_CHANNELS != 0 ? place : position_of(place, MATRIX_M);
+}
+
+uint vector_of_fetch(uint f) {
+    return FETCH != PLANES ? own_vector : plane_vector(f / 4);
+}
+
+void put_step(uint step) {
+    bool counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
+    uint half_tile = (step & 1) * HALF_TILE;
+    uvec4 vectors[INPUT_FETCHES];
+    arrange_input(vectors);
+    [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
+        vectors[f] ^= FLIP;
+        // The bytes after a run in memory are multiplied by zeros of the filter, but they must not count in sum(x').
+        if (FETCH == WORDS && RUN_WORDS % 4 != 0)
+            vectors[f] = mix(uvec4(0), vectors[f],
+                lessThan(4 * ((step * STEP + own_vector) % SIZE(RUN, run)) + uvec4(0, 1, 2, 3), uvec4(RUN_WORDS)));
+        put(half_tile + position_of_fetch(f) * ROW, vector_of_fetch(f), vectors[f]);
+    }
+    [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
+        put(half_tile + (TILE_PIXELS + row_of_fetch(f)) * ROW, own_vector, next_filter[f]);
+    if (counts) {
+        [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
+            atomicAdd(input_sums[position_of_fetch(f)], sum_of_bytes(vectors[f]));
+    }
+}

@@ -1,0 +1,244 @@
+// The product by vectors of K, without matrix units: a workgroup computes TILE_PIXELS x TILE_CHANNELS outputs, an
+// invocation OWN_PIXELS x OWN_CHANNELS of them.
+//
+// Maths and memory: matrix.glsl. Here each invocation is what a subgroup is on matrix units: LANES is 1.
+//
+// Loops:
+//     for each step of K:
+//         each invocation stores the step of both operands, fetched a step before, to one half of shared memory; one
+//         barrier; it fetches the next step into registers
+//         for each vector of the step, which is four words of K:
+//             load OWN_PIXELS vectors of the input and OWN_CHANNELS of the filter from shared memory, and multiply each
+//             pair: four dot products
+//
+// Layout: in shared memory, both operands are rows of K, one row for each pixel or channel, as they lie in an NHWC input
+// and in the packed filter. So nothing is transposed, and the input is read in place, in whole vectors. An invocation has
+// every PIXEL_GROUPS-th row of pixels and every CHANNEL_GROUPS-th row of channels, so that neighbouring invocations read
+// neighbouring rows, and a vector of padding between rows keeps eight of them in different banks. Four bytes of an output
+// word are four rows of the same invocation: channels, or for planes pixels, are interleaved as those of four matrices are.
+//
+// A loop over vectors, not unrolled as a whole, and one copy of it: in a network every layer has a pipeline of its own,
+// whose instructions have to be fetched.
+//
+// Compiler bug avoided: after a loop that only some invocations take, lavapipe of Mesa 22.3 loses some of the last stores
+// of those that took it. So what is done by some is under a condition in an unrolled loop.
+//
+// Preconditions: filter panels are TILE_CHANNELS wide. There are INVOCATIONS invocations, which fetch both operands
+// evenly; with PLANES, four pixels at a time. A step is an even number of vectors. Along the words of the output, the own
+// sizes are multiples of four, and MATRIX_M or MATRIX_N is a fourth of the tile. Grid: x channels, y TURNS tiles of
+// pixels, z groups. No invocation leaves before the last barrier, and with PARTS only whole workgroups do. With PARTS, z
+// counts the parts of each group, and TURNS is 1.
+
+// Many devices without matrices have 128 bytes of push constants, too few for sizes.
+#define CONSTANT_SIZES
+#define PACK_CHANNELS (STORE_CHANNELS != 0)
+#include "matrix.glsl"
+#include "data_movement/byte_matrices.glsl"
+#include "store.glsl"
+
+const uint OWN_PIXELS = SUBGROUP_PIXELS;
+const uint OWN_CHANNELS = SUBGROUP_CHANNELS;
+const uint PIXEL_GROUPS = TILE_PIXELS / OWN_PIXELS;
+const uint CHANNEL_GROUPS = TILE_CHANNELS / OWN_CHANNELS;
+const uint OUTPUTS = OWN_PIXELS * OWN_CHANNELS;
+const uint UNROLLED = 2;  // vectors
+
+// Both halves of both operands.
+shared uvec4 tile[2 * HALF_TILE];
+
+#include "matrix_workgroup.glsl"
+#include "matrix_fetch.glsl"
+#include "parts.glsl"
+
+// The first of an invocation's positions.
+uint own_pixel;
+uint own_channel;
+int sums[OUTPUTS];  // [channel][pixel]
+
+void multiply_step(uint step) {
+    uint pixel_rows = (step & 1) * HALF_TILE + own_pixel * ROW;
+    uint channel_rows = (step & 1) * HALF_TILE + (TILE_PIXELS + own_channel) * ROW;
+    [[dont_unroll]] for (uint first = 0; first < STEP; first += UNROLLED) {
+        [[unroll]] for (uint n = 0; n < UNROLLED; ++n) {
+            uvec4 pixels[OWN_PIXELS];
+            [[unroll]] for (uint j = 0; j < OWN_PIXELS; ++j)
+                pixels[j] = tile[pixel_rows + j * PIXEL_GROUPS * ROW + first + n];
+            [[unroll]] for (uint i = 0; i < OWN_CHANNELS; ++i) {
+                uvec4 weights = tile[channel_rows + i * CHANNEL_GROUPS * ROW + first + n];
+                [[unroll]] for (uint q = 0; q < 4; ++q) {
+                    [[unroll]] for (uint j = 0; j < OWN_PIXELS; ++j)
+                        sums[i * OWN_PIXELS + j] = dot_add(pixels[j][q], weights[q], sums[i * OWN_PIXELS + j]);
+                }
+            }
+        }
+    }
+}
+
+// Whether an output channel is to be stored. Channels are counted in their group, from the dispatch's first panel.
+bool is_stored(uint channel) {
+    return channel >= push.first_channel && channel < push.channels;
+}
+
+// Adds the sums to those of the tile. Neighbouring invocations add to neighbouring words.
+void add_part() {
+    uint first = part_sums_at() + gl_LocalInvocationID.x;
+    [[unroll]] for (uint n = 0; n < OUTPUTS; ++n)
+        add_to_part_sums(first + n * INVOCATIONS, sums[n]);
+}
+
+// Takes the whole sums, and leaves zeros. All are loaded before the first is used.
+void take_parts() {
+    uint first = part_sums_at() + gl_LocalInvocationID.x;
+    [[unroll]] for (uint n = 0; n < OUTPUTS; ++n)
+        sums[n] = part_sums[first + n * INVOCATIONS];
+    [[unroll]] for (uint n = 0; n < OUTPUTS; ++n)
+        part_sums[first + n * INVOCATIONS] = 0;
+}
+
+// Stores a word of four channels of a pixel, or of four pixels of a channel, counted from the tile's first.
+void store_word(uint word, uint first_pixel, uint pixel, uint tile_channel) {
+    uint channel = first_channel + tile_channel;
+    uint address = destinations[pixel] + channel * OUTPUT_STRIDE_C;
+    bool is_seen = first_pixel + pixel < push.pixels;
+    if (STORE_UNIT >= 4) {
+        // The four are all valid, or none.
+        if (is_seen && is_stored(channel))
+            output_words[address >> 2] = word;
+    } else if (STORE_CHANNELS != 0) {
+        store_four(word,
+            uvec4(address, address + OUTPUT_STRIDE_C, address + 2 * OUTPUT_STRIDE_C, address + 3 * OUTPUT_STRIDE_C),
+            bvec4(is_seen && is_stored(channel), is_seen && is_stored(channel + 1), is_seen && is_stored(channel + 2),
+                is_seen && is_stored(channel + 3)));
+    } else if (is_stored(channel)) {
+        uvec4 first =
+            uvec4(destinations[pixel], destinations[pixel + 1], destinations[pixel + 2], destinations[pixel + 3]);
+        store_four(word, first + channel * OUTPUT_STRIDE_C,
+            lessThan(first_pixel + pixel + uvec4(0, 1, 2, 3), uvec4(push.pixels)));
+    }
+}
+
+// The word of outputs n, n + stride, n + 2 stride and n + 3 stride, in integers only. The sums are indexed at run time,
+// so this is for a copy of them.
+uint exact_word(int products[OUTPUTS], uint n, uint stride) {
+    uint word = 0;
+    [[dont_unroll]] for (uint q = 0; q < 4; ++q, n += stride) {
+        uint pixel = own_pixel + n % OWN_PIXELS * PIXEL_GROUPS;
+        uint position = own_channel + n / OWN_PIXELS * CHANNEL_GROUPS;
+        uint channel = min(first_channel + channel_place(position), push.channels - 1);
+        word |= exact_byte(products[n], input_sums[pixel], group_channel + channel,
+                    int(filter_words[filter_sums + channel - first_channel]), multipliers[position])
+            << (8 * q);
+    }
+    return word;
+}
+
+void store_exactly(uint first_pixel) {
+    int products[OUTPUTS];
+    [[unroll]] for (uint n = 0; n < OUTPUTS; ++n)
+        products[n] = sums[n];
+    const uint STRIDE = STORE_CHANNELS != 0 ? OUTPUTS / 4 : OWN_PIXELS / 4;
+    [[dont_unroll]] for (uint w = 0; w < OUTPUTS / 4; ++w) {
+        uint n = STORE_CHANNELS != 0 ? w : w / STRIDE * OWN_PIXELS + w % STRIDE;
+        uint pixel = pixel_place(own_pixel + n % OWN_PIXELS * PIXEL_GROUPS);
+        uint channel = channel_place(own_channel + n / OWN_PIXELS * CHANNEL_GROUPS);
+        store_word(exact_word(products, n, STRIDE), first_pixel, pixel, channel);
+    }
+}
+
+void store_rounded(uint first_pixel) {
+    bool counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
+    Range range = range_of(output_zero_point(group_channel));
+    [[unroll]] for (uint i = 0; i < OWN_CHANNELS; ++i) {
+        uint position = own_channel + i * CHANNEL_GROUPS;
+        int constant = constants[position];
+        float factor = multipliers[position];
+        int zero_point = counts ? filter_zero_points[position] : 0;
+        [[unroll]] for (uint j = 0; j < OWN_PIXELS; ++j) {
+            int sum = sums[i * OWN_PIXELS + j] + constant;
+            if (counts)
+                sum -= zero_point * input_sums[own_pixel + j * PIXEL_GROUPS];
+            sums[i * OWN_PIXELS + j] = int(rounded_bits(sum, factor, range));
+        }
+    }
+    const uint STRIDE = STORE_CHANNELS != 0 ? OUTPUTS / 4 : OWN_PIXELS / 4;
+    [[unroll]] for (uint w = 0; w < OUTPUTS / 4; ++w) {
+        uint n = STORE_CHANNELS != 0 ? w : w / STRIDE * OWN_PIXELS + w % STRIDE;
+        uint word = range.first;
+        [[unroll]] for (uint q = 0; q < 4; ++q)
+            word += uint(sums[n + q * STRIDE]) << (8 * q);
+        store_word(word ^ OUTPUT_FLIP, first_pixel, pixel_place(own_pixel + n % OWN_PIXELS * PIXEL_GROUPS),
+            channel_place(own_channel + n / OWN_PIXELS * CHANNEL_GROUPS));
+    }
+}
+
+void make_tile(uint first_pixel, bool is_first) {
+    // The steps of this part of K. With PARTS, the last parts may be empty.
+    const uint STEPS = (VECTORS_OF_K + STEP - 1) / STEP;
+    const uint PART_STEPS = (STEPS + PARTS - 1) / PARTS;
+    uint first_step = part * PART_STEPS;
+    uint end_step = min(first_step + PART_STEPS, STEPS);
+    bool is_empty = first_step >= STEPS;
+    locate(first_pixel);
+    fetch_step(is_empty ? 0 : first_step);
+    if (is_first)
+        begin_channels();
+    [[unroll]] for (uint round = 0; round < TILE_PIXELS; round += INVOCATIONS) {
+        uint i = round + gl_LocalInvocationID.x;
+        if (TILE_PIXELS % INVOCATIONS == 0 || i < TILE_PIXELS) {
+            Pixel pixel = pixel_at(min(first_pixel + i, push.pixels - 1));
+            destinations[i] = push.output_start + group_channel * OUTPUT_STRIDE_C + pixel.image * OUTPUT_STRIDE_N
+                + pixel.row * OUTPUT_STRIDE_H + pixel.column * OUTPUT_STRIDE_W;
+            input_sums[i] = 0;
+        }
+    }
+    barrier();
+
+    [[unroll]] for (uint n = 0; n < OUTPUTS; ++n)
+        sums[n] = 0;
+    [[dont_unroll]] for (uint step = first_step; step < end_step; ++step) {
+        put_step(step);
+        barrier();
+        // The last step is fetched twice: a fetch under a condition would be waited for, see matrix_steps.glsl.
+        fetch_step(min(step + 1, end_step - 1));
+        multiply_step(step);
+    }
+
+    bool counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
+    if (PARTS > 1) {
+        add_part();
+        if (counts)
+            add_input_sums();
+        if (!is_last_part())
+            return;
+        take_parts();
+        if (counts)
+            take_input_sums();
+    }
+#ifdef ROUNDS_TO_NEAREST_EVEN
+    if (needs_integers.x == 0)
+        store_rounded(first_pixel);
+    else
+#endif
+        store_exactly(first_pixel);
+}
+
+void main() {
+    begin_workgroup();
+    begin_fetches();
+    uint invocation = gl_LocalInvocationID.x;
+    own_channel = STORE_CHANNELS != 0 ? invocation % CHANNEL_GROUPS : invocation / PIXEL_GROUPS;
+    own_pixel = STORE_CHANNELS != 0 ? invocation / CHANNEL_GROUPS : invocation % PIXEL_GROUPS;
+
+    uint first_pixel = gl_WorkGroupID.y * (TURNS * TILE_PIXELS);
+    if (TURNS == 1) {
+        make_tile(first_pixel, true);
+        return;
+    }
+    [[dont_unroll]] for (uint turn = 0; turn < TURNS && first_pixel < push.pixels; ++turn) {
+        // The previous tile's sums and destinations may still be read.
+        if (turn > 0)
+            barrier();
+        make_tile(first_pixel, turn == 0);
+        first_pixel += TILE_PIXELS;
+    }
+}

@@ -1,0 +1,238 @@
+"""The path `vectors`: which devices have it, when the input is read in place, tiles by name, and parts of K."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dmlvk.conformance.profiles import PROFILES, narrowed_limits
+from dmlvk.device_profile import DeviceProfile
+from dmlvk.planning.kernel_interface import kernel_interface
+from dmlvk.planning.plan import CLEAN, Dispatch, PathError
+from dmlvk.planning.quantized_linear_convolution.choice import convolution_paths
+from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
+from dmlvk.planning.quantized_linear_convolution.matrix import ROUNDING
+from tests import profiles
+from tests.planning.limits import check_plan
+from tests.planning.quantized_linear_convolution.descriptors import (
+    DESCRIPTORS,
+    OWNED,
+    convolution,
+    written_elements,
+)
+
+DEVICES = ("nvidia-h200", "amd-navi21", "intel-skl", "adreno-740", "apple-m1", "lavapipe-22.3", "swiftshader")
+H200 = PROFILES["no-matrix"](profiles.load("nvidia-h200"))
+
+
+def constant(dispatch: Dispatch, name: str) -> int:
+    return dispatch.specialization[kernel_interface(dispatch.kernel).specialization_constants.index(name)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["odd", "NHWC", "ResNeXt", "all owned", "first layer"])
+@pytest.mark.parametrize("parts", ["", "/3"])
+def test_plans_keep_to_the_device(device: str, name: str, parts: str) -> None:
+    profile, desc = profiles.load(device), DESCRIPTORS[name]
+    found = plan(desc, profile, path="vectors" + parts)
+    check_plan(found, desc, profile)
+    assert written_elements(found, desc) == desc.output_tensor.element_count
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"),
+    [
+        ("max_per_stage_descriptor_storage_buffers", 10),
+        ("max_compute_shared_memory_size", 16_384),
+        ("max_compute_work_group_invocations", 64),
+    ],
+)
+def test_small_devices_take_another_path(limit: str, value: int) -> None:
+    small = replace(H200, limits=narrowed_limits(H200.limits, {limit: value}))
+    assert "vectors" in convolution_paths(H200)
+    assert "vectors" not in convolution_paths(small)
+    with pytest.raises(PathError, match="no kernel path 'vectors'"):
+        plan(DESCRIPTORS["NHWC"], small, path="vectors")
+
+
+def test_a_device_without_the_memory_model_takes_another_path() -> None:
+    without = replace(H200, features=H200.features - {"vulkanMemoryModel"})
+    assert "vectors" not in convolution_paths(without)
+
+
+@pytest.mark.parametrize(
+    ("profile", "kernel"),
+    [
+        (H200, "vectors_dot4"),
+        (PROFILES["no-dot-product"](H200), "vectors_integer"),
+        (profiles.load("swiftshader"), "vectors_integer"),  # does not round to nearest even
+        (profiles.load("lavapipe-22.3"), "vectors_dot4"),
+    ],
+)
+def test_the_kernel_suits_the_device(profile: DeviceProfile, kernel: str) -> None:
+    found = plan(DESCRIPTORS["NHWC"], profile, path="vectors")
+    assert found.dispatches[-1].kernel == f"quantized_linear_convolution/{kernel}"
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "kernel", "stride", "layout", "count"),
+    [
+        (64, 56, 1, 1, "nhwc", 1),
+        (64, 56, 3, 2, "nhwc", 1),
+        (64, 56, 1, 1, "nchw", 1),  # whole planes
+        (64, 56, 3, 1, "nchw", 2),  # a copy with the channels last before
+        (64, 7, 1, 1, "nchw", 2),  # planes of 49 bytes are not whole words
+        (24, 56, 1, 1, "nhwc", 2),  # packed before: 24 channels are no whole vectors
+    ],
+)
+def test_the_input_is_read_as_it_lies(
+    channels: int, size: int, kernel: int, stride: int, layout: str, count: int
+) -> None:
+    """With a filter that is given once, a layer is one dispatch where its channels allow that."""
+    side = (size - 1) // stride + 1
+    last = [(n * n * c, 1, n * c, c) if layout == "nhwc" else None for n, c in ((size, channels), (side, 64))]
+    desc = convolution(
+        *(1, channels, (size, size), 64, (kernel, kernel)),
+        strides=(stride, stride),
+        padding=(kernel // 2, kernel // 2),
+        input_strides=last[0],
+        output_strides=last[1],
+        flags=OWNED,
+    )
+    found = plan(desc, H200)
+    assert found.path == "vectors"
+    parameters = [each for each in found.dispatches if "parameters" in each.kernel]
+    assert len(found.dispatches) == count and not parameters
+
+
+@pytest.mark.parametrize(
+    ("batch", "channels", "size", "filters", "kernel", "is_cut"),
+    [
+        (1, 512, 7, 512, 3, True),
+        (1, 2048, 7, 512, 1, True),
+        (1, 64, 56, 64, 1, False),  # one step
+        (64, 512, 7, 512, 3, False),  # many tiles
+    ],
+)
+def test_k_is_cut_where_tiles_are_few_and_steps_many(
+    batch: int, channels: int, size: int, filters: int, kernel: int, is_cut: bool
+) -> None:
+    desc = convolution(batch, channels, (size, size), filters, (kernel, kernel), padding=(kernel // 2, kernel // 2))
+    found = plan(desc, H200)
+    (product,) = found.stages[-1]
+    parts = constant(product, "PARTS")
+    assert (parts > 1) == is_cut == (found.clean_size > 0)
+    assert product.groups[2] == parts
+    assert [window.tensor for window in product.windows].count(CLEAN) == is_cut
+
+
+def test_an_integrated_device_does_not_cut_k_that_fills_it() -> None:
+    desc = convolution(1, 512, (7, 7), 512, (3, 3), padding=(1, 1))
+    assert plan(desc, profiles.load("intel-skl"), path="vectors").clean_size == 0
+
+
+@pytest.mark.parametrize(
+    ("tile", "reason"),
+    [
+        ("32x64", "a tile is named like '32x64x128:4x4'"),
+        ("32x48x128:4x4", "its sizes are not powers of two"),
+        ("32x64x128:64x4", "an invocation's outputs do not divide it"),
+        ("32x64x128:4x2", "an invocation has no 4 neighbours of a word"),
+        ("32x64x16:4x4", "its step is no multiple of 32 bytes"),
+        ("128x128x64:2x4", "2048 invocations are more than 1024"),
+        ("16x128x512:16x8", "do not fetch both operands evenly"),
+        ("256x256x128:8x8", "bytes of shared memory are more than"),
+    ],
+)
+def test_tiles_that_there_cannot_be(tile: str, reason: str) -> None:
+    with pytest.raises(PathError, match=reason):
+        plan(DESCRIPTORS["NHWC"], H200, path=f"vectors:{tile}")
+
+
+@pytest.mark.parametrize("tile", ["32x64x128:4x4", "64x64x64:8x4", "64x32x64:4x8*2", "16x128x64:4x8"])
+def test_a_tile_may_be_forced(tile: str) -> None:
+    for desc in (DESCRIPTORS["NHWC"], DESCRIPTORS["ResNet, 512 channels"]):
+        found = plan(desc, H200, path=f"vectors:{tile}")
+        check_plan(found, desc, H200)
+        assert found.path == f"vectors:{tile}"
+        product = found.dispatches[-1]
+        sides = [int(side) for side in tile.split(":")[0].split("x")]
+        assert [constant(product, "TILE_PIXELS"), constant(product, "TILE_CHANNELS")] == sides[:2]
+        assert 16 * constant(product, "STEP") == sides[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "count"),
+    [
+        ("tensors past 2 GiB", "nvidia-h200", 0),
+        ("tensors past 2 GiB", "swiftshader", 3_481_740),
+        ("many groups", "nvidia-h200", 0),
+        ("many groups", "swiftshader", 0),
+        ("huge padding", "nvidia-h200", 0),
+        ("huge padding", "intel-skl", 0),
+        ("huge padding", "swiftshader", 38_109),
+    ],
+)
+def test_what_would_take_too_many_dispatches_is_refused(name: str, device: str, count: int) -> None:
+    profile, desc = profiles.load(device), DESCRIPTORS[name]
+    if count:
+        with pytest.raises(PathError, match=rf"dispatches of 0\.08 s = {count}, possible: at most 4096;"):
+            plan(desc, profile, path="vectors")
+        return
+    found = plan(desc, profile, path="vectors")
+    check_plan(found, desc, profile)
+    assert written_elements(found, desc) == desc.output_tensor.element_count
+    assert len(found.dispatches) < 4096
+
+
+@pytest.mark.parametrize(
+    ("device", "batch", "channels", "size", "filters", "kernel", "tile"),
+    [
+        ("nvidia-h200", 64, 128, 28, 128, 3, (128, 64, 64)),  # 784 large tiles
+        ("nvidia-h200", 64, 256, 14, 256, 3, (128, 64, 64)),  # 392
+        ("nvidia-h200", 64, 64, 56, 32, 1, (64, 32, 128)),  # channels for half a tile
+        ("nvidia-h200", 64, 512, 7, 512, 3, (32, 64, 128)),
+        ("nvidia-h200", 1, 64, 56, 256, 1, (32, 64, 64)),  # K is no longer than this step
+        ("nvidia-h200", 1, 80, 56, 256, 1, (32, 64, 128)),
+        ("amd-navi21", 64, 128, 28, 128, 3, (64, 64, 64)),  # fewer registers
+    ],
+)
+def test_tiles_follow_the_size(
+    device: str, batch: int, channels: int, size: int, filters: int, kernel: int, tile: tuple[int, int, int]
+) -> None:
+    last = [(size * size * c, 1, size * c, c) for c in (channels, filters)]
+    shape = (batch, channels, (size, size), filters, (kernel, kernel))
+    padding = (kernel // 2, kernel // 2)
+    desc = convolution(*shape, padding=padding, input_strides=last[0], output_strides=last[1])
+    product = plan(desc, PROFILES["no-matrix"](profiles.load(device)), path="vectors").dispatches[-1]
+    found = constant(product, "TILE_PIXELS"), constant(product, "TILE_CHANNELS"), 16 * constant(product, "STEP")
+    assert found == tile
+
+
+@pytest.mark.parametrize(
+    ("device", "batch", "expected"),
+    [
+        ("nvidia-h200", 1, "vectors"),
+        ("nvidia-h200", 64, "integer"),  # both fill the device
+        ("intel-skl", 1, "integer"),
+        ("lavapipe-22.3", 1, "float"),
+    ],
+)
+def test_without_dot_products_vectors_fill_large_devices(device: str, batch: int, expected: str) -> None:
+    desc = convolution(batch, 256, (14, 14), 256, (3, 3), padding=(1, 1))
+    profile = PROFILES["no-dot-product"](PROFILES["no-matrix"](profiles.load(device)))
+    assert plan(desc, profile).path == expected
+
+
+def test_dot_products_without_rounding_to_nearest_even_are_no_multiplications() -> None:
+    """The kernel of vectors would multiply 32-bit numbers, which is no faster than path `dot4`."""
+    desc = convolution(1, 256, (14, 14), 256, (3, 3), padding=(1, 1))
+    assert plan(desc, replace(H200, properties=H200.properties - {ROUNDING})).path == "dot4"
+
+
+def test_sizes_take_no_push_constants() -> None:
+    """Many devices without matrices have the 128 bytes of push constants that Vulkan guarantees."""
+    for kernel in ("vectors_dot4", "vectors_integer"):
+        interface = kernel_interface(f"quantized_linear_convolution/{kernel}")
+        assert 4 * sum(words for _, words in interface.push_constants.values()) <= 128
