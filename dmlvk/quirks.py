@@ -180,8 +180,8 @@ LAVAPIPE_LOSES_STORES_AFTER_LOOPS = Quirk(
     drivers=LAVAPIPE,
     versions=Versions(before=(26,)),
     seen_with="Mesa 22.3.6; 26.2.6 was good",
-    effect="If only some invocations of a workgroup take two loops, one after the other, some of their stores long after "
-    "that are lost.",
+    effect="If only some invocations of a workgroup take two loops, one after the other, some of their stores long "
+    "after that are lost.",
     remedy="In kernels without matrices, what only some invocations do is under a condition in an unrolled loop.",
     test="tests/kernels/quantized_linear_convolution/test_parts_of_vectors.py::test_a_call_leaves_nothing_to_the_next",
     is_asked=False,

@@ -273,5 +273,5 @@ class VectorsPath(MatrixPath):
         integer = IntegerPath()
         if problem.profile.has_integer_dot_product or integer.obstacle_to(problem) is not None:
             return False
-        own, other = (path.seconds(problem, cheapest_tile(path, problem)) for path in (self, integer))
-        return own <= MOST_OF_INTEGER * other
+        own = self.seconds(problem, cheapest_tile(self, problem))
+        return own <= MOST_OF_INTEGER * integer.seconds(problem, cheapest_tile(integer, problem))
