@@ -175,6 +175,17 @@ LAVAPIPE_LEAVES_SUBGROUPS_BEHIND = Quirk(
     test="tests/kernels/quantized_linear_convolution/test_first_layer.py::test_first_layers_on_matrix_units",
     is_asked=False,
 )
+LAVAPIPE_LOSES_STORES_AFTER_LOOPS = Quirk(
+    name="lavapipe-loses-stores-after-loops",
+    drivers=LAVAPIPE,
+    versions=Versions(before=(26,)),
+    seen_with="Mesa 22.3.6; 26.2.6 was good",
+    effect="If only some invocations of a workgroup take two loops, one after the other, some of their stores long "
+    "after that are lost.",
+    remedy="In kernels without matrices, what only some invocations do is under a condition in an unrolled loop.",
+    test="tests/kernels/quantized_linear_convolution/test_parts_of_vectors.py::test_a_call_leaves_nothing_to_the_next",
+    is_asked=False,
+)
 MESA_WAITS_FOR_THREADS_AT_EXIT = Quirk(
     name="mesa-waits-for-threads-at-exit",
     drivers=MESA,
@@ -286,6 +297,7 @@ ALL: tuple[Quirk, ...] = (
     LAVAPIPE_ENDS_LONG_LOOPS,
     LAVAPIPE_KEEPS_DESTROYED_PIPELINES,
     LAVAPIPE_LEAVES_SUBGROUPS_BEHIND,
+    LAVAPIPE_LOSES_STORES_AFTER_LOOPS,
     MESA_WAITS_FOR_THREADS_AT_EXIT,
     NVIDIA_SHARED_MEMORY_LOSES_THE_DEVICE,
     NVIDIA_SLEEPING_WAITS_SLOW_SUBMISSIONS,

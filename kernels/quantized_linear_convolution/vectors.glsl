@@ -20,8 +20,8 @@
 // A loop over vectors, not unrolled as a whole, and one copy of it: in a network every layer has a pipeline of its own,
 // whose instructions have to be fetched.
 //
-// Compiler bug avoided: after a loop that only some invocations take, lavapipe of Mesa 22.3 loses some of the last stores
-// of those that took it. So what is done by some is under a condition in an unrolled loop.
+// Compiler bug avoided: after two loops that only some invocations take, lavapipe of Mesa 22.3 loses some of the last
+// stores of those that took them. So what is done by some is under a condition in an unrolled loop.
 //
 // Preconditions: filter panels are TILE_CHANNELS wide. There are INVOCATIONS invocations, which fetch both operands
 // evenly; with PLANES, four pixels at a time. A step is an even number of vectors. Along the words of the output, the own
