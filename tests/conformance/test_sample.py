@@ -24,5 +24,6 @@ def test_a_sample_passes_with_the_recorded_digests(device: dmlvk.Device, tmp_pat
     assert len(run.results) == SAMPLE
     digests = recorded_digests()
     for result in run.results.values():
-        assert result.status in (Status.PASS, Status.NOT_SUPPORTED)
+        # What is unpredictable has an output that is left open, and so no digest.
+        assert result.status in (Status.PASS, Status.NOT_SUPPORTED, Status.UNPREDICTABLE)
         assert result.status is Status.NOT_SUPPORTED or result.digest == digests.get(result.name, "")
