@@ -30,6 +30,12 @@ TILES_OF_VECTORS = (
     "16x16x32:4x4", "32x16x64:4x4*2", "16x64x64:4x8", "64x32x64:8x4*3", "128x64x64:8x8", "32x64x64:4x4",
 )  # fmt: skip
 
+
+def _label_of(tile: str) -> str:
+    """A tile in a case's name, in which colons and stars mean something else."""
+    return "vectors_" + tile.replace(":", "_").replace("*", "_turns")
+
+
 # All inputs of a convolution but its image.
 ALL_CONSTANTS = tuple(field for field in QuantizedLinearConvolutionDesc.input_fields if field != "input_tensor")
 
@@ -347,7 +353,7 @@ GROUPS = (
             "bias": ("narrow", "wide"),
             "input": ("packed", "channels_last"),
             "output": ("packed", "channels_last", "rows"),
-            "path": ("vectors", *(f"vectors:{tile}" for tile in TILES_OF_VECTORS)),
+            "path": {"vectors": "vectors", **{_label_of(tile): f"vectors:{tile}" for tile in TILES_OF_VECTORS}},
         },
     ),
     Group(
