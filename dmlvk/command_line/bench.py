@@ -13,6 +13,7 @@ from dmlvk.command_line.bench_subject import (
     measure_network,
     measure_operators,
     measure_sweep,
+    name_profiles,
     require_subject,
 )
 from dmlvk.command_line.terminal import PlainConsole, clear_errors, console
@@ -28,6 +29,13 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="Of --sweep.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of --sweep: the same seed, the same shapes.")
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
+@click.option(
+    "--profile",
+    "profiles",
+    multiple=True,
+    metavar="NAME",
+    help="Of operators and networks: as on a lesser device, no-matrix or no-dot-product, ...; repeatable.",
+)
 @click.option("--scheduler", metavar="ADDRESS", help="On every distinct device of a Dask cluster, as tcp://host:8786.")
 @click.option("--operator", "operators", multiple=True, help="SLICE1, one_hot, ...; may be repeated. Default: all.")
 @click.option(
@@ -81,6 +89,7 @@ def bench(
     seconds: float,
     seed: int,
     selector: str | None,
+    profiles: tuple[str, ...],
     scheduler: str | None,
     operators: tuple[str, ...],
     patterns: tuple[str, ...],
@@ -145,8 +154,10 @@ def bench(
         peers=[name for name in peers if name != "none"],
     )
     if scheduler is not None:
-        if plot_path is not None or source is not None or lists:
-            raise click.UsageError("--scheduler measures on many devices; leave out --plot, --from-json and --list")
+        if plot_path is not None or source is not None or lists or profiles:
+            raise click.UsageError(
+                "--scheduler measures on many devices; leave out --plot, --from-json, --profile and --list"
+            )
         bench_cluster(
             scheduler, choice, selector, json_path=json_path, markdown_path=markdown_path, dispatches=dispatches
         )
@@ -169,6 +180,7 @@ def bench(
         return picture, "" if markdown_path is None else "\n".join(kind.page(record)) + "\n"
 
     def keep(record: records.Record) -> None:
+        name_profiles(record, profiles)
         if json_path is not None:
             records.write(record, json_path)
 
@@ -194,12 +206,13 @@ def bench(
             record = measure_cold(network, selector, size, layouts, batches, terminal, keep)
         elif subject is Subject.NETWORK:
             assert network is not None
-            record = measure_network(network, selector, size, layouts, batches, rounds, peers, terminal, keep)
+            record = measure_network(network, selector, profiles, size, layouts, batches, rounds, peers, terminal, keep)
         else:
-            found = measure_operators(choice, selector, lists, peers, terminal, keep)
+            found = measure_operators(choice, selector, profiles, lists, peers, terminal, keep)
             if found is None:
                 return
             record = found
+        name_profiles(record, profiles)
         picture, text = drawn(record)
     if plot_path is not None:
         files.write_bytes(plot_path, picture)

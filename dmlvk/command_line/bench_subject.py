@@ -37,9 +37,39 @@ class Subject(Enum):
 
 # Options that each subject has besides those of all.
 COMMON = {"selector", "batches", "rounds", "peers", "dispatches", "json_path", "plot_path", "markdown_path"}
-OPTIONS = {Subject.MODEL: COMMON | {"model"}, Subject.NETWORK: COMMON | {"network", "size", "layouts"}}
-OPTIONS[Subject.COLD] = OPTIONS[Subject.NETWORK] - {"rounds", "peers", "dispatches"} | {"cold"}
+OPTIONS = {Subject.MODEL: COMMON | {"model"}, Subject.NETWORK: COMMON | {"network", "size", "layouts", "profiles"}}
+OPTIONS[Subject.COLD] = OPTIONS[Subject.NETWORK] - {"rounds", "peers", "dispatches", "profiles"} | {"cold"}
 OPTIONS[Subject.SWEEP] = COMMON - {"batches", "dispatches"} | {"sweep", "seconds", "seed", "operators", "megabytes"}
+
+
+def opened(selector: str | None, profiles: Sequence[str]) -> dmlvk.Device:
+    """A device with timestamps, as if it had no more than each of some profiles leaves it.
+
+    Raises
+    ------
+    click.BadParameter
+        There is no such profile.
+    DeviceError
+        There is no such device.
+    """
+    import dmlvk
+    from dmlvk.conformance.profiles import PROFILES
+
+    require_names("--profile", profiles, PROFILES)
+    if not profiles:
+        return dmlvk.Device(selector, timestamps=True)
+    with dmlvk.Device(selector) as whole:
+        profile = whole.profile
+    for name in profiles:
+        profile = PROFILES[name](profile)
+    return dmlvk.Device(selector, profile=profile, timestamps=True)
+
+
+def name_profiles(record: Record, profiles: Sequence[str]) -> None:
+    """Let a record say that its device was narrowed."""
+    text = f" as {' and '.join(profiles)}" if profiles else ""
+    if not record["device"]["name"].endswith(text):
+        record["device"]["name"] += text
 
 
 def require_subject(context: click.Context) -> Subject:
@@ -103,15 +133,20 @@ def required_cases(choice: Choice, is_cpu: bool) -> list[Case]:
 
 
 def measure_operators(
-    choice: Choice, selector: str | None, lists: bool, names: Sequence[str], terminal: Console, keep: Keep
+    choice: Choice,
+    selector: str | None,
+    profiles: Sequence[str],
+    lists: bool,
+    names: Sequence[str],
+    terminal: Console,
+    keep: Keep,
 ) -> Record | None:
     """Measure cases of operators, beside the peers of these names; or only list the cases, and return None."""
-    import dmlvk
     from dmlvk.benchmark import harness
     from dmlvk.benchmark.peers import PEERS
 
     require_names("--peer", names, [*PEERS, "none"])
-    with dmlvk.Device(selector, timestamps=True) as device:
+    with opened(selector, profiles) as device:
         chosen = required_cases(choice, is_cpu(device))
         if lists:
             for case in chosen:
@@ -158,6 +193,7 @@ def measure_model(
 def measure_network(
     name: str,
     selector: str | None,
+    profiles: Sequence[str],
     size: str | None,
     layouts: Sequence[str],
     batches: Sequence[int],
@@ -167,7 +203,6 @@ def measure_network(
     keep: Keep,
 ) -> Record:
     """Measure a network's convolutions, beside the peers of these names."""
-    import dmlvk
     from dmlvk.benchmark.networks import NETWORKS, SIZES, measurement
     from dmlvk.benchmark.networks.peers import PEERS
     from dmlvk.benchmark.networks.work import LAYOUTS
@@ -176,7 +211,7 @@ def measure_network(
     require_names("--peer", names, [*PEERS, "none"])
     layouts = [layout.lower() for layout in layouts]
     require_names("--layout", layouts, LAYOUTS)
-    with dmlvk.Device(selector, timestamps=True) as device:
+    with opened(selector, profiles) as device:
         network = NETWORKS[name](SIZES[size or "full"])
         # On a CPU driver, ONNX Runtime on the same CPU is the peer; on a GPU, libraries that run there.
         chosen = [each for each, peer in PEERS.items() if (peer.runs_on == "CPU") == is_cpu(device)]

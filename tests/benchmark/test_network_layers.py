@@ -86,6 +86,28 @@ def test_layers_are_measured_checked_recorded_and_drawn(device: dmlvk.Device, tm
     assert "sum of the layers" in again.output
 
 
+def test_a_device_is_measured_as_a_lesser_one(
+    device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernels are those that the lesser device has, and the record says so."""
+    seen: list[dmlvk.Device] = []
+    honest = chain.measure_layer
+
+    def noted(device: Any, *arguments: Any) -> Any:
+        seen.append(device)
+        return honest(device, *arguments)
+
+    monkeypatch.setattr("dmlvk.benchmark.networks.measurement.measure_layer", noted)
+    file = tmp_path / "record.json"
+    options = ["--layout", "nhwc", "--batch", "1", "--peer", "none", "--json", str(file)]
+    result = bench(device, *options, "--profile", "no-dot-product", "--profile", "workgroup-128")
+    assert result.exit_code == 0, result.output
+    name = f"{device.profile.name} as no-dot-product and workgroup-128"
+    assert name in " ".join(result.output.split()) and read(file)["device"]["name"] == name
+    assert device.profile.has_integer_dot_product and not any(each.profile.has_integer_dot_product for each in seen)
+    assert {each.profile.limits.max_compute_work_group_invocations for each in seen} == {128}
+
+
 def test_a_wrong_layer_is_status_1(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The expected output of one layer has one wrong bit, in the second image."""
 
@@ -221,6 +243,8 @@ def test_a_peer_that_fails_is_one_line(device: dmlvk.Device, monkeypatch: pytest
         (("--network", "alexnet"), "there is no 'alexnet'; there are resnet50, resnext50"),
         (("--network", "unet", "--peer", "cupy"), "there is no 'cupy'; there are cudnn-fp16-graph"),
         (("--network", "unet", "--layout", "nwhc"), "there is no 'nwhc'; there are nhwc, nchw"),
+        (("--network", "unet", "--profile", "none"), "there is no 'none'; there are device, minimum, "),
+        (("--network", "unet", "--cold", "--profile", "no-matrix"), "--profile does not belong to it"),
         (("--network", "unet", "--case", "x"), "--network measures all layers of a network: --case does not belong"),
         (("--network", "unet", "--operator", "slice1"), "--operator does not belong to it"),
         (("--network", "unet", "--list"), "--list does not belong to it"),
