@@ -180,7 +180,7 @@ def odd_name(device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(physical_device, "_profile", renamed)
     monkeypatch.setattr(dmlvk.demo, "all_panels", lambda photo: {})
-    monkeypatch.setattr(tuner, "tune", lambda device, workload, rounds: tuner.Tuning(workload.desc, ()))
+    monkeypatch.setattr(tuner, "tune", lambda device, workload, *_: tuner.Tuning(workload.desc, ()))
     return str(index)
 
 
