@@ -27,6 +27,7 @@ from dmlvk.vulkan import host_threads
 from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError, ValidationError
 from dmlvk.vulkan.pipelines import PIPELINES_KEPT_ON_CPU, Pipelines
 from tests.runtime.convolutions import Convolution, convolution
+from tests.runtime.test_fork import MAY_FORK
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 # How long to wait for what is sure to come: a driver may take a second for a kernel.
@@ -461,7 +462,7 @@ def started(device, sizes=range(5, 17)):
 
 def run(device: dmlvk.Device, program: str, status: int = 0) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PROGRAM) + textwrap.dedent(program), device.name],
+        [sys.executable, *MAY_FORK, "-c", textwrap.dedent(PROGRAM) + textwrap.dedent(program), device.name],
         env={**os.environ, "DMLVK_BACKGROUND": "1", "DMLVK_VALIDATE": "0"},
         capture_output=True,
         text=True,

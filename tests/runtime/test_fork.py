@@ -13,6 +13,8 @@ import dmlvk
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 
+# Python 3.12 and later warn of each fork of a process that has threads, and drivers start some.
+MAY_FORK = ("-W", "ignore:This process:DeprecationWarning")
 PROGRAM = """
 import os, sys, time, signal
 import numpy as np, dmlvk
@@ -118,7 +120,7 @@ print("parent", flush=True)
 def run(device: dmlvk.Device, more: str) -> list[str]:
     program = textwrap.dedent(PROGRAM).replace("MORE", textwrap.dedent(more))
     done = subprocess.run(
-        [sys.executable, "-c", program, device.name],
+        [sys.executable, *MAY_FORK, "-c", program, device.name],
         env={**os.environ, "DMLVK_VALIDATE": "0"},
         capture_output=True,
         text=True,
