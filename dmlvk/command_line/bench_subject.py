@@ -53,7 +53,7 @@ def opened(selector: str | None, profiles: Sequence[str]) -> dmlvk.Device:
         There is no such device.
     """
     import dmlvk
-    from dmlvk.conformance.profiles import PROFILES
+    from dmlvk.conformance.profiles import PROFILES, narrow
 
     require_names("--profile", profiles, PROFILES)
     if not profiles:
@@ -61,7 +61,7 @@ def opened(selector: str | None, profiles: Sequence[str]) -> dmlvk.Device:
     with dmlvk.Device(selector) as whole:
         profile = whole.profile
     for name in profiles:
-        profile = PROFILES[name](profile)
+        profile = narrow(profile, name)
     return dmlvk.Device(selector, profile=profile, timestamps=True)
 
 

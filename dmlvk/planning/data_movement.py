@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.planning.builder import DispatchBuilder
+from dmlvk.planning.division import quick_division
 from dmlvk.planning.grid import SLOWEST_BYTES_PER_SECOND, folded, workgroup_size
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X, kernel_interface
 from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Role, WindowLimits, pieces
@@ -293,18 +294,6 @@ def _order(nest: LoopNest, profile: DeviceProfile, output_start: int, blocks_per
     long = (CPU_LONG_ROW if is_cpu else LONG_ROW) * elements_per_block
     is_long = (nest.dimensions[-1].size if nest.run_rank else 1) >= long
     return _BlockOrder(False, int(is_long), 1, blocks_per_run, block_count, (blocks_per_run,))
-
-
-def quick_division(divisor: int) -> tuple[int, int]:
-    """A multiplier below 2^32 and a shift: for n < 2^31, n // divisor == (n * multiplier >> 32) >> shift.
-
-    There is none for the divisor 1, which the kernels handle themselves. Let multiplier * divisor = 2^(32 + shift) + e
-    with 0 < e <= divisor. Then n * multiplier is 2^(32 + shift) times n / divisor + n * e / (divisor * 2^(32 + shift)).
-    As divisor <= 2^(shift + 1), n * e is less than 2^(32 + shift). So the second term is less than 1 / divisor, and the
-    sum does not reach the next whole number.
-    """
-    shift = max((divisor - 1).bit_length() - 1, 0)
-    return ((1 << shift + 32) // divisor + 1) & 0xFFFFFFFF, shift
 
 
 def _padded(values: Sequence[int], length: int = DIMENSION_COUNT) -> list[int]:

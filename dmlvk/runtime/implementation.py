@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from pkgutil import get_data
 from types import MappingProxyType
@@ -115,25 +114,17 @@ class Implementation:
             The plan was forced, and the driver's answer to a known question was wrong.
         """
         self_test = self.device.self_test
-        if self_test is not None and self_test.is_asked_elsewhere(self.device, self.plan):
-            with suppress(DeviceError):  # if the path may be taken, the error comes again
-                self._compile()
         while self_test is not None and not self_test.allows(self.device, self.plan):
             # A path that was remembered as the fastest gives way to the planner's choice.
             self._path = self._path if self._is_forced else None
             self.plan = self.device.plan(self.desc, self._path)
             self._plans, self._pipelines = {(): self.plan}, {}
-        dispatches = self._compile()
-        if quirks.LAVAPIPE_COMPILES_AT_THE_FIRST_CALL.applies_to(self.device.profile):
-            self._run_on_nothing(dispatches)
-        self.is_built = True
-
-    def _compile(self) -> list[Dispatch]:
-        """Find or build the pipelines of all dispatches, which are returned."""
         dispatches = [dispatch for stage in (*self.plan.initialization, *self.plan.stages) for dispatch in stage]
         for dispatch in dispatches:
             self.pipeline(dispatch)
-        return dispatches
+        if quirks.LAVAPIPE_COMPILES_AT_THE_FIRST_CALL.applies_to(self.device.profile):
+            self._run_on_nothing(dispatches)
+        self.is_built = True
 
     def _run_on_nothing(self, dispatches: list[Dispatch]) -> None:
         """Run kernels with no workgroups, and wait for that, so that the driver compiles them."""

@@ -84,8 +84,6 @@ class SelfTest:
         self._locks = {path: threading.RLock() for path in PATHS_TO_ASK}
         # By question: what was wrong, or "".
         self._known: dict[str, str] = {}
-        # By path: the first thread that wants it.
-        self._askers: dict[str, int] = {}
 
     def allows(self, device: Device, plan: Plan) -> bool:
         """Whether a plan's path may be taken. Asks the device if nobody has. Other threads wait for the answer.
@@ -96,15 +94,6 @@ class SelfTest:
         if not _is_asked(device.profile, path):
             return True
         with self._locks[path]: return self._allows(device, path)  # noqa: E701  # fmt: skip
-
-    def is_asked_elsewhere(self, device: Device, plan: Plan) -> bool:
-        """Whether another thread asks, or has asked, the question for whose answer `allows` waits.
-
-        Meanwhile this one can compile: the answer is nearly always right.
-        """
-        path = NAME_END.split(plan.path)[0]
-        thread = threading.get_ident()
-        return _is_asked(device.profile, path) and self._askers.setdefault(path, thread) != thread
 
     def _allows(self, device: Device, path: str) -> bool:
         if path in device.profile.distrusted_paths:

@@ -158,9 +158,9 @@ layout(push_constant) uniform PushConstants {
 // A size: the constant, or the push constant if the pipeline serves several sizes.
 #define SIZE(constant, pushed) mix(push.pushed, constant, constant != 0)
 
-// n / divisor, for n below 2^31. The divisor is a constant; or that is 0, and there is a reciprocal of 2^(31 + shift) /
-// divisor, rounded up, where 2^shift is the first power of two that is not below the divisor. A compiler does the same
-// for a constant divisor.
+// n / divisor, for n below 2^31. The divisor is a constant; or that is 0, and there is a reciprocal, slightly above
+// 2^(31 + shift) / divisor, where 2^shift is the first power of two that is not below the divisor. A compiler does the
+// same for a constant divisor.
 uint quotient(uint n, uint constant, uint reciprocal, uint shift) {
     if (constant != 0)
         return n / max(constant, 1);

@@ -12,7 +12,7 @@ from dmlvk import DataType, DiagonalMatrix1Desc, DiagonalMatrixDesc, OneHotDesc,
 from dmlvk.device_profile import DeviceType
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning import Access, plan, preferred_path
-from dmlvk.planning.data_movement import quick_division
+from dmlvk.planning.division import quick_division
 from tests import profiles
 from tests.planning.limits import check_plan
 

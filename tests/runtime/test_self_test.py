@@ -421,38 +421,6 @@ def test_threads_wait_for_one_answer(device: dmlvk.Device, path: str, asked: lis
     assert taken == [path] * 4 and asked == [path]
 
 
-@pytest.mark.parametrize("is_right", [True, False], ids=["right", "wrong"])
-def test_others_compile_while_one_thread_asks(
-    device: dmlvk.Device, path: str, monkeypatch: pytest.MonkeyPatch, is_right: bool
-) -> None:
-    """The answer comes only after another thread has compiled a pipeline for the path."""
-    asks, has_compiled = threading.Event(), threading.Event()
-
-    def asked(self: Any, device: dmlvk.Device, path: str) -> str:
-        asks.set()
-        assert has_compiled.wait(60)
-        return "" if is_right else "wrong"
-
-    monkeypatch.setattr(self_test.SelfTest, "_asked", asked)
-    with opened(device) as own:
-        get = own.vulkan.pipelines.get
-
-        def noted(kernel: str, *arguments: Any) -> Any:
-            found = get(kernel, *arguments)
-            has_compiled.set()
-            return found
-
-        monkeypatch.setattr(own.vulkan.pipelines, "get", noted)
-        taken: list[str] = []
-        threads = [threading.Thread(target=lambda: taken.append(path_taken(own))) for _ in range(2)]
-        threads[0].start()
-        assert asks.wait(60)
-        threads[1].start()
-        for thread in threads:
-            thread.join()
-    assert [each == path for each in taken] == [is_right] * 2
-
-
 def test_each_path_on_matrix_units_has_questions_of_several_tiles() -> None:
     """On each recorded device that has matrices."""
     assert set(PATHS_TO_ASK) == set(self_test.QUESTIONS)

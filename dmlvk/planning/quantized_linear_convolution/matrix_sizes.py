@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from dmlvk import quirks
 from dmlvk.device_profile import DeviceProfile
+from dmlvk.planning.division import quick_division
 
 # Sizes that are divisors, with the first bit of their shifts.
 DIVISORS = {"ROWS": 0, "COLUMNS": 5, "RUN": 10}
@@ -36,9 +37,11 @@ def push_constants(sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def reciprocal_of(divisor: int) -> tuple[int, int]:
-    """A number and a shift, for which n * number >> 31 + shift is n // divisor for all n below 2**31."""
-    shift = (divisor - 1).bit_length()
-    return -(-(1 << 31 + shift) // divisor), shift
+    """A number and a shift, for which 2 * n * number >> 32 + shift is n // divisor for all n below 2**31."""
+    if divisor == 1:
+        return 1 << 31, 0
+    multiplier, shift = quick_division(divisor)
+    return multiplier, shift + 1
 
 
 def constants(sizes: Mapping[str, int], is_shared: bool) -> dict[str, int]:
