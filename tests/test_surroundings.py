@@ -37,7 +37,8 @@ ROOT = Path(__file__).parent.parent
 THEIRS = [damage for damage in damages() if not damage.is_empty]
 UNWRITABLE = [damage for damage in THEIRS if damage.name not in ("FIFO", "/dev/full", "/dev/zero")]
 # Like the script `dmlvk`, which starts without the current folder on the path.
-SCRIPT = "import sys; sys.path.pop(0); from dmlvk.command_line import main; main()"
+# As the installed command: the folder of the file is on the import path, the current folder is not.
+SCRIPT = "from dmlvk.command_line import main; main()"
 LISTING = [["--help"], ["devices"], ["bench", "--list"], ["conformance", "--list"], ["bench", "--help"]]
 DRILLS = "tests.conformance.drill_cases:all_cases"
 POSIX = pytest.mark.skipif(os.name == "nt", reason="of shells and devices as POSIX has them")
@@ -320,7 +321,10 @@ def test_workers_run_no_code_of_the_current_folder(tmp_path: Path) -> None:
     (tmp_path / "linecache.py").write_text(f"open({str(tmp_path / 'sprung')!r}, 'a').write('linecache')\n")
     arguments = ("conformance", "--device", DEVICE_NAMES[0], "slice1:layout:*", "--sample", "2", "--jobs", "1")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    finished = python("-c", SCRIPT, *arguments, cwd=tmp_path, env=environment, capture_output=True)
+    command = tmp_path / "bin" / "command.py"
+    command.parent.mkdir()
+    command.write_text(SCRIPT)
+    finished = python(str(command), *arguments, cwd=tmp_path, env=environment, capture_output=True)
     assert finished.returncode == 0, finished.stderr
     assert not (tmp_path / "sprung").exists()
 
