@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -223,6 +224,13 @@ def dense(tensor: str, start: int, element_size: int, sizes: Sequence[int]) -> V
         strides.insert(0, step)
         step *= size
     return View(tensor, start, element_size, tuple(strides))
+
+
+def dense_copy(builder: Builder, arena: Arena, source: View, sizes: Sequence[int]) -> tuple[View, list[Dispatch]]:
+    """A packed copy of a view in an arena, and the dispatches that make it; of at most four dimensions."""
+    start = arena.allocate(math.prod(sizes) * source.element_size)
+    copied = dense(arena.name, start, source.element_size, sizes)
+    return copied, copies(builder, source, copied, sizes)
 
 
 def copies(builder: Builder, source: View, destination: View, sizes: Sequence[int]) -> list[Dispatch]:

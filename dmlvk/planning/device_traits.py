@@ -9,6 +9,9 @@ from __future__ import annotations
 from dmlvk import quirks
 from dmlvk.device_profile import DeviceProfile, DeviceType, DriverId, VendorId
 
+# The property of a device whose float32 products are rounded to nearest even. Last steps in float32 rely on it.
+ROUNDING = "shaderRoundingModeRTEFloat32"
+
 # A tile on matrix units takes at most this many bytes of shared memory on any device: larger ones were never measured.
 LARGEST_TILE_MEMORY = 48 << 10
 

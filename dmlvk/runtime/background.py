@@ -66,8 +66,8 @@ def built(
     DeviceError
         The driver refuses a kernel, or the device is closed.
     """
-    special = Implementation(device, desc, plan, path, is_forced=is_forced)
     first = None if waits or is_forced or not is_allowed() else _general_plan(device, desc)
+    special = Implementation(device, desc, plan, path, is_forced=is_forced)
     if first is None or special.build_without_compiler():
         special.build()
         return special

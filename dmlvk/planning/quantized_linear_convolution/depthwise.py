@@ -1,121 +1,33 @@
-"""QUANTIZED_LINEAR_CONVOLUTION with one input channel for each output channel, by words of four neighbours."""
+"""The path `depthwise` of QUANTIZED_LINEAR_CONVOLUTION: one input channel for each output channel."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
-    DISPATCH_SECONDS,
-    DispatchBuilder,
-    Range,
     View,
-    by_dimension,
     dense,
-    reach,
 )
-from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
-from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import Access, Dispatch, Plan
-from dmlvk.planning.quantized_linear_convolution.boxes import (
-    CHANNEL,
-    COLUMN,
-    IMAGE,
-    Box,
-    BoxCutter,
-    writes_runs,
+from dmlvk.planning.plan import Plan
+from dmlvk.planning.quantized_linear_convolution.depthwise_dispatch import (
+    Depthwise,
+    InputWords,
+    depthwise_seconds,
+    is_worth_a_table,
+    multiplies_packed,
 )
-from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
-from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT, Sources, table_bounds
+from dmlvk.planning.quantized_linear_convolution.parameters import Sources
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
 from dmlvk.tensor_desc import TensorFlags
-
-KERNEL = "quantized_linear_convolution/depthwise"
 
 # The loops of a tile are unrolled. The next limits bound its code and its registers.
 LARGEST_TAP_COUNT = 49
 LARGEST_REACH = 16
 LARGEST_STRIDE = 4
-
-# Sums that an invocation holds at a time. A GPU runs more invocations at a time if each takes fewer registers.
-LARGEST_SUM_COUNT = 32
-# With packed dot products, products of a row of a tile of words of channels. A CPU's compiler takes a second for twice
-# as many. Without, a tile is one column wide there: two compile twice as long and are hardly faster.
-LARGEST_PRODUCT_COUNT = 100
-FEW_OUTPUTS, FEW_TAPS = 1 << 15, 9
-
-# Taller tiles read less of the input twice. There are also fewer of them, and too few leave a GPU idle. (By whether
-# words hold channels.)
-TALLEST_TILE = 28
-ENOUGH_INVOCATIONS = {True: 3 << 13, False: 1 << 16}
-
-# Small workgroups spread over a large GPU. Large ones prepare the weights less often. They are faster if they hold all
-# channels of neighbouring pixels, and if tiles are taller than a few rows.
-SMALL_WORKGROUP = 64
-SMALL_BLOCK = 16
-LARGEST_BLOCK = 64
-FEW_ROWS = 4
-
-# Output rows whose input is fetched at a time. Rows of words of channels take more registers.
-BATCH = {True: 2, False: 4}
-ROUNDING = "shaderRoundingModeRTEFloat32"
-
-# Every device has this much. It is small enough for several workgroups to run side by side.
-LARGEST_SHARED_MEMORY = 16 << 10
-
-# This many workgroups keep a large GPU busy. Further ones would only prepare the weights again.
-ENOUGH_WORKGROUPS = {DeviceType.CPU: 32}
-LARGEST_TILE_COUNT = {DeviceType.CPU: 64}
-
-# The last step of an output costs about as much as this number of taps.
-LAST_STEP_TAPS = 10
-
-# The lowest rate, in multiply-adds a second.
-SLOWEST_RATE = {
-    DeviceType.CPU: 200e6,
-    DeviceType.INTEGRATED_GPU: 4e9,
-    DeviceType.DISCRETE_GPU: 40e9,
-    DeviceType.VIRTUAL_GPU: 4e9,
-    DeviceType.OTHER: 200e6,
-}
-
-
-@dataclass(frozen=True)
-class InputWords:
-    """How the input is divided into words: of four channels each, or of four columns.
-
-    Attributes
-    ----------
-    channels_last : bool
-        Words hold four channels.
-    aligned : bool
-        Rows begin at words.
-    """
-
-    channels_last: bool
-    aligned: bool
-
-    @property
-    def dimension(self) -> int:
-        """The dimension of the outputs along which four neighbours belong to one word."""
-        return CHANNEL if self.channels_last else COLUMN
-
-    @classmethod
-    def of(cls, geometry: ConvolutionGeometry, source: View) -> InputWords | None:
-        """The words of an input; None if neither channels nor columns are contiguous in memory."""
-        sizes = (geometry.batch, geometry.input_channels, *geometry.input_size)
-        # The stride of a dimension of size 1 means nothing.
-        n, c, h, w = (0 if size == 1 else stride for size, stride in zip(sizes, source.strides, strict=True))
-        if c == 1 and geometry.output_channels_per_group == 1 and not any(x % 4 for x in (n, h, w, source.start)):
-            return cls(True, True)
-        if w == 1 or geometry.input_size[1] == 1:
-            return cls(False, not any(x % 4 for x in (n, c, h, source.start)))
-        return None
 
 
 def obstacle_to_depthwise(geometry: ConvolutionGeometry) -> Obstacle | None:
@@ -139,255 +51,6 @@ def _input_view(problem: Problem) -> View:
     if problem.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
         return dense("input_tensor", 0, 1, (geometry.batch, geometry.input_channels, *geometry.input_size))
     return View("input_tensor", 0, 1, geometry.input_strides)
-
-
-def multiplies_packed(profile: DeviceProfile) -> bool:
-    """Whether taps are multiplied four at a time, with float32 last steps and parameters that the kernel computes."""
-    return (
-        profile.has_integer_dot_product
-        and ROUNDING in profile.properties
-        and profile.limits.max_per_stage_descriptor_storage_buffers >= BUFFER_COUNT
-    )
-
-
-def is_worth_a_table(geometry: ConvolutionGeometry) -> bool:
-    """Whether a CPU is faster without packed dot products, although it then has to prepare a table of parameters.
-
-    A CPU's driver makes a dozen instructions of a dot product. The table costs a dispatch if it is not made once.
-    """
-    outputs = geometry.batch * geometry.output_channels * math.prod(geometry.output_size)
-    return outputs > FEW_OUTPUTS or geometry.tap_count > FEW_TAPS
-
-
-@dataclass(frozen=True)
-class Tiling:
-    """The outputs that an invocation and a workgroup compute.
-
-    Attributes
-    ----------
-    rows, columns : int
-        Outputs of a tile.
-    tiles : int
-        Tiles that an invocation computes one after another.
-    block : int
-        Channels, or quads of channels, of a workgroup.
-    most_block : int
-        The most that `block` may be in such a pipeline.
-    size : int
-        Invocations of a workgroup.
-    """
-
-    rows: int
-    columns: int
-    tiles: int
-    block: int
-    most_block: int
-    size: int
-
-    @property
-    def items(self) -> int:
-        """Invocations of a workgroup for each channel or quad."""
-        return self.size // self.block
-
-
-@dataclass(frozen=True)
-class Depthwise(BoxCutter):
-    """A depthwise convolution to be cut into dispatches.
-
-    Attributes
-    ----------
-    filter : View
-    table : View, optional
-        The table of parameters, if the device multiplies without packed dot products.
-    """
-
-    filter: View
-    table: View | None
-
-    @property
-    def words(self) -> InputWords:
-        found = InputWords.of(self.geometry, self.input)
-        assert found is not None, "asked for after this was checked"
-        return found
-
-    @property
-    def shares_pipelines(self) -> bool:
-        """Whether sizes are push constants. With words of columns, constants are up to a third faster (H200), and on a
-        CPU an eighth.
-        """
-        return self.words.channels_last and self.builder.profile.device_type is not DeviceType.CPU
-
-    def step(self, dimension: int) -> int:
-        """Whole words of the input."""
-        return 4 if dimension == self.words.dimension else 1
-
-    def excess(self, box: Box) -> list[int] | None:
-        fits, input_bounds = self.builder.fits, self.input_bounds(box)
-        if not fits(self.input.tensor, input_bounds):
-            scale, strides, extents = (1, 1, *self.geometry.strides), self.input.strides, self.extents(box)
-            return self.cuttable(box, [extents[k] * self.step(k) * scale[k] * strides[k] for k in range(4)])
-        if not fits(self.output.tensor, self.output.bounds(box)):
-            return self.cuttable(box, reach(self.output, box))
-        if not fits(self.filter.tensor, self.filter.bounds(self._taps(box))):
-            return self.cuttable(box, [0, 1, 0, 0])
-        if self.table is not None and not fits(self.table.tensor, table_bounds(self.table, box[CHANNEL])):
-            return self.cuttable(box, [0, 1, 0, 0])
-        if max(self._grid(box)[:2]) > GUARANTEED_WORKGROUP_COUNT or self._seconds(box) > DISPATCH_SECONDS:
-            # Outermost dimensions first.
-            return self.cuttable(box, [8, 4, 2, 1])
-        return None
-
-    def _taps(self, box: Box) -> tuple[Range, ...]:
-        height, width = self.geometry.filter_size
-        return box[CHANNEL], (0, 1), (0, height), (0, width)
-
-    def _tiling(self, box: Box) -> Tiling:
-        geometry, kind = self.geometry, self.builder.profile.device_type
-        images, channels, rows, columns = (high - low for low, high in box)
-        extent = (geometry.filter_size[0] - 1) * geometry.dilations[0] + 1
-        # Rows of outputs that read one row of the input.
-        live = -(-extent // geometry.strides[0])
-        last = self.words.channels_last
-        is_cpu = kind is DeviceType.CPU
-        width = 4
-        if last and is_cpu:
-            widths = (4, 2) if self.table is None else ()
-            width = next((w for w in widths if 4 * w * geometry.tap_count <= LARGEST_PRODUCT_COUNT), 1)
-        elif last and (4 * width * live > LARGEST_SUM_COUNT or geometry.strides[1] > 1):
-            width = 2
-        # The height with the fewest input rows to read. The preparation of each tile counts as two rows.
-        height = min(
-            range(1, TALLEST_TILE + 1),
-            key=lambda each: (-(-rows // each) * ((each - 1) * geometry.strides[0] + extent + 2), each),
-        )
-        units = -(-channels // 4) if last else channels
-        if not is_cpu:
-            # Rows that lie under two tiles are read twice. If there are many, columns are divided before the last rows.
-            lowest = 2 if last and extent >= 2 * geometry.strides[0] else 1
-
-            def is_too_large(height: int, width: int) -> bool:
-                return images * units * -(-rows // height) * -(-columns // width) < ENOUGH_INVOCATIONS[last]
-
-            while height > lowest and is_too_large(height, width):
-                height = -(-height // 2)
-            while last and width > 1 and is_too_large(height, width):
-                width //= 2
-        available = images * -(-rows // height) * -(-columns // width)
-        size = self.builder.workgroup_size
-        largest_block = LARGEST_BLOCK
-        if last and not is_cpu and (height <= FEW_ROWS or geometry.strides[0] > 1 or units > LARGEST_BLOCK):
-            size, largest_block = min(size, SMALL_WORKGROUP), SMALL_BLOCK
-        weights = geometry.filter_size[0] * geometry.filter_size[1] * (2 if self.table is None else 1)
-        room = LARGEST_SHARED_MEMORY // (4 * (weights + 4) * (4 if last else 1)) - 1
-        if last:
-            widest = min(largest_block, size, room)
-            block = -(-units // -(-units // widest))
-            items = min(size // block, available)
-        else:
-            items = min(size, available)
-            block = max(1, min(size // items, units, room))
-        used = block * items
-        if self.shares_pipelines:
-            # Few different sizes.
-            used = min(size, power_of_two(used))
-            items = used // block
-        workgroups = -(-available // items) * -(-units // block)
-        enough = ENOUGH_WORKGROUPS.get(kind, 2048)
-        tiles = max(1, min(workgroups // enough, LARGEST_TILE_COUNT.get(kind, 8)))
-        most = block
-        if self.shares_pipelines:
-            most = min(room, next((each for each in (SMALL_BLOCK, LARGEST_BLOCK) if block <= each), room))
-        return Tiling(height, width, tiles, block, most, used)
-
-    def _grid(self, box: Box) -> tuple[int, int, int]:
-        tiling = self._tiling(box)
-        images, channels, rows, columns = (high - low for low, high in box)
-        tiles = images * -(-rows // tiling.rows) * -(-columns // tiling.columns)
-        units = -(-channels // 4) if self.words.channels_last else channels
-        return -(-tiles // (tiling.items * tiling.tiles)), -(-units // tiling.block), 1
-
-    def _seconds(self, box: Box) -> float:
-        return _seconds(self.builder.profile, self.geometry, self.words, [high - low for low, high in box])
-
-    def dispatch(self, box: Box) -> Dispatch:
-        geometry, tiling, words = self.geometry, self._tiling(box), self.words
-        images, channels, rows, columns = (high - low for low, high in box)
-        dispatch = DispatchBuilder(f"{KERNEL}_dot4") if self.table is None else DispatchBuilder(f"{KERNEL}_integer")
-        of_group = geometry.output_channels_per_group
-        first_row, first_column = self.first_tap(box)
-        shift = first_column % 4 if words.aligned and not words.channels_last else 0
-        bounds = self.input_bounds(box)
-        corner = (box[IMAGE][0], box[CHANNEL][0] // of_group, first_row, first_column - shift)
-        source = self.input
-        if geometry.input_size[1] == 1:
-            source = replace(source, strides=(*source.strides[:3], 1))
-        dispatch.window(source.tensor, bounds, source.address(corner), 1, "input_start", Access.READ)
-        filter_bounds = self.filter.bounds(self._taps(box))
-        dispatch.window(self.filter.tensor, filter_bounds, filter_bounds[0], 1, "filter_start", Access.READ)
-        written = self.output.bounds(box)
-        dispatch.window(self.output.tensor, written, written[0], 1, "output_start", Access.WRITE)
-        if self.table is None:
-            self.parameters.bind(dispatch, box[CHANNEL])
-        else:
-            table_rows = table_bounds(self.table, box[CHANNEL])
-            dispatch.window(self.table.tensor, table_rows, table_rows[0], 4, "table_start", Access.READ)
-        sizes = {
-            "ROWS": tiling.rows,
-            "BLOCK": tiling.block,
-            "ROW_LIMIT": geometry.input_size[0],
-            "COLUMN_LIMIT": geometry.input_size[1],
-        }
-        dispatch.push(
-            images=images,
-            channels=channels,
-            rows=rows,
-            columns=columns,
-            tile_rows=-(-rows // tiling.rows),
-            tile_columns=-(-columns // tiling.columns),
-            tiles=tiling.tiles,
-            first_of_group=box[CHANNEL][0] % of_group,
-            first_row=first_row,
-            first_column=first_column - shift,
-            **by_dimension("input_stride", "nchw", source.strides),
-            **by_dimension("output_stride", "nchw", self.output.strides),
-            tile_height=sizes["ROWS"],
-            block=sizes["BLOCK"],
-            row_limit=sizes["ROW_LIMIT"],
-            column_limit=sizes["COLUMN_LIMIT"],
-        )
-        filter_strides = (self.filter.strides[0], *self.filter.strides[2:])
-        is_cpu = self.builder.profile.device_type is DeviceType.CPU
-        specialization = {
-            LOCAL_SIZE_X: tiling.size,
-            "INPUT_FLIP": UNSIGNED_FLIP * 0x01010101 if self.parameters.input_unsigned else 0,
-            "FILTER_FLIP": UNSIGNED_FLIP if self.parameters.filter_unsigned else 0,
-            "OUTPUT_UNSIGNED": int(self.parameters.output_unsigned),
-            "CHANNELS_LAST": int(words.channels_last),
-            "TAP_ROWS": geometry.filter_size[0],
-            "TAP_COLUMNS": geometry.filter_size[1],
-            **by_dimension("STRIDE", "HW", geometry.strides),
-            **by_dimension("DILATION", "HW", geometry.dilations),
-            "COLUMNS": tiling.columns,
-            "MOST_BLOCK": tiling.most_block,
-            "SHIFT": shift,
-            "ALIGNED": int(words.aligned),
-            "WHOLE_WORDS": int(writes_runs(self.output, box, CHANNEL if words.channels_last else COLUMN, 4)),
-            "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
-            # Compilers for CPUs take long to compile unrolled loops.
-            "BATCH": 1 if is_cpu else BATCH[words.channels_last],
-            "CHANNELS_OF_GROUP": of_group,
-            **by_dimension("FILTER_STRIDE", "MHW", filter_strides),
-            **{name: 0 if self.shares_pipelines else value for name, value in sizes.items()},
-            **(self.parameters.constants if self.table is None else {"AHEAD": int(not is_cpu)}),
-        }
-        outputs = images * channels * rows * columns
-        return dispatch.finish(
-            specialization,
-            self._grid(box),
-            seconds=self._seconds(box),
-            bytes_moved=sum(end - begin for begin, end in (bounds, filter_bounds, written)),
-            operations=2 * outputs * geometry.tap_count,
-        )
 
 
 class DepthwisePath(Path[None]):
@@ -417,7 +80,7 @@ class DepthwisePath(Path[None]):
         words = InputWords.of(geometry, _input_view(problem))
         assert words is not None, "asked for after this was checked"
         extents = [geometry.batch, geometry.output_channels, *geometry.output_size]
-        return _seconds(problem.profile, geometry, words, extents)
+        return depthwise_seconds(problem.profile, geometry, words, extents)
 
     def plan(self, problem: Problem, tile: None) -> Plan:
         stages = Stages(problem, problem.geometry, ("input_tensor", "filter_tensor"))
@@ -441,14 +104,3 @@ class DepthwisePath(Path[None]):
         )
         stages.add(depthwise.dispatches())
         return stages.plan(self.name)
-
-
-def power_of_two(number: int) -> int:
-    """The first power of two that is not below a number."""
-    return 1 << (number - 1).bit_length()
-
-
-def _seconds(profile: DeviceProfile, geometry: ConvolutionGeometry, words: InputWords, extents: Sequence[int]) -> float:
-    """An estimate for a box of outputs: images, channels, rows, columns."""
-    outputs = math.prod(-(-size // 4) * 4 if k == words.dimension else size for k, size in enumerate(extents))
-    return outputs * (geometry.tap_count + LAST_STEP_TAPS) / SLOWEST_RATE[profile.device_type]

@@ -19,20 +19,9 @@ from dmlvk.planning.builder import (
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch, Plan
-from dmlvk.planning.quantized_linear_convolution.boxes import (
-    CHANNEL,
-    COLUMN,
-    IMAGE,
-    ROW,
-    Box,
-    BoxCutter,
-    writes_runs,
-)
-from dmlvk.planning.quantized_linear_convolution.matrix import (
-    NO_MATRICES,
-    matrix_of,
-    matrix_rate,
-)
+from dmlvk.planning.quantized_linear_convolution.boxes import CHANNEL, COLUMN, IMAGE, ROW, Box, BoxCutter, writes_runs
+from dmlvk.planning.quantized_linear_convolution.matrix_shape import matrix_rate
+from dmlvk.planning.quantized_linear_convolution.matrix_tiles import NO_MATRICES, matrix_of
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP, FilterPacking, PackedFilter
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
@@ -152,8 +141,8 @@ def obstacle_to_first_layer(profile: DeviceProfile, geometry: ConvolutionGeometr
         return Obstacle("filter rows", geometry.filter_size[0], f"at most {LARGEST_HEIGHT}")
     if max(geometry.strides) > LARGEST_STRIDE:
         return Obstacle("strides", geometry.strides, f"at most {LARGEST_STRIDE}")
-    limit = device_traits.tile_memory(profile)
-    if (size := first_layer_tile(profile, geometry).shared_memory(geometry)) > limit:
+    size = first_layer_tile(profile, geometry).shared_memory(geometry)
+    if size > (limit := device_traits.tile_memory(profile)):
         return Obstacle("bytes of shared memory", size, f"at most {limit}")
     return None
 
@@ -332,14 +321,14 @@ class FirstLayerPath(Path[FirstLayerTile]):
     def plan(self, problem: Problem, tile: FirstLayerTile) -> Plan:
         geometry = problem.geometry
         stages = Stages(problem, geometry, ("input_tensor",))
-        parameters = stages.gathered_parameters()
+        parameters, packing = stages.gathered_parameters(), tile.packing(geometry)
         first_layer = FirstLayer(
             stages.builder,
             geometry,
             stages.views["input_tensor"],
             stages.views["output_tensor"],
             parameters,
-            stages.packed_filter(tile.channels, tile.packing(geometry)),
+            stages.packed_filter(tile.channels, packing),
             tile,
         )
         stages.add(first_layer.dispatches())

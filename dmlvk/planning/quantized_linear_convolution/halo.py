@@ -13,25 +13,26 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import Range
 from dmlvk.planning.plan import PathError
-from dmlvk.planning.quantized_linear_convolution.matrix import (
+from dmlvk.planning.quantized_linear_convolution.matrix import MatrixUnitsPath
+from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixCutter
+from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     PACK_FILTER_KERNEL,
     PACKED_MATRICES,
     ROW_PADDING,
-    SIDE,
     VECTOR_SIZE,
     MatrixShape,
     MatrixTile,
     Runs,
     is_wasteful,
-    matrix_of,
-    obstacle_to_sizes,
     packs_channels,
 )
-from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import (
-    MatrixCutter,
-    MatrixUnitsPath,
+from dmlvk.planning.quantized_linear_convolution.matrix_tiles import (
+    SIDE,
+    matrix_of,
+    matrix_shape,
+    obstacle_to_sizes,
+    small_tile,
 )
-from dmlvk.planning.quantized_linear_convolution.matrix_tiles import matrix_shape, small_tile
 from dmlvk.planning.quantized_linear_convolution.packing import FilterPacking
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem, cheapest_tile
 from dmlvk.planning.quantized_linear_convolution.product import COLUMN, IMAGE, ROW

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic
+from dataclasses import dataclass
+from typing import Generic
 
-from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
@@ -20,14 +18,11 @@ from dmlvk.planning.builder import (
 )
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import CLEAN, Access, Dispatch, PathError, Plan
+from dmlvk.planning.plan import CLEAN, Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution import matrix_sizes
-from dmlvk.planning.quantized_linear_convolution.channel_parameters import with_parameters
-from dmlvk.planning.quantized_linear_convolution.channels_last import channels_last
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
-from dmlvk.planning.quantized_linear_convolution.matrix import (
+from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     LARGE_TILE,
-    NO_MATRICES,
     PACKED_MATRICES,
     ROW_PADDING,
     VECTOR_SIZE,
@@ -36,20 +31,13 @@ from dmlvk.planning.quantized_linear_convolution.matrix import (
     MatrixTile,
     Runs,
     has_whole_planes,
-    is_wasteful,
-    matrix_of,
     packs_channels,
 )
-from dmlvk.planning.quantized_linear_convolution.matrix_tiles import EXAMPLE_TILE, matrix_shape
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 from dmlvk.planning.quantized_linear_convolution.parameters import Sources
 from dmlvk.planning.quantized_linear_convolution.path import (
-    OPERATOR,
     Obstacle,
     ObstacleError,
-    Path,
-    Problem,
-    cheapest_tile,
 )
 from dmlvk.planning.quantized_linear_convolution.product import (
     COLUMN,
@@ -58,15 +46,6 @@ from dmlvk.planning.quantized_linear_convolution.product import (
     PANEL,
     ROW,
     ProductCutter,
-    product_dispatches,
-)
-from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
-from dmlvk.planning.quantized_linear_convolution.stages import (
-    Stages,
-    is_unsigned,
-    obstacle_to_packing,
-    packing_seconds,
-    part_limit,
 )
 
 # With so few steps of K the kernel has no loop over them.
@@ -370,140 +349,3 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             plane = rows * columns * stride_w
             return (rows == 1 or stride_h == columns * stride_w) and (images == 1 or stride_n == plane)
         return rows * columns % (PACKED_MATRICES * self.shape.matrix.m) == 0
-
-
-class MatrixUnitsPath(Path[AnyMatrixShape]):
-    """A path of the product on matrix units. It reads its input in place if the input's layout allows that."""
-
-    must_answer_first = True
-    cutter: ClassVar[type[MatrixCutter[Any]]]
-    # Whether the path can pack an input that can neither be read in place nor be converted to NHWC.
-    packs_input: ClassVar[bool]
-
-    def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
-        if matrix_of(profile) is None:
-            return NO_MATRICES
-        if (limit := profile.limits.max_push_constants_size) < PUSH_CONSTANTS_SIZE:
-            return Obstacle("bytes of push constants", limit, f"at least {PUSH_CONSTANTS_SIZE}")
-        return None
-
-    @abstractmethod
-    def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> AnyMatrixShape | None:
-        """The tile for a convolution, or the one with a name; None if none fits the device."""
-
-    @abstractmethod
-    def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
-        """Why the path cannot take a convolution, whatever the tile."""
-
-    def _obstacle_to(self, problem: Problem, geometry: ProductGeometry) -> Obstacle | None:
-        obstacle = self.obstacle_to_geometry(geometry)
-        if obstacle is not None:
-            return obstacle
-        tile = self.shape(problem, geometry)
-        if tile is None:
-            return Obstacle("tiles that fit into shared memory with their halo", 0, "at least 1")
-        return _obstacle_to_operands(problem, tile)
-
-    def obstacle_to(self, problem: Problem) -> Obstacle | None:
-        obstacles = [self._obstacle_to(problem, geometry) for geometry in problem.product_geometries]
-        return None if None in obstacles else obstacles[0]
-
-    def tiles(self, problem: Problem) -> tuple[AnyMatrixShape, ...]:
-        possible = [each for each in problem.product_geometries if self._obstacle_to(problem, each) is None]
-        return tuple(tile for tile in (self.shape(problem, each) for each in possible) if tile is not None)
-
-    def named_tile(self, problem: Problem, name: str) -> AnyMatrixShape:
-        tile = self.shape(problem, cheapest_tile(self, problem).geometry, name)
-        assert tile is not None, "a named tile is possible, or an error"
-        obstacle = _obstacle_to_operands(problem, tile)
-        if obstacle is not None:
-            raise ObstacleError(obstacle)
-        return tile
-
-    def seconds(self, problem: Problem, tile: AnyMatrixShape) -> float:
-        geometry = tile.geometry
-        builder = Builder(problem.profile, problem.offsets)
-        source = View("input_tensor", 0, 1, geometry.input_strides)
-        output = View("output_tensor", 0, 1, geometry.output_strides)
-        preparing = 0.0
-        if fetch_in_place(builder, geometry, tile, source, output) is None:
-            preparing = packing_seconds(problem, geometry, tile.runs(geometry).quads)
-        words = tile.filter_packing(geometry).words
-        return tile.seconds_of(words, self.pixels(geometry)) + preparing
-
-    def pixels(self, geometry: ConvolutionGeometry) -> int:
-        """The number of pixels that the kernel counts along its grid."""
-        return geometry.batch * math.prod(geometry.output_size)
-
-    def plan(self, problem: Problem, tile: AnyMatrixShape) -> Plan:
-        geometry = tile.geometry
-        stages = Stages(problem, geometry, ("input_tensor",))
-        builder, views = stages.builder, stages.views
-        parameters = stages.gathered_parameters()
-        packing = tile.filter_packing(geometry)
-        if stages.has_constants_alone:
-            packing = with_parameters(packing)
-        packed_filter = stages.packed_filter(tile.panel, packing)
-        if stages.has_constants_alone:
-            stages.work_out_parameters(packed_filter)
-        unsigned = is_unsigned(problem.desc, "output_tensor")
-
-        def product(part: PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:
-            common = (builder, geometry, tile, packed_filter, part, views["output_tensor"], unsigned)
-            return product_dispatches(self.cutter(*common, fetch, parameters, source))
-
-        source = views["input_tensor"]
-        fetch = fetch_in_place(builder, geometry, tile, source, views["output_tensor"])
-        if fetch is None:
-            copied = channels_last(builder, geometry, source, part_limit(builder, builder.scratch.size))
-            if copied is not None:
-                source, copying = copied
-                stages.prepare(copying)
-                fetch = VECTORS
-        if fetch is not None:
-            stages.add(product(whole_input(geometry, source), fetch, source))
-        elif self.packs_input:
-            fetch = VECTORS if tile.runs(geometry).aligned else WORDS
-            stages.add_packed_product(tile.runs(geometry).quads, True, lambda part: product(part, fetch))
-        else:
-            size = (geometry.batch, geometry.input_channels, *geometry.input_size)
-            raise ObstacleError(Obstacle("input", size, "channels side by side, or small enough for a copy"))
-        return stages.plan(self.name)
-
-
-class MatrixPath(MatrixUnitsPath[MatrixShape]):
-    """Packs the filter, and the input unless it can be read in place; matrix units (VK_KHR_cooperative_matrix) on INT8,
-    for which the input is fetched for each tap. On devices that list INT8 matrices, round float32 to nearest even and
-    have 8-bit storage.
-    """
-
-    name = "matrix"
-    example_tile = EXAMPLE_TILE
-    cutter = MatrixCutter
-    packs_input = True
-
-    def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
-        return None
-
-    def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> MatrixShape:
-        return matrix_shape(problem.profile, geometry, name)
-
-    def with_parts(self, tile: MatrixShape, parts: int) -> MatrixShape:
-        if tile.tile.turns > 1 and parts > 1:
-            raise PathError(
-                f"{OPERATOR}: a workgroup of several tiles has the whole K of each, and not one of {parts} parts"
-            )
-        return replace(tile, tile=replace(tile.tile, parts=parts))
-
-    def is_preferred(self, problem: Problem) -> bool:
-        if problem.profile.device_type is DeviceType.CPU:
-            return False
-        tile = cheapest_tile(self, problem)
-        return not is_wasteful(tile.geometry, tile)
-
-
-def _obstacle_to_operands(problem: Problem, tile: MatrixShape) -> Obstacle | None:
-    """Why the operands of a tile cannot be packed; None if they can."""
-    geometry = tile.geometry
-    quads, words = tile.runs(geometry).quads, tile.filter_packing(geometry).words
-    return obstacle_to_packing(geometry, problem.profile, quads, words)

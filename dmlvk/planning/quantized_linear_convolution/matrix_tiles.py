@@ -1,4 +1,4 @@
-"""The choice of a tile for the path `matrix`, or the tile with a name."""
+"""The matrices of a device, the tiles that suit them, and the choice of a tile for the path `matrix`."""
 
 from __future__ import annotations
 
@@ -8,26 +8,32 @@ from functools import lru_cache
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.errors import shown
+from dmlvk.planning import device_traits
 from dmlvk.planning.plan import PathError
-from dmlvk.planning.quantized_linear_convolution.matrix import (
+from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     KERNEL,
     LARGE_TILE,
-    SIDE,
+    PACKED_MATRICES,
+    ROW_PADDING,
     VECTOR_SIZE,
     MatrixShape,
     MatrixTile,
     Runs,
     has_whole_planes,
-    matrix_of,
-    obstacle_to_tile,
     packs_channels,
-    possible_tiles,
 )
-from dmlvk.planning.quantized_linear_convolution.path import OPERATOR
+from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT
+from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
+
+FEATURES = frozenset(("cooperativeMatrix", "vulkanMemoryModel", "shaderInt8", "storageBuffer8BitAccess"))
+
+NO_MATRICES = Obstacle("matrices of signed bytes", "none that the kernels take", "VK_KHR_cooperative_matrix with one")
 
 EXAMPLE_TILE = "128x128x64:64x32"
 
+# No side of a tile is 0 or more than a few thousand. A name can come from any source, a damaged file included.
+SIDE = "([1-9][0-9]{0,5})"
 FORCED_TILE = re.compile(rf"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}(?:\*([0-9]{{1,6}}))?")
 
 # Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. A multiprocessor has room for two
@@ -139,3 +145,119 @@ def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Product
         if geometry.group_count * -(-channels // tile.channels) * -(-pixels // tile.pixels) >= enough:
             return tile
     return min(fitting, key=lambda tile: tile.pixels * tile.channels)
+
+
+@lru_cache(maxsize=64)
+def matrix_of(profile: DeviceProfile) -> CooperativeMatrix | None:
+    """The largest matrices of signed bytes that a device multiplies; None if it has none that can be used."""
+    if FEATURES - profile.features or not profile.has_integer_dot_product:
+        return None
+    if device_traits.ROUNDING not in profile.properties:
+        return None
+    # One more than the parameters need: the sums of parts of K.
+    if profile.limits.max_per_stage_descriptor_storage_buffers < BUFFER_COUNT + 1:
+        return None
+    if profile.min_subgroup_size != profile.max_subgroup_size and "subgroupSizeControl" not in profile.features:
+        return None
+    types = ("sint8", "sint8", "sint32", "sint32")
+    usable = [
+        entry
+        for entry in profile.cooperative_matrices
+        if (entry.a_type, entry.b_type, entry.c_type, entry.result_type) == types
+        and not entry.saturating
+        and entry.scope == "subgroup"
+        and entry.m % 8 == entry.n % 8 == entry.k % 8 == 0
+        and all(possible_tiles(profile, entry, channels) for channels in (False, True))
+    ]
+    return max(usable, key=lambda entry: (entry.m * entry.n * entry.k, entry.k), default=None)
+
+
+def tiles_for(profile: DeviceProfile, matrix: CooperativeMatrix, channels: bool) -> list[MatrixTile]:
+    """The tiles that suit a device, the largest first; with `channels` for words of four channels."""
+    if profile.device_type is DeviceType.CPU:
+        step = max(32, 2 * matrix.k)
+        return [MatrixTile(32, 32, step, 16, 32) if channels else MatrixTile(32, 32, step, 32, 16)]
+    return [replace(tile, step=max(tile.step, 2 * matrix.k)) for tile in _gpu_tiles(profile, channels)]
+
+
+def _gpu_tiles(profile: DeviceProfile, channels: bool) -> list[MatrixTile]:
+    if profile.min_subgroup_size >= 32:
+        # With 64 sums an invocation no GPU spills registers, and a subgroup loads 96 rows for 64 x 32 products. 128
+        # sums an invocation are for GPUs with 255 registers.
+        large = [MatrixTile(128, 128, 64, 64, 64)] if device_traits.has_255_registers(profile) else []
+        if channels:
+            return [
+                *large,
+                MatrixTile(64, 128, 64, 32, 64),
+                MatrixTile(128, 64, 64, 32, 64),
+                MatrixTile(64, 64, 64, 32, 64),
+            ]
+        return [
+            *large,
+            MatrixTile(64, 128, 64, 64, 32),
+            MatrixTile(128, 64, 64, 64, 32),
+            MatrixTile(64, 64, 64, 64, 32),
+            MatrixTile(128, 32, 64, 64, 16),
+        ]
+    if profile.min_subgroup_size >= 16:
+        if channels:
+            return [MatrixTile(128, 64, 64, 16, 64), MatrixTile(64, 64, 64, 16, 64)]
+        return [MatrixTile(128, 64, 64, 32, 32), MatrixTile(64, 64, 64, 32, 16), MatrixTile(128, 32, 64, 32, 16)]
+    if channels:
+        return [MatrixTile(64, 64, 64, 16, 32), MatrixTile(64, 32, 64, 16, 32)]
+    return [MatrixTile(64, 64, 64, 32, 16), MatrixTile(64, 32, 64, 32, 16)]
+
+
+def possible_tiles(profile: DeviceProfile, matrix: CooperativeMatrix, channels: bool) -> list[MatrixTile]:
+    """The tiles that fit a device's workgroups and shared memory: none on a device as small as Vulkan allows."""
+    lanes = profile.min_subgroup_size
+    tiles = tiles_for(profile, matrix, channels)
+    return [tile for tile in tiles if obstacle_to_tile(profile, matrix, lanes, tile, channels) is None]
+
+
+def obstacle_to_sizes(
+    profile: DeviceProfile, matrix: CooperativeMatrix, lanes: int, tile: MatrixTile, channels: bool
+) -> str | None:
+    """Why a tile's sizes do not go together; None if they do. With `channels` for words of four channels."""
+    invocations = tile.subgroups() * lanes
+    limits = profile.limits
+    largest = min(limits.max_compute_work_group_invocations, limits.max_compute_work_group_size[0])
+    sizes = (tile.pixels, tile.channels, tile.step, tile.subgroup_pixels, tile.subgroup_channels)
+    if any(size & (size - 1) for size in sizes):
+        return "its sizes are not powers of two"
+    if tile.pixels % tile.subgroup_pixels or tile.channels % tile.subgroup_channels:
+        return "its subgroups do not divide it"
+    rows, columns = (1, PACKED_MATRICES) if channels else (PACKED_MATRICES, 1)
+    if tile.subgroup_pixels % (rows * matrix.m) or tile.subgroup_channels % (columns * matrix.n):
+        return f"{rows} x {columns} matrices of {matrix.m} x {matrix.n} do not divide its subgroups"
+    if tile.step % max(2 * matrix.k, VECTOR_SIZE):
+        return f"its step is not an even number of matrices of {matrix.k} bytes of K"
+    if not 1 <= invocations <= largest:
+        return f"{invocations} invocations are more than {largest}"
+    return None
+
+
+def obstacle_to_tile(
+    profile: DeviceProfile, matrix: CooperativeMatrix, lanes: int, tile: MatrixTile, channels: bool
+) -> str | None:
+    """Why the kernel cannot use this tile; None if it can. With `channels` for words of four channels."""
+    obstacle = obstacle_to_sizes(profile, matrix, lanes, tile, channels)
+    if obstacle is not None:
+        return obstacle
+    invocations, step = tile.subgroups() * lanes, tile.step // VECTOR_SIZE
+    if invocations % step or tile.pixels * step % invocations or tile.channels * step % invocations:
+        return f"{invocations} invocations do not fetch both operands evenly"
+    limit = device_traits.tile_memory(profile)
+    size = shared_memory(matrix, tile, channels)
+    if size > limit:
+        return f"{size} bytes of shared memory are more than {limit}"
+    return None
+
+
+def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -> int:
+    """Bytes of shared memory that the kernel declares: see kernels/quantized_linear_convolution/matrix.glsl."""
+    row = tile.step // VECTOR_SIZE * max(1, VECTOR_SIZE // matrix.k) + ROW_PADDING
+    operands = 2 * (tile.pixels + tile.channels) * row
+    lines, words = (matrix.m, matrix.n) if channels else (matrix.n, matrix.m)
+    strip = max(lines * (words // 4 + 1), matrix.m * matrix.n // 4)
+    return VECTOR_SIZE * max(operands, tile.subgroups() * strip) + 8 * tile.pixels + 12 * tile.channels + 48

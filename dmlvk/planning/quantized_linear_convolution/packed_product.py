@@ -33,12 +33,7 @@ from dmlvk.planning.quantized_linear_convolution.product import (
     product_dispatches,
 )
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
-from dmlvk.planning.quantized_linear_convolution.stages import (
-    Stages,
-    is_unsigned,
-    obstacle_to_packing,
-    packing_seconds,
-)
+from dmlvk.planning.quantized_linear_convolution.stages import Stages, is_unsigned, obstacle_to_packing, packing_seconds
 
 # A multiplication of the direct kernel takes as long as this number of words of a packed product.
 WORDS_OF_DIRECT_TAP = 5

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import (
-    Arena,
     Builder,
     DispatchBuilder,
     Range,
     View,
     by_dimension,
-    copies,
-    dense,
+    dense_copy,
     halves,
 )
 from dmlvk.planning.grid import folded
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import Access, Dispatch
+from dmlvk.planning.plan import PERSISTENT, Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution.product_geometry import joined_groups
 
 UNSIGNED_FLIP = 0x80
@@ -122,30 +120,48 @@ class FilterPacking:
         return cls("quantized_linear_convolution/pack_filter", words, {"CHANNELS_LAST": int(channels_last)})
 
 
+class FilterDispatches(NamedTuple):
+    """A packed filter, and the dispatches that make it.
+
+    Attributes
+    ----------
+    packed : PackedFilter
+    initialization : tuple of list of Dispatch
+        What runs once: copies, then the packing.
+    before, dispatches : list of Dispatch
+        What runs at each execution: copies, then the packing.
+    """
+
+    packed: PackedFilter
+    initialization: tuple[list[Dispatch], list[Dispatch]]
+    before: list[Dispatch]
+    dispatches: list[Dispatch]
+
+
 def pack_filter(
     builder: Builder,
     geometry: ConvolutionGeometry,
     source: View,
     unsigned: bool,
+    is_owned: bool,
     zero_point: View | None,
     width: int,
     packing: FilterPacking,
-    arena: Arena,
-) -> tuple[PackedFilter, list[Dispatch], list[Dispatch]]:
-    """The packed filter in an arena, the copies that have to run first, and the packing.
+) -> FilterDispatches:
+    """The packed filter. It is packed once if the tensor is OWNED_BY_DML.
 
-    The filter's zero point stands between the channels of joined groups. Its view, by output channel, fits windows.
+    The filter's zero point stands between the channels of joined groups. Its view, by output channel, fits windows. If
+    it may change from one execution to the next, an owned filter is kept as it is, and packed at each execution.
     """
-    words = packing.words
-    joined = joined_groups(geometry)
-    own_channels = geometry.filter_sizes[1]
-    channels_of_group = geometry.output_channels_per_group
-    start = arena.allocate(PackedFilter.size_of(geometry, width, words, packing.rows_after))
-    packed = PackedFilter(arena.name, start, width, words, channels_of_group, packing.rows_after)
-    channels = packed.channels
-
-    def box(panels: Range) -> tuple[Range, ...]:
-        return (channels(panels), (0, own_channels), *((0, k) for k in geometry.filter_size))
+    size = PackedFilter.size_of(geometry, width, packing.words, packing.rows_after)
+    kept: list[Dispatch] = []
+    if is_owned and joined_groups(geometry) > 1 and not (zero_point is None or zero_point.tensor == PERSISTENT):
+        is_owned = False
+        source, kept = dense_copy(builder, builder.persistent, source, geometry.filter_sizes)
+    arena = builder.persistent if is_owned else builder.scratch
+    of_group = geometry.output_channels_per_group
+    packed = PackedFilter(arena.name, arena.allocate(size), width, packing.words, of_group, packing.rows_after)
+    taps: list[Range] = [(0, size) for size in geometry.filter_sizes[1:]]
 
     before: list[Dispatch] = []
     dispatches: list[Dispatch] = []
@@ -153,63 +169,80 @@ def pack_filter(
     pending = [everything]
     while pending:
         panels = pending.pop()
-        first, last = channels(panels)
-        elements = (last - first) * words * 4
-        shown = builder.fits(source.tensor, source.bounds(box(panels)))
+        first, last = packed.channels(panels)
+        elements = (last - first) * packing.words * 4
+        shown = builder.fits(source.tensor, source.bounds([(first, last), *taps]))
         fitting = shown and builder.fits(packed.tensor, packed.bounds(panels))
         if panels[1] - panels[0] == 1 and not shown:
             # The strides are so large that one panel's channels do not fit a window: make a dense copy, then restart.
-            sizes = geometry.filter_sizes
-            copied = dense(arena.name, arena.allocate(math.prod(sizes)), 1, sizes)
-            before = copies(builder, source, copied, sizes)
-            source, pending, dispatches = copied, [everything], []
-            continue
-        if panels[1] - panels[0] > 1 and not (fitting and elements <= builder.elements_per_dispatch):
+            source, before = dense_copy(builder, arena, source, geometry.filter_sizes)
+            pending, dispatches = [everything], []
+        elif panels[1] - panels[0] > 1 and not (fitting and elements <= builder.elements_per_dispatch):
             pending.extend(part[0] for part in halves((panels,), 0))
-            continue
-        dispatch = DispatchBuilder(packing.kernel)
-        address = source.address([first, 0, 0, 0])
-        dispatch.window(source.tensor, source.bounds(box(panels)), address, 1, "filter_start", Access.READ)
-        written = packed.bounds(panels)
-        dispatch.window(packed.tensor, written, written[0], 4, "packed_start", Access.WRITE)
-        is_read = joined > 1 and zero_point is not None
-        if is_read and zero_point is not None:
-            bounds = zero_point.bounds([(first, last)])
-            dispatch.window(zero_point.tensor, bounds, zero_point.address([first]), 1, "zero_point_start", Access.READ)
         else:
-            dispatch.unread_window(dispatch.windows[0], "zero_point_start")
-        dispatch.push(
-            count=last - first,
-            channels=own_channels,
-            words=words,
-            channels_of_group=channels_of_group,
-            first_of_group=first % channels_of_group,
-            **by_dimension("stride", "mchw", source.strides),
-        )
-        specialization = {
-            LOCAL_SIZE_X: PACK_FILTER_WORKGROUP_SIZE,
-            "FLIP": UNSIGNED_FLIP if unsigned else 0,
-            "JOINED": joined,
-            "HAS_ZERO_POINT": int(is_read),
-            **packing.specialization,
-        }
-        layout = {
-            "WIDTH": width,
-            "FILTER_HEIGHT": geometry.filter_size[0],
-            "FILTER_WIDTH": geometry.filter_size[1],
-            "ROWS_AFTER": packing.rows_after,
-            "ZERO_POINT_STRIDE": zero_point.strides[0] if is_read and zero_point is not None else 0,
-        }
-        if packing.sizes is None:
-            specialization.update(layout)
-        else:
-            dispatch.push(**{name.lower(): value for name, value in {**layout, **packing.sizes}.items()})
-        dispatches.append(
-            dispatch.finish(
-                specialization,
-                folded(last - first, builder.profile),
-                seconds=builder.element_seconds(elements),
-                bytes_moved=2 * elements,
+            dispatches.append(
+                _pack_filter_dispatch(builder, geometry, source, unsigned, zero_point, packing, packed, panels)
             )
-        )
-    return packed, before, dispatches
+    if is_owned:
+        return FilterDispatches(packed, (before, dispatches), [], [])
+    return FilterDispatches(packed, (kept, []), before, dispatches)
+
+
+def _pack_filter_dispatch(
+    builder: Builder,
+    geometry: ConvolutionGeometry,
+    source: View,
+    unsigned: bool,
+    zero_point: View | None,
+    packing: FilterPacking,
+    packed: PackedFilter,
+    panels: Range,
+) -> Dispatch:
+    channels_of_group = packed.channels_of_group
+    first, last = packed.channels(panels)
+    dispatch = DispatchBuilder(packing.kernel)
+    taps: list[Range] = [(0, size) for size in geometry.filter_sizes[1:]]
+    address, bounds = source.address([first, 0, 0, 0]), source.bounds([(first, last), *taps])
+    dispatch.window(source.tensor, bounds, address, 1, "filter_start", Access.READ)
+    written = packed.bounds(panels)
+    dispatch.window(packed.tensor, written, written[0], 4, "packed_start", Access.WRITE)
+    joined = joined_groups(geometry)
+    is_read = joined > 1 and zero_point is not None
+    if is_read and zero_point is not None:
+        bounds = zero_point.bounds([(first, last)])
+        dispatch.window(zero_point.tensor, bounds, zero_point.address([first]), 1, "zero_point_start", Access.READ)
+    else:
+        dispatch.unread_window(dispatch.windows[0], "zero_point_start")
+    dispatch.push(
+        count=last - first,
+        channels=geometry.filter_sizes[1],
+        words=packing.words,
+        channels_of_group=channels_of_group,
+        first_of_group=first % channels_of_group,
+        **by_dimension("stride", "mchw", source.strides),
+    )
+    specialization = {
+        LOCAL_SIZE_X: PACK_FILTER_WORKGROUP_SIZE,
+        "FLIP": UNSIGNED_FLIP if unsigned else 0,
+        "JOINED": joined,
+        "HAS_ZERO_POINT": int(is_read),
+        **packing.specialization,
+    }
+    layout = {
+        "WIDTH": packed.width,
+        "FILTER_HEIGHT": geometry.filter_size[0],
+        "FILTER_WIDTH": geometry.filter_size[1],
+        "ROWS_AFTER": packing.rows_after,
+        "ZERO_POINT_STRIDE": zero_point.strides[0] if is_read and zero_point is not None else 0,
+    }
+    if packing.sizes is None:
+        specialization.update(layout)
+    else:
+        dispatch.push(**{name.lower(): value for name, value in {**layout, **packing.sizes}.items()})
+    elements = (last - first) * packing.words * 4
+    return dispatch.finish(
+        specialization,
+        folded(last - first, builder.profile),
+        seconds=builder.element_seconds(elements),
+        bytes_moved=2 * elements,
+    )

@@ -15,8 +15,7 @@ from dmlvk.planning.builder import (
     DispatchBuilder,
     Range,
     View,
-    copies,
-    dense,
+    dense_copy,
 )
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch, Window
@@ -56,8 +55,8 @@ def parameter_views(
         view = View(name, 0, size, (stride,))
         if tensor.flags & TensorFlags.OWNED_BY_DML:
             count = desc.geometry.output_channels if stride else 1
-            copied = dense(builder.persistent.name, builder.persistent.allocate(count * size), size, (count,))
-            initialization.extend(copies(builder, view, copied, (count,)))
+            copied, dispatches = dense_copy(builder, builder.persistent, view, (count,))
+            initialization.extend(dispatches)
             view = copied if stride else View(copied.tensor, copied.start, size, (0,))
         views[name] = view
     return views
@@ -165,9 +164,8 @@ def gathered_parameters(
     for name, view in views.items():
         gathered[name] = view
         if not builder.fits(view.tensor, view.bounds([(0, channels)])):
-            start = builder.scratch.allocate(channels * view.element_size)
-            gathered[name] = dense(builder.scratch.name, start, view.element_size, (channels,))
-            dispatches.extend(copies(builder, view, gathered[name], (channels,)))
+            gathered[name], copying = dense_copy(builder, builder.scratch, view, (channels,))
+            dispatches.extend(copying)
     return gathered, dispatches
 
 

@@ -9,7 +9,7 @@ from dmlvk.planning.quantized_linear_convolution.direct import DirectPath
 from dmlvk.planning.quantized_linear_convolution.first_layer import FirstLayerPath
 from dmlvk.planning.quantized_linear_convolution.general import GeneralPath
 from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
-from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixPath
+from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
 from dmlvk.planning.quantized_linear_convolution.packed_product import Dot4Path, FloatPath, IntegerPath
 from dmlvk.planning.quantized_linear_convolution.path import Path
 from dmlvk.planning.quantized_linear_convolution.vectors import VectorsPath

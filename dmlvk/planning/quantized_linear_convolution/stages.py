@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.builder import Builder, View, copies, dense
+from dmlvk.planning.builder import Builder, View, dense_copy
 from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.channel_parameters import channel_parameters
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput, pack_input, packed_parts
@@ -29,7 +28,6 @@ from dmlvk.planning.quantized_linear_convolution.parameters import (
     parameter_views,
 )
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
-from dmlvk.planning.quantized_linear_convolution.product_geometry import joined_groups
 from dmlvk.tensor_desc import TensorFlags
 
 # A larger input is packed in parts. A part is large enough to keep any GPU busy and small enough to be allocated.
@@ -85,10 +83,8 @@ class Stages:
         }
         for name in copied:
             if self.desc.tensors[name].flags & TensorFlags.OWNED_BY_DML:
-                start = builder.persistent.allocate(math.prod(sizes[name]))
-                view = dense(builder.persistent.name, start, 1, sizes[name])
-                self._initialization[0].extend(copies(builder, views[name], view, sizes[name]))
-                views[name] = view
+                views[name], dispatches = dense_copy(builder, builder.persistent, views[name], sizes[name])
+                self._initialization[0].extend(dispatches)
         return views
 
     def gathered_parameters(self) -> Sources:
@@ -107,38 +103,21 @@ class Stages:
         return table
 
     def packed_filter(self, width: int, packing: FilterPacking) -> PackedFilter:
-        """The filter in panels of `width` channels.
-
-        It is packed once if the tensor is OWNED_BY_DML, and so is what joined groups have between them.
-        """
-        builder, source = self.builder, self.views["filter_tensor"]
-        zero_point = self.parameters.get("filter_zero_point_tensor")
-        is_owned = bool(self.desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
-        if (
-            is_owned
-            and joined_groups(self.geometry) > 1
-            and not (zero_point is None or zero_point.tensor == PERSISTENT)
-        ):
-            is_owned = False
-            sizes = self.desc.geometry.filter_sizes
-            source = dense(builder.persistent.name, builder.persistent.allocate(math.prod(sizes)), 1, sizes)
-            self._initialization[0].extend(copies(builder, self.views["filter_tensor"], source, sizes))
-        packed, before, dispatches = pack_filter(
-            builder,
+        """The filter in panels of `width` channels. It is packed once if the tensor is OWNED_BY_DML."""
+        packed, initialization, before, dispatches = pack_filter(
+            self.builder,
             self.geometry,
-            source,
+            self.views["filter_tensor"],
             is_unsigned(self.desc, "filter_tensor"),
-            zero_point,
+            bool(self.desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML),
+            self.parameters.get("filter_zero_point_tensor"),
             width,
             packing,
-            builder.persistent if is_owned else builder.scratch,
         )
-        if is_owned:
-            self._initialization[0].extend(before)
-            self._initialization[1].extend(dispatches)
-        else:
-            self._stages.append(tuple(before))
-            self._prepared += dispatches
+        for stage, added in zip(self._initialization, initialization, strict=False):
+            stage.extend(added)
+        self._stages.append(tuple(before))
+        self._prepared += dispatches
         return packed
 
     @property
@@ -171,7 +150,8 @@ class Stages:
         While one part is multiplied, the next part is packed. Parts take turns in two places in memory.
         """
         builder, geometry = self.builder, self.geometry
-        parts = packed_parts(geometry, quads, part_limit(builder, builder.scratch.size), channels_last)
+        size_limit = part_limit(builder, builder.scratch.size)
+        parts = packed_parts(geometry, quads, size_limit, channels_last)
         room = max(part.size for part in parts) + PART_END
         starts = [builder.scratch.allocate(room) for _ in parts[:2]]
         zero_point = self.parameters.get("input_zero_point_tensor")

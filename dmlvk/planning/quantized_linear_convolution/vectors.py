@@ -13,17 +13,17 @@ from dmlvk.errors import shown
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import DISPATCH_SECONDS, DispatchBuilder, Range
 from dmlvk.planning.plan import PathError
-from dmlvk.planning.quantized_linear_convolution.matrix import (
-    ROUNDING,
+from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
+from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixCutter
+from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     ROW_PADDING,
-    SIDE,
     VECTOR_SIZE,
     MatrixShape,
     MatrixTile,
     Runs,
     packs_channels,
 )
-from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixCutter, MatrixPath
+from dmlvk.planning.quantized_linear_convolution.matrix_tiles import SIDE
 from dmlvk.planning.quantized_linear_convolution.packed_product import WORDS_OF_DIRECT_TAP, IntegerPath
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords
 from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT
@@ -79,7 +79,7 @@ MOST_DISPATCHES = 4096
 
 def _unit(profile: DeviceProfile) -> str:
     """The arithmetic of the kernel that a device runs: "dot4" or "integer"."""
-    return "dot4" if profile.has_integer_dot_product and ROUNDING in profile.properties else "integer"
+    return "dot4" if profile.has_integer_dot_product and device_traits.ROUNDING in profile.properties else "integer"
 
 
 def _obstacle_on(profile: DeviceProfile) -> Obstacle | None:

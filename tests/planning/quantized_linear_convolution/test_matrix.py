@@ -10,7 +10,8 @@ from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning.plan import SCRATCH
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
-from dmlvk.planning.quantized_linear_convolution.matrix import MatrixTile, matrix_of, obstacle_to_tile
+from dmlvk.planning.quantized_linear_convolution.matrix_shape import MatrixTile
+from dmlvk.planning.quantized_linear_convolution.matrix_tiles import matrix_of, obstacle_to_tile
 from dmlvk.tensor_desc import TensorDesc
 from tests import profiles
 from tests.planning.limits import check_plan

@@ -13,8 +13,8 @@ from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning import plan
 from dmlvk.planning.kernel_interface import kernel_interface
 from dmlvk.planning.quantized_linear_convolution import matrix_sizes
-from dmlvk.planning.quantized_linear_convolution.matrix import KERNEL
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import PUSH_CONSTANTS_SIZE
+from dmlvk.planning.quantized_linear_convolution.matrix_shape import KERNEL
 from tests import profiles
 from tests.planning.quantized_linear_convolution.descriptors import convolution
 from tools.pipelines import pipelines

@@ -8,11 +8,11 @@ import pytest
 
 from dmlvk.conformance.profiles import PROFILES, narrowed_limits
 from dmlvk.device_profile import DeviceProfile
+from dmlvk.planning.device_traits import ROUNDING
 from dmlvk.planning.kernel_interface import kernel_interface
 from dmlvk.planning.plan import CLEAN, Dispatch, PathError
 from dmlvk.planning.quantized_linear_convolution.choice import convolution_paths
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
-from dmlvk.planning.quantized_linear_convolution.matrix import ROUNDING
 from tests import profiles
 from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.descriptors import (
