@@ -76,7 +76,7 @@ class PackageFolder:
             options = f"[signed-by={signed_by}] " if signed_by else ""
             source.write_text("".join(f"deb {options}{site} {suite} main\n" for suite in suites))
             self.options += ["-o", f"Dir::Etc::SourceList={source}", "-o", "Dir::Etc::SourceParts=/dev/null"]
-            self.options += ["--target-release", suites[-1]]
+            self.options += ["--target-release", suites[-1], *self._without_installed()]
 
     def unpack(self, packages: Iterable[str], keep: Callable[[str], str | None], destination: Path) -> list[Path]:
         """Download packages and unpack files: `keep` maps a path in a package to one under `destination` or to None."""
@@ -86,11 +86,15 @@ class PackageFolder:
         self, packages: Iterable[str], keep: Callable[[str], str | None], destination: Path
     ) -> list[Path]:
         """Like `unpack`, with all dependencies of the packages, including the C library."""
-        installed = self.folder / "installed"
-        installed.touch()  # an empty list: no package is installed
         command = ["install", "--download-only", "--no-install-recommends", "--yes", "-o", "Debug::NoLocking=1"]
-        command += ["-o", f"Dir::State::Status={installed}", "-o", f"Dir::State::Extended_States={installed}.extended"]
+        command += self._without_installed()
         return self._unpack(command, list(packages), self.folder / "cache" / "archives", keep, destination)
+
+    def _without_installed(self) -> list[str]:
+        """Options with which no package counts as installed: apt-get prefers an installed version that is newer."""
+        installed = self.folder / "installed"
+        installed.touch()
+        return ["-o", f"Dir::State::Status={installed}", "-o", f"Dir::State::Extended_States={installed}.extended"]
 
     @contextmanager
     def source(self, package: str) -> Iterator[Path]:
