@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import re
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -42,6 +41,7 @@ from dmlvk.runtime.tuned_paths import kernels_hash
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 from dmlvk.vulkan.host_threads import core_count, for_each
 from dmlvk.vulkan.library import OutOfMemoryError
+from dmlvk.vulkan.locks import RLock
 
 if TYPE_CHECKING:
     from dmlvk.runtime.device import Device
@@ -81,7 +81,7 @@ class SelfTest:
     """Which kernel paths of a Device may be taken. It does not keep the Device, which owns it."""
 
     def __init__(self) -> None:
-        self._locks = {path: threading.RLock() for path in PATHS_TO_ASK}
+        self._locks = {path: RLock() for path in PATHS_TO_ASK}
         # By question: what was wrong, or "".
         self._known: dict[str, str] = {}
 

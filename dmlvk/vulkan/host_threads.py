@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import _thread
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import TypeAlias, TypeVar
+
+from dmlvk.vulkan.locks import Lock
 
 Part = TypeVar("Part")
 
@@ -46,7 +47,7 @@ class Job:
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = deque([work])  # the thread that takes the work out does it
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self.error: BaseException | None = None
 
     def run(self) -> None:
@@ -147,7 +148,7 @@ class Call:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = Lock()
         self._jobs: list[Job] = []
 
     def run(self, left: deque[Part], move: Callable[[Part], None], calls: Calls, threads: int) -> None:

@@ -12,12 +12,12 @@ everything that several calls share. It settles three things in one place:
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.availability import Availability
+from dmlvk.vulkan.locks import RLock
 
 Result = TypeVar("Result")
 
@@ -52,7 +52,7 @@ class Monitor:
     __slots__ = ("_availability", "_repair", "is_whole", "lock")
 
     def __init__(self, availability: Availability | None = None, repair: Callable[[], None] | None = None) -> None:
-        self.lock: Any = threading.RLock()
+        self.lock: Any = RLock()
         self.is_whole = True
         self._availability = availability
         self._repair = repair

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from dmlvk.errors import DeviceError
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import VK_SUCCESS, ValidationError, vk
+from dmlvk.vulkan.locks import RLock
 
 # Magic, format version, vendor, device, driver version, pipelineCacheUUID; length and SHA-256 of the driver's data.
 HEADER = struct.Struct("<8sIIII16sQ32s")
@@ -101,7 +101,7 @@ class PipelineCache:
         # What the file holds, as far as this process knows, and how many of the pipelines were built before that.
         self._saved = self.loaded
         self._added_before_save = 0
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._next_save = 0.0
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import OrderedDict
 from contextlib import suppress
@@ -16,6 +15,7 @@ from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.descriptors import COMPUTE_SHADER_STAGE, DescriptorSets
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import VK_SUCCESS, failure, vk
+from dmlvk.vulkan.locks import RLock
 from dmlvk.vulkan.monitor import Monitor, reentered
 from dmlvk.vulkan.pipeline_cache import PipelineCache
 from dmlvk.vulkan.queue import Queue
@@ -170,7 +170,7 @@ class Pipelines:
             return pipeline, None
         building = self._building.get(key)
         if building is None:
-            building = self._building[key] = threading.RLock()
+            building = self._building[key] = RLock()
         return None, building
 
     def _built(self, key: Key, code: bytes, compiles: bool) -> Pipeline | None:

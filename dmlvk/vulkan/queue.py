@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections import deque
 from collections.abc import Collection, Sequence
 from threading import get_ident
@@ -13,6 +12,7 @@ from dmlvk.errors import DeviceError
 from dmlvk.vulkan.command_buffers import Batch, CommandBuffer, CommandBuffers, fill_submit_information
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.library import VK_SUCCESS, vk
+from dmlvk.vulkan.locks import RLock
 from dmlvk.vulkan.memory_use import MemoryUse, mark
 from dmlvk.vulkan.monitor import reentered
 from dmlvk.vulkan.partner import Crossing, Partner, SemaphoreValue
@@ -87,7 +87,7 @@ class Queue:
         self._in_flight: deque[tuple[int, Batch | None, Any]] = deque()
         # Guards the end of `_in_flight` at which work leaves; submissions enter at the other end. It is an RLock,
         # because an RLock knows its owner.
-        self._release_lock: Any = threading.RLock()
+        self._release_lock: Any = RLock()
         # Usually None. During a submission, and after one that an interrupt ended, the object that the submission keeps
         # alive: the driver may have the work, or not. OBSTACLE if the device is closed or lost, or if the next
         # submission has to wait for another queue.

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from dmlvk.vulkan.availability import Availability
+from dmlvk.vulkan.locks import Lock
 from dmlvk.vulkan.monitor import reentered
 
 Result = TypeVar("Result")
@@ -31,7 +32,7 @@ class Visit:
     __slots__ = ("__weakref__", "lock", "thread")
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = Lock()
         self.thread = 0
 
 
