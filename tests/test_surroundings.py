@@ -28,7 +28,7 @@ from dmlvk.conformance.results_file import read_results
 from dmlvk.conformance.running.runner import Runner, worker_path
 from dmlvk.conformance.waivers import WaiverReport
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.vulkan import physical_device
+from dmlvk.vulkan import device_properties
 from tests.conftest import DEVICE_NAMES
 from tests.damaged_files import Damage, damages
 from tests.vulkan.variants import copy_desc
@@ -173,13 +173,13 @@ ODD_NAME = "GPU [/red] [bold] :smile: [link=x]"
 def odd_name(device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The index of a device whose name holds brackets that are no markup."""
     monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path / "cache"))
-    original = physical_device._profile
+    original = device_properties.read_profile
     index = next(info.index for info in dmlvk.devices() if info.profile == device.profile)
 
     def renamed(*arguments: Any) -> DeviceProfile:
         return replace(original(*arguments), name=ODD_NAME)
 
-    monkeypatch.setattr(physical_device, "_profile", renamed)
+    monkeypatch.setattr("dmlvk.vulkan.physical_device.read_profile", renamed)
     monkeypatch.setattr(dmlvk.demo, "all_panels", lambda photo: {})
     monkeypatch.setattr(tuner, "tune", lambda device, workload, *_: tuner.Tuning(workload.desc, ()))
     return str(index)
@@ -368,8 +368,10 @@ def test_two_devices_of_one_name_are_told_apart(device: dmlvk.Device, monkeypatc
     with dmlvk.Device(device.name) as again:
         assert "another Device object" in message(device, again)
         assert "opened on the same device" in message(device, again)
-    original = physical_device._profile
-    monkeypatch.setattr(physical_device, "_profile", lambda *arguments: replace(original(*arguments), name="GPU"))
+    original = device_properties.read_profile
+    monkeypatch.setattr(
+        "dmlvk.vulkan.physical_device.read_profile", lambda *arguments: replace(original(*arguments), name="GPU")
+    )
     with dmlvk.Device(0) as first, dmlvk.Device(1) as second:
         text = message(first, second)
         assert "index 0 of dmlvk.devices()" in text

@@ -31,7 +31,7 @@ from dmlvk.conformance.waivers import WaiverReport
 from dmlvk.errors import DeviceError
 
 if TYPE_CHECKING:
-    from dmlvk.command_line.conformance import Request
+    from dmlvk.command_line.conformance_request import Request
     from dmlvk.conformance.running.cluster import ClusterRunner, Kind
 
 

@@ -6,7 +6,8 @@ import sys
 from dataclasses import dataclass
 
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.vulkan.physical_device import EXTENSIONS_OF_1_3, PhysicalDevice, QueueFamily
+from dmlvk.vulkan.device_properties import EXTENSIONS_OF_1_3
+from dmlvk.vulkan.physical_device import PhysicalDevice, QueueFamily
 
 # The features that kernels use where the device has them. All others stay off, so that no kernel comes to need one
 # unnoticed.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from weakref import ref
 
-from dmlvk.device_profile import DeviceProfile, narrower
+from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import DeviceError
+from dmlvk.narrower_profile import narrower
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.blocks import Block, Segment
 from dmlvk.vulkan.configuration import configure

@@ -20,7 +20,7 @@ import dmlvk
 from dmlvk.conformance.case import Case, Workload
 from dmlvk.conformance.results import Status
 from dmlvk.conformance.running.execution import Devices, execute
-from dmlvk.device_profile import narrower
+from dmlvk.narrower_profile import narrower
 from dmlvk.operators import OperatorDesc
 from dmlvk.runtime.elements import element_view
 from dmlvk.vulkan.physical_device import choose

@@ -1,0 +1,184 @@
+"""Reads what a VkPhysicalDevice can do: limits, features, properties and matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from dmlvk.device_profile import (
+    FLAG_PROPERTIES,
+    MINIMUM_API_VERSION,
+    CooperativeMatrix,
+    DeviceProfile,
+    DeviceType,
+    Limits,
+)
+from dmlvk.vulkan.instance import instance
+from dmlvk.vulkan.library import check, vk
+
+# VkComponentTypeKHR; those of later extensions are not in the header of the `vulkan` package.
+COMPONENT_TYPES = {
+    0: "float16", 1: "float32", 2: "float64", 3: "sint8", 4: "sint16", 5: "sint32", 6: "sint64",
+    7: "uint8", 8: "uint16", 9: "uint32", 10: "uint64",
+    1000141000: "bfloat16", 1000491000: "sint8_packed", 1000491001: "uint8_packed",
+    1000491002: "float8_e4m3", 1000491003: "float8_e5m2",
+}  # fmt: skip
+SCOPES = {1: "device", 2: "workgroup", 3: "subgroup", 5: "queue_family"}
+
+# Extensions that are in core since Vulkan 1.3, with their structures' names in types and in sTypes.
+EXTENSIONS_OF_1_3 = {
+    "VK_KHR_shader_integer_dot_product": ("ShaderIntegerDotProduct", "SHADER_INTEGER_DOT_PRODUCT"),
+    "VK_EXT_subgroup_size_control": ("SubgroupSizeControl", "SUBGROUP_SIZE_CONTROL"),
+    "VK_KHR_maintenance4": ("Maintenance4", "MAINTENANCE_4"),
+}
+
+
+def read_profile(
+    handle: Any, basic: Any, api_version: tuple[int, int, int], extensions: frozenset[str]
+) -> DeviceProfile:
+    """Read the limits, features and properties of a VkPhysicalDevice.
+
+    Parameters
+    ----------
+    handle : VkPhysicalDevice
+    basic : VkPhysicalDeviceProperties
+    api_version : tuple of int
+    extensions : frozenset of str
+        The extensions that the device lists.
+    """
+    ffi = vk.ffi
+    features: set[str] = set()
+    properties: dict[str, Any] = {}
+    if api_version >= MINIMUM_API_VERSION:
+        head = ("VkPhysicalDeviceFeatures2", "PHYSICAL_DEVICE_FEATURES_2")
+        chain = chain_of([head, *feature_structures(api_version, extensions)])
+        # void vkGetPhysicalDeviceFeatures2(VkPhysicalDevice physicalDevice, VkPhysicalDeviceFeatures2* pFeatures)
+        vk.vkGetPhysicalDeviceFeatures2(handle, chain[0])
+        for structure in (ffi.addressof(chain[0].features), *chain[1:]):
+            features |= {name for name, value in _members(structure) if value}
+        head = ("VkPhysicalDeviceProperties2", "PHYSICAL_DEVICE_PROPERTIES_2")
+        chain = chain_of([head, *_structures("Properties", api_version, extensions)])
+        # void vkGetPhysicalDeviceProperties2(VkPhysicalDevice physicalDevice, VkPhysicalDeviceProperties2*
+        #     pProperties)
+        vk.vkGetPhysicalDeviceProperties2(handle, chain[0])
+        for structure in chain[1:]:
+            properties.update(_members(structure))
+    limits = basic.limits
+    allocation_size = properties.get("maxMemoryAllocationSize") or 1 << 30
+    subgroup_size = properties.get("subgroupSize") or 1
+
+    def text(name: str) -> str:
+        return ffi.string(properties[name]).decode(errors="replace") if name in properties else ""
+
+    return DeviceProfile(
+        name=ffi.string(basic.deviceName).decode(errors="replace"),
+        device_type=DeviceType(basic.deviceType) if basic.deviceType <= max(DeviceType) else DeviceType.OTHER,
+        vendor_id=basic.vendorID,
+        device_id=basic.deviceID,
+        api_version=api_version,
+        driver_id=properties.get("driverID", 0),
+        driver_name=text("driverName"),
+        driver_info=text("driverInfo"),
+        driver_version=basic.driverVersion,
+        limits=Limits(
+            max_storage_buffer_range=limits.maxStorageBufferRange,
+            max_push_constants_size=limits.maxPushConstantsSize,
+            max_per_stage_descriptor_storage_buffers=limits.maxPerStageDescriptorStorageBuffers,
+            max_compute_shared_memory_size=limits.maxComputeSharedMemorySize,
+            max_compute_work_group_count=(*limits.maxComputeWorkGroupCount,),
+            max_compute_work_group_size=(*limits.maxComputeWorkGroupSize,),
+            max_compute_work_group_invocations=limits.maxComputeWorkGroupInvocations,
+            min_storage_buffer_offset_alignment=limits.minStorageBufferOffsetAlignment,
+            max_memory_allocation_count=limits.maxMemoryAllocationCount,
+            max_memory_allocation_size=allocation_size,
+            max_buffer_size=properties.get("maxBufferSize") or allocation_size,
+            timestamp_period=limits.timestampPeriod,
+            non_coherent_atom_size=limits.nonCoherentAtomSize,
+        ),
+        features=frozenset(features),
+        extensions=extensions,
+        properties=frozenset(
+            name for name, value in properties.items() if name.startswith(FLAG_PROPERTIES) and value == 1
+        ),
+        subgroup_size=subgroup_size,
+        min_subgroup_size=properties.get("minSubgroupSize") or subgroup_size,
+        max_subgroup_size=properties.get("maxSubgroupSize") or subgroup_size,
+        cooperative_matrices=_cooperative_matrices(handle) if "cooperativeMatrix" in features else (),
+    )
+
+
+def feature_structures(api_version: tuple[int, int, int], extensions: frozenset[str]) -> list[tuple[str, str]]:
+    """Type and sType of the feature structures that a device of this version and these extensions knows."""
+    structures = _structures("Features", api_version, extensions)
+    if "VK_KHR_cooperative_matrix" in extensions:
+        structures.append(
+            ("VkPhysicalDeviceCooperativeMatrixFeaturesKHR", "PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR")
+        )
+    return structures
+
+
+def chain_of(structures: list[tuple[str, str]]) -> list[Any]:
+    """New structures of the given types, each with its sType, linked by pNext in order."""
+    chain: list[Any] = []
+    for type_name, structure_type in structures:
+        structure = vk.ffi.new(f"{type_name}*")
+        structure.sType = getattr(vk, f"VK_STRUCTURE_TYPE_{structure_type}")
+        if chain:
+            chain[-1].pNext = structure
+        chain.append(structure)
+    return chain
+
+
+def _structures(
+    kind: Literal["Features", "Properties"], api_version: tuple[int, int, int], extensions: frozenset[str]
+) -> list[tuple[str, str]]:
+    """Type and sType of the structures of a kind in core Vulkan, and in the extensions that 1.3 took into it."""
+    names = [("Vulkan11", "VULKAN_1_1"), ("Vulkan12", "VULKAN_1_2")]
+    if api_version >= (1, 3, 0):
+        names.append(("Vulkan13", "VULKAN_1_3"))
+    else:
+        names += [names_of for extension, names_of in EXTENSIONS_OF_1_3.items() if extension in extensions]
+    return [
+        (f"VkPhysicalDevice{name}{kind}", f"PHYSICAL_DEVICE_{structure_type}_{kind.upper()}")
+        for name, structure_type in names
+    ]
+
+
+def _members(structure: Any) -> Iterator[tuple[str, Any]]:
+    for name, _ in vk.ffi.typeof(structure).item.fields:
+        if name not in ("sType", "pNext"):
+            yield name, getattr(structure, name)
+
+
+def _cooperative_matrices(handle: Any) -> tuple[CooperativeMatrix, ...]:
+    ffi = vk.ffi
+    # VkResult vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(VkPhysicalDevice physicalDevice, uint32_t*
+    #     pPropertyCount, VkCooperativeMatrixPropertiesKHR* pProperties)
+    call = "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"
+    enumerate_matrices = vk.instance_function(instance().handle, call)
+    if enumerate_matrices is None:
+        return ()
+    count = ffi.new("uint32_t*")
+    check(enumerate_matrices(handle, count, ffi.NULL), call)
+    array = ffi.new("VkCooperativeMatrixPropertiesKHR[]", max(1, count[0]))
+    for i in range(count[0]):
+        array[i].sType = vk.VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR
+    check(enumerate_matrices(handle, count, array), call)
+
+    def component(value: int) -> str:
+        return COMPONENT_TYPES.get(value, f"component_type_{value}")
+
+    return tuple(
+        CooperativeMatrix(
+            m=entry.MSize,
+            n=entry.NSize,
+            k=entry.KSize,
+            a_type=component(entry.AType),
+            b_type=component(entry.BType),
+            c_type=component(entry.CType),
+            result_type=component(entry.ResultType),
+            saturating=bool(entry.saturatingAccumulation),
+            scope=SCOPES.get(entry.scope, f"scope_{entry.scope}"),
+        )
+        for entry in (array[i] for i in range(count[0]))
+    )
