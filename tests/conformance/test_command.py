@@ -257,7 +257,8 @@ def test_ctrl_c_before_the_first_case(moment: str, monkeypatch: pytest.MonkeyPat
     def interrupted(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(COMMAND, moment, interrupted)
+    module = "conformance_request" if moment == "select" else "conformance"
+    monkeypatch.setattr(importlib.import_module(f"dmlvk.command_line.{module}"), moment, interrupted)
     finished = conformance("slice1:good:number=0;*")
     assert finished.exit_code == INTERRUPTED
     assert finished.output == "Interrupted\n"
