@@ -52,6 +52,7 @@ class DriverId(IntEnum):
 class VendorId(IntEnum):
     """VkPhysicalDeviceProperties::vendorID: the vendors that device traits name. Vulkan has more."""
 
+    AMD = 0x1002
     NVIDIA = 0x10DE
 
 

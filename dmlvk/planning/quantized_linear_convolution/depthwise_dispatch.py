@@ -317,6 +317,7 @@ class Depthwise(BoxCutter):
         )
         filter_strides = (self.filter.strides[0], *self.filter.strides[2:])
         is_cpu = self.builder.profile.device_type is DeviceType.CPU
+        is_short = words.channels_last and device_traits.has_few_registers(self.builder.profile)
         specialization = {
             LOCAL_SIZE_X: tiling.size,
             "INPUT_FLIP": UNSIGNED_FLIP * 0x01010101 if self.parameters.input_unsigned else 0,
@@ -334,7 +335,7 @@ class Depthwise(BoxCutter):
             "WHOLE_WORDS": int(writes_runs(self.output, box, CHANNEL if words.channels_last else COLUMN, 4)),
             "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
             # Compilers for CPUs take long to compile unrolled loops.
-            "BATCH": 1 if is_cpu else BATCH[words.channels_last],
+            "BATCH": 1 if is_cpu or is_short else BATCH[words.channels_last],
             "CHANNELS_OF_GROUP": of_group,
             **by_dimension("FILTER_STRIDE", "MHW", filter_strides),
             **{name: 0 if self.shares_pipelines else value for name, value in sizes.items()},

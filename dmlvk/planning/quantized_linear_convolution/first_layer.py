@@ -46,6 +46,7 @@ LARGEST_CHANNELS = 64
 
 # Matrices of sums that a subgroup holds at a time, as (pixels, channels): True if words hold channels.
 PASSES = {True: (2, 4), False: (4, 2)}
+PASSES_OF_FEW_REGISTERS = {True: (1, 4), False: (4, 1)}
 
 ENOUGH_WORKGROUPS = 1500
 LARGEST_TILE_COUNT = 4
@@ -155,7 +156,8 @@ def first_layer_tile(profile: DeviceProfile, geometry: ConvolutionGeometry) -> F
     store_channels = geometry.output_strides[1] == 1 and geometry.output_channels > 1
     step = 4 * matrix.n if store_channels else matrix.n
     channels = max(step, min(LARGEST_CHANNELS, -(-geometry.output_channels // step) * step) // step * step)
-    pass_pixels, pass_channels = PASSES[store_channels]
+    passes = PASSES_OF_FEW_REGISTERS if device_traits.has_few_registers(profile) else PASSES
+    pass_pixels, pass_channels = passes[store_channels]
     if channels // matrix.n % pass_channels:
         pass_channels = 1
     lanes, stride = profile.min_subgroup_size, geometry.strides[1]

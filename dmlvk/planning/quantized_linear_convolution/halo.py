@@ -245,7 +245,8 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
 
     def is_preferred(self, problem: Problem) -> bool:
         profile = problem.profile
-        if profile.device_type is DeviceType.CPU:
+        # With few registers, its code takes twice as many instructions for a product of matrices as that of `matrix`.
+        if profile.device_type is DeviceType.CPU or device_traits.has_few_registers(profile):
             return False
         geometry = cheapest_tile(self, problem).geometry
         matrix = matrix_of(profile)

@@ -48,6 +48,7 @@ PACKED_ROWS = 4
 STEP_UNIT = 2 * VECTOR_SIZE
 
 # Tiles by whether a word of the output holds four channels: pixels, channels, bytes of K, and those of an invocation.
+# With 32 sums an invocation, devices with few registers spill 100 to 200 of them in the loop over K.
 SMALL_TILES = {True: MatrixTile(32, 64, 128, 4, 4), False: MatrixTile(64, 32, 128, 4, 4)}
 TILES = {True: MatrixTile(64, 64, 64, 4, 8), False: MatrixTile(64, 64, 64, 8, 4)}
 NARROW_TILE = MatrixTile(64, 32, 128, 4, 4)
@@ -153,6 +154,8 @@ def _tiles_of(geometry: ProductGeometry, tile: MatrixTile) -> int:
 def _choose(profile: DeviceProfile, geometry: ProductGeometry) -> MatrixTile:
     in_words = packs_channels(geometry)
     small, large = SMALL_TILES[in_words], TILES[in_words]
+    if device_traits.has_few_registers(profile):
+        large = small
     if geometry.output_channels_per_group <= NARROW_TILE.channels:
         small = large = NARROW_TILE
     size = Runs.of(geometry).total * VECTOR_SIZE
