@@ -18,6 +18,9 @@ LARGEST_OFFSET_ALIGNMENT = 256
 # Prefixes of the names of properties that are flags. The type does not tell a VkBool32 from a number.
 FLAG_PROPERTIES = ("shader", "integerDotProduct", "subgroupQuadOperations")
 
+# Properties that only say which products are fast: all of them are possible wherever packed dot products are.
+SPEED_HINT = re.compile("integerDotProduct.*Accelerated")
+
 # The beginning of VkPhysicalDeviceDriverProperties::driverInfo of Mesa's drivers.
 MESA_RELEASE = re.compile(r"Mesa (\d+)\.(\d+)\.(\d+)")
 

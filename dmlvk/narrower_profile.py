@@ -11,6 +11,7 @@ from dmlvk.arguments import as_argument
 from dmlvk.device_profile import (
     LARGEST_OFFSET_ALIGNMENT,
     MINIMUM_API_VERSION,
+    SPEED_HINT,
     DeviceProfile,
     DeviceType,
     DriverId,
@@ -48,8 +49,8 @@ FEATURE_EXTENSIONS_BEFORE_1_3: Mapping[str, str] = MappingProxyType(
 def narrower(profile: DeviceProfile, device: DeviceProfile) -> DeviceProfile:
     """Check a profile for plans on a device: it must not claim more than the device's own profile.
 
-    Names, vendor, driver and kind of device are taken as given. Plans differ by them, and all those plans run, except
-    the ones with lavapipe's own kernels.
+    Names, vendor, driver, kind of device, and the properties that say which packed dot products are fast, are taken as
+    given. Plans differ by them, and all those plans run, except the ones with lavapipe's own kernels.
 
     Parameters
     ----------
@@ -90,7 +91,8 @@ def narrower(profile: DeviceProfile, device: DeviceProfile) -> DeviceProfile:
             raise TypeError(
                 f"profile.{name} must be a set, like the device's, not {type(getattr(profile, name)).__name__}"
             )
-        more = sorted(set(getattr(profile, name)) - set(getattr(device, name)), key=str)
+        claimed = set(getattr(profile, name)) - set(getattr(device, name))
+        more = sorted((each for each in claimed if not SPEED_HINT.fullmatch(str(each))), key=str)
         if more:
             raise ValueError(
                 f"profile.{name} has {shown(more[0])}, which the device lacks; a profile can only leave things out"

@@ -119,6 +119,12 @@ def _without_dot_product(profile: DeviceProfile) -> DeviceProfile:
     )
 
 
+def _mixed_dot_product(profile: DeviceProfile) -> DeviceProfile:
+    accelerated = "integerDotProduct4x8BitPacked{}Accelerated".format
+    properties = profile.properties - {accelerated("Signed")} | {accelerated("MixedSignedness")}
+    return replace(profile, device_type=DeviceType.DISCRETE_GPU, vendor_id=0, properties=properties)
+
+
 PROFILES: Mapping[str, Callable[[DeviceProfile], DeviceProfile]] = MappingProxyType(
     {
         DEVICE: lambda profile: profile,
@@ -144,8 +150,11 @@ PROFILES: Mapping[str, Callable[[DeviceProfile], DeviceProfile]] = MappingProxyT
         "tiny-segments": _limits(
             max_storage_buffer_range=1 << 16, max_memory_allocation_size=1 << 17, max_buffer_size=1 << 17
         ),
-        # Not narrower but different: on a CPU driver, the plans for GPUs.
+        # Not narrower but different, on a CPU driver or another GPU: the plans for GPUs, for GPUs of few registers, and
+        # for those that have packed dot products of signed by unsigned bytes alone.
         "discrete-gpu": lambda profile: replace(profile, device_type=DeviceType.DISCRETE_GPU),
+        "few-registers": lambda profile: replace(profile, device_type=DeviceType.DISCRETE_GPU, vendor_id=0),
+        "mixed-dot-product": _mixed_dot_product,
     }
 )
 

@@ -51,6 +51,12 @@ def has_fast_dot_product(profile: DeviceProfile) -> bool:
     return profile.vendor_id == VendorId.NVIDIA and is_accelerated
 
 
+def multiplies_mixed_signs_alone(profile: DeviceProfile) -> bool:
+    """Whether packed dot products of signed by unsigned bytes are an instruction, and those of signed bytes are not."""
+    accelerated = "integerDotProduct4x8BitPacked{}Accelerated".format
+    return accelerated("MixedSignedness") in profile.properties and accelerated("Signed") not in profile.properties
+
+
 def can_run_float_kernel(profile: DeviceProfile) -> bool:
     """Whether the float kernel may be chosen: it is made for lavapipe and needs 8 lanes, for its shuffles."""
     is_lavapipe = profile.driver_id == DriverId.MESA_LLVMPIPE

@@ -4,9 +4,10 @@ Only this package touches the `vulkan` package.
 
 The modules in layers: each imports only from the layers above its own, also for types alone.
 
-    availability  free_ranges  host_threads  library  memory_use  specialization
-    handles  monitor  partner  validation
+    availability  free_ranges  library  locks  memory_use  specialization
+    handles  host_threads  monitor  partner  validation
     instance  visits
+    device_properties
     physical_device
     configuration  memory_types
     context

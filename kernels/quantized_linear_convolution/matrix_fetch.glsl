@@ -158,7 +158,7 @@ void put_step(uint step) {
         if (FETCH == WORDS && RUN_WORDS % 4 != 0)
             vectors[f] = mix(uvec4(0), vectors[f],
                 lessThan(4 * ((step * STEP + own_vector) % SIZE(RUN, run)) + uvec4(0, 1, 2, 3), uvec4(RUN_WORDS)));
-        put(half_tile + position_of_fetch(f) * ROW, vector_of_fetch(f), vectors[f]);
+        put(half_tile + position_of_fetch(f) * ROW, vector_of_fetch(f), STORED(vectors[f]));
     }
     [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
         put(half_tile + (TILE_PIXELS + row_of_fetch(f)) * ROW, own_vector, next_filter[f]);

@@ -80,6 +80,9 @@ void put(uint place, uint vector, uvec4 value) {
 int sum_of_bytes(uvec4 vector) {
     int sum = 0;
     [[unroll]] for (uint i = 0; i < 4; ++i)
-        sum = dot_add(vector[i], ONES, sum);
+        sum = dot_add(STORED(vector[i]), ONES, sum);
+#ifdef MIXED_SIGNS
+    sum -= 16 * 128;
+#endif
     return sum;
 }

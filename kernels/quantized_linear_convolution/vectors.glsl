@@ -74,6 +74,20 @@ void multiply_step(uint step) {
     }
 }
 
+#ifdef MIXED_SIGNS
+// Each stored byte of the input is 128 too large: sums begin with -128 times the sum of the filter, in the first part of
+// K alone.
+void begin_sums() {
+    [[unroll]] for (uint i = 0; i < OWN_CHANNELS; ++i) {
+        int start = 0;
+        if (part == 0)
+            start = -128 * int(filter_words[filter_sums + channel_place(own_channel + i * CHANNEL_GROUPS)]);
+        [[unroll]] for (uint j = 0; j < OWN_PIXELS; ++j)
+            sums[i * OWN_PIXELS + j] = start;
+    }
+}
+#endif
+
 // Whether an output channel is to be stored. Channels are counted in their group, from the dispatch's first panel.
 bool is_stored(uint channel) {
     return channel >= push.first_channel && channel < push.channels;
@@ -193,8 +207,12 @@ void make_tile(uint first_pixel, bool is_first) {
     }
     barrier();
 
+#ifdef MIXED_SIGNS
+    begin_sums();
+#else
     [[unroll]] for (uint n = 0; n < OUTPUTS; ++n)
         sums[n] = 0;
+#endif
     [[dont_unroll]] for (uint step = first_step; step < end_step; ++step) {
         put_step(step);
         barrier();

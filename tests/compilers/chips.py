@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-DOT_PRODUCTS = ("quantized_linear_convolution/vectors_dot4", "quantized_linear_convolution/tile_dot4")
+DOT_PRODUCTS = (
+    "quantized_linear_convolution/vectors_dot4",
+    "quantized_linear_convolution/vectors_dot4_mixed",
+    "quantized_linear_convolution/tile_dot4",
+)
 MATRICES = ("quantized_linear_convolution/matrix", "quantized_linear_convolution/halo")
 
 

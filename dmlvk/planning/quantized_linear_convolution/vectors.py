@@ -42,6 +42,7 @@ KERNELS = {
     "dot4": "quantized_linear_convolution/vectors_dot4",
     "integer": "quantized_linear_convolution/vectors_integer",
 }
+MIXED_KERNEL = "quantized_linear_convolution/vectors_dot4_mixed"
 # Four bytes of an output word are an invocation's own.
 PACKED_ROWS = 4
 # The kernel goes through a step by two vectors of 16 bytes.
@@ -81,6 +82,11 @@ MOST_DISPATCHES = 4096
 def _unit(profile: DeviceProfile) -> str:
     """The arithmetic of the kernel that a device runs: "dot4" or "integer"."""
     return "dot4" if profile.has_integer_dot_product and device_traits.ROUNDING in profile.properties else "integer"
+
+
+def _kernel(profile: DeviceProfile) -> str:
+    unit = _unit(profile)
+    return MIXED_KERNEL if unit == "dot4" and device_traits.multiplies_mixed_signs_alone(profile) else KERNELS[unit]
 
 
 def _obstacle_on(profile: DeviceProfile) -> Obstacle | None:
@@ -137,7 +143,7 @@ def _shape(profile: DeviceProfile, geometry: ProductGeometry, tile: MatrixTile) 
         saturating=False,
         scope="invocation",
     )
-    shape = MatrixShape.of(KERNELS[unit], replace(profile, min_subgroup_size=1), rows, tile, geometry)
+    shape = MatrixShape.of(_kernel(profile), replace(profile, min_subgroup_size=1), rows, tile, geometry)
     if profile.device_type is DeviceType.CPU:
         return replace(shape, operations_per_second=CPU_RATES[unit] / 4)
     return replace(shape, operations_per_second=dot_product_rate(profile) if unit == "dot4" else integer_rate(profile))
