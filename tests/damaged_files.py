@@ -19,6 +19,11 @@ from pathlib import Path
 DEPTH = 100_000
 
 
+def is_named(path: str | Path, text: str) -> bool:
+    """Whether a text names a path: as it is, or as Python's errors show it, with each backslash twice."""
+    return str(path) in text or repr(str(path))[1:-1] in text
+
+
 @dataclass
 class Damage:
     """One kind of damage.

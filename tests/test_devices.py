@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 from collections.abc import Iterator
@@ -91,6 +92,6 @@ def test_a_command_is_kept_without_its_folders() -> None:
 
 def test_a_message_is_kept_without_the_users_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "home", lambda: Path("/home/alice"))
-    assert without_home("no file /home/alice/x") == f"no file ~{'/'}x"
+    assert without_home(f"no file {Path('/home/alice/x')}") == f"no file ~{os.sep}x"
     monkeypatch.setattr(Path, "home", lambda: Path("/"))
     assert without_home("no file /home/alice/x") == "no file /home/alice/x"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,7 @@ def test_a_file_that_cannot_be_replaced_leaves_nothing_behind(tmp_path: Path, mo
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a link there needs a privilege, and permissions are others")
 def test_what_is_written_keeps_links_and_permissions(tmp_path: Path) -> None:
     path, link = tmp_path / "file", tmp_path / "link"
     path.write_bytes(b"a long line")
@@ -93,7 +95,7 @@ def test_half_a_surrogate_pair_survives() -> None:
 @pytest.mark.parametrize("name", ["absent/file", "file/below", "."])
 def test_a_place_for_a_file_is_known_before(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(OSError, match=str(tmp_path)):
+    with pytest.raises(OSError, match=re.escape(str(tmp_path))):
         files.require_place(tmp_path / name)
     files.require_place(tmp_path / "new")
     files.require_place(tmp_path / "file")

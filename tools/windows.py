@@ -71,12 +71,15 @@ HOST_ENVIRONMENT = (
     "hide the drivers from another; `missing_driver_is_told` asks the same from outside"
 )
 # Tests that cannot hold under Wine, and why.
+LIBRARY = "tests/vulkan/test_library.py"
 EXCLUDED = {
-    "tests/vulkan/test_library.py::test_a_validation_message_is_an_exception_at_the_call_that_provoked_it": NO_LAYERS,
-    "tests/vulkan/test_library.py::test_a_program_that_closes_nothing_ends_without_a_message": NO_LAYERS,
+    f"{LIBRARY}::test_a_validation_message_is_an_exception_at_the_call_that_provoked_it": NO_LAYERS,
+    f"{LIBRARY}::test_a_program_that_closes_nothing_ends_without_a_message": NO_LAYERS,
     "tests/conformance/test_runner.py::test_validate_finds_a_missing_barrier": NO_LAYERS,
-    "tests/vulkan/test_library.py::test_without_a_driver_the_message_says_what_to_install": HOST_ENVIRONMENT,
+    f"{LIBRARY}::test_without_a_driver_the_message_says_what_to_install": HOST_ENVIRONMENT,
     "tests/test_command_line.py::test_devices_without_a_driver_says_what_to_install": HOST_ENVIRONMENT,
+    "tests/runtime/test_device_info.py::TestIsAvailable::test_without_a_driver": HOST_ENVIRONMENT,
+    f"{LIBRARY}::test_drivers_that_a_variable_looks_for_elsewhere_are_not_to_be_installed": HOST_ENVIRONMENT,
 }
 SAMPLE_DEVICES = ["llvmpipe", "SwiftShader"]
 # Number of reasons of failed tests that are named at the end, the most common first.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -79,7 +80,10 @@ def require_settings() -> None:
 
 def is_readers_end(error: BaseException) -> bool:
     """Whether an error says that standard output has no reader any more. An error of a file has the file's name."""
-    return isinstance(error, BrokenPipeError) and error.filename is None
+    if not isinstance(error, OSError) or error.filename is not None:
+        return False
+    # Windows says so by EINVAL, which Python raises as a bare OSError.
+    return isinstance(error, BrokenPipeError) or (os.name == "nt" and error.errno == errno.EINVAL)
 
 
 class WrongCommandLine(click.ClickException):
@@ -101,6 +105,8 @@ class Commands(click.Group):
         try:
             return super().main(*arguments, **options)
         except OSError as error:  # an error in click's own output, such as --help
+            if is_readers_end(error):
+                raise SystemExit(BROKEN_PIPE) from None
             click.echo(f"Error: {one_line(error)}", err=True)
             raise SystemExit(1) from None
         finally:
@@ -113,7 +119,9 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("Interrupted", err=True)
             ctx.exit(INTERRUPTED)
-        except BrokenPipeError:
+        except OSError as error:
+            if not is_readers_end(error):
+                raise
             ctx.exit(BROKEN_PIPE)
         except click.UsageError as error:
             command = (error.ctx or ctx).command_path
@@ -140,7 +148,7 @@ def _flush(ending: BaseException | None) -> None:
             os.close(null)
         if ending is not None and not (isinstance(ending, SystemExit) and not ending.code):
             return  # with a status of its own
-        if isinstance(error, BrokenPipeError):
+        if is_readers_end(error):
             raise SystemExit(BROKEN_PIPE) from None
         click.echo(f"Error: standard output: {one_line(error)}", err=True)
         raise SystemExit(1) from None

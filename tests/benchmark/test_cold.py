@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -128,7 +129,7 @@ def test_the_drivers_caches_are_off(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     def run(command: list[str], env: dict[str, str], **options: Any) -> Any:
         seen.update(env)
         Path(command[-1]).write_text("{}")
-        return honest(["true"], **options)
+        return honest([sys.executable, "-c", ""], **options)
 
     honest = subprocess.run
     monkeypatch.setattr(subprocess, "run", run)
@@ -156,6 +157,8 @@ def test_a_refusal_of_the_device_is_a_row_and_a_dead_process_is_an_error(
     }
     table, *_ = sections(record)
     assert found["failure"] in table.notes[-1]
+    if os.name == "nt":
+        return  # it has no program that fails whatever its arguments
     monkeypatch.setattr(sys, "executable", "false")
     ended = bench(device, "--layout", "nhwc")
     assert ended.exit_code == 1

@@ -113,7 +113,7 @@ def test_a_network_is_written_as_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(("alexnet", "x.onnx"), "'alexnet' is not one of 'resnet50'"), (("unet", "no/such/x.onnx"), "no/such")],
+    [(("alexnet", "x.onnx"), "'alexnet' is not one of 'resnet50'"), (("unet", "no/such/x.onnx"), str(Path("no/such")))],
 )
 def test_what_cannot_be_written_is_one_error(arguments: tuple[str, str], said: str, tmp_path: Path) -> None:
     name, file = arguments

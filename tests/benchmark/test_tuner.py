@@ -25,7 +25,7 @@ from dmlvk.operators.serialization import deserialize, serialize
 from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
 from dmlvk.runtime.tuned_paths import read as read_choices
 from tests.argument_values import INT32
-from tests.damaged_files import Damage, damages
+from tests.damaged_files import Damage, damages, is_named
 from tests.profiles import load
 from tests.vulkan.variants import copy_desc
 
@@ -348,7 +348,7 @@ def test_descriptors_that_are_none_are_one_line(
     assert finished.exit_code == 1, finished.exception
     (line,) = finished.output.splitlines()
     assert line.startswith("Error: ")
-    assert str(seen) in line
+    assert is_named(seen, line)
     assert damage.is_untouched()
 
 

@@ -400,7 +400,7 @@ def test_views_at_the_end_of_the_process(device: dmlvk.Device, state: str) -> No
     """Under the validation layer: neither it nor Python says a word."""
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", textwrap.dedent(PROGRAM), device.name, state],
-        env={**os.environ, "DMLVK_VALIDATE": "1"},
+        env={**os.environ, "DMLVK_VALIDATE": os.environ.get("DMLVK_VALIDATE", "1")},
         capture_output=True,
         text=True,
         timeout=120,

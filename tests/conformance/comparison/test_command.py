@@ -29,7 +29,7 @@ from tests.conformance.comparison.made_results import (
     written,
 )
 from tests.conftest import DEVICE_NAMES
-from tests.damaged_files import Damage, damages
+from tests.damaged_files import Damage, damages, is_named
 
 
 def compare(*arguments: str | Path) -> Result:
@@ -279,7 +279,7 @@ def refused(finished: Result, *texts: str) -> None:
     (line,) = finished.output.splitlines()
     assert line.startswith("Error: ")
     for text in texts:
-        assert text in line
+        assert is_named(text, line)
 
 
 def _later_format(path: Path) -> None:
