@@ -5,7 +5,8 @@
 //     uint channels_at(uint step)    where its rows of channels begin
 //
 // A slice of a step is the K of one matrix. While one slice is multiplied, the matrices of the next one are loaded
-// from shared memory, also from one step to the next, across the barrier between them.
+// from shared memory, also from one step to the next, across the barrier between them. With ONE_SET there is one set of
+// matrices, for devices with few registers.
 //
 // Meanwhile the kernel fetches from memory. It has to follow two rules; otherwise it waits for a fetch in the middle
 // of a step, with idle matrix units, which takes 40% more time on NVIDIA.
@@ -35,6 +36,26 @@
             sums[i * MATRIX_COLUMNS + j] = coopMatMulAdd(pixels[i], channels[j], sums[i * MATRIX_COLUMNS + j]);        \
     }
 
+#ifdef ONE_SET
+
+// One set: each slice is loaded before it is multiplied.
+#define BEGIN_STEPS(step)                                                                                              \
+    PIXELS own_pixels[MATRIX_ROWS];                                                                                    \
+    CHANNELS own_channels[MATRIX_COLUMNS];
+
+#define MULTIPLY_STEP(step, before_last)                                                                               \
+    [[unroll]] for (uint k = 0; k < STEP_SLICES; ++k) {                                                                \
+        LOAD_SLICE(own_pixels, own_channels, step, k)                                                                  \
+        if (k + 1 == STEP_SLICES)                                                                                      \
+            before_last;                                                                                               \
+        MULTIPLY_SLICE(own_pixels, own_channels)                                                                       \
+    }
+
+// Waits until the next step is in shared memory, and all have loaded the last slice of this one.
+#define BEGIN_NEXT_STEP(step) barrier()
+
+#else
+
 // Declares the two sets, and loads the first slice of the first step, which has to be in shared memory.
 #define BEGIN_STEPS(step)                                                                                              \
     PIXELS even_pixels[MATRIX_ROWS], odd_pixels[MATRIX_ROWS];                                                          \
@@ -60,3 +81,5 @@
         barrier();                                                                                                     \
         LOAD_SLICE(even_pixels, even_channels, (step) + 1, 0)                                                          \
     }
+
+#endif

@@ -10,7 +10,11 @@ DOT_PRODUCTS = (
     "quantized_linear_convolution/vectors_dot4_mixed",
     "quantized_linear_convolution/tile_dot4",
 )
-MATRICES = ("quantized_linear_convolution/matrix", "quantized_linear_convolution/halo")
+MATRICES = (
+    "quantized_linear_convolution/matrix",
+    "quantized_linear_convolution/matrix_few_registers",
+    "quantized_linear_convolution/halo",
+)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dmlvk.planning.quantized_linear_convolution.product import Shape, enough_wo
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 
 KERNEL = "quantized_linear_convolution/matrix"
+KERNEL_OF_FEW_REGISTERS = "quantized_linear_convolution/matrix_few_registers"
 PACK_FILTER_KERNEL = "quantized_linear_convolution/matrix_pack_filter"
 
 VECTOR_SIZE = 16

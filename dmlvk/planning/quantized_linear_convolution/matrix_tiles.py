@@ -12,6 +12,7 @@ from dmlvk.planning import device_traits
 from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     KERNEL,
+    KERNEL_OF_FEW_REGISTERS,
     LARGE_TILE,
     PACKED_MATRICES,
     ROW_PADDING,
@@ -85,7 +86,8 @@ def matrix_shape(profile: DeviceProfile, geometry: ProductGeometry, forced: str 
             raise PathError(f"tile {shown(forced)} is not possible on {profile.name}: {obstacle}")
     else:
         tile = _choose(profile, matrix, geometry)
-    return MatrixShape.of(KERNEL, profile, matrix, tile, geometry)
+    kernel = KERNEL_OF_FEW_REGISTERS if device_traits.has_few_registers(profile) else KERNEL
+    return MatrixShape.of(kernel, profile, matrix, tile, geometry)
 
 
 def small_tile(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ProductGeometry) -> MatrixTile | None:
@@ -199,11 +201,11 @@ def _gpu_tiles(profile: DeviceProfile, channels: bool) -> list[MatrixTile]:
             MatrixTile(64, 64, 64, 64, 32),
             MatrixTile(128, 32, 64, 64, 16),
         ]
+    # Matrices of eight rows, on devices with few registers: 64 sums an invocation spill hundreds of them, 32 sums few.
     if profile.min_subgroup_size >= 16:
         if channels:
-            return [MatrixTile(128, 64, 64, 16, 64), MatrixTile(64, 64, 64, 16, 64)]
-        return [MatrixTile(128, 64, 64, 32, 32), MatrixTile(64, 64, 64, 32, 16), MatrixTile(128, 32, 64, 32, 16)]
-    # Matrices of eight rows. 64 sums an invocation spill 500 to 800 registers, 32 sums half as many or fewer.
+            return [MatrixTile(128, 64, 64, 8, 64), MatrixTile(64, 64, 64, 8, 64)]
+        return [MatrixTile(64, 64, 64, 32, 16), MatrixTile(128, 32, 64, 32, 16), MatrixTile(64, 32, 64, 32, 16)]
     if channels:
         return [MatrixTile(128, 64, 64, 8, 32), MatrixTile(64, 64, 64, 8, 32), MatrixTile(64, 32, 64, 8, 32)]
     return [MatrixTile(64, 128, 64, 32, 8), MatrixTile(64, 64, 64, 32, 8), MatrixTile(64, 32, 64, 32, 8)]

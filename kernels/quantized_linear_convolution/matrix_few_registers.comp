@@ -1,0 +1,24 @@
+#version 450
+
+// QUANTIZED_LINEAR_CONVOLUTION, the product on matrix units, for devices with few registers: matrix.comp with one set of
+// operand matrices in place of two. Each slice of K is loaded and then multiplied, and the next one is not loaded
+// meanwhile. On Intel's Xe2, where an invocation has about 128 registers, two sets spill 160 to 300 of them in the loop
+// over K, and one set about 10.
+//
+// Maths, loops, layout, preconditions and compiler bugs avoided: matrix.comp.
+
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_integer_dot_product : require
+#extension GL_EXT_shader_8bit_storage : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int8 : require
+#extension GL_EXT_spirv_intrinsics : require
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#pragma use_vulkan_memory_model
+
+spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 32);  // RoundingModeRTE 32
+
+#define ONE_SET
+#include "matrix_product.glsl"

@@ -1,0 +1,245 @@
+// The product on matrix units as matrix.comp states it, for its own kernel and for the one of few registers.
+
+#define MATRIX_UNITS
+#define DOT_PRODUCT
+#define PACK_CHANNELS (STORE_CHANNELS != 0)
+#include "matrix.glsl"
+#include "data_movement/byte_matrices.glsl"
+
+// Both halves of both operands, and afterwards the strips of all subgroups.
+shared uvec4 tile[2 * HALF_TILE > STRIPS ? 2 * HALF_TILE : STRIPS];
+
+#include "matrix_workgroup.glsl"
+
+#include "matrix_subgroup.glsl"
+#include "matrix_fetch.glsl"
+
+uint pixels_at(uint step) {
+    return (step & 1) * HALF_TILE + subgroup_pixel * ROW;
+}
+
+uint channels_at(uint step) {
+    return (step & 1) * HALF_TILE + (TILE_PIXELS + subgroup_channel) * ROW;
+}
+
+#include "matrix_steps.glsl"
+#include "parts.glsl"
+#include "matrix_parts.glsl"
+
+// Stores a strip, whose lines are bytes: a pixel's channels or a channel's pixels.
+void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place) {
+    // Neighbouring invocations store neighbouring units. So single bytes go to few sectors of memory.
+    const uint SIZE = STORE_UNIT;
+    const uint UNITS = 16 * STRIP_VECTORS / SIZE;
+    const uint STORES = (STRIP_LINES * UNITS + LANES - 1) / LANES;
+    const uint TOGETHER = STORES < 4 ? STORES : 4;
+    subgroupBarrier();
+    // The loop is counted by constants: with NVIDIA's compiler, a loop that begins at the invocation's number is three
+    // times as slow, and more stores at a time take too many registers.
+    [[dont_unroll]] for (uint first = 0; first < STORES; first += TOGETHER) {
+        [[unroll]] for (uint n = 0; n < TOGETHER; ++n) {
+            uint i = gl_SubgroupInvocationID + (first + n) * LANES;
+            if (STRIP_LINES * UNITS % LANES != 0 && i >= STRIP_LINES * UNITS)
+                break;
+            uint line = i / UNITS;
+            uint start = (i - line * UNITS) * SIZE;
+            uint pixel = STORE_CHANNELS != 0 ? line_place + line : byte_place + start;
+            uint channel = first_channel + (STORE_CHANNELS != 0 ? byte_place + start : line_place + line);
+            uint vector = strip + line * STRIP_ROW + start / 16;
+            if (first_pixel + pixel < push.pixels && channel >= push.first_channel && channel < push.channels) {
+                uint address = destinations[pixel] + channel * SIZE(OUTPUT_STRIDE_C, output_stride_c);
+                if (STORE_UNIT == 16)
+                    output_vectors[address / 16] = tile[vector];
+                else if (STORE_UNIT == 4)
+                    output_words[address / 4] = tile[vector][start / 4 % 4];
+                else
+                    output_bytes[address] = uint8_t(tile[vector][start / 4 % 4] >> (8 * (start % 4)));
+            }
+        }
+    }
+    subgroupBarrier();
+}
+
+void make_tile(uint first_pixel, bool is_first) {
+    // The steps of this part of K. With PARTS, the last parts may be empty.
+    uint end_step = step_count();
+    uint first_step = PARTS == 1 ? 0 : part * push.part_steps;
+    bool is_empty = PARTS != 1 && first_step >= end_step;
+    if (PARTS != 1)
+        end_step = min(first_step + push.part_steps, end_step);
+    locate(first_pixel);
+    fetch_step(is_empty ? 0 : first_step);
+    if (is_first)
+        begin_channels();
+    for (uint i = gl_LocalInvocationID.x; i < TILE_PIXELS; i += INVOCATIONS) {
+        Pixel pixel = pixel_at(min(first_pixel + i, push.pixels - 1));
+        destinations[i] = push.output_start + group_channel * SIZE(OUTPUT_STRIDE_C, output_stride_c)
+            + pixel.image * SIZE(OUTPUT_STRIDE_N, output_stride_n) + pixel.row * SIZE(OUTPUT_STRIDE_H, output_stride_h)
+            + pixel.column * SIZE(OUTPUT_STRIDE_W, output_stride_w);
+        input_sums[i] = 0;
+    }
+    barrier();
+
+    SUMS sums[MATRIX_ROWS * MATRIX_COLUMNS];
+    [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
+        SUMS constant;
+        coopMatLoad(constant, constants, subgroup_channel + j * MATRIX_N, 0, gl_CooperativeMatrixLayoutRowMajor);
+        if (PARTS != 1 && part != 0)
+            constant = SUMS(0);
+        [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)
+            sums[i * MATRIX_COLUMNS + j] = constant;
+    }
+    if (!is_empty) {
+        put_step(first_step);
+        if (first_step + 1 < end_step)
+            fetch_step(first_step + 1);
+        barrier();
+        BEGIN_STEPS(first_step)
+        uint step = first_step;
+        [[dont_unroll]] for (; step + 2 < end_step; ++step) {
+            put_step(step + 1);
+            fetch_step(step + 2);
+            MULTIPLY_STEP(step, BEGIN_NEXT_STEP(step))
+        }
+        if (first_step + 1 < end_step) {
+            put_step(step + 1);
+            MULTIPLY_STEP(step, BEGIN_NEXT_STEP(step))
+            ++step;
+        }
+        MULTIPLY_STEP(step, barrier())
+    }
+
+    uint strip = gl_SubgroupID * STRIP;
+    if (PARTS != 1) {
+        bool counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
+        ADD_PART(sums, strip)
+        if (counts)
+            add_input_sums();
+        if (!is_last_part())
+            return;
+        TAKE_PARTS(sums, strip)
+        if (counts)
+            take_input_sums();
+    }
+    if (needs_integers.x != 0) {
+        [[dont_unroll]] for (uint n = 0; n < MATRIX_ROWS * MATRIX_COLUMNS; ++n) {
+            // Matrices cannot be indexed at run time.
+            SUMS chosen = sums[0];
+            [[unroll]] for (uint i = 1; i < MATRIX_ROWS * MATRIX_COLUMNS; ++i)
+                if (i == n)
+                    chosen = sums[i];
+            coopMatStore(chosen, tile, strip, MATRIX_N / 4, gl_CooperativeMatrixLayoutRowMajor);
+            subgroupBarrier();
+            [[dont_unroll]] for (uint i = gl_SubgroupInvocationID; i < MATRIX_M * MATRIX_N; i += LANES) {
+                uint pixel_position = subgroup_pixel + n / MATRIX_COLUMNS * MATRIX_M + i / MATRIX_N;
+                uint channel_position = subgroup_channel + n % MATRIX_COLUMNS * MATRIX_N + i % MATRIX_N;
+                uint pixel = pixel_place(pixel_position);
+                uint channel = first_channel + channel_place(channel_position);
+                if (first_pixel + pixel < push.pixels && channel >= push.first_channel && channel < push.channels) {
+                    int products = int(tile[strip + i / 4][i % 4]) - constants[channel_position];
+                    uint value = exact_byte(products, input_sums[pixel_position], group_channel + channel,
+                        int(filter_words[filter_sums + channel - first_channel]), multipliers[channel_position]);
+                    output_bytes[destinations[pixel] + channel * SIZE(OUTPUT_STRIDE_C, output_stride_c)] =
+                        uint8_t(value);
+                }
+            }
+            subgroupBarrier();
+        }
+        return;
+    }
+
+    if (FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0) {
+        [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
+            SUMS zero_points;
+            coopMatLoad(zero_points, filter_zero_points, subgroup_channel + j * MATRIX_N, 0,
+                gl_CooperativeMatrixLayoutRowMajor);
+            [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i) {
+                SUMS of_pixels;
+                coopMatLoad(
+                    of_pixels, input_sums, subgroup_pixel + i * MATRIX_M, 0, gl_CooperativeMatrixLayoutColumnMajor);
+                [[unroll]] for (uint e = 0; e < of_pixels.length(); ++e)
+                    sums[i * MATRIX_COLUMNS + j][e] -= zero_points[e] * of_pixels[e];
+            }
+        }
+    }
+
+    Range range = range_of(output_zero_point(group_channel));
+    bool whole = STORE_MATRICES != 0 && first_pixel + TILE_PIXELS <= push.pixels && first_channel >= push.first_channel
+        && first_channel + TILE_CHANNELS <= push.channels;
+    if (STORE_CHANNELS != 0) {
+        [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; j += 4) {
+            FLOATS factors[4];
+            [[unroll]] for (uint q = 0; q < 4; ++q)
+                coopMatLoad(factors[q], multipliers, subgroup_channel + (j + q) * MATRIX_N, 0,
+                    gl_CooperativeMatrixLayoutRowMajor);
+            uint channel = subgroup_channel + j * MATRIX_N;
+            [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i) {
+                SUMS words = SUMS(int(range.first));
+                [[unroll]] for (uint q = 0; q < 4; ++q) {
+                    [[unroll]] for (uint e = 0; e < words.length(); ++e)
+                        words[e] +=
+                            int(rounded_bits(sums[i * MATRIX_COLUMNS + j + q][e], factors[q][e], range) << (8 * q));
+                }
+                if (OUTPUT_FLIP != 0) {
+                    [[unroll]] for (uint e = 0; e < words.length(); ++e)
+                        words[e] ^= OUTPUT_FLIP;
+                }
+                uint pixel = subgroup_pixel + i * MATRIX_M;
+                if (whole) {
+                    coopMatStore(words, output_words, (destinations[pixel] + first_channel + channel) / 4,
+                        SIZE(OUTPUT_STRIDE_W, output_stride_w) / 4, gl_CooperativeMatrixLayoutRowMajor);
+                } else {
+                    coopMatStore(words, tile, strip, STRIP_ROW, gl_CooperativeMatrixLayoutRowMajor);
+                    store_strip(strip, first_pixel, pixel, channel);
+                }
+            }
+        }
+    } else {
+        [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
+            FLOATS factors;
+            coopMatLoad(factors, multipliers, subgroup_channel + j * MATRIX_N, 0, gl_CooperativeMatrixLayoutRowMajor);
+            uint channel = subgroup_channel + j * MATRIX_N;
+            [[unroll]] for (uint i = 0; i < MATRIX_ROWS; i += 4) {
+                SUMS words = SUMS(int(range.first));
+                [[unroll]] for (uint q = 0; q < 4; ++q) {
+                    [[unroll]] for (uint e = 0; e < words.length(); ++e)
+                        words[e] +=
+                            int(rounded_bits(sums[(i + q) * MATRIX_COLUMNS + j][e], factors[e], range) << (8 * q));
+                }
+                if (OUTPUT_FLIP != 0) {
+                    [[unroll]] for (uint e = 0; e < words.length(); ++e)
+                        words[e] ^= OUTPUT_FLIP;
+                }
+                uint pixel = subgroup_pixel + i * MATRIX_M;
+                if (whole) {
+                    coopMatStore(words, output_words,
+                        (destinations[pixel] + (first_channel + channel) * SIZE(OUTPUT_STRIDE_C, output_stride_c)) / 4,
+                        SIZE(OUTPUT_STRIDE_C, output_stride_c) / 4, gl_CooperativeMatrixLayoutColumnMajor);
+                } else {
+                    coopMatStore(words, tile, strip, STRIP_ROW, gl_CooperativeMatrixLayoutColumnMajor);
+                    store_strip(strip, first_pixel, channel, pixel);
+                }
+            }
+        }
+    }
+}
+
+void main() {
+    begin_workgroup();
+    begin_subgroup();
+    begin_fetches();
+
+    uint first_pixel = gl_WorkGroupID.y * (SIZE(TURNS, turns) * TILE_PIXELS);
+    // Without the loop fewer registers are in use, which can allow one more workgroup on each multiprocessor.
+    if (TURNS == 1) {
+        make_tile(first_pixel, true);
+        return;
+    }
+    [[dont_unroll]] for (uint turn = 0; turn < SIZE(TURNS, turns) && first_pixel < push.pixels; ++turn) {
+        // Strips and destinations of the previous tile may still be read.
+        if (turn > 0)
+            barrier();
+        make_tile(first_pixel, turn == 0);
+        first_pixel += TILE_PIXELS;
+    }
+}
