@@ -214,7 +214,8 @@ class Depthwise(BoxCutter):
             widths = (4, 2) if self.table is None else ()
             width = next((w for w in widths if 4 * w * geometry.tap_count <= LARGEST_PRODUCT_COUNT), 1)
         elif last and (4 * width * live > LARGEST_SUM_COUNT or geometry.strides[1] > 1):
-            width = 2
+            is_too_wide = 4 * 2 * live > LARGEST_SUM_COUNT and device_traits.has_few_registers(self.builder.profile)
+            width = 1 if is_too_wide else 2
         # The height with the fewest input rows to read. The preparation of each tile counts as two rows.
         height = min(
             range(1, TALLEST_TILE + 1),
