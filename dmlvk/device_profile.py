@@ -57,6 +57,8 @@ class VendorId(IntEnum):
 
     AMD = 0x1002
     NVIDIA = 0x10DE
+    GOOGLE = 0x1AE0
+    MESA = 0x10005
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ ROUNDING = "shaderRoundingModeRTEFloat32"
 # A tile on matrix units takes at most this many bytes of shared memory on any device: larger ones were never measured.
 LARGEST_TILE_MEMORY = 48 << 10
 
-# Registers of 32 bits that an invocation may have before it spills any, by vendor. GPUs of other vendors have about
-# 128, or fewer.
-REGISTERS = {VendorId.AMD: 256, VendorId.NVIDIA: 255}
-FEW_REGISTERS = 128
+# The vendors of GPUs on which an invocation has 255 registers of 32 bits before it spills any. GPUs of other vendors
+# have about 128, or fewer. The compilers for CPUs know how many there are, and what to do without.
+MANY_REGISTERS = frozenset((VendorId.AMD, VendorId.NVIDIA))
+CPU_DRIVERS = frozenset(((VendorId.MESA, DriverId.MESA_LLVMPIPE), (VendorId.GOOGLE, DriverId.GOOGLE_SWIFTSHADER)))
 
 # Vectors of the next block's input that an invocation of the halo kernel fetches ahead into its registers. Three make
 # RADV spill registers on RDNA 3.
@@ -27,12 +27,9 @@ FETCHES_AHEAD_WITH_255_REGISTERS = 6
 
 
 def has_few_registers(profile: DeviceProfile) -> bool:
-    """Whether an invocation has too few registers for 32 sums and the operands of as many products.
-
-    What the compilers for CPUs keep in registers is another matter: they know how many there are.
-    """
-    is_cpu = profile.device_type is DeviceType.CPU
-    return not is_cpu and REGISTERS.get(profile.vendor_id, FEW_REGISTERS) <= FEW_REGISTERS  # type: ignore[call-overload]
+    """Whether an invocation has too few registers for 32 sums and the operands of as many products."""
+    is_cpu = (profile.vendor_id, profile.driver_id) in CPU_DRIVERS
+    return not is_cpu and profile.vendor_id not in MANY_REGISTERS
 
 
 def has_255_registers(profile: DeviceProfile) -> bool:
