@@ -1,0 +1,77 @@
+"""Plans for devices with few registers, and for those whose fast dot products are of mixed signs alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlvk.conformance.profiles import PROFILES
+from dmlvk.conformance.recorded import NAMES
+from dmlvk.planning.device_traits import has_few_registers
+from dmlvk.planning.kernel_interface import kernel_interface
+from dmlvk.planning.plan import Dispatch, Plan
+from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
+from tests import profiles
+from tests.planning.limits import check_plan
+from tests.planning.quantized_linear_convolution.descriptors import convolution
+
+MANY = ("nvidia", "nvk", "amd", "lavapipe", "swiftshader")
+MIXED = ("adreno-660", "adreno-730", "adreno-740", "adreno-750", "adreno-x1-85")
+FORMS = ("few-registers", "mixed-dot-product")
+LARGE = convolution(64, 64, (56, 56), 64, (3, 3), padding=(1, 1))
+
+
+def product(device: str, form: str = "device", path: str | None = None) -> tuple[Plan, Dispatch]:
+    """The plan of a large layer for a device, or for a form of it, and the dispatch that multiplies."""
+    profile = PROFILES[form](profiles.load(device))
+    made = plan(LARGE, profile, path=path)
+    check_plan(made, LARGE, profile)
+    return made, max(made.dispatches, key=lambda dispatch: dispatch.operations)
+
+
+def constant(dispatch: Dispatch, name: str) -> int:
+    return dispatch.specialization[kernel_interface(dispatch.kernel).specialization_constants.index(name)]
+
+
+def own_outputs(dispatch: Dispatch) -> int:
+    return constant(dispatch, "SUBGROUP_PIXELS") * constant(dispatch, "SUBGROUP_CHANNELS")
+
+
+@pytest.mark.parametrize("device", NAMES)
+def test_the_vendor_says_how_many_registers_there_are(device: str) -> None:
+    assert has_few_registers(profiles.load(device)) == (not device.startswith(MANY))
+    for form in FORMS:
+        assert has_few_registers(PROFILES[form](profiles.load(device)))
+
+
+@pytest.mark.parametrize(("device", "outputs"), [("intel-tgl", 16), ("adreno-830", 16), ("amd-navi21", 32)])
+def test_outputs_of_an_invocation_by_vectors(device: str, outputs: int) -> None:
+    made, dispatch = product(device)
+    assert made.path == "vectors"
+    assert own_outputs(dispatch) == outputs
+
+
+@pytest.mark.parametrize("device", NAMES)
+def test_only_devices_with_mixed_signs_alone_get_their_kernel(device: str) -> None:
+    made, dispatch = product(device)
+    assert dispatch.kernel.endswith("_mixed") == (device in MIXED), dispatch.kernel
+    if device in MIXED:
+        assert made.path == "vectors"
+
+
+@pytest.mark.parametrize(
+    ("device", "kernel", "sums"),
+    [("intel-dg2", "matrix_few_registers", 32), ("intel-bmg", "matrix_few_registers", 32)],
+)
+def test_matrix_units_on_few_registers(device: str, kernel: str, sums: int) -> None:
+    """32 sums an invocation, and `matrix` where `halo` would be taken."""
+    _, dispatch = product(device)
+    lanes = profiles.load(device).min_subgroup_size
+    assert dispatch.kernel.endswith(f"/{kernel}")
+    assert own_outputs(dispatch) // lanes == sums
+
+
+def test_a_gpu_with_255_registers_keeps_its_forms() -> None:
+    _, dispatch = product("nvidia-h200", path="matrix")
+    assert dispatch.kernel == "quantized_linear_convolution/matrix"
+    _, dispatch = product("nvidia-h200", form="few-registers", path="matrix")
+    assert dispatch.kernel == "quantized_linear_convolution/matrix_few_registers"
