@@ -310,7 +310,7 @@ MATRIX_MUTANTS = (
     ),
     Mutant(
         "matrices: the sums of an input are left out",
-        f"{PREFIX}/matrix.comp",
+        f"{PREFIX}/matrix_product.glsl",
         (("[e] -= zero_points[e] * of_pixels[e];", "[e] -= 0 * of_pixels[e];"),),
         ("quantized_linear_convolution:zero_point",),
         "matrix",

@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         "parts of K: each part begins with the constant",
-        f"{PREFIX}/matrix.comp",
+        f"{PREFIX}/matrix_product.glsl",
         (("        if (PARTS != 1 && part != 0)", "        if (PARTS != 1 && part > 1)"),),
         PARTS_CASES,
     ),
