@@ -125,6 +125,9 @@ class Plan:
         The same for initialization. `CompiledOperator.initialize` runs it once, for tensors that are OWNED_BY_DML.
     scratch_size, persistent_size, clean_size : int
         Bytes of memory that the runtime provides under the names SCRATCH, PERSISTENT and CLEAN.
+    seconds : float
+        The estimate of a run's time by which the path was chosen; 0 if there is none. Those of the dispatches are the
+        longest times, on the slowest device of a kind.
     """
 
     path: str
@@ -133,6 +136,12 @@ class Plan:
     scratch_size: int = 0
     persistent_size: int = 0
     clean_size: int = 0
+    seconds: float = 0.0
+
+    @property
+    def predicted_seconds(self) -> float:
+        """The estimate of a run's time; without one, the longest time."""
+        return self.seconds or sum(dispatch.seconds for dispatch in self.dispatches)
 
     @property
     def dispatches(self) -> tuple[Dispatch, ...]:

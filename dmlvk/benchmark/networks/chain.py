@@ -43,7 +43,7 @@ class Measured:
     @property
     def predicted(self) -> float:
         """The planner's estimate, in seconds."""
-        return sum(dispatch.seconds for plan in self.plans for dispatch in plan.dispatches)
+        return sum(plan.predicted_seconds for plan in self.plans)
 
     @property
     def dispatch_count(self) -> int:

@@ -135,7 +135,7 @@ def _row(device: dmlvk.Device, shape: Shape, marks: dict[str, Mark], rounds: int
         "path": plan.path,
         "dispatches": len(plan.dispatches),
         "seconds": times.median,
-        "predicted_seconds": sum(dispatch.seconds for dispatch in plan.dispatches),
+        "predicted_seconds": plan.predicted_seconds,
         "bound": {"seconds": least, "bound_by": name},
         "correct": is_right,
         "peers": [trial for each in sorted(peers) if (trial := _trial(each, shape, inputs, rounds)) is not None],

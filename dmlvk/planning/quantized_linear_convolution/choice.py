@@ -1,4 +1,4 @@
-"""Chooses the kernel path of a QUANTIZED_LINEAR_CONVOLUTION: the first preferred one of the registry."""
+"""Chooses the kernel path of a QUANTIZED_LINEAR_CONVOLUTION: the one with the least estimated time."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dmlvk.planning.quantized_linear_convolution.path import (
     OPERATOR,
     Obstacle,
     ObstacleError,
+    Offer,
     Path,
     Problem,
     cheapest_tile,
@@ -52,13 +53,21 @@ def plan_quantized_linear_convolution(
     problem = Problem(desc, profile, offsets)
     if path is not None:
         return _forced(problem, path)
-    for each in PATHS:
-        if _obstacle_on(each, profile) is None and each.obstacle_to(problem) is None and each.is_preferred(problem):
-            try:
-                return each.plan(problem, cheapest_tile(each, problem))
-            except ObstacleError:
-                continue
+    for offer in sorted(offers(problem), key=lambda each: each.seconds):
+        try:
+            return offer.plan(problem)
+        except ObstacleError:
+            continue
     raise AssertionError("one path takes every convolution")
+
+
+def offers(problem: Problem) -> list[Offer[Any]]:
+    """The paths that can take a convolution, in the order of the registry."""
+    return [
+        Offer.of(path, problem)
+        for path in PATHS
+        if _obstacle_on(path, problem.profile) is None and path.obstacle_to(problem) is None
+    ]
 
 
 def convolution_paths(profile: DeviceProfile) -> tuple[str, ...]:
@@ -87,7 +96,7 @@ def _forced(problem: Problem, text: str) -> Plan:
             tile = path.named_tile(problem, tile_name) if tile_name else cheapest_tile(path, problem)
             if slash:
                 tile = path.with_parts(tile, int(parts))
-            made = path.plan(problem, tile)
+            made = Offer(path, tile, path.seconds(problem, tile)).plan(problem)
             return replace(made, path=text) if tile_name or slash else made
         except ObstacleError as error:
             obstacle = error.obstacle

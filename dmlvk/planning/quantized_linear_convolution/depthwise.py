@@ -13,16 +13,29 @@ from dmlvk.planning.builder import (
 )
 from dmlvk.planning.plan import Plan
 from dmlvk.planning.quantized_linear_convolution.depthwise_dispatch import (
+    LAST_STEP_TAPS,
     Depthwise,
     InputWords,
-    depthwise_seconds,
     is_worth_a_table,
     multiplies_packed,
+    padded_count,
 )
 from dmlvk.planning.quantized_linear_convolution.parameters import Sources
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
+from dmlvk.planning.rates import rates_of
 from dmlvk.tensor_desc import TensorFlags
+
+# Multiply-adds for each of the direct kernel's, by whether words hold channels. Strides take away from them, and so do
+# rows that are no whole words (by their length modulo 4), of which each byte is stored by itself.
+TAPS_AT_A_TIME = {True: 11.0, False: 8.0}
+SLOWER_WITH_STRIDES = {True: 5.0, False: 2.3}
+RAGGED_ROWS = (1, 8, 4, 8)
+# A tile's rows are fetched one after the other.
+WAITS = {True: 4.5, False: 11}
+WAITS_WITH_STRIDES = 4
+# On CPU drivers: lavapipe, and the others, which are a little slower than with the direct kernel.
+CPU_TAPS_AT_A_TIME, CPU_TAPS_OF_ONE = 8.0, 0.8
 
 # The loops of a tile are unrolled. The next limits bound its code and its registers.
 LARGEST_TAP_COUNT = 49
@@ -72,15 +85,24 @@ class DepthwisePath(Path[None]):
     def tiles(self, problem: Problem) -> tuple[None]:
         return (None,)
 
-    def is_preferred(self, problem: Problem) -> bool:
-        return device_traits.is_faster_with_depthwise(problem.profile)
-
     def seconds(self, problem: Problem, tile: None) -> float:
-        geometry = problem.geometry
+        geometry, profile = problem.geometry, problem.profile
         words = InputWords.of(geometry, _input_view(problem))
         assert words is not None, "asked for after this was checked"
+        rates = rates_of(profile)
         extents = [geometry.batch, geometry.output_channels, *geometry.output_size]
-        return depthwise_seconds(problem.profile, geometry, words, extents)
+        outputs = padded_count(words, extents)
+        if profile.device_type is DeviceType.CPU:
+            faster = CPU_TAPS_AT_A_TIME if device_traits.is_faster_with_depthwise(profile) else CPU_TAPS_OF_ONE
+            return outputs * geometry.tap_count / (faster * rates.tap)
+        faster, waits = TAPS_AT_A_TIME[words.channels_last], WAITS[words.channels_last]
+        if max(geometry.strides) > 1:
+            faster /= SLOWER_WITH_STRIDES[words.channels_last]
+            waits += WAITS_WITH_STRIDES
+        if not words.channels_last:
+            faster /= max(RAGGED_ROWS[size % 4] for size in (geometry.input_size[1], geometry.output_size[1]))
+        taps = outputs * (geometry.tap_count + LAST_STEP_TAPS)
+        return rates.seconds(1, waits, taps / (faster * rates.tap))
 
     def plan(self, problem: Problem, tile: None) -> Plan:
         stages = Stages(problem, problem.geometry, ("input_tensor", "filter_tensor"))

@@ -214,8 +214,8 @@ class Depthwise(BoxCutter):
             widths = (4, 2) if self.table is None else ()
             width = next((w for w in widths if 4 * w * geometry.tap_count <= LARGEST_PRODUCT_COUNT), 1)
         elif last and (4 * width * live > LARGEST_SUM_COUNT or geometry.strides[1] > 1):
-            is_too_wide = 4 * 2 * live > LARGEST_SUM_COUNT and device_traits.has_few_registers(self.builder.profile)
-            width = 1 if is_too_wide else 2
+            has_room = 4 * 2 * live <= LARGEST_SUM_COUNT or not device_traits.has_few_registers(self.builder.profile)
+            width = 2 if has_room else 1
         # The height with the fewest input rows to read. The preparation of each tile counts as two rows.
         height = min(
             range(1, TALLEST_TILE + 1),
@@ -318,7 +318,7 @@ class Depthwise(BoxCutter):
         )
         filter_strides = (self.filter.strides[0], *self.filter.strides[2:])
         is_cpu = self.builder.profile.device_type is DeviceType.CPU
-        is_short = words.channels_last and device_traits.has_few_registers(self.builder.profile)
+        has_few_registers = words.channels_last and device_traits.has_few_registers(self.builder.profile)
         specialization = {
             LOCAL_SIZE_X: tiling.size,
             "INPUT_FLIP": UNSIGNED_FLIP * 0x01010101 if self.parameters.input_unsigned else 0,
@@ -336,7 +336,7 @@ class Depthwise(BoxCutter):
             "WHOLE_WORDS": int(writes_runs(self.output, box, CHANNEL if words.channels_last else COLUMN, 4)),
             "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
             # Compilers for CPUs take long to compile unrolled loops.
-            "BATCH": 1 if is_cpu or is_short else BATCH[words.channels_last],
+            "BATCH": 1 if is_cpu or has_few_registers else BATCH[words.channels_last],
             "CHANNELS_OF_GROUP": of_group,
             **by_dimension("FILTER_STRIDE", "MHW", filter_strides),
             **{name: 0 if self.shares_pipelines else value for name, value in sizes.items()},
@@ -360,6 +360,10 @@ def power_of_two(number: int) -> int:
 def depthwise_seconds(
     profile: DeviceProfile, geometry: ConvolutionGeometry, words: InputWords, extents: Sequence[int]
 ) -> float:
-    """An estimate for a box of outputs: images, channels, rows, columns."""
-    outputs = math.prod(-(-size // 4) * 4 if k == words.dimension else size for k, size in enumerate(extents))
-    return outputs * (geometry.tap_count + LAST_STEP_TAPS) / SLOWEST_RATE[profile.device_type]
+    """The longest time for a box of outputs: images, channels, rows, columns."""
+    return padded_count(words, extents) * (geometry.tap_count + LAST_STEP_TAPS) / SLOWEST_RATE[profile.device_type]
+
+
+def padded_count(words: InputWords, extents: Sequence[int]) -> int:
+    """The outputs of a box, with those of words that are not whole."""
+    return math.prod(-(-size // 4) * 4 if k == words.dimension else size for k, size in enumerate(extents))

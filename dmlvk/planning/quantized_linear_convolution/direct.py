@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from dmlvk.device_profile import DeviceProfile
-from dmlvk.planning.grid import workgroup_size
+import math
+
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.planning.plan import Plan
-from dmlvk.planning.quantized_linear_convolution.direct_dispatch import COLUMNS_AT_A_TIME, Direct, direct_seconds
+from dmlvk.planning.quantized_linear_convolution.direct_dispatch import COLUMNS_AT_A_TIME, Direct
+from dmlvk.planning.quantized_linear_convolution.matrix_shape import packs_channels
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
-from dmlvk.planning.quantized_linear_convolution.product import enough_workgroups
 from dmlvk.planning.quantized_linear_convolution.stages import Stages, is_unsigned
+from dmlvk.planning.rates import rates_of
+
+SCATTERED = 5.6
+SCATTERED_BY_STRIDES = 1.6
+RAGGED_ROWS = 1.5
+WAITS_OF_TAP = 0.65
 
 
 class DirectPath(Path[None]):
@@ -29,15 +36,16 @@ class DirectPath(Path[None]):
     def tiles(self, problem: Problem) -> tuple[None]:
         return (None,)
 
-    def is_preferred(self, problem: Problem) -> bool:
-        return True
-
     def seconds(self, problem: Problem, tile: None) -> float:
-        geometry = problem.geometry
-        rows = geometry.batch * geometry.output_channels * geometry.output_size[0]
-        workgroups = -(-rows * -(-geometry.output_size[1] // COLUMNS_AT_A_TIME) // workgroup_size(problem.profile))
-        idle = max(1, enough_workgroups(problem.profile) / workgroups)
-        return direct_seconds(problem.profile, rows, geometry.output_size[1], geometry.tap_count) * idle
+        geometry, rates = problem.geometry, rates_of(problem.profile)
+        outputs = geometry.batch * geometry.output_channels * math.prod(geometry.output_size)
+        busy = outputs * geometry.tap_count / rates.tap
+        # Neighbouring invocations have neighbouring columns. Where these are not neighbours in memory, a load fetches
+        # more than it needs: for channels-last tensors a whole sector for a byte.
+        if problem.profile.device_type is not DeviceType.CPU:
+            busy *= SCATTERED if packs_channels(geometry) else SCATTERED_BY_STRIDES if geometry.strides[1] > 1 else 1
+            busy *= RAGGED_ROWS if geometry.output_size[1] % COLUMNS_AT_A_TIME else 1
+        return rates.seconds(1, WAITS_OF_TAP * geometry.tap_count, busy)
 
     def plan(self, problem: Problem, tile: None) -> Plan:
         desc = problem.desc

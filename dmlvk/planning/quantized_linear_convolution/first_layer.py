@@ -20,11 +20,12 @@ from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.boxes import CHANNEL, COLUMN, IMAGE, ROW, Box, BoxCutter, writes_runs
-from dmlvk.planning.quantized_linear_convolution.matrix_shape import matrix_rate
+from dmlvk.planning.quantized_linear_convolution.matrix_shape import matrix_rate, packs_channels
 from dmlvk.planning.quantized_linear_convolution.matrix_tiles import NO_MATRICES, matrix_of
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP, FilterPacking, PackedFilter
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
+from dmlvk.planning.rates import rates_of
 
 KERNEL = "quantized_linear_convolution/first_layer"
 
@@ -55,6 +56,10 @@ LARGEST_TILE_COUNT = 4
 OPERATIONS_OF_WORD = 8
 # The last step and the store of an output cost about as much as this number of words of taps.
 LAST_STEP_WORDS = 30
+# The share of the matrix units' rate that the kernel reaches.
+UNIT_SHARE = 0.3
+# Rows that are no whole words are stored byte by byte.
+RAGGED_LAST_STEPS = 12
 
 
 @dataclass(frozen=True)
@@ -311,14 +316,15 @@ class FirstLayerPath(Path[FirstLayerTile]):
     def tiles(self, problem: Problem) -> tuple[FirstLayerTile]:
         return (first_layer_tile(problem.profile, problem.geometry),)
 
-    def is_preferred(self, problem: Problem) -> bool:
-        # A CPU's matrix units are loops.
-        return problem.profile.device_type is not DeviceType.CPU
-
     def seconds(self, problem: Problem, tile: FirstLayerTile) -> float:
-        geometry = problem.geometry
+        geometry, rates = problem.geometry, rates_of(problem.profile)
         panels = -(-geometry.output_channels // tile.channels)
-        return _seconds(problem.profile, geometry, tile, (geometry.batch, panels, *geometry.output_size))
+        outputs = geometry.batch * panels * tile.channels * math.prod(geometry.output_size)
+        operations = 2 * outputs * geometry.filter_size[0] * tile.row_bytes(geometry)
+        is_ragged = not packs_channels(geometry) and geometry.output_size[1] % 4
+        last_steps = outputs * (RAGGED_LAST_STEPS if is_ragged else 1)
+        busy = operations / (UNIT_SHARE * rates.matrix) + last_steps / rates.last_step
+        return rates.seconds(1, 1 + geometry.filter_size[0], busy)
 
     def plan(self, problem: Problem, tile: FirstLayerTile) -> Plan:
         geometry = problem.geometry
@@ -340,7 +346,7 @@ class FirstLayerPath(Path[FirstLayerTile]):
 def _seconds(
     profile: DeviceProfile, geometry: ConvolutionGeometry, tile: FirstLayerTile, extents: Sequence[int]
 ) -> float:
-    """An estimate for images, panels of channels, rows and columns of outputs."""
+    """The longest time for images, panels of channels, rows and columns of outputs."""
     words = geometry.filter_size[0] * tile.row_bytes(geometry) // 4
     outputs = 4 * math.prod(extents) * tile.channels
     return outputs * OPERATIONS_OF_WORD * (words + LAST_STEP_WORDS) / matrix_rate(profile)

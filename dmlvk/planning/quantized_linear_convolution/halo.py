@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
@@ -23,19 +22,17 @@ from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     MatrixShape,
     MatrixTile,
     Runs,
-    is_wasteful,
     packs_channels,
 )
 from dmlvk.planning.quantized_linear_convolution.matrix_tiles import (
     SIDE,
     matrix_of,
-    matrix_shape,
+    obstacle_to_memory,
     obstacle_to_sizes,
-    small_tile,
 )
 from dmlvk.planning.quantized_linear_convolution.packing import FilterPacking
-from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem, cheapest_tile
-from dmlvk.planning.quantized_linear_convolution.product import COLUMN, IMAGE, ROW
+from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem
+from dmlvk.planning.quantized_linear_convolution.product import COLUMN, IMAGE, ROW, Speed
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 
 KERNEL = "quantized_linear_convolution/halo"
@@ -43,9 +40,7 @@ EXAMPLE_TILE = "128x64x64:32x64"
 
 FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}")
 
-# The kernel without a halo fetches the input again for each tap. With as many registers it has wider tiles, several in
-# turn. It is slower if it has so few workgroups that each multiprocessor of a large GPU gets one or two.
-FEW_WORKGROUPS = 256
+SPEED = Speed(share=0.77, first_waits=1.3, waits=1.0, last_steps=1.8, ragged=1.0, fetches=4.0, group_fetches=0.3)
 
 
 @dataclass(frozen=True)
@@ -179,11 +174,7 @@ def obstacle_to_tile(
     invocations = tile.subgroups() * lanes
     if tile.channels * (tile.step // VECTOR_SIZE) % invocations:
         return f"{invocations} invocations do not fetch the filter evenly"
-    limit = device_traits.tile_memory(profile)
-    size = shared_memory(matrix, tile, geometry)
-    if size > limit:
-        return f"{size} bytes of shared memory are more than {limit}"
-    return None
+    return obstacle_to_memory(shared_memory(matrix, tile, geometry), device_traits.tile_memory(profile))
 
 
 def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, geometry: ConvolutionGeometry) -> int:
@@ -243,21 +234,9 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
     def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> HaloShape | None:
         return halo_shape(problem.profile, geometry, name)
 
-    def is_preferred(self, problem: Problem) -> bool:
-        profile = problem.profile
-        # With few registers, its code takes twice as many instructions for a product of matrices as that of `matrix`.
-        if profile.device_type is DeviceType.CPU or device_traits.has_few_registers(profile):
-            return False
-        geometry = cheapest_tile(self, problem).geometry
-        matrix = matrix_of(profile)
-        assert matrix is not None, "asked for on a device without matrices"
-        if small_tile(profile, matrix, geometry) is not None:
-            return False
-        other = matrix_shape(profile, geometry)
-        pixels = geometry.batch * math.prod(geometry.output_size)
-        channels = geometry.output_channels_per_group
-        workgroups = geometry.group_count * -(-channels // other.tile.channels) * -(-pixels // other.tile.pixels)
-        return workgroups < FEW_WORKGROUPS and not is_wasteful(geometry, other)
+    def speed(self, profile: DeviceProfile) -> Speed:
+        # With few registers, the code takes twice as many instructions for a product of matrices as that of `matrix`.
+        return replace(SPEED, share=SPEED.share / 2) if device_traits.has_few_registers(profile) else SPEED
 
     def pixels(self, geometry: ConvolutionGeometry) -> int:
         return geometry.batch * Positions.of(geometry, geometry.output_size).plane

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import (
     Builder,
@@ -25,11 +25,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import (
     fetch_in_place,
     whole_input,
 )
-from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
-    AnyMatrixShape,
-    MatrixShape,
-    is_wasteful,
-)
+from dmlvk.planning.quantized_linear_convolution.matrix_shape import AnyMatrixShape, MatrixShape
 from dmlvk.planning.quantized_linear_convolution.matrix_tiles import EXAMPLE_TILE, NO_MATRICES, matrix_of, matrix_shape
 from dmlvk.planning.quantized_linear_convolution.path import (
     OPERATOR,
@@ -39,9 +35,7 @@ from dmlvk.planning.quantized_linear_convolution.path import (
     Problem,
     cheapest_tile,
 )
-from dmlvk.planning.quantized_linear_convolution.product import (
-    product_dispatches,
-)
+from dmlvk.planning.quantized_linear_convolution.product import Speed, product_dispatches
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.stages import (
     Stages,
@@ -50,6 +44,21 @@ from dmlvk.planning.quantized_linear_convolution.stages import (
     packing_seconds,
     part_limit,
 )
+from dmlvk.planning.rates import rates_of
+
+SPEED = Speed(
+    share=0.77,
+    first_waits=1.0,
+    waits=1.2,
+    last_steps=1.0,
+    ragged=4.0,
+    fetches=3.6,
+    group_fetches=2.4,
+    tap_fetches=1.25,
+    word_fetches=2.2,
+)
+# A cut of K costs as much as a dispatch: the parts add their sums in memory.
+CUT_DISPATCHES = 1
 
 
 class MatrixUnitsPath(Path[AnyMatrixShape]):
@@ -105,11 +114,21 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
         builder = Builder(problem.profile, problem.offsets)
         source = View("input_tensor", 0, 1, geometry.input_strides)
         output = View("output_tensor", 0, 1, geometry.output_strides)
-        preparing = 0.0
+        dispatches, preparing = 1 if tile.tile.parts <= 1 else 1 + CUT_DISPATCHES, 0.0
         if fetch_in_place(builder, geometry, tile, source, output) is None:
+            dispatches += 1
             preparing = packing_seconds(problem, geometry, tile.runs(geometry).quads)
-        words = tile.filter_packing(geometry).words
-        return tile.seconds_of(words, self.pixels(geometry)) + preparing
+        speed, rates = self.speed(problem.profile), rates_of(problem.profile)
+        waits, busy = tile.work(rates, speed, self.unit(problem.profile), self.pixels(geometry))
+        return rates.seconds(dispatches, waits, busy) + preparing
+
+    @abstractmethod
+    def speed(self, profile: DeviceProfile) -> Speed:
+        """How fast the kernel is beside the device's rates."""
+
+    def unit(self, profile: DeviceProfile) -> str:
+        """The unit that multiplies, by its name among the `Rates`."""
+        return "matrix"
 
     def pixels(self, geometry: ConvolutionGeometry) -> int:
         """The number of pixels that the kernel counts along its grid."""
@@ -175,11 +194,8 @@ class MatrixPath(MatrixUnitsPath[MatrixShape]):
             )
         return replace(tile, tile=replace(tile.tile, parts=parts))
 
-    def is_preferred(self, problem: Problem) -> bool:
-        if problem.profile.device_type is DeviceType.CPU:
-            return False
-        tile = cheapest_tile(self, problem)
-        return not is_wasteful(tile.geometry, tile)
+    def speed(self, profile: DeviceProfile) -> Speed:
+        return SPEED
 
 
 def _obstacle_to_operands(problem: Problem, tile: MatrixShape) -> Obstacle | None:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeVar
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
-from dmlvk.planning.quantized_linear_convolution.product import Shape, enough_workgroups
-from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
+from dmlvk.planning.quantized_linear_convolution.product import Shape, Speed
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, joined_groups
+from dmlvk.planning.rates import Rates
 
 KERNEL = "quantized_linear_convolution/matrix"
 KERNEL_OF_FEW_REGISTERS = "quantized_linear_convolution/matrix_few_registers"
 PACK_FILTER_KERNEL = "quantized_linear_convolution/matrix_pack_filter"
 
 VECTOR_SIZE = 16
-
-# Matrix units are at least this many times as fast as packed dot products.
-WASTEFUL = 6
-# In narrow groups, packed dot products multiply zeros too, and the direct kernel is 20 times as slow as they are.
-WASTEFUL_IN_GROUPS = 64
 
 # Each row of shared memory is padded with this number of vectors.
 ROW_PADDING = 1
@@ -33,6 +30,9 @@ PLANE_PIXELS = 4
 
 # Four matrices lie side by side if bytes are packed into words.
 PACKED_MATRICES = 4
+
+# Of the time that a copy takes, this part does not hide behind the products.
+MEMORY = 2.5
 
 # The lowest rate of matrix units, in operations a second. A CPU's "matrix units" are loops.
 SLOWEST_RATE = {DeviceType.DISCRETE_GPU: 8e12, DeviceType.CPU: 2e8}
@@ -122,7 +122,6 @@ class MatrixShape(Shape):
             tiled=True,
             channels_last=True,
             operations_per_second=matrix_rate(profile),
-            enough_workgroups=enough_workgroups(profile),
             matrix=matrix,
             lanes=lanes,
             tile=tile,
@@ -135,6 +134,40 @@ class MatrixShape(Shape):
     def steps(self, runs: Runs) -> int:
         """The number of steps of K."""
         return -(-runs.total * VECTOR_SIZE // self.tile.step)
+
+    def work(self, rates: Rates, speed: Speed, unit: str, pixels: int) -> tuple[float, float]:
+        """The loads that a workgroup waits for, and the seconds for which the whole device is busy.
+
+        Parameters
+        ----------
+        rates : Rates
+        speed : Speed
+        unit : str
+            The unit that multiplies, by its name among the rates.
+        pixels : int
+            Pixels that the kernel counts.
+        """
+        geometry, tile = self.geometry, self.tile
+        outputs = self.padded_outputs(pixels)
+        tiles = outputs // (tile.pixels * tile.channels)
+        parts = max(1, tile.parts)
+        steps = -(-self.steps(self.runs(geometry)) // parts)
+        fetches = speed.fetches
+        if geometry.group_count > 1 or joined_groups(geometry) > 1:
+            fetches /= speed.group_fetches
+        elif geometry.filter_size != (1, 1):
+            fetches /= speed.tap_fetches
+        if not self.runs(geometry).aligned:
+            fetches /= speed.word_fetches
+        fetched = tiles * parts * steps * (tile.pixels + tile.channels) * tile.step
+        is_ragged = not packs_channels(geometry) and math.prod(geometry.output_size) % PLANE_PIXELS
+        busy = (
+            2 * outputs * parts * steps * tile.step / (speed.share * getattr(rates, unit))
+            + fetched / (fetches * rates.copy)
+            + outputs * speed.last_steps * (speed.ragged if is_ragged else 1) / rates.last_step
+            + moved_bytes(geometry) / (MEMORY * rates.copy)
+        )
+        return speed.first_waits + speed.waits * steps, busy
 
     def filter_packing(self, geometry: ConvolutionGeometry) -> FilterPacking:
         """How the filter is packed: in whole steps of K."""
@@ -201,12 +234,10 @@ class Runs:
         return taps
 
 
-def is_wasteful(geometry: ProductGeometry, shape: MatrixShape) -> bool:
-    """Whether matrix units would mostly multiply zeros, or compute channels that are never stored."""
-    channels = geometry.output_channels_per_group
-    computed = -(-channels // shape.panel) * shape.panel / channels
-    wasteful = WASTEFUL if geometry.group_count * geometry.joined == 1 else WASTEFUL_IN_GROUPS
-    return VECTOR_SIZE * Runs.of(geometry).total * computed > wasteful * geometry.own_tap_count
+def moved_bytes(geometry: ConvolutionGeometry) -> int:
+    """Bytes of the input and of the output."""
+    inside = geometry.input_channels * math.prod(geometry.input_size)
+    return geometry.batch * (inside + geometry.output_channels * math.prod(geometry.output_size))
 
 
 def has_whole_planes(geometry: ConvolutionGeometry) -> bool:

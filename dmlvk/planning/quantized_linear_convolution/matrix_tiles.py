@@ -250,11 +250,12 @@ def obstacle_to_tile(
     invocations, step = tile.subgroups() * lanes, tile.step // VECTOR_SIZE
     if invocations % step or tile.pixels * step % invocations or tile.channels * step % invocations:
         return f"{invocations} invocations do not fetch both operands evenly"
-    limit = device_traits.tile_memory(profile)
-    size = shared_memory(matrix, tile, channels)
-    if size > limit:
-        return f"{size} bytes of shared memory are more than {limit}"
-    return None
+    return obstacle_to_memory(shared_memory(matrix, tile, channels), device_traits.tile_memory(profile))
+
+
+def obstacle_to_memory(size: int, limit: int) -> str | None:
+    """Why a tile that takes so many bytes of shared memory does not fit; None if it does."""
+    return f"{size} bytes of shared memory are more than {limit}" if size > limit else None
 
 
 def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -> int:

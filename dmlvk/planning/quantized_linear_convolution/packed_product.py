@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.planning import device_traits
@@ -17,26 +19,33 @@ from dmlvk.planning.plan import Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
 from dmlvk.planning.quantized_linear_convolution.parameters import table_bounds
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem, cheapest_tile
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.product import (
     COLUMN,
     CPU_RATES,
     GROUP,
     IMAGE,
+    OPERATIONS_OF_WORD,
     PANEL,
     ROW,
     ProductCutter,
     Shape,
     dot_product_rate,
-    enough_workgroups,
     integer_rate,
     product_dispatches,
 )
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.stages import Stages, is_unsigned, obstacle_to_packing, packing_seconds
+from dmlvk.planning.rates import rates_of
 
-# A multiplication of the direct kernel takes as long as this number of words of a packed product.
-WORDS_OF_DIRECT_TAP = 5
+# A workgroup's loads before its first product, and the words that it multiplies while it waits for one more.
+WAITS = 90
+WORDS_OF_WAIT = 2.3
+# An output's last step, in the last steps of the fastest kernel.
+LAST_STEPS = 26
+# Groups of one channel are mostly zeros, in words or joined. The direct kernel is up to three times as fast on lavapipe
+# and twice on SwiftShader, and with eight filters a group about as fast: it is to be taken.
+SINGLE_CHANNELS = 8
 
 
 def product_shape(path: str, profile: DeviceProfile, geometry: ProductGeometry) -> Shape:
@@ -44,13 +53,12 @@ def product_shape(path: str, profile: DeviceProfile, geometry: ProductGeometry) 
     prefix = "quantized_linear_convolution"
     if path == "float":
         lanes = profile.subgroup_size
-        return Shape(geometry, f"{prefix}/registers_float", lanes, 8, 2, 2 * lanes, False, True, CPU_RATES[path], 1)
+        return Shape(geometry, f"{prefix}/registers_float", lanes, 8, 2, 2 * lanes, False, True, CPU_RATES[path])
     if profile.device_type is DeviceType.CPU:
-        return Shape(geometry, f"{prefix}/registers_{path}", 16, 8, 1, 64, False, False, CPU_RATES[path], 1)
+        return Shape(geometry, f"{prefix}/registers_{path}", 16, 8, 1, 64, False, False, CPU_RATES[path])
     channels = _tile_channels(profile, geometry)
     speed = dot_product_rate(profile) if path == "dot4" else integer_rate(profile)
-    workgroups = enough_workgroups(profile)
-    return Shape(geometry, f"{prefix}/tile_{path}", 2 * channels, channels, 1, 128, True, False, speed, workgroups)
+    return Shape(geometry, f"{prefix}/tile_{path}", 2 * channels, channels, 1, 128, True, False, speed)
 
 
 def _tile_channels(profile: DeviceProfile, geometry: ProductGeometry) -> int:
@@ -139,6 +147,11 @@ class PackedProductCutter(ProductCutter[Shape]):
 class PackedProductPath(Path[Shape]):
     """A path that packs both operands and multiplies the packed words."""
 
+    # The unit that multiplies, by its name among the `Rates`, and the part of its rate that the kernel reaches on a
+    # GPU.
+    unit: ClassVar[str]
+    share: ClassVar[float] = 0.55
+
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
         return None
 
@@ -149,25 +162,22 @@ class PackedProductPath(Path[Shape]):
         words = ChannelWords.of(geometry)
         return obstacle_to_packing(geometry, problem.profile, words.quads, words.per_output)
 
-    def is_preferred(self, problem: Problem) -> bool:
-        if type(self) is not _best_product(problem.profile):
-            return False
-        # In narrow groups a product would mostly multiply zeros, or compute channels that are never stored.
-        shape = cheapest_tile(self, problem)
-        geometry = shape.geometry
-        if geometry.joined > 1 and geometry.filter_sizes[1] == 1:
-            return False  # the direct kernel is as fast
-        width, channels = shape.panel * shape.panels, geometry.output_channels_per_group
-        computed = -(-channels // width) * width / channels
-        return ChannelWords.of(geometry).per_output * computed <= geometry.own_tap_count * WORDS_OF_DIRECT_TAP
-
     def tiles(self, problem: Problem) -> tuple[Shape, ...]:
         geometries = [each for each in problem.product_geometries if self._obstacle_to(problem, each) is None]
         return tuple(product_shape(self.name, problem.profile, geometry) for geometry in geometries)
 
     def seconds(self, problem: Problem, tile: Shape) -> float:
-        words = ChannelWords.of(tile.geometry)
-        return tile.seconds_of(words.per_output) + packing_seconds(problem, tile.geometry, words.quads)
+        geometry, rates = tile.geometry, rates_of(problem.profile)
+        words = ChannelWords.of(geometry)
+        outputs = tile.padded_outputs(geometry.batch * math.prod(geometry.output_size))
+        operations = float(OPERATIONS_OF_WORD * words.per_output * outputs)
+        if geometry.filter_sizes[1] == 1 and problem.geometry.group_count > 1:
+            operations *= SINGLE_CHANNELS
+        # CPU drivers have kernels of their own.
+        share = 1.0 if problem.profile.device_type is DeviceType.CPU else self.share
+        busy = operations / (share * getattr(rates, self.unit)) + outputs * LAST_STEPS / rates.last_step
+        waits = WAITS + words.per_output / WORDS_OF_WAIT
+        return rates.seconds(2, waits, busy) + packing_seconds(problem, geometry, words.quads)
 
     def plan(self, problem: Problem, tile: Shape) -> Plan:
         geometry = tile.geometry
@@ -188,6 +198,7 @@ class Dot4Path(PackedProductPath):
     """Packs input and filter; packed dot products of four 8-bit integers. On devices with integer dot product."""
 
     name = "dot4"
+    unit = "dot_product"
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
         return None if profile.has_integer_dot_product else Obstacle("shaderIntegerDotProduct", "absent", "present")
@@ -197,6 +208,7 @@ class IntegerPath(PackedProductPath):
     """Packs input and filter; 32-bit multiplications, which every device has."""
 
     name = "integer"
+    unit = "integer"
 
 
 class FloatPath(PackedProductPath):
@@ -205,14 +217,10 @@ class FloatPath(PackedProductPath):
     """
 
     name = "float"
+    unit = "float32"
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
         if device_traits.can_run_float_kernel(profile):
             return None
         possible = "lavapipe, with 8 lanes or more and shaderInt64"
         return Obstacle("driver and lanes of a subgroup", (profile.driver_name, profile.min_subgroup_size), possible)
-
-
-def _best_product(profile: DeviceProfile) -> type[PackedProductPath]:
-    """The fastest of the packed products that a device has."""
-    return next(path for path in (FloatPath, Dot4Path, IntegerPath) if path().obstacle_on(profile) is None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import ClassVar, Generic, TypeVar
 
@@ -112,21 +112,16 @@ class Path(ABC, Generic[Tile]):
         """Why the path cannot take a convolution, on a device that has everything that the path needs."""
 
     @abstractmethod
-    def is_preferred(self, problem: Problem) -> bool:
-        """Whether measurements say that the path is at least as fast as the paths after it in the registry.
-
-        The measurements are recorded in `bench/NOTES.md`. The path can take the convolution.
-        """
-
-    @abstractmethod
     def tiles(self, problem: Problem) -> Sequence[Tile]:
         """The tiles that the path offers for a convolution that it can take; at least one."""
 
     @abstractmethod
     def seconds(self, problem: Problem, tile: Tile) -> float:
-        """An upper estimate of the convolution's time on such a device, including the preparation of its operands.
+        """An estimate of the convolution's time on such a device, including the preparation of its input.
 
-        The same estimates keep submissions short.
+        The planner takes the path, and the tile, with the least. `python -m bench.paths` holds the estimates against
+        measured times. The times that keep submissions short are those of a dispatch on the slowest device of its kind:
+        see `Dispatch.seconds`.
         """
 
     @abstractmethod
@@ -164,3 +159,35 @@ def cheapest_tile(path: Path[Tile], problem: Problem) -> Tile:
     """A path's tile with the least estimated time."""
     tiles = path.tiles(problem)
     return tiles[0] if len(tiles) == 1 else min(tiles, key=partial(path.seconds, problem))
+
+
+@dataclass(frozen=True)
+class Offer(Generic[Tile]):
+    """A path that can take a convolution, with its best tile.
+
+    Attributes
+    ----------
+    path : Path
+    tile : Tile
+    seconds : float
+        The estimated time.
+    """
+
+    path: Path[Tile]
+    tile: Tile
+    seconds: float
+
+    @classmethod
+    def of(cls, path: Path[Tile], problem: Problem) -> Offer[Tile]:
+        tile = cheapest_tile(path, problem)
+        return cls(path, tile, path.seconds(problem, tile))
+
+    def plan(self, problem: Problem) -> Plan:
+        """The plan, with its estimated time.
+
+        Raises
+        ------
+        ObstacleError
+            As `Path.plan`.
+        """
+        return replace(self.path.plan(problem, self.tile), seconds=self.seconds)

@@ -37,6 +37,37 @@ LAST_STEP_WORDS = 30
 
 
 @dataclass(frozen=True)
+class Speed:
+    """What a product's kernel makes of a device's rates: `python -m bench.paths` measured it on an H200.
+
+    Attributes
+    ----------
+    share : float
+        The part of its unit's rate that the kernel reaches.
+    first_waits, waits : float
+        Loads that a workgroup waits for before the first step of K, and in each step.
+    last_steps, ragged : float
+        The time of an output's last step, in the last steps of the fastest kernel; and how many times that in planes
+        that are no whole words, which are stored byte by byte.
+    fetches : float
+        Bytes that workgroups fetch into shared memory, most of them from caches, while a copy moves one.
+    group_fetches, tap_fetches, word_fetches : float
+        How often each byte counts where there are several groups, otherwise where there are several taps, and where the
+        input is fetched by words: a group's few channels are a part of a line, and taps are further apart.
+    """
+
+    share: float
+    first_waits: float
+    waits: float
+    last_steps: float
+    ragged: float
+    fetches: float
+    group_fetches: float = 1.0
+    tap_fetches: float = 1.0
+    word_fetches: float = 1.0
+
+
+@dataclass(frozen=True)
 class Shape:
     """How a product kernel cuts its work.
 
@@ -57,8 +88,6 @@ class Shape:
         Whether the kernel takes operands that are packed channels last.
     operations_per_second : float
         The lowest rate, with enough workgroups to fill the device.
-    enough_workgroups : int
-        Workgroups that fill the device. Fewer take as long.
     """
 
     geometry: ProductGeometry
@@ -70,41 +99,24 @@ class Shape:
     tiled: bool
     channels_last: bool
     operations_per_second: float
-    enough_workgroups: int
 
     def seconds(self, columns: int, words: int) -> float:
-        """An estimate for `columns` columns of a panel's channels, with `words` words of K for each output."""
+        """The longest time for `columns` columns of a panel's channels, with `words` words of K for each output."""
         operations = columns * self.panel * OPERATIONS_OF_WORD * (words + LAST_STEP_WORDS)
         return operations / self.operations_per_second
 
     def seconds_of_panels(self, groups: int, panels: int, pixels: int, words: int) -> float:
-        """The estimate for some panels of some groups, including unused channels and unused pixels of tiles."""
+        """The longest time for some panels of some groups, including unused channels and unused pixels of tiles."""
         panels = -(-panels // self.panels) * self.panels
         columns = -(-pixels // self.pixels) * self.pixels if self.tiled else pixels
         return self.seconds(groups * columns * panels, words)
 
-    def seconds_of(self, words: int, pixels: int | None = None) -> float:
-        """The estimate for a whole convolution. A small convolution leaves a part of the device idle.
-
-        Parameters
-        ----------
-        words : int
-            Words of an output channel in the packed filter.
-        pixels : int, optional
-            Pixels that the kernel counts; by default the pixels of the output.
-        """
+    def padded_outputs(self, pixels: int) -> int:
+        """The outputs that the kernel computes for a number of pixels, with those of a tile that are never stored."""
         geometry = self.geometry
-        if pixels is None:
-            pixels = geometry.batch * math.prod(geometry.output_size)
-        groups, panels = geometry.group_count, -(-geometry.output_channels_per_group // self.panel)
-        workgroups = groups * -(-panels // self.panels) * -(-pixels // self.pixels)
-        idle = max(1, self.enough_workgroups / workgroups)
-        return self.seconds_of_panels(groups, panels, pixels, words) * idle
-
-
-def enough_workgroups(profile: DeviceProfile) -> int:
-    """The number of workgroups that fill a device: fewer take as long."""
-    return FILLING_WORKGROUPS.get(profile.device_type, 1)
+        panels = -(-geometry.output_channels_per_group // (self.panel * self.panels)) * self.panels
+        columns = -(-pixels // self.pixels) * self.pixels if self.tiled else pixels
+        return geometry.group_count * panels * self.panel * columns
 
 
 def _rate(profile: DeviceProfile) -> float:

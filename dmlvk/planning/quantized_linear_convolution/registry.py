@@ -14,7 +14,7 @@ from dmlvk.planning.quantized_linear_convolution.packed_product import Dot4Path,
 from dmlvk.planning.quantized_linear_convolution.path import Path
 from dmlvk.planning.quantized_linear_convolution.vectors import VectorsPath
 
-# In the order of preference that measurements gave: see `Path.is_preferred` and `bench/NOTES.md`.
+# Of paths with the same estimate, the first is taken.
 PATHS: tuple[Path[Any], ...] = (
     DepthwisePath(),
     FirstLayerPath(),

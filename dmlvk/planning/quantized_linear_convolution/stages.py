@@ -28,8 +28,11 @@ from dmlvk.planning.quantized_linear_convolution.parameters import (
     parameter_views,
 )
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
+from dmlvk.planning.rates import rates_of
 from dmlvk.tensor_desc import TensorFlags
 
+# Packing takes as long as a copy that reads and writes this number of bytes for each byte written.
+BYTES_OF_PACKING = 3
 # A larger input is packed in parts. A part is large enough to keep any GPU busy and small enough to be allocated.
 LARGEST_PART = 1 << 28
 # A plan uses at most this much scratch memory.
@@ -221,8 +224,7 @@ def obstacle_to_packing(
 
 
 def packing_seconds(problem: Problem, geometry: ConvolutionGeometry, quads: int) -> float:
-    """An estimate for packing the input, by the number of elements written."""
-    builder = Builder(problem.profile, {})
+    """An estimate for packing or converting the input, by the number of elements written."""
     (height, width), (rows, columns) = geometry.input_size, geometry.output_size
     # A filter with strides does not read the whole input. A filter with a border reads more than the input.
     seen = min(
@@ -230,7 +232,8 @@ def packing_seconds(problem: Problem, geometry: ConvolutionGeometry, quads: int)
         * (width + geometry.start_padding[1] + geometry.end_padding[1]),
         rows * columns * geometry.filter_size[0] * geometry.filter_size[1],
     )
-    return builder.element_seconds(4 * quads * geometry.group_count * geometry.batch * seen)
+    written = 4 * quads * geometry.group_count * geometry.batch * seen
+    return BYTES_OF_PACKING * written / rates_of(problem.profile).copy
 
 
 def _scratch_limit(profile: DeviceProfile) -> int:

@@ -23,14 +23,13 @@ from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     Runs,
     packs_channels,
 )
-from dmlvk.planning.quantized_linear_convolution.matrix_tiles import SIDE
-from dmlvk.planning.quantized_linear_convolution.packed_product import WORDS_OF_DIRECT_TAP, IntegerPath
-from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords
+from dmlvk.planning.quantized_linear_convolution.matrix_tiles import SIDE, obstacle_to_memory
 from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT
-from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem, cheapest_tile
+from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product import (
     CPU_RATES,
     FILLING_WORKGROUPS,
+    Speed,
     dot_product_rate,
     integer_rate,
 )
@@ -58,6 +57,10 @@ SHORT_TILE = MatrixTile(32, 64, 64, 4, 4)
 # For devices with many registers: 64 sums an invocation. An H200 is a tenth faster with it, but a sixth slower if there
 # are one or two of these tiles on a multiprocessor.
 LARGE_TILE = MatrixTile(128, 64, 64, 8, 8)
+# If K ends in the first half of a step, steps of half that size multiply fewer zeros, which counts where steps are few.
+# Planes that are no whole words gain from half steps too, because more workgroups run at a time.
+HALF_STEP = 32
+MANY_HALF_STEPS = 16
 # With fewer small tiles than this, or a fourth of it of large ones, a large GPU is not full.
 FEW_TILES = 1024
 
@@ -67,13 +70,31 @@ LEAST_STEPS = 2
 MOST_PARTS = 16
 PARTS_AT_A_TIME = {DeviceType.DISCRETE_GPU: 400}
 
-# Vectors hold more zeros than words where channels are few. Packed words are multiplied in their place if the vectors
-# would be this many times as many.
-MOST_PADDING = 1.4
-
-# 32-bit multiplications were measured as path `integer`. Vectors of them are taken where they are estimated at this
-# part of its time or less, which is where small tiles fill a device that `integer` would leave idle.
-MOST_OF_INTEGER = 2 / 3
+SPEED = {
+    "dot4": Speed(
+        share=0.96,
+        first_waits=0.0,
+        waits=3.3,
+        last_steps=1.4,
+        ragged=5.0,
+        fetches=2.8,
+        group_fetches=1.6,
+        word_fetches=1.5,
+    ),
+    "integer": Speed(
+        share=0.83,
+        first_waits=0.0,
+        waits=6.0,
+        last_steps=16.0,
+        ragged=1.0,
+        fetches=2.8,
+        group_fetches=1.6,
+        word_fetches=1.5,
+    ),
+}
+UNITS = {"dot4": "dot_product", "integer": "integer"}
+# The packed products of CPU drivers are four times as fast.
+CPU_SHARE = 0.25
 # A convolution that would be cut into more dispatches than this takes minutes, and the plan itself a minute. Only CPU
 # drivers get there, with few channels a group, which the tiles fill up with zeros.
 MOST_DISPATCHES = 4096
@@ -118,9 +139,7 @@ def _obstacle_to_tile(profile: DeviceProfile, tile: MatrixTile, channels: bool) 
         return f"{invocations} invocations are more than {largest}"
     if invocations % step or tile.pixels * step % invocations or tile.channels * step % invocations:
         return f"{invocations} invocations do not fetch both operands evenly"
-    if (size := _shared_memory(tile)) > (limit := profile.limits.max_compute_shared_memory_size):
-        return f"{size} bytes of shared memory are more than {limit}"
-    return None
+    return obstacle_to_memory(_shared_memory(tile), profile.limits.max_compute_shared_memory_size)
 
 
 def _shared_memory(tile: MatrixTile) -> int:
@@ -165,8 +184,11 @@ def _choose(profile: DeviceProfile, geometry: ProductGeometry) -> MatrixTile:
     if geometry.output_channels_per_group <= NARROW_TILE.channels:
         small = large = NARROW_TILE
     size = Runs.of(geometry).total * VECTOR_SIZE
-    if _tiles_of(geometry, small) >= FEW_TILES and _obstacle_to_tile(profile, large, in_words) is None:
-        return LARGE_TILE if large == TILES[True] and _has_large_tiles(profile) else large
+    if _tiles_of(geometry, small) >= FEW_TILES:
+        if large == TILES[in_words]:
+            large = _large_tile(profile, geometry, in_words)
+        if _obstacle_to_tile(profile, large, in_words) is None:
+            return large
     if small == SMALL_TILES[True] and in_words and size <= SHORT_TILE.step:
         return SHORT_TILE
     tiles = _tiles_of(geometry, small)
@@ -177,12 +199,16 @@ def _choose(profile: DeviceProfile, geometry: ProductGeometry) -> MatrixTile:
     return replace(small, parts=_parts_of(-(-size // small.step), tiles, places))
 
 
-def _has_large_tiles(profile: DeviceProfile) -> bool:
-    return (
-        _unit(profile) == "dot4"
-        and device_traits.has_255_registers(profile)
-        and _obstacle_to_tile(profile, LARGE_TILE, True) is None
-    )
+def _large_tile(profile: DeviceProfile, geometry: ProductGeometry, in_words: bool) -> MatrixTile:
+    """The tile for a convolution that has many."""
+    tile = TILES[in_words]
+    is_ragged = not in_words and math.prod(geometry.output_size) % PACKED_ROWS
+    size = Runs.of(geometry).total * VECTOR_SIZE
+    has_short_end = 0 < size % tile.step <= HALF_STEP and size < MANY_HALF_STEPS * HALF_STEP
+    if is_ragged or has_short_end:
+        return replace(tile, step=HALF_STEP)
+    has_room = _unit(profile) == "dot4" and device_traits.has_255_registers(profile)
+    return LARGE_TILE if has_room and _obstacle_to_tile(profile, LARGE_TILE, in_words) is None else tile
 
 
 def _parts_of(steps: int, tiles: int, places: int) -> int:
@@ -261,26 +287,9 @@ class VectorsPath(MatrixPath):
                 return Obstacle(f"dispatches of {DISPATCH_SECONDS:g} s", count, f"at most {MOST_DISPATCHES}")
         return obstacle
 
-    def is_preferred(self, problem: Problem) -> bool:
-        profile = problem.profile
-        if profile.device_type is DeviceType.CPU:
-            return False
-        if _unit(profile) != "dot4" and not self._is_faster_than_integer(problem):
-            return False
-        shape = cheapest_tile(self, problem)
-        geometry = shape.geometry
-        size = Runs.of(geometry).total * VECTOR_SIZE
-        channels = geometry.output_channels_per_group
-        computed = -(-channels // shape.panel) * shape.panel / channels
-        if geometry.joined > 1 and geometry.filter_sizes[1] == 1:
-            return False  # the direct kernel is as fast
-        words = ChannelWords.of(geometry).per_output
-        return size <= MOST_PADDING * 4 * words and words * computed <= geometry.own_tap_count * WORDS_OF_DIRECT_TAP
+    def speed(self, profile: DeviceProfile) -> Speed:
+        speed = SPEED[_unit(profile)]
+        return replace(speed, share=CPU_SHARE) if profile.device_type is DeviceType.CPU else speed
 
-    def _is_faster_than_integer(self, problem: Problem) -> bool:
-        """Whether 32-bit multiplications of vectors are estimated to take much less time than those of words."""
-        integer = IntegerPath()
-        if problem.profile.has_integer_dot_product or integer.obstacle_to(problem) is not None:
-            return False
-        own = self.seconds(problem, cheapest_tile(self, problem))
-        return own <= MOST_OF_INTEGER * integer.seconds(problem, cheapest_tile(integer, problem))
+    def unit(self, profile: DeviceProfile) -> str:
+        return UNITS[_unit(profile)]

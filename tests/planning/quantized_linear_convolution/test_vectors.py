@@ -193,6 +193,9 @@ def test_what_would_take_too_many_dispatches_is_refused(name: str, device: str, 
         ("nvidia-h200", 64, 256, 14, 256, 3, (128, 64, 64)),  # 392
         ("nvidia-h200", 64, 64, 56, 32, 1, (64, 32, 128)),  # channels for half a tile
         ("nvidia-h200", 64, 512, 7, 512, 3, (32, 64, 128)),
+        ("nvidia-h200", 64, 24, 56, 144, 1, (64, 64, 32)),  # K ends in the first half of a step
+        ("nvidia-h200", 64, 96, 56, 144, 1, (64, 64, 32)),
+        ("nvidia-h200", 64, 544, 56, 144, 1, (128, 64, 64)),  # after so many steps that the last hardly counts
         ("nvidia-h200", 1, 64, 56, 256, 1, (32, 64, 64)),  # K is no longer than this step
         ("nvidia-h200", 1, 80, 56, 256, 1, (32, 64, 128)),
         ("amd-navi21", 64, 128, 28, 128, 3, (64, 64, 64)),  # fewer registers
@@ -214,21 +217,23 @@ def test_tiles_follow_the_size(
     ("device", "batch", "expected"),
     [
         ("nvidia-h200", 1, "vectors"),
-        ("nvidia-h200", 64, "integer"),  # both fill the device
-        ("intel-skl", 1, "integer"),
+        ("nvidia-h200", 64, "vectors"),
+        ("intel-skl", 1, "vectors"),
         ("lavapipe-22.3", 1, "float"),
+        ("swiftshader", 1, "integer"),
     ],
 )
-def test_without_dot_products_vectors_fill_large_devices(device: str, batch: int, expected: str) -> None:
+def test_without_dot_products_gpus_multiply_vectors(device: str, batch: int, expected: str) -> None:
     desc = convolution(batch, 256, (14, 14), 256, (3, 3), padding=(1, 1))
     profile = PROFILES["no-dot-product"](PROFILES["no-matrix"](profiles.load(device)))
     assert plan(desc, profile).path == expected
 
 
-def test_dot_products_without_rounding_to_nearest_even_are_no_multiplications() -> None:
-    """The kernel of vectors would multiply 32-bit numbers, which is no faster than path `dot4`."""
-    desc = convolution(1, 256, (14, 14), 256, (3, 3), padding=(1, 1))
-    assert plan(desc, replace(H200, properties=H200.properties - {ROUNDING})).path == "dot4"
+@pytest.mark.parametrize(("batch", "expected"), [(1, "vectors"), (64, "dot4")])
+def test_dot_products_without_rounding_to_nearest_even_are_for_many_images(batch: int, expected: str) -> None:
+    """The kernel of vectors then multiplies 32-bit numbers. With one image its many small tiles count for more."""
+    desc = convolution(batch, 256, (14, 14), 256, (3, 3), padding=(1, 1))
+    assert plan(desc, replace(H200, properties=H200.properties - {ROUNDING})).path == expected
 
 
 def test_sizes_take_no_push_constants() -> None:
