@@ -14,7 +14,8 @@ from rich.console import Console
 from dmlvk import files
 from dmlvk.command_line.conformance_cluster import ClusterRequest
 from dmlvk.command_line.conformance_request import Request
-from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, is_readers_end, one_line
+from dmlvk.command_line.standard_streams import is_readers_end
+from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, one_line
 from dmlvk.command_line.without_device import check_recorded_devices, export_for_dxdispatch, listed
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
 from dmlvk.conformance.export import export_case
