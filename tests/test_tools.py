@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from dmlvk.command_line.terminal import INTERRUPTED
+from dmlvk.conformance.cases import all_cases
+from dmlvk.conformance.digests import recorded_digests
 from dmlvk.conformance.results import Result, Run, Status
 from tests.conformance.comparison.made_results import environment, written
 from tools import bootstrap, browser, drivers, every_driver, mesa, models, windows
 from tools.debian import SetupError
-from tools.every_driver import Outcome, check_arguments, differences
+from tools.every_driver import Outcome, agreements, check_arguments, differences
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -45,7 +47,9 @@ NOT_SUPPORTED = Result("a:x=2", "device", Status.NOT_SUPPORTED, "path:matrix")
 def test_no_difference_where_all_that_passes_agrees() -> None:
     rich = outcome("rich", passed("a:x=1", "11"), passed("a:x=2", "22"))
     poor = outcome("poor", passed("a:x=1", "11"), NOT_SUPPORTED)
-    assert differences([rich, poor], MANIFEST) == []
+    assert differences([rich, poor], MANIFEST, MANIFEST) == []
+    kind = "in the manifest: every driver that runs one gives the manifest's bits."
+    assert agreements([rich, poor], MANIFEST) == [f"2 cases are {kind}"]
 
 
 @pytest.mark.parametrize(
@@ -54,21 +58,73 @@ def test_no_difference_where_all_that_passes_agrees() -> None:
         (outcome("b", passed("a:x=1", "12"), NOT_SUPPORTED), MANIFEST, ["another driver: a:x=1", "manifest's: a:x=1"]),
         (outcome("b", passed("a:x=1", "11"), passed("a:x=2", "23")), MANIFEST, ["manifest's: a:x=2"]),
         (outcome("b", passed("a:x=1", "11")), MANIFEST, ["not run on every driver: a:x=2"]),
-        (outcome("b", passed("a:x=1", "11"), NOT_SUPPORTED), {"a:x=2": "22"}, ["not in the manifest: a:x=1"]),
+        (outcome("b", passed("a:x=1", "11"), NOT_SUPPORTED), {"a:x=2": "22"}, ["but not in the manifest: a:x=1"]),
         (outcome("b", passed("a:x=1", "11"), NOT_SUPPORTED, exit_status=1), MANIFEST, ["not all is well on b"]),
     ],
     ids=["another digest", "not the recorded one", "not run", "not recorded", "failed"],
 )
 def test_what_differs_is_named(second: Outcome, manifest: dict[str, str], found: list[str]) -> None:
     first = outcome("a", passed("a:x=1", "11"), NOT_SUPPORTED)
-    lines = differences([first, second], manifest)
+    lines = differences([first, second], manifest, MANIFEST)
     assert len(lines) == len(found)
     for line, end in zip(lines, found, strict=True):
         assert line.endswith(end)
 
 
+def test_cases_outside_the_manifest_are_compared_between_the_drivers() -> None:
+    """With --full there are more cases than the manifest lists. That alone is no fault; another digest is."""
+    rich = outcome("rich", passed("a:x=1", "11"), passed("a:x=8", "88"), passed("a:x=9", "99"))
+    lacking = Result("a:x=9", "device", Status.NOT_SUPPORTED, "path:matrix")
+    poor = outcome("poor", passed("a:x=1", "11"), passed("a:x=8", "88"), lacking)
+    assert differences([rich, poor], MANIFEST, MANIFEST) == []
+    assert agreements([rich, poor], MANIFEST) == [
+        "1 cases are in the manifest: every driver that runs one gives the manifest's bits.",
+        "1 cases are not in the manifest: all drivers that run one, two or more, give the same bits.",
+        "1 cases are not in the manifest, and only one driver runs them: it gives the reference's bits.",
+    ]
+    wrong = outcome("wrong", passed("a:x=1", "11"), passed("a:x=8", "80"), lacking)
+    differ = ["1 cases are of another digest on another driver: a:x=8"]
+    for order in ([rich, poor, wrong], [wrong, poor, rich]):
+        assert differences(order, MANIFEST, MANIFEST) == differ
+    narrowed = outcome("b", passed("a:x=8", "88"), Result("a:x=8", "minimum", Status.PASS, digest="80"))
+    assert differences([narrowed], MANIFEST, MANIFEST) == differ
+
+
+def made_runs(monkeypatch: pytest.MonkeyPatch, *outcomes: Outcome) -> None:
+    """Let the program find these drivers, with these results."""
+    results = iter(outcomes)
+    found = [every_driver.Driver(each.driver, "0") for each in outcomes]
+    monkeypatch.setattr(every_driver, "find_and_fetch", lambda: (found, []))
+    monkeypatch.setattr(every_driver, "check_arguments", lambda arguments: None)
+    monkeypatch.setattr(every_driver, "run", lambda number, driver, arguments: next(results))
+
+
+def test_the_status_and_the_last_words_of_a_run_of_more_than_the_manifest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the manifest and the suite of the tree."""
+    manifest = recorded_digests()
+    name, digest = next(iter(manifest.items()))
+    full = next(case.name for case in all_cases() if case.name not in manifest and case.refusal is None)
+    good = outcome("good", passed(name, digest), passed(full, "88"))
+    made_runs(monkeypatch, good, good)
+    every_driver.main()
+    assert "1 cases are not in the manifest: all drivers" in capsys.readouterr().out
+    made_runs(monkeypatch, good, outcome("bad", passed(name, digest), passed(full, "80")))
+    with pytest.raises(SetupError):
+        every_driver.main()
+    printed = capsys.readouterr().out
+    assert f"1 cases are of another digest on another driver: {full}" in printed
+    assert "give the same bits" not in printed
+    made_runs(monkeypatch, good, good)
+    monkeypatch.setattr(every_driver, "recorded_digests", lambda: {"a:x=1": "11"})
+    with pytest.raises(SetupError):
+        every_driver.main()
+    assert f"1 cases are run by default, but not in the manifest: {name}" in capsys.readouterr().out
+
+
 def test_a_run_of_nothing_is_no_success() -> None:
-    assert differences([], MANIFEST) == ["no case passed anywhere"]
+    assert differences([], MANIFEST, MANIFEST) == ["no case passed anywhere"]
 
 
 def test_the_drivers_have_one_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Compiles kernels/*/*.comp to dmlvk/spirv/*/*.spv, and writes a manifest.
 
 The manifest lists the sources, the flags, the compiler, and the names of push constants and specialization constants,
-by which plans fill them.
+by which plans fill them. The modules have no names: drivers ignore them, and they are a sixth of the size.
 
 A kernel's name is its path without the ending, such as "slice1/tiles".
 
@@ -31,7 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tools.debian import DRIVERS, ROOT, PackageFolder, SetupError, has_apt
-from tools.spirv_interface import interface
+from tools.spirv_interface import interface, without_names
 
 KERNELS = ROOT / "kernels"
 SPIRV = ROOT / "dmlvk" / "spirv"
@@ -172,20 +172,30 @@ def _version(command: tuple[str, ...]) -> tuple[tuple[int, ...], str] | None:
     return (tuple(int(part) for part in match[1].split(".")), match[1]) if match else None
 
 
-def compile_kernel(compiler: Compiler, source: Path) -> bytes:
-    """SPIR-V of one kernel, checked by spirv-val. SetupError with the compiler's message if it does not compile."""
+def compile_kernel(compiler: Compiler, source: Path) -> tuple[bytes, dict[str, Any]]:
+    """SPIR-V of one kernel without names, checked by spirv-val, and its interface.
+
+    Raises
+    ------
+    SetupError
+        It does not compile. The compiler's message.
+    """
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "kernel.spv"
-        for command in (
-            # Relative names, so that messages and debug information do not depend on the folder of the checkout.
-            [*compiler.glslang, *FLAGS, "-o", str(output), source.relative_to(ROOT).as_posix()],
-            [*compiler.spirv_val, "--target-env", TARGET, str(output)],
-        ):
+
+        def run(*command: str) -> None:
             finished = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
             if finished.returncode != 0:
                 name = source.relative_to(KERNELS).as_posix()
                 raise SetupError(f"{name}:\n{finished.stdout}{finished.stderr}".strip())
-        return output.read_bytes()
+
+        # Relative names, so that messages and debug information do not depend on the folder of the checkout.
+        run(*compiler.glslang, *FLAGS, "-o", str(output), source.relative_to(ROOT).as_posix())
+        named = output.read_bytes()
+        module = without_names(named)
+        output.write_bytes(module)
+        run(*compiler.spirv_val, "--target-env", TARGET, str(output))
+        return module, interface(named)
 
 
 def compile_kernels(kernels: list[str], force: bool = False) -> list[str]:
@@ -216,15 +226,9 @@ def compile_kernels(kernels: list[str], force: bool = False) -> list[str]:
         output = SPIRV / f"{kernel}.spv"
         try:
             source_hash = source_sha256(sources[kernel])
-            if (
-                not everything
-                and entry is not None
-                and (entry["source_sha256"], entry["flags"]) == (source_hash, FLAGS)
-                and output.exists()
-                and entry["spirv_sha256"] == hashlib.sha256(output.read_bytes()).hexdigest()
-            ):
+            if not everything and entry is not None and _is_current(entry, source_hash, output):
                 return entry
-            module = compile_kernel(compiler, sources[kernel])
+            module, constants = compile_kernel(compiler, sources[kernel])
         except SetupError as error:
             return str(error)
         output.parent.mkdir(exist_ok=True)
@@ -234,7 +238,7 @@ def compile_kernels(kernels: list[str], force: bool = False) -> list[str]:
             "source_sha256": source_hash,
             "flags": FLAGS,
             "spirv_sha256": hashlib.sha256(module).hexdigest(),
-            **interface(module),
+            **constants,
         }
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -253,6 +257,14 @@ def compile_kernels(kernels: list[str], force: bool = False) -> list[str]:
     _replace(MANIFEST, manifest_text(name, entries).encode())
     print(f"{len(entries)} kernels in {SPIRV.relative_to(ROOT).as_posix()}, {name}")
     return failures
+
+
+def _is_current(entry: dict[str, Any], source_hash: str, output: Path) -> bool:
+    """Whether a module is the one that the manifest's entry describes, and is what this program would write today."""
+    if (entry["source_sha256"], entry["flags"]) != (source_hash, FLAGS) or not output.exists():
+        return False
+    module = output.read_bytes()
+    return entry["spirv_sha256"] == hashlib.sha256(module).hexdigest() and module == without_names(module)
 
 
 def manifest_text(compiler: str, entries: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Reads the names and places of a SPIR-V module's push constants and specialization constants."""
+"""Reads the names and places of a SPIR-V module's push constants and specialization constants; removes names."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Opcodes, decorations and a storage class of the SPIR-V specification, version 1.6.
-OP_NAME, OP_MEMBER_NAME = 5, 6
+OP_SOURCE_EXTENSION, OP_NAME, OP_MEMBER_NAME = 4, 5, 6
 OP_TYPE_VECTOR, OP_TYPE_ARRAY, OP_TYPE_STRUCT, OP_TYPE_POINTER = 23, 28, 30, 32
 OP_CONSTANT, OP_SPEC_CONSTANT_COMPOSITE = 43, 51
 OP_VARIABLE, OP_DECORATE, OP_MEMBER_DECORATE = 59, 71, 72
 SPEC_ID, BUILT_IN, OFFSET = 1, 11, 35
 WORKGROUP_SIZE = 25
 PUSH_CONSTANT = 9
+HEADER_WORDS = 5
+
+# Instructions that mean nothing to a driver: names, and the extensions of GLSL that the source uses. OpSource stays,
+# the language and its version: it is short, and a driver may ask for it.
+FOR_READERS = {OP_SOURCE_EXTENSION, OP_NAME, OP_MEMBER_NAME}
 
 # The name for the number of a workgroup's invocations along x: GLSL leaves this specialization constant unnamed.
 LOCAL_SIZE_X = "LOCAL_SIZE_X"
@@ -50,12 +55,22 @@ def instructions(code: bytes) -> list[tuple[int, tuple[int, ...]]]:
     """The opcode and the operands of each instruction."""
     found = []
     words = struct.unpack(f"<{len(code) // 4}I", code)
-    position = 5
+    position = HEADER_WORDS
     while position < len(words):
         length, opcode = words[position] >> 16, words[position] & 0xFFFF
         found.append((opcode, words[position + 1 : position + length]))
         position += length
     return found
+
+
+def without_names(code: bytes) -> bytes:
+    """A module without the instructions that are for readers alone. All others, and the ids, stay as they are."""
+    words = struct.unpack(f"<{len(code) // 4}I", code)
+    kept = list(words[:HEADER_WORDS])
+    for opcode, operands in instructions(code):
+        if opcode not in FOR_READERS:
+            kept += ((len(operands) + 1) << 16 | opcode, *operands)
+    return struct.pack(f"<{len(kept)}I", *kept)
 
 
 def _text(words: tuple[int, ...]) -> str:
@@ -108,17 +123,48 @@ def interface(code: bytes) -> dict[str, Any]:
         An id of a specialization constant is missing, or a constant has no name.
     """
     module = _read(code)
-    push_constants: dict[str, list[int]] = {}
-    if module.push_constants is not None:
-        for index, kind in enumerate(module.structs[module.push_constants]):
-            key = module.push_constants, index
-            push_constants[module.member_names[key]] = [module.member_offsets[key] // 4, module.word_count(kind)]
+    push_constants = _push_constant_places(module)
+    members = [module.member_names[module.push_constants or 0, index] for index in range(len(push_constants))]
     names = {number: module.names.get(constant, "") for constant, number in module.specialization_ids.items()}
-    if module.workgroup_size is not None:
-        size_x = module.composites[module.workgroup_size][0]
-        if size_x in module.specialization_ids:
-            names[module.specialization_ids[size_x]] = LOCAL_SIZE_X
+    if (size_x := _local_size_x(module)) is not None:
+        names[size_x] = LOCAL_SIZE_X
     ordered = [names.get(number, "") for number in range(max(names, default=-1) + 1)]
     if not all(ordered) or len(set(ordered)) != len(ordered):
         raise ValueError(f"its specialization constants have the names {ordered}: one is missing, or comes twice")
-    return {"push_constants": push_constants, "specialization_constants": ordered}
+    return {
+        "push_constants": dict(zip(members, push_constants, strict=True)),
+        "specialization_constants": ordered,
+    }
+
+
+def places(code: bytes) -> dict[str, Any]:
+    """What a module without names tells of its interface.
+
+    Returns
+    -------
+    dict
+        "push_constants": [first 32-bit word, number of words] of each; "specialization_constants": their ids in order;
+        LOCAL_SIZE_X: the id of that one, or None.
+    """
+    module = _read(code)
+    return {
+        "push_constants": _push_constant_places(module),
+        "specialization_constants": sorted(module.specialization_ids.values()),
+        LOCAL_SIZE_X: _local_size_x(module),
+    }
+
+
+def _push_constant_places(module: _Module) -> list[list[int]]:
+    if module.push_constants is None:
+        return []
+    return [
+        [module.member_offsets[module.push_constants, index] // 4, module.word_count(kind)]
+        for index, kind in enumerate(module.structs[module.push_constants])
+    ]
+
+
+def _local_size_x(module: _Module) -> int | None:
+    """The id of the specialization constant for the number of a workgroup's invocations along x, if there is one."""
+    if module.workgroup_size is None:
+        return None
+    return module.specialization_ids.get(module.composites[module.workgroup_size][0])

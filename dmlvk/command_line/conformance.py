@@ -14,7 +14,8 @@ from rich.console import Console
 from dmlvk import files
 from dmlvk.command_line.conformance_cluster import ClusterRequest
 from dmlvk.command_line.conformance_request import Request
-from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, is_readers_end, one_line
+from dmlvk.command_line.standard_streams import is_readers_end
+from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, one_line
 from dmlvk.command_line.without_device import check_recorded_devices, export_for_dxdispatch, listed
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
 from dmlvk.conformance.export import export_case
@@ -52,7 +53,11 @@ PATHS = sorted({path for paths in KERNEL_PATHS.values() for path in paths})
     help="Run nothing: print the cases' names and what each group tests.",
 )
 @click.option("--plans", is_flag=True, help="Run nothing: check the cases' plans on all recorded devices.")
-@click.option("--full", is_flag=True, help="All cases: hours. Without it, some thousand well-chosen ones.")
+@click.option(
+    "--full",
+    is_flag=True,
+    help="All 1.3 million cases: days on a CPU driver. Without it, some thousand well-chosen ones.",
+)
 @click.option("--sample", type=click.IntRange(1), help="So many of the cases, drawn at random.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of --sample: the same seed, the same cases.")
 @click.option("--shard", metavar="I/N", help="The I-th of N parts, which together are all of the cases.")

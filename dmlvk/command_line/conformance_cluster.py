@@ -13,7 +13,8 @@ from rich.console import Console
 
 from dmlvk import files
 from dmlvk.command_line.clusters import connected
-from dmlvk.command_line.terminal import INTERRUPTED, console, is_readers_end, one_line
+from dmlvk.command_line.standard_streams import is_readers_end
+from dmlvk.command_line.terminal import INTERRUPTED, console, one_line
 from dmlvk.conformance.comparison.findings import Findings, findings_of
 from dmlvk.conformance.comparison.page import write_html as write_comparison
 from dmlvk.conformance.comparison.runs import runs_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +13,7 @@ import click
 from rich.console import Console
 
 from dmlvk import files, planning
+from dmlvk.command_line.standard_streams import is_readers_end, name_readers_ends, open_closed_streams
 from dmlvk.conformance.errors import ConformanceError
 from dmlvk.dxdispatch.errors import ModelError
 from dmlvk.errors import BindingError, DescriptorError, DeviceError
@@ -78,14 +78,6 @@ def require_settings() -> None:
         raise click.ClickException(one_line(error)) from error
 
 
-def is_readers_end(error: BaseException) -> bool:
-    """Whether an error says that standard output has no reader any more. An error of a file has the file's name."""
-    if not isinstance(error, OSError) or error.filename is not None:
-        return False
-    # Windows says so by EINVAL, which Python raises as a bare OSError.
-    return isinstance(error, BrokenPipeError) or (os.name == "nt" and error.errno == errno.EINVAL)
-
-
 class WrongCommandLine(click.ClickException):
     """A click.UsageError as one line."""
 
@@ -102,6 +94,7 @@ class Commands(click.Group):
     def main(self, *arguments: Any, **options: Any) -> Any:
         """Run the command line, and flush the output while a failure can still be reported."""
         open_closed_streams()
+        name_readers_ends()
         try:
             return super().main(*arguments, **options)
         except OSError as error:  # an error in click's own output, such as --help
@@ -127,14 +120,6 @@ class Commands(click.Group):
             command = (error.ctx or ctx).command_path
             text = " ".join(error.format_message().split())
             raise WrongCommandLine(f"{text.rstrip('.')}; {command} --help tells more") from error
-
-
-def open_closed_streams() -> None:
-    """Open the null device for closed standard streams: else the next file that is opened would take their place."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            # It gets the lowest free descriptor: the stream's own, unless a library has already taken that.
-            setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode))  # noqa: SIM115 open to the end
 
 
 def _flush(ending: BaseException | None) -> None:

@@ -25,6 +25,7 @@ from dmlvk.conformance.results import Result, Status
 from dmlvk.conformance.running.execution import Devices, execute
 from dmlvk.runtime import implementation
 from tools.compile_kernels import KERNELS, SPIRV, TARGET, find_compiler, kernel_sources, source_files
+from tools.spirv_interface import without_names
 
 PACKAGE = SPIRV.parent
 
@@ -160,7 +161,7 @@ def compile_mutant(mutant: Mutant, folder: Path) -> Mapping[str, bytes]:
         finished = subprocess.run(command, capture_output=True, text=True)
         if finished.returncode != 0:
             raise ValueError(f"mutant {mutant.name!r} does not compile:\n{finished.stdout}{finished.stderr}")
-        module = output.read_bytes()
+        module = without_names(output.read_bytes())
         if module != (SPIRV / f"{kernel}.spv").read_bytes():
             compiled[kernel] = module
     return compiled

@@ -96,6 +96,11 @@ def test_a_kernel_that_means_the_same_is_not_caught(device: dmlvk.Device, tmp_pa
     assert (found.caught_by, found.passed, found.was_run) == (None, 4, True)
 
 
+def test_an_edit_without_effect_changes_no_kernel(tmp_path: Path) -> None:
+    edit = (("void main() {\n", "// A comment.\nvoid main() {\n"),)
+    assert compile_mutant(Mutant("a comment", "one_hot/blocks.glsl", edit, ("one_hot:page",)), tmp_path / "once") == {}
+
+
 def test_a_kernel_that_is_not_taken_is_told(device: dmlvk.Device, tmp_path: Path) -> None:
     mutant = Mutant("tiles elsewhere", "slice1/tiles.comp", (("void main() {\n", NEVER),), ("one_hot:page",))
     found = verdict(mutant, device.name, tmp_path)

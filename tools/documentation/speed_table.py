@@ -24,6 +24,12 @@ NETWORKS = ("nvidia-h200-resnet50.json", "nvidia-h200-mobilenetv2.json")
 BETWEEN = re.compile(r"(<!-- speed: .* -->\n).*?(<!-- end of speed -->)", re.DOTALL)
 
 Record = dict[str, Any]
+HEADINGS = (
+    "work",
+    "dmlvk's speed / the other library's (least to most)",
+    "the other library",
+    "part of the mark reached",
+)
 # The names of peers, as people know them.
 PEERS = {
     "torch": "torch",
@@ -49,15 +55,16 @@ def table() -> str:
         rows.append(_cases(record, f"convolutions, batch {batch}, {layout.upper()}", chosen))
     networks = [_read(name) for name in NETWORKS]
     rows += [row for network in networks for row in _chains(network)]
-    lines = ["| work | times as fast (least to most) | as the best of | of the mark |", "| --- | --- | --- | --- |"]
+    lines = [f"| {' | '.join(HEADINGS)} |", "| --- | --- | --- | --- |"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
     device = record["device"]
     dates = sorted({each["date"] for each in (record, *networks)})
     line = (
-        f"{device['name']}, {device['driver']}, {' and '.join(dates)}. Below 1 is slower than the other library. "
-        "The mark of moved data is a plain copy or fill of the same run, that of a convolution the rate of the "
-        "device's units from registers, or the copy. cuDNN's convolutions are not the same operator: they are "
-        "float16, or int8 without zero points. Every result of dmlvk was compared bit for bit."
+        f"{device['name']}, {device['driver']}, {' and '.join(dates)}. Each case stands beside the library that is "
+        "fastest in it; below 1 dmlvk is slower. Means are geometric. The mark of moved data is a plain copy or fill "
+        "of the same run, that of a convolution the rate of the device's units from registers, or the copy. cuDNN's "
+        "convolutions are not the same operator: they are float16, or int8 without zero points. Every result of dmlvk "
+        "was compared bit for bit."
     )
     return "\n".join([*lines, "", line, ""])
 
