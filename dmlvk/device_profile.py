@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from dmlvk.rates import Rates
+
 # VkBuffers and suballocations start at multiples of this. No Vulkan device requires a larger storage buffer alignment.
 LARGEST_OFFSET_ALIGNMENT = 256
 
@@ -117,6 +119,7 @@ class DeviceProfile:
     max_subgroup_size: int
     cooperative_matrices: tuple[CooperativeMatrix, ...] = ()
     distrusted_paths: frozenset[str] = frozenset()  # kernel paths whose answer to a known question was wrong
+    rates: Rates | None = None  # what `dmlvk tune --rates` measured
 
     @property
     def segment_size(self) -> int:

@@ -18,6 +18,7 @@ from dmlvk.device_profile import (
     Limits,
 )
 from dmlvk.errors import shown
+from dmlvk.rates import Rates
 
 # The least values of limits with which there are plans at all. A value is Vulkan's guarantee, or smaller if that makes
 # small tensors take the paths of large ones. A limit that is not named has the least value 1.
@@ -49,8 +50,8 @@ FEATURE_EXTENSIONS_BEFORE_1_3: Mapping[str, str] = MappingProxyType(
 def narrower(profile: DeviceProfile, device: DeviceProfile) -> DeviceProfile:
     """Check a profile for plans on a device: it must not claim more than the device's own profile.
 
-    Names, vendor, driver, kind of device, and the properties that say which packed dot products are fast, are taken as
-    given. Plans differ by them, and all those plans run, except the ones with lavapipe's own kernels.
+    Names, vendor, driver, kind of device, rates, and the properties that say which packed dot products are fast, are
+    taken as given. Plans differ by them, and all those plans run, except the ones with lavapipe's own kernels.
 
     Parameters
     ----------
@@ -113,6 +114,8 @@ def narrower(profile: DeviceProfile, device: DeviceProfile) -> DeviceProfile:
         )
     if profile.device_type not in list(DeviceType):
         raise ValueError(f"profile.device_type = {shown(profile.device_type)}: must be one of {list(DeviceType)}")
+    if profile.rates is not None and not isinstance(profile.rates, Rates):
+        raise TypeError(f"profile.rates must be Rates or None, not {type(profile.rates).__name__}")
     subgroup_size, smallest, largest = own if sizes == own else (1, 1, 1)
     return replace(
         profile,

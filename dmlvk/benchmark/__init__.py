@@ -10,4 +10,5 @@ model/         an ONNX model as a whole, in its parts
 networks/      well-known networks as data
 records.py     what all records have; kinds.py tells how each kind is shown; sections.py prints tables of text
 tuner.py       finds the fastest kernel path, remembered for the device
+device_rates.py measures the rates by which the planner estimates and chooses paths
 """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,8 @@ from rich.table import Table
 
 from dmlvk import files
 from dmlvk.command_line.terminal import clear_errors, console
-from dmlvk.runtime import tuned_paths
+from dmlvk.rates import Rates
+from dmlvk.runtime import measured_rates, tuned_paths
 
 if TYPE_CHECKING:
     import dmlvk
@@ -37,6 +39,12 @@ if TYPE_CHECKING:
 )
 @click.option("--batch", type=click.IntRange(1), default=None, help="Images of a case. Default: 64, on a CPU driver 1.")
 @click.option("--rounds", type=click.IntRange(1), default=10, show_default=True, help="Fewer where they take long.")
+@click.option(
+    "--rates",
+    "measures_rates",
+    is_flag=True,
+    help="Measure what the device does in a second, and let the planner choose paths by it.",
+)
 @click.option("--list", "lists", is_flag=True, help="Measure nothing: say what is remembered, for all devices.")
 @click.option("--clear", "clears", is_flag=True, help="Measure nothing: forget what is remembered, for all devices.")
 @clear_errors
@@ -46,6 +54,7 @@ def tune(
     descriptors: Path | None,
     batch: int | None,
     rounds: int,
+    measures_rates: bool,
     lists: bool,
     clears: bool,
 ) -> None:
@@ -53,15 +62,26 @@ def tune(
 
     Device.compile takes a remembered path from then on, unless one is forced, as long as device, driver and kernels are
     the same. Every result is checked; ends with status 1 if any is not the reference's, bit for bit.
+
+    With --rates, the planner chooses the path of every other convolution by what this device does, in place of what is
+    typical of its class. It takes some seconds, and holds as long as device and driver are the same.
     """
 
     if clears:
         for file in tuned_paths.remembered_files():
             click.echo(f"forgotten: {tuned_paths.device_of(file)}")
             tuned_paths.clear(file)
+        for file in measured_rates.remembered_files():
+            click.echo(f"rates forgotten: {tuned_paths.device_of(file)}")
+            measured_rates.clear(file)
         return
     if lists:
         _list()
+        return
+    if measures_rates:
+        if patterns or descriptors is not None or batch is not None:
+            raise click.UsageError("--rates measures no cases; leave out --case, --descriptors and --batch")
+        _measure_rates(selector)
         return
 
     import dmlvk
@@ -122,6 +142,41 @@ def _work(
     return {case.name: case.build for case in chosen}
 
 
+def _measure_rates(selector: str | None) -> None:
+    import dmlvk
+    from dmlvk.benchmark.device_rates import measure_rates
+    from dmlvk.runtime.measured_rates import WITHOUT_RATES, MeasuredRates
+
+    with dmlvk.Device(selector, timestamps=True) as device:
+        if device.profile.device_type in WITHOUT_RATES:
+            raise click.ClickException(f"{device.name} is no GPU; on CPU drivers rates decide nothing")
+        store = MeasuredRates(device.profile)
+        store.require_place()
+        measured = measure_rates(device)
+        if measured.wrong:
+            raise click.ClickException(f"nothing is remembered: wrong results of the marks {', '.join(measured.wrong)}")
+        store.remember(measured.rates)
+        title = f"{device.name}, {device.profile.driver_name} {device.profile.driver_info}"
+    terminal = console()
+    terminal.print(_rates_table({title: measured.rates}))
+    terminal.print(f"remembered in {store.file}")
+
+
+def _rates_table(rates: Mapping[str, Rates]) -> Table:
+    """Rates by device: operations, bytes and steps a second, and microseconds."""
+    table = Table()
+    table.add_column("device", overflow="fold")
+    units = {"copy": "GB/s", "dispatch": "us", "wait": "us"}
+    names = [field.name for field in fields(Rates)]
+    for name in names:
+        table.add_column(f"{name}, {units.get(name, '10^12/s')}", justify="right")
+    scales = {"GB/s": 1e-9, "us": 1e6, "10^12/s": 1e-12}
+    for device, found in rates.items():
+        values = (getattr(found, name) * scales[units.get(name, "10^12/s")] for name in names)
+        table.add_row(device, *(f"{value:.4g}" for value in values))
+    return table
+
+
 def _show(tunings: dict[str, Tuning], title: str) -> None:
     table = Table(title=title, title_justify="left")
     table.add_column("work", overflow="fold")
@@ -169,7 +224,11 @@ def _list() -> None:
                 "" if planned is None else f"{planned * 1e3:.4g}",
                 "these" if choice.kernels == tuned_paths.kernels_hash() else "others: not used",
             )
+    found = [measured_rates.read(file) for file in measured_rates.remembered_files()]
+    rates = {f"{device}, {driver}": each for device, driver, each in filter(None, found)}
     if table.row_count:
         console().print(table)
-    else:
+    if rates:
+        console().print(_rates_table(rates))
+    if not table.row_count and not rates:
         click.echo("nothing is remembered; `dmlvk tune` measures")

@@ -27,6 +27,7 @@ from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.device_info import another_device
 from dmlvk.runtime.exchange import array_of, tensor_of_cuda
+from dmlvk.runtime.measured_rates import MeasuredRates
 from dmlvk.runtime.self_test import SelfTest
 from dmlvk.runtime.sequence import Sequence
 from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
@@ -115,6 +116,8 @@ class Device(NotCopied):
         self.timestamps = timestamps
         # Measurements on the unchanged device say nothing about another profile.
         self._choices = TunedPaths(self.vulkan.profile) if profile is None else None
+        if profile is None:
+            self._profile = replace(self._profile, rates=MeasuredRates(self._profile).rates())
         self._lists: OrderedDict[tuple[int, ...], Batch] = OrderedDict()
         self._operators: OrderedDict[OperatorKey, CompiledOperator] = OrderedDict()
         self._operators_kept = OPERATORS_KEPT_ON_CPU if self.profile.device_type == DeviceType.CPU else OPERATORS_KEPT

@@ -11,6 +11,7 @@ from dmlvk.planning.builder import (
     View,
     dense,
 )
+from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import Plan
 from dmlvk.planning.quantized_linear_convolution.depthwise_dispatch import (
     LAST_STEP_TAPS,
@@ -23,7 +24,6 @@ from dmlvk.planning.quantized_linear_convolution.depthwise_dispatch import (
 from dmlvk.planning.quantized_linear_convolution.parameters import Sources
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
-from dmlvk.planning.rates import rates_of
 from dmlvk.tensor_desc import TensorFlags
 
 # Multiply-adds for each of the direct kernel's, by whether words hold channels. Strides take away from them, and so do

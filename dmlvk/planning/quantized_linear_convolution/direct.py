@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import Plan
 from dmlvk.planning.quantized_linear_convolution.direct_dispatch import COLUMNS_AT_A_TIME, Direct
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import packs_channels
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages, is_unsigned
-from dmlvk.planning.rates import rates_of
 
 SCATTERED = 5.6
 SCATTERED_BY_STRIDES = 1.6

@@ -16,6 +16,7 @@ from dmlvk.planning.builder import (
     by_dimension,
     reach,
 )
+from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch, Plan
@@ -25,7 +26,6 @@ from dmlvk.planning.quantized_linear_convolution.matrix_tiles import NO_MATRICES
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP, FilterPacking, PackedFilter
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
-from dmlvk.planning.rates import rates_of
 
 KERNEL = "quantized_linear_convolution/first_layer"
 

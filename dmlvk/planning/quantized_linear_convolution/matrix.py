@@ -13,6 +13,7 @@ from dmlvk.planning.builder import (
     Builder,
     View,
 )
+from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import Dispatch, PathError, Plan
 from dmlvk.planning.quantized_linear_convolution.channel_parameters import with_parameters
 from dmlvk.planning.quantized_linear_convolution.channels_last import channels_last
@@ -44,7 +45,6 @@ from dmlvk.planning.quantized_linear_convolution.stages import (
     packing_seconds,
     part_limit,
 )
-from dmlvk.planning.rates import rates_of
 
 SPEED = Speed(
     share=0.77,

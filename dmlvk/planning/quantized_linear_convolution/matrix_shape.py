@@ -11,7 +11,7 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
 from dmlvk.planning.quantized_linear_convolution.product import Shape, Speed
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, joined_groups
-from dmlvk.planning.rates import Rates
+from dmlvk.rates import Rates
 
 KERNEL = "quantized_linear_convolution/matrix"
 KERNEL_OF_FEW_REGISTERS = "quantized_linear_convolution/matrix_few_registers"

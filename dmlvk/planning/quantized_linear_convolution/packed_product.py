@@ -14,6 +14,7 @@ from dmlvk.planning.builder import (
     View,
     by_dimension,
 )
+from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
@@ -36,7 +37,6 @@ from dmlvk.planning.quantized_linear_convolution.product import (
 )
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.stages import Stages, is_unsigned, obstacle_to_packing, packing_seconds
-from dmlvk.planning.rates import rates_of
 
 # A workgroup's loads before its first product, and the words that it multiplies while it waits for one more.
 WAITS = 90

@@ -10,6 +10,7 @@ from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import Builder, View, dense_copy
+from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.channel_parameters import channel_parameters
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput, pack_input, packed_parts
@@ -28,7 +29,6 @@ from dmlvk.planning.quantized_linear_convolution.parameters import (
     parameter_views,
 )
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
-from dmlvk.planning.rates import rates_of
 from dmlvk.tensor_desc import TensorFlags
 
 # Packing takes as long as a copy that reads and writes this number of bytes for each byte written.

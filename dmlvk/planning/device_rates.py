@@ -1,0 +1,69 @@
+"""The rates of devices: by them the paths of an operator estimate their time.
+
+`dmlvk tune --rates` measures those of a device. Without that, one table stands for all GPUs of a class, since a choice
+between paths needs the rates' ratios alone.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.planning import device_traits
+from dmlvk.rates import Rates
+
+# An H200, driver 580.159.04, 2026-11-23: the marks of `dmlvk bench`, and what `bench.paths` gave for the others.
+LARGE_GPU = Rates(
+    matrix=1.1e15,
+    dot_product=95.8e12,
+    integer=31.7e12,
+    float32=54.0e12,
+    tap=1.25e12,
+    last_step=1.9e12,
+    copy=4.2e12,
+    dispatch=3.5e-6,
+    wait=0.3e-6,
+)
+# What `dmlvk bench --network` calls the floor there. A product's dispatch takes longer, to fetch its instructions.
+FLOOR = 2.4e-6
+# An integrated GPU has a fortieth of the processors. It waits as long for its memory.
+SMALLER_BY = 40
+SMALL_GPU = Rates(
+    matrix=LARGE_GPU.matrix / SMALLER_BY,
+    dot_product=LARGE_GPU.dot_product / SMALLER_BY,
+    integer=LARGE_GPU.integer / SMALLER_BY,
+    float32=LARGE_GPU.float32 / SMALLER_BY,
+    tap=LARGE_GPU.tap / SMALLER_BY,
+    last_step=LARGE_GPU.last_step / SMALLER_BY,
+    copy=LARGE_GPU.copy / SMALLER_BY,
+    dispatch=3 * LARGE_GPU.dispatch,
+    wait=LARGE_GPU.wait,
+)
+# On a CPU, a multiplication of the direct kernel takes as long as this number of words of the fastest packed product.
+WORDS_OF_TAP = 5
+
+
+@lru_cache(maxsize=64)
+def rates_of(profile: DeviceProfile) -> Rates:
+    """The rates of a device: the measured ones, or else those of its class."""
+    return profile.rates or rates_of_class(profile)
+
+
+def rates_of_class(profile: DeviceProfile) -> Rates:
+    """The rates that are typical of such a device."""
+    if profile.device_type is not DeviceType.CPU:
+        return LARGE_GPU if profile.device_type is DeviceType.DISCRETE_GPU else SMALL_GPU
+    # A CPU's "matrix units" are loops. Beside its products, hardly anything counts.
+    product = 8e9 if device_traits.can_run_float_kernel(profile) else 1e9 if profile.has_integer_dot_product else 5e8
+    return Rates(
+        matrix=2e8,
+        dot_product=1e9,
+        integer=5e8,
+        float32=8e9,
+        tap=product / (8 * WORDS_OF_TAP),
+        last_step=1e12,
+        copy=math.inf,
+        dispatch=0.0,
+        wait=0.0,
+    )
