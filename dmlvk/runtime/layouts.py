@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 # Smaller tensors are turned by the host: a dispatch costs more than the host saves.
 LEAST_SIZE_TURNED_ON_DEVICE = 1 << 20
-# Smaller tensors are turned by the host until the kernel for their layouts is compiled. A driver takes 30 to 40 ms for it,
-# in which NumPy turns this size at worst: 0.2 GB/s, element by element.
+# Smaller tensors are turned by the host until the kernel for their layouts is compiled. A driver takes 30 to 40 ms for
+# that, in which NumPy turns this size at worst: 0.2 GB/s, element by element.
 LEAST_SIZE_THAT_WAITS_FOR_COMPILER = 8 << 20
 
 
@@ -117,7 +117,7 @@ def turn(source: Tensor, destination: Tensor) -> None:
 
 
 def _is_turned_at_once(device: Device, source: TensorDesc, destination: TensorDesc) -> bool:
-    """Whether the kernel that turns a layout is there or worth waiting for; if not, it is compiled for the next time."""
+    """Whether the kernel that turns a layout is there, or worth waiting for; if not, the next time finds it."""
     size = source.total_size_in_bytes
     return size >= LEAST_SIZE_THAT_WAITS_FOR_COMPILER or device.is_ready(_whole(source, destination))
 
