@@ -89,6 +89,8 @@ class SelfTest:
         self._first = {path: deque([True]) for path in PATHS_TO_ASK}
         # By question: what was wrong, or "".
         self._known: dict[str, str] = {}
+        # The paths that a thread asks, which holds their locks.
+        self._under_way: set[str] = set()
         self._asked_device = AskedDevice()
 
     def allows(self, device: Device, plan: Plan) -> bool:
@@ -171,13 +173,23 @@ class SelfTest:
             file = AnswersFile(device.profile)
             earlier = file.answer(question) if mode() == ONCE else None
             if earlier is None or not earlier.is_final:
-                with file.asking(question):
-                    self._known[question] = self._new_fault(device, path, question, file)
+                # In a handler, in the middle of this question: it cannot wait for the answer, and needs one.
+                if path in self._under_way:
+                    return self._asked(device, path)
+                self._known[question] = self._one_at_a_time(device, path, question, file)
                 if self.has_answered_all(device):
                     self._asked_device.close()
             else:
                 self._known[question] = earlier.fault
         return self._known[question]
+
+    def _one_at_a_time(self, device: Device, path: str, question: str, file: AnswersFile) -> str:
+        self._under_way.add(path)
+        try:
+            with file.asking(question):
+                return self._new_fault(device, path, question, file)
+        finally:
+            self._under_way.discard(path)
 
     def _new_fault(self, device: Device, path: str, question: str, file: AnswersFile) -> str:
         """Ask, unless another process has just done so, and remember the answer."""

@@ -247,30 +247,37 @@ def compiled_convolution(state: State) -> object:
 def answered(state: State) -> object:
     """A convolution whose path answers a known question first, on a Device of its own."""
     own = state.own
+    own._operators.clear()
     desc, question = (
         self_test._desc(4, 8, 3, 1, (5 + number + state.number % 50, 6), is_last=False) for number in (0, 1)
     )
     path = own.plan(desc).path
-    with pytest.MonkeyPatch.context() as patch:
-        # Another path does not answer, so that the Device stays open.
-        patch.setattr(self_test, "PATHS_TO_ASK", (path, "direct"))
-        patch.setattr(self_test, "QUESTIONS", dict.fromkeys((path, "direct"), (question,)))
-        patch.setattr(self_test, "WITHOUT_UNITS", frozenset())
-        patch.setenv("DMLVK_SELF_TEST", "always")
-        for cached in (self_test._descs_of, self_test._question_of):
-            cached.cache_clear()
-        # As a part of the call: a handler may be in the middle of it.
-        before, own.self_test = own.self_test, self_test.SelfTest()
-        try:
-            return own.compile(desc, wait=True)
-        finally:
-            asked, own.self_test = own.self_test, before
-            if path in own.profile.distrusted_paths:
-                raise SystemExit("an exception from outside was taken for a wrong answer")
-            if asked is not None:
+    # A handler may compile meanwhile: at any moment, the paths are those of the SelfTest, if there is one.
+    before, own.self_test = own.self_test, None
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            # The other path is not compiled, so that the Device stays open.
+            patch.setattr(self_test, "PATHS_TO_ASK", (path, "direct"))
+            patch.setattr(self_test, "QUESTIONS", dict.fromkeys((path, "direct"), (question,)))
+            patch.setattr(self_test, "WITHOUT_UNITS", frozenset())
+            patch.setenv("DMLVK_SELF_TEST", "always")
+            forget_questions()
+            own.self_test = asked = self_test.SelfTest()
+            try:
+                return own.compile(desc, wait=True)
+            finally:
+                own.self_test = None
                 asked.close()
-            for cached in (self_test._descs_of, self_test._question_of):
-                cached.cache_clear()
+                if path in own.profile.distrusted_paths:
+                    raise SystemExit("an exception from outside was taken for a wrong answer")
+    finally:
+        forget_questions()
+        own.self_test = before
+
+
+def forget_questions() -> None:
+    for cached in (self_test._descs_of, self_test._question_of):
+        cached.cache_clear()
 
 
 def taken_over(state: State) -> object:
