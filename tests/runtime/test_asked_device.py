@@ -593,8 +593,11 @@ def test_a_fork(device: dmlvk.Device, tmp_path: Path, when: str) -> None:
 
 
 @pytest.mark.parametrize("when", ["compiling", "running"])
-def test_the_process_ends_in_a_question(device: dmlvk.Device, tmp_path: Path, when: str) -> None:
+def test_the_process_ends_in_a_question(
+    device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
     """In another thread: that is no wrong answer."""
+    monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path))
     text = f"""
     from dmlvk.runtime.asked_device import AskedDevice
 
