@@ -73,10 +73,32 @@ def built(
         return special
     general = Implementation(device, desc, first, GENERAL_PATH, special=special)
     debug.note(device, desc, f"path {first.path} answers until path {plan.path} is compiled")
+    _open_early(device, general)
     reference = ref(general)
     in_background(lambda: _build_special(reference))
     general.build()
     return general
+
+
+def _open_early(device: Device, general: Implementation) -> None:
+    """In the background: open the Device that known questions are asked on, if the general kernel has to be compiled.
+
+    That is the case for the first convolution, which takes a while anyway. Later a submission would wait for the driver
+    to open a device.
+    """
+    self_test = device.self_test
+    if self_test is None or self_test.has_begun:
+        return
+    if general.build_without_compiler() or self_test.has_answered_all(device):
+        return
+    reference = ref(device)
+
+    def work() -> None:
+        device = reference()
+        if device is not None:
+            self_test.open_early(device)
+
+    in_background(work)
 
 
 def held_back(device: Device, desc: OperatorDesc, path: str | None = None) -> Implementation:
@@ -125,15 +147,44 @@ def _build_special(reference: ref[Implementation]) -> None:
         general.build_special()
     except BaseException as error:
         general.stay(error)
-        # An operator may stay on the general kernel if the driver refuses the special one or the device is closed. All
-        # other errors are mistakes, and no caller is there to see them.
-        if isinstance(error, ValidationError) or not isinstance(error, DeviceError):
-            message = "Exception ignored while dmlvk compiled a kernel in the background"
-            report = SimpleNamespace(
-                exc_type=type(error),
-                exc_value=error,
-                exc_traceback=error.__traceback__,
-                err_msg=message,
-                object=general.desc.operator_name,
-            )
-            sys.unraisablehook(report)  # type: ignore[arg-type]
+        # The operator may stay on the general kernel if the driver refuses the special one or the device is closed.
+        _report_mistake(error, general.desc)
+
+
+def is_ready(device: Device, desc: OperatorDesc, plan: Plan, path: str | None) -> bool:
+    """Whether an operator's pipelines are there: see `Device.is_ready`."""
+    if not is_allowed() or Implementation(device, desc, plan, path).build_without_compiler():
+        return True
+    if desc not in device.compiled_later:
+        device.compiled_later.add(desc)
+        reference = ref(device)
+        in_background(lambda: _compile(reference, desc))
+    return False
+
+
+def _compile(reference: ref[Device], desc: OperatorDesc) -> None:
+    """In a thread of the background: compile an operator, so that `Device.compile` finds it later."""
+    device = reference()
+    if device is None:
+        return
+    try:
+        device.compile(desc)
+    except BaseException as error:  # whoever needs the operator hears what the driver says
+        _report_mistake(error, desc)
+    finally:
+        device.compiled_later.discard(desc)
+
+
+def _report_mistake(error: BaseException, desc: OperatorDesc) -> None:
+    """Show an error of the background, unless it is a driver's: no caller is there to see it."""
+    if isinstance(error, DeviceError) and not isinstance(error, ValidationError):
+        return
+    message = "Exception ignored while dmlvk compiled a kernel in the background"
+    report = SimpleNamespace(
+        exc_type=type(error),
+        exc_value=error,
+        exc_traceback=error.__traceback__,
+        err_msg=message,
+        object=desc.operator_name,
+    )
+    sys.unraisablehook(report)  # type: ignore[arg-type]

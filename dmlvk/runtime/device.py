@@ -124,6 +124,8 @@ class Device(NotCopied):
         self._operators_monitor = Monitor(self.vulkan.context.availability)
         self.compile_progress: Callable[[int, int], object] | None = None
         self.cuda_sharing: CudaSharing | None = None
+        # Descriptors that `is_ready` has compiled in the background.
+        self.compiled_later: set[OperatorDesc] = set()
         # None for a Device that is itself asked.
         self.self_test: SelfTest | None = SelfTest()
 
@@ -270,9 +272,7 @@ class Device(NotCopied):
             The driver refuses a kernel, or the device is closed.
         """
         self.require_open()
-        if path is None:
-            forced = os.environ.get("DMLVK_KERNEL")
-            path = planning.preferred_path(desc, forced) if forced else None
+        path = _forced_path(desc) if path is None else path
         key = (desc, path)
         known = self._operators.get(key)
         if known is not None:
@@ -290,6 +290,16 @@ class Device(NotCopied):
         operator = CompiledOperator(desc, implementation)
         # An operator with tensors that are OWNED_BY_DML is not shared: two users initialise it differently.
         return operator if operator.has_state else self._operators_monitor.run(self._remember_operator, key, operator)
+
+    def is_ready(self, desc: OperatorDesc) -> bool:
+        """Whether `compile` need not wait for the driver's compiler; if it would, this starts it in the background.
+
+        Where nothing is compiled in the background, there is nothing better than to wait, and all is ready.
+        """
+        path = _forced_path(desc)
+        if (desc, path) in self._operators:
+            return True
+        return background.is_ready(self, desc, *self._chosen_plan(desc, path))
 
     def compile_all(self, descs: Iterable[Compiled]) -> list[CompiledOperator[Compiled]]:
         """Compile several operators at a time, in as many threads as this process has cores, and wait for all of them.
@@ -459,15 +469,24 @@ class Device(NotCopied):
 
     def close(self) -> None:
         """Wait for all work, then release all memory. Its tensors cannot be used afterwards. May be repeated."""
-        self.vulkan.close()
+        self._close()
         self._operators.clear()
         self._lists.clear()
         self.cuda_sharing = None
 
+    def _close(self) -> None:
+        try:
+            self.vulkan.close()
+        finally:
+            # What refuses to close now, or is interrupted, stays open.
+            self_test = getattr(self, "self_test", None)
+            if self.vulkan.is_closed and self_test is not None:
+                self_test.close()
+
     def __del__(self) -> None:
         # Every object that belongs to a device keeps the device alive, so none is in use any more.
         if hasattr(self, "vulkan"):
-            self.vulkan.close()
+            self._close()
 
     def __enter__(self) -> Device:
         return self
@@ -476,6 +495,12 @@ class Device(NotCopied):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _forced_path(desc: OperatorDesc) -> str | None:
+    """The path that $DMLVK_KERNEL forces on an operator."""
+    forced = os.environ.get("DMLVK_KERNEL")
+    return planning.preferred_path(desc, forced) if forced else None
 
 
 def _require_list(bindings: object) -> None:

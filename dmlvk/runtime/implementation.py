@@ -113,18 +113,36 @@ class Implementation:
         PathError
             The plan was forced, and the driver's answer to a known question was wrong.
         """
-        self_test = self.device.self_test
-        while self_test is not None and not self_test.allows(self.device, self.plan):
+        while not self._build_if_allowed():
             # A path that was remembered as the fastest gives way to the planner's choice.
             self._path = self._path if self._is_forced else None
             self.plan = self.device.plan(self.desc, self._path)
             self._plans, self._pipelines = {(): self.plan}, {}
+        self.is_built = True
+
+    def _build_if_allowed(self) -> bool:
+        """Build the pipelines of the plan if its path may be taken; returns whether it may."""
+        self_test = self.device.self_test
+        if self_test is None:
+            self._build_pipelines()
+            return True
+        # Compiling need not wait for the answer to a question of another thread.
+        if not self_test.is_asked_elsewhere(self.device, self.plan) and not self_test.allows(self.device, self.plan):
+            return False
+        try:
+            self._build_pipelines()
+        except DeviceError:
+            if self_test.allows(self.device, self.plan):
+                raise
+            return False
+        return self_test.allows(self.device, self.plan)
+
+    def _build_pipelines(self) -> None:
         dispatches = [dispatch for stage in (*self.plan.initialization, *self.plan.stages) for dispatch in stage]
         for dispatch in dispatches:
             self.pipeline(dispatch)
         if quirks.LAVAPIPE_COMPILES_AT_THE_FIRST_CALL.applies_to(self.device.profile):
             self._run_on_nothing(dispatches)
-        self.is_built = True
 
     def _run_on_nothing(self, dispatches: list[Dispatch]) -> None:
         """Run kernels with no workgroups, and wait for that, so that the driver compiles them."""

@@ -19,10 +19,14 @@ from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.library import OutOfMemoryError
 
 if TYPE_CHECKING:
+    from dmlvk.runtime.device import Device
     from dmlvk.runtime.tensor import Tensor
 
 # Smaller tensors are turned by the host: a dispatch costs more than the host saves.
 LEAST_SIZE_TURNED_ON_DEVICE = 1 << 20
+# Smaller tensors are turned by the host until the kernel for their layouts is compiled. A driver takes 30 to 40 ms for
+# that, in which NumPy turns this size at worst: 0.2 GB/s, element by element.
+LEAST_SIZE_THAT_WAITS_FOR_COMPILER = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,8 @@ def write_turned(tensor: Tensor, elements: Array) -> bool:
     if layout.is_layout_of(desc):
         tensor.device.vulkan.transfers.write(tensor.memory(), tensor.offset, layout.memory)
         return True
+    if not _is_turned_at_once(tensor.device, layout.desc, desc):
+        return False
     try:
         staged = tensor.device.tensor(layout.desc)
         tensor.device.vulkan.transfers.write(staged.memory(), 0, layout.memory)
@@ -94,6 +100,8 @@ def read_turned(tensor: Tensor, out: Array) -> bool:
     if layout.is_layout_of(tensor.desc):
         tensor.device.vulkan.transfers.read(tensor.memory(), tensor.offset, layout.memory)
         return True
+    if not _is_turned_at_once(tensor.device, tensor.desc, layout.desc):
+        return False
     try:
         staged = tensor.device.tensor(layout.desc)
         turn(tensor, staged)
@@ -106,6 +114,12 @@ def read_turned(tensor: Tensor, out: Array) -> bool:
 def turn(source: Tensor, destination: Tensor) -> None:
     """Copy all elements from one tensor to another of the same sizes and type, on their device; does not wait."""
     source.device.compile(_whole(source.desc, destination.desc))(input_tensor=source, output_tensor=destination)
+
+
+def _is_turned_at_once(device: Device, source: TensorDesc, destination: TensorDesc) -> bool:
+    """Whether the kernel that turns a layout is there, or worth waiting for; if not, the next time finds it."""
+    size = source.total_size_in_bytes
+    return size >= LEAST_SIZE_THAT_WAITS_FOR_COMPILER or device.is_ready(_whole(source, destination))
 
 
 # A program moves arrays of few layouts, and making a descriptor costs as much as a dispatch.

@@ -6,8 +6,9 @@ an uneven number of steps, whose integers the host computes too. The answer is r
 device, its driver and these kernels. Where it is wrong, or where the question ends the device or the process, the path
 is not taken.
 
-The question is asked on a Device of its own, so that a device that is lost is not the user's. One process asks at a
-time.
+Questions are asked on a Device of their own, so that a device that is lost is not the user's. One process asks at a
+time, and in it one thread for each path, before anything of the path is compiled. Other threads compile what they need
+of the path meanwhile, and take it once the answer is right: a compiler that ends the process ends it in the question.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import hashlib
 import json
 import os
 import re
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -36,11 +38,12 @@ from dmlvk.planning.plan import Plan
 from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
 from dmlvk.runtime import debug
 from dmlvk.runtime.answers_file import Answer, AnswersFile
+from dmlvk.runtime.asked_device import AskedDevice
 from dmlvk.runtime.device_info import index_of
 from dmlvk.runtime.tuned_paths import kernels_hash
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 from dmlvk.vulkan.host_threads import core_count, for_each
-from dmlvk.vulkan.library import OutOfMemoryError
+from dmlvk.vulkan.library import OutOfMemoryError, ValidationError
 from dmlvk.vulkan.locks import RLock
 
 if TYPE_CHECKING:
@@ -82,8 +85,13 @@ class SelfTest:
 
     def __init__(self) -> None:
         self._locks = {path: RLock() for path in PATHS_TO_ASK}
+        # The thread that takes a path's entry out asks before it compiles anything.
+        self._first = {path: deque([True]) for path in PATHS_TO_ASK}
         # By question: what was wrong, or "".
         self._known: dict[str, str] = {}
+        # The paths that a thread asks, which holds their locks.
+        self._under_way: set[str] = set()
+        self._asked_device = AskedDevice()
 
     def allows(self, device: Device, plan: Plan) -> bool:
         """Whether a plan's path may be taken. Asks the device if nobody has. Other threads wait for the answer.
@@ -94,6 +102,33 @@ class SelfTest:
         if not _is_asked(device.profile, path):
             return True
         with self._locks[path]: return self._allows(device, path)  # noqa: E701  # fmt: skip
+
+    def is_asked_elsewhere(self, device: Device, plan: Plan) -> bool:
+        """Whether another thread asks the plan's path, or has begun to: `allows` would wait for it.
+
+        Of the threads that call this, one is told that nobody asks; it has to call `allows` at once.
+        """
+        path = NAME_END.split(plan.path)[0]
+        if self.has_answered(device, plan):
+            return False
+        try:
+            self._first[path].pop()
+        except IndexError:
+            return True
+        return False
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a question was asked, or its Device opened."""
+        return self._asked_device.is_begun
+
+    def open_early(self, device: Device) -> None:
+        """Open the Device that questions are asked on, unless somebody has begun to."""
+        self._asked_device.open_early(device)
+
+    def close(self) -> None:
+        """Close the Device that questions are asked on. A question under way ends without an answer."""
+        self._asked_device.close()
 
     def _allows(self, device: Device, path: str) -> bool:
         if path in device.profile.distrusted_paths:
@@ -114,7 +149,13 @@ class SelfTest:
 
     def has_answered(self, device: Device, plan: Plan) -> bool:
         """Whether `allows` would answer at once."""
-        path = NAME_END.split(plan.path)[0]
+        return self._has_answered(device, NAME_END.split(plan.path)[0])
+
+    def has_answered_all(self, device: Device) -> bool:
+        """Whether no path has to be asked any more."""
+        return all(self._has_answered(device, path) for path in PATHS_TO_ASK)
+
+    def _has_answered(self, device: Device, path: str) -> bool:
         if not _is_asked(device.profile, path) or path in device.profile.distrusted_paths:
             return True
         question = _question_of(device.profile, path)
@@ -132,11 +173,23 @@ class SelfTest:
             file = AnswersFile(device.profile)
             earlier = file.answer(question) if mode() == ONCE else None
             if earlier is None or not earlier.is_final:
-                with file.asking(question):
-                    self._known[question] = self._new_fault(device, path, question, file)
+                # In a handler, in the middle of this question: it cannot wait for the answer, and needs one.
+                if path in self._under_way:
+                    return self._asked(device, path)
+                self._known[question] = self._one_at_a_time(device, path, question, file)
+                if self.has_answered_all(device):
+                    self._asked_device.close()
             else:
                 self._known[question] = earlier.fault
         return self._known[question]
+
+    def _one_at_a_time(self, device: Device, path: str, question: str, file: AnswersFile) -> str:
+        self._under_way.add(path)
+        try:
+            with file.asking(question):
+                return self._new_fault(device, path, question, file)
+        finally:
+            self._under_way.discard(path)
 
     def _new_fault(self, device: Device, path: str, question: str, file: AnswersFile) -> str:
         """Ask, unless another process has just done so, and remember the answer."""
@@ -165,34 +218,44 @@ class SelfTest:
 
     def _asked(self, device: Device, path: str) -> str:
         """Ask on a Device of its own; returns what was wrong."""
-        index = index_of(device)
-        if index is None:  # of a process that has forked: it cannot be used anyway
+        if index_of(device) is None:  # of a process that has forked: it cannot be used anyway
             return ""
-        profile = device.profile
-        try:
-            with type(device)(index, profile=profile) as own:
-                own.self_test = None
+        descs = _descs_of(device.profile, path)
 
-                def build(desc: QuantizedLinearConvolutionDesc) -> None:
-                    own.compile(desc, path=path)
+        def compile_all(own: Device) -> None:
+            _share_pipelines(device, own)
 
-                for_each(_descs_of(profile, path), build, threads=core_count())
-                for desc in _descs_of(profile, path):
-                    fault = _fault_of(own, desc, path)
-                    if fault:
-                        return fault
-                compiled = own.vulkan.pipelines.cache.data()
-        except OutOfMemoryError:
-            raise
-        except DeviceError as error:
-            return " ".join(f"{type(error).__name__}: {error}".split())
-        # What follows takes some of these pipelines.
-        device.vulkan.pipelines.cache.add(compiled)
-        return ""
+            def build(desc: QuantizedLinearConvolutionDesc) -> None:
+                own.compile(desc, path=path)
+
+            # All threads of `Device.compile_all` may be waiting for this one.
+            for_each(descs, build, threads=core_count(), is_nested=True)
+
+        def run(own: Device) -> str:
+            for desc in descs:
+                fault = _fault_of(own, desc, path)
+                if fault:
+                    return fault
+            # What follows takes some of these pipelines.
+            _share_pipelines(own, device)
+            return ""
+
+        return self._asked_device.ask(device, compile_all, run)
 
 
 def _is_asked(profile: DeviceProfile, path: str) -> bool:
     return path in PATHS_TO_ASK and profile.device_type not in WITHOUT_UNITS and mode() != NEVER
+
+
+def _share_pipelines(source: Device, target: Device) -> None:
+    """Let a Device find what another one has compiled, unless one of them is closed or lost."""
+    try:
+        data = source.vulkan.visits.during(source.vulkan.pipelines.cache.data)
+        target.vulkan.visits.during(target.vulkan.pipelines.cache.add, data)
+    except ValidationError:
+        raise
+    except DeviceError:
+        pass
 
 
 def _fault_of(device: Device, desc: QuantizedLinearConvolutionDesc, path: str) -> str:

@@ -90,6 +90,8 @@ def work_for_ever(jobs: SimpleQueue[Job]) -> None:
 _workers = Workers()
 # Of its own, so that a copy never waits for the driver's compiler.
 _background = Workers()
+# Of those calls of `for_each` that a thread of another such call makes.
+_nested = Workers()
 
 
 def in_background(work: Callable[[], None]) -> None:
@@ -102,7 +104,12 @@ def in_background(work: Callable[[], None]) -> None:
 
 
 def for_each(
-    parts: Iterable[Part], move: Callable[[Part], None], calls: Calls | None = None, threads: int | None = None
+    parts: Iterable[Part],
+    move: Callable[[Part], None],
+    calls: Calls | None = None,
+    threads: int | None = None,
+    *,
+    is_nested: bool = False,
 ) -> None:
     """Call a function with each part, on this thread and others, in any order. An exception of one call is raised here.
 
@@ -119,21 +126,24 @@ def for_each(
         earlier call, the new call first waits until the other threads are done with the earlier one.
     threads : int, optional
         The number of threads, with the caller's own; `thread_count()` by default.
+    is_nested : bool
+        Whether the caller may be a part of another call, whose threads may be waiting for this one. It then has other
+        threads.
     """
     threads = thread_count() if threads is None else threads
     calls = set() if calls is None else calls
     left = deque(parts)
     # In a signal handler, in the middle of another call of this thread, the other threads belong to that call.
-    is_nested = any(call.lock.locked() for call in calls)
-    if not is_nested:
+    is_interrupting = any(call.lock.locked() for call in calls)
+    if not is_interrupting:
         for abandoned in tuple(calls):
             abandoned.finish()
             calls.discard(abandoned)
-    if is_nested or threads == 1 or len(left) == 1:
+    if is_interrupting or threads == 1 or len(left) == 1:
         while left:
             move(left.popleft())
         return
-    call = Call()
+    call = Call(_nested if is_nested else _workers)
     with call.lock: call.run(left, move, calls, threads)  # noqa: E701  # fmt: skip
     calls.discard(call)
 
@@ -141,14 +151,20 @@ def for_each(
 class Call:
     """One call of `for_each`.
 
+    Parameters
+    ----------
+    workers : Workers
+        The other threads.
+
     Attributes
     ----------
     lock : Lock
         Held during the call, by `with` in one line: see `dmlvk.vulkan.monitor`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, workers: Workers) -> None:
         self.lock = Lock()
+        self._workers = workers
         self._jobs: list[Job] = []
 
     def run(self, left: deque[Part], move: Callable[[Part], None], calls: Calls, threads: int) -> None:
@@ -171,7 +187,7 @@ class Call:
             try:
                 for _ in range(min(len(left), threads) - 1):
                     self._jobs.append(Job(work))
-                    _workers.start(self._jobs[-1], threads)
+                    self._workers.start(self._jobs[-1], threads)
                 work()
             finally:
                 left.clear()
@@ -195,5 +211,5 @@ Calls: TypeAlias = set[Call]
 
 def forget_threads() -> None:
     """In a forked child, which lacks the parent's other threads: start new ones at the next use."""
-    global _background, _workers
-    _background, _workers = Workers(), Workers()
+    global _background, _nested, _workers
+    _background, _nested, _workers = Workers(), Workers(), Workers()

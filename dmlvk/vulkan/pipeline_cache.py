@@ -144,10 +144,18 @@ class PipelineCache:
 
     def data(self) -> bytes:
         """The driver's data of all pipelines built so far; empty if the driver has none to give."""
+        with self._lock: return self._data_of_all()  # noqa: E701  # fmt: skip
+
+    def _data_of_all(self) -> bytes:
         current = self._current
         if current.handle == vk.ffi.NULL or self._context.availability.is_lost:
             return b""
-        return self._data(current.handle)
+        try:
+            return self._merged(b"", [current, *self._earlier]) if self._earlier else self._data(current.handle)
+        except ValidationError:
+            raise
+        except DeviceError:
+            return b""
 
     def add(self, data: bytes) -> None:
         """Add another Device's pipelines, of the same driver: see `data`. Nothing happens if the driver fails.
@@ -166,7 +174,7 @@ class PipelineCache:
                 raise
             except DeviceError:
                 return
-            self._merge(target, [current])
+            self._merge(target, [current, *self._earlier])
             self._earlier.append(current)
             self._current = target
 

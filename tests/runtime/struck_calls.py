@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.runtime import tensor
+from dmlvk.runtime import self_test, tensor
 from dmlvk.vulkan.instance import close_ownerless
 from tests.dlpack import from_dlpack
 from tests.strikes import Strike
@@ -165,6 +165,7 @@ CALLS: dict[str, Callable[[State], Any]] = {
     "compile a list": lambda s: compiled_anew(s),
     "compile a convolution": lambda s: compiled_convolution(s),
     "take over": lambda s: taken_over(s),
+    "answer a question": lambda s: answered(s),
     "call with new tensors": lambda s: s.copy(input_tensor=s.source, output_tensor=s.own.tensor(DESC)),
     "call with known tensors": lambda s: s.copy(input_tensor=s.source, output_tensor=s.target),
     "bind": lambda s: s.copy.bind(input_tensor=s.source, output_tensor=s.own.tensor(DESC)),
@@ -241,6 +242,42 @@ def compiled_convolution(state: State) -> object:
     operator.initialize(filter_tensor=state.filters[0])
     tensors = {**state.convolved, "input_tensor": state.own.tensor(desc.input_tensor)}
     return operator(**tensors, output_tensor=state.own.tensor(desc.output_tensor))
+
+
+def answered(state: State) -> object:
+    """A convolution whose path answers a known question first, on a Device of its own."""
+    own = state.own
+    own._operators.clear()
+    desc, question = (
+        self_test._desc(4, 8, 3, 1, (5 + number + state.number % 50, 6), is_last=False) for number in (0, 1)
+    )
+    path = own.plan(desc).path
+    # A handler may compile meanwhile: at any moment, the paths are those of the SelfTest, if there is one.
+    before, own.self_test = own.self_test, None
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            # The other path is not compiled, so that the Device stays open.
+            patch.setattr(self_test, "PATHS_TO_ASK", (path, "direct"))
+            patch.setattr(self_test, "QUESTIONS", dict.fromkeys((path, "direct"), (question,)))
+            patch.setattr(self_test, "WITHOUT_UNITS", frozenset())
+            patch.setenv("DMLVK_SELF_TEST", "always")
+            forget_questions()
+            own.self_test = asked = self_test.SelfTest()
+            try:
+                return own.compile(desc, wait=True)
+            finally:
+                own.self_test = None
+                asked.close()
+                if path in own.profile.distrusted_paths:
+                    raise SystemExit("an exception from outside was taken for a wrong answer")
+    finally:
+        forget_questions()
+        own.self_test = before
+
+
+def forget_questions() -> None:
+    for cached in (self_test._descs_of, self_test._question_of):
+        cached.cache_clear()
 
 
 def taken_over(state: State) -> object:

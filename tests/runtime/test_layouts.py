@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlvk
+from dmlvk.runtime import background
 from dmlvk.runtime import layouts as turning
 from dmlvk.runtime.layouts import LEAST_SIZE_TURNED_ON_DEVICE, HostLayout
 from dmlvk.vulkan.library import OutOfMemoryError
@@ -248,6 +251,109 @@ def test_large_tensors_are_turned_and_small_ones_are_not(
     tensor.write(values)
     np.testing.assert_array_equal(tensor.numpy(), values)
     assert turned == ["t", "t"] * is_large
+
+
+class TestWithoutItsKernel:
+    """Small arrays do not wait for the driver's compiler: the host turns them until the kernel is there."""
+
+    @pytest.fixture
+    def jobs(self, _small_ones_too: None, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+        """What the background has to do, and does not do by itself."""
+        monkeypatch.setenv("DMLVK_BACKGROUND", "1")
+        monkeypatch.setattr(background, "core_count", lambda: 2)
+        started: list[Callable[[], None]] = []
+        monkeypatch.setattr(background, "in_background", started.append)
+        return started
+
+    @pytest.fixture
+    def fresh(self, device: dmlvk.Device) -> Iterator[dmlvk.Device]:
+        with open_variant(device, "staged") as opened:
+            yield opened
+
+    @staticmethod
+    def move(tensor: dmlvk.Tensor, number: int) -> None:
+        """Write and read, and compare the bits."""
+        values = VALUES + number
+        tensor.write_bytes(b"\xa5" * tensor.desc.total_size_in_bytes)
+        tensor.write(values)
+        expected = np.ascontiguousarray(values.transpose(1, 2, 0)).tobytes()
+        assert tensor.read_bytes() == expected
+        np.testing.assert_array_equal(tensor.numpy(), values)
+
+    def test_the_host_turns_until_it_is_compiled(
+        self, fresh: dmlvk.Device, turned: list[str], jobs: list[Callable[[], None]]
+    ) -> None:
+        tensor = fresh.tensor(PERMUTED)
+        for number in range(3):
+            self.move(tensor, number)
+        assert turned == [] and len(jobs) == 2, "one kernel to write and one to read, each compiled once"
+        for job in tuple(jobs):
+            job()
+        for number in (3, 4):
+            self.move(tensor, number)
+        assert turned == ["t"] * 4 and len(jobs) == 2
+
+    @pytest.mark.parametrize("why", ["large", "off", "one core", "compiled"])
+    def test_the_device_turns(
+        self,
+        fresh: dmlvk.Device,
+        turned: list[str],
+        jobs: list[Callable[[], None]],
+        monkeypatch: pytest.MonkeyPatch,
+        why: str,
+    ) -> None:
+        tensor = fresh.tensor(PERMUTED)
+        if why == "large":
+            monkeypatch.setattr(turning, "LEAST_SIZE_THAT_WAITS_FOR_COMPILER", PERMUTED.total_size_in_bytes)
+        elif why == "off":
+            monkeypatch.setenv("DMLVK_BACKGROUND", "0")
+        elif why == "one core":
+            monkeypatch.setattr(background, "core_count", lambda: 1)
+        else:
+            packed = dmlvk.TensorDesc("int16", VALUES.shape)
+            for source, destination in ((packed, PERMUTED), (PERMUTED, packed)):
+                fresh.compile(turning._whole(source, destination))
+        self.move(tensor, 0)
+        assert turned == ["t"] * 2 and jobs == []
+
+    @pytest.mark.parametrize(
+        ("error", "is_told"), [(dmlvk.DeviceError("refused"), False), (KeyError("a mistake"), True)]
+    )
+    def test_a_kernel_that_is_not_to_be_had(
+        self,
+        fresh: dmlvk.Device,
+        turned: list[str],
+        jobs: list[Callable[[], None]],
+        monkeypatch: pytest.MonkeyPatch,
+        error: Exception,
+        is_told: bool,
+    ) -> None:
+        """The host goes on, and the background tries again."""
+
+        def fail(*_: object) -> None:
+            raise error
+
+        told: list[object] = []
+        monkeypatch.setattr("sys.unraisablehook", lambda report: told.append(report.exc_value))
+        tensor = fresh.tensor(PERMUTED)
+        self.move(tensor, 0)
+        with monkeypatch.context() as patch:
+            patch.setattr(fresh.vulkan.pipelines, "get", fail)
+            for job in jobs[:2]:
+                job()
+        assert told == [error] * 2 * is_told
+        self.move(tensor, 1)
+        assert turned == [] and len(jobs) == 4
+
+    def test_a_device_that_is_gone_is_not_kept(self, device: dmlvk.Device, jobs: list[Callable[[], None]]) -> None:
+        with open_variant(device, "staged") as own:
+            self.move(own.tensor(PERMUTED), 0)
+        jobs.pop()()  # closed, and no error is shown
+        alive = ref(own)
+        del own
+        gc.collect()
+        assert alive() is None
+        jobs.pop()()
 
 
 FAILURES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

@@ -103,17 +103,19 @@ def test_a_right_answer_is_remembered(device: dmlvk.Device, path: str, asked: li
 def test_pipelines_of_questions_are_the_device_s(
     device: dmlvk.Device, path: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A question is asked on a Device of its own, whose compiled pipelines the user's gets."""
+    """A question is asked on another Device, which knows what the user's has compiled, and the other way round."""
     data, added = PipelineCache.data, []
 
-    def marked(self: PipelineCache) -> bytes:
-        return b"of the question" if data(self) else b""
+    def marked(self: PipelineCache) -> str:
+        return f"of {id(self)}" if data(self) else ""
 
     monkeypatch.setattr(PipelineCache, "data", marked)
-    monkeypatch.setattr(PipelineCache, "add", lambda self, data: added.append((self, data)))
+    monkeypatch.setattr(PipelineCache, "add", lambda self, data: added.append((id(self), data)))
     with opened(device) as own:
         assert path_taken(own) == path and asked == [path]
-        assert added == [(own.vulkan.pipelines.cache, b"of the question")]
+        (other, before), (user, after) = added
+        assert user == id(own.vulkan.pipelines.cache) != other
+        assert (before, after) == (f"of {user}", f"of {other}")
 
 
 def test_constants_of_a_question_may_be_given_once(

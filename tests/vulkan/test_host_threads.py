@@ -70,3 +70,19 @@ def test_who_is_at_work_may_call_it_too() -> None:
     moved: list[int] = []
     for_each(range(50), lambda part: for_each(range(20), moved.append))
     assert len(moved) == 1000
+
+
+def test_a_nested_call_has_threads_of_its_own() -> None:
+    """All threads of the outer call wait for the inner one, whose parts meet."""
+    ended, meeting = threading.Event(), threading.Barrier(2)
+
+    def meet(part: int) -> None:
+        meeting.wait(PATIENCE)
+
+    def move(part: int) -> None:
+        if part == 0:
+            for_each(range(2), meet, threads=2, is_nested=True)
+            ended.set()
+        assert ended.wait(PATIENCE)
+
+    for_each(range(8), move)

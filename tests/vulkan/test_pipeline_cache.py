@@ -220,6 +220,12 @@ def test_pipelines_of_another_device_are_added(
         own.compile(copy_desc(DESC))
         cache.save()
         assert merged[1][1] == [cache.current.handle, earlier.handle] and len(merged) == 2
+        # So does another device that asks for the data, and what takes the current one's place.
+        assert cache.data()
+        assert merged[2][1] == [cache.current.handle, earlier.handle]
+        second = cache.current
+        cache.add(found)
+        assert merged[3] == (cache.current.handle, [second.handle, earlier.handle])
     count = len(merged)
     cache.add(found)  # the device is closed
     assert cache.data() == b"" and len(merged) == count
