@@ -27,6 +27,7 @@ from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.device_info import another_device
 from dmlvk.runtime.exchange import array_of, tensor_of_cuda
+from dmlvk.runtime.implementation import new_pipelines_first
 from dmlvk.runtime.measured_rates import MeasuredRates
 from dmlvk.runtime.self_test import SelfTest
 from dmlvk.runtime.sequence import Sequence
@@ -53,6 +54,8 @@ LIST_CACHE_SIZE = 64
 
 # Compilations are equal if they have the same descriptor and the same requested path.
 OperatorKey: TypeAlias = tuple[OperatorDesc, "str | None"]
+# A plan, and the path by which it was asked for.
+ChosenPlan: TypeAlias = tuple[Plan, "str | None"]
 
 
 class Device(NotCopied):
@@ -271,6 +274,12 @@ class Device(NotCopied):
         DeviceError
             The driver refuses a kernel, or the device is closed.
         """
+        return self._compiled(desc, path, None, wait=wait)
+
+    def _compiled(
+        self, desc: Compiled, path: str | None, chosen: ChosenPlan | None, *, wait: bool
+    ) -> CompiledOperator[Compiled]:
+        """As `compile`; with the plan, if that was chosen before."""
         self.require_open()
         path = _forced_path(desc) if path is None else path
         key = (desc, path)
@@ -285,8 +294,8 @@ class Device(NotCopied):
             return known
         # Outside the monitor: a driver may take seconds to compile a kernel, and other threads need not wait for that.
         record_descriptor(desc)
-        plan, chosen = self._chosen_plan(desc, path)
-        implementation = background.built(self, desc, plan, chosen, is_forced=path is not None, waits=wait)
+        plan, by_path = chosen or self._chosen_plan(desc, path)
+        implementation = background.built(self, desc, plan, by_path, is_forced=path is not None, waits=wait)
         operator = CompiledOperator(desc, implementation)
         # An operator with tensors that are OWNED_BY_DML is not shared: two users initialise it differently.
         return operator if operator.has_state else self._operators_monitor.run(self._remember_operator, key, operator)
@@ -326,15 +335,19 @@ class Device(NotCopied):
             if self.compile_progress is not None:
                 self.compile_progress(next(done), len(listed))
 
+        self.require_open()
+        chosen = [self._chosen_plan(desc, _forced_path(desc)) for desc in listed]
+
         def compile_one(number: int) -> None:
-            operators[number] = self.compile(listed[number], wait=True)
+            operators[number] = self._compiled(listed[number], None, chosen[number], wait=True)
             show()
 
         show()
 
         # In the middle of another call of this thread (a signal handler), other threads could only wait for that call.
         is_nested = self.vulkan.is_entered or self._operators_monitor.is_entered
-        for_each(range(len(listed)), compile_one, threads=1 if is_nested else core_count())
+        order = new_pipelines_first([plan for plan, _ in chosen])
+        for_each(order, compile_one, threads=1 if is_nested else core_count())
         return operators
 
     def _remember_operator(self, key: OperatorKey, operator: CompiledOperator) -> CompiledOperator:
@@ -343,7 +356,7 @@ class Device(NotCopied):
             self._operators.popitem(last=False)
         return operator
 
-    def _chosen_plan(self, desc: OperatorDesc, path: str | None) -> tuple[Plan, str | None]:
+    def _chosen_plan(self, desc: OperatorDesc, path: str | None) -> ChosenPlan:
         """The plan and its path: the given path, or else the remembered one, or else the planner's choice."""
         remembered = self._choices.path(desc) if path is None and self._choices is not None else None
         if remembered is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pkgutil import get_data
 from types import MappingProxyType
@@ -346,6 +346,23 @@ class Provisional:
         except OutOfMemoryError as error:
             self._initialized.implementation.stay(error)
             return None
+
+
+def new_pipelines_first(plans: Sequence[Plan]) -> list[int]:
+    """The numbers of some plans in an order in which to build them on several threads.
+
+    First come those that need a pipeline which no plan before them needs: the driver then compiles all at once. Threads
+    that build the others wait for these pipelines, or for the answer to a known question.
+    """
+    seen: set[tuple[str, tuple[int, ...], int]] = set()
+    first: list[int] = []
+    others: list[int] = []
+    for number, plan in enumerate(plans):
+        stages = (*plan.initialization, *plan.stages)
+        needed = {(each.kernel, each.specialization, each.subgroup_size) for stage in stages for each in stage}
+        (others if needed <= seen else first).append(number)
+        seen |= needed
+    return first + others
 
 
 def _request(dispatch: Dispatch) -> tuple[str, bytes, tuple[int, ...], int, int, int]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from dmlvk.device_profile import DeviceProfile
@@ -53,21 +55,32 @@ def plan_quantized_linear_convolution(
     problem = Problem(desc, profile, offsets)
     if path is not None:
         return _forced(problem, path)
-    for offer in sorted(offers(problem), key=lambda each: each.seconds):
-        try:
-            return offer.plan(problem)
-        except ObstacleError:
-            continue
+    best: Offer[Any] | None = None
+    for each in PATHS:
+        if _obstacle_on(each, profile) is None and (best is None or each.least_seconds(problem) < best.seconds):
+            offer = Offer.of(each, problem)
+            if offer is not None and (best is None or offer.seconds < best.seconds):
+                best = offer
+    assert best is not None, "one path takes every convolution"
+    try:
+        return best.plan(problem)
+    except ObstacleError:
+        return _next_best(problem, best)
+
+
+def _next_best(problem: Problem, best: Offer[Any]) -> Plan:
+    """The plan of the cheapest path but the best one, whose construction met an obstacle."""
+    for offer in sorted(offers(problem), key=attrgetter("seconds")):
+        if offer.path is not best.path:
+            with suppress(ObstacleError):
+                return offer.plan(problem)
     raise AssertionError("one path takes every convolution")
 
 
 def offers(problem: Problem) -> list[Offer[Any]]:
     """The paths that can take a convolution, in the order of the registry."""
-    return [
-        Offer.of(path, problem)
-        for path in PATHS
-        if _obstacle_on(path, problem.profile) is None and path.obstacle_to(problem) is None
-    ]
+    found = [Offer.of(path, problem) for path in PATHS if _obstacle_on(path, problem.profile) is None]
+    return [offer for offer in found if offer is not None]
 
 
 def convolution_paths(profile: DeviceProfile) -> tuple[str, ...]:

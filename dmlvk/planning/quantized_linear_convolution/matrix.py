@@ -101,6 +101,9 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
         possible = [each for each in problem.product_geometries if self._obstacle_to(problem, each) is None]
         return tuple(tile for tile in (self.shape(problem, each) for each in possible) if tile is not None)
 
+    def possible_tiles(self, problem: Problem) -> tuple[AnyMatrixShape, ...]:
+        return self.tiles(problem)
+
     def named_tile(self, problem: Problem, name: str) -> AnyMatrixShape:
         tile = self.shape(problem, cheapest_tile(self, problem).geometry, name)
         assert tile is not None, "a named tile is possible, or an error"

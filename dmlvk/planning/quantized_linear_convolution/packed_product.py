@@ -38,6 +38,8 @@ from dmlvk.planning.quantized_linear_convolution.product import (
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.stages import Stages, is_unsigned, obstacle_to_packing, packing_seconds
 
+# The input is packed first.
+DISPATCHES = 2
 # A workgroup's loads before its first product, and the words that it multiplies while it waits for one more.
 WAITS = 90
 WORDS_OF_WAIT = 2.3
@@ -166,6 +168,9 @@ class PackedProductPath(Path[Shape]):
         geometries = [each for each in problem.product_geometries if self._obstacle_to(problem, each) is None]
         return tuple(product_shape(self.name, problem.profile, geometry) for geometry in geometries)
 
+    def least_seconds(self, problem: Problem) -> float:
+        return rates_of(problem.profile).seconds(DISPATCHES, WAITS, 0.0)
+
     def seconds(self, problem: Problem, tile: Shape) -> float:
         geometry, rates = tile.geometry, rates_of(problem.profile)
         words = ChannelWords.of(geometry)
@@ -177,7 +182,7 @@ class PackedProductPath(Path[Shape]):
         share = 1.0 if problem.profile.device_type is DeviceType.CPU else self.share
         busy = operations / (share * getattr(rates, self.unit)) + outputs * LAST_STEPS / rates.last_step
         waits = WAITS + words.per_output / WORDS_OF_WAIT
-        return rates.seconds(2, waits, busy) + packing_seconds(problem, geometry, words.quads)
+        return rates.seconds(DISPATCHES, waits, busy) + packing_seconds(problem, geometry, words.quads)
 
     def plan(self, problem: Problem, tile: Shape) -> Plan:
         geometry = tile.geometry

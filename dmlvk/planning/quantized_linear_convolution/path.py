@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import ClassVar, Generic, TypeVar
 
 from dmlvk.device_profile import DeviceProfile
@@ -115,6 +116,14 @@ class Path(ABC, Generic[Tile]):
     def tiles(self, problem: Problem) -> Sequence[Tile]:
         """The tiles that the path offers for a convolution that it can take; at least one."""
 
+    def possible_tiles(self, problem: Problem) -> Sequence[Tile]:
+        """The tiles that the path offers for any convolution: none if it cannot take it."""
+        return () if self.obstacle_to(problem) is not None else self.tiles(problem)
+
+    def least_seconds(self, problem: Problem) -> float:
+        """What the path takes at least, whatever the tile. No tile is looked for if another path takes less."""
+        return 0.0
+
     @abstractmethod
     def seconds(self, problem: Problem, tile: Tile) -> float:
         """An estimate of the convolution's time on such a device, including the preparation of its input.
@@ -178,9 +187,10 @@ class Offer(Generic[Tile]):
     seconds: float
 
     @classmethod
-    def of(cls, path: Path[Tile], problem: Problem) -> Offer[Tile]:
-        tile = cheapest_tile(path, problem)
-        return cls(path, tile, path.seconds(problem, tile))
+    def of(cls, path: Path[Tile], problem: Problem) -> Offer[Tile] | None:
+        """The path's best offer for a convolution; None if it cannot take it."""
+        offers = [cls(path, tile, path.seconds(problem, tile)) for tile in path.possible_tiles(problem)]
+        return min(offers, key=attrgetter("seconds"), default=None)
 
     def plan(self, problem: Problem) -> Plan:
         """The plan, with its estimated time.

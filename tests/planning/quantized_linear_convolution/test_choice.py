@@ -7,7 +7,10 @@ from dataclasses import replace
 import pytest
 
 from dmlvk.device_profile import DeviceProfile
+from dmlvk.planning.plan import NO_OFFSETS
+from dmlvk.planning.quantized_linear_convolution.choice import offers
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
+from dmlvk.planning.quantized_linear_convolution.path import ObstacleError, Problem, cheapest_tile
 from tests import profiles
 from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, written_elements
@@ -71,6 +74,24 @@ def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: s
 )
 def test_the_planner_chooses(device: str, name: str, path: str) -> None:
     assert plan(DESCRIPTORS[name], profiles.load(device)).path == path
+
+
+@pytest.mark.parametrize("device", profiles.NAMES)
+@pytest.mark.parametrize("name", DESCRIPTORS)
+def test_the_least_estimate_is_chosen(name: str, device: str) -> None:
+    """Also where a path is skipped because it takes longer in any case, or meets an obstacle only as it is planned."""
+    problem = Problem(DESCRIPTORS[name], profiles.load(device), NO_OFFSETS)
+    found = offers(problem)
+    for offer in found:
+        assert offer.path.least_seconds(problem) <= offer.seconds
+        assert offer.tile == cheapest_tile(offer.path, problem)
+    chosen = plan(problem.desc, problem.profile)
+    cheaper = [offer for offer in found if offer.seconds < chosen.seconds]
+    assert chosen.seconds in {offer.seconds for offer in found}
+    assert not cheaper or "GiB apart" in name, "only parts of an input that lie too far apart for a window"
+    for offer in cheaper:
+        with pytest.raises(ObstacleError):
+            offer.plan(problem)
 
 
 @pytest.mark.parametrize(
