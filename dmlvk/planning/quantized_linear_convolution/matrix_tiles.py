@@ -38,12 +38,9 @@ SIDE = "([1-9][0-9]{0,5})"
 FORCED_TILE = re.compile(rf"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}(?:\*([0-9]{{1,6}}))?")
 
 # Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. A multiprocessor has room for two
-# large tiles, not for three. Large tiles are slower on layers with fewer than several rounds of them.
+# large tiles, not for three: they are slower with fewer than a round.
 ENOUGH_TILES = 192
-ENOUGH_LARGE_TILES = 1024
-# Large tiles save bytes in each step. With at most this many steps, the work after the steps counts for more, and so
-# does the number of workgroups that a multiprocessor has room for.
-FEW_STEPS = 4
+ENOUGH_LARGE_TILES = 256
 
 # With so few tiles, a multiprocessor of a large GPU has one or two workgroups, which wait for memory in each step.
 # Small tiles with long steps wait least.
@@ -135,12 +132,12 @@ def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Product
     pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
     narrowest = min(tile.channels for tile in tiles)
     fitting = [tile for tile in tiles if tile.channels < 2 * channels or tile.channels == narrowest]
-    size = Runs.of(geometry).total * VECTOR_SIZE
-    smaller = [tile for tile in fitting if size > FEW_STEPS * tile.step or tile.pixels * tile.channels < LARGE_TILE]
-    if len(smaller) < len(fitting):
-        in_planes = has_whole_planes(geometry) and geometry.input_strides[1] > 1
+    area = geometry.output_size[0] * geometry.output_size[1]
+    if not in_words and area % PACKED_MATRICES:  # stored byte by byte, which takes as long as the products
+        fitting = [tile for tile in fitting if tile.pixels * tile.channels < LARGE_TILE]
+    elif has_whole_planes(geometry) and geometry.input_strides[1] > 1:  # otherwise the input is converted first
         lanes = profile.min_subgroup_size
-        fitting = [tile for tile in smaller if tile.fetches_planes(lanes) or not in_planes]
+        fitting = [tile for tile in fitting if tile.fetches_planes(lanes)] or fitting
     for tile in fitting:
         is_small = tile.pixels * tile.channels < LARGE_TILE
         enough = ENOUGH_TILES if is_small else ENOUGH_LARGE_TILES

@@ -124,33 +124,35 @@ def channels_innermost(tensor: TensorDesc) -> TensorDesc:
 
 
 @pytest.mark.parametrize(
-    ("channels", "channels_last", "tile"),
+    ("channels", "filters", "size", "channels_last", "tile"),
     [
-        (64, True, (64, 128)),
-        (64, False, (128, 64)),  # planes are fetched four pixels at a time; the other tile does not do so
-        (128, True, (64, 128)),
-        (256, True, (64, 128)),
-        (320, True, (128, 128)),
+        (64, 256, 56, True, (128, 128)),
+        (64, 256, 56, False, (128, 128)),
+        (320, 256, 56, True, (128, 128)),
+        (1024, 256, 14, True, (64, 128)),  # 196 large tiles leave a part of a large GPU idle
+        (1024, 256, 14, False, (128, 64)),  # planes are fetched four pixels at a time; the other tile does not do so
+        (512, 2048, 7, True, (128, 128)),
+        (512, 2048, 7, False, (64, 128)),  # planes that are no whole words
     ],
 )
-def test_large_tiles_where_there_are_steps_enough(channels: int, channels_last: bool, tile: tuple[int, int]) -> None:
-    desc = planes(64, channels, 256, 56)
+def test_large_tiles_where_there_are_many(
+    channels: int, filters: int, size: int, channels_last: bool, tile: tuple[int, int]
+) -> None:
+    desc = planes(64, channels, filters, size)
     if channels_last:
         desc = replace(
             desc,
             input_tensor=channels_innermost(desc.input_tensor),
             output_tensor=channels_innermost(desc.output_tensor),
         )
-    (product,) = plan(desc, profiles.load("nvidia-h200")).stages[-1]
+    product = plan(desc, profiles.load("nvidia-h200"), path="matrix").stages[-1][0]
     assert product.specialization[10:12] == tile
-    assert product.windows[0].tensor == "input_tensor"
 
 
 @pytest.mark.parametrize(
     ("batch", "channels", "size", "turns"),
     [
         (64, 256, 14, 1),  # as many workgroups as a large GPU has room for
-        (64, 128, 28, 2),
         (64, 64, 56, 4),
         (36, 64, 56, 3),  # 2 turns would be 441 workgroups, the last few in a second round
         (64, 512, 28, 1),  # large tiles
