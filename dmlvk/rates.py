@@ -21,6 +21,8 @@ class Rates:
         Outputs that are scaled, rounded and stored from registers.
     copy : float
         Bytes that a copy reads and writes.
+    processors : float
+        Workgroups that each have a processor of their own.
     dispatch : float
         Seconds of a dispatch beside its work, after another one.
     wait : float
@@ -34,6 +36,7 @@ class Rates:
     tap: float
     last_step: float
     copy: float
+    processors: float
     dispatch: float
     wait: float
 

@@ -68,6 +68,7 @@ def measure_rates(device: dmlvk.Device, size: int = COPY_SIZE) -> MeasuredDevice
         tap=typical.tap * integer / typical.integer,
         last_step=typical.last_step * float32 / typical.float32,
         copy=rate("copy", typical.copy),
+        processors=typical.processors,
         dispatch=typical.dispatch * floor / FLOOR,
         wait=typical.wait,
     )

@@ -166,11 +166,12 @@ def _rates_table(rates: Mapping[str, Rates]) -> Table:
     """Rates by device: operations, bytes and steps a second, and microseconds."""
     table = Table()
     table.add_column("device", overflow="fold")
-    units = {"copy": "GB/s", "dispatch": "us", "wait": "us"}
+    units = {"copy": "GB/s", "processors": "", "dispatch": "us", "wait": "us"}
     names = [field.name for field in fields(Rates)]
     for name in names:
-        table.add_column(f"{name}, {units.get(name, '10^12/s')}", justify="right")
-    scales = {"GB/s": 1e-9, "us": 1e6, "10^12/s": 1e-12}
+        unit = units.get(name, "10^12/s")
+        table.add_column(f"{name}, {unit}" if unit else name, justify="right")
+    scales = {"GB/s": 1e-9, "": 1.0, "us": 1e6, "10^12/s": 1e-12}
     for device, found in rates.items():
         values = (getattr(found, name) * scales[units.get(name, "10^12/s")] for name in names)
         table.add_row(device, *(f"{value:.4g}" for value in values))

@@ -22,6 +22,7 @@ LARGE_GPU = Rates(
     tap=1.25e12,
     last_step=1.9e12,
     copy=4.2e12,
+    processors=132.0,
     dispatch=3.5e-6,
     wait=0.3e-6,
 )
@@ -37,6 +38,7 @@ SMALL_GPU = Rates(
     tap=LARGE_GPU.tap / SMALLER_BY,
     last_step=LARGE_GPU.last_step / SMALLER_BY,
     copy=LARGE_GPU.copy / SMALLER_BY,
+    processors=4.0,
     dispatch=3 * LARGE_GPU.dispatch,
     wait=LARGE_GPU.wait,
 )
@@ -64,6 +66,7 @@ def rates_of_class(profile: DeviceProfile) -> Rates:
         tap=product / (8 * WORDS_OF_TAP),
         last_step=1e12,
         copy=math.inf,
+        processors=1.0,
         dispatch=0.0,
         wait=0.0,
     )

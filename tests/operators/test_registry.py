@@ -102,6 +102,7 @@ def test_no_wing_has_a_module_of_an_operator_that_the_registry_lacks() -> None:
         "planning": {
             "builder",
             "data_movement",
+            "device_rates",
             "device_traits",
             "division",
             "grid",

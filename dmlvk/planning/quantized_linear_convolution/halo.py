@@ -40,7 +40,16 @@ EXAMPLE_TILE = "128x64x64:32x64"
 
 FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}")
 
-SPEED = Speed(share=0.77, first_waits=1.3, waits=1.0, last_steps=1.8, ragged=1.0, fetches=4.0, group_fetches=0.3)
+SPEED = Speed(
+    share=0.9,
+    first_waits=1.0,
+    waits=0.7,
+    last_steps=1.0,
+    ragged=1.0,
+    fetches=4.5,
+    group_fetches=0.3,
+    in_rounds=True,
+)
 
 
 @dataclass(frozen=True)

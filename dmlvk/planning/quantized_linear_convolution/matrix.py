@@ -19,14 +19,16 @@ from dmlvk.planning.quantized_linear_convolution.channel_parameters import with_
 from dmlvk.planning.quantized_linear_convolution.channels_last import channels_last
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import (
+    LARGEST_TURNS,
     PUSH_CONSTANTS_SIZE,
     VECTORS,
     WORDS,
+    WORKGROUPS_AT_A_TIME,
     MatrixCutter,
     fetch_in_place,
     whole_input,
 )
-from dmlvk.planning.quantized_linear_convolution.matrix_shape import AnyMatrixShape, MatrixShape
+from dmlvk.planning.quantized_linear_convolution.matrix_shape import LARGE_TILE, AnyMatrixShape, MatrixShape
 from dmlvk.planning.quantized_linear_convolution.matrix_tiles import EXAMPLE_TILE, NO_MATRICES, matrix_of, matrix_shape
 from dmlvk.planning.quantized_linear_convolution.path import (
     OPERATOR,
@@ -54,9 +56,12 @@ SPEED = Speed(
     ragged=4.0,
     fetches=3.6,
     group_fetches=2.4,
-    tap_fetches=1.25,
+    stride_fetches=1.3,
+    tap_fetches=1.1,
     word_fetches=2.2,
 )
+# If the channels' parameters are not there, each workgroup works them out first, and nothing hides that.
+PARAMETER_WAITS = 4
 # A cut of K costs as much as a dispatch: the parts add their sums in memory.
 CUT_DISPATCHES = 1
 
@@ -68,6 +73,8 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
     cutter: ClassVar[type[MatrixCutter[Any]]]
     # Whether the path can pack an input that can neither be read in place nor be converted to NHWC.
     packs_input: ClassVar[bool]
+    # Whether a workgroup computes several tiles one after the other.
+    takes_turns: ClassVar[bool] = False
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
         if matrix_of(profile) is None:
@@ -122,7 +129,13 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
             dispatches += 1
             preparing = packing_seconds(problem, geometry, tile.runs(geometry).quads)
         speed, rates = self.speed(problem.profile), rates_of(problem.profile)
-        waits, busy = tile.work(rates, speed, self.unit(problem.profile), self.pixels(geometry))
+        pixels = self.pixels(geometry)
+        waits, busy = tile.work(rates, speed, self.unit(problem.profile), pixels)
+        if not problem.has_owned_constants:
+            workgroups = tile.padded_outputs(pixels) // (tile.pixels * tile.panel)
+            if self.takes_turns and tile.tile.pixels * tile.tile.channels < LARGE_TILE:
+                workgroups = max(min(workgroups, WORKGROUPS_AT_A_TIME), workgroups // LARGEST_TURNS)
+            busy += PARAMETER_WAITS * rates.wait * workgroups / rates.processors
         return rates.seconds(dispatches, waits, busy) + preparing
 
     @abstractmethod
@@ -183,12 +196,13 @@ class MatrixPath(MatrixUnitsPath[MatrixShape]):
     example_tile = EXAMPLE_TILE
     cutter = MatrixCutter
     packs_input = True
+    takes_turns = True
 
     def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
         return None
 
     def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> MatrixShape:
-        return matrix_shape(problem.profile, geometry, name)
+        return matrix_shape(problem.profile, geometry, name, has_parameters=problem.has_owned_constants)
 
     def with_parts(self, tile: MatrixShape, parts: int) -> MatrixShape:
         if tile.tile.turns > 1 and parts > 1:

@@ -154,7 +154,7 @@ class MatrixShape(Shape):
         steps = -(-self.steps(self.runs(geometry)) // parts)
         fetches = speed.fetches
         if geometry.group_count > 1 or joined_groups(geometry) > 1:
-            fetches /= speed.group_fetches
+            fetches /= speed.group_fetches * (speed.stride_fetches if max(geometry.strides) > 1 else 1)
         elif geometry.filter_size != (1, 1):
             fetches /= speed.tap_fetches
         if not self.runs(geometry).aligned:
@@ -167,6 +167,8 @@ class MatrixShape(Shape):
             + outputs * speed.last_steps * (speed.ragged if is_ragged else 1) / rates.last_step
             + moved_bytes(geometry) / (MEMORY * rates.copy)
         )
+        if speed.in_rounds:
+            busy *= math.ceil(tiles * parts / rates.processors) * rates.processors / (tiles * parts)
         return speed.first_waits + speed.waits * steps, busy
 
     def filter_packing(self, geometry: ConvolutionGeometry) -> FilterPacking:

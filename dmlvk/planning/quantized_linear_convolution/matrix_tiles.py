@@ -38,9 +38,11 @@ SIDE = "([1-9][0-9]{0,5})"
 FORCED_TILE = re.compile(rf"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}(?:\*([0-9]{{1,6}}))?")
 
 # Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. A multiprocessor has room for two
-# large tiles, not for three: they are slower with fewer than a round.
+# large tiles, not for three. If each workgroup works out the parameters of its channels first, large tiles are slower
+# with fewer than several rounds of them, and with few steps; if the parameters are there, with less than a round.
 ENOUGH_TILES = 192
-ENOUGH_LARGE_TILES = 256
+ENOUGH_LARGE_TILES = {True: 256, False: 1024}
+FEW_STEPS = 4
 
 # With so few tiles, a multiprocessor of a large GPU has one or two workgroups, which wait for memory in each step.
 # Small tiles with long steps wait least.
@@ -56,7 +58,9 @@ PARTS_AT_A_TIME = 340
 
 
 @lru_cache(maxsize=256)
-def matrix_shape(profile: DeviceProfile, geometry: ProductGeometry, forced: str = "") -> MatrixShape:
+def matrix_shape(
+    profile: DeviceProfile, geometry: ProductGeometry, forced: str = "", *, has_parameters: bool = False
+) -> MatrixShape:
     """The matrices and the tile for a convolution.
 
     Parameters
@@ -64,6 +68,8 @@ def matrix_shape(profile: DeviceProfile, geometry: ProductGeometry, forced: str 
     forced : str, optional
         A tile by name: "128x128x64:64x32" is 128 pixels and channels by 64 bytes of K, in subgroups of 64 x 32;
         "128x128x64:64x32*4" is four such tiles of pixels a workgroup.
+    has_parameters : bool
+        Whether the channels' parameters are worked out before, because all their tensors are OWNED_BY_DML.
 
     Raises
     ------
@@ -82,7 +88,7 @@ def matrix_shape(profile: DeviceProfile, geometry: ProductGeometry, forced: str 
         if obstacle is not None:
             raise PathError(f"tile {shown(forced)} is not possible on {profile.name}: {obstacle}")
     else:
-        tile = _choose(profile, matrix, geometry)
+        tile = _choose(profile, matrix, geometry, has_parameters)
     kernel = KERNEL_OF_FEW_REGISTERS if device_traits.has_few_registers(profile) else KERNEL
     return MatrixShape.of(kernel, profile, matrix, tile, geometry)
 
@@ -122,7 +128,9 @@ def parts_of(steps: int, tiles: int) -> int:
     return -(-steps // -(-steps // most))
 
 
-def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ProductGeometry) -> MatrixTile:
+def _choose(
+    profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ProductGeometry, has_parameters: bool
+) -> MatrixTile:
     small = small_tile(profile, matrix, geometry)
     if small is not None:
         return small
@@ -132,15 +140,23 @@ def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Product
     pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
     narrowest = min(tile.channels for tile in tiles)
     fitting = [tile for tile in tiles if tile.channels < 2 * channels or tile.channels == narrowest]
-    area = geometry.output_size[0] * geometry.output_size[1]
-    if not in_words and area % PACKED_MATRICES:  # stored byte by byte, which takes as long as the products
-        fitting = [tile for tile in fitting if tile.pixels * tile.channels < LARGE_TILE]
-    elif has_whole_planes(geometry) and geometry.input_strides[1] > 1:  # otherwise the input is converted first
+    smaller = [tile for tile in fitting if tile.pixels * tile.channels < LARGE_TILE]
+    if has_parameters:
+        # Planes that are no whole words are stored byte by byte, which takes as long as the products.
+        is_ragged = not in_words and geometry.output_size[0] * geometry.output_size[1] % PACKED_MATRICES
+        in_planes = not is_ragged
+        fitting = smaller if is_ragged else fitting
+    else:
+        is_short = Runs.of(geometry).total * VECTOR_SIZE <= FEW_STEPS * fitting[0].step
+        in_planes = is_short and smaller != fitting
+        fitting = smaller if is_short else fitting
+    if in_planes and has_whole_planes(geometry) and geometry.input_strides[1] > 1:
+        # By another tile the input would be converted first.
         lanes = profile.min_subgroup_size
         fitting = [tile for tile in fitting if tile.fetches_planes(lanes)] or fitting
     for tile in fitting:
         is_small = tile.pixels * tile.channels < LARGE_TILE
-        enough = ENOUGH_TILES if is_small else ENOUGH_LARGE_TILES
+        enough = ENOUGH_TILES if is_small else ENOUGH_LARGE_TILES[has_parameters]
         if geometry.group_count * -(-channels // tile.channels) * -(-pixels // tile.pixels) >= enough:
             return tile
     return min(fitting, key=lambda tile: tile.pixels * tile.channels)

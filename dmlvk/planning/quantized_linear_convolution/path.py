@@ -20,8 +20,10 @@ from dmlvk.planning.quantized_linear_convolution.product_geometry import (
     folded_geometry,
     joinable_counts,
 )
+from dmlvk.tensor_desc import TensorFlags
 
 OPERATOR = QuantizedLinearConvolutionDesc.operator_name
+DATA_FIELDS = ("input_tensor", "output_tensor")
 
 Tile = TypeVar("Tile")
 
@@ -76,6 +78,12 @@ class Problem:
     def geometry(self) -> ConvolutionGeometry:
         """The convolution as the descriptor states it."""
         return self.desc.geometry
+
+    @cached_property
+    def has_owned_constants(self) -> bool:
+        """Whether everything but the input is OWNED_BY_DML, so that whatever follows from it is made once."""
+        constants = (tensor for field, tensor in self.desc.tensors.items() if field not in DATA_FIELDS)
+        return all(tensor.flags & TensorFlags.OWNED_BY_DML for tensor in constants)
 
     @cached_property
     def product_geometries(self) -> tuple[ProductGeometry, ...]:

@@ -51,9 +51,11 @@ class Speed:
         that are no whole words, which are stored byte by byte.
     fetches : float
         Bytes that workgroups fetch into shared memory, most of them from caches, while a copy moves one.
-    group_fetches, tap_fetches, word_fetches : float
-        How often each byte counts where there are several groups, otherwise where there are several taps, and where the
-        input is fetched by words: a group's few channels are a part of a line, and taps are further apart.
+    group_fetches, stride_fetches, tap_fetches, word_fetches : float
+        How often each byte counts where there are several groups, whose few channels are a part of a line, and where
+        they have strides too; otherwise where there are several taps; and where the input is fetched by words.
+    in_rounds : bool
+        Whether a last round of workgroups that does not fill the device takes as long as the others.
     """
 
     share: float
@@ -63,8 +65,10 @@ class Speed:
     ragged: float
     fetches: float
     group_fetches: float = 1.0
+    stride_fetches: float = 1.0
     tap_fetches: float = 1.0
     word_fetches: float = 1.0
+    in_rounds: bool = False
 
 
 @dataclass(frozen=True)

@@ -124,35 +124,46 @@ def channels_innermost(tensor: TensorDesc) -> TensorDesc:
 
 
 @pytest.mark.parametrize(
-    ("channels", "filters", "size", "channels_last", "tile"),
+    ("channels", "filters", "size", "channels_last", "tile", "without_parameters"),
     [
-        (64, 256, 56, True, (128, 128)),
-        (64, 256, 56, False, (128, 128)),
-        (320, 256, 56, True, (128, 128)),
-        (1024, 256, 14, True, (64, 128)),  # 196 large tiles leave a part of a large GPU idle
-        (1024, 256, 14, False, (128, 64)),  # planes are fetched four pixels at a time; the other tile does not do so
-        (512, 2048, 7, True, (128, 128)),
-        (512, 2048, 7, False, (64, 128)),  # planes that are no whole words
+        (64, 256, 56, True, (128, 128), (64, 128)),
+        (64, 256, 56, False, (128, 128), (128, 64)),  # planes are fetched four pixels at a time, by these tiles
+        (320, 256, 56, True, (128, 128), (128, 128)),  # more steps
+        (512, 512, 14, True, (128, 128), (64, 128)),  # 392 large tiles
+        (1024, 256, 14, True, (64, 128), (64, 128)),  # 196 leave a part of a large GPU idle
+        (1024, 256, 14, False, (128, 64), (64, 128)),
+        (512, 2048, 7, True, (128, 128), (64, 128)),
+        (512, 2048, 7, False, (64, 128), (64, 128)),  # planes that are no whole words
     ],
 )
 def test_large_tiles_where_there_are_many(
-    channels: int, filters: int, size: int, channels_last: bool, tile: tuple[int, int]
+    channels: int,
+    filters: int,
+    size: int,
+    channels_last: bool,
+    tile: tuple[int, int],
+    without_parameters: tuple[int, int],
 ) -> None:
-    desc = planes(64, channels, filters, size)
-    if channels_last:
-        desc = replace(
-            desc,
-            input_tensor=channels_innermost(desc.input_tensor),
-            output_tensor=channels_innermost(desc.output_tensor),
+    """Where each workgroup has to work out its channels' parameters, there have to be more of them."""
+    strides = [
+        (size * size * count, 1, size * count, count) if channels_last else None for count in (channels, filters)
+    ]
+    for owned, expected in ((True, tile), (False, without_parameters)):
+        desc = convolution(
+            *(64, channels, (size, size), filters, (1, 1)),
+            input_strides=strides[0],
+            output_strides=strides[1],
+            everything_owned=owned,
         )
-    product = plan(desc, profiles.load("nvidia-h200"), path="matrix").stages[-1][0]
-    assert product.specialization[10:12] == tile
+        product = plan(desc, profiles.load("nvidia-h200"), path="matrix").stages[-1][0]
+        assert product.specialization[10:12] == expected, owned
 
 
 @pytest.mark.parametrize(
     ("batch", "channels", "size", "turns"),
     [
         (64, 256, 14, 1),  # as many workgroups as a large GPU has room for
+        (64, 128, 28, 2),
         (64, 64, 56, 4),
         (36, 64, 56, 3),  # 2 turns would be 441 workgroups, the last few in a second round
         (64, 512, 28, 1),  # large tiles
