@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
@@ -50,6 +50,8 @@ SPEED = Speed(
     group_fetches=0.3,
     in_rounds=True,
 )
+# With few registers, the code spills 400 of them, and takes twice the instructions of `matrix` for a product.
+SPILLS_LOSS = 4
 
 
 @dataclass(frozen=True)
@@ -244,8 +246,11 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
         return halo_shape(problem.profile, geometry, name)
 
     def speed(self, profile: DeviceProfile) -> Speed:
-        # With few registers, the code takes twice as many instructions for a product of matrices as that of `matrix`.
-        return replace(SPEED, share=SPEED.share / 2) if device_traits.has_few_registers(profile) else SPEED
+        return SPEED
+
+    def seconds(self, problem: Problem, tile: HaloShape) -> float:
+        loss = SPILLS_LOSS if device_traits.has_few_registers(problem.profile) else 1
+        return loss * super().seconds(problem, tile)
 
     def pixels(self, geometry: ConvolutionGeometry) -> int:
         return geometry.batch * Positions.of(geometry, geometry.output_size).plane
