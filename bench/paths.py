@@ -3,8 +3,9 @@
     python -m bench.paths measure FILE [--device NAME] [--network NAME]... [--batch N]... [--layout NAME]...
     python -m bench.paths compare FILE... [--device NAME]
 
-`measure` appends a line of JSON to FILE for each layer and path; `compare` plans the same layers, and holds the choice
-against the times, on a recorded device. Every result is compared with the reference.
+`measure` appends a line of JSON to FILE for each layer in a batch and a layout: the seconds of each path. `compare`
+plans the same layers for a recorded device, and holds the choice against the times. Every result is compared with the
+reference. bench/results/nvidia-h200-paths.jsonl was made so, on 2026-11-23 with driver 580.159.04.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import reduce
-from itertools import product
+from itertools import groupby, product
+from operator import attrgetter
 from pathlib import Path
 
 import click
@@ -39,6 +42,7 @@ from dmlvk.conformance.recorded import NAMES, load
 from dmlvk.planning.plan import NO_OFFSETS
 from dmlvk.planning.quantized_linear_convolution.choice import offers
 from dmlvk.planning.quantized_linear_convolution.path import Problem
+from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.vulkan.host_threads import core_count, for_each
 
 POISON = b"\xa5"
@@ -54,39 +58,50 @@ TOLERANCE = 1.1
 
 
 @dataclass(frozen=True)
-class Job:
-    """A layer in a batch and a layout, by a path."""
+class Run:
+    """A layer in a batch and a layout."""
 
     layer: Layer
     batch: int
     layout: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run by a path."""
+
+    run: Run
     path: str
 
+    def compiled(self, device: dmlvk.Device) -> CompiledOperator[dmlvk.QuantizedLinearConvolutionDesc]:
+        return device.compile(desc_of(self.run.layer, self.run.batch, self.run.layout), path=self.path)
 
-def jobs(device: dmlvk.Device, runs: Iterable[tuple[int, str, Layer]], paths: tuple[str, ...]) -> list[Job]:
-    """The paths that the device has for each layer in a batch and a layout."""
+    def compile(self, device: dmlvk.Device) -> None:
+        self.compiled(device)
+
+
+def jobs(device: dmlvk.Device, runs: Iterable[Run], paths: tuple[str, ...]) -> list[Job]:
+    """The paths that the device has for each run."""
     found = []
-    for batch, layout, layer in runs:
-        desc = desc_of(layer, batch, layout)
+    for run in runs:
+        desc = desc_of(run.layer, run.batch, run.layout)
         for path in paths:
-            try:
+            with suppress(planning.PathError):
                 planning.plan(desc, device.profile, path=path)
-            except planning.PathError:
-                continue
-            found.append(Job(layer, batch, layout, path))
+                found.append(Job(run, path))
     return found
 
 
 def measured(device: dmlvk.Device, job: Job, work: LayerWork) -> tuple[float, bool]:
     """Seconds of a layer after itself, and whether the output is right."""
-    operator = device.compile(desc_of(job.layer, job.batch, job.layout), path=job.path)
+    operator, batch = job.compiled(device), job.run.batch
     operator.initialize(**work.constants)
     image, output = (device.tensor(operator.desc.tensors[field]) for field in ("input_tensor", "output_tensor"))
-    image.write(work.batch(work.images, job.batch))
+    image.write(work.batch(work.images, batch))
     output.write_bytes(POISON * output.desc.total_size_in_bytes)
     binding = operator.bind(input_tensor=image, output_tensor=output)
     times = time_chain(device, [binding], ROUNDS, is_repeated=True, warm_up_seconds=SHORT_WARM_UP_SECONDS)
-    return times.best.median, equal_bits(output.numpy(), work.batch(work.expected, job.batch))
+    return times.best.median, equal_bits(output.numpy(), work.batch(work.expected, batch))
 
 
 @click.group()
@@ -123,21 +138,19 @@ def measure(
             works[layer] = work_of(layer)
 
         for_each(layers, prepare, threads=core_count())
-        row = jobs(device, product(batches, layouts, layers), paths or PATHS)
-        for_each(row, lambda job: _compile(device, job), threads=core_count())
+        runs = [Run(layer, batch, layout) for batch, layout, layer in product(batches, layouts, layers)]
+        row = jobs(device, runs, paths or PATHS)
+        for_each(row, lambda job: job.compile(device), threads=core_count())
         # The device was idle while the kernels were compiled.
         warm_up(lambda: measure_floor(device, 1), WARM_UP_SECONDS)
-        for job in track(row, console=Console(stderr=True)):
+        for run, of_run in groupby(track(row, console=Console(stderr=True)), key=attrgetter("run")):
             if time.monotonic() - begin > seconds:
                 break
-            taken, is_right = measured(device, job, works[job.layer])
-            record = {**asdict(job), "seconds": taken, "correct": is_right, "profiles": profiles, "device": device.name}
-            out.write(json.dumps(record) + "\n")
+            found = {job.path: measured(device, job, works[run.layer]) for job in of_run}
+            times = {path: float(f"{taken:.4g}") for path, (taken, _) in found.items()}
+            wrong = [path for path, (_, is_right) in found.items() if not is_right]
+            out.write(json.dumps({"profiles": profiles, **asdict(run), "seconds": times, "wrong": wrong}) + "\n")
             out.flush()
-
-
-def _compile(device: dmlvk.Device, job: Job) -> None:
-    device.compile(desc_of(job.layer, job.batch, job.layout), path=job.path)
 
 
 @dataclass
@@ -162,13 +175,10 @@ class Choice:
 def choices(file: Path, device: str) -> Iterator[tuple[str, Choice]]:
     """The measured layers, each with its run: profiles, layout and batch."""
     whole = load(device)
-    found: dict[tuple[Layer, int, str, tuple[str, ...]], dict[str, float]] = defaultdict(dict)
-    with file.open(encoding="utf-8") as lines:
-        for line in map(json.loads, lines):
-            key = Layer(**line["layer"]), line["batch"], line["layout"], tuple(line["profiles"])
-            assert line["correct"], line
-            found[key][line["path"]] = line["seconds"]
-    for (layer, batch, layout, profiles), seconds in found.items():
+    for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+        layer, batch, layout = Layer(**line["layer"]), line["batch"], line["layout"]
+        profiles, seconds = line["profiles"], line["seconds"]
+        assert not line["wrong"], line
         profile = reduce(narrow, profiles, whole)
         desc = desc_of(layer, batch, layout)
         predicted = {offer.path.name: offer.seconds for offer in offers(Problem(desc, profile, NO_OFFSETS))}

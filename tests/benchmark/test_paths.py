@@ -1,0 +1,62 @@
+"""`bench.paths`: the choice of a kernel path, held against the times of every path on a GPU."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import dmlvk
+from bench import paths
+from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
+from dmlvk.benchmark.networks.work import work_of
+
+RESULTS = Path(paths.__file__).parent / "results" / "nvidia-h200-paths.jsonl"
+# As measured when the estimates were made. Better estimates lower these.
+MOST_LATE, WORST_MEAN = 29, 1.0090
+
+
+def test_the_choice_is_as_good_as_when_it_was_measured() -> None:
+    found = [choice for _, choice in paths.choices(RESULTS, "nvidia-h200")]
+    assert len(found) == 794
+    late = [choice for choice in found if choice.ratio > paths.TOLERANCE]
+    assert len(late) <= MOST_LATE, [(choice.name, choice.chosen, choice.fastest) for choice in late]
+    assert math.exp(sum(math.log(choice.ratio) for choice in found) / len(found)) < WORST_MEAN
+
+
+def test_a_late_choice_is_shown(tmp_path: Path) -> None:
+    """As if the direct path had taken a hundredth of its time."""
+    line = next(
+        line
+        for line in map(json.loads, RESULTS.read_text(encoding="utf-8").splitlines())
+        if line["layer"]["groups"] == 1 and line["layer"]["kernel"] == 3 and line["batch"] == 64
+    )
+    file = tmp_path / "one.jsonl"
+    file.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    found = CliRunner().invoke(paths.main, ["compare", str(file)])
+    assert found.exit_code == 0 and "1 of 1 choices" in found.output and "direct" not in found.output
+    line["seconds"]["direct"] = min(line["seconds"].values()) / 100
+    file.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    found = CliRunner().invoke(paths.main, ["compare", str(file)])
+    assert found.exit_code == 0 and "0 of 1 choices" in found.output and "direct" in found.output
+
+
+def test_a_wrong_result_is_no_time(tmp_path: Path) -> None:
+    line = json.loads(RESULTS.read_text(encoding="utf-8").splitlines()[0])
+    file = tmp_path / "one.jsonl"
+    file.write_text(json.dumps({**line, "wrong": ["direct"]}) + "\n", encoding="utf-8")
+    with pytest.raises(AssertionError):
+        list(paths.choices(file, "nvidia-h200"))
+
+
+def test_every_path_of_a_layer_is_measured_and_checked(device: dmlvk.Device) -> None:
+    layer = Layer(16, 9, 24, 3)
+    with dmlvk.Device(device.name, timestamps=True) as own:
+        jobs = paths.jobs(own, [paths.Run(layer, 2, "nhwc")], ("direct", "integer", "first_layer"))
+        assert [job.path for job in jobs] == ["direct", "integer"], "the layer has too many channels for the third"
+        for job in jobs:
+            seconds, is_right = paths.measured(own, job, work_of(layer))
+            assert seconds > 0 and is_right
