@@ -82,6 +82,8 @@ test-minimal: .venv/test.stamp
 	$(VENV_PYTHON) -m tools.minimal_versions -- -n 2 $(PYTEST_ARGUMENTS)
 
 test-large: .venv/test.stamp
+	@$(PYTHON) -m tools.bootstrap vulkan
+	@$(PYTHON) -m tools.drivers
 	$(VENV_PYTHON) -m pytest tests/large $(PYTEST_ARGUMENTS)
 
 test-cuda: export DMLVK_TEST_DEVICES ?= NVIDIA
@@ -91,6 +93,8 @@ test-cuda: .venv/test.stamp
 
 test-thorough: export HYPOTHESIS_PROFILE = thorough
 test-thorough: .venv/test.stamp
+	@$(PYTHON) -m tools.bootstrap vulkan
+	@$(PYTHON) -m tools.drivers
 	$(VENV_PYTHON) -m pytest tests/kernels tests/runtime/test_faults.py tests/runtime/test_strikes.py $(PYTEST_ARGUMENTS)
 
 test-torch: .venv/torch.stamp
