@@ -128,8 +128,9 @@ def measure(
     paths: tuple[str, ...],
     seconds: float,
 ) -> None:
-    """Measure, and append to FILE."""
+    """Measure, and append to FILE. Ends with status 1 if any result is not the reference's, bit for bit."""
     begin = time.monotonic()
+    wrong_layers: list[str] = []
     layers = list(dict.fromkeys(layer for name in networks for layer in NETWORKS[name](Dimensions()).layers))
     with opened(selector, profiles) as device, file.open("a", encoding="utf-8") as out:
         works: dict[Layer, LayerWork] = {}
@@ -151,6 +152,9 @@ def measure(
             wrong = [path for path, (_, is_right) in found.items() if not is_right]
             out.write(json.dumps({"profiles": profiles, **asdict(run), "seconds": times, "wrong": wrong}) + "\n")
             out.flush()
+            wrong_layers += [f"{run.layer.name}, batch {run.batch}, {run.layout}: {path}" for path in wrong]
+    if wrong_layers:
+        raise click.ClickException("wrong results:\n" + "\n".join(wrong_layers))
 
 
 @dataclass
@@ -178,7 +182,8 @@ def choices(file: Path, device: str) -> Iterator[tuple[str, Choice]]:
     for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
         layer, batch, layout = Layer(**line["layer"]), line["batch"], line["layout"]
         profiles, seconds = line["profiles"], line["seconds"]
-        assert not line["wrong"], line
+        if line["wrong"]:
+            raise click.ClickException(f"{file}: {layer.name}, batch {batch}, {layout}: wrong by {line['wrong']}")
         profile = reduce(narrow, profiles, whole)
         desc = desc_of(layer, batch, layout)
         predicted = {offer.path.name: offer.seconds for offer in offers(Problem(desc, profile, NO_OFFSETS))}

@@ -30,7 +30,7 @@ MAY_ASK = {
 # The only other files that may read a driver's or a vendor's number. They store it, and do not compare it with one.
 MAY_READ = {
     "benchmark/records.py",  # records it with the figures
-    "runtime/tuned_paths.py",  # names a file by it
+    "runtime/device_files.py",  # names a file by it
     "vulkan/pipeline_cache.py",  # identifies a file by it
 }
 IDENTITIES = ("driver_id", "vendor_id")

@@ -14,7 +14,7 @@ from rich.table import Table
 from dmlvk import files
 from dmlvk.command_line.terminal import clear_errors, console
 from dmlvk.rates import Rates
-from dmlvk.runtime import measured_rates, tuned_paths
+from dmlvk.runtime import device_files, measured_rates, tuned_paths
 
 if TYPE_CHECKING:
     import dmlvk
@@ -68,12 +68,10 @@ def tune(
     """
 
     if clears:
-        for file in tuned_paths.remembered_files():
-            click.echo(f"forgotten: {tuned_paths.device_of(file)}")
-            tuned_paths.clear(file)
-        for file in measured_rates.remembered_files():
-            click.echo(f"rates forgotten: {tuned_paths.device_of(file)}")
-            measured_rates.clear(file)
+        for kind, prefix in (("forgotten", tuned_paths.PREFIX), ("rates forgotten", measured_rates.PREFIX)):
+            for file in device_files.remembered_files(prefix):
+                click.echo(f"{kind}: {device_files.device_of(file)}")
+                device_files.clear(file)
         return
     if lists:
         _list()
@@ -91,7 +89,7 @@ def tune(
     terminal = console()
     with dmlvk.Device(selector, timestamps=True) as device:
         store = tuned_paths.TunedPaths(device.profile)
-        store.require_place()
+        device_files.require_place(store.file)
         work = _work(device, patterns, descriptors, batch)
         tunings = {}
         with shown_progress(terminal, len(work)) as progress:
@@ -151,7 +149,7 @@ def _measure_rates(selector: str | None) -> None:
         if device.profile.device_type in WITHOUT_RATES:
             raise click.ClickException(f"{device.name} is no GPU; on CPU drivers rates decide nothing")
         store = MeasuredRates(device.profile)
-        store.require_place()
+        device_files.require_place(store.file)
         measured = measure_rates(device)
         if measured.wrong:
             raise click.ClickException(f"nothing is remembered: wrong results of the marks {', '.join(measured.wrong)}")
@@ -211,12 +209,12 @@ def _list() -> None:
     for heading in ("ms", "planner, ms"):
         table.add_column(heading, justify="right")
     table.add_column("kernels")
-    for file in tuned_paths.remembered_files():
+    for file in device_files.remembered_files(tuned_paths.PREFIX):
         for choice in tuned_paths.read(file):
             output = choice.descriptor.get("output_tensor", {}).get("sizes", ())
             planned, best = (choice.seconds.get(name) for name in ("planner", choice.path or "planner"))
             table.add_row(
-                tuned_paths.device_of(file),
+                device_files.device_of(file),
                 choice.driver,
                 str(choice.descriptor.get("operator", "")),
                 "x".join(map(str, output)),
@@ -225,7 +223,7 @@ def _list() -> None:
                 "" if planned is None else f"{planned * 1e3:.4g}",
                 "these" if choice.kernels == tuned_paths.kernels_hash() else "others: not used",
             )
-    found = [measured_rates.read(file) for file in measured_rates.remembered_files()]
+    found = [measured_rates.read(file) for file in device_files.remembered_files(measured_rates.PREFIX)]
     rates = {f"{device}, {driver}": each for device, driver, each in filter(None, found)}
     if table.row_count:
         console().print(table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -10,13 +9,10 @@ from typing import Any
 
 import filelock
 
-from dmlvk import files
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.runtime.tuned_paths import PREFIX as CHOICES_PREFIX
-from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
-from dmlvk.vulkan.pipeline_cache import LOCK_TIMEOUT_SECONDS
+from dmlvk.runtime import device_files
+from dmlvk.runtime.tuned_paths import kernels_hash
 
-FORMAT = 1
 PREFIX = "self-test-"
 # Another process may be asking, and a driver compiles for a while.
 LONGEST_QUESTION_SECONDS = 60.0
@@ -77,17 +73,12 @@ class AnswersFile:
     """
 
     def __init__(self, profile: DeviceProfile) -> None:
-        beside = TunedPaths(profile)
-        self.path = beside.file.with_name(PREFIX + beside.file.name.removeprefix(CHOICES_PREFIX))
-        self.driver = beside.driver
+        self.path = device_files.device_file(PREFIX, profile)
+        self.driver = device_files.driver_of(profile)
 
     def answers(self) -> list[Answer]:
         """The answers with this driver and these kernels."""
-        try:
-            content = files.read_json(self.path)
-        except OSError:
-            return []
-        entries = content.get("answers") if isinstance(content, dict) and content.get("format") == FORMAT else None
+        entries = device_files.read(self.path).get("answers")
         found = (Answer.from_json(entry) for entry in (entries if isinstance(entries, list) else ()))
         current = (self.driver, kernels_hash())
         return [answer for answer in found if answer is not None and (answer.driver, answer.kernels) == current]
@@ -98,13 +89,10 @@ class AnswersFile:
 
     def keep(self, question: str, answer: Answer | None) -> None:
         """Write the answer to a question in place of an earlier one; None takes that away."""
-        with suppress(OSError, filelock.Timeout, NotImplementedError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with filelock.FileLock(f"{self.path}.lock", timeout=LOCK_TIMEOUT_SECONDS):
-                kept = [each for each in self.answers() if each.question != question]
-                kept += [] if answer is None else [answer]
-                content = {"format": FORMAT, "answers": [asdict(each) for each in kept]}
-                files.replace_bytes(self.path, files.encoded(json.dumps(content, indent=1)))
+        with suppress(OSError, filelock.Timeout, NotImplementedError), device_files.locked(self.path):
+            kept = [each for each in self.answers() if each.question != question]
+            kept += [] if answer is None else [answer]
+            device_files.write(self.path, {"answers": [asdict(each) for each in kept]})
 
     @contextmanager
     def asking(self, question: str) -> Iterator[None]:

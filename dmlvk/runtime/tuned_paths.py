@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -18,17 +17,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import filelock
-
 from dmlvk import files
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.serialization import serialize
-from dmlvk.vulkan.pipeline_cache import LOCK_TIMEOUT_SECONDS, cache_folder
+from dmlvk.runtime import device_files
 
-FORMAT = 1
 PREFIX = "choices-"
-FILE_NAME = re.compile(PREFIX + r"[0-9a-f]+-[0-9a-f]+-[0-9a-f]{8}\.json")
 # Each line of the file that $DMLVK_RECORD names begins with this.
 RECORD_START = b'{"operator": "'
 
@@ -91,10 +86,9 @@ class TunedPaths:
 
     def __init__(self, profile: DeviceProfile) -> None:
         self.device = profile.name
-        self.driver = f"{profile.driver_name} {profile.driver_info} {profile.driver_version:x}"
+        self.driver = device_files.driver_of(profile)
         self.kernels = kernels_hash()
-        name = hashlib.sha256(profile.name.encode()).hexdigest()[:8]
-        self.file = cache_folder() / f"{PREFIX}{profile.vendor_id:x}-{profile.device_id:x}-{name}.json"
+        self.file = device_files.device_file(PREFIX, profile)
         self._paths: dict[str, str] | None = None
 
     def path(self, desc: OperatorDesc) -> str | None:
@@ -109,11 +103,6 @@ class TunedPaths:
         """Whether a choice was made with this driver and these kernels."""
         return (choice.driver, choice.kernels) == (self.driver, self.kernels)
 
-    def require_place(self) -> None:
-        """Raise an OSError, before any work, if it can be foreseen that the file cannot be written."""
-        files.require_folder_place(self.file.parent)
-        files.require_replaceable(self.file)
-
     def remember(self, desc: OperatorDesc, path: str | None, seconds: Mapping[str, float]) -> None:
         """Write a descriptor's result in place of its earlier one, and drop results that are out of date.
 
@@ -125,10 +114,10 @@ class TunedPaths:
         """
         made = TunedPath(serialize(desc), self.driver, self.kernels, path, seconds)
         key = key_of(made.descriptor)
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(self.file):
+        with device_files.locked(self.file):
             kept = [each for each in read(self.file) if self.is_current(each) and key_of(each.descriptor) != key]
-            _write(self.file, self.device, [*kept, made])
+            choices = [choice.to_json() for choice in (*kept, made)]
+            device_files.write(self.file, {"device": self.device, "choices": choices})
         self._paths = None
 
 
@@ -143,31 +132,13 @@ def key_of(record: Mapping[str, Any]) -> str:
     return json.dumps({name: value for name, value in record.items() if name != "value"}, sort_keys=True)
 
 
-def remembered_files() -> list[Path]:
-    """The files of all devices. Entries with another kind of name, and entries that are not files, are left out."""
-    found = cache_folder().glob(f"{PREFIX}*.json")
-    return sorted(file for file in found if FILE_NAME.fullmatch(file.name) and file.is_file())
-
-
-def device_of(file: Path) -> str:
-    """The name of the device that a file is for."""
-    content = _content(file)
-    return str(content.get("device", "unknown device"))
-
-
 def read(file: Path) -> Iterator[TunedPath]:
     """The choices in a file, as far as they can be read."""
-    entries = _content(file).get("choices")
+    entries = device_files.read(file).get("choices")
     for entry in entries if isinstance(entries, list) else ():
         choice = TunedPath.from_json(entry)
         if choice is not None:
             yield choice
-
-
-def clear(file: Path) -> None:
-    """Forget a device's choices."""
-    with _locked(file):
-        file.unlink(missing_ok=True)
 
 
 def record_descriptor(desc: OperatorDesc) -> None:
@@ -206,20 +177,3 @@ def record_file() -> Path | None:
 def _require_descriptors(path: Path) -> None:
     if not files.first_bytes(path, len(RECORD_START)).startswith(RECORD_START):
         raise files.FileError("it holds something other than descriptors")
-
-
-def _content(file: Path) -> Mapping[str, Any]:
-    try:
-        content = files.read_json(file)
-    except OSError:
-        return {}
-    return content if isinstance(content, dict) and content.get("format") == FORMAT else {}
-
-
-def _locked(file: Path) -> filelock.BaseFileLock:
-    return filelock.FileLock(f"{file}.lock", timeout=LOCK_TIMEOUT_SECONDS)
-
-
-def _write(file: Path, device: str, choices: list[TunedPath]) -> None:
-    content = {"format": FORMAT, "device": device, "choices": [choice.to_json() for choice in choices]}
-    files.replace_bytes(file, files.encoded(json.dumps(content, indent=1)))

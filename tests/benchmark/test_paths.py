@@ -12,7 +12,9 @@ from click.testing import CliRunner
 import dmlvk
 from bench import paths
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
+from dmlvk.benchmark.networks import Network
 from dmlvk.benchmark.networks.work import work_of
+from dmlvk.bits import equal_bits
 
 RESULTS = Path(paths.__file__).parent / "results" / "nvidia-h200-paths.jsonl"
 # As measured when the estimates were made. Better estimates lower these.
@@ -48,8 +50,25 @@ def test_a_wrong_result_is_no_time(tmp_path: Path) -> None:
     line = json.loads(RESULTS.read_text(encoding="utf-8").splitlines()[0])
     file = tmp_path / "one.jsonl"
     file.write_text(json.dumps({**line, "wrong": ["direct"]}) + "\n", encoding="utf-8")
-    with pytest.raises(AssertionError):
-        list(paths.choices(file, "nvidia-h200"))
+    found = CliRunner().invoke(paths.main, ["compare", str(file)])
+    assert found.exit_code == 1 and "wrong by ['direct']" in found.output
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_wrong_result_is_a_failure(
+    device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_right: bool
+) -> None:
+    network, file = Network("small", 16, 9), tmp_path / "one.jsonl"
+    network.convolution(network.image, 24, 3)
+    (layer,) = network.layers
+    monkeypatch.setattr(paths, "NETWORKS", {"resnet50": lambda dimensions: network})
+    monkeypatch.setattr(paths, "equal_bits", lambda found, expected: equal_bits(found, expected) and is_right)
+    arguments = ["measure", str(file), "--device", device.name, "--layout", "nhwc", "--path", "direct"]
+    found = CliRunner().invoke(paths.main, arguments)
+    assert found.exit_code == (not is_right), found.output
+    assert (f"{layer.name}, batch 1, nhwc: direct" in found.output) == (not is_right)
+    (line,) = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    assert line["wrong"] == ([] if is_right else ["direct"]) and line["seconds"]["direct"] > 0
 
 
 def test_every_path_of_a_layer_is_measured_and_checked(device: dmlvk.Device) -> None:

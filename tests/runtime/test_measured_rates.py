@@ -19,7 +19,7 @@ from dmlvk.command_line import main
 from dmlvk.planning.device_rates import LARGE_GPU, rates_of, rates_of_class
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.rates import Rates
-from dmlvk.runtime import measured_rates
+from dmlvk.runtime import device_files, measured_rates
 from dmlvk.runtime.measured_rates import MeasuredRates
 from tests import profiles
 from tests.planning.quantized_linear_convolution.descriptors import convolution
@@ -40,12 +40,12 @@ def test_rates_are_remembered_for_a_device_and_its_driver() -> None:
     assert MeasuredRates(H200).rates() == OTHER
     assert MeasuredRates(replace(H200, driver_version=1)).rates() is None
     assert MeasuredRates(replace(H200, name="another")).rates() is None
-    (file,) = measured_rates.remembered_files()
+    (file,) = device_files.remembered_files(measured_rates.PREFIX)
     assert measured_rates.read(file) == (H200.name, store.driver, OTHER)
     store.remember(LARGE_GPU)
     assert store.rates() == LARGE_GPU
-    measured_rates.clear(file)
-    assert store.rates() is None and not measured_rates.remembered_files()
+    device_files.clear(file)
+    assert store.rates() is None and not device_files.remembered_files(measured_rates.PREFIX)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def command(*arguments: str) -> Result:
 def test_the_command_measures_lists_and_forgets(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = command("--rates", "--device", device.name)
     assert refused.exit_code == 1 and "is no GPU; on CPU drivers rates decide nothing" in refused.output
-    assert not measured_rates.remembered_files()
+    assert not device_files.remembered_files(measured_rates.PREFIX)
     monkeypatch.setattr(measured_rates, "WITHOUT_RATES", frozenset())
     monkeypatch.setattr(device_rates, "measure_rates", lambda opened: MeasuredDevice(OTHER, {}, 1e-6))
     found = command("--rates", "--device", device.name)

@@ -109,7 +109,7 @@ class DepthwisePath(Path[None]):
         table: View | None = None
         is_packed = multiplies_packed(problem.profile)
         if problem.profile.device_type is DeviceType.CPU:
-            is_packed = is_packed and not stages.has_constants_alone and not is_worth_a_table(problem.geometry)
+            is_packed = is_packed and not problem.has_owned_constants and not is_worth_a_table(problem.geometry)
         if is_packed:
             parameters = stages.gathered_parameters()
         else:

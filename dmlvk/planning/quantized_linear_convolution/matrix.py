@@ -156,10 +156,10 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
         builder, views = stages.builder, stages.views
         parameters = stages.gathered_parameters()
         packing = tile.filter_packing(geometry)
-        if stages.has_constants_alone:
+        if problem.has_owned_constants:
             packing = with_parameters(packing)
         packed_filter = stages.packed_filter(tile.panel, packing)
-        if stages.has_constants_alone:
+        if problem.has_owned_constants:
             stages.work_out_parameters(packed_filter)
         unsigned = is_unsigned(problem.desc, "output_tensor")
 

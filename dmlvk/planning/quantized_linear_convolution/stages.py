@@ -123,12 +123,6 @@ class Stages:
         self._prepared += dispatches
         return packed
 
-    @property
-    def has_constants_alone(self) -> bool:
-        """Whether the filter and all parameters are OWNED_BY_DML, so that whatever follows from them is made once."""
-        is_owned = bool(self.desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
-        return is_owned and all(view.tensor == PERSISTENT for view in self.parameters.values())
-
     def work_out_parameters(self, packed: PackedFilter) -> None:
         """Work out the rows of parameters of a packed filter, once."""
         sources = Sources.of(self.desc, self.parameters)
