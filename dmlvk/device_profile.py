@@ -121,6 +121,10 @@ class DeviceProfile:
     distrusted_paths: frozenset[str] = frozenset()  # kernel paths whose answer to a known question was wrong
     rates: Rates | None = None  # what `dmlvk tune --rates` measured
 
+    def __hash__(self) -> int:
+        """By some of the fields: the planner remembers by a profile, dozens of times for a plan."""
+        return hash((self.name, self.driver_id, self.driver_version, self.distrusted_paths))
+
     @property
     def segment_size(self) -> int:
         """The most bytes of one VkBuffer on one VkDeviceMemory. Larger tensors lie in segments of this size."""

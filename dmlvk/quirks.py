@@ -106,7 +106,8 @@ LAVAPIPE_COMPILES_AT_THE_FIRST_CALL = Quirk(
     drivers=LAVAPIPE,
     seen_with="Mesa 22.3.6",
     effect="A pipeline is created in milliseconds, but its first dispatch takes seconds: only then does LLVM compile.",
-    remedy="When an operator is compiled, its kernels are dispatched once with no workgroups. LLVM then compiles them.",
+    remedy="When an operator is compiled, its kernels are dispatched once with no workgroups. LLVM then compiles them, "
+    "where the queue runs; so in the background that waits for a pause between calls.",
     test="tests/runtime/test_compiled_operator.py::test_a_first_call_does_not_wait_for_a_compiler",
     is_asked=True,
 )

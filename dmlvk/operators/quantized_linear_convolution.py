@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from dmlvk.data_type import DataType
@@ -266,7 +267,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
             rule = "must be floor((input + start + end padding - (1 + (filter - 1) * dilation)) / stride) + 1"
             self._fail("output_tensor.sizes", sizes, rule, str(expected))
 
-    @property
+    @cached_property
     def geometry(self) -> ConvolutionGeometry:
         """Sizes, strides and paddings in the form of rank 4."""
         return ConvolutionGeometry(

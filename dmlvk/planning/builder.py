@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from operator import mul
 
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceProfile, DeviceType
 from dmlvk.planning.grid import folded, workgroup_size
@@ -61,8 +62,8 @@ class View:
 
     def address(self, coordinates: Sequence[int]) -> int:
         """The byte address of an element. Coordinates, and so the address, may lie outside the tensor."""
-        steps = sum(c * stride for c, stride in zip(coordinates, self.strides, strict=True))
-        return self.start + steps * self.element_size
+        assert len(coordinates) == len(self.strides), (coordinates, self.strides)
+        return self.start + sum(map(mul, coordinates, self.strides)) * self.element_size
 
     def bounds(self, box: Sequence[Range]) -> Range:
         """The first byte of the elements in a box, and the byte after the last. The box must not be empty."""
@@ -235,7 +236,20 @@ def dense_copy(builder: Builder, arena: Arena, source: View, sizes: Sequence[int
 
 def copies(builder: Builder, source: View, destination: View, sizes: Sequence[int]) -> list[Dispatch]:
     """Dispatches that copy the elements of one view to another; both have at most four dimensions."""
-    padding = 4 - len(sizes)
+    offsets = tuple((view.tensor, builder.offsets.get(view.tensor, 0)) for view in (source, destination))
+    return list(_copies(builder.profile, offsets, source, destination, tuple(sizes)))
+
+
+@lru_cache(maxsize=256)
+def _copies(
+    profile: DeviceProfile,
+    offsets: tuple[tuple[str, int], ...],
+    source: View,
+    destination: View,
+    sizes: tuple[int, ...],
+) -> tuple[Dispatch, ...]:
+    """As `copies`. The layers of a network copy the same scales and zero points to the same places, seven for each."""
+    builder, padding = Builder(profile, dict(offsets)), 4 - len(sizes)
     source = replace(source, strides=(0,) * padding + source.strides)
     destination = replace(destination, strides=(0,) * padding + destination.strides)
     pending: list[tuple[Range, ...]] = [((0, 1),) * padding + tuple((0, size) for size in sizes)]
@@ -278,4 +292,4 @@ def copies(builder: Builder, source: View, destination: View, sizes: Sequence[in
                 bytes_moved=2 * count * unit,
             )
         )
-    return dispatches
+    return tuple(dispatches)

@@ -46,7 +46,6 @@ SMALL_GPU = Rates(
 WORDS_OF_TAP = 5
 
 
-@lru_cache(maxsize=64)
 def rates_of(profile: DeviceProfile) -> Rates:
     """The rates of a device: the measured ones, or else those of its class."""
     return profile.rates or rates_of_class(profile)
@@ -56,6 +55,11 @@ def rates_of_class(profile: DeviceProfile) -> Rates:
     """The rates that are typical of such a device."""
     if profile.device_type is not DeviceType.CPU:
         return LARGE_GPU if profile.device_type is DeviceType.DISCRETE_GPU else SMALL_GPU
+    return _rates_of_cpu(profile)
+
+
+@lru_cache(maxsize=64)
+def _rates_of_cpu(profile: DeviceProfile) -> Rates:
     # A CPU's "matrix units" are loops. Beside its products, hardly anything counts.
     product = 8e9 if device_traits.can_run_float_kernel(profile) else 1e9 if profile.has_integer_dot_product else 5e8
     return Rates(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from typing import Any
 
@@ -35,6 +35,11 @@ class KernelInterface:
     push_constants: Mapping[str, tuple[int, int]]
     specialization_constants: tuple[str, ...]
 
+    @cached_property
+    def _word_count(self) -> int:
+        """32-bit words of all push constants."""
+        return max((first + count for first, count in self.push_constants.values()), default=0)
+
     def push_constant_words(self, values: Mapping[str, int | Sequence[int]]) -> tuple[int, ...]:
         """All push constants as unsigned 32-bit words; negative values become two's complement.
 
@@ -43,8 +48,9 @@ class KernelInterface:
         KernelInterfaceError
             A name is missing or unknown, or a value has the wrong number of words.
         """
-        self._require_names("push constants", self.push_constants.keys(), values.keys())
-        words = [0] * max((first + count for first, count in self.push_constants.values()), default=0)
+        if self.push_constants.keys() != values.keys():
+            self._require_names("push constants", self.push_constants.keys(), values.keys())
+        words = [0] * self._word_count
         for name, (first, count) in self.push_constants.items():
             value = values[name]
             given = [value] if isinstance(value, int) else value

@@ -144,7 +144,7 @@ def _build_special(reference: ref[Implementation]) -> None:
     if general is None:
         return
     try:
-        general.build_special()
+        general.build_special(gives_way=True)
     except BaseException as error:
         general.stay(error)
         # The operator may stay on the general kernel if the driver refuses the special one or the device is closed.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pkgutil import get_data
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -103,8 +103,13 @@ class Implementation:
         special = self.special
         return self if special is None or not special.is_built or self.failure is not None else special
 
-    def build(self) -> None:
+    def build(self, *, gives_way: bool = False) -> None:
         """Build all pipelines: a driver's refusal is reported here, and no call waits for the driver's compiler.
+
+        Parameters
+        ----------
+        gives_way : bool
+            Whether a driver that compiles where its queue does waits for a pause between calls.
 
         Raises
         ------
@@ -113,43 +118,46 @@ class Implementation:
         PathError
             The plan was forced, and the driver's answer to a known question was wrong.
         """
-        while not self._build_if_allowed():
+        while not self._build_if_allowed(gives_way):
             # A path that was remembered as the fastest gives way to the planner's choice.
             self._path = self._path if self._is_forced else None
             self.plan = self.device.plan(self.desc, self._path)
             self._plans, self._pipelines = {(): self.plan}, {}
         self.is_built = True
 
-    def _build_if_allowed(self) -> bool:
+    def _build_if_allowed(self, gives_way: bool) -> bool:
         """Build the pipelines of the plan if its path may be taken; returns whether it may."""
         self_test = self.device.self_test
         if self_test is None:
-            self._build_pipelines()
+            self._build_pipelines(gives_way)
             return True
         # Compiling need not wait for the answer to a question of another thread.
         if not self_test.is_asked_elsewhere(self.device, self.plan) and not self_test.allows(self.device, self.plan):
             return False
         try:
-            self._build_pipelines()
+            self._build_pipelines(gives_way)
         except DeviceError:
             if self_test.allows(self.device, self.plan):
                 raise
             return False
         return self_test.allows(self.device, self.plan)
 
-    def _build_pipelines(self) -> None:
+    def _build_pipelines(self, gives_way: bool) -> None:
         dispatches = [dispatch for stage in (*self.plan.initialization, *self.plan.stages) for dispatch in stage]
         for dispatch in dispatches:
             self.pipeline(dispatch)
         if quirks.LAVAPIPE_COMPILES_AT_THE_FIRST_CALL.applies_to(self.device.profile):
-            self._run_on_nothing(dispatches)
+            fresh = {self.pipeline(dispatch): dispatch for dispatch in dispatches}
+            fresh = {pipeline: dispatch for pipeline, dispatch in fresh.items() if not pipeline.has_run}
+            if gives_way:
+                for pipeline, dispatch in fresh.items():
+                    self.device.vulkan.pauses.use(partial(self._run_on_nothing, {pipeline: dispatch}))
+            elif fresh:
+                self._run_on_nothing(fresh)
 
-    def _run_on_nothing(self, dispatches: list[Dispatch]) -> None:
+    def _run_on_nothing(self, fresh: dict[Pipeline, Dispatch]) -> None:
         """Run kernels with no workgroups, and wait for that, so that the driver compiles them."""
         vulkan = self.device.vulkan
-        fresh = {self.pipeline(dispatch): dispatch for dispatch in dispatches if not self.pipeline(dispatch).has_run}
-        if not fresh:
-            return
         memory = vulkan.memory.allocate(LARGEST_OFFSET_ALIGNMENT)
         segment = memory.segments[0]
         # Each binding needs a buffer; no kernel reads it.
@@ -193,8 +201,13 @@ class Implementation:
                 self._pipelines[id(dispatch)] = found
         return True
 
-    def build_special(self) -> None:
+    def build_special(self, *, gives_way: bool = False) -> None:
         """Build the implementation that takes over, if there is one.
+
+        Parameters
+        ----------
+        gives_way : bool
+            As for `build`.
 
         Raises
         ------
@@ -204,7 +217,7 @@ class Implementation:
         if self.failure is not None:
             raise self.failure
         if self.special is not None and not self.special.is_built:
-            self.special.build()
+            self.special.build(gives_way=gives_way)
 
     def stay(self, failure: BaseException) -> None:
         """Note that the special implementation does not take over, and why."""

@@ -21,6 +21,7 @@ from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.memory import MemoryPool
 from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.partner import Partner
+from dmlvk.vulkan.pauses import Pauses
 from dmlvk.vulkan.physical_device import PhysicalDevice
 from dmlvk.vulkan.pipelines import Pipelines
 from dmlvk.vulkan.queue import Queue
@@ -63,6 +64,8 @@ class VulkanDevice:
     transfers : Transfers
     descriptors : DescriptorSets
     pipelines : Pipelines
+    pauses : Pauses
+        Of the compute queue.
     query_pools : QueryPools
     """
 
@@ -102,6 +105,7 @@ class VulkanDevice:
             self.transfers = Transfers(context, self.queue, self.copy_queue, self.memory)
             self.descriptors = DescriptorSets(context)
             self.pipelines = Pipelines(context, self.descriptors, self.queue)
+            self.pauses = Pauses(self.queue, self.visits)
             self.query_pools = QueryPools(context)
             context.availability.is_usable = True
         except BaseException:

@@ -517,7 +517,7 @@ class TestOpeningEarly:
         self, user: dmlvk.Device, paths: tuple[str, str], opened: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # A path that nobody has to ask.
-        monkeypatch.setattr(Implementation, "build_special", lambda self: None)
+        monkeypatch.setattr(Implementation, "build_special", lambda self, **_: None)
         for size in (5, 6, 7):
             general = user.compile(convolution(8, size, owned=False).desc)._implementation
             assert general.plan.path == GENERAL_PATH

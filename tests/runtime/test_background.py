@@ -59,10 +59,10 @@ class Gate:
                 inside.discard(threading.get_ident())
                 self.passed.set()
 
-        def build_special(general: Implementation) -> None:
+        def build_special(general: Implementation, *, gives_way: bool = False) -> None:
             if instead is not None and threading.get_ident() in inside:
                 instead()
-            honest(general)
+            honest(general, gives_way=gives_way)
 
         patch.setattr(background, "_build_special", build_in_background)
         patch.setattr(Implementation, "build_special", build_special)
