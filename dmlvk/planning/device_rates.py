@@ -42,6 +42,15 @@ SMALL_GPU = Rates(
     dispatch=3 * LARGE_GPU.dispatch,
     wait=LARGE_GPU.wait,
 )
+# How many times as long the slowest device of a kind takes as the rates say, and a device whose rates were measured.
+SLOWEST = {
+    DeviceType.CPU: 2.0,
+    DeviceType.INTEGRATED_GPU: 32.0,
+    DeviceType.DISCRETE_GPU: 64.0,
+    DeviceType.VIRTUAL_GPU: 32.0,
+    DeviceType.OTHER: 1000.0,
+}
+SLOWEST_MEASURED = 8.0
 # On a CPU, a multiplication of the direct kernel takes as long as this number of words of the fastest packed product.
 WORDS_OF_TAP = 5
 
@@ -49,6 +58,14 @@ WORDS_OF_TAP = 5
 def rates_of(profile: DeviceProfile) -> Rates:
     """The rates of a device: the measured ones, or else those of its class."""
     return profile.rates or rates_of_class(profile)
+
+
+def longest(profile: DeviceProfile, seconds: float) -> float:
+    """What an estimate by the rates of a device becomes on the slowest device of its kind.
+
+    Submissions are cut by it, so that no watchdog ends them.
+    """
+    return seconds * (SLOWEST[profile.device_type] if profile.rates is None else SLOWEST_MEASURED)
 
 
 def rates_of_class(profile: DeviceProfile) -> Rates:

@@ -42,12 +42,6 @@ def fetches_ahead(profile: DeviceProfile) -> int:
     return FETCHES_AHEAD_WITH_255_REGISTERS if has_255_registers(profile) else FETCHES_AHEAD
 
 
-def has_fast_dot_product(profile: DeviceProfile) -> bool:
-    """Whether even the slowest GPU of this kind multiplies packed bytes 8 times as fast as the slowest of others."""
-    is_accelerated = "integerDotProduct4x8BitPackedSignedAccelerated" in profile.properties
-    return profile.vendor_id == VendorId.NVIDIA and is_accelerated
-
-
 def multiplies_mixed_signs_alone(profile: DeviceProfile) -> bool:
     """Whether packed dot products of signed by unsigned bytes are an instruction, and those of signed bytes are not."""
     accelerated = "integerDotProduct4x8BitPacked{}Accelerated".format

@@ -92,8 +92,9 @@ class Dispatch:
     groups : tuple of int
         Workgroups along x, y and z.
     seconds : float
-        Rough upper estimate of the duration on this kind of device. The runtime starts a new submission before the
-        sum passes MAXIMUM_SUBMISSION_SECONDS.
+        The longest time, on the slowest device of a kind. Of a convolution's kernel, this is its share of the estimate
+        by which its path was chosen, times a factor: see `dmlvk.planning.device_rates.longest`. The runtime starts a
+        new submission before the sum passes MAXIMUM_SUBMISSION_SECONDS.
     subgroup_size : int
         The subgroup size that the kernel is specialized for, in full subgroups; 0 if any size will do.
     bytes_moved, operations : int

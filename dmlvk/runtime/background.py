@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from dmlvk.runtime.device import Device
 
 # A general kernel answers only if the planner estimates less than this for it, in seconds: a driver compiles a special
-# kernel in a third of a second. The estimates are upper ones: those for GPUs are about ten times too high.
+# kernel in a third of a second. The rates of GPUs are those of a large one.
 LONGEST_GENERAL_RUN = {DeviceType.CPU: 0.3}
-LONGEST_GENERAL_RUN_ON_GPU = 3.0
+LONGEST_GENERAL_RUN_ON_GPU = 0.05
 
 
 def is_allowed() -> bool:
@@ -135,7 +135,7 @@ def _general_plan(device: Device, desc: OperatorDesc) -> Plan | None:
     except planning.PathError:
         return None
     longest = LONGEST_GENERAL_RUN.get(device.profile.device_type, LONGEST_GENERAL_RUN_ON_GPU)
-    return plan if sum(dispatch.seconds for dispatch in plan.dispatches) <= longest else None
+    return plan if plan.predicted_seconds <= longest else None
 
 
 def _build_special(reference: ref[Implementation]) -> None:

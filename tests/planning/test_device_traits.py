@@ -37,21 +37,18 @@ def test_only_lavapipe_limits_iterations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "registers", "ahead", "fast", "float_kernel", "depthwise"),
+    ("name", "registers", "ahead", "float_kernel", "depthwise"),
     [
-        ("nvidia-h200", True, 6, True, False, True),
-        ("nvk-ada", True, 6, True, False, True),
-        ("amd-navi31", False, 2, False, False, True),
-        ("lavapipe-22.3", False, 2, False, True, True),
-        ("swiftshader", False, 2, False, False, False),
+        ("nvidia-h200", True, 6, False, True),
+        ("nvk-ada", True, 6, False, True),
+        ("amd-navi31", False, 2, False, True),
+        ("lavapipe-22.3", False, 2, True, True),
+        ("swiftshader", False, 2, False, False),
     ],
 )
-def test_traits_of_classes(
-    name: str, registers: bool, ahead: int, fast: bool, float_kernel: bool, depthwise: bool
-) -> None:
+def test_traits_of_classes(name: str, registers: bool, ahead: int, float_kernel: bool, depthwise: bool) -> None:
     profile = load(name)
     assert device_traits.has_255_registers(profile) is registers
     assert device_traits.fetches_ahead(profile) == ahead
-    assert device_traits.has_fast_dot_product(profile) is fast
     assert device_traits.can_run_float_kernel(profile) is float_kernel
     assert device_traits.is_faster_with_depthwise(profile) is depthwise

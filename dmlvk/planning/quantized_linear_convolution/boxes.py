@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -26,6 +27,8 @@ class BoxCutter(ABC):
     geometry : ConvolutionGeometry
     input, output : View
     parameters : Sources
+    longest_seconds : float
+        Of the whole convolution: see `Path.longest_seconds`.
     """
 
     builder: Builder
@@ -33,6 +36,7 @@ class BoxCutter(ABC):
     input: View
     output: View
     parameters: Sources
+    longest_seconds: float
 
     @abstractmethod
     def step(self, dimension: int) -> int:
@@ -57,15 +61,7 @@ class BoxCutter(ABC):
         ObstacleError
             No window holds all that the smallest part of the outputs needs.
         """
-        geometry = self.geometry
-        pending: list[Box] = [
-            (
-                (0, geometry.batch),
-                (0, geometry.output_channels),
-                (0, geometry.output_size[0]),
-                (0, geometry.output_size[1]),
-            )
-        ]
+        pending = [self.all_outputs]
         found: list[Dispatch] = []
         while pending:
             box = pending.pop()
@@ -81,6 +77,19 @@ class BoxCutter(ABC):
                 )
             pending.extend(self._halves(box, cut))
         return found
+
+    @property
+    def all_outputs(self) -> Box:
+        geometry = self.geometry
+        sizes = (geometry.batch, geometry.output_channels, *geometry.output_size)
+        return tuple((0, size) for size in sizes)
+
+    def seconds(self, box: Box) -> float:
+        """A box's share of the longest time, by its outputs, with those of steps that are not whole."""
+        return self.longest_seconds * self._steps(box) / self._steps(self.all_outputs)
+
+    def _steps(self, box: Box) -> int:
+        return math.prod(-(-(high - low) // self.step(dimension)) for dimension, (low, high) in enumerate(box))
 
     def _halves(self, box: Box, dimension: int) -> list[Box]:
         step = self.step(dimension)

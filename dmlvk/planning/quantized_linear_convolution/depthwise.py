@@ -85,7 +85,7 @@ class DepthwisePath(Path[None]):
     def tiles(self, problem: Problem) -> tuple[None]:
         return (None,)
 
-    def seconds(self, problem: Problem, tile: None) -> float:
+    def kernel_seconds(self, problem: Problem, tile: None) -> float:
         geometry, profile = problem.geometry, problem.profile
         words = InputWords.of(geometry, _input_view(problem))
         assert words is not None, "asked for after this was checked"
@@ -121,6 +121,7 @@ class DepthwisePath(Path[None]):
             stages.views["input_tensor"],
             stages.views["output_tensor"],
             parameters,
+            self.longest_seconds(problem, tile),
             stages.views["filter_tensor"],
             table,
         )

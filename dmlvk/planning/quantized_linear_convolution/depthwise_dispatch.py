@@ -58,15 +58,6 @@ LARGEST_TILE_COUNT = {DeviceType.CPU: 64}
 # The last step of an output costs about as much as this number of taps.
 LAST_STEP_TAPS = 10
 
-# The lowest rate, in multiply-adds a second.
-SLOWEST_RATE = {
-    DeviceType.CPU: 200e6,
-    DeviceType.INTEGRATED_GPU: 4e9,
-    DeviceType.DISCRETE_GPU: 40e9,
-    DeviceType.VIRTUAL_GPU: 4e9,
-    DeviceType.OTHER: 200e6,
-}
-
 
 @dataclass(frozen=True)
 class InputWords:
@@ -192,7 +183,7 @@ class Depthwise(BoxCutter):
             return self.cuttable(box, [0, 1, 0, 0])
         if self.table is not None and not fits(self.table.tensor, table_bounds(self.table, box[CHANNEL])):
             return self.cuttable(box, [0, 1, 0, 0])
-        if max(self._grid(box)[:2]) > GUARANTEED_WORKGROUP_COUNT or self._seconds(box) > DISPATCH_SECONDS:
+        if max(self._grid(box)[:2]) > GUARANTEED_WORKGROUP_COUNT or self.seconds(box) > DISPATCH_SECONDS:
             # Outermost dimensions first.
             return self.cuttable(box, [8, 4, 2, 1])
         return None
@@ -266,9 +257,6 @@ class Depthwise(BoxCutter):
         tiles = images * -(-rows // tiling.rows) * -(-columns // tiling.columns)
         units = -(-channels // 4) if self.words.channels_last else channels
         return -(-tiles // (tiling.items * tiling.tiles)), -(-units // tiling.block), 1
-
-    def _seconds(self, box: Box) -> float:
-        return depthwise_seconds(self.builder.profile, self.geometry, self.words, [high - low for low, high in box])
 
     def dispatch(self, box: Box) -> Dispatch:
         geometry, tiling, words = self.geometry, self._tiling(box), self.words
@@ -346,7 +334,7 @@ class Depthwise(BoxCutter):
         return dispatch.finish(
             specialization,
             self._grid(box),
-            seconds=self._seconds(box),
+            seconds=self.seconds(box),
             bytes_moved=sum(end - begin for begin, end in (bounds, filter_bounds, written)),
             operations=2 * outputs * geometry.tap_count,
         )
@@ -355,13 +343,6 @@ class Depthwise(BoxCutter):
 def power_of_two(number: int) -> int:
     """The first power of two that is not below a number."""
     return 1 << (number - 1).bit_length()
-
-
-def depthwise_seconds(
-    profile: DeviceProfile, geometry: ConvolutionGeometry, words: InputWords, extents: Sequence[int]
-) -> float:
-    """The longest time for a box of outputs: images, channels, rows, columns."""
-    return padded_count(words, extents) * (geometry.tap_count + LAST_STEP_TAPS) / SLOWEST_RATE[profile.device_type]
 
 
 def padded_count(words: InputWords, extents: Sequence[int]) -> int:

@@ -36,7 +36,7 @@ class DirectPath(Path[None]):
     def tiles(self, problem: Problem) -> tuple[None]:
         return (None,)
 
-    def seconds(self, problem: Problem, tile: None) -> float:
+    def kernel_seconds(self, problem: Problem, tile: None) -> float:
         geometry, rates = problem.geometry, rates_of(problem.profile)
         outputs = geometry.batch * geometry.output_channels * math.prod(geometry.output_size)
         busy = outputs * geometry.tap_count / rates.tap
@@ -61,6 +61,7 @@ class DirectPath(Path[None]):
             is_unsigned(desc, "filter_tensor"),
             is_unsigned(desc, "output_tensor"),
             self.is_general,
+            self.longest_seconds(problem, tile),
         )
         stages.add(*direct.stages())
         return stages.plan(self.name)

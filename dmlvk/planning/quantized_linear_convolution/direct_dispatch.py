@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
@@ -31,15 +30,6 @@ COLUMNS_AT_A_TIME = 4
 # The last step of an output costs about as much as this number of taps.
 LAST_STEP_TAPS = 10
 
-# The lowest rate, in multiply-adds a second.
-SLOWEST_RATE = {
-    DeviceType.CPU: 50e6,
-    DeviceType.INTEGRATED_GPU: 2e9,
-    DeviceType.DISCRETE_GPU: 20e9,
-    DeviceType.VIRTUAL_GPU: 2e9,
-    DeviceType.OTHER: 50e6,
-}
-
 # At most this many outputs, of 8 bytes each, have sums in progress over several dispatches at a time.
 LARGEST_ACCUMULATOR_COUNT = 1 << 20
 ACCUMULATOR_SIZE = 8
@@ -52,7 +42,13 @@ TapBox = tuple[Range, ...]
 
 @dataclass(frozen=True)
 class Direct:
-    """A convolution to be cut into dispatches of the direct kernel."""
+    """A convolution to be cut into dispatches of the direct kernel.
+
+    Attributes
+    ----------
+    longest_seconds : float
+        Of the whole convolution: see `Path.longest_seconds`.
+    """
 
     builder: Builder
     geometry: ConvolutionGeometry
@@ -64,13 +60,11 @@ class Direct:
     filter_unsigned: bool
     output_unsigned: bool
     is_general: bool
+    longest_seconds: float
 
     def stages(self) -> list[tuple[Dispatch, ...]]:
         """First, in one stage, the outputs whose taps all fit windows. Then the others, box by box of taps."""
-        sizes = self.geometry.output_size
-        pending: list[OutputBox] = [
-            ((0, self.geometry.batch), (0, self.geometry.output_channels), (0, sizes[0]), (0, sizes[1]))
-        ]
+        pending = [self.all_outputs]
         taps = self.all_taps
         whole: list[Dispatch] = []
         pieces: list[tuple[OutputBox, list[TapBox]]] = []
@@ -135,6 +129,11 @@ class Direct:
         """The number of accumulators at a time: they fit one window in the rest of the first scratch segment."""
         room = min(self.builder.window_limit, self.builder.profile.segment_size - self.builder.scratch.size)
         return max(1, min(LARGEST_ACCUMULATOR_COUNT, room // ACCUMULATOR_SIZE - BLOCK_SIZE // ACCUMULATOR_SIZE))
+
+    @property
+    def all_outputs(self) -> OutputBox:
+        geometry = self.geometry
+        return tuple((0, size) for size in (geometry.batch, geometry.output_channels, *geometry.output_size))
 
     @property
     def all_taps(self) -> TapBox:
@@ -242,8 +241,8 @@ class Direct:
         return 2 * _count(box) * _count(taps)
 
     def _seconds(self, box: OutputBox, taps: TapBox) -> float:
-        columns = box[3][1] - box[3][0]
-        return direct_seconds(self.builder.profile, _count(box) // columns, columns, _count(taps))
+        """The share of the longest time that some taps of some outputs have."""
+        return self.longest_seconds * _work(box, taps) / _work(self.all_outputs, self.all_taps)
 
     def _is_too_long(self, box: OutputBox, taps: TapBox) -> bool:
         return self._seconds(box, taps) > DISPATCH_SECONDS
@@ -356,10 +355,11 @@ class Direct:
         )
 
 
-def direct_seconds(profile: DeviceProfile, rows: int, columns: int, taps: int) -> float:
-    """An estimate for rows of outputs, with `taps` taps for each output."""
-    outputs = rows * (-(-columns // COLUMNS_AT_A_TIME) * COLUMNS_AT_A_TIME)
-    return outputs * (taps + LAST_STEP_TAPS) / SLOWEST_RATE[profile.device_type]
+def _work(box: OutputBox, taps: TapBox) -> int:
+    """Multiply-adds, with those of the columns that an invocation computes beside."""
+    columns = box[3][1] - box[3][0]
+    padded = -(-columns // COLUMNS_AT_A_TIME) * COLUMNS_AT_A_TIME
+    return _count(box) // columns * padded * (_count(taps) + LAST_STEP_TAPS)
 
 
 def _count(box: tuple[Range, ...]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
@@ -21,7 +20,7 @@ from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.boxes import CHANNEL, COLUMN, IMAGE, ROW, Box, BoxCutter, writes_runs
-from dmlvk.planning.quantized_linear_convolution.matrix_shape import matrix_rate, packs_channels
+from dmlvk.planning.quantized_linear_convolution.matrix_shape import packs_channels
 from dmlvk.planning.quantized_linear_convolution.matrix_tiles import NO_MATRICES, matrix_of
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP, FilterPacking, PackedFilter
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
@@ -190,7 +189,7 @@ class FirstLayer(BoxCutter):
             return self.cuttable(box, reach(self.output, box))
         if not fits(self.filter.tensor, self.filter.bounds(self._panels(box))):
             return self.cuttable(box, [0, 1, 0, 0])
-        if max(self._grid(box)) > GUARANTEED_WORKGROUP_COUNT or self._seconds(box) > DISPATCH_SECONDS:
+        if max(self._grid(box)) > GUARANTEED_WORKGROUP_COUNT or self.seconds(box) > DISPATCH_SECONDS:
             # Outermost dimensions first.
             return self.cuttable(box, [8, 4, 2, 1])
         return None
@@ -214,10 +213,6 @@ class FirstLayer(BoxCutter):
         across = -(-columns // (self.tile.units * self.tile.unit))
         workgroups = across * -(-rows // self.tile.rows) * images * (panels[1] - panels[0])
         return max(1, min(workgroups // ENOUGH_WORKGROUPS, LARGEST_TILE_COUNT))
-
-    def _seconds(self, box: Box) -> float:
-        extents = [-(-(high - low) // self.step(k)) for k, (low, high) in enumerate(box)]
-        return _seconds(self.builder.profile, self.geometry, self.tile, extents)
 
     def dispatch(self, box: Box) -> Dispatch:
         geometry, tile = self.geometry, self.tile
@@ -281,7 +276,7 @@ class FirstLayer(BoxCutter):
         return dispatch.finish(
             specialization,
             self._grid(box),
-            seconds=self._seconds(box),
+            seconds=self.seconds(box),
             bytes_moved=sum(end - begin for begin, end in (bounds, filter_bounds, written)),
             operations=2 * outputs * geometry.tap_count,
             subgroup_size=tile.lanes,
@@ -316,7 +311,7 @@ class FirstLayerPath(Path[FirstLayerTile]):
     def tiles(self, problem: Problem) -> tuple[FirstLayerTile]:
         return (first_layer_tile(problem.profile, problem.geometry),)
 
-    def seconds(self, problem: Problem, tile: FirstLayerTile) -> float:
+    def kernel_seconds(self, problem: Problem, tile: FirstLayerTile) -> float:
         geometry, rates = problem.geometry, rates_of(problem.profile)
         panels = -(-geometry.output_channels // tile.channels)
         outputs = geometry.batch * panels * tile.channels * math.prod(geometry.output_size)
@@ -336,17 +331,9 @@ class FirstLayerPath(Path[FirstLayerTile]):
             stages.views["input_tensor"],
             stages.views["output_tensor"],
             parameters,
+            self.longest_seconds(problem, tile),
             stages.packed_filter(tile.channels, packing),
             tile,
         )
         stages.add(first_layer.dispatches())
         return stages.plan(self.name)
-
-
-def _seconds(
-    profile: DeviceProfile, geometry: ConvolutionGeometry, tile: FirstLayerTile, extents: Sequence[int]
-) -> float:
-    """The longest time for images, panels of channels, rows and columns of outputs."""
-    words = geometry.filter_size[0] * tile.row_bytes(geometry) // 4
-    outputs = 4 * math.prod(extents) * tile.channels
-    return outputs * OPERATIONS_OF_WORD * (words + LAST_STEP_WORDS) / matrix_rate(profile)

@@ -28,5 +28,5 @@ class GeneralPath(DirectPath):
             return Obstacle("the largest filter size, stride or dilation", largest, f"at most {LARGEST_SIZE}")
         return None
 
-    def seconds(self, problem: Problem, tile: None) -> float:
-        return SLOWER_THAN_DIRECT * super().seconds(problem, tile)
+    def kernel_seconds(self, problem: Problem, tile: None) -> float:
+        return SLOWER_THAN_DIRECT * super().kernel_seconds(problem, tile)

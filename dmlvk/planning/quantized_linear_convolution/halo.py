@@ -248,9 +248,9 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
     def speed(self, profile: DeviceProfile) -> Speed:
         return SPEED
 
-    def seconds(self, problem: Problem, tile: HaloShape) -> float:
+    def kernel_seconds(self, problem: Problem, tile: HaloShape) -> float:
         loss = SPILLS_LOSS if device_traits.has_few_registers(problem.profile) else 1
-        return loss * super().seconds(problem, tile)
+        return loss * super().kernel_seconds(problem, tile)
 
     def pixels(self, geometry: ConvolutionGeometry) -> int:
         return geometry.batch * Positions.of(geometry, geometry.output_size).plane

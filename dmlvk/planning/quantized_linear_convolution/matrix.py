@@ -13,7 +13,7 @@ from dmlvk.planning.builder import (
     Builder,
     View,
 )
-from dmlvk.planning.device_rates import rates_of
+from dmlvk.planning.device_rates import longest, rates_of
 from dmlvk.planning.plan import Dispatch, PathError, Plan
 from dmlvk.planning.quantized_linear_convolution.channel_parameters import with_parameters
 from dmlvk.planning.quantized_linear_convolution.channels_last import channels_last
@@ -120,23 +120,35 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
         return tile
 
     def seconds(self, problem: Problem, tile: AnyMatrixShape) -> float:
-        geometry = tile.geometry
+        geometry, kernel = tile.geometry, self.kernel_seconds(problem, tile)
         builder = Builder(problem.profile, problem.offsets)
         source = View("input_tensor", 0, 1, geometry.input_strides)
         output = View("output_tensor", 0, 1, geometry.output_strides)
-        dispatches, preparing = 1 if tile.tile.parts <= 1 else 1 + CUT_DISPATCHES, 0.0
-        if fetch_in_place(builder, geometry, tile, source, output) is None:
-            dispatches += 1
-            preparing = packing_seconds(problem, geometry, tile.runs(geometry).quads)
+        if self._fetch(builder, tile, source, output, longest(problem.profile, kernel)) is not None:
+            return kernel
+        packing = packing_seconds(problem, geometry, tile.runs(geometry).quads)
+        return kernel + rates_of(problem.profile).dispatch + packing
+
+    def kernel_seconds(self, problem: Problem, tile: AnyMatrixShape) -> float:
         speed, rates = self.speed(problem.profile), rates_of(problem.profile)
-        pixels = self.pixels(geometry)
+        pixels = self.pixels(tile.geometry)
+        dispatches = 1 if tile.tile.parts <= 1 else 1 + CUT_DISPATCHES
         waits, busy = tile.work(rates, speed, self.unit(problem.profile), pixels)
         if not problem.has_owned_constants:
             workgroups = tile.padded_outputs(pixels) // (tile.pixels * tile.panel)
             if self.takes_turns and tile.tile.pixels * tile.tile.channels < LARGE_TILE:
                 workgroups = max(min(workgroups, WORKGROUPS_AT_A_TIME), workgroups // LARGEST_TURNS)
             busy += PARAMETER_WAITS * rates.wait * workgroups / rates.processors
-        return rates.seconds(dispatches, waits, busy) + preparing
+        return rates.seconds(dispatches, waits, busy)
+
+    def _fetch(
+        self, builder: Builder, tile: AnyMatrixShape, source: View, output: View, longest_seconds: float
+    ) -> int | None:
+        """How the kernel can read the input in place; None if the input has to be packed first."""
+        pixels = self.pixels(tile.geometry)
+        outputs_of_plane = tile.outputs_of_panels(1, 1, pixels // tile.geometry.batch)
+        plane_seconds = longest_seconds * outputs_of_plane / tile.padded_outputs(pixels)
+        return fetch_in_place(builder, tile.geometry, tile, source, output, plane_seconds)
 
     @abstractmethod
     def speed(self, profile: DeviceProfile) -> Speed:
@@ -163,12 +175,14 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
             stages.work_out_parameters(packed_filter)
         unsigned = is_unsigned(problem.desc, "output_tensor")
 
+        longest_seconds = self.longest_seconds(problem, tile)
+
         def product(part: PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:
-            common = (builder, geometry, tile, packed_filter, part, views["output_tensor"], unsigned)
+            common = (builder, geometry, tile, packed_filter, part, views["output_tensor"], unsigned, longest_seconds)
             return product_dispatches(self.cutter(*common, fetch, parameters, source))
 
         source = views["input_tensor"]
-        fetch = fetch_in_place(builder, geometry, tile, source, views["output_tensor"])
+        fetch = self._fetch(builder, tile, source, views["output_tensor"], longest_seconds)
         if fetch is None:
             copied = channels_last(builder, geometry, source, part_limit(builder, builder.scratch.size))
             if copied is not None:

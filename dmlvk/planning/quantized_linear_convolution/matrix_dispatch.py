@@ -65,9 +65,17 @@ WORKGROUPS_AT_A_TIME = 396
 
 
 def fetch_in_place(
-    builder: Builder, geometry: ConvolutionGeometry, shape: MatrixShape, source: View, output: View
+    builder: Builder,
+    geometry: ConvolutionGeometry,
+    shape: MatrixShape,
+    source: View,
+    output: View,
+    plane_seconds: float,
 ) -> int | None:
-    """How the kernel can read the input in place: by VECTORS or PLANES; None if the input has to be packed first."""
+    """How the kernel can read the input in place: by VECTORS or PLANES; None if the input has to be packed first.
+
+    Planes stay whole, but larger work is cut. `plane_seconds` is the longest time of one image's plane under one panel.
+    """
     sizes = (geometry.batch, geometry.input_channels, *geometry.input_size)
     if geometry.input_channels_per_group % VECTOR_SIZE or not builder.fits(
         source.tensor, source.bounds([(0, size) for size in sizes])
@@ -85,18 +93,11 @@ def fetch_in_place(
         and source.strides[2:] == (geometry.input_size[1], 1)
         and shape.tile.fetches_planes(shape.lanes)
         and builder.fits(output.tensor, output.bounds(written))
-        and _planes_stay_whole(geometry, shape)
+        and plane_seconds <= DISPATCH_SECONDS
+        and -(-math.prod(geometry.output_size) // shape.pixels) <= GUARANTEED_WORKGROUP_COUNT
     ):
         return PLANES
     return None
-
-
-def _planes_stay_whole(geometry: ConvolutionGeometry, shape: MatrixShape) -> bool:
-    """Whether one image's plane under one panel fits one dispatch, in time and room. Larger work is cut first."""
-    tiles = -(-geometry.output_size[0] * geometry.output_size[1] // shape.pixels)
-    words = shape.filter_packing(geometry).words
-    seconds = shape.seconds(tiles * shape.pixels, words)
-    return tiles <= GUARANTEED_WORKGROUP_COUNT and seconds <= DISPATCH_SECONDS
 
 
 def whole_input(geometry: ConvolutionGeometry, source: View) -> PackedInput:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
+from dmlvk.device_profile import CooperativeMatrix, DeviceProfile
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
 from dmlvk.planning.quantized_linear_convolution.product import Shape, Speed
@@ -33,15 +33,6 @@ PACKED_MATRICES = 4
 
 # Of the time that a copy takes, this part does not hide behind the products.
 MEMORY = 2.5
-
-# The lowest rate of matrix units, in operations a second. A CPU's "matrix units" are loops.
-SLOWEST_RATE = {DeviceType.DISCRETE_GPU: 8e12, DeviceType.CPU: 2e8}
-SLOWEST_RATE_OF_OTHERS = 200e9
-
-
-def matrix_rate(profile: DeviceProfile) -> float:
-    """The lowest rate of matrix units, in operations a second."""
-    return SLOWEST_RATE.get(profile.device_type, SLOWEST_RATE_OF_OTHERS)
 
 
 @dataclass(frozen=True)
@@ -121,7 +112,6 @@ class MatrixShape(Shape):
             pixels=tile.pixels,
             tiled=True,
             channels_last=True,
-            operations_per_second=matrix_rate(profile),
             matrix=matrix,
             lanes=lanes,
             tile=tile,

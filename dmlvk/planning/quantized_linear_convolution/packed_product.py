@@ -23,7 +23,6 @@ from dmlvk.planning.quantized_linear_convolution.parameters import table_bounds
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.product import (
     COLUMN,
-    CPU_RATES,
     GROUP,
     IMAGE,
     OPERATIONS_OF_WORD,
@@ -31,8 +30,6 @@ from dmlvk.planning.quantized_linear_convolution.product import (
     ROW,
     ProductCutter,
     Shape,
-    dot_product_rate,
-    integer_rate,
     product_dispatches,
 )
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
@@ -55,12 +52,11 @@ def product_shape(path: str, profile: DeviceProfile, geometry: ProductGeometry) 
     prefix = "quantized_linear_convolution"
     if path == "float":
         lanes = profile.subgroup_size
-        return Shape(geometry, f"{prefix}/registers_float", lanes, 8, 2, 2 * lanes, False, True, CPU_RATES[path])
+        return Shape(geometry, f"{prefix}/registers_float", lanes, 8, 2, 2 * lanes, False, True)
     if profile.device_type is DeviceType.CPU:
-        return Shape(geometry, f"{prefix}/registers_{path}", 16, 8, 1, 64, False, False, CPU_RATES[path])
+        return Shape(geometry, f"{prefix}/registers_{path}", 16, 8, 1, 64, False, False)
     channels = _tile_channels(profile, geometry)
-    speed = dot_product_rate(profile) if path == "dot4" else integer_rate(profile)
-    return Shape(geometry, f"{prefix}/tile_{path}", 2 * channels, channels, 1, 128, True, False, speed)
+    return Shape(geometry, f"{prefix}/tile_{path}", 2 * channels, channels, 1, 128, True, False)
 
 
 def _tile_channels(profile: DeviceProfile, geometry: ProductGeometry) -> int:
@@ -172,6 +168,10 @@ class PackedProductPath(Path[Shape]):
         return rates_of(problem.profile).seconds(DISPATCHES, WAITS, 0.0)
 
     def seconds(self, problem: Problem, tile: Shape) -> float:
+        packing = packing_seconds(problem, tile.geometry, ChannelWords.of(tile.geometry).quads)
+        return self.kernel_seconds(problem, tile) + (DISPATCHES - 1) * rates_of(problem.profile).dispatch + packing
+
+    def kernel_seconds(self, problem: Problem, tile: Shape) -> float:
         geometry, rates = tile.geometry, rates_of(problem.profile)
         words = ChannelWords.of(geometry)
         outputs = tile.padded_outputs(geometry.batch * math.prod(geometry.output_size))
@@ -182,17 +182,18 @@ class PackedProductPath(Path[Shape]):
         share = 1.0 if problem.profile.device_type is DeviceType.CPU else self.share
         busy = operations / (share * getattr(rates, self.unit)) + outputs * LAST_STEPS / rates.last_step
         waits = WAITS + words.per_output / WORDS_OF_WAIT
-        return rates.seconds(DISPATCHES, waits, busy) + packing_seconds(problem, geometry, words.quads)
+        return rates.seconds(1, waits, busy)
 
     def plan(self, problem: Problem, tile: Shape) -> Plan:
         geometry = tile.geometry
         stages = Stages(problem, geometry, ("input_tensor",))
         table = stages.parameter_table()
         packed_filter = stages.packed_filter(tile.panel, FilterPacking.of(geometry, tile.channels_last))
+        longest_seconds = self.longest_seconds(problem, tile)
 
         def product(part: PackedInput) -> list[Dispatch]:
             output, is_output_unsigned = stages.views["output_tensor"], is_unsigned(problem.desc, "output_tensor")
-            common = (stages.builder, geometry, tile, packed_filter, part, output, is_output_unsigned)
+            common = (stages.builder, geometry, tile, packed_filter, part, output, is_output_unsigned, longest_seconds)
             return product_dispatches(PackedProductCutter(*common, table))
 
         stages.add_packed_product(ChannelWords.of(geometry).quads, tile.channels_last, product)

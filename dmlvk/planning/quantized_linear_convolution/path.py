@@ -14,6 +14,7 @@ from dmlvk.errors import shown
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import Builder, View
+from dmlvk.planning.device_rates import longest
 from dmlvk.planning.plan import PathError, Plan
 from dmlvk.planning.quantized_linear_convolution.product_geometry import (
     ProductGeometry,
@@ -133,13 +134,23 @@ class Path(ABC, Generic[Tile]):
         return 0.0
 
     @abstractmethod
+    def kernel_seconds(self, problem: Problem, tile: Tile) -> float:
+        """An estimate of the time of the path's own kernel, for the whole convolution."""
+
     def seconds(self, problem: Problem, tile: Tile) -> float:
         """An estimate of the convolution's time on such a device, including the preparation of its input.
 
         The planner takes the path, and the tile, with the least. `python -m bench.paths` holds the estimates against
-        measured times. The times that keep submissions short are those of a dispatch on the slowest device of its kind:
-        see `Dispatch.seconds`.
+        measured times.
         """
+        return self.kernel_seconds(problem, tile)
+
+    def longest_seconds(self, problem: Problem, tile: Tile) -> float:
+        """The estimate for the path's own kernel as the slowest device of its kind would have it.
+
+        Each of the kernel's dispatches has its share of it: see `Dispatch.seconds`.
+        """
+        return longest(problem.profile, self.kernel_seconds(problem, tile))
 
     @abstractmethod
     def plan(self, problem: Problem, tile: Tile) -> Plan:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.planning import device_traits
+from dmlvk.device_profile import DeviceType
 from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
     Builder,
@@ -24,16 +24,12 @@ from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInpu
 from dmlvk.planning.quantized_linear_convolution.packing import PackedFilter
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 
-# The lowest rates on a CPU, in operations a second, by path.
-CPU_RATES = {"float": 8e9, "dot4": 1e9, "integer": 5e8}
 # The number of workgroups that fill a GPU. With fewer, each multiprocessor of a large GPU has one or two, which wait
 # for memory. An integrated GPU has only a few multiprocessors.
 FILLING_WORKGROUPS = {DeviceType.DISCRETE_GPU: 256, DeviceType.INTEGRATED_GPU: 8}
 
 # Multiply-adds of the four bytes of a word, times two.
 OPERATIONS_OF_WORD = 8
-# The last step and the store of an output cost about as much as this number of words of taps.
-LAST_STEP_WORDS = 30
 
 
 @dataclass(frozen=True)
@@ -90,8 +86,6 @@ class Shape:
         Whether the kernel uses shared memory: channels along x, pixels along y, the panel a specialization constant.
     channels_last : bool
         Whether the kernel takes operands that are packed channels last.
-    operations_per_second : float
-        The lowest rate, with enough workgroups to fill the device.
     """
 
     geometry: ProductGeometry
@@ -102,39 +96,18 @@ class Shape:
     pixels: int
     tiled: bool
     channels_last: bool
-    operations_per_second: float
-
-    def seconds(self, columns: int, words: int) -> float:
-        """The longest time for `columns` columns of a panel's channels, with `words` words of K for each output."""
-        operations = columns * self.panel * OPERATIONS_OF_WORD * (words + LAST_STEP_WORDS)
-        return operations / self.operations_per_second
-
-    def seconds_of_panels(self, groups: int, panels: int, pixels: int, words: int) -> float:
-        """The longest time for some panels of some groups, including unused channels and unused pixels of tiles."""
-        panels = -(-panels // self.panels) * self.panels
-        columns = -(-pixels // self.pixels) * self.pixels if self.tiled else pixels
-        return self.seconds(groups * columns * panels, words)
 
     def padded_outputs(self, pixels: int) -> int:
         """The outputs that the kernel computes for a number of pixels, with those of a tile that are never stored."""
         geometry = self.geometry
-        panels = -(-geometry.output_channels_per_group // (self.panel * self.panels)) * self.panels
+        panels = -(-geometry.output_channels_per_group // self.panel)
+        return self.outputs_of_panels(geometry.group_count, panels, pixels)
+
+    def outputs_of_panels(self, groups: int, panels: int, pixels: int) -> int:
+        """The same for some panels of some groups."""
+        panels = -(-panels // self.panels) * self.panels
         columns = -(-pixels // self.pixels) * self.pixels if self.tiled else pixels
-        return geometry.group_count * panels * self.panel * columns
-
-
-def _rate(profile: DeviceProfile) -> float:
-    return {DeviceType.DISCRETE_GPU: 1e12}.get(profile.device_type, 50e9)
-
-
-def integer_rate(profile: DeviceProfile) -> float:
-    """The lowest rate of 32-bit multiplications on a GPU, in operations a second."""
-    return _rate(profile) / 8
-
-
-def dot_product_rate(profile: DeviceProfile) -> float:
-    """The lowest rate of packed dot products on a GPU, in operations a second."""
-    return _rate(profile) * (8 if device_traits.has_fast_dot_product(profile) else 1)
+        return groups * panels * self.panel * columns
 
 
 def product_dispatches(cutter: ProductCutter[Any]) -> list[Dispatch]:
@@ -175,7 +148,13 @@ AnyShape = TypeVar("AnyShape", bound=Shape)
 
 @dataclass(frozen=True)
 class ProductCutter(ABC, Generic[AnyShape]):
-    """One part's product, to be cut into dispatches."""
+    """One part's product, to be cut into dispatches.
+
+    Attributes
+    ----------
+    longest_seconds : float
+        Of the whole convolution: see `Path.longest_seconds`.
+    """
 
     builder: Builder
     geometry: ProductGeometry
@@ -184,6 +163,7 @@ class ProductCutter(ABC, Generic[AnyShape]):
     part: PackedInput
     output: View
     output_unsigned: bool
+    longest_seconds: float
 
     @abstractmethod
     def dispatch(self, box: tuple[Range, ...]) -> Dispatch:
@@ -231,9 +211,19 @@ class ProductCutter(ABC, Generic[AnyShape]):
         return math.prod(box[dimension][1] - box[dimension][0] for dimension in (IMAGE, ROW, COLUMN))
 
     def seconds(self, box: tuple[Range, ...]) -> float:
-        """An estimate by the work done, including unused channels of panels and unused pixels of tiles."""
+        """A box's share of the longest time: of the outputs, with those of a tile that are never stored."""
+        return self.longest_seconds * self._outputs(box) / self._all_outputs
+
+    def _outputs(self, box: tuple[Range, ...]) -> int:
         groups, panels = (box[dimension][1] - box[dimension][0] for dimension in (GROUP, PANEL))
-        return self.shape.seconds_of_panels(groups, panels, self.pixels(box), self.packed_filter.words)
+        return self.shape.outputs_of_panels(groups, panels, self.pixels(box))
+
+    @cached_property
+    def _all_outputs(self) -> int:
+        geometry, panels = self.geometry, self.packed_filter.panels_of_group
+        rows, columns = geometry.output_size
+        extents = (geometry.batch, rows, geometry.group_count, panels, columns, self.packed_filter.width)
+        return self._outputs(tuple((0, extent) for extent in extents))
 
     def grid(self, box: tuple[Range, ...]) -> tuple[int, int, int]:
         pixel_groups = -(-self.pixels(box) // self.shape.pixels)
@@ -261,7 +251,10 @@ class ProductCutter(ABC, Generic[AnyShape]):
         if (not fitting or crowded) and (many_groups or many_panels):
             return channel_cut
         if grid[pixel_axis] > GUARANTEED_WORKGROUP_COUNT or self.seconds(box) > DISPATCH_SECONDS:
+            is_one_tile = self.shape.tiled and self.pixels(box) <= self.shape.pixels
             for dimension in (IMAGE, GROUP, PANEL, ROW, COLUMN):
-                if box[dimension][1] - box[dimension][0] > 1 and not (dimension == PANEL and many_groups):
+                # A part of a tile takes as long as all of it.
+                is_vain = (dimension == PANEL and many_groups) or (dimension in (IMAGE, ROW, COLUMN) and is_one_tile)
+                if box[dimension][1] - box[dimension][0] > 1 and not is_vain:
                     return dimension
         return None

@@ -27,11 +27,8 @@ from dmlvk.planning.quantized_linear_convolution.matrix_tiles import SIDE, obsta
 from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product import (
-    CPU_RATES,
     FILLING_WORKGROUPS,
     Speed,
-    dot_product_rate,
-    integer_rate,
 )
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 
@@ -97,7 +94,7 @@ UNITS = {"dot4": "dot_product", "integer": "integer"}
 CPU_SHARE = 0.25
 # A convolution that would be cut into more dispatches than this takes minutes, and the plan itself a minute. Only CPU
 # drivers get there, with few channels a group, which the tiles fill up with zeros.
-MOST_DISPATCHES = 4096
+MOST_DISPATCHES = 6000
 
 
 def _unit(profile: DeviceProfile) -> str:
@@ -150,7 +147,7 @@ def _shared_memory(tile: MatrixTile) -> int:
 
 def _shape(profile: DeviceProfile, geometry: ProductGeometry, tile: MatrixTile) -> MatrixShape:
     """The shape of the kernel's work: each invocation is a subgroup of its own; a word's four rows are interleaved."""
-    in_words, unit = packs_channels(geometry), _unit(profile)
+    in_words = packs_channels(geometry)
     rows = CooperativeMatrix(
         m=1 if in_words else tile.pixels // PACKED_ROWS,
         n=tile.channels // PACKED_ROWS if in_words else 1,
@@ -162,10 +159,7 @@ def _shape(profile: DeviceProfile, geometry: ProductGeometry, tile: MatrixTile) 
         saturating=False,
         scope="invocation",
     )
-    shape = MatrixShape.of(_kernel(profile), replace(profile, min_subgroup_size=1), rows, tile, geometry)
-    if profile.device_type is DeviceType.CPU:
-        return replace(shape, operations_per_second=CPU_RATES[unit] / 4)
-    return replace(shape, operations_per_second=dot_product_rate(profile) if unit == "dot4" else integer_rate(profile))
+    return MatrixShape.of(_kernel(profile), replace(profile, min_subgroup_size=1), rows, tile, geometry)
 
 
 def _tiles_of(geometry: ProductGeometry, tile: MatrixTile) -> int:
@@ -279,10 +273,7 @@ class VectorsPath(MatrixPath):
     def _obstacle_to(self, problem: Problem, geometry: ProductGeometry) -> Obstacle | None:
         obstacle = super()._obstacle_to(problem, geometry)
         if obstacle is None:
-            shape = self.shape(problem, geometry)
-            groups, panels = geometry.group_count, -(-geometry.output_channels_per_group // shape.panel)
-            words = shape.filter_packing(geometry).words
-            seconds = shape.seconds_of_panels(groups, panels, self.pixels(geometry), words)
+            seconds = self.longest_seconds(problem, self.shape(problem, geometry))
             if (count := math.ceil(seconds / DISPATCH_SECONDS)) > MOST_DISPATCHES:
                 return Obstacle(f"dispatches of {DISPATCH_SECONDS:g} s", count, f"at most {MOST_DISPATCHES}")
         return obstacle

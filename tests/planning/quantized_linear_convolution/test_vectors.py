@@ -166,24 +166,24 @@ def test_a_tile_may_be_forced(tile: str) -> None:
     ("name", "device", "count"),
     [
         ("tensors past 2 GiB", "nvidia-h200", 0),
-        ("tensors past 2 GiB", "swiftshader", 3_481_740),
+        ("tensors past 2 GiB", "swiftshader", 3_594_083),
         ("many groups", "nvidia-h200", 0),
         ("many groups", "swiftshader", 0),
         ("huge padding", "nvidia-h200", 0),
         ("huge padding", "intel-skl", 0),
-        ("huge padding", "swiftshader", 38_109),
+        ("huge padding", "swiftshader", 39_339),
     ],
 )
 def test_what_would_take_too_many_dispatches_is_refused(name: str, device: str, count: int) -> None:
     profile, desc = profiles.load(device), DESCRIPTORS[name]
     if count:
-        with pytest.raises(PathError, match=rf"dispatches of 0\.08 s = {count}, possible: at most 4096;"):
+        with pytest.raises(PathError, match=rf"dispatches of 0\.08 s = {count}, possible: at most 6000;"):
             plan(desc, profile, path="vectors")
         return
     found = plan(desc, profile, path="vectors")
     check_plan(found, desc, profile)
     assert written_elements(found, desc) == desc.output_tensor.element_count
-    assert len(found.dispatches) < 4096
+    assert len(found.dispatches) < 6000
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,58 @@
+"""One estimate chooses a path and keeps its submissions short: its dispatches share it, times a factor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dmlvk.device_profile import DeviceType
+from dmlvk.planning.builder import DISPATCH_SECONDS
+from dmlvk.planning.device_rates import LARGE_GPU, SLOWEST, SLOWEST_MEASURED, longest
+from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, NO_OFFSETS
+from dmlvk.planning.quantized_linear_convolution.choice import offers
+from dmlvk.planning.quantized_linear_convolution.path import ObstacleError, Problem
+from tests import profiles
+from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS
+
+DEVICES = ["nvidia-h200", "amd-navi21", "intel-bmg", "intel-skl", "apple-m1", "lavapipe-26.2", "swiftshader"]
+# Rows and columns that fill no tile are counted once more in each dispatch; sums in several parts too.
+MOST_PADDING = 1.6
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "name", ["odd", "NHWC", "ResNeXt", "first layer", "depthwise", "all owned", "ResNet, 256 channels"]
+)
+def test_dispatches_share_the_estimate_of_the_choice(device: str, name: str) -> None:
+    problem = Problem(DESCRIPTORS[name], profiles.load(device), NO_OFFSETS)
+    for offer in offers(problem):
+        kernel = offer.path.kernel_seconds(problem, offer.tile)
+        assert 0 < kernel <= offer.seconds
+        try:
+            made = offer.plan(problem)
+        except ObstacleError:
+            continue
+        products = [dispatch for dispatch in made.dispatches if dispatch.operations]
+        expected = longest(problem.profile, kernel)
+        assert expected == kernel * SLOWEST[problem.profile.device_type]
+        if any(dispatch.seconds == MAXIMUM_SUBMISSION_SECONDS for dispatch in products):
+            assert "vectors" in offer.path.name and problem.profile.device_type is DeviceType.CPU, "a tile is too long"
+            continue
+        total = sum(dispatch.seconds for dispatch in products)
+        assert expected * 0.999 <= total <= expected * MOST_PADDING, offer.path.name
+        assert max(dispatch.seconds for dispatch in products) <= DISPATCH_SECONDS
+
+
+def test_a_measured_device_is_less_slow_than_the_slowest() -> None:
+    profile = profiles.load("nvidia-h200")
+    assert longest(profile, 2.0) == 2.0 * SLOWEST[profile.device_type]
+    assert longest(replace(profile, rates=LARGE_GPU), 2.0) == 2.0 * SLOWEST_MEASURED
+
+
+def test_a_longer_estimate_makes_more_dispatches() -> None:
+    desc, profile = DESCRIPTORS["ResNet, 512 channels"], profiles.load("swiftshader")
+    offer = next(offer for offer in offers(Problem(desc, profile, NO_OFFSETS)) if offer.path.name == "dot4")
+    products = [each for each in offer.plan(Problem(desc, profile, NO_OFFSETS)).dispatches if each.operations]
+    least = offer.path.longest_seconds(Problem(desc, profile, NO_OFFSETS), offer.tile) / DISPATCH_SECONDS
+    assert least <= len(products) <= 2.5 * least and len(products) > 10
