@@ -345,7 +345,8 @@ class Device(NotCopied):
         show()
 
         # In the middle of another call of this thread (a signal handler), other threads could only wait for that call.
-        is_nested = self.vulkan.is_entered or self._operators_monitor.is_entered
+        asks = self.self_test is not None and self.self_test.is_entered
+        is_nested = self.vulkan.is_entered or self._operators_monitor.is_entered or asks
         order = new_pipelines_first([plan for plan, _ in chosen])
         for_each(order, compile_one, threads=1 if is_nested else core_count())
         return operators

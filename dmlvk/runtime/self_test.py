@@ -118,6 +118,11 @@ class SelfTest:
         return False
 
     @property
+    def is_entered(self) -> bool:
+        """Whether this thread is in the middle of a question."""
+        return any(lock._is_owned() for lock in self._locks.values())
+
+    @property
     def has_begun(self) -> bool:
         """Whether a question was asked, or its Device opened."""
         return self._asked_device.is_begun

@@ -270,7 +270,7 @@ def answered(state: State) -> object:
                 own.self_test = None
                 asked.close()
                 if path in own.profile.distrusted_paths:
-                    raise SystemExit("an exception from outside was taken for a wrong answer")
+                    raise SystemExit(f"an exception from outside was taken for a wrong answer: {asked._known}")
     finally:
         forget_questions()
         own.self_test = before
@@ -407,9 +407,11 @@ class Striker:
 
     def _strike(self, call: str, strike: Strike) -> None:
         state = self._open()
-        if call in CALLS_WITHOUT_DEVICE and "background" in self._variant:
-            finish_background()  # it keeps what earlier calls left
+        if call in CALLS_WITHOUT_DEVICE:  # what earlier calls left is not this call's
+            if "background" in self._variant:
+                finish_background()
             gc.collect()
+            close_ownerless()
         alive = dict(self._shim.live_count)
         if call in WRITES:
             written, old, new = WRITES[call]

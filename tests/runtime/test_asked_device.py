@@ -17,6 +17,7 @@ import dmlvk
 from dmlvk.planning.plan import GENERAL_PATH
 from dmlvk.runtime import answers_file, background, device_info, self_test
 from dmlvk.runtime import asked_device as asking
+from dmlvk.runtime import device as device_module
 from dmlvk.runtime.asked_device import MOST_DEVICES, AskedDevice
 from dmlvk.runtime.implementation import Implementation
 from dmlvk.runtime.tuned_paths import kernels_hash
@@ -410,6 +411,24 @@ class TestCompilingMeanwhile:
         assert calls.results == {}
         hold.set()
         assert {operator.plan.path for operator in calls.join().values()} == {paths[0]}
+
+    def test_a_handler_compiles_a_list_in_the_middle_of_a_question(
+        self, user: dmlvk.Device, paths: tuple[str, str], calls: Calls, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Other threads could only wait for the question, which waits for the handler."""
+        monkeypatch.setattr(device_module, "core_count", lambda: 4)
+        ask, descs, compiled = self_test._fault_of, self.descs(user, 5), []
+
+        def interrupted(own: dmlvk.Device, desc: Any, path: str) -> str:
+            if not compiled:
+                compiled.append(None)
+                compiled[:] = user.compile_all(descs[1:])
+            return ask(own, desc, path)
+
+        monkeypatch.setattr(self_test, "_fault_of", interrupted)
+        calls.start("asked", partial(user.compile, descs[0], wait=True))
+        assert calls.join()["asked"].plan.path == paths[0]
+        assert [operator.desc for operator in compiled] == descs[1:]
 
     def test_a_wrong_answer_takes_what_they_compiled_away(
         self, user: dmlvk.Device, paths: tuple[str, str], calls: Calls, monkeypatch: pytest.MonkeyPatch
