@@ -16,6 +16,7 @@ from dmlvk.errors import DeviceError
 from dmlvk.runtime.device_info import index_of
 from dmlvk.vulkan.library import OutOfMemoryError, ValidationError
 from dmlvk.vulkan.locks import RLock
+from dmlvk.vulkan.monitor import ReentryError
 
 if TYPE_CHECKING:
     from dmlvk.runtime.device import Device
@@ -136,6 +137,8 @@ class AskedDevice:
         """
         if user.is_closed:
             user.require_open()
+        if isinstance(error, ReentryError):  # a signal handler's question, or the one that it came in
+            raise error
         current = self._device
         if current is not None and current.is_closed:  # by nobody here: the process ends
             raise error

@@ -22,9 +22,13 @@ from dmlvk.vulkan.locks import RLock
 Result = TypeVar("Result")
 
 
-def reentered() -> DeviceError:
-    """The exception for a call in the middle of another one on the same thread."""
-    return DeviceError(
+class ReentryError(DeviceError):
+    """A call in the middle of another one on the same thread. It says nothing of the device."""
+
+
+def reentered() -> ReentryError:
+    """The exception for such a call."""
+    return ReentryError(
         "dmlvk was called by a signal handler or a finalizer in the middle of another call on the same thread, which "
         "cannot continue before this one returns; set a flag in the handler, and call dmlvk after the other call"
     )

@@ -23,6 +23,7 @@ from dmlvk.runtime.implementation import Implementation
 from dmlvk.runtime.tuned_paths import kernels_hash
 from dmlvk.vulkan import host_threads
 from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError
+from dmlvk.vulkan.monitor import ReentryError
 from dmlvk.vulkan.pipelines import Pipelines
 from tests.runtime.convolutions import convolution
 from tests.runtime.test_background import run
@@ -196,7 +197,7 @@ class TestQuestions:
         assert seen[0].is_closed and seen[0] is not asked._device
         asked.close()
 
-    @pytest.mark.parametrize("error", [KeyboardInterrupt, OutOfMemoryError])
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, OutOfMemoryError, ReentryError])
     @pytest.mark.parametrize("when", ["compiling", "running"])
     def test_what_is_no_answer_is_raised(
         self, user: dmlvk.Device, shim: Shim, error: type[BaseException], when: str
@@ -417,7 +418,8 @@ class TestCompilingMeanwhile:
     ) -> None:
         """Other threads could only wait for the question, which waits for the handler."""
         monkeypatch.setattr(device_module, "core_count", lambda: 4)
-        ask, descs, compiled = self_test._fault_of, self.descs(user, 5), []
+        ask, descs = self_test._fault_of, self.descs(user, 5)
+        compiled: list[Any] = []
 
         def interrupted(own: dmlvk.Device, desc: Any, path: str) -> str:
             if not compiled:
