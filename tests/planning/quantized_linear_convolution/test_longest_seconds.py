@@ -7,13 +7,15 @@ from dataclasses import replace
 import pytest
 
 from dmlvk.device_profile import DeviceType
-from dmlvk.planning.builder import DISPATCH_SECONDS
+from dmlvk.planning.builder import DISPATCH_SECONDS, Builder, View, copies
 from dmlvk.planning.device_rates import LARGE_GPU, SLOWEST, SLOWEST_MEASURED, longest
-from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, NO_OFFSETS
+from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, NO_OFFSETS, PERSISTENT
 from dmlvk.planning.quantized_linear_convolution.choice import offers
+from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
+from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import PLANES, fetch_in_place
 from dmlvk.planning.quantized_linear_convolution.path import ObstacleError, Problem
 from tests import profiles
-from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS
+from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, convolution
 
 DEVICES = ["nvidia-h200", "amd-navi21", "intel-bmg", "intel-skl", "apple-m1", "lavapipe-26.2", "swiftshader"]
 # Rows and columns that fill no tile are counted once more in each dispatch; sums in several parts too.
@@ -38,10 +40,30 @@ def test_dispatches_share_the_estimate_of_the_choice(device: str, name: str) -> 
         assert expected == kernel * SLOWEST[problem.profile.device_type]
         if any(dispatch.seconds == MAXIMUM_SUBMISSION_SECONDS for dispatch in products):
             assert "vectors" in offer.path.name and problem.profile.device_type is DeviceType.CPU, "a tile is too long"
+            assert len(products) <= 2 * expected / DISPATCH_SECONDS, "a part of a tile takes as long as all of it"
             continue
         total = sum(dispatch.seconds for dispatch in products)
         assert expected * 0.999 <= total <= expected * MOST_PADDING, offer.path.name
         assert max(dispatch.seconds for dispatch in products) <= DISPATCH_SECONDS
+
+
+def test_planes_are_read_in_place_if_one_of_them_is_short() -> None:
+    desc = convolution(2, 64, (56, 56), 64, (1, 1))
+    problem, path = Problem(desc, profiles.load("nvidia-h200"), NO_OFFSETS), MatrixPath()
+    (tile, *_), geometry = path.tiles(problem), desc.geometry
+    source = View("input_tensor", 0, 1, geometry.input_strides)
+    output = View("output_tensor", 0, 1, geometry.output_strides)
+    for seconds, fetch in ((DISPATCH_SECONDS, PLANES), (1.01 * DISPATCH_SECONDS, None)):
+        assert fetch_in_place(Builder(problem.profile, {}), geometry, tile, source, output, seconds) == fetch
+
+
+def test_copies_keep_to_segments_wherever_a_tensor_starts() -> None:
+    """Also after the same copy of a tensor that starts elsewhere."""
+    profile = profiles.load("nvidia-h200")
+    source, target = View("bias_tensor", 0, 4, (1,)), View(PERSISTENT, 0, 4, (1,))
+    for offset, count in ((0, 1), (profile.segment_size - 128, 2), (0, 1)):
+        found = copies(Builder(profile, {"bias_tensor": offset}), source, target, (64,))
+        assert len(found) == count
 
 
 def test_a_measured_device_is_less_slow_than_the_slowest() -> None:
