@@ -250,6 +250,8 @@ class MemoryPool:
         """Make memory free again; whether that left a shared block empty."""
         has_emptied = has_kept = False
         for block, offset, _ in segments:
+            if id(block) not in self._blocks:  # a repair found it empty and destroyed it
+                continue
             block.ranges.give(offset, lease)
             if block.ranges.is_empty:
                 has_emptied |= block.is_shared

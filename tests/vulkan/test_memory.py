@@ -140,3 +140,25 @@ def test_the_number_of_memory_objects_stays_below_the_limit(device: dmlvk.Device
             own.buffer(block)
         kept.pop()
         own.buffer(block)
+
+
+def test_memory_that_a_repair_returned_to_the_driver_is_not_used_again(device: dmlvk.Device) -> None:
+    """An exception strikes a change of the pool while a dropped tensor waits to be freed."""
+    with open_variant(device, "staged") as own:
+        memory = own.vulkan.memory
+        size = memory.block_size  # too large for a shared block, so it has one of its own
+        tensor = own.tensor(dmlvk.TensorDesc("uint8", (size,)))
+        (segment,) = tensor.memory().segments
+
+        def strike() -> None:
+            nonlocal tensor
+            tensor = None  # type: ignore[assignment]  # in the middle of a change, it can only be queued
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            memory.monitor.run(strike)
+        elements = np.arange(size, dtype=np.uint8)
+        another = own.tensor(elements)
+        assert another.memory().segments[0].block is not segment.block
+        assert (another.numpy() == elements).all()
+        assert memory.used == size
