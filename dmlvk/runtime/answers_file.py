@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-import filelock
-
 from dmlvk.device_profile import DeviceProfile
+from dmlvk.file_lock import FileLock
 from dmlvk.runtime import device_files
 from dmlvk.runtime.tuned_paths import kernels_hash
 
@@ -89,7 +89,7 @@ class AnswersFile:
 
     def keep(self, question: str, answer: Answer | None) -> None:
         """Write the answer to a question in place of an earlier one; None takes that away."""
-        with suppress(OSError, filelock.Timeout, NotImplementedError), device_files.locked(self.path):
+        with suppress(OSError, NotImplementedError), device_files.locked(self.path):
             kept = [each for each in self.answers() if each.question != question]
             kept += [] if answer is None else [answer]
             device_files.write(self.path, {"answers": [asdict(each) for each in kept]})
@@ -100,17 +100,11 @@ class AnswersFile:
 
         The lock ends with its process. So who holds it knows that a process which began the question before has ended.
         """
-        lock = filelock.FileLock(f"{self.path}.{question}.lock", timeout=LONGEST_QUESTION_SECONDS)
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
-        except (OSError, filelock.Timeout, NotImplementedError):  # the folder cannot be written
+        with ExitStack() as held:
+            with suppress(OSError, NotImplementedError):  # the folder cannot be written
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                held.enter_context(FileLock(Path(f"{self.path}.{question}.lock"), LONGEST_QUESTION_SECONDS))
             yield
-            return
-        try:
-            yield
-        finally:
-            lock.release()
 
 
 def faults(profile: DeviceProfile) -> dict[str, str]:

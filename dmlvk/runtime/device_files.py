@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import filelock
-
 from dmlvk import files
 from dmlvk.device_profile import DeviceProfile
+from dmlvk.file_lock import FileLock
 from dmlvk.vulkan.pipeline_cache import LOCK_TIMEOUT_SECONDS, cache_folder
 
 FORMAT = 1
@@ -60,10 +59,10 @@ def require_place(file: Path) -> None:
     files.require_replaceable(file)
 
 
-def locked(file: Path) -> filelock.BaseFileLock:
+def locked(file: Path) -> FileLock:
     """A lock that keeps other processes from changing a file. Its folder is made if it is not there."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    return filelock.FileLock(f"{file}.lock", timeout=LOCK_TIMEOUT_SECONDS)
+    return FileLock(Path(f"{file}.lock"), LOCK_TIMEOUT_SECONDS)
 
 
 def write(file: Path, content: Mapping[str, Any]) -> None:

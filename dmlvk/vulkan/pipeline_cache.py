@@ -15,6 +15,7 @@ from typing import Any
 
 from dmlvk import files
 from dmlvk.errors import DeviceError
+from dmlvk.file_lock import FileLock
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import VK_SUCCESS, ValidationError, vk
@@ -236,11 +237,9 @@ class PipelineCache:
             return
         if data in (b"", self._saved):
             return
-        import filelock
-
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with filelock.FileLock(str(self.path) + ".lock", timeout=timeout):
+            with FileLock(Path(f"{self.path}.lock"), timeout):
                 there = self._read_file()
                 if there not in (b"", self._saved) and len(there) <= LARGEST_SIZE:
                     data = self._merged(there, caches)
@@ -249,7 +248,7 @@ class PipelineCache:
                     self._saved = data
         except ValidationError:
             raise
-        except (OSError, filelock.Timeout, NotImplementedError, DeviceError):
+        except (OSError, NotImplementedError, DeviceError):
             return
         self._added_before_save = added
 
