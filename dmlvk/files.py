@@ -11,6 +11,7 @@ import json
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ MOST_BYTES = 1 << 28
 MOST_DEPTH = 64
 # The time and memory of tomllib grow with the square of the number of parts of a dotted key.
 MOST_DOTS = 1000
+LONGEST_READ_SECONDS = 1.0 if sys.platform == "win32" else 0.0
 # O_NONBLOCK: a FIFO is opened without waiting for its other end. O_NOCTTY: a terminal does not become ours.
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
 _KINDS = {
@@ -259,6 +261,18 @@ def require_replaceable(path: Path) -> None:
             raise FileError(f"{path} cannot be written: it is {_kind(mode)}")
 
 
+def _replace(source: str, path: Path) -> None:
+    """As os.replace, which Windows refuses while another process reads the file: that takes a moment."""
+    end = time.monotonic() + LONGEST_READ_SECONDS
+    while True:
+        try:
+            return os.replace(source, path)
+        except PermissionError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
 def replace_bytes(path: Path, content: bytes) -> None:
     """Put a regular file at a path, or replace the one there: a reader sees the old or the new file, never a part.
 
@@ -274,7 +288,7 @@ def replace_bytes(path: Path, content: bytes) -> None:
     try:
         with open(handle, "wb") as file:
             file.write(content)
-        os.replace(temporary, path)
+        _replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise

@@ -99,3 +99,27 @@ def test_a_place_for_a_file_is_known_before(name: str, tmp_path: Path) -> None:
         files.require_place(tmp_path / name)
     files.require_place(tmp_path / "new")
     files.require_place(tmp_path / "file")
+
+
+def test_windows_refuses_to_replace_a_file_while_another_process_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    refusals = [PermissionError("in use"), PermissionError("in use")]
+    replace = os.replace
+
+    def refuse(source: str, target: Path) -> None:
+        if refusals:
+            raise refusals.pop()
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    monkeypatch.setattr(files, "LONGEST_READ_SECONDS", 30.0)
+    files.replace_bytes(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert not refusals
+    monkeypatch.setattr(files, "LONGEST_READ_SECONDS", 0.0)
+    refusals.extend(PermissionError("in use") for _ in range(100))
+    with pytest.raises(PermissionError):
+        files.replace_bytes(path, b"newer")
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]

@@ -88,6 +88,16 @@ MOST_REASONS = 10
 LIMIT_SECONDS = 3600
 TIMEOUT_SECONDS = "600"  # for a case: SwiftShader under Wine, on a busy machine
 
+# Linux lets a process use the tiles of AMX once it has asked. On Windows nobody asks, so ONNX Runtime does not, and
+# under Wine its first instruction on tiles is an illegal one. This library asks; Wine's processes load it first.
+ASKS_FOR_TILES = """
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* long arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) */
+__attribute__((constructor)) static void ask(void) { syscall(SYS_arch_prctl, 0x1023, 18); }
+"""
+
 # A build backend that knows the name and version and runs no code of the package. pip needs it to download a source
 # package without building it.
 BACKEND = f'''
@@ -164,6 +174,26 @@ def get_wine() -> tuple[str, str]:
         if attempt == 0 and not install(["wine64", "xvfb"]):
             break
     raise SetupError("Wine or Xvfb is missing: install both (Debian, Ubuntu: sudo apt-get install wine64 xvfb)")
+
+
+def get_tiles() -> dict[str, str]:
+    """The environment variables with which Wine's processes may use AMX; none on a processor without it."""
+    if "amx_tile" not in Path("/proc/cpuinfo").read_text(encoding="utf-8").split():
+        return {}
+    for attempt in range(2):
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if compiler is not None:
+            break
+        if attempt == 1 or not install(["gcc", "libc6-dev"]):
+            raise SetupError(
+                "a C compiler is missing: install one (Debian, Ubuntu: sudo apt-get install gcc libc6-dev)"
+            )
+    assert compiler is not None, "found, or an error"
+    WINDOWS.mkdir(parents=True, exist_ok=True)
+    library = WINDOWS / "asks_for_tiles.so"
+    command = [compiler, "-shared", "-fPIC", "-x", "c", "-o", str(library), "-"]
+    subprocess.run(command, input=ASKS_FOR_TILES.encode(), check=True)
+    return {"LD_PRELOAD": str(library)}
 
 
 def get_python() -> None:
@@ -246,6 +276,7 @@ def started_wine() -> Iterator[Wine]:
                 # The host's Vulkan loader reads these, so the paths have the host's form.
                 "VK_DRIVER_FILES": icd_files,
                 "VK_ICD_FILENAMES": icd_files,
+                **get_tiles(),
             }
             _make_prefix(wine, variables)
             yield Wine(wine, variables)
