@@ -29,7 +29,7 @@ from dmlvk.runtime.device_info import another_device
 from dmlvk.runtime.exchange import array_of, tensor_of_cuda
 from dmlvk.runtime.implementation import new_pipelines_first
 from dmlvk.runtime.measured_rates import MeasuredRates
-from dmlvk.runtime.self_test import SelfTest
+from dmlvk.runtime.self_test import SelfTest, prepare
 from dmlvk.runtime.sequence import Sequence
 from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
 from dmlvk.runtime.tensor import Buffer, Tensor
@@ -37,7 +37,7 @@ from dmlvk.runtime.tuned_paths import TunedPaths, record_descriptor
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.command_buffers import Batch
 from dmlvk.vulkan.device import VulkanDevice
-from dmlvk.vulkan.host_threads import core_count, for_each
+from dmlvk.vulkan.host_threads import Job, core_count, for_each
 from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.physical_device import choose
 from dmlvk.vulkan.recorder import ONE_TIME_SUBMIT, SIMULTANEOUS_USE
@@ -112,15 +112,21 @@ class Device(NotCopied):
         force_copy_queue: bool = False,
     ) -> None:
         self.debug_level = debug.debug_level()
+        physical = choose(selector)
+        questions: Job | None = None
+        if profile is None:
+            self._profile = replace(physical.profile, rates=MeasuredRates(physical.profile).rates())
+            questions = prepare(self._profile)
         self.vulkan = VulkanDevice(
-            choose(selector), self, profile=profile, force_staging=force_staging, force_copy_queue=force_copy_queue
+            physical, self, profile=profile, force_staging=force_staging, force_copy_queue=force_copy_queue
         )
-        self._profile = self.vulkan.profile
+        if profile is not None:
+            self._profile = self.vulkan.profile
+        if questions is not None:
+            questions.finish()
         self.timestamps = timestamps
         # Measurements on the unchanged device say nothing about another profile.
         self._choices = TunedPaths(self.vulkan.profile) if profile is None else None
-        if profile is None:
-            self._profile = replace(self._profile, rates=MeasuredRates(self._profile).rates())
         self._lists: OrderedDict[tuple[int, ...], Batch] = OrderedDict()
         self._operators: OrderedDict[OperatorKey, CompiledOperator] = OrderedDict()
         self._operators_kept = OPERATORS_KEPT_ON_CPU if self.profile.device_type == DeviceType.CPU else OPERATORS_KEPT

@@ -378,11 +378,9 @@ def new_pipelines_first(plans: Sequence[Plan]) -> list[int]:
     return first + others
 
 
-def _request(dispatch: Dispatch) -> tuple[str, bytes, tuple[int, ...], int, int, int]:
+def _request(dispatch: Dispatch) -> tuple[str, bytes, tuple[int, ...], int]:
     """The arguments by which a device finds or builds the pipeline of a dispatch."""
-    buffer_count, push_size = len(dispatch.windows), 4 * len(dispatch.push_constants)
-    code = spirv(dispatch.kernel)
-    return dispatch.kernel, code, dispatch.specialization, buffer_count, push_size, dispatch.subgroup_size
+    return dispatch.kernel, spirv(dispatch.kernel), dispatch.specialization, dispatch.subgroup_size
 
 
 def _crosses_unexpectedly(place: MemoryRange) -> bool:

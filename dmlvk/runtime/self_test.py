@@ -36,13 +36,13 @@ from dmlvk.errors import DeviceError
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning.plan import Plan
 from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
-from dmlvk.runtime import debug
+from dmlvk.runtime import background, debug
 from dmlvk.runtime.answers_file import Answer, AnswersFile
 from dmlvk.runtime.asked_device import AskedDevice
 from dmlvk.runtime.device_info import index_of
 from dmlvk.runtime.tuned_paths import kernels_hash
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
-from dmlvk.vulkan.host_threads import core_count, for_each
+from dmlvk.vulkan.host_threads import Job, core_count, for_each, in_background
 from dmlvk.vulkan.library import OutOfMemoryError, ValidationError
 from dmlvk.vulkan.locks import RLock
 
@@ -246,6 +246,29 @@ class SelfTest:
             return ""
 
         return self._asked_device.ask(device, compile_all, run)
+
+
+def prepare(profile: DeviceProfile) -> Job | None:
+    """On another thread: work out the questions to a device, which the first convolution would wait for.
+
+    They are plans like others, the first of a process, and take 10 ms on a GPU with matrix units. The driver takes
+    longer to open such a device.
+
+    Returns
+    -------
+    Job or None
+        None if nothing is done, because nothing is asked, or there is no other thread.
+    """
+    if profile.device_type in WITHOUT_UNITS or not background.is_allowed():
+        return None
+
+    def work() -> None:
+        for path in PATHS_TO_ASK:
+            if _is_asked(profile, path):
+                _question_of(profile, path)
+        kernels_hash()
+
+    return in_background(work)
 
 
 def _is_asked(profile: DeviceProfile, path: str) -> bool:

@@ -1,4 +1,4 @@
-"""Descriptor sets: one layout for each number of storage buffers, and sets that are reused."""
+"""Descriptor sets: one layout for all kernels, and sets that are reused."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from dmlvk.vulkan.context import Context
-from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import check, vk
 from dmlvk.vulkan.monitor import Monitor
 
+# The storage buffers of the kernel with the most: quantized_linear_convolution/matrix, for one.
+LARGEST_BUFFER_COUNT = 11
 FIRST_POOL_SETS = 64
 LARGEST_POOL_SETS = 4096
 STORAGE_BUFFER = 7  # VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
@@ -44,75 +45,74 @@ class DescriptorSet:
 
 
 class DescriptorSets:
-    """Makes descriptor sets of n storage buffers at bindings 0 to n - 1, for compute shaders."""
+    """Makes descriptor sets of storage buffers at bindings 0, 1, 2, ..., for compute shaders.
+
+    All sets have one layout, which has as many bindings as the kernel with the most. A kernel with fewer does not use
+    the last ones, and nothing is written to them. So all pipelines share one VkPipelineLayout.
+
+    Attributes
+    ----------
+    layout : VkDescriptorSetLayout
+    """
 
     def __init__(self, context: Context) -> None:
         self._device = context.handle
         self._handles = context.handles
         self.monitor = Monitor(context.availability)
-        self._layouts: dict[int, Handle] = {}
-        self._pool_sizes: dict[int, int] = {}
-        self._free: dict[int, deque[Any]] = {}
+        self._count = min(LARGEST_BUFFER_COUNT, context.profile.limits.max_per_stage_descriptor_storage_buffers)
+        self._pool_size = FIRST_POOL_SETS
+        self._free: deque[Any] = deque()
+        self.layout = self._new_layout()
 
-    def layout(self, count: int) -> Any:
-        """The VkDescriptorSetLayout of `count` storage buffers."""
-        return self.monitor.run(self._layout, count)
-
-    def _layout(self, count: int) -> Any:
-        layout = self._layouts.get(count)
-        if layout is None:
-            ffi = vk.ffi
-            bindings = ffi.new("VkDescriptorSetLayoutBinding[]", max(1, count))
-            for i in range(count):
-                bindings[i].binding = i
-                bindings[i].descriptorType = STORAGE_BUFFER
-                bindings[i].descriptorCount = 1
-                bindings[i].stageFlags = COMPUTE_SHADER_STAGE
-            information = ffi.new("VkDescriptorSetLayoutCreateInfo*")
-            information.sType = vk.VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO
-            information.bindingCount = count
-            information.pBindings = bindings
-            layout = self._handles.create("DescriptorSetLayout", information)
-            self._layouts[count] = layout
-        return layout.value
+    def _new_layout(self) -> Any:
+        ffi = vk.ffi
+        bindings = ffi.new("VkDescriptorSetLayoutBinding[]", self._count)
+        for i, binding in enumerate(bindings):
+            binding.binding = i
+            binding.descriptorType = STORAGE_BUFFER
+            binding.descriptorCount = 1
+            binding.stageFlags = COMPUTE_SHADER_STAGE
+        information = ffi.new("VkDescriptorSetLayoutCreateInfo*")
+        information.sType = vk.VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO
+        information.bindingCount = self._count
+        information.pBindings = bindings
+        return self._handles.create("DescriptorSetLayout", information).value
 
     def take(self, ranges: list[BufferRange]) -> DescriptorSet:
         """A descriptor set of the given buffers."""
-        count = len(ranges)
         ffi = vk.ffi
         buffers = ffi.new("VkDescriptorBufferInfo[]", ranges)
         writes = ffi.new("VkWriteDescriptorSet*")
         writes.sType = vk.VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET
         # Consecutive bindings of one type can be written as if they were one array.
-        writes.descriptorCount = count
+        writes.descriptorCount = len(ranges)
         writes.descriptorType = STORAGE_BUFFER
         writes.pBufferInfo = buffers
-        return self.monitor.run(self._take, count, writes)
+        return self.monitor.run(self._take, writes)
 
-    def _take(self, count: int, writes: Any) -> DescriptorSet:
-        free = self._free.setdefault(count, deque())
-        if not free:
-            free.extend(self._new_sets(count))
-        taken = DescriptorSet(free, free.popleft())
+    def _take(self, writes: Any) -> DescriptorSet:
+        if not self._free:
+            self._free.extend(self._new_sets())
+        taken = DescriptorSet(self._free, self._free.popleft())
         writes.dstSet = taken.handle
         # void vkUpdateDescriptorSets(VkDevice device, uint32_t descriptorWriteCount, const VkWriteDescriptorSet*
         #     pDescriptorWrites, uint32_t descriptorCopyCount, const VkCopyDescriptorSet* pDescriptorCopies)
         vk.vkUpdateDescriptorSets(self._device, 1, writes, 0, vk.ffi.NULL)
         return taken
 
-    def _new_sets(self, count: int) -> list[Any]:
+    def _new_sets(self) -> list[Any]:
         ffi = vk.ffi
         # Each pool is twice as large as the last, so that few bindings make a small pool, and many make few pools.
-        sets = self._pool_sizes.get(count, FIRST_POOL_SETS)
-        self._pool_sizes[count] = min(2 * sets, LARGEST_POOL_SETS)
-        size = ffi.new("VkDescriptorPoolSize*", (STORAGE_BUFFER, sets * count))
+        sets = self._pool_size
+        self._pool_size = min(2 * sets, LARGEST_POOL_SETS)
+        size = ffi.new("VkDescriptorPoolSize*", (STORAGE_BUFFER, sets * self._count))
         information = ffi.new("VkDescriptorPoolCreateInfo*")
         information.sType = vk.VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO
         information.maxSets = sets
         information.poolSizeCount = 1
         information.pPoolSizes = size
         pool = self._handles.create("DescriptorPool", information)
-        layouts = ffi.new("VkDescriptorSetLayout[]", [self._layout(count)] * sets)
+        layouts = ffi.new("VkDescriptorSetLayout[]", [self.layout] * sets)
         allocation = ffi.new("VkDescriptorSetAllocateInfo*")
         allocation.sType = vk.VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO
         allocation.descriptorPool = pool.value

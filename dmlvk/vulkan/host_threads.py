@@ -94,13 +94,20 @@ _background = Workers()
 _nested = Workers()
 
 
-def in_background(work: Callable[[], None]) -> None:
-    """Do some work on another thread; on this one, before the function returns, if no thread can be started."""
+def in_background(work: Callable[[], None]) -> Job:
+    """Do some work on another thread; on this one, before the function returns, if no thread can be started.
+
+    Returns
+    -------
+    Job
+        For those that want to wait for its end.
+    """
     job = Job(work)
     try:
         _background.start(job, max(2, core_count()))
     except RuntimeError:  # at the interpreter's end, or at a limit of the system
         job.run()
+    return job
 
 
 def for_each(

@@ -30,8 +30,10 @@ SPIRV_MAGIC = 0x07230203
 # memory; a pipeline of a CPU driver costs one to three megabytes.
 PIPELINES_KEPT = 512
 PIPELINES_KEPT_ON_CPU = 16
-# Kernel, specialization constants, number of buffers, bytes of push constants, required size of subgroups.
-Key: TypeAlias = tuple[str, tuple[int, ...], int, int, int]
+# Bytes of push constants. All kernels have room in them. Some devices have fewer, and cannot run those with most.
+LARGEST_PUSH_CONSTANTS_SIZE = 256
+# Kernel, specialization constants, required size of subgroups.
+Key: TypeAlias = tuple[str, tuple[int, ...], int]
 
 
 class Pipeline:
@@ -41,7 +43,7 @@ class Pipeline:
     ----------
     handle : VkPipeline
     layout : VkPipelineLayout
-        The layout of its descriptor set and push constants.
+        The layout of the descriptor sets and push constants of all pipelines.
     has_run : bool
         Whether it was dispatched so that the driver would compile it.
     """
@@ -59,7 +61,7 @@ class Pipeline:
 
 
 class Pipelines:
-    """The pipelines of one device, by kernel, specialization constants, number of buffers and push constants' size.
+    """The pipelines of one device, by kernel and specialization constants.
 
     Parameters
     ----------
@@ -76,12 +78,12 @@ class Pipelines:
 
     def __init__(self, context: Context, descriptors: DescriptorSets, queue: Queue) -> None:
         self._context = context
-        self._descriptors = descriptors
         self._queue = queue
         self.monitor = Monitor(context.availability)
         self._modules: dict[str, Handle] = {}
         self._specializes = quirks.SWIFTSHADER_SPECIALIZES_LAST.applies_to(context.profile)
-        self._layouts: dict[tuple[int, int], Handle] = {}
+        # NVIDIA's driver takes 1 to 4 ms to make one. So there is one for all pipelines, made with the device.
+        self._layout = self._new_layout(descriptors)
         self._kept = PIPELINES_KEPT_ON_CPU if context.profile.device_type == DeviceType.CPU else PIPELINES_KEPT
         # The least recently used first.
         self._pipelines: OrderedDict[Key, Pipeline] = OrderedDict()
@@ -101,15 +103,7 @@ class Pipelines:
         locks = (reference() for reference in self._building.valuerefs())
         return self.monitor.is_entered or any(lock is not None and lock._is_owned() for lock in locks)
 
-    def get(
-        self,
-        kernel: str,
-        code: bytes,
-        specialization: tuple[int, ...],
-        buffer_count: int,
-        push_size: int,
-        subgroup_size: int = 0,
-    ) -> Pipeline:
+    def get(self, kernel: str, code: bytes, specialization: tuple[int, ...], subgroup_size: int = 0) -> Pipeline:
         """The pipeline, built at the first call.
 
         Parameters
@@ -117,13 +111,9 @@ class Pipelines:
         kernel : str
             Name of the kernel; the same name always comes with the same code.
         code : bytes
-            SPIR-V with a compute entry point "main".
+            SPIR-V with a compute entry point "main", and storage buffers at the first bindings of set 0.
         specialization : tuple of int
             32-bit values of the specialization constants 0, 1, 2, ...
-        buffer_count : int
-            Storage buffers, at bindings 0 to buffer_count - 1 of set 0.
-        push_size : int
-            Bytes of push constants.
         subgroup_size : int, optional
             Require full subgroups of this size, as far as the device can be told; with 0 the driver chooses.
 
@@ -132,21 +122,15 @@ class Pipelines:
         DeviceError
             The driver refuses the kernel; or this thread is in the middle of building it.
         """
-        pipeline = self._get((kernel, specialization, buffer_count, push_size, subgroup_size), code, True)
+        pipeline = self._get((kernel, specialization, subgroup_size), code, True)
         assert pipeline is not None, "the compiler gives a pipeline or an error"
         return pipeline
 
     def find(
-        self,
-        kernel: str,
-        code: bytes,
-        specialization: tuple[int, ...],
-        buffer_count: int,
-        push_size: int,
-        subgroup_size: int = 0,
+        self, kernel: str, code: bytes, specialization: tuple[int, ...], subgroup_size: int = 0
     ) -> Pipeline | None:
         """As `get`, but None if the driver's compiler would have to run, or if the driver cannot say so."""
-        return self._get((kernel, specialization, buffer_count, push_size, subgroup_size), code, False)
+        return self._get((kernel, specialization, subgroup_size), code, False)
 
     def _get(self, key: Key, code: bytes, compiles: bool) -> Pipeline | None:
         if not compiles and key not in self._pipelines:
@@ -177,20 +161,16 @@ class Pipelines:
         found, _ = self.monitor.run(self._known, key)
         if found is not None:  # another thread has built it
             return found
-        layout, module = self.monitor.run(self._parts, key, code)
+        kernel, specialization, _ = key
+        module = self.monitor.run(self._module, kernel, code, specialization if self._specializes else ())
         start = time.monotonic()
-        pipeline = self._build(key, layout, module, compiles)
+        pipeline = self._build(key, module, compiles)
         if pipeline is None:
             return None
         seconds = time.monotonic() - start
         self.monitor.run(self._keep, key, pipeline)
         self.cache.save_soon(seconds)
         return pipeline
-
-    def _parts(self, key: Key, code: bytes) -> tuple[Any, Handle]:
-        kernel, specialization, buffer_count, push_size, _ = key
-        constants = specialization if self._specializes else ()
-        return self._layout(buffer_count, push_size), self._module(kernel, code, constants)
 
     def _keep(self, key: Key, pipeline: Pipeline) -> None:
         self._pipelines[key] = pipeline
@@ -220,25 +200,22 @@ class Pipelines:
                 self._modules[kernel] = module
         return module
 
-    def _layout(self, buffer_count: int, push_size: int) -> Any:
-        layout = self._layouts.get((buffer_count, push_size))
-        if layout is None:
-            ffi = vk.ffi
-            sets = ffi.new("VkDescriptorSetLayout[1]", [self._descriptors.layout(buffer_count)])
-            constants = ffi.new("VkPushConstantRange*", (COMPUTE_SHADER_STAGE, 0, push_size))
-            information = ffi.new("VkPipelineLayoutCreateInfo*")
-            information.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO
-            information.setLayoutCount = 1
-            information.pSetLayouts = sets
-            information.pushConstantRangeCount = 1 if push_size else 0
-            information.pPushConstantRanges = constants
-            layout = self._context.handles.create("PipelineLayout", information)
-            self._layouts[buffer_count, push_size] = layout
-        return layout.value
-
-    def _build(self, key: Key, layout: Any, module: Handle, compiles: bool) -> Pipeline | None:
+    def _new_layout(self, descriptors: DescriptorSets) -> Any:
         ffi = vk.ffi
-        kernel, specialization, _, _, subgroup_size = key
+        size = min(LARGEST_PUSH_CONSTANTS_SIZE, self._context.profile.limits.max_push_constants_size)
+        sets = ffi.new("VkDescriptorSetLayout[1]", [descriptors.layout])
+        constants = ffi.new("VkPushConstantRange*", (COMPUTE_SHADER_STAGE, 0, size))
+        information = ffi.new("VkPipelineLayoutCreateInfo*")
+        information.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO
+        information.setLayoutCount = 1
+        information.pSetLayouts = sets
+        information.pushConstantRangeCount = 1
+        information.pPushConstantRanges = constants
+        return self._context.handles.create("PipelineLayout", information).value
+
+    def _build(self, key: Key, module: Handle, compiles: bool) -> Pipeline | None:
+        ffi = vk.ffi
+        kernel, specialization, subgroup_size = key
         todo = () if self._specializes else specialization
         count = len(todo)
         entries = ffi.new("VkSpecializationMapEntry[]", [(i, 4 * i, 4) for i in range(count)])
@@ -259,7 +236,7 @@ class Pipelines:
         information.stage.module = module.value
         information.stage.pName = entry_point
         information.stage.pSpecializationInfo = constants if count else ffi.NULL
-        information.layout = layout
+        information.layout = self._layout
         required_size = ffi.new("VkPipelineShaderStageRequiredSubgroupSizeCreateInfo*")
         if subgroup_size:
             profile, features = self._context.profile, self._context.configuration.features
@@ -287,7 +264,7 @@ class Pipelines:
                 return None
             error = failure(result, "vkCreateComputePipelines")
             raise type(error)(f"kernel {kernel} with specialization constants {specialization}: {error}")
-        return Pipeline(pipeline, layout)
+        return Pipeline(pipeline, self._layout)
 
     def close(self) -> None:
         """Save the cache, and drop the pipelines; nothing may be in flight."""

@@ -173,8 +173,7 @@ def main(path: Path, kernels: tuple[str, ...]) -> None:
         dispatch = each.dispatch
         if kernels and dispatch.kernel not in kernels:
             continue
-        constants = (dispatch.kernel, dispatch.specialization, len(dispatch.windows), 4 * len(dispatch.push_constants))
-        planned.setdefault((*constants, dispatch.subgroup_size), []).append(each)
+        planned.setdefault((dispatch.kernel, dispatch.specialization, dispatch.subgroup_size), []).append(each)
     with path.open("a") as output:
 
         def write(**line: Any) -> None:
@@ -184,14 +183,14 @@ def main(path: Path, kernels: tuple[str, ...]) -> None:
         for number, (key, users) in enumerate(planned.items()):
             if number in begun:
                 continue
-            kernel, specialization = key[:2]
+            kernel, specialization, subgroup_size = key
             chosen = [user for user in users if user.is_chosen]
             user = (chosen or users)[0]
             names = {"kernel": kernel, "path": user.path, "chosen": bool(chosen), "descriptor": user.name}
             write(begun=number, **names, specialization=specialization)
             signal.alarm(LONGEST_COMPILATION)  # ends the process
             start = time.process_time()
-            pipeline = device.pipelines.get(kernel, spirv(kernel), *key[1:])
+            pipeline = device.pipelines.get(kernel, spirv(kernel), specialization, subgroup_size)
             seconds = time.process_time() - start
             signal.alarm(0)
             write(finished=number, seconds=seconds, executables=list(executables.of(pipeline.handle)))

@@ -25,10 +25,12 @@ from dmlvk import planning, reference
 from dmlvk.command_line import main
 from dmlvk.conformance.running.execution import Devices
 from dmlvk.conformance.running.worker import environment
+from dmlvk.device_profile import DeviceType
 from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR
 from dmlvk.runtime import answers_file, implementation, self_test
 from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
+from dmlvk.vulkan.host_threads import Job
 from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError
 from dmlvk.vulkan.pipeline_cache import PipelineCache
 from tests.profiles import NAMES, load
@@ -446,3 +448,44 @@ def test_outputs_use_the_range_of_a_byte(path: str) -> None:
         inputs, expected = self_test._data(desc)
         np.testing.assert_array_equal(expected, reference.run(desc, **inputs))
         assert len(np.unique(expected)) > 200
+
+
+class TestPreparation:
+    """Questions are planned while the driver opens the device."""
+
+    @pytest.fixture(autouse=True)
+    def _several_cores(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("DMLVK_BACKGROUND", raising=False)
+        monkeypatch.setattr("dmlvk.runtime.background.core_count", lambda: 2)
+
+    def test_a_gpu_with_matrix_units(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        profile = load("nvidia-h200")
+        job = self_test.prepare(profile)
+        assert job is not None
+        while self_test._question_of.cache_info().currsize != len(PATHS_TO_ASK):
+            assert job.error is None
+        job.finish()
+        planned: list[object] = []
+        monkeypatch.setattr(planning, "plan", lambda *arguments, **options: planned.append(arguments))
+        assert all(self_test._question_of(profile, path) for path in PATHS_TO_ASK)
+        assert not planned
+
+    def test_nothing_is_prepared_where_nothing_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert self_test.prepare(replace(load("nvidia-h200"), device_type=DeviceType.CPU)) is None
+        monkeypatch.setenv("DMLVK_BACKGROUND", "0")
+        assert self_test.prepare(load("nvidia-h200")) is None
+
+    def test_a_device_prepares_for_its_own_plans(
+        self, device: dmlvk.Device, path: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+
+        def at_once(work: Callable[[], None]) -> Job:
+            job = Job(work)
+            job.run()
+            return job
+
+        monkeypatch.setattr(self_test, "in_background", at_once)
+        with dmlvk.Device(device.name) as own:
+            assert self_test._question_of.cache_info().currsize == 1
+            monkeypatch.setattr(planning, "plan", None)
+            assert self_test._question_of(own.profile, path)

@@ -192,7 +192,7 @@ def test_a_cache_that_is_saved_often_is_bounded_too(
 def test_a_thread_looks_at_locks_that_other_threads_add_and_drop(own: dmlvk.Device) -> None:
     """To find whether it is in the middle of building a pipeline."""
     building = own.vulkan.pipelines._building
-    kept: dict[Any, Any] = {("many", (number,), 0, 0, 0): threading.RLock() for number in range(200)}
+    kept: dict[Any, Any] = {("many", (number,), 0): threading.RLock() for number in range(200)}
     building.update(kept)
     stop = threading.Event()
 
@@ -200,7 +200,7 @@ def test_a_thread_looks_at_locks_that_other_threads_add_and_drop(own: dmlvk.Devi
         while not stop.is_set():
             locks = [threading.RLock() for _ in range(50)]
             for number, lock in enumerate(locks):
-                building["few", (number,), 0, 0, 0] = lock
+                building["few", (number,), 0] = lock
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.errors import shown
@@ -58,17 +58,20 @@ SPILLS_LOSS = 4
 class HaloShape(MatrixShape):
     """A tile with its halo on a device's matrices."""
 
-    def runs(self, geometry: ConvolutionGeometry) -> Runs:
+    @cached_property
+    def runs(self) -> Runs:
         """How K lies in memory: one run for each tap, in whole steps."""
+        geometry = self.geometry
         quads = geometry.input_channels_per_group // 4
         height, width = geometry.filter_size
         step = self.tile.step // VECTOR_SIZE
         vectors = -(-quads // (4 * step)) * step
         return Runs(quads, quads, vectors, width, height * width)
 
-    def filter_packing(self, geometry: ConvolutionGeometry) -> FilterPacking:
+    @cached_property
+    def filter_packing(self) -> FilterPacking:
         """How the filter is packed: in whole steps for each tap."""
-        runs = self.runs(geometry)
+        runs = self.runs
         words = 4 * runs.vectors
         # The kernel packs channels, whatever the output's layout.
         sizes = {

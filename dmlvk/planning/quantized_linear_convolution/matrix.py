@@ -126,7 +126,7 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
         output = View("output_tensor", 0, 1, geometry.output_strides)
         if self._fetch(builder, tile, source, output, longest(problem.profile, kernel)) is not None:
             return kernel
-        packing = packing_seconds(problem, geometry, tile.runs(geometry).quads)
+        packing = packing_seconds(problem, geometry, tile.runs.quads)
         return kernel + rates_of(problem.profile).dispatch + packing
 
     def kernel_seconds(self, problem: Problem, tile: AnyMatrixShape) -> float:
@@ -167,7 +167,7 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
         stages = Stages(problem, geometry, ("input_tensor",))
         builder, views = stages.builder, stages.views
         parameters = stages.gathered_parameters()
-        packing = tile.filter_packing(geometry)
+        packing = tile.filter_packing
         if problem.has_owned_constants:
             packing = with_parameters(packing)
         packed_filter = stages.packed_filter(tile.panel, packing)
@@ -192,8 +192,8 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
         if fetch is not None:
             stages.add(product(whole_input(geometry, source), fetch, source))
         elif self.packs_input:
-            fetch = VECTORS if tile.runs(geometry).aligned else WORDS
-            stages.add_packed_product(tile.runs(geometry).quads, True, lambda part: product(part, fetch))
+            fetch = VECTORS if tile.runs.aligned else WORDS
+            stages.add_packed_product(tile.runs.quads, True, lambda part: product(part, fetch))
         else:
             size = (geometry.batch, geometry.input_channels, *geometry.input_size)
             raise ObstacleError(Obstacle("input", size, "channels side by side, or small enough for a copy"))
@@ -232,5 +232,5 @@ class MatrixPath(MatrixUnitsPath[MatrixShape]):
 def _obstacle_to_operands(problem: Problem, tile: MatrixShape) -> Obstacle | None:
     """Why the operands of a tile cannot be packed; None if they can."""
     geometry = tile.geometry
-    quads, words = tile.runs(geometry).quads, tile.filter_packing(geometry).words
+    quads, words = tile.runs.quads, tile.filter_packing.words
     return obstacle_to_packing(geometry, problem.profile, quads, words)

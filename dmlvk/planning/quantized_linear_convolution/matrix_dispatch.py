@@ -139,7 +139,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
 
     def push_sizes(self, dispatch: DispatchBuilder, sizes: Mapping[str, int]) -> None:
         """Pushes the sizes, also those that are constants: the kernel has push constants for all of them."""
-        part_steps = -(-self.shape.steps(self.shape.runs(self.geometry)) // self.shape.tile.parts)
+        part_steps = -(-self.shape.steps(self.shape.runs) // self.shape.tile.parts)
         dispatch.push(part_steps=part_steps, **matrix_sizes.push_constants(sizes))
 
     def run_words(self, runs: Runs) -> int:
@@ -180,7 +180,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
 
     def dispatch(self, box: tuple[Range, ...]) -> Dispatch:
         geometry, part, packed_filter, shape = self.geometry, self.part, self.packed_filter, self.shape
-        tile, runs = shape.tile, shape.runs(geometry)
+        tile, runs = shape.tile, shape.runs
         channels, written = self.channels(box), self.written(box)
         extents = [high - low for low, high in box]
         first_row, first_column = (
@@ -327,7 +327,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         if self._checks_border() and self.shares_pipelines(box):
             return False
         shape = self.shape
-        return shape.runs(self.geometry).total * VECTOR_SIZE % shape.tile.step == 0
+        return shape.runs.total * VECTOR_SIZE % shape.tile.step == 0
 
     def _store_unit(self, box: tuple[Range, ...], stored: Range) -> int:
         """Bytes of one store to the output: 16 or 4 if neighbours in a tile always fill whole units of that size."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile
@@ -117,9 +118,10 @@ class MatrixShape(Shape):
             tile=tile,
         )
 
-    def runs(self, geometry: ConvolutionGeometry) -> Runs:
+    @cached_property
+    def runs(self) -> Runs:
         """How K lies in memory."""
-        return Runs.of(geometry)
+        return Runs.of(self.geometry)
 
     def steps(self, runs: Runs) -> int:
         """The number of steps of K."""
@@ -141,13 +143,13 @@ class MatrixShape(Shape):
         outputs = self.padded_outputs(pixels)
         tiles = outputs // (tile.pixels * tile.channels)
         parts = max(1, tile.parts)
-        steps = -(-self.steps(self.runs(geometry)) // parts)
+        steps = -(-self.steps(self.runs) // parts)
         fetches = speed.fetches
         if geometry.group_count > 1 or joined_groups(geometry) > 1:
             fetches /= speed.group_fetches * (speed.stride_fetches if max(geometry.strides) > 1 else 1)
         elif geometry.filter_size != (1, 1):
             fetches /= speed.tap_fetches
-        if not self.runs(geometry).aligned:
+        if not self.runs.aligned:
             fetches /= speed.word_fetches
         fetched = tiles * parts * steps * (tile.pixels + tile.channels) * tile.step
         is_ragged = not packs_channels(geometry) and math.prod(geometry.output_size) % PLANE_PIXELS
@@ -161,12 +163,13 @@ class MatrixShape(Shape):
             busy *= math.ceil(tiles * parts / rates.processors) * rates.processors / (tiles * parts)
         return speed.first_waits + speed.waits * steps, busy
 
-    def filter_packing(self, geometry: ConvolutionGeometry) -> FilterPacking:
+    @cached_property
+    def filter_packing(self) -> FilterPacking:
         """How the filter is packed: in whole steps of K."""
-        runs, step = self.runs(geometry), self.tile.step // 4
+        runs, step = self.runs, self.tile.step // 4
         words = -(-4 * runs.total // step) * step
         # Channels in the order in which the product stores them.
-        interleaved = self.matrix.n if packs_channels(geometry) else 0
+        interleaved = self.matrix.n if packs_channels(self.geometry) else 0
         sizes = {
             "STEP_WORDS": step,
             "RUN_WORDS": 4 * runs.vectors,
