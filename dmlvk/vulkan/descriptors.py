@@ -47,8 +47,10 @@ class DescriptorSet:
 class DescriptorSets:
     """Makes descriptor sets of storage buffers at bindings 0, 1, 2, ..., for compute shaders.
 
-    All sets have one layout, which has as many bindings as the kernel with the most. A kernel with fewer does not use
-    the last ones, and nothing is written to them. So all pipelines share one VkPipelineLayout.
+    All sets have one layout, which has as many bindings as the kernel with the most. So all pipelines share one
+    VkPipelineLayout. A kernel with fewer buffers does not use the last bindings, and nothing is ever written to them: a
+    set is reused for the same number of buffers alone. lavapipe looks at all bindings of a set, and would find buffers
+    there that are destroyed.
 
     Attributes
     ----------
@@ -60,8 +62,9 @@ class DescriptorSets:
         self._handles = context.handles
         self.monitor = Monitor(context.availability)
         self._count = min(LARGEST_BUFFER_COUNT, context.profile.limits.max_per_stage_descriptor_storage_buffers)
-        self._pool_size = FIRST_POOL_SETS
-        self._free: deque[Any] = deque()
+        # By the number of buffers that are written.
+        self._pool_sizes: dict[int, int] = {}
+        self._free: dict[int, deque[Any]] = {}
         self.layout = self._new_layout()
 
     def _new_layout(self) -> Any:
@@ -88,23 +91,24 @@ class DescriptorSets:
         writes.descriptorCount = len(ranges)
         writes.descriptorType = STORAGE_BUFFER
         writes.pBufferInfo = buffers
-        return self.monitor.run(self._take, writes)
+        return self.monitor.run(self._take, len(ranges), writes)
 
-    def _take(self, writes: Any) -> DescriptorSet:
-        if not self._free:
-            self._free.extend(self._new_sets())
-        taken = DescriptorSet(self._free, self._free.popleft())
+    def _take(self, count: int, writes: Any) -> DescriptorSet:
+        free = self._free.setdefault(count, deque())
+        if not free:
+            free.extend(self._new_sets(count))
+        taken = DescriptorSet(free, free.popleft())
         writes.dstSet = taken.handle
         # void vkUpdateDescriptorSets(VkDevice device, uint32_t descriptorWriteCount, const VkWriteDescriptorSet*
         #     pDescriptorWrites, uint32_t descriptorCopyCount, const VkCopyDescriptorSet* pDescriptorCopies)
         vk.vkUpdateDescriptorSets(self._device, 1, writes, 0, vk.ffi.NULL)
         return taken
 
-    def _new_sets(self) -> list[Any]:
+    def _new_sets(self, count: int) -> list[Any]:
         ffi = vk.ffi
         # Each pool is twice as large as the last, so that few bindings make a small pool, and many make few pools.
-        sets = self._pool_size
-        self._pool_size = min(2 * sets, LARGEST_POOL_SETS)
+        sets = self._pool_sizes.get(count, FIRST_POOL_SETS)
+        self._pool_sizes[count] = min(2 * sets, LARGEST_POOL_SETS)
         size = ffi.new("VkDescriptorPoolSize*", (STORAGE_BUFFER, sets * self._count))
         information = ffi.new("VkDescriptorPoolCreateInfo*")
         information.sType = vk.VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO
