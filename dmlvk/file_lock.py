@@ -5,12 +5,15 @@ from __future__ import annotations
 import _thread
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, TypeAlias
 from weakref import ref
 
+# Windows calls no signal handler in the middle of a wait.
+LONGEST_WAIT_SECONDS = 0.1
 # An error, or None when the file is taken, and when it is released.
 Answers: TypeAlias = "SimpleQueue[BaseException | None]"
 
@@ -65,7 +68,10 @@ class FileLock:
         return True
 
     def _wait(self) -> None:
-        error = self._answers.get()
+        while True:
+            with suppress(Empty):
+                error = self._answers.get(timeout=LONGEST_WAIT_SECONDS)
+                break
         if error is not None:
             raise error
 
