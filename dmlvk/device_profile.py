@@ -58,6 +58,7 @@ class VendorId(IntEnum):
     """VkPhysicalDeviceProperties::vendorID: the vendors that device traits name. Vulkan has more."""
 
     AMD = 0x1002
+    QUALCOMM = 0x5143
     NVIDIA = 0x10DE
     GOOGLE = 0x1AE0
     MESA = 0x10005

@@ -62,6 +62,7 @@ FEATURE_KERNELS = {
         DOT_PRODUCT_INPUT_4X8_BIT_PACKED,
         DOT_PRODUCT,
     },
+    "_convolution/vectors_float32": {VULKAN_MEMORY_MODEL, ROUNDING_MODE_RTE},
     "_convolution/vectors_integer": {VULKAN_MEMORY_MODEL},
     "depthwise_dot4": {ROUNDING_MODE_RTE},
     "registers_float": {INT64, GROUP_NON_UNIFORM, GROUP_NON_UNIFORM_SHUFFLE},

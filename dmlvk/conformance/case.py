@@ -69,6 +69,8 @@ class Workload:
         the paths of large ones.
     device_type : DeviceType, optional
         The type of device to plan for: a GPU's plans can run on a CPU driver, and the reverse.
+    profile : str, optional
+        A name of `profiles.PROFILES` to plan by, besides that of the run: it gives the kernels of other devices.
     is_defined : bool
         False if the operator leaves the output's values open: then the only check is that nothing else changes.
     way : Way
@@ -83,6 +85,7 @@ class Workload:
     offsets: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
     limits: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
     device_type: DeviceType | None = None
+    profile: str | None = None
     is_defined: bool = True
     way: Way = Way.ALONE
     part: slice | None = None

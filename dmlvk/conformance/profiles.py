@@ -119,10 +119,16 @@ def _without_dot_product(profile: DeviceProfile) -> DeviceProfile:
     )
 
 
-def _mixed_dot_product(profile: DeviceProfile) -> DeviceProfile:
+def _few_registers(*signs: str) -> Callable[[DeviceProfile], DeviceProfile]:
+    """Of a GPU with few registers, on which packed dot products of these signs are an instruction."""
     accelerated = "integerDotProduct4x8BitPacked{}Accelerated".format
-    properties = profile.properties - {accelerated("Signed")} | {accelerated("MixedSignedness")}
-    return replace(profile, device_type=DeviceType.DISCRETE_GPU, vendor_id=0, properties=properties)
+
+    def other(profile: DeviceProfile) -> DeviceProfile:
+        properties = profile.properties - {accelerated("Signed"), accelerated("MixedSignedness")}
+        properties |= {accelerated(sign) for sign in signs}
+        return replace(profile, device_type=DeviceType.DISCRETE_GPU, vendor_id=0, properties=properties)
+
+    return other
 
 
 PROFILES: Mapping[str, Callable[[DeviceProfile], DeviceProfile]] = MappingProxyType(
@@ -151,10 +157,11 @@ PROFILES: Mapping[str, Callable[[DeviceProfile], DeviceProfile]] = MappingProxyT
             max_storage_buffer_range=1 << 16, max_memory_allocation_size=1 << 17, max_buffer_size=1 << 17
         ),
         # Not narrower but different, on a CPU driver or another GPU: the plans for GPUs, for GPUs of few registers, and
-        # for those that have packed dot products of signed by unsigned bytes alone.
+        # for those of them that have packed dot products of signed by unsigned bytes alone, or no instruction for any.
         "discrete-gpu": lambda profile: replace(profile, device_type=DeviceType.DISCRETE_GPU),
-        "few-registers": lambda profile: replace(profile, device_type=DeviceType.DISCRETE_GPU, vendor_id=0),
-        "mixed-dot-product": _mixed_dot_product,
+        "few-registers": _few_registers("Signed", "MixedSignedness"),
+        "mixed-dot-product": _few_registers("MixedSignedness"),
+        "emulated-dot-product": _few_registers(),
     }
 )
 
@@ -167,6 +174,8 @@ def narrow(profile: DeviceProfile, name: str) -> DeviceProfile:
 def workload_profile(device: DeviceProfile, name: str, workload: Workload) -> DeviceProfile:
     """The profile that plans of a workload are made for, under a profile of `profiles.PROFILES`."""
     narrowed = narrow(device, name)
+    if workload.profile is not None:
+        narrowed = narrow(narrowed, workload.profile)
     return replace(
         narrowed,
         limits=narrowed_limits(narrowed.limits, workload.limits),

@@ -12,6 +12,9 @@ from dmlvk.device_profile import DeviceProfile, DeviceType, DriverId, VendorId
 # The property of a device whose float32 products are rounded to nearest even. Last steps in float32 rely on it.
 ROUNDING = "shaderRoundingModeRTEFloat32"
 
+# The property of a device on which such a dot product is an instruction.
+_DOT_PRODUCT = "integerDotProduct4x8BitPacked{}Accelerated"
+
 # A tile on matrix units takes at most this many bytes of shared memory on any device: larger ones were never measured.
 LARGEST_TILE_MEMORY = 48 << 10
 
@@ -42,9 +45,19 @@ def fetches_ahead(profile: DeviceProfile) -> int:
     return FETCHES_AHEAD_WITH_255_REGISTERS if has_255_registers(profile) else FETCHES_AHEAD
 
 
+def emulates_dot_products(profile: DeviceProfile) -> bool:
+    """Whether packed dot products are several instructions each, as on the older GPUs of most vendors.
+
+    Mesa's driver for Adreno says so of some GPUs for which it compiles to an instruction, the 830 among them.
+    """
+    return profile.vendor_id != VendorId.QUALCOMM and not any(
+        _DOT_PRODUCT.format(signs) in profile.properties for signs in ("Signed", "MixedSignedness")
+    )
+
+
 def multiplies_mixed_signs_alone(profile: DeviceProfile) -> bool:
     """Whether packed dot products of signed by unsigned bytes are an instruction, and those of signed bytes are not."""
-    accelerated = "integerDotProduct4x8BitPacked{}Accelerated".format
+    accelerated = _DOT_PRODUCT.format
     return accelerated("MixedSignedness") in profile.properties and accelerated("Signed") not in profile.properties
 
 

@@ -182,12 +182,24 @@ uint quotient(uint n, uint constant, uint reciprocal, uint shift) {
 
 const uint INVOCATIONS = TILE_PIXELS / SUBGROUP_PIXELS * (TILE_CHANNELS / SUBGROUP_CHANNELS) * LANES;
 const uint FILTER_FETCHES = TILE_CHANNELS * STEP / INVOCATIONS;
+// The vectors of shared memory that hold a vector of an operand.
+#ifdef FLOAT32_PRODUCTS
+const uint SLICES = 4;
+#else
 // A matrix row of 8 bytes gets its own vector, because no load can begin inside a vector.
 const uint SLICES = MATRIX_K < 16 ? 16 / MATRIX_K : 1;
+#endif
 const uint SLICE_VECTORS = MATRIX_K > 16 ? MATRIX_K / 16 : 1;
 const uint STEP_SLICES = STEP * 16 / MATRIX_K;
 const uint ROW = STEP * SLICES + PADDING;
 const uint HALF_TILE = (TILE_PIXELS + TILE_CHANNELS) * ROW;
+// Shared memory holds two steps, in halves that take turns. Floats are so large that it holds one.
+#ifdef FLOAT32_PRODUCTS
+const uint HALVES = 1;
+#else
+const uint HALVES = 2;
+#endif
+#define HALF_OF(step) ((step) & (HALVES - 1))
 const uint MATRIX_ROWS = SUBGROUP_PIXELS / MATRIX_M;
 const uint MATRIX_COLUMNS = SUBGROUP_CHANNELS / MATRIX_N;
 

@@ -149,7 +149,7 @@ uint vector_of_fetch(uint f) {
 
 void put_step(uint step) {
     bool counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
-    uint half_tile = (step & 1) * HALF_TILE;
+    uint half_tile = HALF_OF(step) * HALF_TILE;
     uvec4 vectors[INPUT_FETCHES];
     arrange_input(vectors);
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {

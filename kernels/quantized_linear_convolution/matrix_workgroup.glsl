@@ -68,13 +68,26 @@ void begin_channels() {
     }
 }
 
+#ifdef FLOAT32_PRODUCTS
+// Four signed bytes as they are multiplied.
+vec4 floats(uint word) {
+    int bytes = int(word);
+    return vec4(bitfieldExtract(bytes, 0, 8), bitfieldExtract(bytes, 8, 8), bitfieldExtract(bytes, 16, 8), bytes >> 24);
+}
+#endif
+
 void put(uint place, uint vector, uvec4 value) {
+#ifdef FLOAT32_PRODUCTS
+    [[unroll]] for (uint i = 0; i < 4; ++i)
+        tile[place + 4 * vector + i] = floats(value[i]);
+#else
     if (SLICES == 1) {
         tile[place + vector] = value;
     } else {
         tile[place + 2 * vector] = uvec4(value.xy, 0, 0);
         tile[place + 2 * vector + 1] = uvec4(value.zw, 0, 0);
     }
+#endif
 }
 
 int sum_of_bytes(uvec4 vector) {

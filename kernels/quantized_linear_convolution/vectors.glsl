@@ -11,6 +11,11 @@
 //             load OWN_PIXELS vectors of the input and OWN_CHANNELS of the filter from shared memory, and multiply each
 //             pair: four dot products
 //
+// With FLOAT32_PRODUCTS, the bytes become floats when they are stored, so that each is converted once for all that
+// multiply it, and a vector of shared memory is four bytes of K. There is room for one step, and a second barrier behind
+// it: two steps at a time leave room for fewer workgroups, and took a fifth longer (H200). A product is 2^14 at most, and
+// float32 counts exactly to 2^24, so after 1,024 bytes of K the partial sums are added to integers.
+//
 // Layout: in shared memory, both operands are rows of K, one row for each pixel or channel, as they lie in an NHWC input
 // and in the packed filter. So nothing is transposed, and the input is read in place, in whole vectors. An invocation has
 // every PIXEL_GROUPS-th row of pixels and every CHANNEL_GROUPS-th row of channels, so that neighbouring invocations read
@@ -41,10 +46,21 @@ const uint OWN_CHANNELS = SUBGROUP_CHANNELS;
 const uint PIXEL_GROUPS = TILE_PIXELS / OWN_PIXELS;
 const uint CHANNEL_GROUPS = TILE_CHANNELS / OWN_CHANNELS;
 const uint OUTPUTS = OWN_PIXELS * OWN_CHANNELS;
-const uint UNROLLED = 2;  // vectors
 
-// Both halves of both operands.
-shared uvec4 tile[2 * HALF_TILE];
+// A vector of shared memory, the sums that the products of its elements are added to, and such an addition.
+#ifdef FLOAT32_PRODUCTS
+#define OPERANDS vec4
+#define PRODUCTS partial_sums
+#define ADD_PRODUCT(a, b, sum) fma(a, b, sum)
+const uint UNROLLED = 1;  // vectors
+#else
+#define OPERANDS uvec4
+#define PRODUCTS sums
+#define ADD_PRODUCT(a, b, sum) dot_add(a, b, sum)
+const uint UNROLLED = 2;
+#endif
+
+shared OPERANDS tile[HALVES * HALF_TILE];
 
 #include "matrix_workgroup.glsl"
 #include "matrix_fetch.glsl"
@@ -55,19 +71,38 @@ uint own_pixel;
 uint own_channel;
 int sums[OUTPUTS];  // [channel][pixel]
 
+#ifdef FLOAT32_PRODUCTS
+// A product of two signed bytes is 2^14 at most, and float32 counts exactly to 2^24.
+const uint EXACT_STEPS = (1 << 10) / (16 * STEP);
+
+float partial_sums[OUTPUTS];  // of at most EXACT_STEPS steps
+
+void begin_partial_sums() {
+    [[unroll]] for (uint n = 0; n < OUTPUTS; ++n)
+        partial_sums[n] = 0.0;
+}
+
+void add_partial_sums() {
+    [[unroll]] for (uint n = 0; n < OUTPUTS; ++n)
+        sums[n] += int(partial_sums[n]);
+}
+#endif
+
 void multiply_step(uint step) {
-    uint pixel_rows = (step & 1) * HALF_TILE + own_pixel * ROW;
-    uint channel_rows = (step & 1) * HALF_TILE + (TILE_PIXELS + own_channel) * ROW;
-    [[dont_unroll]] for (uint first = 0; first < STEP; first += UNROLLED) {
+    uint pixel_rows = HALF_OF(step) * HALF_TILE + own_pixel * ROW;
+    uint channel_rows = HALF_OF(step) * HALF_TILE + (TILE_PIXELS + own_channel) * ROW;
+    [[dont_unroll]] for (uint first = 0; first < STEP * SLICES; first += UNROLLED) {
         [[unroll]] for (uint n = 0; n < UNROLLED; ++n) {
-            uvec4 pixels[OWN_PIXELS];
+            OPERANDS pixels[OWN_PIXELS];
             [[unroll]] for (uint j = 0; j < OWN_PIXELS; ++j)
                 pixels[j] = tile[pixel_rows + j * PIXEL_GROUPS * ROW + first + n];
             [[unroll]] for (uint i = 0; i < OWN_CHANNELS; ++i) {
-                uvec4 weights = tile[channel_rows + i * CHANNEL_GROUPS * ROW + first + n];
+                OPERANDS weights = tile[channel_rows + i * CHANNEL_GROUPS * ROW + first + n];
                 [[unroll]] for (uint q = 0; q < 4; ++q) {
-                    [[unroll]] for (uint j = 0; j < OWN_PIXELS; ++j)
-                        sums[i * OWN_PIXELS + j] = dot_add(pixels[j][q], weights[q], sums[i * OWN_PIXELS + j]);
+                    [[unroll]] for (uint j = 0; j < OWN_PIXELS; ++j) {
+                        uint sum = i * OWN_PIXELS + j;
+                        PRODUCTS[sum] = ADD_PRODUCT(pixels[j][q], weights[q], PRODUCTS[sum]);
+                    }
                 }
             }
         }
@@ -185,6 +220,19 @@ void store_rounded(uint first_pixel) {
     }
 }
 
+// Adds the products of some steps. The last step of all is fetched twice: a fetch under a condition would be waited for,
+// see matrix_steps.glsl.
+void add_steps(uint first_step, uint last_step, uint end_step) {
+    [[dont_unroll]] for (uint step = first_step; step < last_step; ++step) {
+        put_step(step);
+        barrier();
+        fetch_step(min(step + 1, end_step - 1));
+        multiply_step(step);
+        if (HALVES == 1)
+            barrier();
+    }
+}
+
 void make_tile(uint first_pixel, bool is_first) {
     // The steps of this part of K. With PARTS, the last parts may be empty.
     const uint STEPS = (VECTORS_OF_K + STEP - 1) / STEP;
@@ -213,13 +261,15 @@ void make_tile(uint first_pixel, bool is_first) {
     [[unroll]] for (uint n = 0; n < OUTPUTS; ++n)
         sums[n] = 0;
 #endif
-    [[dont_unroll]] for (uint step = first_step; step < end_step; ++step) {
-        put_step(step);
-        barrier();
-        // The last step is fetched twice: a fetch under a condition would be waited for, see matrix_steps.glsl.
-        fetch_step(min(step + 1, end_step - 1));
-        multiply_step(step);
+#ifdef FLOAT32_PRODUCTS
+    [[dont_unroll]] for (uint first = first_step; first < end_step; first += EXACT_STEPS) {
+        begin_partial_sums();
+        add_steps(first, PART_STEPS > EXACT_STEPS ? min(first + EXACT_STEPS, end_step) : end_step, end_step);
+        add_partial_sums();
     }
+#else
+    add_steps(first_step, end_step, end_step);
+#endif
 
     bool counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
     if (PARTS > 1) {
@@ -240,10 +290,20 @@ void make_tile(uint first_pixel, bool is_first) {
         store_exactly(first_pixel);
 }
 
+// The index of an invocation's own rows. Of eight neighbours, two pixels by four channels (or the reverse) read fewer rows
+// of shared memory than one by eight. Dot products take so long that they gain nothing by that.
+uint own_index_in_tile() {
+    uint invocation = gl_LocalInvocationID.x;
+#ifdef FLOAT32_PRODUCTS
+    invocation = (invocation & ~15u) | (invocation & 1u) << 3 | (invocation >> 1 & 7u);
+#endif
+    return invocation;
+}
+
 void main() {
     begin_workgroup();
     begin_fetches();
-    uint invocation = gl_LocalInvocationID.x;
+    uint invocation = own_index_in_tile();
     own_channel = STORE_CHANNELS != 0 ? invocation % CHANNEL_GROUPS : invocation / PIXEL_GROUPS;
     own_pixel = STORE_CHANNELS != 0 ? invocation / CHANNEL_GROUPS : invocation % PIXEL_GROUPS;
 

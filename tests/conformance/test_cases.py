@@ -164,6 +164,8 @@ RULES = {
         f"{CONVOLUTION}:cancellation",
         f"{CONVOLUTION}:parts_of_k",
         f"{CONVOLUTION}:parts_of_vectors",
+        f"{CONVOLUTION}:parts_of_floats",
+        f"{CONVOLUTION}:sums_of_floats",
     ),
     "convolution, the order of the multiplier's operations": (f"{CONVOLUTION}:order",),
     "convolution, denormals are kept": (f"{CONVOLUTION}:scale:magnitude=denormal_multiplier;*",),
@@ -207,6 +209,7 @@ def test_each_group_belongs_to_a_rule() -> None:
         f"{CONVOLUTION}:pixels",
         f"{CONVOLUTION}:whole_planes",
         f"{CONVOLUTION}:tiles_of_vectors",
+        f"{CONVOLUTION}:tiles_of_floats",
     }
     assert groups - named <= sizes_around_what_kernels_are_made_of
 

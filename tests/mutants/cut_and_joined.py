@@ -9,6 +9,7 @@ PARTS = f"{PREFIX}/parts.glsl"
 PARTS_CASES = ("quantized_linear_convolution:parts_of_k", "quantized_linear_convolution:parts_of_vectors")
 VECTORS = f"{PREFIX}/vectors.glsl"
 TILES_CASES = ("quantized_linear_convolution:tiles_of_vectors",)
+FLOATS_CASES = tuple(f"quantized_linear_convolution:{kind}_of_floats" for kind in ("sums", "tiles", "parts"))
 JOINED_CASES = ("quantized_linear_convolution:joined_groups",)
 
 MUTANTS = (
@@ -80,8 +81,26 @@ MUTANTS = (
     Mutant(
         "vectors of K: the other half of shared memory is multiplied",
         VECTORS,
-        (("    uint pixel_rows = (step & 1) * HALF_TILE", "    uint pixel_rows = (~step & 1) * HALF_TILE"),),
+        (("    uint pixel_rows = HALF_OF(step) * HALF_TILE", "    uint pixel_rows = HALF_OF(~step) * HALF_TILE"),),
         TILES_CASES,
+    ),
+    Mutant(
+        "products of floats: sums go on past 2^24",
+        VECTORS,
+        (("EXACT_STEPS = (1 << 10) / (16 * STEP)", "EXACT_STEPS = (1 << 11) / (16 * STEP)"),),
+        FLOATS_CASES,
+    ),
+    Mutant(
+        "products of floats: partial sums begin with the last ones",
+        VECTORS,
+        (("        partial_sums[n] = 0.0;", "        partial_sums[n] += 0.0;"),),
+        FLOATS_CASES,
+    ),
+    Mutant(
+        "products of floats: bytes are taken for unsigned ones",
+        f"{PREFIX}/matrix_workgroup.glsl",
+        (("bitfieldExtract(bytes, 8, 8)", "float(bitfieldExtract(word, 8, 8))"),),
+        FLOATS_CASES,
     ),
     Mutant(
         "vectors of K: the rows of four channels are taken for neighbours",

@@ -60,7 +60,7 @@ class Devices:
 
     def get(self, profile: str, workload: Workload) -> dmlvk.Device:
         """The device, narrowed to a profile of `profiles.PROFILES` and to the limits that a workload asks for."""
-        key = (profile, tuple(sorted(workload.limits.items())), workload.device_type)
+        key = (profile, tuple(sorted(workload.limits.items())), workload.device_type, workload.profile)
         device = self._open.get(key)
         if device is None:
             narrowed = workload_profile(self.profile, profile, workload)

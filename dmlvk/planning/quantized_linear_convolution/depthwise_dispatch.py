@@ -96,9 +96,19 @@ def multiplies_packed(profile: DeviceProfile) -> bool:
     """Whether taps are multiplied four at a time, with float32 last steps and parameters that the kernel computes."""
     return (
         profile.has_integer_dot_product
+        and not _needs_registers_to_emulate(profile)
         and device_traits.ROUNDING in profile.properties
         and profile.limits.max_per_stage_descriptor_storage_buffers >= BUFFER_COUNT
     )
+
+
+def _needs_registers_to_emulate(profile: DeviceProfile) -> bool:
+    """Whether emulated dot products make the kernel spill where another one does not: up to 181 registers with RADV.
+
+    With few registers both kernels spill, on Apple's GPUs the other one more.
+    """
+    is_cpu = profile.device_type is DeviceType.CPU
+    return not is_cpu and device_traits.emulates_dot_products(profile) and not device_traits.has_few_registers(profile)
 
 
 def is_worth_a_table(geometry: ConvolutionGeometry) -> bool:

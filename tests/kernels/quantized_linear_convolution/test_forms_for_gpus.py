@@ -17,14 +17,24 @@ from tests.convolution_cases import TYPES
 from tests.kernels.quantized_linear_convolution.arrays import PLAIN, describe, quantized
 from tests.kernels.quantized_linear_convolution.paths import run
 
-FORMS = ("few-registers", "mixed-dot-product")
-MIXED = "quantized_linear_convolution/vectors_dot4_mixed"
+KERNELS = {
+    "few-registers": "quantized_linear_convolution/vectors_dot4",
+    "mixed-dot-product": "quantized_linear_convolution/vectors_dot4_mixed",
+    "emulated-dot-product": "quantized_linear_convolution/vectors_float32",
+}
+INTEGER = "quantized_linear_convolution/vectors_integer"
 
 
-@pytest.fixture(params=FORMS)
-def gpu(device: dmlvk.Device, request: pytest.FixtureRequest) -> Iterator[dmlvk.Device]:
+@pytest.fixture(params=KERNELS)
+def form(request: pytest.FixtureRequest) -> str:
+    """The name of a GPU's form."""
+    return str(request.param)
+
+
+@pytest.fixture
+def gpu(device: dmlvk.Device, form: str) -> Iterator[dmlvk.Device]:
     """The device as such a GPU."""
-    with dmlvk.Device(device.name, profile=narrow(device.profile, request.param)) as opened:
+    with dmlvk.Device(device.name, profile=narrow(device.profile, form)) as opened:
         yield opened
 
 
@@ -75,15 +85,22 @@ def kernels(gpu: dmlvk.Device, desc: QuantizedLinearConvolutionDesc, path: str) 
     ids=["vectors", "planes", "words", "parts of words", "joined groups"],
 )
 def test_layers_by_vectors(
-    gpu: dmlvk.Device, x_type: str, last: bool, channels: int, filters: int, taps: int, groups: int, path: str
+    gpu: dmlvk.Device,
+    form: str,
+    x_type: str,
+    last: bool,
+    channels: int,
+    filters: int,
+    taps: int,
+    groups: int,
+    path: str,
 ) -> None:
     desc, arrays = case(x_type, channels, filters, taps, groups, last)
     expected = dmlvk.reference.run(desc, **arrays)
     assert len(np.unique(expected)) > 20
-    # SwiftShader does not say that it rounds to nearest even, as the last step of kernels with dot products needs it.
-    is_mixed = "integerDotProduct4x8BitPackedMixedSignednessAccelerated" in gpu.profile.properties
-    is_mixed = is_mixed and device_traits.ROUNDING in gpu.profile.properties
-    assert (MIXED in kernels(gpu, desc, path)) == is_mixed
+    # SwiftShader does not say that it rounds to nearest even, as the last step of the other kernels needs it.
+    kernel = KERNELS[form] if device_traits.ROUNDING in gpu.profile.properties else INTEGER
+    assert kernel in kernels(gpu, desc, path)
     run(gpu, desc, arrays, expected, path)
 
 

@@ -16,7 +16,7 @@ from tests.planning.quantized_linear_convolution.descriptors import convolution
 
 MANY = ("nvidia", "nvk", "amd", "lavapipe", "swiftshader")
 MIXED = ("adreno-660", "adreno-730", "adreno-740", "adreno-750", "adreno-x1-85")
-FORMS = ("few-registers", "mixed-dot-product")
+FORMS = ("few-registers", "mixed-dot-product", "emulated-dot-product")
 LARGE = convolution(64, 64, (56, 56), 64, (3, 3), padding=(1, 1))
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from dmlvk.conformance.profiles import PROFILES, narrowed_limits
 from dmlvk.device_profile import DeviceProfile
+from dmlvk.planning.device_rates import LARGE_GPU
 from dmlvk.planning.device_traits import ROUNDING
 from dmlvk.planning.kernel_interface import kernel_interface
 from dmlvk.planning.plan import CLEAN, Dispatch, PathError
@@ -65,7 +66,13 @@ def test_a_device_without_the_memory_model_takes_another_path() -> None:
     ("profile", "kernel"),
     [
         (H200, "vectors_dot4"),
-        (PROFILES["no-dot-product"](H200), "vectors_integer"),
+        (PROFILES["no-dot-product"](H200), "vectors_float32"),
+        (replace(PROFILES["no-dot-product"](H200), rates=replace(LARGE_GPU, float32=1e12)), "vectors_integer"),
+        (profiles.load("intel-skl"), "vectors_float32"),  # emulates packed dot products
+        (profiles.load("amd-polaris10"), "vectors_float32"),
+        (profiles.load("apple-m1"), "vectors_float32"),
+        (profiles.load("intel-hsw"), "vectors_float32"),  # has none
+        (profiles.load("adreno-618"), "vectors_dot4"),
         (profiles.load("swiftshader"), "vectors_integer"),  # does not round to nearest even
         (profiles.load("lavapipe-22.3"), "vectors_dot4"),
     ],
@@ -195,6 +202,7 @@ def test_what_would_take_too_many_dispatches_is_refused(name: str, device: str, 
         ("nvidia-h200", 64, 512, 7, 512, 3, (32, 64, 128)),
         ("nvidia-h200", 64, 24, 56, 144, 1, (64, 64, 32)),  # K ends in the first half of a step
         ("nvidia-h200", 64, 96, 56, 144, 1, (64, 64, 32)),
+        ("nvidia-h200", 64, 3, 112, 64, 7, (64, 64, 32)),  # seven half steps
         ("nvidia-h200", 64, 544, 56, 144, 1, (128, 64, 64)),  # after so many steps that the last hardly counts
         ("nvidia-h200", 1, 64, 56, 256, 1, (32, 64, 64)),  # K is no longer than this step
         ("nvidia-h200", 1, 80, 56, 256, 1, (32, 64, 128)),
@@ -211,6 +219,54 @@ def test_tiles_follow_the_size(
     product = plan(desc, PROFILES["no-matrix"](profiles.load(device)), path="vectors").dispatches[-1]
     found = constant(product, "TILE_PIXELS"), constant(product, "TILE_CHANNELS"), 16 * constant(product, "STEP")
     assert found == tile
+
+
+@pytest.mark.parametrize(
+    ("device", "batch", "channels", "size", "filters", "kernel", "layout", "tile", "own"),
+    [
+        ("nvidia-h200", 64, 64, 56, 256, 1, "nhwc", (64, 64, 32), (4, 8)),
+        ("nvidia-h200", 64, 64, 56, 256, 1, "nchw", (64, 64, 32), (8, 4)),
+        ("nvidia-h200", 64, 512, 7, 512, 3, "nhwc", (64, 64, 32), (4, 8)),  # 784 small tiles
+        ("nvidia-h200", 1, 256, 14, 256, 3, "nhwc", (64, 32, 64), (4, 4)),
+        ("nvidia-h200", 1, 256, 14, 256, 3, "nchw", (32, 64, 64), (4, 4)),
+        ("nvidia-h200", 1, 64, 56, 64, 1, "nchw", (64, 32, 64), (8, 4)),  # planes as they lie, for a K of one step
+        ("nvidia-h200", 64, 64, 56, 32, 1, "nhwc", (64, 32, 32), (8, 4)),  # channels for half a tile
+        ("nvidia-h200", 1, 64, 56, 32, 1, "nhwc", (64, 32, 64), (4, 4)),
+        ("intel-skl", 64, 64, 56, 256, 1, "nhwc", (64, 32, 64), (4, 4)),  # few registers
+        ("apple-m1", 1, 64, 56, 64, 1, "nchw", (32, 64, 64), (4, 4)),
+    ],
+)
+def test_tiles_of_floats(
+    device: str,
+    batch: int,
+    channels: int,
+    size: int,
+    filters: int,
+    kernel: int,
+    layout: str,
+    tile: tuple[int, int, int],
+    own: tuple[int, int],
+) -> None:
+    last = [(size * size * c, 1, size * c, c) if layout == "nhwc" else None for c in (channels, filters)]
+    shape = (batch, channels, (size, size), filters, (kernel, kernel))
+    padding = (kernel // 2, kernel // 2)
+    desc = convolution(*shape, padding=padding, input_strides=last[0], output_strides=last[1])
+    profile = PROFILES["no-dot-product"](PROFILES["no-matrix"](profiles.load(device)))
+    made = plan(desc, profile, path="vectors")
+    check_plan(made, desc, profile)
+    product = made.dispatches[-1]
+    assert product.kernel.endswith("/vectors_float32")
+    found = constant(product, "TILE_PIXELS"), constant(product, "TILE_CHANNELS"), 16 * constant(product, "STEP")
+    assert found == tile
+    assert (constant(product, "SUBGROUP_PIXELS"), constant(product, "SUBGROUP_CHANNELS")) == own
+
+
+def test_a_step_of_floats_is_no_longer_than_their_sums_are_exact() -> None:
+    limits = replace(H200.limits, max_compute_shared_memory_size=1 << 20)
+    profile = replace(PROFILES["no-dot-product"](H200), limits=limits)
+    plan(DESCRIPTORS["NHWC"], profile, path="vectors:64x64x1024:8x8")
+    with pytest.raises(PathError, match="sums of more than 1024 products of bytes are not exact"):
+        plan(DESCRIPTORS["NHWC"], profile, path="vectors:64x64x2048:8x8")
 
 
 @pytest.mark.parametrize(
@@ -238,6 +294,6 @@ def test_dot_products_without_rounding_to_nearest_even_are_for_many_images(batch
 
 def test_sizes_take_no_push_constants() -> None:
     """Many devices without matrices have the 128 bytes of push constants that Vulkan guarantees."""
-    for kernel in ("vectors_dot4", "vectors_integer"):
+    for kernel in ("vectors_dot4", "vectors_float32", "vectors_integer"):
         interface = kernel_interface(f"quantized_linear_convolution/{kernel}")
         assert 4 * sum(words for _, words in interface.push_constants.values()) <= 128

@@ -31,7 +31,7 @@ TILES_OF_VECTORS = (
 )  # fmt: skip
 
 
-def _label_of(tile: str) -> str:
+def label_of(tile: str) -> str:
     """A tile in a case's name, in which colons and stars mean something else."""
     return "vectors_" + tile.replace(":", "_").replace("*", "_turns")
 
@@ -334,7 +334,7 @@ GROUPS = (
             "filter_zero_point": ("each",),
             "constants": ("owned",),
             "layout": ("packed", "channels_last"),
-            "way": {way.value: way for way in (Way.ALONE, Way.SEQUENCE, Way.BESIDE)},
+            "way": {way.value: way for way in (Way.ALONE, Way.SEQUENCE)},
             "path": ("vectors/2", "vectors/3", "vectors/7"),
         },
         default="all",
@@ -353,7 +353,7 @@ GROUPS = (
             "bias": ("narrow", "wide"),
             "input": ("packed", "channels_last"),
             "output": ("packed", "channels_last", "rows"),
-            "path": {"vectors": "vectors", **{_label_of(tile): f"vectors:{tile}" for tile in TILES_OF_VECTORS}},
+            "path": {"vectors": "vectors", **{label_of(tile): f"vectors:{tile}" for tile in TILES_OF_VECTORS}},
         },
     ),
     Group(

@@ -1,0 +1,69 @@
+"""Cases of QUANTIZED_LINEAR_CONVOLUTION for devices that lack packed dot products, where most multiply floats."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dmlvk.conformance.case import Way, Workload
+from dmlvk.conformance.cases.combinations import Build, Group, Parameters
+from dmlvk.conformance.cases.quantized_linear_convolution.arithmetic import cancellation
+from dmlvk.conformance.cases.quantized_linear_convolution.convolution import OPERATOR, TYPE_PARAMETERS
+from dmlvk.conformance.cases.quantized_linear_convolution.kinds import label_of, parts_of_k, tiles_of_vectors
+
+# Pixels, channels and bytes of K of a tile; pixels and channels of an invocation; tiles of a workgroup.
+TILES = ("16x16x16:4x4", "32x64x64:4x4", "64x64x32:4x8", "64x64x32:8x8*2")
+
+
+def floats(build: Build) -> Build:
+    """The same workload, planned for a device without packed dot products."""
+
+    def built(numbers: np.random.Generator, p: Parameters) -> Workload:
+        return replace(build(numbers, p), profile="no-dot-product")
+
+    return built
+
+
+GROUPS = (
+    Group(
+        f"{OPERATOR}:tiles_of_floats",
+        floats(tiles_of_vectors),
+        {
+            **TYPE_PARAMETERS,
+            "channels": (16, 80),
+            "filters": (7, 40, 70),
+            "width": (8, 13),
+            "kernel": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 3))},
+            "strides": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 2))},
+            "bias": ("narrow", "wide"),
+            "input": ("packed", "channels_last"),
+            "output": ("packed", "channels_last"),
+            "path": {"vectors": "vectors", **{label_of(tile): f"vectors:{tile}" for tile in TILES}},
+        },
+        about="Tiles of any form, of whose outputs an invocation has any part, where bytes are multiplied as floats.",
+    ),
+    Group(
+        f"{OPERATOR}:parts_of_floats",
+        floats(parts_of_k),
+        {
+            "channels": (144,),
+            "filters": (40,),
+            "groups": (1,),
+            "kernel": {"3x3": (3, 3)},
+            "bias": ("wide",),
+            "filter_zero_point": ("each",),
+            "constants": ("owned",),
+            "layout": ("packed", "channels_last"),
+            "way": {Way.SEQUENCE.value: Way.SEQUENCE},
+            "path": ("vectors/7",),
+        },
+        about="Parts of K, none of them empty, where bytes are multiplied as floats.",
+    ),
+    Group(
+        f"{OPERATOR}:sums_of_floats",
+        floats(cancellation),
+        {"path": ("vectors", "vectors/7")},
+        about="Partial sums far above 2^24, past which float32 holds no odd number.",
+    ),
+)
