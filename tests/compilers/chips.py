@@ -10,6 +10,8 @@ DOT_PRODUCTS = (
     "quantized_linear_convolution/vectors_dot4_mixed",
     "quantized_linear_convolution/tile_dot4",
 )
+# What a device multiplies with that has no instruction for dot products.
+FLOAT_PRODUCTS = ("quantized_linear_convolution/vectors_float32",)
 MATRICES = (
     "quantized_linear_convolution/matrix",
     "quantized_linear_convolution/matrix_few_registers",

@@ -17,7 +17,7 @@ from dmlvk.conformance.recorded import load
 from tests.compilers import __main__ as compilers
 from tests.compilers import record, sample, waivers
 from tests.compilers.__main__ import main
-from tests.compilers.chips import CHIPS, DOT_PRODUCTS, MATRICES, NVK, RADV, Chip
+from tests.compilers.chips import CHIPS, DOT_PRODUCTS, FLOAT_PRODUCTS, MATRICES, NVK, RADV, Chip
 from tests.compilers.compiled import LIMITS, Compiled
 from tests.compilers.executables import instructions
 from tests.compilers.waivers import Waiver
@@ -215,7 +215,8 @@ def test_the_sample_has_the_kernels_that_are_checked(name: str) -> None:
     chosen = {each.dispatch.kernel for each in dispatches if each.is_chosen}
     has_matrices = bool(CHIPS[name].matrix_product)
     assert (not chosen.isdisjoint(MATRICES)) == has_matrices
-    assert has_matrices or not chosen.isdisjoint(DOT_PRODUCTS)
+    products = DOT_PRODUCTS if CHIPS[name].dot_product else FLOAT_PRODUCTS
+    assert has_matrices or not chosen.isdisjoint(products)
     assert len(chosen) > 12
 
 
