@@ -14,6 +14,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from distributed import Reschedule, Status, Worker, get_worker
+from distributed.utils_comm import retry_operation
 from tornado.ioloop import PeriodicCallback
 
 from dmlvk.dask import heap
@@ -112,7 +113,7 @@ class Holding:
             self._restore_default()
         if self._worker.status in (Status.running, Status.paused):
             with suppress(OSError):
-                await self._worker.set_resources(**dict.fromkeys(self._resources(held), 0))
+                await self._announce(dict.fromkeys(self._resources(held), 0.0))
         held.release()
 
     def report(self) -> dict[str, Any]:
@@ -226,12 +227,27 @@ class Holding:
         self._claim = held
         if self._worker.nanny:  # whatever runs in the worker's own process takes this device by default
             os.environ["DMLVK_DEVICE"] = str(held.info.index)
-        await self._worker.set_resources(**self._resources(held))
+        await self._announce(self._resources(held))
         self._is_announced = True
         # The scheduler looks for work for new resources only when a worker begins to run.
         if self._worker.status is Status.running:
             self._worker.status = Status.paused
             self._worker.status = Status.running
+
+    async def _announce(self, resources: dict[str, float]) -> None:
+        """Tell the scheduler what this worker has of each resource from now on.
+
+        `Worker.set_resources` would take resources away from the worker too. Then tasks that already wait there for
+        their turn would wait for ever, because Dask moves no such task. So the worker itself keeps every resource
+        that it ever had: those tasks begin, find no device, and run elsewhere.
+        """
+        counts = self._worker.state
+        for name in resources:
+            if name not in counts.total_resources:
+                counts.total_resources[name] = counts.available_resources[name] = 1.0
+        await retry_operation(
+            self._worker.scheduler.set_resources, resources=resources, worker=self._worker.contact_address
+        )
 
     async def _look_again(self) -> None:
         latest = time.monotonic() - IDLE_SECONDS

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count, pairwise
 from typing import Any
 
@@ -17,7 +18,7 @@ import dask.array
 import numpy as np
 import onnx
 import pytest
-from distributed import Client
+from distributed import Client, Event
 
 import dmlvk
 from dmlvk.dask import BatchError, ClusterError, DifferenceError, portions, running
@@ -25,6 +26,7 @@ from dmlvk.dask import cluster as clusters
 from dmlvk.dask import map as map_batches
 from dmlvk.dask.checking import Partners, Share, difference
 from dmlvk.dask.cluster import ClusterWorker, prepare
+from dmlvk.dask.holding import place_resource
 from dmlvk.dask.portions import PortionSize
 from dmlvk.dask.running import store_model
 from dmlvk.demo import digits
@@ -509,6 +511,37 @@ def test_a_worker_whose_device_is_taken_away(client: Client) -> None:
             yield x
 
     require_all(map_batches(client, network()[0], read()), given)
+
+
+def wait_for_event(name: str) -> None:
+    Event(name).wait(timeout=60)
+
+
+def test_batches_that_wait_on_a_worker_whose_device_is_taken_away(client: Client) -> None:
+    """Something else uses the devices meanwhile, so they have not begun. They run on the worker that has one later."""
+    given = batches(12)
+    workers = prepare(client, DEVICE_NAMES)
+    needs = [{"dmlvk": 1, place_resource(worker.place): 1} for worker in workers]
+    busy = [client.submit(wait_for_event, "devices change", resources=each, pure=False) for each in needs]
+
+    def read() -> Iterator[Array]:
+        for number, x in enumerate(given):
+            if number == 6:
+                while min(len(client.processing()[worker.address]) for worker in workers) < 2:
+                    time.sleep(0.05)
+                prepare(client, DEVICE_NAMES[:1])
+                Event("devices change", client=client).set()
+            yield x
+
+    with ThreadPoolExecutor(1) as thread:
+        found = thread.submit(list, map_batches(client, network()[0], read(), in_flight=8))
+        try:
+            require_all(found.result(timeout=60), given)
+        finally:
+            Event("devices change", client=client).set()
+            prepare(client, DEVICE_NAMES)
+    client.gather(busy)
+    Event("devices change", client=client).clear()
 
 
 def set_claim_aside(dask_worker: Any, is_aside: bool) -> None:
