@@ -40,6 +40,22 @@ def has_255_registers(profile: DeviceProfile) -> bool:
     return profile.vendor_id == VendorId.NVIDIA
 
 
+def keeps_large_tiles_in_registers(profile: DeviceProfile) -> bool:
+    """Whether an invocation keeps 128 sums in registers, the operands of as many products, and what it fetches ahead.
+
+    NVIDIA's own driver does, and NVK of Mesa 26.2 needs local memory for it.
+    """
+    return has_255_registers(profile) and profile.driver_id != DriverId.MESA_NVK
+
+
+def keeps_four_rows_in_registers(profile: DeviceProfile) -> bool:
+    """Whether an array of words, of four rows that are fetched together, stays in registers.
+
+    NVK of Mesa 26.2 puts such an array into local memory if it has three rows or more.
+    """
+    return profile.driver_id != DriverId.MESA_NVK
+
+
 def fetches_ahead(profile: DeviceProfile) -> int:
     """The most vectors of the input that wait in an invocation's registers for their turn."""
     return FETCHES_AHEAD_WITH_255_REGISTERS if has_255_registers(profile) else FETCHES_AHEAD

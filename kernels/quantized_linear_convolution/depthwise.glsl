@@ -24,7 +24,8 @@
 //
 // With DOT4, one packed dot product multiplies four taps of a row; a shift of two words moves the taps' bytes into
 // place. Words of channels are transposed first, four columns at a time. w - zw is the difference of two signed bytes,
-// of which the second is always 0 if zw is 0. A dilated filter is a wider one with zeros. Without DOT4, bytes are
+// of which the second is always 0 if zw is 0. A dilated filter is a wider one with zeros. Weights are in registers, or,
+// where an invocation has few of them, in shared memory (HELD 0): a filter of 5 x 5 takes 40 of about 128. Without DOT4, bytes are
 // taken out of the words once a row, and each tap is a 32-bit multiplication. Weights come out of shared memory three at
 // a time, because lavapipe makes a loop over invocations of each load.
 //
@@ -112,7 +113,8 @@ layout(push_constant) uniform PushConstants {
 #include "arithmetic.glsl"
 #include "store.glsl"
 #ifdef DOT4
-#define FIRST_PARAMETER_CONSTANT 26
+layout(constant_id = 26) const uint HELD = 1;  // 0: weights stay in shared memory
+#define FIRST_PARAMETER_CONSTANT 27
 #define FIRST_PARAMETER_BINDING 3
 #include "parameter_sources.glsl"
 #include "float32.glsl"
@@ -187,8 +189,10 @@ void main() {
         parameters[c] = shared_parameters[unit * CHANNELS + c];
         exact |= parameters[c].w != 0 ? (1u << OUTPUT_WORDS) - 1 : 0;
 #ifdef DOT4
-        [[unroll]] for (uint i = 0; i < WEIGHTS; ++i)
-            weights[c * WEIGHTS + i] = shared_weights[i * BLOCK_CHANNELS + unit * CHANNELS + c];
+        if (HELD != 0) {
+            [[unroll]] for (uint i = 0; i < WEIGHTS; ++i)
+                weights[c * WEIGHTS + i] = shared_weights[i * BLOCK_CHANNELS + unit * CHANNELS + c];
+        }
 #else
         [[unroll]] for (uint i = 0; i < WEIGHTS; ++i) {
             int word = int(shared_weights[i / 3 * BLOCK_CHANNELS + unit * CHANNELS + c]);
@@ -266,7 +270,12 @@ void main() {
                         if (distance % DILATION_H == 0 && k < TAP_ROWS) {
                             [[unroll]] for (uint c = 0; c < CHANNELS; ++c) {
                                 [[unroll]] for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
-                                    int weight = int(weights[c * WEIGHTS + min(k, TAP_ROWS - 1) * CHUNKS + chunk]);
+                                    uint tap = min(k, TAP_ROWS - 1) * CHUNKS + chunk;
+                                    int weight = int(weights[c * WEIGHTS + tap]);
+#ifdef DOT4
+                                    if (HELD == 0)
+                                        weight = int(shared_weights[tap * BLOCK_CHANNELS + unit * CHANNELS + c]);
+#endif
                                     [[unroll]] for (uint j = 0; j < COLUMNS; ++j) {
                                         uint n = age * OUTPUTS + c * COLUMNS + j;
 #ifdef DOT4

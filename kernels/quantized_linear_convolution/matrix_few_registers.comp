@@ -1,9 +1,10 @@
 #version 450
 
-// QUANTIZED_LINEAR_CONVOLUTION, the product on matrix units, for devices with few registers: matrix.comp with one set of
-// operand matrices in place of two. Each slice of K is loaded and then multiplied, and the next one is not loaded
-// meanwhile. On Intel's Xe2, where an invocation has about 128 registers, two sets spill 160 to 300 of them in the loop
-// over K, and one set about 10.
+// QUANTIZED_LINEAR_CONVOLUTION, the product on matrix units, for devices with few registers: matrix.comp without the two
+// sets of operand matrices. Matrices are loaded when they are multiplied, most of them one at a time; there is one copy
+// of the loop over K; and a step is fetched ahead only if an invocation fetches at most four vectors of it. On Intel's
+// Xe-HPG and Xe2, where an invocation has about 128 registers, two sets spill 160 to 600 of them in the loop over K, one
+// set up to 415, and this kernel none.
 //
 // Maths, loops, layout, preconditions and compiler bugs avoided: matrix.comp.
 

@@ -14,6 +14,12 @@ shared uvec4 tile[2 * HALF_TILE > STRIPS ? 2 * HALF_TILE : STRIPS];
 #include "matrix_subgroup.glsl"
 #include "matrix_fetch.glsl"
 
+#ifdef ONE_SET
+// Whether a step is fetched while the one before it is multiplied. The vectors that wait take registers. Without, other
+// workgroups have to fill the time.
+const bool AHEAD = INPUT_FETCHES + FILTER_FETCHES <= 4;
+#endif
+
 uint pixels_at(uint step) {
     return (step & 1) * HALF_TILE + subgroup_pixel * ROW;
 }
@@ -90,6 +96,24 @@ void make_tile(uint first_pixel, bool is_first) {
             sums[i * MATRIX_COLUMNS + j] = constant;
     }
     if (!is_empty) {
+#ifdef ONE_SET
+        // A single copy of the products, whose last rounds fetch a step again that nobody stores.
+        put_step(first_step);
+        if (AHEAD)
+            fetch_step(min(first_step + 1, end_step - 1));
+        barrier();
+        [[dont_unroll]] for (uint step = first_step; step < end_step; ++step) {
+            if (step + 1 < end_step) {
+                if (!AHEAD)
+                    fetch_step(step + 1);
+                put_step(step + 1);
+            }
+            if (AHEAD)
+                fetch_step(min(step + 2, end_step - 1));
+            MULTIPLY_STEP(step)
+            barrier();
+        }
+#else
         put_step(first_step);
         if (first_step + 1 < end_step)
             fetch_step(first_step + 1);
@@ -107,6 +131,7 @@ void make_tile(uint first_pixel, bool is_first) {
             ++step;
         }
         MULTIPLY_STEP(step, barrier())
+#endif
     }
 
     uint strip = gl_SubgroupID * STRIP;

@@ -5,8 +5,8 @@
 //     uint channels_at(uint step)    where its rows of channels begin
 //
 // A slice of a step is the K of one matrix. While one slice is multiplied, the matrices of the next one are loaded
-// from shared memory, also from one step to the next, across the barrier between them. With ONE_SET there is one set of
-// matrices, for devices with few registers.
+// from shared memory, also from one step to the next, across the barrier between them. With ONE_SET, for devices with
+// few registers, a slice is loaded when it is multiplied, and the kernel calls MULTIPLY_STEP alone.
 //
 // Meanwhile the kernel fetches from memory. It has to follow two rules; otherwise it waits for a fetch in the middle
 // of a step, with idle matrix units, which takes 40% more time on NVIDIA.
@@ -38,21 +38,44 @@
 
 #ifdef ONE_SET
 
-// One set: each slice is loaded before it is multiplied.
-#define BEGIN_STEPS(step)                                                                                              \
-    PIXELS own_pixels[MATRIX_ROWS];                                                                                    \
-    CHANNELS own_channels[MATRIX_COLUMNS];
-
-#define MULTIPLY_STEP(step, before_last)                                                                               \
-    [[unroll]] for (uint k = 0; k < STEP_SLICES; ++k) {                                                                \
-        LOAD_SLICE(own_pixels, own_channels, step, k)                                                                  \
-        if (k + 1 == STEP_SLICES)                                                                                      \
-            before_last;                                                                                               \
-        MULTIPLY_SLICE(own_pixels, own_channels)                                                                       \
+// The matrices of one operand are loaded together, those of the other one, which are more, one at a time. The loop over
+// slices is not unrolled: Intel's compiler would load all slices first.
+#define MULTIPLY_LOADED(step, slice)                                                                                   \
+    {                                                                                                                  \
+        uint pixel_rows = pixels_at(step) + (slice) * SLICE_VECTORS;                                                   \
+        uint channel_rows = channels_at(step) + (slice) * SLICE_VECTORS;                                               \
+        if (MATRIX_ROWS <= MATRIX_COLUMNS) {                                                                           \
+            PIXELS own_pixels[MATRIX_ROWS];                                                                            \
+            [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)                                                          \
+                coopMatLoad(                                                                                           \
+                    own_pixels[i], tile, pixel_rows + i * MATRIX_M * ROW, ROW, gl_CooperativeMatrixLayoutRowMajor);    \
+            [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {                                                     \
+                CHANNELS own_channels;                                                                                 \
+                coopMatLoad(own_channels, tile, channel_rows + j * MATRIX_N * ROW, ROW,                                \
+                    gl_CooperativeMatrixLayoutColumnMajor);                                                            \
+                [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)                                                      \
+                    sums[i * MATRIX_COLUMNS + j] =                                                                     \
+                        coopMatMulAdd(own_pixels[i], own_channels, sums[i * MATRIX_COLUMNS + j]);                      \
+            }                                                                                                          \
+        } else {                                                                                                       \
+            CHANNELS own_channels[MATRIX_COLUMNS];                                                                     \
+            [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j)                                                       \
+                coopMatLoad(own_channels[j], tile, channel_rows + j * MATRIX_N * ROW, ROW,                             \
+                    gl_CooperativeMatrixLayoutColumnMajor);                                                            \
+            [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i) {                                                        \
+                PIXELS own_pixels;                                                                                     \
+                coopMatLoad(                                                                                           \
+                    own_pixels, tile, pixel_rows + i * MATRIX_M * ROW, ROW, gl_CooperativeMatrixLayoutRowMajor);       \
+                [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j)                                                   \
+                    sums[i * MATRIX_COLUMNS + j] =                                                                     \
+                        coopMatMulAdd(own_pixels, own_channels[j], sums[i * MATRIX_COLUMNS + j]);                      \
+            }                                                                                                          \
+        }                                                                                                              \
     }
 
-// Waits until the next step is in shared memory, and all have loaded the last slice of this one.
-#define BEGIN_NEXT_STEP(step) barrier()
+#define MULTIPLY_STEP(step)                                                                                            \
+    [[dont_unroll]] for (uint k = 0; k < STEP_SLICES; ++k)                                                             \
+    MULTIPLY_LOADED(step, k)
 
 #else
 

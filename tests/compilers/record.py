@@ -83,7 +83,7 @@ def lines(compiled: Compiled) -> Iterator[str]:
             said += (
                 f"{each.statistic(driver.instructions):,} instructions, {each.statistic(driver.registers)} registers, "
             )
-            said += f"{compiled.spills(each)} spilled, {each.seconds:.1f} s"
+            said += f"{compiled.spills(each)} spilled, {compiled.scratch(each)} B of scratch, {each.seconds:.1f} s"
         yield said if each.executables else f"{said}not compiled"
 
 

@@ -45,8 +45,9 @@ SMALL_BLOCK = 16
 LARGEST_BLOCK = 64
 FEW_ROWS = 4
 
-# Output rows whose input is fetched at a time. Rows of words of channels take more registers.
+# Output rows whose input is fetched at a time, by whether words hold channels, whose rows take more registers.
 BATCH = {True: 2, False: 4}
+SMALLER_BATCH = {True: 1, False: 2}
 
 # Every device has this much. It is small enough for several workgroups to run side by side.
 LARGEST_SHARED_MEMORY = 16 << 10
@@ -268,6 +269,15 @@ class Depthwise(BoxCutter):
         units = -(-channels // 4) if self.words.channels_last else channels
         return -(-tiles // (tiling.items * tiling.tiles)), -(-units // tiling.block), 1
 
+    def _batch(self) -> int:
+        profile, last = self.builder.profile, self.words.channels_last
+        if profile.device_type is DeviceType.CPU:
+            return 1  # compilers for CPUs take long to compile unrolled loops
+        is_room = device_traits.keeps_four_rows_in_registers(profile)
+        if last:
+            is_room = not device_traits.has_few_registers(profile)
+        return BATCH[last] if is_room else SMALLER_BATCH[last]
+
     def dispatch(self, box: Box) -> Dispatch:
         geometry, tiling, words = self.geometry, self._tiling(box), self.words
         images, channels, rows, columns = (high - low for low, high in box)
@@ -316,7 +326,7 @@ class Depthwise(BoxCutter):
         )
         filter_strides = (self.filter.strides[0], *self.filter.strides[2:])
         is_cpu = self.builder.profile.device_type is DeviceType.CPU
-        has_few_registers = words.channels_last and device_traits.has_few_registers(self.builder.profile)
+        has_few_registers = device_traits.has_few_registers(self.builder.profile)
         specialization = {
             LOCAL_SIZE_X: tiling.size,
             "INPUT_FLIP": UNSIGNED_FLIP * 0x01010101 if self.parameters.input_unsigned else 0,
@@ -333,13 +343,15 @@ class Depthwise(BoxCutter):
             "ALIGNED": int(words.aligned),
             "WHOLE_WORDS": int(writes_runs(self.output, box, CHANNEL if words.channels_last else COLUMN, 4)),
             "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
-            # Compilers for CPUs take long to compile unrolled loops.
-            "BATCH": 1 if is_cpu or has_few_registers else BATCH[words.channels_last],
+            "BATCH": self._batch(),
             "CHANNELS_OF_GROUP": of_group,
             **by_dimension("FILTER_STRIDE", "MHW", filter_strides),
             **{name: 0 if self.shares_pipelines else value for name, value in sizes.items()},
-            **(self.parameters.constants if self.table is None else {"AHEAD": int(not is_cpu)}),
         }
+        if self.table is None:
+            specialization |= {"HELD": int(not has_few_registers), **self.parameters.constants}
+        else:
+            specialization["AHEAD"] = int(not is_cpu)
         outputs = images * channels * rows * columns
         return dispatch.finish(
             specialization,

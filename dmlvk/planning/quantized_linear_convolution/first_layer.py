@@ -214,6 +214,12 @@ class FirstLayer(BoxCutter):
         workgroups = across * -(-rows // self.tile.rows) * images * (panels[1] - panels[0])
         return max(1, min(workgroups // ENOUGH_WORKGROUPS, LARGEST_TILE_COUNT))
 
+    def _unrolled_rows(self) -> int:
+        """Rows of taps in the code. Compilers for CPUs take long for many, and those for few registers spill some."""
+        profile = self.builder.profile
+        is_one = profile.device_type is DeviceType.CPU or device_traits.has_few_registers(profile)
+        return 1 if is_one else self.geometry.filter_size[0]
+
     def dispatch(self, box: Box) -> Dispatch:
         geometry, tile = self.geometry, self.tile
         images, channels, rows, columns = (high - low for low, high in box)
@@ -267,8 +273,7 @@ class FirstLayer(BoxCutter):
             **by_dimension("STRIDE", "HW", geometry.strides),
             "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
             "WHOLE": next((size for size in (16, 4) if writes_runs(self.output, box, inner, size)), 1),
-            # Compilers for CPUs take long to compile unrolled loops.
-            "UNROLLED_ROWS": 1 if self.builder.profile.device_type is DeviceType.CPU else geometry.filter_size[0],
+            "UNROLLED_ROWS": self._unrolled_rows(),
             "PASS_CHANNELS": tile.pass_channels,
             **self.parameters.constants,
         }

@@ -198,8 +198,9 @@ def tiles_for(profile: DeviceProfile, matrix: CooperativeMatrix, channels: bool)
 def _gpu_tiles(profile: DeviceProfile, channels: bool) -> list[MatrixTile]:
     if profile.min_subgroup_size >= 32:
         # With 64 sums an invocation no GPU spills registers, and a subgroup loads 96 rows for 64 x 32 products. 128
-        # sums an invocation are for GPUs with 255 registers.
-        large = [MatrixTile(128, 128, 64, 64, 64)] if device_traits.has_255_registers(profile) else []
+        # sums an invocation are for GPUs with 255 registers, and for drivers that use them.
+        has_registers = device_traits.keeps_large_tiles_in_registers(profile)
+        large = [MatrixTile(128, 128, 64, 64, 64)] if has_registers else []
         if channels:
             return [
                 *large,

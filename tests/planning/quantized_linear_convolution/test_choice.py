@@ -52,7 +52,7 @@ def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: s
         ("amd-navi31", "first layer", "first_layer"),
         ("lavapipe-26.2", "first layer", "float"),
         ("nvk-pascal", "ResNet, 512 channels", "vectors"),
-        ("nvk-ampere", "ResNet, 512 channels", "matrix"),
+        ("nvk-ampere", "ResNet, 512 channels", "halo"),
         ("amd-navi31", "ResNet, 512 channels", "halo"),
         ("amd-navi21", "ResNet, 512 channels", "vectors"),
         ("intel-dg2", "ResNet, 512 channels", "matrix"),
