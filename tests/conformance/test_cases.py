@@ -210,6 +210,9 @@ def test_each_group_belongs_to_a_rule() -> None:
         f"{CONVOLUTION}:whole_planes",
         f"{CONVOLUTION}:tiles_of_vectors",
         f"{CONVOLUTION}:tiles_of_floats",
+        f"{CONVOLUTION}:tiles_of_few_registers",
+        f"{CONVOLUTION}:depthwise_of_few_registers",
+        f"{CONVOLUTION}:first_layer_of_few_registers",
     }
     assert groups - named <= sizes_around_what_kernels_are_made_of
 

@@ -238,6 +238,18 @@ MUTANTS = (
         "depthwise",
     ),
     Mutant(
+        "depthwise of few registers: a quad's channels have the weights of its first one",
+        "quantized_linear_convolution/depthwise.glsl",
+        (
+            (
+                "weight = int(shared_weights[tap * BLOCK_CHANNELS + unit * CHANNELS + c]);",
+                "weight = int(shared_weights[tap * BLOCK_CHANNELS + unit * CHANNELS]);",
+            ),
+        ),
+        ("quantized_linear_convolution:depthwise_of_few_registers",),
+        "depthwise",
+    ),
+    Mutant(
         "depthwise: halves are rounded up, as if the estimate were certain",
         "quantized_linear_convolution/estimate.glsl",
         (
@@ -257,6 +269,24 @@ MATRIX_MUTANTS = (
         (("barrier();", "         ;"),),
         ("quantized_linear_convolution:types", "quantized_linear_convolution:channels"),
         "matrix",
+    ),
+    Mutant(
+        "matrices, few registers: a step that is fetched ahead comes one too late",
+        f"{PREFIX}/matrix_product.glsl",
+        (("fetch_step(min(step + 2, end_step - 1));", "fetch_step(min(step + 1, end_step - 1));"),),
+        ("quantized_linear_convolution:tiles_of_few_registers",),
+    ),
+    Mutant(
+        "matrices, few registers: a step that is fetched when it is needed is the one before",
+        f"{PREFIX}/matrix_product.glsl",
+        (("                    fetch_step(step + 1);\n", "                    fetch_step(step);\n"),),
+        ("quantized_linear_convolution:tiles_of_few_registers",),
+    ),
+    Mutant(
+        "matrices, few registers: the first slice of a step is multiplied again and again",
+        f"{PREFIX}/matrix_steps.glsl",
+        (("        MULTIPLY_LOADED(step, k)\n", "        MULTIPLY_LOADED(step, 0)\n"),),
+        ("quantized_linear_convolution:tiles_of_few_registers",),
     ),
     Mutant(
         "matrices: the border of an input in place holds 0",

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
-
-from dmlvk.conformance.case import Way, Workload
-from dmlvk.conformance.cases.combinations import Build, Group, Parameters
+from dmlvk.conformance.case import Way
+from dmlvk.conformance.cases.combinations import Group
 from dmlvk.conformance.cases.quantized_linear_convolution.arithmetic import cancellation
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import OPERATOR, TYPE_PARAMETERS
-from dmlvk.conformance.cases.quantized_linear_convolution.kinds import label_of, parts_of_k, tiles_of_vectors
+from dmlvk.conformance.cases.quantized_linear_convolution.kinds import (
+    parts_of_k,
+    planned_for,
+    tiles_of_vectors,
+    with_tiles,
+)
 
 # Pixels, channels and bytes of K of a tile; pixels and channels of an invocation; tiles of a workgroup.
 TILES = ("16x16x16:4x4", "32x64x64:4x4", "64x64x32:4x8", "64x64x32:8x8*2")
 
 
-def floats(build: Build) -> Build:
-    """The same workload, planned for a device without packed dot products."""
-
-    def built(numbers: np.random.Generator, p: Parameters) -> Workload:
-        return replace(build(numbers, p), profile="no-dot-product")
-
-    return built
-
-
 GROUPS = (
     Group(
         f"{OPERATOR}:tiles_of_floats",
-        floats(tiles_of_vectors),
+        planned_for("no-dot-product", tiles_of_vectors),
         {
             **TYPE_PARAMETERS,
             "channels": (16, 80),
@@ -39,13 +31,13 @@ GROUPS = (
             "bias": ("narrow", "wide"),
             "input": ("packed", "channels_last"),
             "output": ("packed", "channels_last"),
-            "path": {"vectors": "vectors", **{label_of(tile): f"vectors:{tile}" for tile in TILES}},
+            "path": with_tiles("vectors", TILES),
         },
         about="Tiles of any form, of whose outputs an invocation has any part, where bytes are multiplied as floats.",
     ),
     Group(
         f"{OPERATOR}:parts_of_floats",
-        floats(parts_of_k),
+        planned_for("no-dot-product", parts_of_k),
         {
             "channels": (144,),
             "filters": (40,),
@@ -62,7 +54,7 @@ GROUPS = (
     ),
     Group(
         f"{OPERATOR}:sums_of_floats",
-        floats(cancellation),
+        planned_for("no-dot-product", cancellation),
         {"path": ("vectors", "vectors/7")},
         about="Partial sums far above 2^24, past which float32 holds no odd number.",
     ),

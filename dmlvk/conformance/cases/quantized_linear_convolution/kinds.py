@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from dmlvk.conformance.case import Way, Workload
-from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
+from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Build, Group, Parameters
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     GENERAL_PATHS,
     OPERATOR,
@@ -31,9 +31,21 @@ TILES_OF_VECTORS = (
 )  # fmt: skip
 
 
-def label_of(tile: str) -> str:
-    """A tile in a case's name, in which colons and stars mean something else."""
-    return "vectors_" + tile.replace(":", "_").replace("*", "_turns")
+def with_tiles(path: str, tiles: Iterable[str]) -> dict[str, str]:
+    """A path, by itself and with each of some tiles, by its label: in a case's name colons and stars mean something."""
+    return {
+        path: path,
+        **{f"{path}_{tile.replace(':', '_').replace('*', '_turns')}": f"{path}:{tile}" for tile in tiles},
+    }
+
+
+def planned_for(profile: str, build: Build) -> Build:
+    """The same workload, planned for a device of a profile: it gives the kernels of other devices."""
+
+    def built(numbers: np.random.Generator, p: Parameters) -> Workload:
+        return replace(build(numbers, p), profile=profile)
+
+    return built
 
 
 # All inputs of a convolution but its image.
@@ -353,7 +365,7 @@ GROUPS = (
             "bias": ("narrow", "wide"),
             "input": ("packed", "channels_last"),
             "output": ("packed", "channels_last", "rows"),
-            "path": {"vectors": "vectors", **{label_of(tile): f"vectors:{tile}" for tile in TILES_OF_VECTORS}},
+            "path": with_tiles("vectors", TILES_OF_VECTORS),
         },
     ),
     Group(

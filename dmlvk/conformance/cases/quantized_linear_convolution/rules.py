@@ -1,7 +1,7 @@
 """Cases of QUANTIZED_LINEAR_CONVOLUTION: types, sizes, layouts and kernel paths.
 
 `arithmetic` has the cases of the arithmetic, `kinds` those of convolutions with kernel paths of their own,
-`float_products` those for devices that multiply floats.
+`float_products` those for devices that multiply floats, `few_registers` those for devices with few registers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from dmlvk.conformance.case import NotSupported, Workload
 from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
 from dmlvk.conformance.cases.layouts import LIMITS, offset_of
-from dmlvk.conformance.cases.quantized_linear_convolution import arithmetic, float_products, kinds
+from dmlvk.conformance.cases.quantized_linear_convolution import arithmetic, few_registers, float_products, kinds
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     GENERAL_PATHS,
     KINDS,
@@ -374,5 +374,6 @@ GROUPS = (
     Group(f"{OPERATOR}:large", large, {"path": GENERAL}, default="none", support=is_past_the_range),
     *kinds.GROUPS,
     *float_products.GROUPS,
+    *few_registers.GROUPS,
     *arithmetic.GROUPS,
 )
