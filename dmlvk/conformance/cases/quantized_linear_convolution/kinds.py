@@ -349,7 +349,6 @@ GROUPS = (
             "way": {way.value: way for way in (Way.ALONE, Way.SEQUENCE)},
             "path": ("vectors/2", "vectors/3", "vectors/7"),
         },
-        default="all",
         about="Parts of K by vectors, none of them empty: 2, 3 and 7 parts of eleven steps, one call after another.",
     ),
     Group(
