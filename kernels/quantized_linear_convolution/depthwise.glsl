@@ -24,10 +24,10 @@
 //
 // With DOT4, one packed dot product multiplies four taps of a row; a shift of two words moves the taps' bytes into
 // place. Words of channels are transposed first, four columns at a time. w - zw is the difference of two signed bytes,
-// of which the second is always 0 if zw is 0. A dilated filter is a wider one with zeros. Weights are in registers, or,
-// where an invocation has few of them, in shared memory (HELD 0): a filter of 5 x 5 takes 40 of about 128. Without DOT4, bytes are
-// taken out of the words once a row, and each tap is a 32-bit multiplication. Weights come out of shared memory three at
-// a time, because lavapipe makes a loop over invocations of each load.
+// of which the second is always 0 if zw is 0. A dilated filter is a wider one with zeros. Weights are in registers; or,
+// where an invocation has few registers, they stay in shared memory (HELD 0): those of 5 x 5 taps take 40 of about 128.
+// Without DOT4, bytes are taken out of the words once a row, and each tap is a 32-bit multiplication. Weights come out
+// of shared memory three at a time, because lavapipe makes a loop over invocations of each load.
 //
 // With DOT4, the kernel computes the last step's parameters itself. Otherwise it reads them as records.
 //
