@@ -14,27 +14,10 @@
 //     of all in a branch.
 //   - A loop that fetches does so in each round, and its last rounds are code of their own. If a value is fetched only
 //     under a condition, the compiler copies it to the place of its other version.
+// With ONE_SET registers count more, and the kernel does not follow the second rule.
 
 #define PIXELS coopmat<int8_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA>
 #define CHANNELS coopmat<int8_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB>
-
-// Macros, so that the two sets of matrices have names and are never indexed.
-#define LOAD_SLICE(pixels, channels, step, slice)                                                                      \
-    {                                                                                                                  \
-        uint pixel_rows = pixels_at(step) + (slice) * SLICE_VECTORS;                                                   \
-        uint channel_rows = channels_at(step) + (slice) * SLICE_VECTORS;                                               \
-        [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)                                                              \
-            coopMatLoad(pixels[i], tile, pixel_rows + i * MATRIX_M * ROW, ROW, gl_CooperativeMatrixLayoutRowMajor);    \
-        [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j)                                                           \
-            coopMatLoad(                                                                                               \
-                channels[j], tile, channel_rows + j * MATRIX_N * ROW, ROW, gl_CooperativeMatrixLayoutColumnMajor);     \
-    }
-
-#define MULTIPLY_SLICE(pixels, channels)                                                                               \
-    [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {                                                             \
-        [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)                                                              \
-            sums[i * MATRIX_COLUMNS + j] = coopMatMulAdd(pixels[i], channels[j], sums[i * MATRIX_COLUMNS + j]);        \
-    }
 
 #ifdef ONE_SET
 
@@ -78,6 +61,24 @@
     MULTIPLY_LOADED(step, k)
 
 #else
+
+// Macros, so that the two sets of matrices have names and are never indexed.
+#define LOAD_SLICE(pixels, channels, step, slice)                                                                      \
+    {                                                                                                                  \
+        uint pixel_rows = pixels_at(step) + (slice) * SLICE_VECTORS;                                                   \
+        uint channel_rows = channels_at(step) + (slice) * SLICE_VECTORS;                                               \
+        [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)                                                              \
+            coopMatLoad(pixels[i], tile, pixel_rows + i * MATRIX_M * ROW, ROW, gl_CooperativeMatrixLayoutRowMajor);    \
+        [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j)                                                           \
+            coopMatLoad(                                                                                               \
+                channels[j], tile, channel_rows + j * MATRIX_N * ROW, ROW, gl_CooperativeMatrixLayoutColumnMajor);     \
+    }
+
+#define MULTIPLY_SLICE(pixels, channels)                                                                               \
+    [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {                                                             \
+        [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)                                                              \
+            sums[i * MATRIX_COLUMNS + j] = coopMatMulAdd(pixels[i], channels[j], sums[i * MATRIX_COLUMNS + j]);        \
+    }
 
 // Declares the two sets, and loads the first slice of the first step, which has to be in shared memory.
 #define BEGIN_STEPS(step)                                                                                              \

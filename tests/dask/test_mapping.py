@@ -527,7 +527,9 @@ def test_batches_that_wait_on_a_worker_whose_device_is_taken_away(client: Client
     def read() -> Iterator[Array]:
         for number, x in enumerate(given):
             if number == 6:
+                end = time.monotonic() + 30
                 while min(len(client.processing()[worker.address]) for worker in workers) < 2:
+                    assert time.monotonic() < end, "no batch waits on one of the workers"
                     time.sleep(0.05)
                 prepare(client, DEVICE_NAMES[:1])
                 Event("devices change", client=client).set()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dmlvk import DataType
+from dmlvk.benchmark.cases.quantized_linear_convolution import Layer, descriptor
 from dmlvk.conformance.profiles import PROFILES
 from dmlvk.conformance.recorded import NAMES
 from dmlvk.planning.device_traits import has_few_registers
@@ -68,6 +70,36 @@ def test_matrix_units_on_few_registers(device: str, kernel: str, sums: int) -> N
     lanes = profiles.load(device).min_subgroup_size
     assert dispatch.kernel.endswith(f"/{kernel}")
     assert own_outputs(dispatch) // lanes == sums
+
+
+def constants(layer: Layer, layout: str, device: str, path: str, *names: str) -> tuple[int, ...]:
+    """Constants of the dispatch that multiplies 64 images of a layer."""
+    desc = descriptor(layer, 64, layout, DataType.UINT8, filter_is_owned=True)
+    made = plan(desc, profiles.load(device), path=path)
+    dispatch = max(made.dispatches, key=lambda dispatch: dispatch.operations)
+    return tuple(constant(dispatch, name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("device", "held", "planes", "channels"),
+    [("nvidia-h200", 1, 4, 2), ("nvk-ampere", 1, 2, 2), ("intel-dg2", 0, 4, 1), ("adreno-660", 0, 4, 1)],
+)
+def test_weights_and_rows_of_a_depthwise_layer(device: str, held: int, planes: int, channels: int) -> None:
+    """Weights that registers have no room for stay in shared memory, and fewer rows are fetched together."""
+    layer = Layer(240, 28, 240, 5, 1, 240)
+    for layout, rows in (("nchw", planes), ("nhwc", channels)):
+        assert constants(layer, layout, device, "depthwise", "HELD", "BATCH") == (held, rows)
+
+
+@pytest.mark.parametrize(("device", "rows"), [("nvidia-h200", 7), ("intel-dg2", 1), ("intel-bmg", 1)])
+def test_tap_rows_of_a_first_layer_in_the_code(device: str, rows: int) -> None:
+    assert constants(Layer(3, 224, 64, 7, 2), "nhwc", device, "first_layer", "UNROLLED_ROWS") == (rows,)
+
+
+@pytest.mark.parametrize(("device", "is_large"), [("nvidia-h200", True), ("nvk-ampere", False), ("nvk-ada", False)])
+def test_tiles_of_128_sums_are_for_nvidias_own_driver(device: str, is_large: bool) -> None:
+    pixels, channels = constants(Layer(512, 28, 512, 3), "nhwc", device, "matrix", "TILE_PIXELS", "TILE_CHANNELS")
+    assert (pixels * channels == 128 * 128) == is_large
 
 
 def test_a_gpu_with_255_registers_keeps_its_forms() -> None:
