@@ -20,6 +20,7 @@ FEATURES = (
     "computeFullSubgroups",
     "maintenance4",
     "pipelineCreationCacheControl",  # asks whether a pipeline is in a cache
+    "pipelineRobustness",  # turns off what a kernel does not need: see `Pipelines`
     "shaderInt64",
     "shaderInt8",  # the component type of 8-bit cooperative matrices
     "storageBuffer8BitAccess",
@@ -27,7 +28,12 @@ FEATURES = (
     "cooperativeMatrix",
 )
 PORTABILITY_SUBSET = "VK_KHR_portability_subset"  # must be enabled on a device that lists it
-EXTENSIONS = ("VK_KHR_cooperative_matrix", PORTABILITY_SUBSET, "VK_EXT_memory_budget")
+EXTENSIONS = (
+    "VK_KHR_cooperative_matrix",
+    "VK_EXT_pipeline_robustness",
+    PORTABILITY_SUBSET,
+    "VK_EXT_memory_budget",
+)
 # The extensions by which CUDA imports memory and semaphores.
 EXPORTING_EXTENSIONS = (
     ("VK_KHR_external_memory_win32", "VK_KHR_external_semaphore_win32")

@@ -32,6 +32,18 @@ EXTENSIONS_OF_1_3 = {
     "VK_KHR_maintenance4": ("Maintenance4", "MAINTENANCE_4"),
 }
 
+# The feature structures of extensions that are in no version of core Vulkan up to 1.3, with their names likewise.
+FEATURES_OF_EXTENSIONS = {
+    "VK_KHR_cooperative_matrix": (
+        "VkPhysicalDeviceCooperativeMatrixFeaturesKHR",
+        "PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR",
+    ),
+    "VK_EXT_pipeline_robustness": (
+        "VkPhysicalDevicePipelineRobustnessFeaturesEXT",
+        "PHYSICAL_DEVICE_PIPELINE_ROBUSTNESS_FEATURES_EXT",
+    ),
+}
+
 
 def read_profile(
     handle: Any, basic: Any, api_version: tuple[int, int, int], extensions: frozenset[str]
@@ -110,10 +122,7 @@ def read_profile(
 def feature_structures(api_version: tuple[int, int, int], extensions: frozenset[str]) -> list[tuple[str, str]]:
     """Type and sType of the feature structures that a device of this version and these extensions knows."""
     structures = _structures("Features", api_version, extensions)
-    if "VK_KHR_cooperative_matrix" in extensions:
-        structures.append(
-            ("VkPhysicalDeviceCooperativeMatrixFeaturesKHR", "PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR")
-        )
+    structures += [names for extension, names in FEATURES_OF_EXTENSIONS.items() if extension in extensions]
     return structures
 
 
