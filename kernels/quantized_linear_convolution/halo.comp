@@ -138,7 +138,7 @@ void fetch_input(uint block) {
     }
 }
 
-void stage(uint f, uvec4 fetched, bool counts) {
+void stage(uint f, uvec4 fetched) {
     uint staged = stored_row(index_of_fetch(f) / STEP);
     if (staged >= STAGED)
         return;
@@ -149,9 +149,8 @@ void stage(uint f, uvec4 fetched, bool counts) {
 }
 
 void put_input(uint block) {
-    bool counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
     [[unroll]] for (uint f = 0; f < FETCHES_AHEAD; ++f)
-        stage(f, next_input[f], counts);
+        stage(f, next_input[f]);
     [[dont_unroll]] for (uint first = FETCHES_AHEAD; first < STAGED_FETCHES; first += 4) {
         uvec4 fetched[4];
         [[unroll]] for (uint f = 0; f < 4; ++f) {
@@ -160,7 +159,7 @@ void put_input(uint block) {
                 fetched[f] = input_at(staged, block * STEP + index_of_fetch(first + f) % STEP);
         }
         [[unroll]] for (uint f = 0; f < 4; ++f)
-            stage(first + f, fetched[f], counts);
+            stage(first + f, fetched[f]);
     }
 }
 
@@ -237,7 +236,8 @@ void make_tile() {
                 + place.row * OUTPUT_STRIDE_H + place.column * OUTPUT_STRIDE_W
             : NOWHERE;
     }
-    if (FILTER_ZERO_POINT != 0) {
+    hear_of_channels();
+    if (counts) {
         for (uint i = gl_LocalInvocationID.x; i < STAGED; i += INVOCATIONS)
             position_sums[i] = 0;
         barrier();
@@ -274,7 +274,7 @@ void make_tile() {
         ++step;
     }
 
-    if (FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0) {
+    if (counts) {
         for (uint i = gl_LocalInvocationID.x; i < TILE_PIXELS; i += INVOCATIONS) {
             int sum = 0;
             [[dont_unroll]] for (uint tap_row = 0; tap_row < TAPS / RUNS_W; ++tap_row) {
@@ -287,7 +287,7 @@ void make_tile() {
     }
 
     uint strip = gl_SubgroupID * OWN_STRIP;
-    if (needs_integers.x != 0) {
+    if (takes_integers) {
         [[dont_unroll]] for (uint n = 0; n < MATRIX_ROWS * MATRIX_COLUMNS; ++n) {
             // Matrices cannot be indexed at run time.
             SUMS chosen = sums[0];
@@ -312,7 +312,7 @@ void make_tile() {
         return;
     }
 
-    if (FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0) {
+    if (counts) {
         [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
             SUMS zero_points;
             coopMatLoad(zero_points, filter_zero_points, subgroup_channel + j * MATRIX_N, 0,
@@ -327,7 +327,7 @@ void make_tile() {
         }
     }
 
-    Range range = range_of(output_zero_point(group_channel));
+    Range range = range_of(zero_point_of_output);
     [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; j += 4) {
         FLOATS factors[4];
         [[unroll]] for (uint q = 0; q < 4; ++q)

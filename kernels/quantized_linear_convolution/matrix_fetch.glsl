@@ -35,9 +35,17 @@ uint row_of_fetch(uint f) {
     return stored_row(own_index + f * STEPPED_ROWS);
 }
 
+// Whether the row, or the column, of a tap lies inside the input.
+bool has_row(uint f, uint tap_row) {
+    return source_rows[f] + tap_row * SIZE(DILATION_H, dilation_h) < SIZE(ROW_LIMIT, row_limit);
+}
+
+bool has_column(uint f, uint tap_column) {
+    return source_columns[f] + tap_column * SIZE(DILATION_W, dilation_w) < SIZE(COLUMN_LIMIT, column_limit);
+}
+
 bool is_inside(uint f, uint tap_row, uint tap_column) {
-    return source_rows[f] + tap_row * SIZE(DILATION_H, dilation_h) < SIZE(ROW_LIMIT, row_limit)
-        && source_columns[f] + tap_column * SIZE(DILATION_W, dilation_w) < SIZE(COLUMN_LIMIT, column_limit);
+    return has_row(f, tap_row) && has_column(f, tap_column);
 }
 
 void locate(uint first_pixel) {
@@ -58,8 +66,28 @@ void locate(uint first_pixel) {
         source_columns[f] = push.first_column + pixel.column * SIZE(STRIDE_W, stride_w);
         inside_taps[f] = 0;
         if (FEW_TAPS) {
-            [[unroll]] for (uint tap = 0; tap < TAPS; ++tap)
-                inside_taps[f] |= (is_inside(f, tap / RUNS_W, tap % RUNS_W) ? 1u : 0) << tap;
+            // A tap is inside if its row and its column are.
+            uint columns = 0;
+            [[unroll]] for (uint i = 0; i < RUNS_W; ++i)
+                columns |= (has_column(f, i) ? 1u : 0) << i;
+            [[unroll]] for (uint i = 0; i < TAPS / RUNS_W; ++i)
+                inside_taps[f] |= (has_row(f, i) ? columns : 0) << (i * RUNS_W);
+        }
+    }
+}
+
+// Where the tile's pixels are stored, and zeros where their sums are added up. Barriers have to follow.
+void begin_pixels(uint first_pixel) {
+    [[unroll]] for (uint round = 0; round < TILE_PIXELS; round += INVOCATIONS) {
+        uint i = round + gl_LocalInvocationID.x;
+        if (TILE_PIXELS % INVOCATIONS == 0 || i < TILE_PIXELS) {
+            Pixel pixel = pixel_at(min(first_pixel + i, push.pixels - 1));
+            destinations[i] = push.output_start + group_channel * SIZE(OUTPUT_STRIDE_C, output_stride_c)
+                + pixel.image * SIZE(OUTPUT_STRIDE_N, output_stride_n)
+                + pixel.row * SIZE(OUTPUT_STRIDE_H, output_stride_h)
+                + pixel.column * SIZE(OUTPUT_STRIDE_W, output_stride_w);
+            if (FILTER_ZERO_POINT != 0)
+                input_sums[i] = 0;
         }
     }
 }
@@ -148,7 +176,6 @@ uint vector_of_fetch(uint f) {
 }
 
 void put_step(uint step) {
-    bool counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
     uint half_tile = HALF_OF(step) * HALF_TILE;
     uvec4 vectors[INPUT_FETCHES];
     arrange_input(vectors);

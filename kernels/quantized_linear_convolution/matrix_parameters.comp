@@ -6,9 +6,9 @@
 // Maths: float32.glsl and prepared_channel.glsl.
 //
 // Layout: after the words and the sums of a panel of the filter (matrix_pack_filter.comp), three rows of width words:
-// multipliers, constants, and the rest.
+// multipliers, constants, and the filter's zero points. Then a vector of what holds for the whole panel.
 //
-// Loops: one invocation prepares one channel.
+// Loops: one workgroup prepares one panel. Each invocation takes every gl_WorkGroupSize-th channel.
 //
 // Preconditions: the filter is packed. The first channel is the first of a panel. No rounding of float32 is needed: the
 // multiplier is computed in integers.
@@ -30,10 +30,10 @@ layout(push_constant) uniform PushConstants {
     uint filter_zero_point_start;
     uint output_zero_point_start;
     uint bias_start;
-    uint count;
+    uint panels;
     uint words;              // words of an output channel
     uint channels_of_group;  // output channels of a group of panels
-    uint first_of_group;     // the first channel's place in its group
+    uint first_panel;        // the first panel's place in its group
     uint taps;               // products of a sum
     uint width;              // channels of a panel
 } push;
@@ -45,22 +45,41 @@ layout(push_constant) uniform PushConstants {
 #include "float32.glsl"
 #include "prepared_channel.glsl"
 
+shared uint properties;
+
 void main() {
-    uint channel =
-        (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
-    if (channel >= push.count)
+    uint panel = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+    // The whole workgroup leaves, or none of it, so that all its invocations reach the barriers.
+    if (panel >= push.panels)
         return;
-    uint place = push.first_of_group + channel;
-    uint group = place / push.channels_of_group;
-    uint channel_of_group = place - group * push.channels_of_group;
-    // Panels are counted from the one that holds the first channel.
     uint panels_of_group = (push.channels_of_group + push.width - 1) / push.width;
-    uint panel = group * panels_of_group + channel_of_group / push.width - push.first_of_group / push.width;
-    uint row = push.panels_start + panel * (push.words + PANEL_ROWS) * push.width + push.words * push.width
-        + channel_of_group % push.width;
-    Wide constant = exact_constant(channel, int(panel_words[row]));
-    panel_words[row + push.width] = floatBitsToUint(multiplier_of(channel));
-    panel_words[row + 2 * push.width] = constant.low;
-    panel_words[row + 3 * push.width] =
-        (uint(filter_zero_point(channel)) & 0xFFFF) | (is_narrow(constant, push.taps) ? 0 : 1u << 16);
+    uint group = (push.first_panel + panel) / panels_of_group;
+    uint first_of_group = (push.first_panel + panel - group * panels_of_group) * push.width;
+    // Channels are counted from the first panel's first.
+    uint first_channel = group * push.channels_of_group + first_of_group - push.first_panel * push.width;
+    uint sums = push.panels_start + panel * (push.words + PANEL_ROWS) * push.width + push.words * push.width;
+    if (gl_LocalInvocationID.x == 0)
+        properties = 0;
+    barrier();
+    for (uint i = gl_LocalInvocationID.x; i < min(push.width, push.channels_of_group - first_of_group);
+        i += gl_WorkGroupSize.x) {
+        uint row = sums + i;
+        Wide constant = exact_constant(first_channel + i, int(panel_words[row]));
+        int zero_point = filter_zero_point(first_channel + i);
+        panel_words[row + push.width] = floatBitsToUint(multiplier_of(first_channel + i));
+        panel_words[row + 2 * push.width] = constant.low;
+        panel_words[row + 3 * push.width] = uint(zero_point);
+        uint own = (zero_point != 0 ? PANEL_HAS_FILTER_ZERO_POINT : 0)
+            | (is_narrow(constant, push.taps) ? 0 : PANEL_NEEDS_INTEGERS);
+        if (own != 0)
+            atomicOr(properties, own);
+    }
+    barrier();
+    if (gl_LocalInvocationID.x == 0) {
+        uint vector = sums + 4 * push.width;
+        panel_words[vector] = properties;
+        panel_words[vector + 1] = uint(output_zero_point(first_channel));
+        panel_words[vector + 2] = uint(input_zero_point(first_channel));
+        panel_words[vector + 3] = 0;
+    }
 }

@@ -77,12 +77,20 @@ void make_tile(uint first_pixel, bool is_first) {
     fetch_step(is_empty ? 0 : first_step);
     if (is_first)
         begin_channels();
-    for (uint i = gl_LocalInvocationID.x; i < TILE_PIXELS; i += INVOCATIONS) {
-        Pixel pixel = pixel_at(min(first_pixel + i, push.pixels - 1));
-        destinations[i] = push.output_start + group_channel * SIZE(OUTPUT_STRIDE_C, output_stride_c)
-            + pixel.image * SIZE(OUTPUT_STRIDE_N, output_stride_n) + pixel.row * SIZE(OUTPUT_STRIDE_H, output_stride_h)
-            + pixel.column * SIZE(OUTPUT_STRIDE_W, output_stride_w);
-        input_sums[i] = 0;
+    begin_pixels(first_pixel);
+    if (is_first)
+        hear_of_channels();
+    if (counts)
+        barrier();  // sum(x') is added up from zeros
+    if (!is_empty) {
+        put_step(first_step);
+#ifdef ONE_SET
+        if (AHEAD)
+            fetch_step(min(first_step + 1, end_step - 1));
+#else
+        if (first_step + 1 < end_step)
+            fetch_step(first_step + 1);
+#endif
     }
     barrier();
 
@@ -98,10 +106,6 @@ void make_tile(uint first_pixel, bool is_first) {
     if (!is_empty) {
 #ifdef ONE_SET
         // A single copy of the products, whose last rounds fetch a step again that nobody stores.
-        put_step(first_step);
-        if (AHEAD)
-            fetch_step(min(first_step + 1, end_step - 1));
-        barrier();
         [[dont_unroll]] for (uint step = first_step; step < end_step; ++step) {
             if (step + 1 < end_step) {
                 if (!AHEAD)
@@ -114,10 +118,6 @@ void make_tile(uint first_pixel, bool is_first) {
             barrier();
         }
 #else
-        put_step(first_step);
-        if (first_step + 1 < end_step)
-            fetch_step(first_step + 1);
-        barrier();
         BEGIN_STEPS(first_step)
         uint step = first_step;
         [[dont_unroll]] for (; step + 2 < end_step; ++step) {
@@ -136,7 +136,6 @@ void make_tile(uint first_pixel, bool is_first) {
 
     uint strip = gl_SubgroupID * STRIP;
     if (PARTS != 1) {
-        bool counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
         ADD_PART(sums, strip)
         if (counts)
             add_input_sums();
@@ -146,7 +145,7 @@ void make_tile(uint first_pixel, bool is_first) {
         if (counts)
             take_input_sums();
     }
-    if (needs_integers.x != 0) {
+    if (takes_integers) {
         [[dont_unroll]] for (uint n = 0; n < MATRIX_ROWS * MATRIX_COLUMNS; ++n) {
             // Matrices cannot be indexed at run time.
             SUMS chosen = sums[0];
@@ -173,7 +172,7 @@ void make_tile(uint first_pixel, bool is_first) {
         return;
     }
 
-    if (FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0) {
+    if (counts) {
         [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
             SUMS zero_points;
             coopMatLoad(zero_points, filter_zero_points, subgroup_channel + j * MATRIX_N, 0,
@@ -188,7 +187,7 @@ void make_tile(uint first_pixel, bool is_first) {
         }
     }
 
-    Range range = range_of(output_zero_point(group_channel));
+    Range range = range_of(zero_point_of_output);
     bool whole = STORE_MATRICES != 0 && first_pixel + TILE_PIXELS <= push.pixels && first_channel >= push.first_channel
         && first_channel + TILE_CHANNELS <= push.channels;
     if (STORE_CHANNELS != 0) {

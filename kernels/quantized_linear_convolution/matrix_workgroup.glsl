@@ -11,60 +11,85 @@ uint first_channel;  // the tile's first channel
 uint panel;
 uint filter_sums;
 uint part;  // of K
+int zero_point_of_output;
+// Known from the start with PREPARED, otherwise after `hear_of_channels`. Shared memory would be read again at each use.
+bool counts;  // sum(x'), because a filter zero point of the tile is not 0
+bool takes_integers;  // in the last steps, because a channel's sums may not fit 32 bits
 
 void begin_workgroup() {
     uint group = PARTS == 1 ? gl_WorkGroupID.z : gl_WorkGroupID.z / SIZE(PARTS, parts);
     part = PARTS == 1 ? 0 : gl_WorkGroupID.z - group * SIZE(PARTS, parts);
     panel = push.filter_start + (group * push.panels_of_group + gl_WorkGroupID.x) * push.panel_stride;
-    filter_sums = 4 * (panel + step_count() * STEP * TILE_CHANNELS);
+    uint sums_vector = panel + step_count() * STEP * TILE_CHANNELS;
+    filter_sums = 4 * sums_vector;
     first_channel = gl_WorkGroupID.x * TILE_CHANNELS;
     group_channel = group * push.channels_of_group;
     group_start = push.input_start + group * SIZE(INPUT_STRIDE_GROUP, input_stride_group);
-    border = CHECK_BORDER != 0 ? (input_zero_point(group_channel) & 0xFF) * ONES : 0;
+    border = 0;
+    if (PREPARED != 0) {
+        // Four rows of TILE_CHANNELS words stand before the panel's vector.
+        uvec4 properties = filter_vectors[sums_vector + TILE_CHANNELS];
+        counts = FILTER_ZERO_POINT != 0 && (properties.x & PANEL_HAS_FILTER_ZERO_POINT) != 0;
+        takes_integers = (properties.x & PANEL_NEEDS_INTEGERS) != 0;
+        zero_point_of_output = int(properties.y);
+        if (CHECK_BORDER != 0)
+            border = (properties.z & 0xFF) * ONES;
+    } else {
+        zero_point_of_output = output_zero_point(group_channel);
+        if (CHECK_BORDER != 0)
+            border = (uint(input_zero_point(group_channel)) & 0xFF) * ONES;
+    }
 }
 
 void begin_channel(uint i) {
     uint channel = min(first_channel + channel_place(i), push.channels - 1);
-    int zero_point = 0;
+    uint sum = filter_sums + channel - first_channel;
     if (PREPARED != 0) {
-        uint row = filter_sums + TILE_CHANNELS + channel - first_channel;
-        uint last = filter_words[row + 2 * TILE_CHANNELS];
-        multipliers[i] = uintBitsToFloat(filter_words[row]);
-        constants[i] = int(filter_words[row + TILE_CHANNELS]);
-        if (last >> 16 != 0)
-            atomicOr(needs_integers.x, 1);
-        zero_point = bitfieldExtract(int(last), 0, 16);
-    } else {
-        Wide constant =
-            exact_constant(group_channel + channel, int(filter_words[filter_sums + channel - first_channel]));
-        multipliers[i] = multiplier_of(group_channel + channel);
-        constants[i] = int(constant.low);
-        if (!is_narrow(constant, push.taps))
-            atomicOr(needs_integers.x, 1);
+        multipliers[i] = uintBitsToFloat(filter_words[sum + TILE_CHANNELS]);
+        constants[i] = int(filter_words[sum + 2 * TILE_CHANNELS]);
         if (FILTER_ZERO_POINT != 0)
-            zero_point = filter_zero_point(group_channel + channel);
+            filter_zero_points[i] = int(filter_words[sum + 3 * TILE_CHANNELS]);
+        return;
     }
+    Wide constant = exact_constant(group_channel + channel, int(filter_words[sum]));
+    multipliers[i] = multiplier_of(group_channel + channel);
+    constants[i] = int(constant.low);
+    if (!is_narrow(constant, push.taps))
+        atomicOr(needs_integers.x, 1);
     if (FILTER_ZERO_POINT != 0) {
+        int zero_point = filter_zero_point(group_channel + channel);
         filter_zero_points[i] = zero_point;
         if (zero_point != 0)
             atomicOr(has_filter_zero_point.x, 1);
     }
 }
 
-// Computes the multipliers, constants and zero points of the tile's channels. An earlier dispatch could do so, but on
-// layers that take 40 us, waiting for one more dispatch costs more than some hundred integer operations a channel. The
-// loads of the first operands are under way meanwhile. A barrier has to follow before any invocation reads the
-// results.
+// The multipliers, constants and zero points of the tile's channels, without PREPARED worked out here. An earlier
+// dispatch could do so, but on layers that take 40 us, waiting for one more dispatch costs more than some hundred
+// integer operations a channel. The loads of the first operands are under way meanwhile. A barrier has to follow before
+// any invocation reads the results.
 void begin_channels() {
     uint invocation = gl_LocalInvocationID.x;
-    if (invocation == 0) {
-        has_filter_zero_point.x = 0;
-        needs_integers.x = 0;
+    if (PREPARED == 0) {
+        if (invocation == 0) {
+            has_filter_zero_point.x = 0;
+            needs_integers.x = 0;
+        }
+        barrier();
     }
-    barrier();
     [[unroll]] for (uint round = 0; round < TILE_CHANNELS; round += INVOCATIONS) {
         if (TILE_CHANNELS % INVOCATIONS == 0 || round + invocation < TILE_CHANNELS)
             begin_channel(round + invocation);
+    }
+}
+
+// What the invocations have found out about the tile's channels. A barrier less with PREPARED: then all loads of the first
+// operands are waited for at once.
+void hear_of_channels() {
+    if (PREPARED == 0) {
+        barrier();
+        counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
+        takes_integers = needs_integers.x != 0;
     }
 }
 

@@ -195,8 +195,7 @@ void store_exactly(uint first_pixel) {
 }
 
 void store_rounded(uint first_pixel) {
-    bool counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
-    Range range = range_of(output_zero_point(group_channel));
+    Range range = range_of(zero_point_of_output);
     [[unroll]] for (uint i = 0; i < OWN_CHANNELS; ++i) {
         uint position = own_channel + i * CHANNEL_GROUPS;
         int constant = constants[position];
@@ -244,16 +243,11 @@ void make_tile(uint first_pixel, bool is_first) {
     fetch_step(is_empty ? 0 : first_step);
     if (is_first)
         begin_channels();
-    [[unroll]] for (uint round = 0; round < TILE_PIXELS; round += INVOCATIONS) {
-        uint i = round + gl_LocalInvocationID.x;
-        if (TILE_PIXELS % INVOCATIONS == 0 || i < TILE_PIXELS) {
-            Pixel pixel = pixel_at(min(first_pixel + i, push.pixels - 1));
-            destinations[i] = push.output_start + group_channel * OUTPUT_STRIDE_C + pixel.image * OUTPUT_STRIDE_N
-                + pixel.row * OUTPUT_STRIDE_H + pixel.column * OUTPUT_STRIDE_W;
-            input_sums[i] = 0;
-        }
-    }
-    barrier();
+    begin_pixels(first_pixel);
+    if (is_first)
+        hear_of_channels();
+    if (counts)
+        barrier();  // sum(x') is added up from zeros
 
 #ifdef MIXED_SIGNS
     begin_sums();
@@ -271,7 +265,6 @@ void make_tile(uint first_pixel, bool is_first) {
     add_steps(first_step, end_step, end_step);
 #endif
 
-    bool counts = FILTER_ZERO_POINT != 0 && has_filter_zero_point.x != 0;
     if (PARTS > 1) {
         add_part();
         if (counts)
@@ -283,7 +276,7 @@ void make_tile(uint first_pixel, bool is_first) {
             take_input_sums();
     }
 #ifdef ROUNDS_TO_NEAREST_EVEN
-    if (needs_integers.x == 0)
+    if (!takes_integers)
         store_rounded(first_pixel);
     else
 #endif

@@ -6,14 +6,16 @@ from dataclasses import replace
 
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import Builder, DispatchBuilder, Range, halves
+from dmlvk.planning.grid import folded
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution.packing import FilterPacking, PackedFilter
 from dmlvk.planning.quantized_linear_convolution.parameters import Sources
 
 KERNEL = "quantized_linear_convolution/matrix_parameters"
+WORKGROUP_SIZE = 64
 # Rows of a panel after its words: the sums, and those of kernels/quantized_linear_convolution/prepared_channel.glsl.
-PREPARED_ROWS = 4
+PREPARED_ROWS = 5
 
 
 def with_parameters(packing: FilterPacking) -> FilterPacking:
@@ -34,24 +36,24 @@ def channel_parameters(
             pending.extend(part[0] for part in halves((panels,), 0))
             continue
         channels = packed.channels(panels)
-        count = channels[1] - channels[0]
+        count = panels[1] - panels[0]
         dispatch = DispatchBuilder(KERNEL)
         dispatch.window(packed.tensor, bounds, bounds[0], 4, "panels_start", Access.WRITE)
         sources.bind(dispatch, channels, dispatch.windows[0])
         dispatch.push(
-            count=count,
+            panels=count,
             words=packed.words,
             channels_of_group=packed.channels_of_group,
-            first_of_group=channels[0] % packed.channels_of_group,
+            first_panel=panels[0] % packed.panels_of_group,
             taps=geometry.tap_count,
             width=packed.width,
         )
         dispatches.append(
             dispatch.finish(
-                {LOCAL_SIZE_X: builder.workgroup_size, **sources.constants},
-                builder.grid(count),
-                seconds=builder.element_seconds(8 * count),
-                bytes_moved=40 * count,
+                {LOCAL_SIZE_X: WORKGROUP_SIZE, **sources.constants},
+                folded(count, builder.profile),
+                seconds=builder.element_seconds(8 * packed.width * count),
+                bytes_moved=40 * (channels[1] - channels[0]),
             )
         )
     return dispatches
