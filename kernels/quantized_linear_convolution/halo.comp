@@ -60,11 +60,11 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 #define PACK_CHANNELS true
 #include "matrix.glsl"
 
-layout(constant_id = 57) const uint PITCH = 1;  // positions from one row of outputs to the one below
-layout(constant_id = 58) const uint PLANE = 1;  // positions of an image
+layout(constant_id = 59) const uint PITCH = 1;  // positions from one row of outputs to the one below
+layout(constant_id = 60) const uint PLANE = 1;  // positions of an image
 // At most this many vectors of the next block's input are in an invocation's registers while the current block is
 // multiplied. The other vectors are loaded after that.
-layout(constant_id = 59) const uint MOST_AHEAD = 4;
+layout(constant_id = 61) const uint MOST_AHEAD = 4;
 
 // All sizes are constants here.
 const uint STEPS = TAPS * RUN / STEP;
@@ -227,6 +227,7 @@ void store_strip(uint strip, uint line_place, uint byte_place) {
 void make_tile() {
     fetch_filter(0);
     fetch_input(0);
+    fetch_channels();
     begin_channels();
     for (uint i = gl_LocalInvocationID.x; i < TILE_PIXELS; i += INVOCATIONS) {
         uint position = first_position + i;

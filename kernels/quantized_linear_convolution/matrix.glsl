@@ -53,6 +53,11 @@ layout(constant_id = 23) const uint PADDING = 1;  // vectors between rows in sha
 // word of its memory, otherwise 1.
 layout(constant_id = 25) const uint STORE_UNIT = 1;
 
+// 1 if all pixels of the input that a tap sees, or all of the output, are one stride apart: then a pixel's place takes no
+// divisions. Only without a border for the input, and with FETCH other than PLANES.
+layout(constant_id = 57) const uint EVEN_INPUT = 0;
+layout(constant_id = 58) const uint EVEN_OUTPUT = 0;
+
 // (26 to 34: parameter_sources.glsl.)
 // Sizes. Each is a constant, or 0 and a push constant of the same name: see `SIZE`.
 layout(constant_id = 15) const uint RUN = 4;  // vectors of a run
@@ -80,6 +85,9 @@ layout(constant_id = 50) const uint TURNS = 1;  // tiles of pixels that a workgr
 // 1 if a matrix of words has one stride in the output, wherever it lies, so that it can be stored directly.
 layout(constant_id = 51) const uint STORE_MATRICES = 0;
 layout(constant_id = 52) const uint PARTS = 1;  // workgroups that share the K of a tile
+#ifdef SPLIT_K
+layout(constant_id = 59) const uint SUBGROUPS = 4;  // of a workgroup, which share the K of a tile
+#endif
 layout(constant_id = 53) const uint PREPARED = 0;  // 1 if the channels' parameters follow the filter in each panel
 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
@@ -180,8 +188,15 @@ uint quotient(uint n, uint constant, uint reciprocal, uint shift) {
 #include "float32.glsl"
 #include "prepared_channel.glsl"
 
+#ifdef SPLIT_K
+// Every subgroup has the whole tile, and fetches its own part of K.
+const uint INVOCATIONS = SUBGROUPS * LANES;
+const uint FETCHERS = LANES;
+#else
 const uint INVOCATIONS = TILE_PIXELS / SUBGROUP_PIXELS * (TILE_CHANNELS / SUBGROUP_CHANNELS) * LANES;
-const uint FILTER_FETCHES = TILE_CHANNELS * STEP / INVOCATIONS;
+const uint FETCHERS = INVOCATIONS;
+#endif
+const uint FILTER_FETCHES = TILE_CHANNELS * STEP / FETCHERS;
 // The vectors of shared memory that hold a vector of an operand.
 #ifdef FLOAT32_PRODUCTS
 const uint SLICES = 4;
@@ -193,8 +208,9 @@ const uint SLICE_VECTORS = MATRIX_K > 16 ? MATRIX_K / 16 : 1;
 const uint STEP_SLICES = STEP * 16 / MATRIX_K;
 const uint ROW = STEP * SLICES + PADDING;
 const uint HALF_TILE = (TILE_PIXELS + TILE_CHANNELS) * ROW;
-// Shared memory holds two steps, in halves that take turns. Floats are so large that it holds one.
-#ifdef FLOAT32_PRODUCTS
+// Shared memory holds two steps, in halves that take turns. Floats are so large that it holds one, and with SPLIT_K it
+// holds one for each subgroup.
+#if defined(FLOAT32_PRODUCTS) || defined(SPLIT_K)
 const uint HALVES = 1;
 #else
 const uint HALVES = 2;
@@ -256,13 +272,32 @@ uint stored_row(uint index) {
     return (index & ~7u) | (index & 1) << 2 | (index >> 1 & 3);
 }
 
+#ifdef SPLIT_K
+// Sums leave the matrices before the last step, so nothing is interleaved.
+uint pixel_place(uint position) {
+    return position;
+}
+
+uint pixel_position(uint place) {
+    return place;
+}
+
+uint channel_place(uint position) {
+    return position;
+}
+#else
 uint pixel_place(uint position) {
     return PACK_CHANNELS ? position : place_at(position, MATRIX_M);
+}
+
+uint pixel_position(uint place) {
+    return PACK_CHANNELS ? place : position_of(place, MATRIX_M);
 }
 
 uint channel_place(uint position) {
     return PACK_CHANNELS ? place_at(position, MATRIX_N) : position;
 }
+#endif
 
 uint step_count() {
     return FEW_STEPS != 0 ? FEW_STEPS : (SIZE(VECTORS_OF_K, vectors_of_k) + STEP - 1) / STEP;

@@ -1,37 +1,56 @@
 // What an invocation fetches of both operands, and stores to shared memory: vectors of the input, read in place by vectors
-// or planes or packed before, and vectors of the packed filter. Include this file after matrix_workgroup.glsl.
+// or planes or packed before, and vectors of the packed filter. FETCHERS invocations fetch a step together, each with an
+// index `fetcher`. Include this file after matrix_workgroup.glsl.
 
-const uint STEPPED_ROWS = INVOCATIONS / STEP;
+const uint STEPPED_ROWS = FETCHERS / STEP;
 const uint INPUT_FETCHES = TILE_PIXELS / STEPPED_ROWS;
 const bool FEW_TAPS = CHECK_BORDER != 0 && TAPS <= 32;
 
 // The places of the vectors that an invocation fetches.
+uint fetcher;
+uint operands_at;  // in shared memory, of the operands that the fetchers store
 uint own_vector;
 uint own_index;
 uint sources[INPUT_FETCHES];
 uint inside_taps[INPUT_FETCHES];  // with FEW_TAPS, a bit for each tap that lies inside the input
 uint source_rows[INPUT_FETCHES];
 uint source_columns[INPUT_FETCHES];
-// The vectors as they lie in memory. Nothing is done with them before they are stored: see matrix_steps.glsl.
-uvec4 next_input[INPUT_FETCHES];
-uvec4 next_filter[FILTER_FETCHES];
+// The vectors of the steps that are fetched ahead, as they lie in memory. Nothing is done with them before they are stored:
+// see matrix_steps.glsl. They lie in registers as long as sets are plain numbers where these functions are called.
+#ifdef SPLIT_K
+const uint SETS = 2;
+#else
+const uint SETS = 1;
+#endif
+uvec4 next_input[SETS][INPUT_FETCHES];
+uvec4 next_filter[SETS][FILTER_FETCHES];
 
 void begin_fetches() {
-    own_vector = gl_LocalInvocationID.x % STEP;
-    own_index = gl_LocalInvocationID.x / STEP;
+#ifdef SPLIT_K
+    fetcher = gl_SubgroupInvocationID;
+    operands_at = gl_SubgroupID * REGION;
+#else
+    fetcher = gl_LocalInvocationID.x;
+    operands_at = 0;
+#endif
+    own_vector = fetcher % STEP;
+    own_index = fetcher / STEP;
 }
 
 // The four pixels of the tile, and the vector of the step, that an invocation fetches from planes at its f-th turn.
 uint plane_quad(uint f) {
-    return (gl_LocalInvocationID.x + f * INVOCATIONS) % (TILE_PIXELS / 4);
+    return (fetcher + f * FETCHERS) % (TILE_PIXELS / 4);
 }
 
 uint plane_vector(uint f) {
-    return (gl_LocalInvocationID.x + f * INVOCATIONS) / (TILE_PIXELS / 4);
+    return (fetcher + f * FETCHERS) / (TILE_PIXELS / 4);
 }
 
 // The row of both operands that an invocation stores at its f-th turn, except for pixels of planes.
 uint row_of_fetch(uint f) {
+    // Whole blocks of eight rows apart, which takes fewer instructions.
+    if (STEPPED_ROWS % 8 == 0)
+        return stored_row(own_index) + f * STEPPED_ROWS;
     return stored_row(own_index + f * STEPPED_ROWS);
 }
 
@@ -59,7 +78,12 @@ void locate(uint first_pixel) {
         return;
     }
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
-        Pixel pixel = pixel_at(min(first_pixel + pixel_place(row_of_fetch(f)), push.pixels - 1));
+        uint index = min(first_pixel + pixel_place(row_of_fetch(f)), push.pixels - 1);
+        if (EVEN_INPUT != 0) {
+            sources[f] = group_start + index * SIZE(INPUT_STRIDE_W, input_stride_w);
+            continue;
+        }
+        Pixel pixel = pixel_at(index);
         sources[f] = group_start + pixel.image * SIZE(INPUT_STRIDE_N, input_stride_n)
             + pixel.row * SIZE(INPUT_STRIDE_H, input_stride_h) + pixel.column * SIZE(INPUT_STRIDE_W, input_stride_w);
         source_rows[f] = push.first_row + pixel.row * SIZE(STRIDE_H, stride_h);
@@ -76,16 +100,33 @@ void locate(uint first_pixel) {
     }
 }
 
-// Where the tile's pixels are stored, and zeros where their sums are added up. Barriers have to follow.
-void begin_pixels(uint first_pixel) {
-    [[unroll]] for (uint round = 0; round < TILE_PIXELS; round += INVOCATIONS) {
-        uint i = round + gl_LocalInvocationID.x;
-        if (TILE_PIXELS % INVOCATIONS == 0 || i < TILE_PIXELS) {
-            Pixel pixel = pixel_at(min(first_pixel + i, push.pixels - 1));
-            destinations[i] = push.output_start + group_channel * SIZE(OUTPUT_STRIDE_C, output_stride_c)
-                + pixel.image * SIZE(OUTPUT_STRIDE_N, output_stride_n)
+// Where the pixels of an invocation are stored.
+const uint PIXEL_ROUNDS = (TILE_PIXELS + INVOCATIONS - 1) / INVOCATIONS;
+uint own_destinations[PIXEL_ROUNDS];
+
+// Works out where the tile's pixels are stored, while the first operands are fetched. It has no condition, for the same
+// reason as `fetch_channels`.
+void locate_outputs(uint first_pixel) {
+    [[unroll]] for (uint round = 0; round < PIXEL_ROUNDS; ++round) {
+        uint index = min(first_pixel + round * INVOCATIONS + gl_LocalInvocationID.x, push.pixels - 1);
+        uint start = push.output_start + group_channel * SIZE(OUTPUT_STRIDE_C, output_stride_c);
+        if (EVEN_OUTPUT != 0) {
+            own_destinations[round] = start + index * SIZE(OUTPUT_STRIDE_W, output_stride_w);
+        } else {
+            Pixel pixel = pixel_at(index);
+            own_destinations[round] = start + pixel.image * SIZE(OUTPUT_STRIDE_N, output_stride_n)
                 + pixel.row * SIZE(OUTPUT_STRIDE_H, output_stride_h)
                 + pixel.column * SIZE(OUTPUT_STRIDE_W, output_stride_w);
+        }
+    }
+}
+
+// Stores that, and zeros where the pixels' sums are added up. Barriers have to follow.
+void begin_pixels() {
+    [[unroll]] for (uint round = 0; round < PIXEL_ROUNDS; ++round) {
+        uint i = round * INVOCATIONS + gl_LocalInvocationID.x;
+        if (TILE_PIXELS % INVOCATIONS == 0 || i < TILE_PIXELS) {
+            destinations[i] = own_destinations[round];
             if (FILTER_ZERO_POINT != 0)
                 input_sums[i] = 0;
         }
@@ -95,21 +136,21 @@ void begin_pixels(uint first_pixel) {
 // The value that becomes 0 when it is stored.
 const uvec4 NOTHING = uvec4(FLIP);
 
-void fetch_planes(uint step) {
+void fetch_planes(uint step, uint set) {
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
         uint source = sources[f] + 16 * STEP * step * SIZE(CHANNEL_STRIDE, channel_stride);
         [[unroll]] for (uint i = 0; i < 4; ++i)
-            next_input[4 * f + i] = NOTHING;
+            next_input[set][4 * f + i] = NOTHING;
         if (WHOLE_STEPS != 0 || step * STEP + plane_vector(f) < SIZE(VECTORS_OF_K, vectors_of_k)) {
             [[unroll]] for (uint i = 0; i < 4; ++i) {
                 [[unroll]] for (uint j = 0; j < 4; ++j)
-                    next_input[4 * f + i][j] = input_words[source + (4 * i + j) * SIZE(CHANNEL_STRIDE, channel_stride)];
+                    next_input[set][4 * f + i][j] = input_words[source + (4 * i + j) * SIZE(CHANNEL_STRIDE, channel_stride)];
             }
         }
     }
 }
 
-void fetch_runs(uint step) {
+void fetch_runs(uint step, uint set) {
     uint vector = step * STEP + own_vector;
     uint run = TAPS == 1 ? 0 : QUOTIENT_BY(vector, RUN, run, 10);
     uint tap_row = run / RUNS_W;
@@ -119,44 +160,47 @@ void fetch_runs(uint step) {
         + in_run * (FETCH == VECTORS ? 1 : 4);
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
         bool inside = WHOLE_STEPS != 0 || vector < SIZE(VECTORS_OF_K, vectors_of_k);
-        next_input[f] = NOTHING;
+        next_input[set][f] = NOTHING;
         if (CHECK_BORDER != 0) {
             if (inside)
-                next_input[f] = uvec4(border ^ FLIP);
+                next_input[set][f] = uvec4(border ^ FLIP);
             inside = inside && (FEW_TAPS ? (inside_taps[f] >> run & 1) != 0 : is_inside(f, tap_row, tap_column));
         }
         if (inside) {
             uint source = sources[f] + offset;
             if (FETCH == VECTORS)
-                next_input[f] = input_vectors[source];
+                next_input[set][f] = input_vectors[source];
             else
-                next_input[f] = uvec4(
+                next_input[set][f] = uvec4(
                     input_words[source], input_words[source + 1], input_words[source + 2], input_words[source + 3]);
         }
     }
 }
 
-void fetch_step(uint step) {
+void fetch_step(uint step, uint set) {
     if (FETCH == PLANES)
-        fetch_planes(step);
+        fetch_planes(step, set);
     else
-        fetch_runs(step);
-    uint source = panel + step * STEP * TILE_CHANNELS + gl_LocalInvocationID.x;
+        fetch_runs(step, set);
+#ifdef SPLIT_K
+    step = min(step, step_count() - 1);  // past the end of K the input is 0, and any filter will do
+#endif
+    uint source = panel + step * STEP * TILE_CHANNELS + fetcher;
     [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
-        next_filter[f] = filter_vectors[source + f * INVOCATIONS];
+        next_filter[set][f] = filter_vectors[source + f * FETCHERS];
 }
 
 // Copies next_input, with planes as vectors of channels. next_input itself does not change: if it changed under a
 // condition, both versions of it would take registers.
-void arrange_input(out uvec4 vectors[INPUT_FETCHES]) {
+void arrange_input(uint set, out uvec4 vectors[INPUT_FETCHES]) {
     if (FETCH != PLANES) {
         [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
-            vectors[f] = next_input[f];
+            vectors[f] = next_input[set][f];
         return;
     }
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
         [[unroll]] for (uint i = 0; i < 4; ++i) {
-            uvec4 words = turned(next_input[4 * f + i]);
+            uvec4 words = turned(next_input[set][4 * f + i]);
             [[unroll]] for (uint j = 0; j < 4; ++j)
                 vectors[4 * f + j][i] = words[j];
         }
@@ -168,17 +212,17 @@ uint position_of_fetch(uint f) {
     if (FETCH != PLANES)
         return row_of_fetch(f);
     uint place = 4 * plane_quad(f / 4) + f % 4;
-    return STORE_CHANNELS != 0 ? place : position_of(place, MATRIX_M);
+    return pixel_position(place);
 }
 
 uint vector_of_fetch(uint f) {
     return FETCH != PLANES ? own_vector : plane_vector(f / 4);
 }
 
-void put_step(uint step) {
-    uint half_tile = HALF_OF(step) * HALF_TILE;
+void put_step(uint step, uint set) {
+    uint half_tile = operands_at + HALF_OF(step) * HALF_TILE;
     uvec4 vectors[INPUT_FETCHES];
-    arrange_input(vectors);
+    arrange_input(set, vectors);
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
         vectors[f] ^= FLIP;
         // The bytes after a run in memory are multiplied by zeros of the filter, but they must not count in sum(x').
@@ -188,7 +232,7 @@ void put_step(uint step) {
         put(half_tile + position_of_fetch(f) * ROW, vector_of_fetch(f), STORED(vectors[f]));
     }
     [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
-        put(half_tile + (TILE_PIXELS + row_of_fetch(f)) * ROW, own_vector, next_filter[f]);
+        put(half_tile + (TILE_PIXELS + row_of_fetch(f)) * ROW, own_vector, next_filter[set][f]);
     if (counts) {
         [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
             atomicAdd(input_sums[position_of_fetch(f)], sum_of_bytes(vectors[f]));

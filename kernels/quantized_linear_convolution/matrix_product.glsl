@@ -74,22 +74,25 @@ void make_tile(uint first_pixel, bool is_first) {
     if (PARTS != 1)
         end_step = min(first_step + push.part_steps, end_step);
     locate(first_pixel);
-    fetch_step(is_empty ? 0 : first_step);
+    fetch_step(is_empty ? 0 : first_step, 0);
+    if (is_first)
+        fetch_channels();
+    locate_outputs(first_pixel);
     if (is_first)
         begin_channels();
-    begin_pixels(first_pixel);
+    begin_pixels();
     if (is_first)
         hear_of_channels();
     if (counts)
         barrier();  // sum(x') is added up from zeros
     if (!is_empty) {
-        put_step(first_step);
+        put_step(first_step, 0);
 #ifdef ONE_SET
         if (AHEAD)
-            fetch_step(min(first_step + 1, end_step - 1));
+            fetch_step(min(first_step + 1, end_step - 1), 0);
 #else
         if (first_step + 1 < end_step)
-            fetch_step(first_step + 1);
+            fetch_step(first_step + 1, 0);
 #endif
     }
     barrier();
@@ -109,11 +112,11 @@ void make_tile(uint first_pixel, bool is_first) {
         [[dont_unroll]] for (uint step = first_step; step < end_step; ++step) {
             if (step + 1 < end_step) {
                 if (!AHEAD)
-                    fetch_step(step + 1);
-                put_step(step + 1);
+                    fetch_step(step + 1, 0);
+                put_step(step + 1, 0);
             }
             if (AHEAD)
-                fetch_step(min(step + 2, end_step - 1));
+                fetch_step(min(step + 2, end_step - 1), 0);
             MULTIPLY_STEP(step)
             barrier();
         }
@@ -121,12 +124,12 @@ void make_tile(uint first_pixel, bool is_first) {
         BEGIN_STEPS(first_step)
         uint step = first_step;
         [[dont_unroll]] for (; step + 2 < end_step; ++step) {
-            put_step(step + 1);
-            fetch_step(step + 2);
+            put_step(step + 1, 0);
+            fetch_step(step + 2, 0);
             MULTIPLY_STEP(step, BEGIN_NEXT_STEP(step))
         }
         if (first_step + 1 < end_step) {
-            put_step(step + 1);
+            put_step(step + 1, 0);
             MULTIPLY_STEP(step, BEGIN_NEXT_STEP(step))
             ++step;
         }

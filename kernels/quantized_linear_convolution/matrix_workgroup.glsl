@@ -41,17 +41,38 @@ void begin_workgroup() {
     }
 }
 
-void begin_channel(uint i) {
-    uint channel = min(first_channel + channel_place(i), push.channels - 1);
-    uint sum = filter_sums + channel - first_channel;
-    if (PREPARED != 0) {
-        multipliers[i] = uintBitsToFloat(filter_words[sum + TILE_CHANNELS]);
-        constants[i] = int(filter_words[sum + 2 * TILE_CHANNELS]);
-        if (FILTER_ZERO_POINT != 0)
-            filter_zero_points[i] = int(filter_words[sum + 3 * TILE_CHANNELS]);
+// What an invocation has loaded of its channels with PREPARED: multipliers, constants and zero points.
+const uint CHANNEL_ROUNDS = (TILE_CHANNELS + INVOCATIONS - 1) / INVOCATIONS;
+uvec3 fetched_channels[CHANNEL_ROUNDS];
+
+// The channel of an invocation in a round. In the last round there may be none, but loads have no condition: behind a
+// branch they would wait for the loads before it.
+uint channel_of_round(uint round) {
+    uint i = round * INVOCATIONS + gl_LocalInvocationID.x;
+    return TILE_CHANNELS % INVOCATIONS == 0 ? i : min(i, TILE_CHANNELS - 1);
+}
+
+bool has_channel(uint round) {
+    return TILE_CHANNELS % INVOCATIONS == 0 || round * INVOCATIONS + gl_LocalInvocationID.x < TILE_CHANNELS;
+}
+
+// Loads what was worked out before of the tile's channels, together with the first operands.
+void fetch_channels() {
+    if (PREPARED == 0)
         return;
+    [[unroll]] for (uint round = 0; round < CHANNEL_ROUNDS; ++round) {
+        uint channel = min(channel_place(channel_of_round(round)), push.channels - 1 - first_channel);
+        uint word = filter_sums + channel;
+        fetched_channels[round].x = filter_words[word + TILE_CHANNELS];
+        fetched_channels[round].y = filter_words[word + 2 * TILE_CHANNELS];
+        if (FILTER_ZERO_POINT != 0)
+            fetched_channels[round].z = filter_words[word + 3 * TILE_CHANNELS];
     }
-    Wide constant = exact_constant(group_channel + channel, int(filter_words[sum]));
+}
+
+void work_out_channel(uint i) {
+    uint channel = min(first_channel + channel_place(i), push.channels - 1);
+    Wide constant = exact_constant(group_channel + channel, int(filter_words[filter_sums + channel - first_channel]));
     multipliers[i] = multiplier_of(group_channel + channel);
     constants[i] = int(constant.low);
     if (!is_narrow(constant, push.taps))
@@ -64,22 +85,30 @@ void begin_channel(uint i) {
     }
 }
 
-// The multipliers, constants and zero points of the tile's channels, without PREPARED worked out here. An earlier
+// Stores the multipliers, constants and zero points of the tile's channels; without PREPARED it works them out. An earlier
 // dispatch could do so, but on layers that take 40 us, waiting for one more dispatch costs more than some hundred
 // integer operations a channel. The loads of the first operands are under way meanwhile. A barrier has to follow before
 // any invocation reads the results.
 void begin_channels() {
-    uint invocation = gl_LocalInvocationID.x;
     if (PREPARED == 0) {
-        if (invocation == 0) {
+        if (gl_LocalInvocationID.x == 0) {
             has_filter_zero_point.x = 0;
             needs_integers.x = 0;
         }
         barrier();
     }
-    [[unroll]] for (uint round = 0; round < TILE_CHANNELS; round += INVOCATIONS) {
-        if (TILE_CHANNELS % INVOCATIONS == 0 || round + invocation < TILE_CHANNELS)
-            begin_channel(round + invocation);
+    [[unroll]] for (uint round = 0; round < CHANNEL_ROUNDS; ++round) {
+        if (has_channel(round)) {
+            uint i = channel_of_round(round);
+            if (PREPARED == 0) {
+                work_out_channel(i);
+            } else {
+                multipliers[i] = uintBitsToFloat(fetched_channels[round].x);
+                constants[i] = int(fetched_channels[round].y);
+                if (FILTER_ZERO_POINT != 0)
+                    filter_zero_points[i] = int(fetched_channels[round].z);
+            }
+        }
     }
 }
 

@@ -39,7 +39,6 @@
 #define PACK_CHANNELS (STORE_CHANNELS != 0)
 #include "matrix.glsl"
 #include "data_movement/byte_matrices.glsl"
-#include "store.glsl"
 
 const uint OWN_PIXELS = SUBGROUP_PIXELS;
 const uint OWN_CHANNELS = SUBGROUP_CHANNELS;
@@ -65,6 +64,7 @@ shared OPERANDS tile[HALVES * HALF_TILE];
 #include "matrix_workgroup.glsl"
 #include "matrix_fetch.glsl"
 #include "parts.glsl"
+#include "store_word.glsl"
 
 // The first of an invocation's positions.
 uint own_pixel;
@@ -123,11 +123,6 @@ void begin_sums() {
 }
 #endif
 
-// Whether an output channel is to be stored. Channels are counted in their group, from the dispatch's first panel.
-bool is_stored(uint channel) {
-    return channel >= push.first_channel && channel < push.channels;
-}
-
 // Adds the sums to those of the tile. Neighbouring invocations add to neighbouring words.
 void add_part() {
     uint first = part_sums_at() + gl_LocalInvocationID.x;
@@ -142,28 +137,6 @@ void take_parts() {
         sums[n] = part_sums[first + n * INVOCATIONS];
     [[unroll]] for (uint n = 0; n < OUTPUTS; ++n)
         part_sums[first + n * INVOCATIONS] = 0;
-}
-
-// Stores a word of four channels of a pixel, or of four pixels of a channel, counted from the tile's first.
-void store_word(uint word, uint first_pixel, uint pixel, uint tile_channel) {
-    uint channel = first_channel + tile_channel;
-    uint address = destinations[pixel] + channel * OUTPUT_STRIDE_C;
-    bool is_seen = first_pixel + pixel < push.pixels;
-    if (STORE_UNIT >= 4) {
-        // The four are all valid, or none.
-        if (is_seen && is_stored(channel))
-            output_words[address >> 2] = word;
-    } else if (STORE_CHANNELS != 0) {
-        store_four(word,
-            uvec4(address, address + OUTPUT_STRIDE_C, address + 2 * OUTPUT_STRIDE_C, address + 3 * OUTPUT_STRIDE_C),
-            bvec4(is_seen && is_stored(channel), is_seen && is_stored(channel + 1), is_seen && is_stored(channel + 2),
-                is_seen && is_stored(channel + 3)));
-    } else if (is_stored(channel)) {
-        uvec4 first =
-            uvec4(destinations[pixel], destinations[pixel + 1], destinations[pixel + 2], destinations[pixel + 3]);
-        store_four(word, first + channel * OUTPUT_STRIDE_C,
-            lessThan(first_pixel + pixel + uvec4(0, 1, 2, 3), uvec4(push.pixels)));
-    }
 }
 
 // The word of outputs n, n + stride, n + 2 stride and n + 3 stride, in integers only. The sums are indexed at run time,
@@ -223,9 +196,9 @@ void store_rounded(uint first_pixel) {
 // see matrix_steps.glsl.
 void add_steps(uint first_step, uint last_step, uint end_step) {
     [[dont_unroll]] for (uint step = first_step; step < last_step; ++step) {
-        put_step(step);
+        put_step(step, 0);
         barrier();
-        fetch_step(min(step + 1, end_step - 1));
+        fetch_step(min(step + 1, end_step - 1), 0);
         multiply_step(step);
         if (HALVES == 1)
             barrier();
@@ -240,10 +213,13 @@ void make_tile(uint first_pixel, bool is_first) {
     uint end_step = min(first_step + PART_STEPS, STEPS);
     bool is_empty = first_step >= STEPS;
     locate(first_pixel);
-    fetch_step(is_empty ? 0 : first_step);
+    fetch_step(is_empty ? 0 : first_step, 0);
+    if (is_first)
+        fetch_channels();
+    locate_outputs(first_pixel);
     if (is_first)
         begin_channels();
-    begin_pixels(first_pixel);
+    begin_pixels();
     if (is_first)
         hear_of_channels();
     if (counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
@@ -139,8 +139,12 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
 
     def push_sizes(self, dispatch: DispatchBuilder, sizes: Mapping[str, int]) -> None:
         """Pushes the sizes, also those that are constants: the kernel has push constants for all of them."""
-        part_steps = -(-self.shape.steps(self.shape.runs) // self.shape.tile.parts)
-        dispatch.push(part_steps=part_steps, **matrix_sizes.push_constants(sizes))
+        dispatch.push(part_steps=self.part_steps, **matrix_sizes.push_constants(sizes))
+
+    @property
+    def part_steps(self) -> int:
+        """The steps of a share of K."""
+        return -(-self.shape.steps(self.shape.runs) // self.shape.tile.shares)
 
     def run_words(self, runs: Runs) -> int:
         """Words of a run; only runs in words may end inside a vector."""
@@ -270,6 +274,8 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             **matrix_sizes.constants(sizes, self.shares_pipelines(box)),
             "PREPARED": int(packed_filter.rows_after > 1),
             "STORE_MATRICES": int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
+            "EVEN_INPUT": int(self._reads_evenly(extents, strides)),
+            "EVEN_OUTPUT": int(_is_even(extents, self.output.strides)),
             **self.more_constants(box),
         }
         operations = self.operations(box)
@@ -342,6 +348,11 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         common = math.gcd(*units, self.output.start)
         return next(unit for unit in (VECTOR_SIZE, 4, 1) if common % unit == 0)
 
+    def _reads_evenly(self, extents: list[int], strides: Sequence[int]) -> bool:
+        """Whether the input pixels under a tap are one stride apart, wherever the output pixels lie."""
+        steps = [strides[0], strides[1], *(strides[2 + k] * self.geometry.strides[k] for k in range(2))]
+        return self.fetch != PLANES and not self._checks_border() and _is_even(extents, steps)
+
     def _stores_matrices(self, extents: list[int]) -> bool:
         """Whether the rows of a matrix of words always have the same stride."""
         stride_n, _, stride_h, stride_w = self.output.strides
@@ -350,3 +361,10 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             plane = rows * columns * stride_w
             return (rows == 1 or stride_h == columns * stride_w) and (images == 1 or stride_n == plane)
         return rows * columns % (PACKED_MATRICES * self.shape.matrix.m) == 0
+
+
+def _is_even(extents: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether the pixels of a box are one stride apart, from one image to the next too."""
+    images, rows, columns = extents[IMAGE], extents[ROW], extents[COLUMN]
+    step = strides[3]
+    return (rows == 1 or strides[2] == columns * step) and (images == 1 or strides[0] == rows * columns * step)

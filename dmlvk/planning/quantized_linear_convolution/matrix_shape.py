@@ -50,6 +50,8 @@ class MatrixTile:
         Tiles of pixels that a workgroup computes one after the other; 0 if the planner chooses.
     parts : int
         Workgroups that share the K of a tile.
+    splits : int
+        Subgroups of a workgroup that share its K; each has a step of its own at a time.
     """
 
     pixels: int
@@ -59,9 +61,15 @@ class MatrixTile:
     subgroup_channels: int
     turns: int = 0
     parts: int = 1
+    splits: int = 1
 
     def subgroups(self) -> int:
-        return self.pixels // self.subgroup_pixels * (self.channels // self.subgroup_channels)
+        return self.pixels // self.subgroup_pixels * (self.channels // self.subgroup_channels) * self.splits
+
+    @property
+    def shares(self) -> int:
+        """Into how many shares the K of a tile is cut."""
+        return max(1, self.parts) * self.splits
 
     @property
     def part_sums_size(self) -> int:
@@ -70,7 +78,7 @@ class MatrixTile:
 
     def fetches_planes(self, lanes: int) -> bool:
         """Whether an invocation fetches whole groups of four pixels in each step, which planes require."""
-        fetches = self.pixels * (self.step // VECTOR_SIZE) // (self.subgroups() * lanes)
+        fetches = self.pixels * (self.step // VECTOR_SIZE) * self.splits // (self.subgroups() * lanes)
         return fetches % PLANE_PIXELS == 0
 
 
@@ -142,7 +150,7 @@ class MatrixShape(Shape):
         geometry, tile = self.geometry, self.tile
         outputs = self.padded_outputs(pixels)
         tiles = outputs // (tile.pixels * tile.channels)
-        parts = max(1, tile.parts)
+        parts = tile.shares
         steps = -(-self.steps(self.runs) // parts)
         fetches = speed.fetches
         if geometry.group_count > 1 or joined_groups(geometry) > 1:
@@ -168,17 +176,20 @@ class MatrixShape(Shape):
         """How the filter is packed: in whole steps of K."""
         runs, step = self.runs, self.tile.step // 4
         words = -(-4 * runs.total // step) * step
-        # Channels in the order in which the product stores them.
-        interleaved = self.matrix.n if packs_channels(self.geometry) else 0
         sizes = {
             "STEP_WORDS": step,
             "RUN_WORDS": 4 * runs.vectors,
             "RUNS_W": runs.of_row,
             "QUADS": runs.quads,
             "IN_ORDER": 1,
-            "INTERLEAVED": interleaved,
+            "INTERLEAVED": self.interleaved,
         }
         return FilterPacking(PACK_FILTER_KERNEL, words, {}, sizes=sizes)
+
+    @property
+    def interleaved(self) -> int:
+        """Of how many channels each of four matrices is whose channels are interleaved; 0 if none are."""
+        return self.matrix.n if packs_channels(self.geometry) else 0
 
 
 @dataclass(frozen=True)

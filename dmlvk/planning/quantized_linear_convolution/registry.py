@@ -12,6 +12,7 @@ from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
 from dmlvk.planning.quantized_linear_convolution.packed_product import Dot4Path, FloatPath, IntegerPath
 from dmlvk.planning.quantized_linear_convolution.path import Path
+from dmlvk.planning.quantized_linear_convolution.split_k import SplitKPath
 from dmlvk.planning.quantized_linear_convolution.vectors import VectorsPath
 
 # Of paths with the same estimate, the first is taken.
@@ -20,6 +21,7 @@ PATHS: tuple[Path[Any], ...] = (
     FirstLayerPath(),
     HaloPath(),
     MatrixPath(),
+    SplitKPath(),
     VectorsPath(),
     Dot4Path(),
     IntegerPath(),

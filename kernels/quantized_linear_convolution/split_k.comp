@@ -1,0 +1,266 @@
+#version 450
+
+// QUANTIZED_LINEAR_CONVOLUTION, the product for layers of few tiles: on matrix units, through VK_KHR_cooperative_matrix,
+// with the K of each tile split over the subgroups of a workgroup, and if need be over workgroups.
+//
+// Maths and memory: matrix.glsl.
+//
+// Loops:
+//     for each step of its part of K, each subgroup by itself:
+//         each invocation stores the step of both operands to the subgroup's region of shared memory, and fetches the step
+//         after the next
+//         the subgroup loads the matrices of the step, and multiplies all pairs
+//     each subgroup stores its sums to its region; one barrier
+//     each invocation adds up the subgroups' sums of some words of the output, and takes their last step
+//
+// Why: a layer of one picture has so few tiles that a multiprocessor has one or none, and so little to multiply that each
+// waits for memory, step by step. A subgroup that has a part of K waits for its part alone, and all parts are under way
+// at a time. No barrier stands between their steps. The last step is spread over all invocations too: each has one to
+// four words, where a subgroup that holds a tile's sums in its matrices has eight for each invocation.
+//
+// Layout: a region has rows of K, one for each pixel and channel of the tile, as in matrix.comp; then the sums, as rows
+// of channels (or of pixels, for outputs in planes), with two vectors of padding behind each, so that eight rows of a
+// matrix that is stored lie in different banks.
+//
+// With PARTS, several workgroups share the K of a tile: see parts.glsl. All subgroups of a dispatch have the same number
+// of steps. Those past the end of K multiply zeros.
+//
+// Preconditions: filter panels are TILE_CHANNELS wide. There are SUBGROUPS subgroups of LANES invocations, and LANES is a
+// multiple of STEP. A subgroup fetches both operands evenly; with PLANES, four pixels at a time, and as in matrix.comp. The
+// tile's sizes are multiples of the matrices', and K of a step is too. WHOLE_STEPS is 0 if some steps lie past the end
+// of K. The device rounds to nearest even (shaderRoundingModeRTEFloat32). Grid: x channels, y tiles of pixels, z the
+// parts of each group. No invocation leaves before the last barrier.
+//
+// Compiler bugs avoided: as in matrix.comp. All subgroups go through the same subgroup barriers; otherwise lavapipe
+// (Mesa 26) leaves the work of the later subgroups undone.
+
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_integer_dot_product : require
+#extension GL_EXT_shader_8bit_storage : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int8 : require
+#extension GL_EXT_spirv_intrinsics : require
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#pragma use_vulkan_memory_model
+
+spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 32);  // RoundingModeRTE 32
+
+#define MATRIX_UNITS
+#define DOT_PRODUCT
+#define SPLIT_K
+#include "matrix.glsl"
+#include "data_movement/byte_matrices.glsl"
+
+layout(constant_id = 60) const uint PART_STEPS = 0;  // steps of a subgroup if they are few, otherwise 0
+
+// Lines of sums: pixels with the channels of each, or channels with the pixels of each.
+const uint LINES = STORE_CHANNELS != 0 ? TILE_PIXELS : TILE_CHANNELS;
+const uint LINE_WORDS = (STORE_CHANNELS != 0 ? TILE_CHANNELS : TILE_PIXELS) / 4;  // of the output
+const uint SUMS_ROW = LINE_WORDS + 2;
+const uint SUMS_SIZE = LINES * SUMS_ROW;
+const uint REGION = HALF_TILE > SUMS_SIZE ? HALF_TILE : SUMS_SIZE;
+
+shared uvec4 tile[SUBGROUPS * REGION];
+
+#include "matrix_workgroup.glsl"
+
+#define SUMS coopmat<int, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
+
+#include "matrix_fetch.glsl"
+
+uint pixels_at(uint step) {
+    return operands_at;
+}
+
+uint channels_at(uint step) {
+    return operands_at + TILE_PIXELS * ROW;
+}
+
+#include "matrix_steps.glsl"
+#include "parts.glsl"
+#include "store_word.glsl"
+
+const uint OUTPUT_WORDS = LINES * LINE_WORDS;
+const uint OWN_WORDS = (OUTPUT_WORDS + INVOCATIONS - 1) / INVOCATIONS;
+
+// An invocation's n-th word of the output, of OUTPUT_WORDS or more if there is none.
+uint own_word(uint n) {
+    return gl_LocalInvocationID.x + n * INVOCATIONS;
+}
+
+bool has_word(uint n) {
+    return OUTPUT_WORDS % INVOCATIONS == 0 || own_word(n) < OUTPUT_WORDS;
+}
+
+uint place_of_sums(uint word) {
+    return word / LINE_WORDS * SUMS_ROW + word % LINE_WORDS;
+}
+
+// The sums of the workgroup's subgroups.
+ivec4 added_sums(uint word) {
+    uint place = place_of_sums(word);
+    ivec4 sums = ivec4(0);
+    [[unroll]] for (uint s = 0; s < SUBGROUPS; ++s)
+        sums += ivec4(tile[s * REGION + place]);
+    return sums;
+}
+
+// Where the parts of a word's i-th output are added up. Neighbouring invocations add to neighbouring words.
+uint part_sum_at(uint word, uint i) {
+    return part_sums_at() + i * OUTPUT_WORDS + word;
+}
+
+// Shares the sums with the other parts. Whether this workgroup has the whole ones now.
+bool has_taken_parts(inout ivec4 sums[OWN_WORDS]) {
+    [[unroll]] for (uint n = 0; n < OWN_WORDS; ++n) {
+        if (has_word(n)) {
+            [[unroll]] for (uint i = 0; i < 4; ++i)
+                add_to_part_sums(part_sum_at(own_word(n), i), sums[n][i]);
+        }
+    }
+    if (counts)
+        add_input_sums();
+    if (!is_last_part())
+        return false;
+    // All are loaded before the first is used.
+    [[unroll]] for (uint n = 0; n < OWN_WORDS; ++n) {
+        [[unroll]] for (uint i = 0; i < 4; ++i)
+            sums[n][i] = part_sums[part_sum_at(min(own_word(n), OUTPUT_WORDS - 1), i)];
+    }
+    [[unroll]] for (uint n = 0; n < OWN_WORDS; ++n) {
+        if (has_word(n)) {
+            [[unroll]] for (uint i = 0; i < 4; ++i)
+                part_sums[part_sum_at(own_word(n), i)] = 0;
+        }
+    }
+    if (counts)
+        take_input_sums();
+    return true;
+}
+
+// The tile's first pixel and channel of a word.
+uvec2 corner_of(uint word) {
+    uvec2 corner = uvec2(word / LINE_WORDS, word % LINE_WORDS * 4);
+    return STORE_CHANNELS != 0 ? corner : corner.yx;
+}
+
+// The word of four outputs, in integers only.
+uint exact_word(ivec4 sums, uint pixel, uint tile_channel) {
+    uint word = 0;
+    [[dont_unroll]] for (uint i = 0; i < 4; ++i) {
+        uint own_pixel = STORE_CHANNELS != 0 ? pixel : pixel + i;
+        uint position = STORE_CHANNELS != 0 ? tile_channel + i : tile_channel;
+        uint channel = min(first_channel + position, push.channels - 1);
+        word |= exact_byte(sums[i], input_sums[own_pixel], group_channel + channel,
+                    int(filter_words[filter_sums + channel - first_channel]), multipliers[position])
+            << (8 * i);
+    }
+    return word;
+}
+
+uint rounded_word(ivec4 sums, uint pixel, uint tile_channel, Range range) {
+    uint word = range.first;
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+        uint own_pixel = STORE_CHANNELS != 0 ? pixel : pixel + i;
+        uint position = STORE_CHANNELS != 0 ? tile_channel + i : tile_channel;
+        int sum = sums[i] + constants[position];
+        if (counts)
+            sum -= filter_zero_points[position] * input_sums[own_pixel];
+        word += rounded_bits(sum, multipliers[position], range) << (8 * i);
+    }
+    return word ^ OUTPUT_FLIP;
+}
+
+// Multiplies the step in the subgroup's region, which can be overwritten then. A macro, because a function would copy the
+// matrices.
+#define MULTIPLY_OPERANDS                                                                                              \
+    subgroupBarrier();                                                                                                 \
+    [[unroll]] for (uint k = 0; k < STEP_SLICES; ++k) {                                                                \
+        PIXELS pixels[MATRIX_ROWS];                                                                                    \
+        CHANNELS channels[MATRIX_COLUMNS];                                                                             \
+        LOAD_SLICE(pixels, channels, 0, k)                                                                             \
+        MULTIPLY_SLICE(pixels, channels)                                                                               \
+    }                                                                                                                  \
+    subgroupBarrier();
+
+void main() {
+    begin_workgroup();
+    begin_fetches();
+    uint first_pixel = gl_WorkGroupID.y * TILE_PIXELS;
+    locate(first_pixel);
+    // A step and the one after it are under way at a time.
+    uint own_steps = PART_STEPS != 0 ? PART_STEPS : push.part_steps;
+    uint step = (part * SUBGROUPS + gl_SubgroupID) * own_steps;
+    fetch_step(step, 0);
+    if (PART_STEPS != 1)
+        fetch_step(step + 1, 1);
+    fetch_channels();
+    locate_outputs(first_pixel);
+    begin_channels();
+    begin_pixels();
+    hear_of_channels();
+    if (counts)
+        barrier();  // sum(x') is added up from zeros
+
+    SUMS sums[MATRIX_ROWS * MATRIX_COLUMNS];
+    [[unroll]] for (uint n = 0; n < MATRIX_ROWS * MATRIX_COLUMNS; ++n)
+        sums[n] = SUMS(0);
+    put_step(step, 0);
+    uint n = 1;
+    [[dont_unroll]] for (; n + 1 < own_steps; n += 2) {
+        fetch_step(step + n + 1, 0);
+        MULTIPLY_OPERANDS
+        put_step(step + n, 1);
+        // The last of these may be fetched twice.
+        fetch_step(step + min(n + 2, own_steps - 1), 1);
+        MULTIPLY_OPERANDS
+        put_step(step + n + 1, 0);
+    }
+    if (n < own_steps) {
+        MULTIPLY_OPERANDS
+        put_step(step + n, 1);
+    }
+    MULTIPLY_OPERANDS
+
+    [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i) {
+        [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
+            if (STORE_CHANNELS != 0)
+                coopMatStore(sums[i * MATRIX_COLUMNS + j], tile,
+                    operands_at + i * MATRIX_M * SUMS_ROW + j * MATRIX_N / 4, SUMS_ROW,
+                    gl_CooperativeMatrixLayoutRowMajor);
+            else
+                coopMatStore(sums[i * MATRIX_COLUMNS + j], tile,
+                    operands_at + j * MATRIX_N * SUMS_ROW + i * MATRIX_M / 4, SUMS_ROW,
+                    gl_CooperativeMatrixLayoutColumnMajor);
+        }
+    }
+    barrier();
+
+    ivec4 whole[OWN_WORDS];
+    [[unroll]] for (uint n = 0; n < OWN_WORDS; ++n)
+        whole[n] = added_sums(min(own_word(n), OUTPUT_WORDS - 1));
+    if (PARTS != 1 && !has_taken_parts(whole))
+        return;
+    if (takes_integers) {
+        // The sums are indexed at run time, so they are those in shared memory.
+        [[unroll]] for (uint n = 0; n < OWN_WORDS; ++n) {
+            if (has_word(n))
+                tile[place_of_sums(own_word(n))] = uvec4(whole[n]);
+        }
+        [[dont_unroll]] for (uint word = own_word(0); word < OUTPUT_WORDS; word += INVOCATIONS) {
+            uvec2 corner = corner_of(word);
+            uint bytes = exact_word(ivec4(tile[place_of_sums(word)]), corner.x, corner.y);
+            store_word(bytes, first_pixel, corner.x, corner.y);
+        }
+        return;
+    }
+    Range range = range_of(zero_point_of_output);
+    [[unroll]] for (uint n = 0; n < OWN_WORDS; ++n) {
+        if (has_word(n)) {
+            uvec2 corner = corner_of(own_word(n));
+            store_word(rounded_word(whole[n], corner.x, corner.y, range), first_pixel, corner.x, corner.y);
+        }
+    }
+}
