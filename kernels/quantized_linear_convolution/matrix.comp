@@ -33,7 +33,7 @@
 // these are multiples of the matrices' sizes. Along the words of the output, a subgroup has a multiple of four
 // matrices. With PLANES: one tap, no border, and planes of whole words that all tiles see whole. The device rounds to
 // nearest even (shaderRoundingModeRTEFloat32). Grid: x channels, y TURNS tiles of pixels, z groups. No invocation
-// leaves before the last barrier. With PARTS, z counts the parts of each group, and TURNS is 1.
+// leaves before the last barrier. PARTS is 1.
 //
 // Compiler bugs avoided: strides of matrix instructions and bounds of the loops around them can be specialization
 // constants, for Samsung's compiler, which miscompiles them from buffers. No optimizer has run (spirv-opt breaks matrix

@@ -20,7 +20,7 @@
 // channels) 4 i + 0, 4 i + 1, 4 i + 2 and 4 i + 3. A "position" counts rows of the tile in that order, see
 // `position_of`. The kernel defines PACK_CHANNELS, which tells whether the four are channels.
 //
-// With PARTS, several workgroups share a tile, and each multiplies a part of K: see matrix_parts.glsl.
+// With PARTS, several workgroups share a tile, and each multiplies a part of K: see parts.glsl.
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint OUTPUT_UNSIGNED = 0;

@@ -15,15 +15,9 @@ uint sources[INPUT_FETCHES];
 uint inside_taps[INPUT_FETCHES];  // with FEW_TAPS, a bit for each tap that lies inside the input
 uint source_rows[INPUT_FETCHES];
 uint source_columns[INPUT_FETCHES];
-// The vectors of the steps that are fetched ahead, as they lie in memory. Nothing is done with them before they are stored:
-// see matrix_steps.glsl. They lie in registers as long as sets are plain numbers where these functions are called.
-#ifdef SPLIT_K
-const uint SETS = 2;
-#else
-const uint SETS = 1;
-#endif
-uvec4 next_input[SETS][INPUT_FETCHES];
-uvec4 next_filter[SETS][FILTER_FETCHES];
+// The vectors as they lie in memory. Nothing is done with them before they are stored: see matrix_steps.glsl.
+uvec4 next_input[INPUT_FETCHES];
+uvec4 next_filter[FILTER_FETCHES];
 
 void begin_fetches() {
 #ifdef SPLIT_K
@@ -136,21 +130,21 @@ void begin_pixels() {
 // The value that becomes 0 when it is stored.
 const uvec4 NOTHING = uvec4(FLIP);
 
-void fetch_planes(uint step, uint set) {
+void fetch_planes(uint step) {
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
         uint source = sources[f] + 16 * STEP * step * SIZE(CHANNEL_STRIDE, channel_stride);
         [[unroll]] for (uint i = 0; i < 4; ++i)
-            next_input[set][4 * f + i] = NOTHING;
+            next_input[4 * f + i] = NOTHING;
         if (WHOLE_STEPS != 0 || step * STEP + plane_vector(f) < SIZE(VECTORS_OF_K, vectors_of_k)) {
             [[unroll]] for (uint i = 0; i < 4; ++i) {
                 [[unroll]] for (uint j = 0; j < 4; ++j)
-                    next_input[set][4 * f + i][j] = input_words[source + (4 * i + j) * SIZE(CHANNEL_STRIDE, channel_stride)];
+                    next_input[4 * f + i][j] = input_words[source + (4 * i + j) * SIZE(CHANNEL_STRIDE, channel_stride)];
             }
         }
     }
 }
 
-void fetch_runs(uint step, uint set) {
+void fetch_runs(uint step) {
     uint vector = step * STEP + own_vector;
     uint run = TAPS == 1 ? 0 : QUOTIENT_BY(vector, RUN, run, 10);
     uint tap_row = run / RUNS_W;
@@ -158,49 +152,52 @@ void fetch_runs(uint step, uint set) {
     uint in_run = vector - run * SIZE(RUN, run);
     uint offset = tap_row * SIZE(TAP_STRIDE_H, tap_stride_h) + tap_column * SIZE(TAP_STRIDE_W, tap_stride_w)
         + in_run * (FETCH == VECTORS ? 1 : 4);
+    uint last_word = RUN_WORDS - 1 - 4 * in_run;
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
         bool inside = WHOLE_STEPS != 0 || vector < SIZE(VECTORS_OF_K, vectors_of_k);
-        next_input[set][f] = NOTHING;
+        next_input[f] = NOTHING;
         if (CHECK_BORDER != 0) {
             if (inside)
-                next_input[set][f] = uvec4(border ^ FLIP);
+                next_input[f] = uvec4(border ^ FLIP);
             inside = inside && (FEW_TAPS ? (inside_taps[f] >> run & 1) != 0 : is_inside(f, tap_row, tap_column));
         }
         if (inside) {
             uint source = sources[f] + offset;
-            if (FETCH == VECTORS)
-                next_input[set][f] = input_vectors[source];
-            else
-                next_input[set][f] = uvec4(
-                    input_words[source], input_words[source + 1], input_words[source + 2], input_words[source + 3]);
+            if (FETCH == VECTORS) {
+                next_input[f] = input_vectors[source];
+            } else {
+                // Past the end of a run its last word is read again: nothing may follow it in memory.
+                [[unroll]] for (uint i = 0; i < 4; ++i)
+                    next_input[f][i] = input_words[source + (RUN_WORDS % 4 == 0 ? i : min(i, last_word))];
+            }
         }
     }
 }
 
-void fetch_step(uint step, uint set) {
+void fetch_step(uint step) {
     if (FETCH == PLANES)
-        fetch_planes(step, set);
+        fetch_planes(step);
     else
-        fetch_runs(step, set);
+        fetch_runs(step);
 #ifdef SPLIT_K
     step = min(step, step_count() - 1);  // past the end of K the input is 0, and any filter will do
 #endif
     uint source = panel + step * STEP * TILE_CHANNELS + fetcher;
     [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
-        next_filter[set][f] = filter_vectors[source + f * FETCHERS];
+        next_filter[f] = filter_vectors[source + f * FETCHERS];
 }
 
 // Copies next_input, with planes as vectors of channels. next_input itself does not change: if it changed under a
 // condition, both versions of it would take registers.
-void arrange_input(uint set, out uvec4 vectors[INPUT_FETCHES]) {
+void arrange_input(out uvec4 vectors[INPUT_FETCHES]) {
     if (FETCH != PLANES) {
         [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
-            vectors[f] = next_input[set][f];
+            vectors[f] = next_input[f];
         return;
     }
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
         [[unroll]] for (uint i = 0; i < 4; ++i) {
-            uvec4 words = turned(next_input[set][4 * f + i]);
+            uvec4 words = turned(next_input[4 * f + i]);
             [[unroll]] for (uint j = 0; j < 4; ++j)
                 vectors[4 * f + j][i] = words[j];
         }
@@ -219,10 +216,10 @@ uint vector_of_fetch(uint f) {
     return FETCH != PLANES ? own_vector : plane_vector(f / 4);
 }
 
-void put_step(uint step, uint set) {
+void put_step(uint step) {
     uint half_tile = operands_at + HALF_OF(step) * HALF_TILE;
     uvec4 vectors[INPUT_FETCHES];
-    arrange_input(set, vectors);
+    arrange_input(vectors);
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
         vectors[f] ^= FLIP;
         // The bytes after a run in memory are multiplied by zeros of the filter, but they must not count in sum(x').
@@ -232,7 +229,7 @@ void put_step(uint step, uint set) {
         put(half_tile + position_of_fetch(f) * ROW, vector_of_fetch(f), STORED(vectors[f]));
     }
     [[unroll]] for (uint f = 0; f < FILTER_FETCHES; ++f)
-        put(half_tile + (TILE_PIXELS + row_of_fetch(f)) * ROW, own_vector, next_filter[set][f]);
+        put(half_tile + (TILE_PIXELS + row_of_fetch(f)) * ROW, own_vector, next_filter[f]);
     if (counts) {
         [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
             atomicAdd(input_sums[position_of_fetch(f)], sum_of_bytes(vectors[f]));

@@ -29,8 +29,6 @@ uint channels_at(uint step) {
 }
 
 #include "matrix_steps.glsl"
-#include "parts.glsl"
-#include "matrix_parts.glsl"
 
 // Stores a strip, whose lines are bytes: a pixel's channels or a channel's pixels.
 void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place) {
@@ -67,14 +65,9 @@ void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place)
 }
 
 void make_tile(uint first_pixel, bool is_first) {
-    // The steps of this part of K. With PARTS, the last parts may be empty.
     uint end_step = step_count();
-    uint first_step = PARTS == 1 ? 0 : part * push.part_steps;
-    bool is_empty = PARTS != 1 && first_step >= end_step;
-    if (PARTS != 1)
-        end_step = min(first_step + push.part_steps, end_step);
     locate(first_pixel);
-    fetch_step(is_empty ? 0 : first_step, 0);
+    fetch_step(0);
     if (is_first)
         fetch_channels();
     locate_outputs(first_pixel);
@@ -85,69 +78,53 @@ void make_tile(uint first_pixel, bool is_first) {
         hear_of_channels();
     if (counts)
         barrier();  // sum(x') is added up from zeros
-    if (!is_empty) {
-        put_step(first_step, 0);
+    put_step(0);
 #ifdef ONE_SET
-        if (AHEAD)
-            fetch_step(min(first_step + 1, end_step - 1), 0);
+    if (AHEAD)
+        fetch_step(min(1, end_step - 1));
 #else
-        if (first_step + 1 < end_step)
-            fetch_step(first_step + 1, 0);
+    if (end_step > 1)
+        fetch_step(1);
 #endif
-    }
     barrier();
 
     SUMS sums[MATRIX_ROWS * MATRIX_COLUMNS];
     [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
         SUMS constant;
         coopMatLoad(constant, constants, subgroup_channel + j * MATRIX_N, 0, gl_CooperativeMatrixLayoutRowMajor);
-        if (PARTS != 1 && part != 0)
-            constant = SUMS(0);
         [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)
             sums[i * MATRIX_COLUMNS + j] = constant;
     }
-    if (!is_empty) {
 #ifdef ONE_SET
-        // A single copy of the products, whose last rounds fetch a step again that nobody stores.
-        [[dont_unroll]] for (uint step = first_step; step < end_step; ++step) {
-            if (step + 1 < end_step) {
-                if (!AHEAD)
-                    fetch_step(step + 1, 0);
-                put_step(step + 1, 0);
-            }
-            if (AHEAD)
-                fetch_step(min(step + 2, end_step - 1), 0);
-            MULTIPLY_STEP(step)
-            barrier();
+    // A single copy of the products, whose last rounds fetch a step again that nobody stores.
+    [[dont_unroll]] for (uint step = 0; step < end_step; ++step) {
+        if (step + 1 < end_step) {
+            if (!AHEAD)
+                fetch_step(step + 1);
+            put_step(step + 1);
         }
-#else
-        BEGIN_STEPS(first_step)
-        uint step = first_step;
-        [[dont_unroll]] for (; step + 2 < end_step; ++step) {
-            put_step(step + 1, 0);
-            fetch_step(step + 2, 0);
-            MULTIPLY_STEP(step, BEGIN_NEXT_STEP(step))
-        }
-        if (first_step + 1 < end_step) {
-            put_step(step + 1, 0);
-            MULTIPLY_STEP(step, BEGIN_NEXT_STEP(step))
-            ++step;
-        }
-        MULTIPLY_STEP(step, barrier())
-#endif
+        if (AHEAD)
+            fetch_step(min(step + 2, end_step - 1));
+        MULTIPLY_STEP(step)
+        barrier();
     }
+#else
+    BEGIN_STEPS(0)
+    uint step = 0;
+    [[dont_unroll]] for (; step + 2 < end_step; ++step) {
+        put_step(step + 1);
+        fetch_step(step + 2);
+        MULTIPLY_STEP(step, BEGIN_NEXT_STEP(step))
+    }
+    if (end_step > 1) {
+        put_step(step + 1);
+        MULTIPLY_STEP(step, BEGIN_NEXT_STEP(step))
+        ++step;
+    }
+    MULTIPLY_STEP(step, barrier())
+#endif
 
     uint strip = gl_SubgroupID * STRIP;
-    if (PARTS != 1) {
-        ADD_PART(sums, strip)
-        if (counts)
-            add_input_sums();
-        if (!is_last_part())
-            return;
-        TAKE_PARTS(sums, strip)
-        if (counts)
-            take_input_sums();
-    }
     if (takes_integers) {
         [[dont_unroll]] for (uint n = 0; n < MATRIX_ROWS * MATRIX_COLUMNS; ++n) {
             // Matrices cannot be indexed at run time.

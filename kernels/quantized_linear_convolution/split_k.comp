@@ -7,8 +7,7 @@
 //
 // Loops:
 //     for each step of its part of K, each subgroup by itself:
-//         each invocation stores the step of both operands to the subgroup's region of shared memory, and fetches the step
-//         after the next
+//         each invocation stores the step of both operands to the subgroup's region of shared memory, and fetches the next
 //         the subgroup loads the matrices of the step, and multiplies all pairs
 //     each subgroup stores its sums to its region; one barrier
 //     each invocation adds up the subgroups' sums of some words of the output, and takes their last step
@@ -53,7 +52,7 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 #include "matrix.glsl"
 #include "data_movement/byte_matrices.glsl"
 
-layout(constant_id = 60) const uint PART_STEPS = 0;  // steps of a subgroup if they are few, otherwise 0
+layout(constant_id = 60) const uint PART_STEPS = 0;  // 1 if a subgroup has one step: then no loop is left; otherwise 0
 
 // Lines of sums: pixels with the channels of each, or channels with the pixels of each.
 const uint LINES = STORE_CHANNELS != 0 ? TILE_PIXELS : TILE_CHANNELS;
@@ -190,12 +189,9 @@ void main() {
     begin_fetches();
     uint first_pixel = gl_WorkGroupID.y * TILE_PIXELS;
     locate(first_pixel);
-    // A step and the one after it are under way at a time.
     uint own_steps = PART_STEPS != 0 ? PART_STEPS : push.part_steps;
     uint step = (part * SUBGROUPS + gl_SubgroupID) * own_steps;
-    fetch_step(step, 0);
-    if (PART_STEPS != 1)
-        fetch_step(step + 1, 1);
+    fetch_step(step);
     fetch_channels();
     locate_outputs(first_pixel);
     begin_channels();
@@ -207,20 +203,11 @@ void main() {
     SUMS sums[MATRIX_ROWS * MATRIX_COLUMNS];
     [[unroll]] for (uint n = 0; n < MATRIX_ROWS * MATRIX_COLUMNS; ++n)
         sums[n] = SUMS(0);
-    put_step(step, 0);
-    uint n = 1;
-    [[dont_unroll]] for (; n + 1 < own_steps; n += 2) {
-        fetch_step(step + n + 1, 0);
+    put_step(step);
+    [[dont_unroll]] for (uint n = 1; n < own_steps; ++n) {
+        fetch_step(step + n);
         MULTIPLY_OPERANDS
-        put_step(step + n, 1);
-        // The last of these may be fetched twice.
-        fetch_step(step + min(n + 2, own_steps - 1), 1);
-        MULTIPLY_OPERANDS
-        put_step(step + n + 1, 0);
-    }
-    if (n < own_steps) {
-        MULTIPLY_OPERANDS
-        put_step(step + n, 1);
+        put_step(step + n);
     }
     MULTIPLY_OPERANDS
 

@@ -35,7 +35,7 @@ void store_word(uint word, uint first_pixel, uint pixel, uint tile_channel) {
     } else if (is_stored(channel)) {
         uvec4 first =
             uvec4(destinations[pixel], destinations[pixel + 1], destinations[pixel + 2], destinations[pixel + 3]);
-        store_bytes(word, first + channel * stride,
-            lessThan(first_pixel + pixel + uvec4(0, 1, 2, 3), uvec4(push.pixels)));
+        store_bytes(
+            word, first + channel * stride, lessThan(first_pixel + pixel + uvec4(0, 1, 2, 3), uvec4(push.pixels)));
     }
 }

@@ -196,9 +196,9 @@ void store_rounded(uint first_pixel) {
 // see matrix_steps.glsl.
 void add_steps(uint first_step, uint last_step, uint end_step) {
     [[dont_unroll]] for (uint step = first_step; step < last_step; ++step) {
-        put_step(step, 0);
+        put_step(step);
         barrier();
-        fetch_step(min(step + 1, end_step - 1), 0);
+        fetch_step(min(step + 1, end_step - 1));
         multiply_step(step);
         if (HALVES == 1)
             barrier();
@@ -213,7 +213,7 @@ void make_tile(uint first_pixel, bool is_first) {
     uint end_step = min(first_step + PART_STEPS, STEPS);
     bool is_empty = first_step >= STEPS;
     locate(first_pixel);
-    fetch_step(is_empty ? 0 : first_step, 0);
+    fetch_step(is_empty ? 0 : first_step);
     if (is_first)
         fetch_channels();
     locate_outputs(first_pixel);

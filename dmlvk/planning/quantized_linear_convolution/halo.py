@@ -68,6 +68,10 @@ class HaloShape(MatrixShape):
         vectors = -(-quads // (4 * step)) * step
         return Runs(quads, quads, vectors, width, height * width)
 
+    @property
+    def reads_words(self) -> bool:
+        return False
+
     @cached_property
     def filter_packing(self) -> FilterPacking:
         """How the filter is packed: in whole steps for each tap."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from dmlvk.device_profile import DeviceProfile
@@ -14,7 +13,7 @@ from dmlvk.planning.builder import (
     View,
 )
 from dmlvk.planning.device_rates import longest, rates_of
-from dmlvk.planning.plan import Dispatch, PathError, Plan
+from dmlvk.planning.plan import Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.channel_parameters import with_parameters
 from dmlvk.planning.quantized_linear_convolution.channels_last import channels_last
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
@@ -31,7 +30,6 @@ from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import (
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import LARGE_TILE, AnyMatrixShape, MatrixShape
 from dmlvk.planning.quantized_linear_convolution.matrix_tiles import EXAMPLE_TILE, NO_MATRICES, matrix_of, matrix_shape
 from dmlvk.planning.quantized_linear_convolution.path import (
-    OPERATOR,
     Obstacle,
     ObstacleError,
     Path,
@@ -217,13 +215,6 @@ class MatrixPath(MatrixUnitsPath[MatrixShape]):
 
     def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> MatrixShape:
         return matrix_shape(problem.profile, geometry, name, has_parameters=problem.has_owned_constants)
-
-    def with_parts(self, tile: MatrixShape, parts: int) -> MatrixShape:
-        if tile.tile.turns > 1 and parts > 1:
-            raise PathError(
-                f"{OPERATOR}: a workgroup of several tiles has the whole K of each, and not one of {parts} parts"
-            )
-        return replace(tile, tile=replace(tile.tile, parts=parts))
 
     def speed(self, profile: DeviceProfile) -> Speed:
         return SPEED

@@ -72,18 +72,23 @@ def fetch_in_place(
     output: View,
     plane_seconds: float,
 ) -> int | None:
-    """How the kernel can read the input in place: by VECTORS or PLANES; None if the input has to be packed first.
+    """How the kernel can read the input in place; None if the input has to be packed first.
 
-    Planes stay whole, but larger work is cut. `plane_seconds` is the longest time of one image's plane under one panel.
+    Words need runs of one tap each: a row of taps may reach over the border. Planes stay whole, but larger work is cut.
+    `plane_seconds` is the longest time of one image's plane under one panel.
     """
     sizes = (geometry.batch, geometry.input_channels, *geometry.input_size)
-    if geometry.input_channels_per_group % VECTOR_SIZE or not builder.fits(
-        source.tensor, source.bounds([(0, size) for size in sizes])
-    ):
+    if not builder.fits(source.tensor, source.bounds([(0, size) for size in sizes])):
         return None
-    outer_strides = (source.strides[0], *source.strides[2:])
-    if source.strides[1] == 1 and all(stride % VECTOR_SIZE == 0 for stride in (*outer_strides, source.start)):
-        return VECTORS
+    channels = geometry.input_channels_per_group
+    places = (source.strides[0], *source.strides[2:], source.start)
+    if source.strides[1] == 1 and shape.runs.of_row == geometry.filter_size[1]:
+        if not any(number % VECTOR_SIZE for number in (channels, *places)):
+            return VECTORS
+        if shape.reads_words and not any(number % 4 for number in (channels, *places)):
+            return WORDS
+    if channels % VECTOR_SIZE:
+        return None
     in_words = all(stride % 4 == 0 for stride in (*source.strides[:2], source.start))
     written = ((0, geometry.batch), (0, geometry.output_channels), *((0, size) for size in geometry.output_size))
     if (
@@ -148,6 +153,8 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
 
     def run_words(self, runs: Runs) -> int:
         """Words of a run; only runs in words may end inside a vector."""
+        if self.fetch == WORDS and self.source is not None:
+            return self.geometry.input_channels_per_group // 4
         return runs.words if self.fetch == WORDS else 4
 
     def parameters_fit(self, box: tuple[Range, ...]) -> bool:

@@ -73,7 +73,7 @@ class MatrixTile:
 
     @property
     def part_sums_size(self) -> int:
-        """Bytes in which the parts of one tile's K add their sums: see matrix_parts.glsl."""
+        """Bytes in which the parts of one tile's K add their sums: see parts.glsl."""
         return 4 * (self.pixels * self.channels + self.pixels + 4)
 
     def fetches_planes(self, lanes: int) -> bool:
@@ -185,6 +185,11 @@ class MatrixShape(Shape):
             "INTERLEAVED": self.interleaved,
         }
         return FilterPacking(PACK_FILTER_KERNEL, words, {}, sizes=sizes)
+
+    @property
+    def reads_words(self) -> bool:
+        """Whether the kernel can read an input in place whose channels are words, but not vectors."""
+        return True
 
     @property
     def interleaved(self) -> int:

@@ -49,12 +49,6 @@ FEW_STEPS = 4
 FEW_TILES = 400
 SMALL_TILE = {True: (32, 64, 16, 64), False: (64, 64, 64, 16)}
 LONG_STEP = 128
-# Cutting K costs 3 us, as much as nine steps. It pays with more steps than that: each part has two or a few more, and
-# all parts run at a time.
-MANY_STEPS = 12
-LEAST_STEPS = 2
-MOST_PARTS = 16
-PARTS_AT_A_TIME = 340
 
 
 @lru_cache(maxsize=256)
@@ -114,18 +108,7 @@ def small_tile(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Prod
         return None
     if obstacle_to_tile(profile, matrix, profile.min_subgroup_size, tile, in_words) is not None:
         return None
-    room = min(profile.limits.max_storage_buffer_range, profile.segment_size) // 2
-    if tiles * tile.part_sums_size > room:
-        return tile
-    return replace(tile, parts=parts_of(-(-Runs.of(geometry).total * VECTOR_SIZE // step), tiles))
-
-
-def parts_of(steps: int, tiles: int) -> int:
-    """The number of workgroups that share the K of a tile. None of them is left without a step."""
-    if steps < MANY_STEPS:
-        return 1
-    most = max(1, min(MOST_PARTS, steps // LEAST_STEPS, PARTS_AT_A_TIME // tiles))
-    return -(-steps // -(-steps // most))
+    return tile
 
 
 def _choose(

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from dmlvk.device_profile import CooperativeMatrix, DeviceProfile
+from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.errors import shown
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import Range
+from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import PathError
-from dmlvk.planning.quantized_linear_convolution.matrix import MatrixUnitsPath
-from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import UNROLLED_STEPS, MatrixCutter
+from dmlvk.planning.quantized_linear_convolution.matrix import PARAMETER_WAITS, MatrixUnitsPath
+from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixCutter
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     ROW_PADDING,
     VECTOR_SIZE,
     MatrixShape,
     MatrixTile,
+    Runs,
+    has_whole_planes,
+    moved_bytes,
     packs_channels,
 )
 from dmlvk.planning.quantized_linear_convolution.matrix_tiles import SIDE, matrix_of, obstacle_to_memory
@@ -27,9 +32,31 @@ from dmlvk.planning.quantized_linear_convolution.product_geometry import Product
 
 KERNEL = "quantized_linear_convolution/split_k"
 EXAMPLE_TILE = "32x32x64:8"
+# With fewer, an invocation would fetch too many vectors of a step.
+LEAST_LANES = 32
+
 FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}")
 
-SPEED = Speed(share=0.4, first_waits=2.0, waits=1.2, last_steps=1.0, ragged=4.0, fetches=3.6)
+# With as many of the larger tiles, a large GPU has work for most of its multiprocessors.
+ENOUGH_TILES = 96
+# A subgroup has two steps of K or more, if there are as many, and a workgroup has at most this many subgroups.
+LEAST_STEPS = 2
+MOST_SPLITS = 8
+# Parts add their sums in memory, which costs as much as about this number of steps.
+MANY_STEPS = 24
+MOST_PARTS = 16
+
+# What a dispatch takes on an H100 (`python -m bench.paths`): in dispatches and waits of its rates; a copy's bytes, while
+# workgroups fetch their own, all together and on the busiest multiprocessor.
+DISPATCHES = 0.84
+CUT_DISPATCHES = 0.6
+STEP_WAITS = 0.28
+SUBGROUP_WAITS = 0.26
+BYTES_OF_A_WAIT = 8 << 10
+FETCHES = 6.7
+# The shares of the units' rates.
+SHARE = 0.4
+LAST_STEPS = 2.0
 
 
 @dataclass(frozen=True)
@@ -68,8 +95,45 @@ def split_k_shape(profile: DeviceProfile, geometry: ProductGeometry, forced: str
         if obstacle is not None:
             raise PathError(f"tile {shown(forced)} is not possible on {profile.name}: {obstacle}")
     else:
-        tile = MatrixTile(32, 32, 64, 32, 32, splits=2)
+        tile = _choose(profile, matrix, geometry)
     return SplitKShape.of(KERNEL, profile, matrix, tile, geometry)
+
+
+def tiles_for(profile: DeviceProfile, matrix: CooperativeMatrix) -> tuple[MatrixTile, MatrixTile]:
+    """A smaller and a larger tile for a device."""
+    if profile.device_type is DeviceType.CPU:
+        sizes, step = ((matrix.m, matrix.n), (2 * matrix.m, 2 * matrix.n)), max(2 * matrix.k, VECTOR_SIZE)
+    else:
+        sizes, step = ((16, 32), (32, 32)), max(2 * matrix.k, 64)
+    small, large = (MatrixTile(pixels, channels, step, pixels, channels) for pixels, channels in sizes)
+    return small, large
+
+
+def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ProductGeometry) -> MatrixTile:
+    small, large = tiles_for(profile, matrix)
+    lanes = profile.min_subgroup_size
+    # Planes are fetched four pixels at a time.
+    in_planes = has_whole_planes(geometry) and geometry.input_strides[1] > 1 and not small.fetches_planes(lanes)
+    tile = large if in_planes or _tile_count(geometry, large) >= ENOUGH_TILES else small
+    steps = -(-Runs.of(geometry).total * VECTOR_SIZE // tile.step)
+    splits = min(MOST_SPLITS, 1 << (max(1, steps // LEAST_STEPS).bit_length() - 1))
+    while splits > 1 and obstacle_to_tile(profile, matrix, replace(tile, splits=splits), packs_channels(geometry)):
+        splits //= 2
+    tile = replace(tile, splits=splits)
+    tiles, steps = _tile_count(geometry, tile), -(-steps // splits)
+    room = min(profile.limits.max_storage_buffer_range, profile.segment_size) // 2
+    if steps < MANY_STEPS or tiles * tile.part_sums_size > room:
+        return tile
+    parts = max(1, min(MOST_PARTS, steps // LEAST_STEPS, int(rates_of(profile).processors) // tiles))
+    return replace(tile, parts=-(-steps // -(-steps // parts)))
+
+
+def _tile_count(geometry: ProductGeometry, tile: MatrixTile) -> int:
+    return (
+        geometry.group_count
+        * -(-geometry.output_channels_per_group // tile.channels)
+        * -(-geometry.batch * math.prod(geometry.output_size) // tile.pixels)
+    )
 
 
 def obstacle_to_tile(profile: DeviceProfile, matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -> str | None:
@@ -107,8 +171,7 @@ class SplitKCutter(MatrixCutter[SplitKShape]):
         return 1
 
     def more_constants(self, box: tuple[Range, ...]) -> dict[str, int]:
-        steps = self.part_steps
-        return {"SUBGROUPS": self.shape.tile.splits, "PART_STEPS": steps if steps <= UNROLLED_STEPS else 0}
+        return {"SUBGROUPS": self.shape.tile.splits, "PART_STEPS": int(self.part_steps == 1)}
 
     def _fetches_whole_steps(self, box: tuple[Range, ...]) -> bool:
         steps = self.part_steps * self.shape.tile.shares
@@ -116,14 +179,21 @@ class SplitKCutter(MatrixCutter[SplitKShape]):
 
 
 class SplitKPath(MatrixUnitsPath[SplitKShape]):
-    """As `matrix`, for convolutions of few tiles: the subgroups of a workgroup share the K of its tile, and add up their
-    sums. On devices as for `matrix`.
+    """As `matrix`, for convolutions of few tiles: the subgroups of a workgroup share the K of its tile, and so may
+    several workgroups. On devices as for `matrix` whose subgroups have 32 invocations.
     """
 
     name = "split_k"
     example_tile = EXAMPLE_TILE
     cutter = SplitKCutter
     packs_input = True
+
+    def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
+        obstacle = super().obstacle_on(profile)
+        if obstacle is None and profile.device_type is not DeviceType.CPU:
+            if (lanes := profile.min_subgroup_size) < LEAST_LANES:
+                return Obstacle("invocations of a subgroup", lanes, f"at least {LEAST_LANES}")
+        return obstacle
 
     def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
         return None
@@ -134,5 +204,33 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
     def with_parts(self, tile: SplitKShape, parts: int) -> SplitKShape:
         return replace(tile, tile=replace(tile.tile, parts=parts))
 
+    def kernel_seconds(self, problem: Problem, tile: SplitKShape) -> float:
+        rates = rates_of(problem.profile)
+        cut = tile.tile
+        outputs = tile.padded_outputs(self.pixels(tile.geometry))
+        workgroups = outputs // (cut.pixels * cut.channels) * cut.parts
+        steps = -(-tile.steps(tile.runs) // cut.shares)
+        subgroup_bytes = steps * cut.step * (cut.pixels + cut.channels)
+        workgroup_bytes = cut.splits * subgroup_bytes
+        # The bytes that all processors would fetch if each had as many workgroups as the busiest one.
+        rounded_bytes = math.ceil(workgroups / rates.processors) * rates.processors * workgroup_bytes
+        dispatches = DISPATCHES + (CUT_DISPATCHES if cut.parts > 1 else 0)
+        waits = (
+            STEP_WAITS * steps
+            + subgroup_bytes / BYTES_OF_A_WAIT
+            + SUBGROUP_WAITS * workgroups * cut.splits / rates.processors
+        )
+        if not problem.has_owned_constants:
+            waits += PARAMETER_WAITS * max(1.0, workgroups / rates.processors)
+        products = 2 * outputs * cut.shares * steps * cut.step
+        return (
+            dispatches * rates.dispatch
+            + waits * rates.wait
+            + (workgroups * workgroup_bytes + rounded_bytes) / (FETCHES * rates.copy)
+            + products / (SHARE * rates.matrix)
+            + outputs * LAST_STEPS / rates.last_step
+            + moved_bytes(tile.geometry) / rates.copy
+        )
+
     def speed(self, profile: DeviceProfile) -> Speed:
-        return SPEED
+        raise AssertionError("its estimate is its own")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning.builder import DISPATCH_SECONDS, DispatchBuilder, Range
+from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution import vectors_tiles
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixCutter
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import MatrixShape
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
+from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product import Speed
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 
@@ -62,6 +64,13 @@ class VectorsPath(MatrixPath):
             if (count := math.ceil(seconds / DISPATCH_SECONDS)) > MOST_DISPATCHES:
                 return Obstacle(f"dispatches of {DISPATCH_SECONDS:g} s", count, f"at most {MOST_DISPATCHES}")
         return obstacle
+
+    def with_parts(self, tile: MatrixShape, parts: int) -> MatrixShape:
+        if tile.tile.turns > 1 and parts > 1:
+            raise PathError(
+                f"{OPERATOR}: a workgroup of several tiles has the whole K of each, and not one of {parts} parts"
+            )
+        return replace(tile, tile=replace(tile.tile, parts=parts))
 
     def speed(self, profile: DeviceProfile) -> Speed:
         return vectors_tiles.speed_of(profile)
