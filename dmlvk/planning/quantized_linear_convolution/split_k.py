@@ -46,8 +46,8 @@ MOST_SPLITS = 8
 MANY_STEPS = 24
 MOST_PARTS = 16
 
-# What a dispatch takes on an H100 (`python -m bench.paths`): in dispatches and waits of its rates; a copy's bytes, while
-# workgroups fetch their own, all together and on the busiest multiprocessor.
+# What a dispatch takes on an H100 (`python -m bench.paths`), in dispatches and waits of its rates; and the bytes that
+# workgroups fetch while a copy moves one, all together and on the busiest multiprocessor.
 DISPATCHES = 0.84
 CUT_DISPATCHES = 0.6
 STEP_WAITS = 0.28
@@ -189,10 +189,9 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
     packs_input = True
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
-        obstacle = super().obstacle_on(profile)
-        if obstacle is None and profile.device_type is not DeviceType.CPU:
-            if (lanes := profile.min_subgroup_size) < LEAST_LANES:
-                return Obstacle("invocations of a subgroup", lanes, f"at least {LEAST_LANES}")
+        obstacle, lanes = super().obstacle_on(profile), profile.min_subgroup_size
+        if obstacle is None and profile.device_type is not DeviceType.CPU and lanes < LEAST_LANES:
+            return Obstacle("invocations of a subgroup", lanes, f"at least {LEAST_LANES}")
         return obstacle
 
     def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
