@@ -8,7 +8,8 @@
 // ("vectors"):
 //
 //     input    [image][group][row][column][vector]   packed, or the tensor itself if it has this layout (NHWC);
-//              or [image][channel][row][column]      the tensor itself, for filters of a single tap (NCHW, 1x1)
+//              or [image][channel][row][column]      the tensor itself, for filters of a single tap (NCHW, 1x1),
+//                                                    or in any layout, byte by byte (split_k alone)
 //     filter   [panel][step][channel of the panel][vector of the step], channels in the order in which they are stored
 //              to shared memory (`stored_row`), then each channel's sum of bytes, and its parameters if they
 //              never change (prepared_channel.glsl)
@@ -32,6 +33,7 @@ layout(constant_id = 5) const uint FETCH = 1;  // how the input is read: one of 
 const uint WORDS = 0;  // runs start at multiples of 4 bytes
 const uint VECTORS = 1;  // runs start at multiples of 16 bytes
 const uint PLANES = 2;  // bytes of a run lie in planes of whole words: four pixels of 16 channels at a time
+const uint BYTES = 3;  // bytes of a run lie anywhere (SPLIT_K)
 layout(constant_id = 6) const uint MATRIX_M = 16;
 layout(constant_id = 7) const uint MATRIX_N = 16;
 layout(constant_id = 8) const uint MATRIX_K = 32;
@@ -74,7 +76,7 @@ layout(constant_id = 39) const uint INPUT_STRIDE_H = 1;  // likewise, from one o
 layout(constant_id = 40) const uint INPUT_STRIDE_W = 1;
 layout(constant_id = 41) const uint TAP_STRIDE_H = 1;  // likewise, from one tap to the one below
 layout(constant_id = 42) const uint TAP_STRIDE_W = 1;
-layout(constant_id = 43) const uint CHANNEL_STRIDE = 1;  // likewise, from one channel to the next, for PLANES
+layout(constant_id = 43) const uint CHANNEL_STRIDE = 1;  // likewise, from one channel to the next, for PLANES and BYTES
 layout(constant_id = 44) const uint OUTPUT_STRIDE_N = 1;  // bytes
 layout(constant_id = 45) const uint OUTPUT_STRIDE_C = 1;
 layout(constant_id = 46) const uint OUTPUT_STRIDE_H = 1;
@@ -87,11 +89,19 @@ layout(constant_id = 51) const uint STORE_MATRICES = 0;
 layout(constant_id = 52) const uint PARTS = 1;  // workgroups that share the K of a tile
 #ifdef SPLIT_K
 layout(constant_id = 59) const uint SUBGROUPS = 4;  // of a workgroup, which share the K of a tile
+// With BYTES:
+layout(constant_id = 61) const uint PIXEL_BYTES = 0;  // of K, if a run is a row of taps; 0 if it is one tap
+layout(constant_id = 62) const uint PIXEL_CHANNELS = 0;  // that there are of a pixel; 0 if they fill whole vectors
+#else
+const uint PIXEL_BYTES = 0;
 #endif
 layout(constant_id = 53) const uint PREPARED = 0;  // 1 if the channels' parameters follow the filter in each panel
 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 0) readonly buffer InputVectors { uvec4 input_vectors[]; };
+#ifdef SPLIT_K
+layout(set = 0, binding = 0) readonly buffer InputBytes { uint8_t input_bytes[]; };
+#endif
 layout(set = 0, binding = 1) readonly buffer Filter { uint filter_words[]; };
 layout(set = 0, binding = 1) readonly buffer FilterVectors { uvec4 filter_vectors[]; };
 layout(set = 0, binding = 2) buffer Output { uint output_words[]; };
@@ -105,7 +115,7 @@ layout(set = 0, binding = 10) queuefamilycoherent buffer Clean { int part_sums[]
 layout(set = 0, binding = 10) queuefamilycoherent buffer CleanVectors { uvec4 part_vectors[]; };
 
 layout(push_constant) uniform PushConstants {
-    uint input_start;  // vectors, or words if FETCH is not VECTORS
+    uint input_start;  // vectors, words or bytes, by FETCH; words for PLANES
     uint filter_start;  // vectors
     uint output_start;  // bytes
     uint input_scale_start;  // elements, like those that follow, at the first channel of the first group

@@ -4,7 +4,7 @@
 
 const uint STEPPED_ROWS = FETCHERS / STEP;
 const uint INPUT_FETCHES = TILE_PIXELS / STEPPED_ROWS;
-const bool FEW_TAPS = CHECK_BORDER != 0 && TAPS <= 32;
+const bool FEW_TAPS = CHECK_BORDER != 0 && TAPS <= 32 && PIXEL_BYTES == 0;
 
 // The places of the vectors that an invocation fetches.
 uint fetcher;
@@ -17,6 +17,9 @@ uint source_rows[INPUT_FETCHES];
 uint source_columns[INPUT_FETCHES];
 // The vectors as they lie in memory. Nothing is done with them before they are stored: see matrix_steps.glsl.
 uvec4 next_input[INPUT_FETCHES];
+#ifdef SPLIT_K
+uint next_bytes[16 * INPUT_FETCHES];  // with BYTES
+#endif
 uvec4 next_filter[FILTER_FETCHES];
 
 void begin_fetches() {
@@ -38,6 +41,16 @@ uint plane_quad(uint f) {
 
 uint plane_vector(uint f) {
     return (fetcher + f * FETCHERS) / (TILE_PIXELS / 4);
+}
+
+// The pixel of the tile, and the vector of the step, that an invocation fetches as bytes at its f-th turn: neighbours
+// fetch the same channel of neighbouring pixels.
+uint byte_pixel(uint f) {
+    return FETCHERS % TILE_PIXELS == 0 ? fetcher % TILE_PIXELS : (fetcher + f * FETCHERS) % TILE_PIXELS;
+}
+
+uint byte_vector(uint f) {
+    return (fetcher + f * FETCHERS) / TILE_PIXELS;
 }
 
 // The row of both operands that an invocation stores at its f-th turn, except for pixels of planes.
@@ -72,7 +85,8 @@ void locate(uint first_pixel) {
         return;
     }
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
-        uint index = min(first_pixel + pixel_place(row_of_fetch(f)), push.pixels - 1);
+        uint position = FETCH == BYTES ? byte_pixel(f) : row_of_fetch(f);
+        uint index = min(first_pixel + pixel_place(position), push.pixels - 1);
         if (EVEN_INPUT != 0) {
             sources[f] = group_start + index * SIZE(INPUT_STRIDE_W, input_stride_w);
             continue;
@@ -174,8 +188,42 @@ void fetch_runs(uint step) {
     }
 }
 
+#ifdef SPLIT_K
+void fetch_bytes(uint step) {
+    [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
+        uint vector = step * STEP + byte_vector(f);
+        uint run = TAPS == 1 ? 0 : QUOTIENT_BY(vector, RUN, run, 10);
+        uint tap_row = run / RUNS_W;
+        uint first_byte = 16 * (vector - run * SIZE(RUN, run));
+        bool is_step = WHOLE_STEPS != 0 || vector < SIZE(VECTORS_OF_K, vectors_of_k);
+        [[unroll]] for (uint i = 0; i < 16; ++i) {
+            uint byte = first_byte + i;
+            uint tap_column = PIXEL_BYTES == 0 ? run - tap_row * RUNS_W : byte / max(PIXEL_BYTES, 1);
+            uint channel = PIXEL_BYTES == 0 ? byte : byte % max(PIXEL_BYTES, 1);
+            bool is_inside_tensor = is_step && (RUN_WORDS % 4 == 0 || byte < 4 * RUN_WORDS)
+                && (PIXEL_CHANNELS == 0 || channel < PIXEL_CHANNELS);
+            next_bytes[16 * f + i] = FLIP & 0xFF;
+            if (CHECK_BORDER != 0) {
+                if (is_inside_tensor)
+                    next_bytes[16 * f + i] = (border ^ FLIP) & 0xFF;
+                is_inside_tensor = is_inside_tensor
+                    && (FEW_TAPS ? (inside_taps[f] >> run & 1) != 0 : is_inside(f, tap_row, tap_column));
+            }
+            if (is_inside_tensor)
+                next_bytes[16 * f + i] = input_bytes[sources[f] + tap_row * SIZE(TAP_STRIDE_H, tap_stride_h)
+                    + tap_column * SIZE(TAP_STRIDE_W, tap_stride_w) + channel * SIZE(CHANNEL_STRIDE, channel_stride)];
+        }
+    }
+}
+#endif
+
 void fetch_step(uint step) {
-    if (FETCH == PLANES)
+#ifdef SPLIT_K
+    if (FETCH == BYTES)
+        fetch_bytes(step);
+    else
+#endif
+        if (FETCH == PLANES)
         fetch_planes(step);
     else
         fetch_runs(step);
@@ -190,6 +238,18 @@ void fetch_step(uint step) {
 // Copies next_input, with planes as vectors of channels. next_input itself does not change: if it changed under a
 // condition, both versions of it would take registers.
 void arrange_input(out uvec4 vectors[INPUT_FETCHES]) {
+#ifdef SPLIT_K
+    if (FETCH == BYTES) {
+        [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
+            [[unroll]] for (uint i = 0; i < 4; ++i) {
+                uint at = 16 * f + 4 * i;
+                vectors[f][i] =
+                    next_bytes[at] | next_bytes[at + 1] << 8 | next_bytes[at + 2] << 16 | next_bytes[at + 3] << 24;
+            }
+        }
+        return;
+    }
+#endif
     if (FETCH != PLANES) {
         [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
             vectors[f] = next_input[f];
@@ -206,14 +266,15 @@ void arrange_input(out uvec4 vectors[INPUT_FETCHES]) {
 
 // The position, and the vector of the step, of an arranged vector.
 uint position_of_fetch(uint f) {
-    if (FETCH != PLANES)
-        return row_of_fetch(f);
-    uint place = 4 * plane_quad(f / 4) + f % 4;
-    return pixel_position(place);
+    if (FETCH == PLANES)
+        return pixel_position(4 * plane_quad(f / 4) + f % 4);
+    return FETCH == BYTES ? byte_pixel(f) : row_of_fetch(f);
 }
 
 uint vector_of_fetch(uint f) {
-    return FETCH != PLANES ? own_vector : plane_vector(f / 4);
+    if (FETCH == PLANES)
+        return plane_vector(f / 4);
+    return FETCH == BYTES ? byte_vector(f) : own_vector;
 }
 
 void put_step(uint step) {

@@ -55,7 +55,9 @@ UNROLLED_STEPS = 2
 PUSH_CONSTANTS_SIZE = 192
 
 # Ways to read the input. kernels/quantized_linear_convolution/matrix.glsl uses the same numbers.
-WORDS, VECTORS, PLANES = range(3)
+WORDS, VECTORS, PLANES, BYTES = range(4)
+# The bytes in which places of the input are counted then.
+UNITS = {WORDS: 4, VECTORS: VECTOR_SIZE, PLANES: 4, BYTES: 1}
 
 # A workgroup computes its channels' parameters once for several tiles, if that leaves no part of a large GPU idle.
 # This many workgroups of small tiles run at a time on an H200, three on each multiprocessor. Large tiles take longer
@@ -87,6 +89,8 @@ def fetch_in_place(
             return VECTORS
         if shape.reads_words and not any(number % 4 for number in (channels, *places)):
             return WORDS
+    if shape.reads_bytes:
+        return BYTES
     if channels % VECTOR_SIZE:
         return None
     in_words = all(stride % 4 == 0 for stride in (*source.strides[:2], source.start))
@@ -116,7 +120,7 @@ def whole_input(geometry: ConvolutionGeometry, source: View) -> PackedInput:
         (0, outputs[0]),
         (0, outputs[1]),
         *geometry.input_size,
-        geometry.input_channels_per_group // 4,
+        -(-geometry.input_channels_per_group // 4),
     )
 
 
@@ -127,7 +131,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
     Attributes
     ----------
     fetch : int
-        How the input is read: WORDS, VECTORS or PLANES.
+        How the input is read: WORDS, VECTORS, PLANES or BYTES.
     parameters : Sources
         Scales, zero points and bias.
     source : View, optional
@@ -155,7 +159,18 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         """Words of a run; only runs in words may end inside a vector."""
         if self.fetch == WORDS and self.source is not None:
             return self.geometry.input_channels_per_group // 4
+        if self.fetch == BYTES and self.pixel_channels(runs):
+            return runs.words
         return runs.words if self.fetch == WORDS else 4
+
+    def has_rows_of_taps(self, runs: Runs) -> bool:
+        """Whether a run is a row of taps."""
+        return runs.of_row < self.geometry.filter_size[1]
+
+    def pixel_channels(self, runs: Runs) -> int:
+        """The channels of a pixel; 0 if they fill the vectors of a run."""
+        channels = self.geometry.input_channels_per_group
+        return channels if channels % VECTOR_SIZE or self.has_rows_of_taps(runs) else 0
 
     def parameters_fit(self, box: tuple[Range, ...]) -> bool:
         return True  # parameters that do not fit were gathered before
@@ -200,7 +215,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         )
         dispatch = DispatchBuilder(shape.kernel)
         if self.source is not None:
-            unit, strides = VECTOR_SIZE if self.fetch == VECTORS else 4, list(self.source.strides)
+            unit, strides = UNITS[self.fetch], list(self.source.strides)
             channel_stride = strides[1]
             strides[1] *= geometry.input_channels_per_group
             input_bounds = self.source.bounds(

@@ -192,6 +192,11 @@ class MatrixShape(Shape):
         return True
 
     @property
+    def reads_bytes(self) -> bool:
+        """Whether the kernel can read an input in place whatever its layout."""
+        return False
+
+    @property
     def interleaved(self) -> int:
         """Of how many channels each of four matrices is whose channels are interleaved; 0 if none are."""
         return self.matrix.n if packs_channels(self.geometry) else 0

@@ -14,14 +14,13 @@ from dmlvk.planning.builder import Range
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.matrix import PARAMETER_WAITS, MatrixUnitsPath
-from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixCutter
+from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import BYTES, MatrixCutter
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     ROW_PADDING,
     VECTOR_SIZE,
     MatrixShape,
     MatrixTile,
     Runs,
-    has_whole_planes,
     moved_bytes,
     packs_channels,
 )
@@ -29,6 +28,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix_tiles import SIDE, matri
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product import Speed
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
+from dmlvk.rates import Rates
 
 KERNEL = "quantized_linear_convolution/split_k"
 EXAMPLE_TILE = "32x32x64:8"
@@ -37,23 +37,30 @@ LEAST_LANES = 32
 
 FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}")
 
-# With as many of the larger tiles, a large GPU has work for most of its multiprocessors.
-ENOUGH_TILES = 96
-# A subgroup has two steps of K or more, if there are as many, and a workgroup has at most this many subgroups.
-LEAST_STEPS = 2
+# Sizes of tiles that a GPU may take, in pixels and channels; and bytes of a step of a subgroup. With longer steps it
+# waits less often. As bytes, each of a step takes a register.
+SIZES = ((16, 32), (32, 32))
+STEPS = (64, 128)
+STEPS_OF_BYTES = (64,)
 MOST_SPLITS = 8
 # Parts add their sums in memory, which costs as much as about this number of steps.
 MANY_STEPS = 24
+LEAST_STEPS = 2
 MOST_PARTS = 16
 
-# What a dispatch takes on an H100 (`python -m bench.paths`), in dispatches and waits of its rates; and the bytes that
-# workgroups fetch while a copy moves one, all together and on the busiest multiprocessor.
-DISPATCHES = 0.84
+# What a dispatch takes on an H100, in dispatches and waits of its rates (57 layers, some 20 tiles each, one image: the
+# estimates are 5% off, 10% for inputs that are read as bytes).
+DISPATCHES = 0.81
 CUT_DISPATCHES = 0.6
-STEP_WAITS = 0.28
-SUBGROUP_WAITS = 0.26
-BYTES_OF_A_WAIT = 8 << 10
-FETCHES = 6.7
+STEP_WAITS = 0.29
+SUBGROUP_WAITS = 0.16
+BYTES_OF_A_WAIT = 7670
+SINGLE_BYTES_OF_A_WAIT = 2220
+# The bytes that workgroups fetch while a copy moves one, all together and on the busiest multiprocessor.
+FETCHES = 7.4
+SINGLE_FETCHES = 1.65
+# Sums of subgroups that are added up while an output is scaled, rounded and stored.
+SUMS = 1.5
 # The shares of the units' rates.
 SHARE = 0.4
 LAST_STEPS = 2.0
@@ -62,6 +69,10 @@ LAST_STEPS = 2.0
 @dataclass(frozen=True)
 class SplitKShape(MatrixShape):
     """A tile whose K is split over the subgroups of a workgroup."""
+
+    @property
+    def reads_bytes(self) -> bool:
+        return True
 
     @property
     def interleaved(self) -> int:
@@ -99,28 +110,30 @@ def split_k_shape(profile: DeviceProfile, geometry: ProductGeometry, forced: str
     return SplitKShape.of(KERNEL, profile, matrix, tile, geometry)
 
 
-def tiles_for(profile: DeviceProfile, matrix: CooperativeMatrix) -> tuple[MatrixTile, MatrixTile]:
-    """A smaller and a larger tile for a device."""
+def tiles_for(profile: DeviceProfile, geometry: ProductGeometry) -> list[MatrixTile]:
+    """The tiles that a convolution may take on a device, whose K is not split yet."""
+    matrix = matrix_of(profile)
+    assert matrix is not None, "asked for on a device without matrices"
     if profile.device_type is DeviceType.CPU:
-        sizes, step = ((matrix.m, matrix.n), (2 * matrix.m, 2 * matrix.n)), max(2 * matrix.k, VECTOR_SIZE)
+        # Such a driver compiles a loop for each matrix.
+        cuts = [((2 * matrix.m, 2 * matrix.n), max(2 * matrix.k, VECTOR_SIZE))]
     else:
-        sizes, step = ((16, 32), (32, 32)), max(2 * matrix.k, 64)
-    small, large = (MatrixTile(pixels, channels, step, pixels, channels) for pixels, channels in sizes)
-    return small, large
+        steps = STEPS_OF_BYTES if _is_read_as_bytes(geometry) else STEPS
+        cuts = [(size, max(2 * matrix.k, step)) for size in SIZES for step in steps]
+    return [MatrixTile(pixels, channels, step, pixels, channels) for (pixels, channels), step in cuts]
 
 
 def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ProductGeometry) -> MatrixTile:
-    small, large = tiles_for(profile, matrix)
-    lanes = profile.min_subgroup_size
-    # Planes are fetched four pixels at a time.
-    in_planes = has_whole_planes(geometry) and geometry.input_strides[1] > 1 and not small.fetches_planes(lanes)
-    tile = large if in_planes or _tile_count(geometry, large) >= ENOUGH_TILES else small
-    steps = -(-Runs.of(geometry).total * VECTOR_SIZE // tile.step)
-    splits = min(MOST_SPLITS, 1 << (max(1, steps // LEAST_STEPS).bit_length() - 1))
-    while splits > 1 and obstacle_to_tile(profile, matrix, replace(tile, splits=splits), packs_channels(geometry)):
-        splits //= 2
-    tile = replace(tile, splits=splits)
-    tiles, steps = _tile_count(geometry, tile), -(-steps // splits)
+    in_words, possible = packs_channels(geometry), []
+    for tile in tiles_for(profile, geometry):
+        splits = min(MOST_SPLITS, 1 << (_steps(geometry, tile).bit_length() - 1))
+        while splits >= 1:
+            split = replace(tile, splits=splits)
+            if obstacle_to_tile(profile, matrix, split, in_words) is None:
+                possible.append(split)
+            splits //= 2
+    tile = min(possible, key=lambda tile: _seconds(rates_of(profile), geometry, tile))
+    tiles, steps = _tile_count(geometry, tile), -(-_steps(geometry, tile) // tile.splits)
     room = min(profile.limits.max_storage_buffer_range, profile.segment_size) // 2
     if steps < MANY_STEPS or tiles * tile.part_sums_size > room:
         return tile
@@ -128,11 +141,45 @@ def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Product
     return replace(tile, parts=-(-steps // -(-steps // parts)))
 
 
+def _is_read_as_bytes(geometry: ProductGeometry) -> bool:
+    """Whether an input cannot be read as words, for its layout."""
+    return geometry.input_strides[1] != 1 or geometry.input_channels_per_group % 4 != 0
+
+
+def _steps(geometry: ProductGeometry, tile: MatrixTile) -> int:
+    return -(-Runs.of(geometry).total * VECTOR_SIZE // tile.step)
+
+
 def _tile_count(geometry: ProductGeometry, tile: MatrixTile) -> int:
     return (
         geometry.group_count
         * -(-geometry.output_channels_per_group // tile.channels)
         * -(-geometry.batch * math.prod(geometry.output_size) // tile.pixels)
+    )
+
+
+def _seconds(rates: Rates, geometry: ProductGeometry, tile: MatrixTile) -> float:
+    """An estimate of a dispatch with a tile, beside what holds for every tile."""
+    workgroups = _tile_count(geometry, tile) * tile.parts
+    steps = -(-_steps(geometry, tile) // tile.shares)
+    pixel_bytes, subgroup_bytes = steps * tile.step * tile.pixels, steps * tile.step * (tile.pixels + tile.channels)
+    # The workgroups that there would be if each processor had as many as the busiest one.
+    rounded = math.ceil(workgroups / rates.processors) * rates.processors
+    dispatches = DISPATCHES + (CUT_DISPATCHES if tile.parts > 1 else 0)
+    waits = (
+        STEP_WAITS * steps
+        + subgroup_bytes / BYTES_OF_A_WAIT
+        + SUBGROUP_WAITS * workgroups * tile.splits / rates.processors
+    )
+    fetched = (workgroups + rounded) * tile.splits * subgroup_bytes / FETCHES
+    if _is_read_as_bytes(geometry):
+        waits += pixel_bytes / SINGLE_BYTES_OF_A_WAIT
+        fetched += rounded * tile.splits * pixel_bytes / SINGLE_FETCHES
+    return (
+        dispatches * rates.dispatch
+        + waits * rates.wait
+        + fetched / rates.copy
+        + rounded * tile.splits * tile.pixels * tile.channels / (SUMS * rates.last_step)
     )
 
 
@@ -171,7 +218,13 @@ class SplitKCutter(MatrixCutter[SplitKShape]):
         return 1
 
     def more_constants(self, box: tuple[Range, ...]) -> dict[str, int]:
-        return {"SUBGROUPS": self.shape.tile.splits, "PART_STEPS": int(self.part_steps == 1)}
+        runs, in_bytes = self.shape.runs, self.fetch == BYTES
+        return {
+            "SUBGROUPS": self.shape.tile.splits,
+            "PART_STEPS": int(self.part_steps == 1),
+            "PIXEL_BYTES": 4 * runs.quads if in_bytes and self.has_rows_of_taps(runs) else 0,
+            "PIXEL_CHANNELS": self.pixel_channels(runs) if in_bytes else 0,
+        }
 
     def _fetches_whole_steps(self, box: tuple[Range, ...]) -> bool:
         steps = self.part_steps * self.shape.tile.shares
@@ -204,28 +257,14 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
         return replace(tile, tile=replace(tile.tile, parts=parts))
 
     def kernel_seconds(self, problem: Problem, tile: SplitKShape) -> float:
-        rates = rates_of(problem.profile)
-        cut = tile.tile
+        rates, cut = rates_of(problem.profile), tile.tile
         outputs = tile.padded_outputs(self.pixels(tile.geometry))
         workgroups = outputs // (cut.pixels * cut.channels) * cut.parts
-        steps = -(-tile.steps(tile.runs) // cut.shares)
-        subgroup_bytes = steps * cut.step * (cut.pixels + cut.channels)
-        workgroup_bytes = cut.splits * subgroup_bytes
-        # The bytes that all processors would fetch if each had as many workgroups as the busiest one.
-        rounded_bytes = math.ceil(workgroups / rates.processors) * rates.processors * workgroup_bytes
-        dispatches = DISPATCHES + (CUT_DISPATCHES if cut.parts > 1 else 0)
-        waits = (
-            STEP_WAITS * steps
-            + subgroup_bytes / BYTES_OF_A_WAIT
-            + SUBGROUP_WAITS * workgroups * cut.splits / rates.processors
-        )
-        if not problem.has_owned_constants:
-            waits += PARAMETER_WAITS * max(1.0, workgroups / rates.processors)
-        products = 2 * outputs * cut.shares * steps * cut.step
+        waits = 0.0 if problem.has_owned_constants else PARAMETER_WAITS * max(1.0, workgroups / rates.processors)
+        products = 2 * outputs * tile.runs.total * VECTOR_SIZE
         return (
-            dispatches * rates.dispatch
+            _seconds(rates, tile.geometry, cut)
             + waits * rates.wait
-            + (workgroups * workgroup_bytes + rounded_bytes) / (FETCHES * rates.copy)
             + products / (SHARE * rates.matrix)
             + outputs * LAST_STEPS / rates.last_step
             + moved_bytes(tile.geometry) / rates.copy
