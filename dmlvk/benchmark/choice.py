@@ -19,6 +19,7 @@ class Choice:
     layouts: Sequence[str] = ()
     path: str | None = None
     filter_is_owned: bool = True
+    parameters_are_owned: bool = True
     size: str | None = None
     batch: int | None = None
     data_bytes: int | None = None
@@ -32,7 +33,7 @@ class Choice:
             scale = replace(scale, data_bytes=self.data_bytes)
         if self.batch is not None:
             scale = replace(scale, batch=self.batch)
-        return replace(scale, filter_is_owned=self.filter_is_owned)
+        return replace(scale, filter_is_owned=self.filter_is_owned, parameters_are_owned=self.parameters_are_owned)
 
     def chosen(self, is_cpu: bool) -> list[Case]:
         """The cases on a device."""

@@ -57,6 +57,14 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     help="Convolution filters: given once, before (OWNED_BY_DML), or bound and packed each time.",
 )
 @click.option(
+    "--parameters",
+    "parameters_kind",
+    type=click.Choice(["owned", "bound"]),
+    default="owned",
+    show_default=True,
+    help="Their scales, zero points and biases: given once, or bound and worked out each time.",
+)
+@click.option(
     "--size",
     type=click.Choice(["full", "small", "tiny"]),
     default=None,
@@ -97,6 +105,7 @@ def bench(
     layouts: tuple[str, ...],
     path: str | None,
     filter_kind: str,
+    parameters_kind: str,
     size: str | None,
     batches: tuple[int, ...],
     megabytes: int | None,
@@ -147,6 +156,7 @@ def bench(
         layouts=layouts,
         path=path,
         filter_is_owned=filter_kind == "owned",
+        parameters_are_owned=parameters_kind == "owned",
         size=size,
         batch=batches[0] if batches else None,
         data_bytes=None if megabytes is None else megabytes << 20,

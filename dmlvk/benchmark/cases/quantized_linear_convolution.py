@@ -1,8 +1,8 @@
 """QUANTIZED_LINEAR_CONVOLUTION on layers of well-known networks, in both layouts.
 
 The cases use the whole operator: zero points that are not 0, a scale for each output channel, a bias, and a quantized
-output. The filter is OWNED_BY_DML: it is given once, before the first dispatch, like a network's weights. All other
-tensors are given for each dispatch. The filter's zero point is 0 in half of the cases, as in most networks.
+output. All inputs but the image are OWNED_BY_DML: they are given once, before the first dispatch, like a network's
+weights. The filter's zero point is 0 in half of the cases, as in most networks.
 """
 
 from __future__ import annotations
@@ -75,13 +75,12 @@ FILTER_ZERO_POINTS = (0, 3)
 LARGEST_VARIETY = 4
 
 
-def workload(
-    layer: Layer, batch: int, layout: str, data_type: DataType, filter_zero_point: int, filter_is_owned: bool
-) -> Workload:
+def workload(layer: Layer, layout: str, data_type: DataType, filter_zero_point: int, scale: Scale) -> Workload:
     """One layer with random data, and the reference's result."""
+    batch = scale.batch
     variety = min(batch, LARGEST_VARIETY)
     inputs, expected = _data(layer, variety, data_type, filter_zero_point)
-    desc = descriptor(layer, batch, layout, data_type, filter_is_owned)
+    desc = descriptor(layer, batch, layout, data_type, scale.filter_is_owned, scale.parameters_are_owned)
 
     def repeated(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return images[np.arange(batch) % variety]
@@ -91,12 +90,18 @@ def workload(
 
 
 def descriptor(
-    layer: Layer, batch: int, layout: str, data_type: DataType, filter_is_owned: bool = False
+    layer: Layer,
+    batch: int,
+    layout: str,
+    data_type: DataType,
+    filter_is_owned: bool = False,
+    parameters_are_owned: bool = False,
 ) -> QuantizedLinearConvolutionDesc:
     """A layer with zero points, a scale for each output channel and a bias."""
     padding, size = layer.margin, layer.output_size
     one, per_channel = [1, 1, 1, 1], [1, layer.filters, 1, 1]
-    owned = TensorFlags.OWNED_BY_DML if filter_is_owned else TensorFlags.NONE
+    owned_filter = TensorFlags.OWNED_BY_DML if filter_is_owned else TensorFlags.NONE
+    owned = TensorFlags.OWNED_BY_DML if parameters_are_owned else TensorFlags.NONE
 
     def data(data_type: DataType, sizes: list[int], flags: TensorFlags = TensorFlags.NONE) -> TensorDesc:
         _, channels, height, width = sizes
@@ -105,16 +110,16 @@ def descriptor(
 
     return QuantizedLinearConvolutionDesc(
         input_tensor=data(data_type, [batch, layer.channels, layer.size, layer.size]),
-        input_scale_tensor=TensorDesc(DataType.FLOAT32, one),
-        input_zero_point_tensor=TensorDesc(data_type, one),
+        input_scale_tensor=TensorDesc(DataType.FLOAT32, one, flags=owned),
+        input_zero_point_tensor=TensorDesc(data_type, one, flags=owned),
         filter_tensor=data(
-            DataType.INT8, [layer.filters, layer.channels // layer.groups, layer.kernel, layer.kernel], owned
+            DataType.INT8, [layer.filters, layer.channels // layer.groups, layer.kernel, layer.kernel], owned_filter
         ),
-        filter_scale_tensor=TensorDesc(DataType.FLOAT32, per_channel),
-        filter_zero_point_tensor=TensorDesc(DataType.INT8, one),
-        bias_tensor=TensorDesc(DataType.INT32, per_channel),
-        output_scale_tensor=TensorDesc(DataType.FLOAT32, one),
-        output_zero_point_tensor=TensorDesc(data_type, one),
+        filter_scale_tensor=TensorDesc(DataType.FLOAT32, per_channel, flags=owned),
+        filter_zero_point_tensor=TensorDesc(DataType.INT8, one, flags=owned),
+        bias_tensor=TensorDesc(DataType.INT32, per_channel, flags=owned),
+        output_scale_tensor=TensorDesc(DataType.FLOAT32, one, flags=owned),
+        output_zero_point_tensor=TensorDesc(data_type, one, flags=owned),
         output_tensor=data(data_type, [batch, layer.filters, size, size]),
         strides=[layer.stride] * 2,
         dilations=[1, 1],
@@ -159,5 +164,5 @@ def cases(scale: Scale) -> Iterator[Case]:
     """Every layer in every type and layout."""
     for layer, data_type, zero_point, layout in product(LAYERS, DATA_TYPES, FILTER_ZERO_POINTS, LAYOUTS):
         parameters = f"type={data_type.name};filter_zero_point={zero_point};layout={layout}"
-        build = partial(workload, layer, scale.batch, layout, data_type, zero_point, scale.filter_is_owned)
+        build = partial(workload, layer, layout, data_type, zero_point, scale)
         yield Case(f"{OPERATOR}:{layer.name}:{parameters}", build, is_default=data_type is DATA_TYPES[0])

@@ -17,8 +17,11 @@ class Scale:
         The number of images of a convolution.
     filter_is_owned : bool
         Whether a convolution's filter is OWNED_BY_DML: given once, before the first dispatch.
+    parameters_are_owned : bool
+        Whether its scales, zero points and bias are.
     """
 
     data_bytes: int
     batch: int
     filter_is_owned: bool = True
+    parameters_are_owned: bool = True

@@ -6,14 +6,14 @@ so have the outputs. So the bytes that a layer wrote are a good input for any ot
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk import DataType, QuantizedLinearConvolutionDesc, TensorDesc, TensorFlags, reference
+from dmlvk import DataType, QuantizedLinearConvolutionDesc, reference
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer, descriptor
 from dmlvk.conformance.case import generator
 
@@ -56,18 +56,12 @@ class LayerWork:
 
 def desc_of(layer: Layer, batch: int, layout: str) -> QuantizedLinearConvolutionDesc:
     """A layer whose constants are OWNED_BY_DML."""
-    desc = descriptor(layer, batch, layout, DATA_TYPE)
-    owned: dict[str, Any] = {field: _owned(desc.tensors[field]) for field in constant_fields(desc)}
-    return replace(desc, **owned)
+    return descriptor(layer, batch, layout, DATA_TYPE, filter_is_owned=True, parameters_are_owned=True)
 
 
 def constant_fields(desc: QuantizedLinearConvolutionDesc) -> list[str]:
     """All inputs of a layer but the image."""
     return [field for field in desc.input_fields if field in desc.tensors and field != "input_tensor"]
-
-
-def _owned(tensor: TensorDesc) -> TensorDesc:
-    return TensorDesc(tensor.data_type, tensor.sizes, tensor.strides, flags=TensorFlags.OWNED_BY_DML)
 
 
 @lru_cache(maxsize=64)
