@@ -131,6 +131,11 @@ def _few_registers(*signs: str) -> Callable[[DeviceProfile], DeviceProfile]:
     return other
 
 
+def _accelerated_dot_product(profile: DeviceProfile) -> DeviceProfile:
+    properties = profile.properties | {"integerDotProduct4x8BitPackedSignedAccelerated"}
+    return replace(profile, device_type=DeviceType.DISCRETE_GPU, properties=properties)
+
+
 PROFILES: Mapping[str, Callable[[DeviceProfile], DeviceProfile]] = MappingProxyType(
     {
         DEVICE: lambda profile: profile,
@@ -156,9 +161,11 @@ PROFILES: Mapping[str, Callable[[DeviceProfile], DeviceProfile]] = MappingProxyT
         "tiny-segments": _limits(
             max_storage_buffer_range=1 << 16, max_memory_allocation_size=1 << 17, max_buffer_size=1 << 17
         ),
-        # Not narrower but different, on a CPU driver or another GPU: the plans for GPUs, for GPUs of few registers, and
-        # for those of them that have packed dot products of signed by unsigned bytes alone, or no instruction for any.
+        # Not narrower but different, on a CPU driver or another GPU: the plans for GPUs, for GPUs with an instruction
+        # for packed dot products, for GPUs of few registers, and for those of them that have packed dot products of
+        # signed by unsigned bytes alone, or no instruction for any.
         "discrete-gpu": lambda profile: replace(profile, device_type=DeviceType.DISCRETE_GPU),
+        "accelerated-dot-product": _accelerated_dot_product,
         "few-registers": _few_registers("Signed", "MixedSignedness"),
         "mixed-dot-product": _few_registers("MixedSignedness"),
         "emulated-dot-product": _few_registers(),

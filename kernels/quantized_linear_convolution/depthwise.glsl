@@ -5,7 +5,8 @@
 // of products have 21 bits.
 //
 // Loops:
-//     once a workgroup: store the weights w - zw and its channels' parameters to shared memory; one barrier
+//     once a workgroup: store the weights w - zw and its channels' parameters to shared memory; one barrier; or, with
+//     PREPARED, once an invocation: load them
 //     for each of an invocation's tiles of ROWS x COLUMNS outputs (of one channel, or of four neighbouring channels):
 //         for each batch of input rows, while the next batch is fetched, STRIDE_H rows at a time:
 //             an output row begins to see the input: add the rows' products to the LIVE output rows that see them
@@ -29,9 +30,15 @@
 // Without DOT4, bytes are taken out of the words once a row, and each tap is a 32-bit multiplication. Weights come out
 // of shared memory three at a time, because lavapipe makes a loop over invocations of each load.
 //
-// With DOT4, the kernel computes the last step's parameters itself. Otherwise it reads them as records.
+// With DOT4, the kernel computes the last step's parameters itself. Otherwise it reads them as records. With PREPARED, it
+// reads parameters and weights that depthwise_prepare.comp has made once (depthwise_channel.glsl). One image takes a
+// GPU a few waits for memory, one after the other. So an invocation waits once before its products, for all loads
+// together: there is no barrier and no branch between them, none needs what another one brings, and no division comes
+// before them. (NVIDIA's compiler moves loads into branches and behind barriers.) With HELD 0, weights go through shared
+// memory all the same, which takes a barrier after these loads.
 //
-// Preconditions: memory is accessed by 32-bit words only. With DOT4 there are ten storage buffers, otherwise four.
+// Preconditions: memory is accessed by 32-bit words only. With DOT4 there are ten storage buffers, otherwise four. With
+// PREPARED, an invocation has one tile.
 // Channels-last inputs begin at a word at every position, and have one output channel for each input channel.
 // gl_WorkGroupSize.x is a multiple of BLOCK; or it is push.block or more, and what remains of its multiples has nothing to
 // do. Grid: x tiles, y channels. No invocation leaves before the last barrier.
@@ -66,11 +73,15 @@ layout(constant_id = 21) const uint COLUMN_LIMIT = 1;
 
 layout(set = 0, binding = 0) restrict readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 1) restrict readonly buffer Filter { uint filter_words[]; };
+#ifdef DOT4
+// The same memory under another name: nobody writes to it.
+layout(set = 0, binding = 1) restrict readonly buffer FilterVectors { uvec4 filter_vectors[]; };
+#endif
 layout(set = 0, binding = 2) restrict buffer Output { uint output_words[]; };
 
 layout(push_constant) uniform PushConstants {
     uint input_start;  // bytes
-    uint filter_start;  // bytes
+    uint filter_start;  // bytes; with PREPARED vectors, at the convolution's first channel
     uint output_start;  // bytes
 #ifdef DOT4
     uint input_scale_start;  // elements, like those that follow, at the first channel
@@ -90,7 +101,7 @@ layout(push_constant) uniform PushConstants {
     uint tile_rows;  // tiles one below the other
     uint tile_columns;
     uint tiles;  // tiles of an invocation
-    uint first_of_group;  // the first channel's place in its group
+    uint first_channel;  // the first channel's place in the convolution
     uint first_row;  // the input row under the first output's first tap; may be negative
     uint first_column;  // the first column of the word that holds this tap; may be negative
     uint input_stride_n;
@@ -114,12 +125,14 @@ layout(push_constant) uniform PushConstants {
 #include "store.glsl"
 #ifdef DOT4
 layout(constant_id = 26) const uint HELD = 1;  // 0: weights stay in shared memory
-#define FIRST_PARAMETER_CONSTANT 27
+layout(constant_id = 27) const uint PREPARED = 0;  // 1: the filter is what depthwise_prepare.comp made of it
+#define FIRST_PARAMETER_CONSTANT 28
 #define FIRST_PARAMETER_BINDING 3
 #include "parameter_sources.glsl"
 #include "float32.glsl"
 #else
 layout(set = 0, binding = 3) restrict readonly buffer Table { uint table[]; };
+const uint PREPARED = 0;
 layout(constant_id = 26) const uint AHEAD = 1;  // 0: a batch of rows is fetched when it is needed, which is less code
 #include "parameter_table.glsl"
 #include "estimate.glsl"
@@ -139,82 +152,91 @@ const uint FETCHED_ROWS = BATCH * STRIDE_H * FETCHED;
 #ifdef DOT4
 const uint CHUNKS = (REACH + 3) / 4;  // words of weights in a row of taps
 const uint WEIGHTS = TAP_ROWS * CHUNKS;
-const uint SHARED_WEIGHTS = FILTER_ZERO_POINT != 0 ? 2 * WEIGHTS : WEIGHTS;
-const uint PREPARED = CHANNELS * WORDS;
+const uint STORED_WEIGHTS = FILTER_ZERO_POINT != 0 ? 2 * WEIGHTS : WEIGHTS;
+const uint SHARED_WEIGHTS = PREPARED == 0 ? STORED_WEIGHTS : HELD == 0 ? WEIGHTS : 0;
+const uint ARRANGED = CHANNELS * WORDS;
 #else
 const uint CHUNKS = TAP_COLUMNS;
 const uint WEIGHTS = TAP_ROWS * TAP_COLUMNS;
 const uint SHARED_WEIGHTS = (WEIGHTS + 2) / 3;  // words of three weights of ten bits
-const uint PREPARED = CHANNELS * SPAN;
+const uint ARRANGED = CHANNELS * SPAN;
 #endif
-const uint PREPARED_ROWS = STRIDE_H * PREPARED;
+const uint ARRANGED_ROWS = STRIDE_H * ARRANGED;
+const uint OWN_WEIGHTS = CHANNELS * WEIGHTS;  // words of an invocation's channels
 
-shared uint shared_weights[SHARED_WEIGHTS * BLOCK_CHANNELS];
-shared uvec4 shared_parameters[BLOCK_CHANNELS];
+shared uint shared_weights[SHARED_WEIGHTS != 0 ? SHARED_WEIGHTS * BLOCK_CHANNELS : 1];
+shared uvec4 shared_parameters[PREPARED == 0 ? BLOCK_CHANNELS : 1];
 shared uint has_second;
 
+#include "depthwise_channel.glsl"
+#ifdef DOT4
+const uint PANEL_ROWS = WEIGHT_ROWS + STORED_WEIGHTS;
+#endif
 #include "depthwise_weights.glsl"
 #include "depthwise_fetch.glsl"
 #include "depthwise_exact.glsl"
 
+#ifdef DOT4
+// With PREPARED no tensor of parameters is read, and the words of their starts have what saves the first loads waiting for
+// divisions: reciprocals, slightly above 2^(31 + shift) / divisor, where 2^shift is the first power of two that is not below
+// the divisor; five bits for each shift; and the items of a block.
+#define ITEMS(block) (PREPARED != 0 ? push.filter_zero_point_start : gl_WorkGroupSize.x / (block))
+#define QUOTIENT(n, divisor, reciprocal, first_bit) quotient(n, divisor, push.reciprocal, first_bit)
+
+// n / divisor, for n below 2^31.
+uint quotient(uint n, uint divisor, uint reciprocal, uint first_bit) {
+    if (PREPARED == 0)
+        return n / divisor;
+    uint high, low;
+    umulExtended(n << 1, reciprocal, high, low);
+    return high >> bitfieldExtract(push.input_zero_point_start, int(first_bit), 5);
+}
+#else
+#define ITEMS(block) (gl_WorkGroupSize.x / (block))
+#define QUOTIENT(n, divisor, reciprocal, first_bit) ((n) / (divisor))
+#endif
+
 void main() {
     uint invocation = gl_LocalInvocationID.x;
     uint block = SIZE(BLOCK, block);
-    uint items = gl_WorkGroupSize.x / block;
+    uint items = ITEMS(block);
     uint first_channel = gl_WorkGroupID.y * block * CHANNELS;
-    if (invocation == 0)
-        has_second = 0;
-    barrier();
-    [[dont_unroll]] for (uint i = invocation; i < block * CHANNELS; i += gl_WorkGroupSize.x) {
-        // Outputs of channels past the last one are computed and not stored.
-        prepare(i, min(first_channel + i, push.channels - 1));
-    }
-    barrier();
+    if (PREPARED == 0)
+        prepare_channels(first_channel, block);
 
     // Neighbouring invocations take neighbours in memory.
     uint across = CHANNELS_LAST != 0 ? block : items;
-    uint unit = CHANNELS_LAST != 0 ? invocation % across : invocation / across;
-    uint item = CHANNELS_LAST != 0 ? invocation / across : invocation % across;
+    uint whole = QUOTIENT(invocation, across, input_scale_start, 0);
+    uint rest = invocation - whole * across;
+    uint unit = CHANNELS_LAST != 0 ? rest : whole;
+    uint item = CHANNELS_LAST != 0 ? whole : rest;
     uint channel = first_channel + unit * CHANNELS;
-    if (channel >= push.channels)
+    // Comparisons by themselves: a compiler may make branches of what `||` compares.
+    bool is_past_channels = channel >= push.channels;
+    bool is_past_units = BLOCK == 0 && unit >= block;
+    bool is_past_items = BLOCK == 0 && item >= items;
+    bool is_idle = is_past_channels || is_past_units || is_past_items;
+    if (PREPARED == 0 && is_idle)
         return;
-    if (BLOCK == 0 && (unit >= block || item >= items))
-        return;
-    uint border = (uint(input_zero_point(0)) & 0xFF) * 0x01010101;
-    Range range = range_of(output_zero_point(0));
-    uint weights[CHANNELS * WEIGHTS];
-    uvec4 parameters[CHANNELS];
-    uint exact = 0;
-    [[unroll]] for (uint c = 0; c < CHANNELS; ++c) {
-        parameters[c] = shared_parameters[unit * CHANNELS + c];
-        exact |= parameters[c].w != 0 ? (1u << OUTPUT_WORDS) - 1 : 0;
-#ifdef DOT4
-        if (HELD != 0) {
-            [[unroll]] for (uint i = 0; i < WEIGHTS; ++i)
-                weights[c * WEIGHTS + i] = shared_weights[i * BLOCK_CHANNELS + unit * CHANNELS + c];
-        }
-#else
-        [[unroll]] for (uint i = 0; i < WEIGHTS; ++i) {
-            int word = int(shared_weights[i / 3 * BLOCK_CHANNELS + unit * CHANNELS + c]);
-            weights[c * WEIGHTS + i] = uint(bitfieldExtract(word, int(10 * (i % 3)), 10));
-        }
-#endif
-    }
-    uint plane = push.input_start
-        + (CHANNELS_LAST != 0 ? channel : (push.first_of_group + channel) / CHANNELS_OF_GROUP) * push.input_stride_c;
-
-#ifdef DOT4
-    bool has_second_here = FILTER_ZERO_POINT != 0 && has_second != 0;
-#endif
+    uint plane = push.input_start + (push.first_channel + channel) / CHANNELS_OF_GROUP * push.input_stride_c;
     uint step_in_word = CHANNELS_LAST != 0 ? push.output_stride_c : push.output_stride_w;
 
-    [[dont_unroll]] for (uint t = 0; t < push.tiles; ++t) {
+    uint weights[OWN_WEIGHTS];
+    uvec4 parameters[CHANNELS];
+    Facts facts;
+    facts.border = 0;
+    if (PREPARED == 0)
+        facts = channels_from_shared(unit, weights, parameters);
+
+    uint t = 0;
+    [[dont_unroll]] do {
         uint index = (gl_WorkGroupID.x * push.tiles + t) * items + item;
-        uint line = index / push.tile_columns;
+        uint line = QUOTIENT(index, push.tile_columns, filter_scale_start, 5);
         uint column = (index - line * push.tile_columns) * COLUMNS;
-        uint image = line / push.tile_rows;
+        uint image = QUOTIENT(line, push.tile_rows, output_scale_start, 10);
         uint row = (line - image * push.tile_rows) * SIZE(ROWS, tile_height);
-        if (image >= push.images)
+        bool is_past_images = image >= push.images;
+        if (PREPARED == 0 && is_past_images)
             return;
         uint top = push.first_row + row * STRIDE_H;
         uint left = push.first_column + column * STRIDE_W;
@@ -225,41 +247,57 @@ void main() {
         uint masks[FETCHED];
         [[unroll]] for (uint n = 0; n < FETCHED; ++n)
             masks[n] =
-                CHANNELS_LAST != 0 ? (left + n < SIZE(COLUMN_LIMIT, column_limit) ? 1 : 0) : inside_mask(left + 4 * n);
+                CHANNELS_LAST != 0 ? (left + n < SIZE(COLUMN_LIMIT, column_limit) ? ~0 : 0) : inside_mask(left + 4 * n);
+
+        uint next[FETCHED_ROWS];
+        uint tile_end = min(SIZE(ROWS, tile_height), push.rows - row) + LIVE - 1;
+        // Rows past the tile are not fetched, but without a branch around the fetch.
+        uint row_limit = min(SIZE(ROW_LIMIT, row_limit), top + tile_end * STRIDE_H);
+        // With PREPARED, an invocation that has nothing to do stays, but no rows are its own: there is no branch.
+        if (PREPARED != 0 && (is_idle || is_past_images)) {
+            tile_end = 0;
+            row_limit = 0;
+        }
+#ifndef DOT4
+        if (AHEAD != 0)
+#endif
+            fetch(top, row_limit, source, masks, facts.border, PREPARED != 0, next);
+#ifdef DOT4
+        if (PREPARED != 0)
+            facts = prepared_channels(channel, weights, parameters);
+        if (PREPARED != 0 && HELD == 0) {
+            copy_weights(first_channel, block);
+            barrier();
+        }
+#endif
 
         // The first OUTPUTS sums belong to the output row that begins to see the input, the others to rows above it.
         int sums[LIVE * OUTPUTS];
         [[unroll]] for (uint i = 0; i < LIVE * OUTPUTS; ++i)
             sums[i] = int(parameters[i % OUTPUTS / COLUMNS].y);
-        uint next[FETCHED_ROWS];
-        uint tile_end = min(SIZE(ROWS, tile_height), push.rows - row) + LIVE - 1;
-        // Rows past the tile are not fetched, but without a branch around the fetch.
-        uint row_limit = min(SIZE(ROW_LIMIT, row_limit), top + tile_end * STRIDE_H);
-#ifndef DOT4
-        if (AHEAD != 0)
-#endif
-            fetch(top, row_limit, source, masks, border, next);
         [[dont_unroll]] for (uint first = 0; first < tile_end; first += BATCH) {
 #ifndef DOT4
             if (AHEAD == 0)
-                fetch(top + first * STRIDE_H, row_limit, source + first * STRIDE_H * push.input_stride_h, masks, border,
-                    next);
+                fetch(top + first * STRIDE_H, row_limit, source + first * STRIDE_H * push.input_stride_h, masks,
+                    facts.border, false, next);
 #endif
             uint words[FETCHED_ROWS];
-            [[unroll]] for (uint n = 0; n < FETCHED_ROWS; ++n)
-                words[n] = finished(next[n], masks[n % FETCHED], border);
+            [[unroll]] for (uint n = 0; n < FETCHED_ROWS; ++n) {
+                bool is_inside = PREPARED == 0 || top + first * STRIDE_H + n / FETCHED < row_limit;
+                words[n] = finished(next[n], is_inside ? masks[n % FETCHED] : 0, facts.border);
+            }
 #ifndef DOT4
             if (AHEAD != 0)
 #endif
                 fetch(top + (first + BATCH) * STRIDE_H, row_limit,
-                    source + (first + BATCH) * STRIDE_H * push.input_stride_h, masks, border, next);
+                    source + (first + BATCH) * STRIDE_H * push.input_stride_h, masks, facts.border, false, next);
             // A bit for each word, of the batch's rows, whose outputs the last step is not certain of.
             uint uncertain = 0;
             [[unroll]] for (uint u = 0; u < BATCH; ++u) {
                 uint newest = first + u;
-                uint prepared[PREPARED_ROWS];
+                uint arranged[ARRANGED_ROWS];
                 [[unroll]] for (uint s = 0; s < STRIDE_H; ++s)
-                    arrange(words, u * STRIDE_H + s, s, prepared);
+                    arrange(words, u * STRIDE_H + s, s, arranged);
 
                 [[unroll]] for (uint s = 0; s < STRIDE_H; ++s) {
                     [[unroll]] for (uint age = 0; age < LIVE; ++age) {
@@ -279,11 +317,11 @@ void main() {
                                     [[unroll]] for (uint j = 0; j < COLUMNS; ++j) {
                                         uint n = age * OUTPUTS + c * COLUMNS + j;
 #ifdef DOT4
-                                        int taps = window(prepared, s, c, SHIFT + j * STRIDE_W + 4 * chunk);
+                                        int taps = window(arranged, s, c, SHIFT + j * STRIDE_W + 4 * chunk);
                                         sums[n] += dotPacked4x8EXT(taps, weight);
 #else
-                                        uint place = s * PREPARED + c * SPAN + j * STRIDE_W + chunk * DILATION_W;
-                                        sums[n] += int(prepared[place]) * weight;
+                                        uint place = s * ARRANGED + c * SPAN + j * STRIDE_W + chunk * DILATION_W;
+                                        sums[n] += int(arranged[place]) * weight;
 #endif
                                     }
                                 }
@@ -292,18 +330,18 @@ void main() {
                     }
                 }
 #ifdef DOT4
-                if (has_second_here) {
+                if (facts.has_second) {
                     [[unroll]] for (uint s = 0; s < STRIDE_H; ++s) {
                         [[unroll]] for (uint age = 0; age < LIVE; ++age) {
                             uint distance = age * STRIDE_H + s;
                             uint k = distance / DILATION_H;
                             if (distance % DILATION_H == 0 && k < TAP_ROWS) {
-                                [[unroll]] for (uint c = 0; c < CHANNELS; ++c) {
-                                    [[unroll]] for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
-                                        uint place = WEIGHTS + k * CHUNKS + chunk;
-                                        int weight = int(shared_weights[place * BLOCK_CHANNELS + unit * CHANNELS + c]);
+                                [[unroll]] for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
+                                    uvec4 weights = second_words(WEIGHTS + k * CHUNKS + chunk, unit, channel);
+                                    [[unroll]] for (uint c = 0; c < CHANNELS; ++c) {
+                                        int weight = int(weights[c]);
                                         [[unroll]] for (uint j = 0; j < COLUMNS; ++j) {
-                                            int taps = window(prepared, s, c, SHIFT + j * STRIDE_W + 4 * chunk);
+                                            int taps = window(arranged, s, c, SHIFT + j * STRIDE_W + 4 * chunk);
                                             sums[age * OUTPUTS + c * COLUMNS + j] -= dotPacked4x8EXT(taps, weight);
                                         }
                                     }
@@ -318,10 +356,10 @@ void main() {
                     uint r = newest + 1 - LIVE;
                     uint line = destination + r * push.output_stride_h;
                     // Channels that must not use the estimate set all bits.
-                    uncertain |= exact << (u * OUTPUT_WORDS);
+                    uncertain |= facts.exact << (u * OUTPUT_WORDS);
                     [[unroll]] for (uint w = 0; w < OUTPUT_WORDS; ++w) {
 #ifdef DOT4
-                        uint bytes = range.first;
+                        uint bytes = facts.range.first;
 #else
                         uint bytes = 0;
                         float distance_to_integer = 0.0;
@@ -332,9 +370,9 @@ void main() {
                             int sum = sums[(LIVE - 1) * OUTPUTS + c * COLUMNS + j];
                             float multiplier = uintBitsToFloat(parameters[c].x);
 #ifdef DOT4
-                            bytes += rounded_bits(sum, multiplier, range) << (8 * b);
+                            bytes += rounded_bits(sum, multiplier, facts.range) << (8 * b);
 #else
-                            bytes |= estimate(sum, multiplier, range, distance_to_integer) << (8 * b);
+                            bytes |= estimate(sum, multiplier, facts.range, distance_to_integer) << (8 * b);
 #endif
                         }
 #ifdef DOT4
@@ -388,5 +426,5 @@ void main() {
                 store_uncertain(uncertain, channel, unit, image, row + first + 1 - LIVE, column);
 #endif
         }
-    }
+    } while (PREPARED == 0 && ++t < push.tiles);
 }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dmlvk import DataType, TensorDesc
+from dmlvk import DataType, QuantizedLinearConvolutionDesc, TensorDesc, TensorFlags
 from dmlvk.benchmark.cases.quantized_linear_convolution import LAYERS, LAYOUTS, Layer, descriptor
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, Slice1Desc
@@ -74,6 +74,16 @@ def in_each_element_size() -> Iterator[OperatorDesc]:
             )
 
 
+def with_owned_constants(desc: QuantizedLinearConvolutionDesc) -> QuantizedLinearConvolutionDesc:
+    """The same convolution with everything but the input OWNED_BY_DML, as in a network."""
+    constants = {
+        field: replace(tensor, flags=TensorFlags.OWNED_BY_DML)
+        for field, tensor in desc.tensors.items()
+        if field not in ("input_tensor", "output_tensor")
+    }
+    return replace(desc, **constants)  # type: ignore[arg-type]
+
+
 def descriptors() -> Iterator[tuple[str, OperatorDesc, bool]]:
     """Names and descriptors, and whether the descriptor is planned in every path."""
     for layer in (*LAYERS, *MORE_LAYERS):
@@ -81,7 +91,10 @@ def descriptors() -> Iterator[tuple[str, OperatorDesc, bool]]:
             for layout in LAYOUTS:
                 name = f"{layer.name} {layout} batch {batch}"
                 in_every_path = layer in IN_EVERY_PATH and (batch, layout) == (64, "nhwc")
-                yield name, descriptor(layer, batch, layout, DataType.UINT8, filter_is_owned=True), in_every_path
+                found = descriptor(layer, batch, layout, DataType.UINT8, filter_is_owned=True)
+                yield name, found, in_every_path
+                if layer.groups == layer.channels:  # depthwise, whose kernel has another form then
+                    yield f"{name}, owned", with_owned_constants(found), False
     for name, convolution in convolutions.DESCRIPTORS.items():
         yield name, convolution, name == "odd"
     for number, movement in enumerate(in_each_element_size()):

@@ -211,6 +211,7 @@ def test_each_group_belongs_to_a_rule() -> None:
         f"{CONVOLUTION}:tiles_of_vectors",
         f"{CONVOLUTION}:tiles_of_floats",
         f"{CONVOLUTION}:tiles_of_few_registers",
+        f"{CONVOLUTION}:depthwise_in_registers",
         f"{CONVOLUTION}:depthwise_of_few_registers",
         f"{CONVOLUTION}:first_layer_of_few_registers",
     }

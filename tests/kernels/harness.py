@@ -23,6 +23,8 @@ def check(
 ) -> None:
     """Compile and dispatch; check that the output has the expected bits and that every other byte is unchanged.
 
+    Tensors that are OWNED_BY_DML are given at initialization.
+
     Parameters
     ----------
     device : Device
@@ -48,6 +50,9 @@ def check(
     everything = buffer.tensor(dmlvk.TensorDesc(dmlvk.DataType.UINT8, [before.size]))
     everything.write_bytes(before.tobytes())
     operator = device.compile(desc, path=path)
+    owned = {field for field in tensors if desc.tensors[field].flags & dmlvk.TensorFlags.OWNED_BY_DML}
+    if owned:
+        operator.initialize(**{field: tensors.pop(field) for field in owned})
     operator(output_tensor=buffer.tensor(output, offset=offset), **tensors).wait()
 
     after = np.frombuffer(everything.read_bytes(), np.uint8)

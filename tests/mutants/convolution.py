@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 PREFIX = "quantized_linear_convolution"
+PREPARED_CASES = ("quantized_linear_convolution:depthwise_in_registers:*constants=owned*",)
 
 MUTANTS = (
     Mutant(
@@ -207,8 +208,8 @@ MUTANTS = (
     ),
     Mutant(
         "depthwise: padding holds 0",
-        "quantized_linear_convolution/depthwise.glsl",
-        (("    uint border = (uint(input_zero_point(0)) & 0xFF) * 0x01010101;", "    uint border = 0;"),),
+        f"{PREFIX}/depthwise_weights.glsl",
+        (("    facts.border = (uint(input_zero_point(0)) & 0xFF) * 0x01010101;", "    facts.border = 0;"),),
         ("quantized_linear_convolution:depthwise", "quantized_linear_convolution:types"),
         "depthwise",
     ),
@@ -232,9 +233,56 @@ MUTANTS = (
     ),
     Mutant(
         "depthwise: weights that are packed lose their sign",
-        "quantized_linear_convolution/depthwise.glsl",
+        f"{PREFIX}/depthwise_weights.glsl",
         (("uint(bitfieldExtract(word, int(10 * (i % 3)), 10))", "bitfieldExtract(uint(word), int(10 * (i % 3)), 10)"),),
         ("quantized_linear_convolution:depthwise",),
+        "depthwise",
+    ),
+    Mutant(
+        "depthwise, prepared: second words of weights are lost",
+        f"{PREFIX}/depthwise_prepare.comp",
+        (("(WEIGHT_ROWS + weights + n) * PANEL] = words.y;", "(WEIGHT_ROWS + weights + n) * PANEL] = 0;"),),
+        PREPARED_CASES,
+        "depthwise",
+    ),
+    Mutant(
+        "depthwise, prepared: nobody hears of second words of weights",
+        f"{PREFIX}/depthwise_prepare.comp",
+        (("        properties |= words.y != 0 ? HAS_SECOND : 0;\n", ""),),
+        PREPARED_CASES,
+        "depthwise",
+    ),
+    Mutant(
+        "depthwise, prepared: nobody hears of sums outside of 32 bits",
+        f"{PREFIX}/depthwise_prepare.comp",
+        (("    properties |= is_narrow(constant, TAP_ROWS * TAP_COLUMNS) ? 0 : NEEDS_INTEGERS;\n", ""),),
+        PREPARED_CASES,
+        "depthwise",
+    ),
+    Mutant(
+        "depthwise, prepared: all channels are in the first panel",
+        f"{PREFIX}/depthwise_channel.glsl",
+        (("return (channel / PANEL * rows + row) * PANEL", "return row * PANEL"),),
+        PREPARED_CASES,
+        "depthwise",
+    ),
+    Mutant(
+        "depthwise, prepared: padding holds what lies at the start of the memory",
+        f"{PREFIX}/depthwise.glsl",
+        (("is_inside ? masks[n % FETCHED] : 0", "masks[n % FETCHED]"),),
+        PREPARED_CASES,
+        "depthwise",
+    ),
+    Mutant(
+        "depthwise of few registers, prepared: a quad's channels have the weights of its first one",
+        f"{PREFIX}/depthwise_weights.glsl",
+        (
+            (
+                "shared_weights[row * BLOCK_CHANNELS + place + c] = words[c];",
+                "shared_weights[row * BLOCK_CHANNELS + place + c] = words[0];",
+            ),
+        ),
+        ("quantized_linear_convolution:depthwise_of_few_registers",),
         "depthwise",
     ),
     Mutant(

@@ -13,6 +13,7 @@ from dmlvk.planning.builder import (
 )
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import Plan
+from dmlvk.planning.quantized_linear_convolution.depthwise_channels import PreparedChannels
 from dmlvk.planning.quantized_linear_convolution.depthwise_dispatch import (
     LAST_STEP_TAPS,
     Depthwise,
@@ -107,9 +108,12 @@ class DepthwisePath(Path[None]):
     def plan(self, problem: Problem, tile: None) -> Plan:
         stages = Stages(problem, problem.geometry, ("input_tensor", "filter_tensor"))
         table: View | None = None
+        prepared: PreparedChannels | None = None
         is_packed = multiplies_packed(problem.profile)
         if problem.profile.device_type is DeviceType.CPU:
             is_packed = is_packed and not problem.has_owned_constants and not is_worth_a_table(problem.geometry)
+        if is_packed and problem.has_owned_constants:
+            prepared = stages.depthwise_channels()
         if is_packed:
             parameters = stages.gathered_parameters()
         else:
@@ -124,6 +128,7 @@ class DepthwisePath(Path[None]):
             self.longest_seconds(problem, tile),
             stages.views["filter_tensor"],
             table,
+            prepared,
         )
         stages.add(depthwise.dispatches())
         return stages.plan(self.name)

@@ -21,10 +21,22 @@ from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution.boxes import CHANNEL, COLUMN, IMAGE, Box, BoxCutter, writes_runs
+from dmlvk.planning.quantized_linear_convolution.depthwise_channels import PreparedChannels
+from dmlvk.planning.quantized_linear_convolution.matrix_sizes import reciprocal_of
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
-from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT, table_bounds
+from dmlvk.planning.quantized_linear_convolution.parameters import (
+    BUFFER_COUNT,
+    PARAMETER_FIELDS,
+    Sources,
+    table_bounds,
+)
 
 KERNEL = "quantized_linear_convolution/depthwise"
+
+# With prepared channels no tensor of parameters is read. So no constant depends on them, and layers share pipelines. This
+# push constant says where none of them is; the others of this kind hold something else.
+NO_SOURCES = Sources({}, False, False, False)
+UNUSED = "bias_start"
 
 # Sums that an invocation holds at a time. A GPU runs more invocations at a time if each takes fewer registers.
 LARGEST_SUM_COUNT = 32
@@ -161,10 +173,13 @@ class Depthwise(BoxCutter):
     filter : View
     table : View, optional
         The table of parameters, if the device multiplies without packed dot products.
+    prepared : PreparedChannels, optional
+        What follows from the filter and the parameters, if it is worked out once. It fits one window.
     """
 
     filter: View
     table: View | None
+    prepared: PreparedChannels | None
 
     @property
     def words(self) -> InputWords:
@@ -179,6 +194,11 @@ class Depthwise(BoxCutter):
         """
         return self.words.channels_last and self.builder.profile.device_type is not DeviceType.CPU
 
+    @property
+    def holds_weights(self) -> bool:
+        """Whether an invocation has registers for the weights of its channels."""
+        return not device_traits.has_few_registers(self.builder.profile)
+
     def step(self, dimension: int) -> int:
         """Whole words of the input."""
         return 4 if dimension == self.words.dimension else 1
@@ -190,7 +210,7 @@ class Depthwise(BoxCutter):
             return self.cuttable(box, [extents[k] * self.step(k) * scale[k] * strides[k] for k in range(4)])
         if not fits(self.output.tensor, self.output.bounds(box)):
             return self.cuttable(box, reach(self.output, box))
-        if not fits(self.filter.tensor, self.filter.bounds(self._taps(box))):
+        if self.prepared is None and not fits(self.filter.tensor, self.filter.bounds(self._taps(box))):
             return self.cuttable(box, [0, 1, 0, 0])
         if self.table is not None and not fits(self.table.tensor, table_bounds(self.table, box[CHANNEL])):
             return self.cuttable(box, [0, 1, 0, 0])
@@ -257,6 +277,8 @@ class Depthwise(BoxCutter):
         workgroups = -(-available // items) * -(-units // block)
         enough = ENOUGH_WORKGROUPS.get(kind, 2048)
         tiles = max(1, min(workgroups // enough, LARGEST_TILE_COUNT.get(kind, 8)))
+        if self.prepared is not None:
+            tiles = 1  # there is little that several could share
         most = block
         if self.shares_pipelines:
             most = min(room, next((each for each in (SMALL_BLOCK, LARGEST_BLOCK) if block <= each), room))
@@ -278,6 +300,16 @@ class Depthwise(BoxCutter):
             is_room = not device_traits.has_few_registers(profile)
         return BATCH[last] if is_room else SMALLER_BATCH[last]
 
+    def _divisions(self, tiling: Tiling, tile_rows: int, tile_columns: int) -> dict[str, int]:
+        """What saves a kernel with prepared channels its divisions, in push constants that it does not need."""
+        across = tiling.block if self.words.channels_last else tiling.items
+        values, shifts = {"filter_zero_point_start": tiling.items, "output_zero_point_start": 0}, 0
+        divisors = {"input_scale_start": across, "filter_scale_start": tile_columns, "output_scale_start": tile_rows}
+        for place, (name, divisor) in enumerate(divisors.items()):
+            values[name], shift = reciprocal_of(divisor)
+            shifts |= shift << (5 * place)
+        return {**values, "input_zero_point_start": shifts}
+
     def dispatch(self, box: Box) -> Dispatch:
         geometry, tiling, words = self.geometry, self._tiling(box), self.words
         images, channels, rows, columns = (high - low for low, high in box)
@@ -286,17 +318,28 @@ class Depthwise(BoxCutter):
         first_row, first_column = self.first_tap(box)
         shift = first_column % 4 if words.aligned and not words.channels_last else 0
         bounds = self.input_bounds(box)
-        corner = (box[IMAGE][0], box[CHANNEL][0] // of_group, first_row, first_column - shift)
+        corner = (box[IMAGE][0], 0, first_row, first_column - shift)
         source = self.input
         if geometry.input_size[1] == 1:
             source = replace(source, strides=(*source.strides[:3], 1))
         dispatch.window(source.tensor, bounds, source.address(corner), 1, "input_start", Access.READ)
-        filter_bounds = self.filter.bounds(self._taps(box))
-        dispatch.window(self.filter.tensor, filter_bounds, filter_bounds[0], 1, "filter_start", Access.READ)
+        if self.prepared is None:
+            sources, filter_strides = self.parameters, (self.filter.strides[0], *self.filter.strides[2:])
+            filter_bounds = self.filter.bounds(self._taps(box))
+            dispatch.window(self.filter.tensor, filter_bounds, filter_bounds[0], 1, "filter_start", Access.READ)
+        else:
+            sources, filter_strides = NO_SOURCES, (0, 0, 0)
+            filter_bounds = self.prepared.bounds
+            dispatch.window(self.prepared.tensor, filter_bounds, filter_bounds[0], 16, "filter_start", Access.READ)
         written = self.output.bounds(box)
         dispatch.window(self.output.tensor, written, written[0], 1, "output_start", Access.WRITE)
-        if self.table is None:
-            self.parameters.bind(dispatch, box[CHANNEL])
+        tile_rows, tile_columns = -(-rows // tiling.rows), -(-columns // tiling.columns)
+        if self.prepared is not None:
+            for _ in PARAMETER_FIELDS:
+                dispatch.unread_window(dispatch.windows[1], UNUSED)
+            dispatch.push(**self._divisions(tiling, tile_rows, tile_columns))
+        elif self.table is None:
+            sources.bind(dispatch, box[CHANNEL])
         else:
             table_rows = table_bounds(self.table, box[CHANNEL])
             dispatch.window(self.table.tensor, table_rows, table_rows[0], 4, "table_start", Access.READ)
@@ -311,10 +354,10 @@ class Depthwise(BoxCutter):
             channels=channels,
             rows=rows,
             columns=columns,
-            tile_rows=-(-rows // tiling.rows),
-            tile_columns=-(-columns // tiling.columns),
+            tile_rows=tile_rows,
+            tile_columns=tile_columns,
             tiles=tiling.tiles,
-            first_of_group=box[CHANNEL][0] % of_group,
+            first_channel=box[CHANNEL][0],
             first_row=first_row,
             first_column=first_column - shift,
             **by_dimension("input_stride", "nchw", source.strides),
@@ -324,13 +367,11 @@ class Depthwise(BoxCutter):
             row_limit=sizes["ROW_LIMIT"],
             column_limit=sizes["COLUMN_LIMIT"],
         )
-        filter_strides = (self.filter.strides[0], *self.filter.strides[2:])
         is_cpu = self.builder.profile.device_type is DeviceType.CPU
-        has_few_registers = device_traits.has_few_registers(self.builder.profile)
         specialization = {
             LOCAL_SIZE_X: tiling.size,
             "INPUT_FLIP": UNSIGNED_FLIP * 0x01010101 if self.parameters.input_unsigned else 0,
-            "FILTER_FLIP": UNSIGNED_FLIP if self.parameters.filter_unsigned else 0,
+            "FILTER_FLIP": UNSIGNED_FLIP if sources.filter_unsigned else 0,
             "OUTPUT_UNSIGNED": int(self.parameters.output_unsigned),
             "CHANNELS_LAST": int(words.channels_last),
             "TAP_ROWS": geometry.filter_size[0],
@@ -338,7 +379,7 @@ class Depthwise(BoxCutter):
             **by_dimension("STRIDE", "HW", geometry.strides),
             **by_dimension("DILATION", "HW", geometry.dilations),
             "COLUMNS": tiling.columns,
-            "MOST_BLOCK": tiling.most_block,
+            "MOST_BLOCK": 1 if self.prepared is not None and self.holds_weights else tiling.most_block,
             "SHIFT": shift,
             "ALIGNED": int(words.aligned),
             "WHOLE_WORDS": int(writes_runs(self.output, box, CHANNEL if words.channels_last else COLUMN, 4)),
@@ -349,7 +390,8 @@ class Depthwise(BoxCutter):
             **{name: 0 if self.shares_pipelines else value for name, value in sizes.items()},
         }
         if self.table is None:
-            specialization |= {"HELD": int(not has_few_registers), **self.parameters.constants}
+            prepared = int(self.prepared is not None)
+            specialization |= {"HELD": int(self.holds_weights), "PREPARED": prepared, **sources.constants}
         else:
             specialization["AHEAD"] = int(not is_cpu)
         outputs = images * channels * rows * columns

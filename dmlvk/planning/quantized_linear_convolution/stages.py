@@ -13,6 +13,7 @@ from dmlvk.planning.builder import Builder, View, dense_copy
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.channel_parameters import channel_parameters
+from dmlvk.planning.quantized_linear_convolution.depthwise_channels import PreparedChannels, prepared_channels
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput, pack_input, packed_parts
 from dmlvk.planning.quantized_linear_convolution.packing import (
     WIDEST_PANEL,
@@ -128,6 +129,19 @@ class Stages:
         sources = Sources.of(self.desc, self.parameters)
         dispatches = channel_parameters(self.builder, self.geometry, packed, sources)
         self._initialization[2].extend(dispatches)
+
+    def depthwise_channels(self) -> PreparedChannels | None:
+        """What follows from the filter and the parameters of a depthwise convolution, worked out once.
+
+        None if that takes more than one dispatch. All these tensors are OWNED_BY_DML.
+        """
+        sources = Sources.of(self.desc, self.parameters)
+        prepared = prepared_channels(self.builder, self.geometry, self.views["filter_tensor"], sources)
+        if prepared is None:
+            return None
+        channels, dispatch = prepared
+        self._initialization[1].append(dispatch)
+        return channels
 
     def prepare(self, dispatch: Dispatch) -> None:
         """Let a dispatch run before the next stage."""

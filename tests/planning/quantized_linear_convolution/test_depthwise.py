@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning.kernel_interface import kernel_interface
-from dmlvk.planning.plan import PathError
+from dmlvk.planning.plan import PERSISTENT, Access, Dispatch, PathError
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from tests import profiles
 from tests.planning.limits import check_plan
-from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, convolution, written_elements
+from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, OWNED, convolution, written_elements
 
 LAST = (56 * 56 * 144, 1, 56 * 144, 144)
+PREPARATION = "quantized_linear_convolution/depthwise_prepare"
 
 
 @pytest.mark.parametrize("device", profiles.NAMES)
@@ -110,3 +115,111 @@ def test_words_of_channels_share_pipelines_on_gpus(device: str, is_last: bool, i
     for dispatch in found:
         constants = dict(zip(names, dispatch.specialization, strict=True))
         assert all((constants[name] == 0) == is_shared for name in ("ROWS", "BLOCK", "ROW_LIMIT", "COLUMN_LIMIT"))
+
+
+def in_network(*arguments: Any, **members: Any) -> QuantizedLinearConvolutionDesc:
+    """A convolution of which everything but input and output is OWNED_BY_DML."""
+    desc = convolution(*arguments, everything_owned=True, **members)
+    return replace(desc, input_tensor=convolution(*arguments, **members).input_tensor)
+
+
+NHWC = in_network(1, 144, (56, 56), 144, (3, 3), groups=144, padding=(1, 1), input_strides=LAST, output_strides=LAST)
+NCHW = in_network(2, 70, (9, 30), 140, (5, 5), groups=70, dilations=(1, 2))
+
+
+def limited(profile: DeviceProfile, **limits: Any) -> DeviceProfile:
+    return replace(profile, limits=replace(profile.limits, **limits))
+
+
+def constants(dispatch: Dispatch) -> dict[str, int]:
+    names = kernel_interface(dispatch.kernel).specialization_constants
+    return dict(zip(names, dispatch.specialization, strict=True))
+
+
+@pytest.mark.parametrize("device", profiles.NAMES)
+@pytest.mark.parametrize("desc", [NHWC, NCHW], ids=["NHWC", "NCHW"])
+def test_what_never_changes_is_prepared_once(desc: QuantizedLinearConvolutionDesc, device: str) -> None:
+    """Wherever a GPU multiplies bytes four at a time; other devices read a table."""
+    profile = profiles.load(device)
+    found = plan(desc, profile, path="depthwise")
+    check_plan(found, desc, profile)
+    prepared = [dispatch for stage in found.initialization for dispatch in stage if dispatch.kernel == PREPARATION]
+    assert len(prepared) == (found.dispatches[0].kernel == "quantized_linear_convolution/depthwise_dot4")
+    if prepared:
+        assert found.initialization[-1] == tuple(prepared)
+        assert all(dispatch.kernel.endswith("/copy") for stage in found.initialization[:-1] for dispatch in stage)
+        assert all(window.tensor == PERSISTENT for window in prepared[0].windows)
+
+
+@pytest.mark.parametrize(("device", "is_held"), [("nvidia-h200", 1), ("intel-dg2", 0)])
+@pytest.mark.parametrize(
+    ("desc", "rows", "panels"), [(NHWC, 4 + 2 * 3, 3), (NCHW, 4 + 2 * 5 * 3, 3)], ids=["NHWC", "NCHW"]
+)
+def test_the_kernel_reads_what_is_prepared(
+    desc: QuantizedLinearConvolutionDesc, rows: int, panels: int, device: str, is_held: int
+) -> None:
+    """Panels of 64 channels stand in place of the filter, and no tensor of parameters is read."""
+    found = plan(desc, profiles.load(device), path="depthwise")
+    (prepared,) = found.initialization[-1]
+    assert len(prepared.windows) == 9
+    written = prepared.windows[0]
+    assert (written.access, written.size) == (Access.WRITE, panels * rows * 64 * 4)
+    for dispatch in found.dispatches:
+        source, *others = dispatch.windows
+        assert (source.tensor, others[1].tensor, len(others)) == ("input_tensor", "output_tensor", 9)
+        for window in (others[0], *others[2:]):
+            assert (window.tensor, window.offset, window.size) == (PERSISTENT, written.offset, written.size)
+        words = kernel_interface(dispatch.kernel).push_constants
+        assert dispatch.push_constants[words["tiles"][0]] == 1
+        # No other push constant than these is changed when windows are bound.
+        assert {window.base_word for window in others[2:]} == {words["bias_start"][0]}
+        values = constants(dispatch)
+        assert (values["PREPARED"], values["HELD"]) == (1, is_held)
+
+
+def test_parts_of_the_channels_read_the_same_panels() -> None:
+    """Each part knows where its channels lie among all of them."""
+    desc = in_network(1, 70, (5600, 5600), 70, (3, 3), groups=70)
+    found = plan(desc, profiles.load("nvidia-h200"), path="depthwise")
+    assert len(found.dispatches) > 1
+    assert len({dispatch.windows[1] for dispatch in found.dispatches}) == 1
+    words = kernel_interface(found.dispatches[0].kernel).push_constants
+    firsts = {dispatch.push_constants[words["first_channel"][0]] for dispatch in found.dispatches}
+    assert min(firsts) == 0 and len(firsts) > 1
+
+
+@pytest.mark.parametrize(
+    ("desc", "changes", "kernel", "is_prepared"),
+    [
+        (NHWC, {"max_per_stage_descriptor_storage_buffers": 10}, "depthwise_dot4", True),
+        (NHWC, {"max_per_stage_descriptor_storage_buffers": 9}, "depthwise_integer", False),
+        (NCHW, {"max_storage_buffer_range": 8192}, "depthwise_dot4", False),
+        (convolution(1, 8, (9, 9), 8, (3, 3), groups=8), {}, "depthwise_dot4", False),
+        (convolution(1, 8, (9, 9), 8, (3, 3), groups=8, flags=OWNED), {}, "depthwise_dot4", False),
+        (convolution(1, 8, (9, 9), 8, (3, 3), groups=8, everything_owned=True), {}, "depthwise_dot4", True),
+    ],
+    ids=["ten buffers", "nine buffers", "small windows", "all bound", "filter owned", "input owned too"],
+)
+def test_when_it_is_prepared(
+    desc: QuantizedLinearConvolutionDesc, changes: dict[str, int], kernel: str, is_prepared: bool
+) -> None:
+    """If nothing but the input changes, and one window shows all panels. No more buffers than without are needed."""
+    profile = limited(profiles.load("nvidia-h200"), **changes)
+    found = plan(desc, profile, path="depthwise")
+    check_plan(found, desc, profile)
+    assert {dispatch.kernel for dispatch in found.dispatches} == {f"quantized_linear_convolution/{kernel}"}
+    assert is_prepared == (PREPARATION in {dispatch.kernel for stage in found.initialization for dispatch in stage})
+    if kernel.endswith("dot4"):
+        assert all(constants(dispatch)["PREPARED"] == is_prepared for dispatch in found.dispatches)
+
+
+def test_layers_share_pipelines_whatever_their_parameters_are() -> None:
+    """What only the preparation has to know is no constant of the kernel."""
+    profile = profiles.load("nvidia-h200")
+    others = [
+        replace(NHWC, bias_tensor=None),
+        replace(NHWC, filter_scale_tensor=NHWC.input_scale_tensor),
+        replace(NHWC, input_zero_point_tensor=None),
+    ]
+    found = {plan(desc, profile, path="depthwise").dispatches[0].specialization for desc in (NHWC, *others)}
+    assert len(found) == 1

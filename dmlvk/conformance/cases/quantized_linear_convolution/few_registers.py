@@ -63,6 +63,7 @@ GROUPS = (
             "strides": {"1x1": (1, 1)},
             "dilations": {"1x1": (1, 1)},
             "padding": (1,),
+            "constants": ("bound", "owned"),
             "layout": ("packed", "channels_last"),
             "path": ("depthwise",),
         },

@@ -53,7 +53,10 @@ ALL_CONSTANTS = tuple(field for field in QuantizedLinearConvolutionDesc.input_fi
 
 
 def depthwise(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Convolutions of each channel by itself, into one output channel or several."""
+    """Convolutions of each channel by itself, into one output channel or several.
+
+    The bias "wide" makes sums that do not fit 32 bits.
+    """
     shape = Shape(
         *(2, p.channels, (7, p.width), p.channels * p.multiplier, p.kernel),
         strides=p.strides,
@@ -63,7 +66,12 @@ def depthwise(numbers: np.random.Generator, p: Parameters) -> Workload:
         groups=p.channels,
     )
     layouts = {"input_tensor": p.layout, "output_tensor": p.layout}
-    return convolution(numbers, p, shape, layouts=layouts, offsets={"input_tensor": 16, "output_tensor": 48})
+    arrays = _wide_sums(numbers, shape) if getattr(p, "bias", "narrow") == "wide" else {}
+    if arrays:
+        arrays["bias_tensor"].flat[::2] = 2**31 - 1  # past which every second sum lies
+    owned = ALL_CONSTANTS if getattr(p, "constants", "bound") == "owned" else ()
+    offsets = {"input_tensor": 16, "output_tensor": 48}
+    return convolution(numbers, p, shape, arrays=arrays, layouts=layouts, owned=owned, offsets=offsets)
 
 
 def first_layer(numbers: np.random.Generator, p: Parameters) -> Workload:
@@ -234,6 +242,26 @@ GROUPS = (
             "path": (PLANNERS_CHOICE, "depthwise"),
         },
         keep=_fits,
+    ),
+    Group(
+        f"{OPERATOR}:depthwise_in_registers",
+        planned_for("accelerated-dot-product", depthwise),
+        {
+            "filter": ("u8",),
+            "channels": (68,),
+            "multiplier": (1,),
+            "width": (13,),
+            "kernel": {"3x3": (3, 3)},
+            "strides": {"1x1": (1, 1)},
+            "dilations": {"1x1": (1, 1)},
+            "padding": (1,),
+            "bias": ("narrow", "wide"),
+            "constants": ("bound", "owned"),
+            "layout": ("packed", "channels_last"),
+            "path": ("depthwise",),
+        },
+        default="all",
+        about="Weights in registers, which each workgroup works out, or which were worked out once.",
     ),
     Group(
         f"{OPERATOR}:first_layer",
