@@ -205,6 +205,7 @@ def test_each_group_belongs_to_a_rule() -> None:
         "diagonal_matrix1:small_matrices",
         "slice1:transpose_whole_blocks",
         "slice1:transpose_narrow",
+        "slice1:permutation",
         f"{CONVOLUTION}:channels",
         f"{CONVOLUTION}:pixels",
         f"{CONVOLUTION}:whole_planes",
