@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import dmlvk
 from dmlvk import DataType, Slice1Desc, TensorDesc
+from dmlvk.planning.slice1 import boxes
 from dmlvk.tensor_desc import packed_strides
 from tests.kernels.harness import check, input_memory
 from tests.layouts import (
@@ -182,6 +184,22 @@ def test_boxes_of_any_permutation(device: dmlvk.Device, desc: Slice1Desc, blocks
 def test_boxes_of_a_gpu(gpu_device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
     """As small as the planner makes them for a GPU, so that there are several."""
     check_against_numpy(gpu_device, desc, 16 * blocks, seed, "boxes")
+
+
+@pytest.fixture
+def roomy_device(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[dmlvk.Device]:
+    """A device that gets the boxes of those with more shared memory: they need 25 KiB of it."""
+    if device.profile.limits.max_compute_shared_memory_size < 25 << 10:
+        pytest.skip("large boxes need 25 KiB of shared memory")
+    monkeypatch.setattr(boxes, "ENOUGH_SHARED_MEMORY", 0)
+    with dmlvk.Device(device.name) as roomy:
+        yield roomy
+
+
+@given(permutations(), st.integers(0, 20), st.integers(0, 1 << 20))
+@examples(0.8)
+def test_large_boxes(roomy_device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
+    check_against_numpy(roomy_device, desc, 16 * blocks, seed, "boxes")
 
 
 @given(permutations(), st.integers(0, 20), st.integers(0, 1 << 20))
