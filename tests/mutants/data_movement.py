@@ -278,6 +278,36 @@ MUTANTS = (
         ("one_hot",),
     ),
     Mutant(
+        "a missing barrier between the indices of a workgroup and its rows",
+        "one_hot/rows_once.comp",
+        (("    barrier();\n", ""),),
+        ("one_hot:once",),
+    ),
+    Mutant(
+        "the first half of a vector of indices alone",
+        "one_hot/rows_once.comp",
+        (("hot_coordinate(vector[j * INDEX_WORDS],", "hot_coordinate(vector[0],"),),
+        ("one_hot:once",),
+    ),
+    Mutant(
+        "each workgroup the indices of the first one",
+        "one_hot/rows_once.comp",
+        (("uint index = push.source_start + first * push.source_strides[1];", "uint index = push.source_start;"),),
+        ("one_hot:once",),
+    ),
+    Mutant(
+        "odd bytes at the distances of even ones",
+        "one_hot/planes_once.comp",
+        (("ones |= passed(distances[w].odd) << 8;", "ones |= ones << 8;"),),
+        ("one_hot:once",),
+    ),
+    Mutant(
+        "blocks past the end of a row",
+        "one_hot/planes_once.comp",
+        (("if (first + w * gl_WorkGroupSize.x < blocks_of_row)", "if (first < 0xFFFFFFFFu)"),),
+        ("one_hot:once",),
+    ),
+    Mutant(
         "rows of bytes that all begin with a word",
         "one_hot/words.comp",
         (("uint lead = -row_start % ELEMENTS_PER_WORD;", "uint lead = 0;"),),

@@ -13,6 +13,7 @@ from dmlvk.device_profile import DeviceType
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning import Access, plan, preferred_path
 from dmlvk.planning.division import quick_division
+from dmlvk.planning.kernel_interface import kernel_interface
 from dmlvk.tensor_desc import packed_strides
 from tests import profiles
 from tests.planning.limits import check_plan
@@ -287,6 +288,54 @@ def test_one_hot_goes_along_the_indices_in_chunks(data_type: DataType, count: in
     )
     for device in ("nvidia-h200", "lavapipe-22.3"):
         assert {dispatch.kernel for dispatch in plan(desc, profiles.load(device)).dispatches} == {kernel}
+
+
+def one_hot(data_type: DataType, count: int, depth: int, axis: int) -> OneHotDesc:
+    return OneHotDesc(
+        indices_tensor=TensorDesc(DataType.INT64, [1, count] if axis == 0 else [count, 1]),
+        values_tensor=TensorDesc(data_type, [1, 2]),
+        output_tensor=TensorDesc(data_type, [depth, count] if axis == 0 else [count, depth]),
+        axis=axis,
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "axis", "kernel", "groups", "grouping"),
+    [
+        ("once", 1, "one_hot/rows_once", 256, 256),  # 64 KiB are 256 rows
+        ("once:16", 1, "one_hot/rows_once", 1024, 64),
+        ("once:9999", 1, "one_hot/rows_once", 64, 1024),  # as many rows as shared memory has room for
+        ("once", 0, "one_hot/planes_once", 16 * 16, 256),  # 4 KiB at each of 16 coordinates
+        ("once:1024", 0, "one_hot/planes_once", 16, 256),
+        ("once:1024:4", 0, "one_hot/planes_once", 4 * 4, 256),
+        ("once:9999", 0, "one_hot/planes_once", 16, 256),
+    ],
+)
+def test_one_hot_loads_indices_at_once_if_it_is_told_to(
+    path: str, axis: int, kernel: str, groups: int, grouping: int
+) -> None:
+    desc, profile = one_hot(DataType.UINT8, 1 << 16, 256, axis), profiles.load("nvidia-h200")
+    found = plan(desc, profile, path=path)
+    (dispatch,) = found.dispatches
+    assert found.path == path
+    assert (dispatch.kernel, dispatch.groups[0] * dispatch.groups[1]) == (kernel, groups)
+    assert dispatch.push_constants[kernel_interface(kernel).word_of("grouping")] == grouping
+    assert plan(desc, profile).path == "blocks"
+
+
+@pytest.mark.parametrize("path", ["once:0", "once:", "once:4:9", "once:4:", "once:4:1:1", "twice"])
+def test_a_size_that_is_none_is_refused(path: str) -> None:
+    with pytest.raises(ValueError, match="ONE_HOT has no kernel path"):
+        plan(one_hot(DataType.UINT8, 64, 64, 0), profiles.load("nvidia-h200"), path=path)
+
+
+@pytest.mark.parametrize("profile", profiles.NAMES)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_indices_at_once_keep_to_the_limits_of_every_recorded_device(profile: str, axis: int) -> None:
+    for data_type, count, depth in ((DataType.UINT8, 1 << 22, 256), (DataType.FLOAT32, 1 << 14, 1 << 13)):
+        desc, device = one_hot(data_type, count, depth, axis), profiles.load(profile)
+        for path in ("once", "once:1024:4"):
+            check_plan(plan(desc, device, path=path), desc, device)
 
 
 @given(st.integers(2, (1 << 32) - 1) | st.integers(2, 5000), st.integers(0, (1 << 31) - 1), st.integers(-1, 1))
