@@ -8,7 +8,17 @@ from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning.data_movement import BLOCKS, PieceArguments, has_whole_blocks
 from dmlvk.planning.grid import workgroup_size
 from dmlvk.planning.loop_nest import BLOCK_SIZE, LoopNest
-from dmlvk.planning.slice1.path import LINE_SIZE, SECTOR_SIZE, Offer, Path, Work, loops_of, sectors_of_box
+from dmlvk.planning.slice1.path import (
+    LINE_SIZE,
+    QUICK_DIVISION,
+    SECTOR_SIZE,
+    Offer,
+    Path,
+    Work,
+    division,
+    loops_of,
+    sectors_of_box,
+)
 
 # Instructions, as Mesa's compiler for NVIDIA's GPUs counts them: of a block of consecutive elements that begin at a
 # multiple of 16 bytes in the input, or anywhere; of a block of every second element; of a block, and each of its
@@ -65,6 +75,7 @@ def _work(piece: LoopNest, workgroup: int) -> Work:
         rows_of_block = (per_block + row - math.gcd(row, per_block)) / row
         of_row = ROW_OF_A_BLOCK if abs(step) == 1 else per_block / rows_of_block * ELEMENT_OF_A_BLOCK
         instructions += across * (BLOCK_ACROSS_ROWS + rows_of_block * of_row)
+    instructions += count * max(0, len(loops) - 1) * (division(piece) - QUICK_DIVISION)
     written = count if not piece.run_rank else piece.element_count * element_size / SECTOR_SIZE
     return Work(written + _sectors_read(piece, workgroup), instructions, lines)
 

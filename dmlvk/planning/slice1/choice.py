@@ -14,10 +14,12 @@ from dmlvk.planning.slice1.boxes import BoxesPath
 from dmlvk.planning.slice1.path import Path
 from dmlvk.planning.slice1.tiles import TilesPath
 
-# The first takes every piece. Of paths with the same estimate, the first is taken.
+# The first takes every piece.
 EVERY_PIECE = BlocksPath()
 PATHS: tuple[Path, ...] = (EVERY_PIECE, TilesPath(), BoxesPath())
 PATH_NAMES = tuple(path.name for path in PATHS)
+# A path has to take so much less than those before it: estimates are no better than that.
+GAIN = 0.95
 
 
 def plan_slice1(
@@ -70,6 +72,12 @@ def nest_of(desc: Slice1Desc | SliceDesc) -> LoopNest:
 
 def cheapest(nest: LoopNest, profile: DeviceProfile) -> Path:
     """The path with the least estimated time. On a CPU, shared memory and barriers only cost time."""
+    best: Path = EVERY_PIECE
     if profile.device_type is DeviceType.CPU:
-        return EVERY_PIECE
-    return min(PATHS, key=lambda path: path.seconds(nest, profile))
+        return best
+    least = best.seconds(nest, profile)
+    for path in PATHS[1:]:
+        seconds = path.seconds(nest, profile)
+        if seconds < GAIN * least:
+            best, least = path, seconds
+    return best

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.planning.data_movement import PieceArguments
+from dmlvk.planning.data_movement import QUICK_RANK, PieceArguments
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.loop_nest import LoopNest
 from dmlvk.rates import Rates
@@ -21,6 +21,10 @@ LINE_SIZE = 128
 OPERATIONS_OF_A_LINE = 128
 # Half of a copy's instructions are no arithmetic on integers, which a GPU does at half the rate of all instructions.
 OPERATIONS_OF_AN_INSTRUCTION = 4 / 3
+# Instructions of a division by a number that only the push constants have: a multiplication and a shift where there are
+# few dimensions.
+DIVISION = 25
+QUICK_DIVISION = 2
 # Of memory, instructions and lines, one waits for the other hardly ever: the slowest of them decides.
 POWER = 4
 
@@ -83,6 +87,11 @@ class Loop:
     size: int
     output_stride: int
     source_stride: int
+
+
+def division(nest: LoopNest) -> int:
+    """Instructions of a division by the size of one of the nest's dimensions."""
+    return QUICK_DIVISION if len(nest.dimensions) <= QUICK_RANK else DIVISION
 
 
 def loops_of(nest: LoopNest) -> tuple[Loop, ...]:

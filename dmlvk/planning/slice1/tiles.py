@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.planning.data_movement import QUICK_RANK, PieceArguments
+from dmlvk.planning.data_movement import PieceArguments
 from dmlvk.planning.grid import workgroup_size
 from dmlvk.planning.loop_nest import BLOCK_SIZE, LoopNest
-from dmlvk.planning.slice1.path import SECTOR_SIZE, Loop, Offer, Path, Work, loops_of, sectors_of_box
+from dmlvk.planning.slice1.path import SECTOR_SIZE, Loop, Offer, Path, Work, division, loops_of, sectors_of_box
 
 # Elements of a tile along the output and across it, by the bytes of an element: 4 to 8 KiB of shared memory. Large
 # tiles take up to 21 KiB, on devices with more than the 16 KiB that Vulkan requires.
@@ -22,13 +22,12 @@ TILE_WORDS = 2560
 
 # Instructions, as Mesa's compiler for NVIDIA's GPUs counts them: of an invocation, of a vector that is read whole, or
 # word by word; of a block that is written, by the bytes of an element, if its elements are turned over in registers or
-# found one by one. A division has these in place of a multiplication and a shift where there are many dimensions.
+# found one by one.
 INVOCATION = 80
 WHOLE_VECTOR = 40
 SHIFTED_VECTOR = 100
 TURNED_BLOCK = {1: 65, 2: 60, 4: 60, 8: 55}
 GATHERED_BLOCK = {1: 190, 2: 120, 4: 60, 8: 55}
-DIVISION = 25
 # A tile that reads vectors word by word waits for each of them: that takes so many times as long.
 WAITING = 4 / 3
 
@@ -166,13 +165,13 @@ def _work(piece: LoopNest, sides: Sides, shape: _Shape, tile_count: int, workgro
     starts = [piece.operands[1].start, sides.column_size]
     starts += [loop.source_stride for k, loop in enumerate(loops) if k not in sides.columns]
     is_whole = all(start % per_block == 0 for start in starts)
-    division = 2 if len(loops) <= QUICK_RANK else DIVISION
+    of_division = division(piece)
     read = (shape.rows + shape.extra_rows) * shape.columns // per_block
     written = shape.rows * shape.columns // per_block
-    of_read = (WHOLE_VECTOR if is_whole else SHIFTED_VECTOR) + (sides.row_rank - 1) * division
+    of_read = (WHOLE_VECTOR if is_whole else SHIFTED_VECTOR) + (sides.row_rank - 1) * of_division
     of_block: Mapping[int, int] = TURNED_BLOCK if shape.extra_rows == 0 else GATHERED_BLOCK
-    of_written = of_block[element_size] + (len(sides.columns) - 1) * division
-    instructions = workgroup * (INVOCATION + len(loops) * division)
+    of_written = of_block[element_size] + (len(sides.columns) - 1) * of_division
+    instructions = workgroup * (INVOCATION + len(loops) * of_division)
     instructions += max(read, workgroup) * of_read + max(written, workgroup) * of_written
     # A side that is shorter than the tile is read and written in pieces of its own size.
     rows, columns = min(shape.rows, sides.row_size), min(shape.columns, sides.column_size)
