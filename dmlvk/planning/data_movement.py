@@ -85,6 +85,10 @@ class PieceArguments:
         counted by blocks, the rows of these loops begin and end with blocks.
     grouping : int
         The push constant of that name. Free for kernels with such loops, and for kernels with their own unit of work.
+    nest : LoopNest, optional
+        The piece in other units, if the kernel counts an operand's elements in others: the same bytes.
+    counts : tuple of int, optional
+        What the kernel divides by for each loop, innermost first, if that is not the loop's size.
     """
 
     specialization: Mapping[str, int]
@@ -96,6 +100,8 @@ class PieceArguments:
     blocks_per_invocation: int = 1
     dimensions: tuple[Dimension, ...] | None = None
     grouping: int = 0
+    nest: LoopNest | None = None
+    counts: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -179,9 +185,12 @@ def _dispatch(
     has_unread: bool,
     seconds_per_element: float,
 ) -> Dispatch:
-    loops = piece if arguments.dimensions is None else replace(piece, dimensions=arguments.dimensions)
+    loops = arguments.nest or piece
+    if arguments.dimensions is not None:
+        loops = replace(loops, dimensions=arguments.dimensions)
+    output = loops.operands[0]
     size = workgroup_size(profile)
-    output_start = piece.operands[0].start - _window_start(piece, 0) // piece.operands[0].element_size
+    output_start = output.start - _window_start(piece, 0) // output.element_size
     if arguments.group_count is not None:
         order = _BlockOrder(False, 1, 1, arguments.grouping, arguments.group_count, arguments.divisors)
         group_count = arguments.group_count
@@ -197,7 +206,7 @@ def _dispatch(
     dispatch = DispatchBuilder(arguments.kernel or (f"{kernel}_by_rows" if order.by_rows else kernel))
     for index, (start, access) in enumerate((("output_start", Access.WRITE), ("source_start", Access.READ))):
         if index < len(piece.operands):
-            operand, bounds = piece.operands[index], piece.bounds(index)
+            operand, bounds = loops.operands[index], piece.bounds(index)
             address = operand.start * operand.element_size
             dispatch.window(operand.field, bounds, address, operand.element_size, start, access)
         elif has_unread:
@@ -209,11 +218,12 @@ def _dispatch(
         address = fixed.element * fixed.element_size
         bounds = address, address + fixed.element_size
         dispatch.window(fixed.field, bounds, address, fixed.element_size, f"arguments[{fixed.argument}]", Access.READ)
-    dispatch.push(grouping=order.grouping, block_count=order.block_count, **_tables(loops, order))
+    tables = _tables(loops, order, arguments.counts)
+    dispatch.push(grouping=order.grouping, block_count=order.block_count, **tables)
     return dispatch.finish(
         {
             LOCAL_SIZE_X: size,
-            "ELEMENT_SIZE": piece.operands[0].element_size,
+            "ELEMENT_SIZE": output.element_size,
             "RANK": len(loops.dimensions),
             "RUN_RANK": loops.run_rank,
             **order.specialization(dispatch.kernel),
@@ -226,7 +236,7 @@ def _dispatch(
     )
 
 
-def _tables(loops: LoopNest, order: _BlockOrder) -> dict[str, list[int]]:
+def _tables(loops: LoopNest, order: _BlockOrder, counts: tuple[int, ...] | None) -> dict[str, list[int]]:
     """The sizes and strides of the loops as push constants.
 
     Kernels count dimensions from the innermost. If there are few of them, the unused places of the tables hold
@@ -237,7 +247,7 @@ def _tables(loops: LoopNest, order: _BlockOrder) -> dict[str, list[int]]:
     output_strides = _padded([dimension.strides[0] for dimension in dimensions])
     source_strides = _padded([dimension.strides[1] for dimension in dimensions] if len(loops.operands) > 1 else [])
     if len(dimensions) <= QUICK_RANK:
-        by_size = [quick_division(dimension.size) for dimension in dimensions]
+        by_size = [quick_division(count) for count in counts or [dimension.size for dimension in dimensions]]
         by_others = [quick_division(divisor) for divisor in order.divisors]
         sizes[QUICK_RANK:] = _padded([multiplier for multiplier, _ in by_size], QUICK_RANK)
         output_strides[QUICK_RANK:] = _padded([shift for _, shift in by_size], QUICK_RANK)

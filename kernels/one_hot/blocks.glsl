@@ -18,15 +18,6 @@ uint element_word(Cursor cursor, uint part) {
     return value_word(hot_coordinate(cursor.source) == axis_coordinate(cursor), part);
 }
 
-// A mask with ones in the bytes of element number `slot` of a block.
-uvec4 slot_mask(uint slot) {
-    uvec4 word = uvec4(0, 1, 2, 3);
-    if (ELEMENT_SIZE >= 4)
-        return mix(uvec4(0), uvec4(0xFFFFFFFFu), equal(word / WORDS_PER_ELEMENT, uvec4(slot)));
-    uint mask = ELEMENT_MASK << (slot % ELEMENTS_PER_WORD * ELEMENT_BITS);
-    return mix(uvec4(0), uvec4(mask), equal(word, uvec4(slot / ELEMENTS_PER_WORD)));
-}
-
 void write_blocks(Block block, uvec4 off_block) {
     if (AXIS_DIMENSION != 0 || !is_in_one_row(block)) {
         store_block(block, gather(block));

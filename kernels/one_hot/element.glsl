@@ -59,3 +59,12 @@ uint value_word(bool hot, uint part) {
     uint bits = hot ? on_value_words[word] : off_value_words[word];
     return ELEMENT_SIZE < 4 ? bits >> (start % ELEMENTS_PER_WORD * ELEMENT_BITS) & ELEMENT_MASK : bits;
 }
+
+// A mask with ones in the bytes of element number `slot` of a block.
+uvec4 slot_mask(uint slot) {
+    uvec4 word = uvec4(0, 1, 2, 3);
+    if (ELEMENT_SIZE >= 4)
+        return mix(uvec4(0), uvec4(0xFFFFFFFFu), equal(word / WORDS_PER_ELEMENT, uvec4(slot)));
+    uint mask = ELEMENT_MASK << (slot % ELEMENTS_PER_WORD * ELEMENT_BITS);
+    return mix(uvec4(0), uvec4(mask), equal(word, uvec4(slot / ELEMENTS_PER_WORD)));
+}

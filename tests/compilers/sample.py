@@ -98,7 +98,7 @@ def descriptors() -> Iterator[tuple[str, OperatorDesc, bool]]:
     for name, convolution in convolutions.DESCRIPTORS.items():
         yield name, convolution, name == "odd"
     for number, movement in enumerate(in_each_element_size()):
-        yield f"element size {number}", movement, False
+        yield f"element size {number}", movement, True
     for name, desc in test_data_movement.DESCRIPTORS.items():
         yield name, desc, False
 

@@ -202,9 +202,11 @@ def test_each_group_belongs_to_a_rule() -> None:
     sizes_around_what_kernels_are_made_of = {
         "slice1:short_rows",
         "one_hot:rows",
+        "one_hot:once",
         "diagonal_matrix1:small_matrices",
         "slice1:transpose_whole_blocks",
         "slice1:transpose_narrow",
+        "slice1:permutation",
         f"{CONVOLUTION}:channels",
         f"{CONVOLUTION}:pixels",
         f"{CONVOLUTION}:whole_planes",

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import dmlvk
 from dmlvk import DataType, OneHotDesc, TensorDesc
+from dmlvk.tensor_desc import packed_strides
 from tests.kernels.harness import check, input_memory
 from tests.layouts import DATA_TYPES, examples, input_strides, output_strides, sizes, view
 from tests.reference.onnx_runtime import run_node
@@ -59,7 +60,7 @@ def draw_indices(desc: OneHotDesc, memory: np.ndarray, seed: int) -> np.ndarray:
     return view(memory, tensor).view(dtype)
 
 
-def check_against_onnx(device: dmlvk.Device, desc: OneHotDesc, offset: int, seed: int) -> None:
+def check_against_onnx(device: dmlvk.Device, desc: OneHotDesc, offset: int, seed: int, path: str | None = None) -> None:
     inputs = input_memory(desc, seed)
     indices = draw_indices(desc, inputs["indices_tensor"], seed)
     depth = desc.output_tensor.sizes[desc.axis]
@@ -69,7 +70,7 @@ def check_against_onnx(device: dmlvk.Device, desc: OneHotDesc, offset: int, seed
     innermost = max(i for i, size in enumerate(values.shape) if size > 1)
     on_value = values[tuple(int(i == innermost) for i in range(values.ndim))]
     off_value = values[(0,) * values.ndim]
-    check(device, desc, np.where(hot, on_value, off_value), inputs, offset=offset, seed=seed)
+    check(device, desc, np.where(hot, on_value, off_value), inputs, offset=offset, seed=seed, path=path)
 
 
 @given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
@@ -88,6 +89,60 @@ def test_an_axis_across_cuts_in_memory(tight_device: dmlvk.Device, desc: OneHotD
 @examples(0.8)
 def test_plans_for_a_gpu(gpu_device: dmlvk.Device, desc: OneHotDesc, blocks: int, seed: int) -> None:
     check_against_onnx(gpu_device, desc, 16 * blocks, seed)
+
+
+@st.composite
+def whole_blocks(draw: st.DrawFn) -> OneHotDesc:
+    """Rows that begin and end with blocks, along the axis or along the indices, which may have gaps between them."""
+    data_type, index_type = draw(DATA_TYPES), draw(INDEX_TYPES)
+    per_block = max(1, 16 // data_type.size_in_bytes)
+    row, others = per_block * draw(st.integers(2, 40)), draw(st.integers(1, 90))
+    axis = draw(st.integers(0, 2))
+    sizes = [[others, row], [others, 1, row], [draw(st.integers(1, 3)), others, row]][axis]
+    axis = (1, 0, 1)[axis]
+    indices = [1 if k == axis else size for k, size in enumerate(sizes)]
+    step, gap = draw(st.sampled_from([1, 1, 1, 2, 3])), per_block * draw(st.sampled_from([0, 0, 1]))
+    strides = [stride * step for stride in packed_strides(indices)]
+    output_strides = [(row + gap) * stride // row for stride in packed_strides(sizes)[:-1]] + [1]
+    return OneHotDesc(
+        indices_tensor=TensorDesc(index_type, indices, strides),
+        values_tensor=TensorDesc(data_type, [1] * (len(sizes) - 1) + [2]),
+        output_tensor=TensorDesc(data_type, sizes, output_strides),
+        axis=axis,
+    )
+
+
+@given(whole_blocks(), st.sampled_from(["once", "once:1", "once:16:2", "once:300:3"]), st.integers(0, 1 << 20))
+@examples(2)
+def test_indices_that_are_loaded_at_once(device: dmlvk.Device, desc: OneHotDesc, path: str, seed: int) -> None:
+    check_against_onnx(device, desc, 16, seed, path)
+
+
+@given(descriptors(), st.integers(0, 1 << 20))
+@examples(0.5)
+def test_other_layouts_are_left_to_blocks(device: dmlvk.Device, desc: OneHotDesc, seed: int) -> None:
+    check_against_onnx(device, desc, 0, seed, "once")
+
+
+@given(whole_blocks(), st.integers(0, 1 << 20))
+@examples(0.5)
+def test_indices_at_once_across_cuts_in_memory(tight_device: dmlvk.Device, desc: OneHotDesc, seed: int) -> None:
+    check_against_onnx(tight_device, desc, 0, seed, "once:1")
+
+
+@pytest.mark.parametrize("data_type", [DataType.UINT8, DataType.UINT16, DataType.FLOAT32, DataType.INT64])
+def test_an_axis_longer_than_a_chunk(device: dmlvk.Device, data_type: DataType) -> None:
+    """Each invocation writes all of 700 coordinates, or 32,767 of 40,000."""
+    for depth in (700, 40_000):
+        desc = OneHotDesc(
+            indices_tensor=TensorDesc(DataType.INT64, [1, 32]),
+            values_tensor=TensorDesc(data_type, [1, 2]),
+            output_tensor=TensorDesc(data_type, [depth, 32]),
+            axis=0,
+        )
+        kernels = {dispatch.kernel for dispatch in device.plan(desc, "once:999999").dispatches}
+        assert kernels == {"one_hot/planes_once"}
+        check_against_onnx(device, desc, 0, 3, "once:999999")
 
 
 @pytest.mark.parametrize("data_type", DataType)

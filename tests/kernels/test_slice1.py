@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import dmlvk
 from dmlvk import DataType, Slice1Desc, TensorDesc
+from dmlvk.planning.slice1 import boxes
 from dmlvk.tensor_desc import packed_strides
 from tests.kernels.harness import check, input_memory
 from tests.layouts import (
@@ -134,6 +136,111 @@ def test_tiles_of_several_narrow_dimensions(device: dmlvk.Device, desc: Slice1De
     check_against_numpy(device, desc, 16 * blocks, seed, "tiles")
 
 
+@st.composite
+def permutations(draw: st.DrawFn) -> Slice1Desc:
+    """Small dimensions and a long one, in any order in the input and in the output, forwards and backwards."""
+    data_type = draw(DATA_TYPES)
+    rank = draw(st.integers(1, 8))
+    sizes = [draw(st.sampled_from([1, 2, 3, 4, 5, 7, 8])) for _ in range(rank)]
+    long = draw(st.integers(0, rank - 1))
+    sizes[long] = 1
+    sizes[long] = draw(st.integers(1, max(1, draw(st.sampled_from([500, 5000, 20_000])) // math.prod(sizes))))
+    offsets = [draw(st.sampled_from([0, 0, 0, 1, 3])) for _ in range(rank)]
+    steps = [draw(st.sampled_from([1, 1, 1, 1, 1, -1, 2, -3])) for _ in range(rank)]
+    windows = [1 + (size - 1) * abs(step) for size, step in zip(sizes, steps, strict=True)]
+    input_sizes = [offset + window for offset, window in zip(offsets, windows, strict=True)]
+
+    def strides(extents: list[int], gaps: list[int]) -> list[int]:
+        found, step = [0] * rank, 1
+        for dimension in draw(st.permutations(range(rank))):
+            found[dimension] = step
+            step = step * extents[dimension] + draw(st.sampled_from(gaps))
+        return found
+
+    input_strides = strides(input_sizes, [0, 0, 0, 1, 6])
+    if draw(st.integers(0, 9)) == 0:  # broadcast, or rows that overlap
+        input_strides[draw(st.integers(0, rank - 1))] = draw(st.sampled_from([0, 1, 3]))
+    is_packed = draw(st.booleans())
+    output_strides = (
+        list(packed_strides(sizes)) if is_packed else strides(sizes, draw(st.sampled_from([[0], [0, 0, 1]])))
+    )
+    return Slice1Desc(
+        input_tensor=TensorDesc(data_type, input_sizes, input_strides),
+        output_tensor=TensorDesc(data_type, sizes, output_strides),
+        input_window_offsets=offsets,
+        input_window_sizes=windows,
+        input_window_strides=steps,
+    )
+
+
+@given(permutations(), st.integers(0, 20), st.integers(0, 1 << 20))
+@examples(2)
+def test_boxes_of_any_permutation(device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
+    check_against_numpy(device, desc, 16 * blocks, seed, "boxes")
+
+
+@given(permutations(), st.integers(0, 20), st.integers(0, 1 << 20))
+@examples(1)
+def test_boxes_of_a_gpu(gpu_device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
+    """As small as the planner makes them for a GPU, so that there are several."""
+    check_against_numpy(gpu_device, desc, 16 * blocks, seed, "boxes")
+
+
+@pytest.fixture
+def roomy_device(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[dmlvk.Device]:
+    """A device that gets the boxes of those with more shared memory: they need 25 KiB of it."""
+    if device.profile.limits.max_compute_shared_memory_size < 25 << 10:
+        pytest.skip("large boxes need 25 KiB of shared memory")
+    monkeypatch.setattr(boxes, "ENOUGH_SHARED_MEMORY", 0)
+    with dmlvk.Device(device.name) as roomy:
+        yield roomy
+
+
+@given(permutations(), st.integers(0, 20), st.integers(0, 1 << 20))
+@examples(0.8)
+def test_large_boxes(roomy_device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
+    check_against_numpy(roomy_device, desc, 16 * blocks, seed, "boxes")
+
+
+@given(permutations(), st.integers(0, 20), st.integers(0, 1 << 20))
+@examples(0.8)
+def test_boxes_across_cuts_in_memory(tight_device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
+    check_against_numpy(tight_device, desc, 16 * blocks, seed, "boxes")
+
+
+@pytest.mark.parametrize("data_type", [DataType.UINT8, DataType.UINT16, DataType.FLOAT32, DataType.UINT64])
+@pytest.mark.parametrize(
+    ("sizes", "order"),
+    [
+        ((2, 181, 5, 3, 5), (4, 1, 3, 0, 2)),  # one dimension is long pieces of both
+        ((16, 7, 8, 337), (2, 1, 3, 0)),
+        ((5, 1311, 3), (0, 2, 1)),  # pixels
+        ((5, 3, 1311), (0, 2, 1)),
+        ((3, 4, 2, 3, 5, 7, 2, 8), (7, 1, 5, 3, 0, 6, 2, 4)),
+        ((7, 6, 5, 4, 9, 3), (5, 4, 3, 2, 1, 0)),
+    ],
+)
+def test_boxes_of_several_sizes(
+    device: dmlvk.Device, data_type: DataType, sizes: tuple[int, ...], order: tuple[int, ...]
+) -> None:
+    strides = packed_strides(sizes)
+    turned = [sizes[k] for k in order]
+    desc = Slice1Desc(
+        input_tensor=TensorDesc(data_type, turned, [strides[k] for k in order]),
+        input_window_offsets=[0] * len(sizes),
+        input_window_sizes=turned,
+        input_window_strides=[1] * len(sizes),
+    )
+    assert {dispatch.kernel for dispatch in device.plan(desc, "boxes").dispatches} == {"slice1/boxes"}
+    check_against_numpy(device, desc, 16, 3, "boxes")
+
+
+@given(descriptors(), st.integers(0, 1 << 20))
+@examples(0.5)
+def test_boxes_of_other_layouts(device: dmlvk.Device, desc: Slice1Desc, seed: int) -> None:
+    check_against_numpy(device, desc, 0, seed, "boxes")
+
+
 @given(descriptors(), st.integers(0, 1 << 20))
 @examples(0.5)
 def test_tiles_leave_other_layouts_to_blocks(device: dmlvk.Device, desc: Slice1Desc, seed: int) -> None:
@@ -223,7 +330,7 @@ def test_transposing_across_many_windows(tight_device: dmlvk.Device) -> None:
         input_window_sizes=[307, 211],
         input_window_strides=[1, 1],
     )
-    for path in ("blocks", "tiles"):
+    for path in ("blocks", "tiles", "boxes"):
         check_against_numpy(tight_device, desc, 32, 4, path)
 
 

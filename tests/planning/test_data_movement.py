@@ -13,6 +13,8 @@ from dmlvk.device_profile import DeviceType
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning import Access, plan, preferred_path
 from dmlvk.planning.division import quick_division
+from dmlvk.planning.kernel_interface import kernel_interface
+from dmlvk.tensor_desc import packed_strides
 from tests import profiles
 from tests.planning.limits import check_plan
 
@@ -29,6 +31,18 @@ def slice_desc(data_type: DataType, sizes: list[int], offsets: list[int], stride
     )
 
 
+def permuted(data_type: DataType, sizes: list[int], order: list[int]) -> Slice1Desc:
+    """A packed tensor whose dimensions are put into another order."""
+    strides = packed_strides(sizes)
+    turned = [sizes[k] for k in order]
+    return Slice1Desc(
+        input_tensor=TensorDesc(data_type, turned, [strides[k] for k in order]),
+        input_window_offsets=[0] * len(sizes),
+        input_window_sizes=turned,
+        input_window_strides=[1] * len(sizes),
+    )
+
+
 DESCRIPTORS: dict[str, OperatorDesc] = {
     "slice of bytes": slice_desc(DataType.UINT8, [3, 5, 7], [0, 1, 2], [1, -1, 2]),
     "slice of rank 8": slice_desc(DataType.FLOAT64, [3] * 8, [0, 1] * 4, [2, -1] * 4),
@@ -40,6 +54,13 @@ DESCRIPTORS: dict[str, OperatorDesc] = {
         input_window_sizes=[1 << 14, 1 << 14],
         input_window_strides=[1, 1],
     ),
+    "permutation of narrow dimensions": permuted(DataType.INT64, [2, 55924, 5, 3, 5], [4, 1, 3, 0, 2]),
+    "permutation of 16-bit elements": permuted(DataType.INT16, [16, 49, 32, 1337], [2, 1, 3, 0]),
+    "permutation of pixels": permuted(DataType.UINT8, [77, 512, 511, 3], [0, 3, 1, 2]),
+    "permutation of floats": permuted(DataType.FLOAT32, [4096, 7, 5, 9], [0, 3, 2, 1]),
+    "permutation past 4 GiB": permuted(DataType.UINT16, [7, 1 << 16, 5, 1 << 10], [3, 0, 2, 1]),
+    "rows of 8 bytes": slice_desc(DataType.UINT8, [1 << 20, 11], [0, 3], [1, 1]),
+    "rows of 3 halves": slice_desc(DataType.FLOAT16, [1 << 20, 5], [0, 2], [-1, 1]),
     "longest dimension": Slice1Desc(
         input_tensor=TensorDesc(DataType.UINT8, [(1 << 32) - 1]),
         output_tensor=TensorDesc(DataType.UINT8, [2]),
@@ -127,7 +148,7 @@ def test_every_output_element_is_counted_once(name: str) -> None:
     )
     # Outputs are packed: the windows tile them, apart from rounding to blocks at the cuts.
     slack = 32 * len(found.dispatches)
-    if name != "transpose of 1 GiB":
+    if name not in ("transpose of 1 GiB", "permutation past 4 GiB"):  # whose pieces' windows overlap
         assert output.element_count <= elements <= output.element_count + slack
 
 
@@ -164,6 +185,37 @@ def test_transposes_take_tiles_on_a_gpu_and_blocks_on_a_cpu() -> None:
         assert {dispatch.kernel for dispatch in found.dispatches} == {kernel}
 
 
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("permutation of narrow dimensions", "boxes"),  # blocks read 32 bytes for each of its elements
+        ("permutation of 16-bit elements", "tiles"),
+        ("permutation of pixels", "boxes"),  # tiles read vectors of 16 bytes for 3
+        ("permutation of floats", "boxes"),
+        ("rows of 8 bytes", "boxes"),  # blocks put them together one by one
+        ("rows of 3 halves", "boxes"),
+        ("transpose of 1 GiB", "tiles"),
+        ("slice past 4 GiB", "blocks"),  # long rows
+        ("slice of bytes", "blocks"),  # too small for anything else
+    ],
+)
+def test_the_path_with_the_least_transactions_and_instructions_is_taken(name: str, path: str) -> None:
+    for device in ("nvidia-h200", "nvidia-h200-nvk", "amd-radeon-rx-7900-xtx"):
+        if device in profiles.NAMES:
+            assert plan(DESCRIPTORS[name], profiles.load(device)).path == path, device
+
+
+def test_narrow_sides_of_tiles_leave_room_for_the_others() -> None:
+    """Columns of 16 bytes that follow each other are read whole, and rows that are short get more columns."""
+    found = plan(permuted(DataType.UINT8, [1 << 16, 16], [1, 0]), profiles.load("nvidia-h200"))
+    (dispatch,) = found.dispatches
+    assert (dispatch.kernel, dispatch.specialization[8:10]) == ("slice1/tiles", (1024, 16))
+    found = plan(DESCRIPTORS["permutation of 16-bit elements"], profiles.load("nvidia-h200"))
+    assert found.dispatches[0].specialization[8:10] == (16, 512)
+    # 14 bytes are read with a vector that holds others' bytes as well.
+    assert plan(permuted(DataType.UINT8, [1 << 16, 14], [1, 0]), profiles.load("nvidia-h200")).path == "boxes"
+
+
 def test_a_path_for_all_operators_leaves_those_without_it_alone() -> None:
     desc = DESCRIPTORS["slice of bytes"]
     assert preferred_path(desc, "tiles") == "tiles"
@@ -173,7 +225,7 @@ def test_a_path_for_all_operators_leaves_those_without_it_alone() -> None:
 
 
 def test_an_unknown_path_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(ValueError, match="SLICE1 has no kernel path 'dot4'; it has 'blocks', 'tiles'"):
+    with pytest.raises(ValueError, match="SLICE1 has no kernel path 'dot4'; it has 'blocks', 'tiles', 'boxes'"):
         plan(DESCRIPTORS["slice of bytes"], profiles.load("swiftshader"), path="dot4")
 
 
@@ -236,6 +288,54 @@ def test_one_hot_goes_along_the_indices_in_chunks(data_type: DataType, count: in
     )
     for device in ("nvidia-h200", "lavapipe-22.3"):
         assert {dispatch.kernel for dispatch in plan(desc, profiles.load(device)).dispatches} == {kernel}
+
+
+def one_hot(data_type: DataType, count: int, depth: int, axis: int) -> OneHotDesc:
+    return OneHotDesc(
+        indices_tensor=TensorDesc(DataType.INT64, [1, count] if axis == 0 else [count, 1]),
+        values_tensor=TensorDesc(data_type, [1, 2]),
+        output_tensor=TensorDesc(data_type, [depth, count] if axis == 0 else [count, depth]),
+        axis=axis,
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "axis", "kernel", "groups", "grouping"),
+    [
+        ("once", 1, "one_hot/rows_once", 256, 256),  # 64 KiB are 256 rows
+        ("once:16", 1, "one_hot/rows_once", 1024, 64),
+        ("once:9999", 1, "one_hot/rows_once", 64, 1024),  # as many rows as shared memory has room for
+        ("once", 0, "one_hot/planes_once", 16 * 16, 256),  # 4 KiB at each of 16 coordinates
+        ("once:1024", 0, "one_hot/planes_once", 16, 256),
+        ("once:1024:4", 0, "one_hot/planes_once", 4 * 4, 256),
+        ("once:9999", 0, "one_hot/planes_once", 16, 256),
+    ],
+)
+def test_one_hot_loads_indices_at_once_if_it_is_told_to(
+    path: str, axis: int, kernel: str, groups: int, grouping: int
+) -> None:
+    desc, profile = one_hot(DataType.UINT8, 1 << 16, 256, axis), profiles.load("nvidia-h200")
+    found = plan(desc, profile, path=path)
+    (dispatch,) = found.dispatches
+    assert found.path == path
+    assert (dispatch.kernel, dispatch.groups[0] * dispatch.groups[1]) == (kernel, groups)
+    assert dispatch.push_constants[kernel_interface(kernel).word_of("grouping")] == grouping
+    assert plan(desc, profile).path == "blocks"
+
+
+@pytest.mark.parametrize("path", ["once:0", "once:", "once:4:9", "once:4:", "once:4:1:1", "twice"])
+def test_a_size_that_is_none_is_refused(path: str) -> None:
+    with pytest.raises(ValueError, match="ONE_HOT has no kernel path"):
+        plan(one_hot(DataType.UINT8, 64, 64, 0), profiles.load("nvidia-h200"), path=path)
+
+
+@pytest.mark.parametrize("profile", profiles.NAMES)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_indices_at_once_keep_to_the_limits_of_every_recorded_device(profile: str, axis: int) -> None:
+    for data_type, count, depth in ((DataType.UINT8, 1 << 22, 256), (DataType.FLOAT32, 1 << 14, 1 << 13)):
+        desc, device = one_hot(data_type, count, depth, axis), profiles.load(profile)
+        for path in ("once", "once:1024:4"):
+            check_plan(plan(desc, device, path=path), desc, device)
 
 
 @given(st.integers(2, (1 << 32) - 1) | st.integers(2, 5000), st.integers(0, (1 << 31) - 1), st.integers(-1, 1))

@@ -47,8 +47,11 @@ def _paths(stem: str, names: tuple[str, ...]) -> Iterator[str]:
     yield "Kernel paths, on every device:"
     yield ""
     for name in names:
-        (first, *_) = markdown(header(KERNELS / stem / f"{name}.comp")).split("\n\n")
-        yield f"- `{name}`: {' '.join(first.split()).rstrip('.:')}."
+        own = KERNELS / stem / f"{name}.comp"
+        # A path with several kernels has its name at the end of theirs.
+        paths = [own] if own.exists() else sorted(own.parent.glob(f"*_{name}.comp"))
+        firsts = (markdown(header(path)).split("\n\n")[0] for path in paths)
+        yield f"- `{name}`: {'. '.join(' '.join(first.split()).rstrip('.:') for first in firsts)}."
     yield ""
 
 

@@ -166,6 +166,12 @@ def rows(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(numbers, describe(p.index, p.type, (3, 70, p.row), 1, output=p.output), p)
 
 
+def once(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Outputs whose rows are whole blocks, of which a workgroup writes many after it has loaded their indices."""
+    sizes, axis = ((p.rows, p.depth), 1) if p.axis == "innermost" else ((p.depth, p.rows), 0)
+    return workload(numbers, describe(p.index, p.type, sizes, axis, output=p.output), p)
+
+
 def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Tensors at many offsets in their buffers, and a tail after the output."""
     minimum = lay_out(p.type, (9, 41), p.output).minimum_size_in_bytes
@@ -285,6 +291,20 @@ GROUPS = (
             "row": (1, 2, 3, 4, 5, 7, 9, 16, 31, 33, 49, 161),
             "output": ("packed", "rows"),
             "device": GPU_AND_OWN,
+        },
+    ),
+    Group(
+        "one_hot:once",
+        once,
+        {
+            "type": TYPES_BY_SIZE,
+            "index": INDEX_TYPES,
+            "rows": (16, 80, 304, 2000),
+            "depth": (16, 48, 272),
+            "axis": ("innermost", "other"),
+            "output": ("packed", "rows"),
+            "device": GPU_AND_OWN,
+            "path": ("once",),
         },
     ),
     Group(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,12 +30,22 @@ from dmlvk.operators import Slice1Desc
 from dmlvk.operators.rules import INT32_MAX, INT32_MIN
 from dmlvk.operators.slice1 import maximum_copied_elements
 from dmlvk.planning import KERNEL_PATHS
-from dmlvk.tensor_desc import TensorDesc
+from dmlvk.tensor_desc import TensorDesc, packed_strides
 
 PATHS = (PLANNERS_CHOICE, *KERNEL_PATHS[Slice1Desc])
 GPU_AND_OWN = {name: DEVICES[name] for name in ("own", "gpu")}
 # Cases of many workgroups are planned for a GPU: a CPU driver's dispatches are kept too short for them.
 GPU = {"gpu": DEVICES["gpu"]}
+
+# Limits under which a workgroup does what many invocations do with few, or has little shared memory.
+FEWER_LIMITS = {name: LIMITS[name] for name in ("own", "floor")} | {"few": {**LIMITS["floor"], **SMALL_WORKGROUPS}}
+
+# Orders of a number of dimensions in memory, from the outermost.
+ORDERS: Mapping[str, Callable[[int], Sequence[int]]] = {
+    "reversed": lambda rank: range(rank)[::-1],
+    "rotated": lambda rank: [*range(1, rank), 0],
+    "shuffled": lambda rank: sorted(range(rank), key=lambda k: (3 * k + 1) % 7),
+}
 
 # Window strides of the last dimensions, from the last one backwards. All other strides are 1.
 STEPS: Mapping[str, tuple[int, ...]] = {
@@ -192,6 +202,23 @@ def transpose_narrow(numbers: np.random.Generator, p: Parameters) -> Workload:
     return random_workload(numbers, describe(source, (0,) * 4, sizes, (1,) * 4, output), p)
 
 
+def permutation(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """The dimensions, most of them narrow, in another order in the input; with a gap in the output, and steps."""
+    sizes, rank = p.sizes, len(p.sizes)
+    steps = [1] * (rank - 1) + [p.step]
+    window = [1 + (size - 1) * abs(step) for size, step in zip(sizes, steps, strict=True)]
+    source_sizes = [window[0] + p.shift, *window[1:]]
+    source_strides, stride = [0] * rank, 1
+    for k in reversed(p.order(rank)):
+        source_strides[k] = stride
+        stride *= source_sizes[k]
+    first, *others = packed_strides(sizes)
+    source = TensorDesc(p.type, source_sizes, source_strides)
+    output = TensorDesc(p.type, sizes, [first + p.gap, *others])
+    desc = describe(source, [p.shift] + [0] * (rank - 1), window, steps, output)
+    return random_workload(numbers, desc, p, limits=p.limits)
+
+
 def long(numbers: np.random.Generator, p: Parameters) -> Workload:
     """More than 65,535 workgroups, and a dimension of more than 2^16 elements."""
     count = 65_536 * SMALL_WORKGROUPS["max_compute_work_group_invocations"] + 77
@@ -335,7 +362,7 @@ GROUPS = (
             "shift": (0,),
             "gap": (0,),
             "step": (1, -1),
-            "path": ("tiles",),
+            "path": ("tiles", "boxes"),
         },
         default="all",
         about="Rows of the output are columns of the input, in whole blocks on both sides: kernels handle them apart.",
@@ -351,6 +378,31 @@ GROUPS = (
             "path": ("tiles",),
         },
         default="all",
+    ),
+    Group(
+        "slice1:permutation",
+        permutation,
+        {
+            "type": TYPES_BY_SIZE,
+            "sizes": {
+                "x".join(map(str, sizes)): sizes
+                for sizes in (
+                    (5, 67, 3, 2, 5),
+                    (9, 3, 241),
+                    (7, 131, 8),
+                    (4, 3, 2, 5, 3, 7, 2, 4),
+                    (33, 12, 28),
+                    (2, 3000),
+                )
+            },
+            "order": ORDERS,
+            "shift": (0, 1),
+            "gap": (0, 1, 16),
+            "step": (1, -1, 2),
+            "limits": FEWER_LIMITS,
+            "device": GPU_AND_OWN,
+            "path": ("boxes",),
+        },
     ),
     Group("slice1:long", long, {"step": (-1,), "device": GPU}),
     Group(

@@ -1,0 +1,83 @@
+"""Chooses the kernel path of a SLICE1: the one with the least estimated time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.operators import Slice1Desc, SliceDesc
+from dmlvk.planning.data_movement import PieceArguments, plan_data_movement
+from dmlvk.planning.loop_nest import Dimension, LoopNest, Operand, simplified, widened
+from dmlvk.planning.plan import Plan, require_path
+from dmlvk.planning.slice1.blocks import BlocksPath
+from dmlvk.planning.slice1.boxes import BoxesPath
+from dmlvk.planning.slice1.path import Path
+from dmlvk.planning.slice1.tiles import TilesPath
+
+# The first takes every piece.
+EVERY_PIECE = BlocksPath()
+PATHS: tuple[Path, ...] = (EVERY_PIECE, TilesPath(), BoxesPath())
+PATH_NAMES = tuple(path.name for path in PATHS)
+# A path has to take so much less than those before it: estimates are no better than that.
+GAIN = 0.95
+
+
+def plan_slice1(
+    desc: Slice1Desc | SliceDesc,
+    profile: DeviceProfile,
+    *,
+    path: str | None = None,
+    offsets: Mapping[str, int],
+) -> Plan:
+    """Plan a SLICE1 or a SLICE.
+
+    Parameters
+    ----------
+    desc : Slice1Desc or SliceDesc
+    profile : DeviceProfile
+    path : str, optional
+        One of PATH_NAMES; None chooses.
+    offsets : mapping of str to int
+        Bytes from the start of its memory to a tensor's own start, by field.
+    """
+    require_path(desc.operator_name, path, PATH_NAMES)
+    nest = nest_of(desc)
+    chosen = cheapest(nest, profile) if path is None else next(each for each in PATHS if each.name == path)
+
+    def arguments(piece: LoopNest) -> PieceArguments:
+        offer = chosen.offer(piece, profile) or EVERY_PIECE.offer(piece, profile)
+        return offer.arguments
+
+    return plan_data_movement("slice1/blocks", nest, profile, arguments, offsets=offsets, path=chosen.name)
+
+
+def nest_of(desc: Slice1Desc | SliceDesc) -> LoopNest:
+    """The loops of the copy: as few as possible, over elements that are as large as possible."""
+    input_strides = desc.input_tensor.element_strides
+    source_start = sum(start * stride for start, stride in zip(desc.copy_starts, input_strides, strict=True))
+    dimensions = tuple(
+        Dimension(size, (output_stride, window_stride * input_stride))
+        for size, output_stride, window_stride, input_stride in zip(
+            desc.output_tensor.sizes,
+            desc.output_tensor.element_strides,
+            desc.input_window_strides,
+            input_strides,
+            strict=True,
+        )
+    )
+    element_size = desc.output_tensor.data_type.size_in_bytes
+    operands = (Operand("output_tensor", element_size), Operand("input_tensor", element_size, source_start))
+    return widened(simplified(LoopNest(dimensions, operands)))
+
+
+def cheapest(nest: LoopNest, profile: DeviceProfile) -> Path:
+    """The path with the least estimated time. On a CPU, shared memory and barriers only cost time."""
+    best: Path = EVERY_PIECE
+    if profile.device_type is DeviceType.CPU:
+        return best
+    least = best.seconds(nest, profile)
+    for path in PATHS[1:]:
+        seconds = path.seconds(nest, profile)
+        if seconds < GAIN * least:
+            best, least = path, seconds
+    return best
