@@ -6,6 +6,9 @@
 // Xe-HPG and Xe2, where an invocation has about 128 registers, two sets spill 160 to 600 of them in the loop over K, one
 // set up to 415, and this kernel none.
 //
+// The operand of which a subgroup has one matrix is the first one, which takes more loads there: channels, if a word holds
+// four pixels.
+//
 // Maths, loops, layout, preconditions and compiler bugs avoided: matrix.comp.
 
 #extension GL_GOOGLE_include_directive : require

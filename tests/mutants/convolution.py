@@ -273,19 +273,30 @@ MATRIX_MUTANTS = (
     Mutant(
         "matrices, few registers: a step that is fetched ahead comes one too late",
         f"{PREFIX}/matrix_product.glsl",
-        (("fetch_step(min(step + 2, end_step - 1));", "fetch_step(min(step + 1, end_step - 1));"),),
+        (("fetch_step(min(step + 2, end_step - 1), 0);", "fetch_step(min(step + 1, end_step - 1), 0);"),),
         ("quantized_linear_convolution:tiles_of_few_registers",),
     ),
     Mutant(
         "matrices, few registers: a step that is fetched when it is needed is the one before",
         f"{PREFIX}/matrix_product.glsl",
-        (("                    fetch_step(step + 1);\n", "                    fetch_step(step);\n"),),
+        (("                    fetch_step(step + 1, 0);\n", "                    fetch_step(step, 0);\n"),),
         ("quantized_linear_convolution:tiles_of_few_registers",),
     ),
     Mutant(
         "matrices, few registers: the first slice of a step is multiplied again and again",
         f"{PREFIX}/matrix_steps.glsl",
         (("MULTIPLY_LOADED(step, k)", "MULTIPLY_LOADED(step, 0)"),),
+        ("quantized_linear_convolution:tiles_of_few_registers",),
+    ),
+    Mutant(
+        "matrices, few registers: channels are the first operand, and their constants lie as if pixels were",
+        f"{PREFIX}/matrix.glsl",
+        (
+            (
+                "(CHANNELS_FIRST ? gl_CooperativeMatrixLayoutColumnMajor : gl_CooperativeMatrixLayoutRowMajor)",
+                "gl_CooperativeMatrixLayoutRowMajor",
+            ),
+        ),
         ("quantized_linear_convolution:tiles_of_few_registers",),
     ),
     Mutant(
