@@ -25,4 +25,5 @@
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 32);  // RoundingModeRTE 32
 
 #define ONE_SET
+#define TURNED_BY_BYTES
 #include "matrix_product.glsl"

@@ -316,7 +316,7 @@ MATRIX_MUTANTS = (
     Mutant(
         "matrices: planes are not turned over",
         f"{PREFIX}/matrix_fetch.glsl",
-        (("uvec4 words = turned(next_input[4 * f + i]);", "uvec4 words = next_input[4 * f + i];"),),
+        (("uvec4 words = turned(next_input[set][4 * f + i]);", "uvec4 words = next_input[set][4 * f + i];"),),
         ("quantized_linear_convolution:whole_planes",),
         "matrix",
     ),
