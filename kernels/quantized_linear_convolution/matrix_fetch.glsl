@@ -136,6 +136,13 @@ void begin_pixels() {
 // The value that becomes 0 when it is stored.
 const uvec4 NOTHING = uvec4(FLIP);
 
+#ifdef ONE_SET
+// Intel's compiler waits in a branch for what is loaded there. So each vector is loaded, one outside the input or past the
+// end of K from anywhere, and replaced when it is stored.
+bool next_inside[INPUT_FETCHES];
+uint next_outside;  // four bytes that replace a vector
+#endif
+
 void fetch_planes(uint step, uint set) {
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
         uint source = sources[f] + 16 * STEP * step * SIZE(CHANNEL_STRIDE, channel_stride);
@@ -158,6 +165,22 @@ void fetch_runs(uint step, uint set) {
     uint in_run = vector - run * SIZE(RUN, run);
     uint offset = tap_row * SIZE(TAP_STRIDE_H, tap_stride_h) + tap_column * SIZE(TAP_STRIDE_W, tap_stride_w)
         + in_run * (FETCH == VECTORS ? 1 : 4);
+#ifdef ONE_SET
+    bool has_vector = WHOLE_STEPS != 0 || vector < SIZE(VECTORS_OF_K, vectors_of_k);
+    next_outside = CHECK_BORDER != 0 && has_vector ? border ^ FLIP : FLIP;
+    [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
+        bool inside = has_vector;
+        if (CHECK_BORDER != 0)
+            inside = inside && (FEW_TAPS ? (inside_taps[f] >> run & 1) != 0 : is_inside(f, tap_row, tap_column));
+        next_inside[f] = inside;
+        uint source = inside ? sources[f] + offset : 0;
+        if (FETCH == VECTORS)
+            next_input[set][f] = input_vectors[source];
+        else
+            next_input[set][f] =
+                uvec4(input_words[source], input_words[source + 1], input_words[source + 2], input_words[source + 3]);
+    }
+#else
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
         bool inside = WHOLE_STEPS != 0 || vector < SIZE(VECTORS_OF_K, vectors_of_k);
         next_input[set][f] = NOTHING;
@@ -175,6 +198,7 @@ void fetch_runs(uint step, uint set) {
                     input_words[source], input_words[source + 1], input_words[source + 2], input_words[source + 3]);
         }
     }
+#endif
 }
 
 void fetch_step(uint step, uint set) {
@@ -195,7 +219,11 @@ void fetch_step(uint step, uint set) {
 void arrange_input(uint set, out uvec4 vectors[INPUT_FETCHES]) {
     if (FETCH != PLANES) {
         [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
+#ifdef ONE_SET
+            vectors[f] = mix(uvec4(next_outside), next_input[set][f], bvec4(next_inside[f]));
+#else
             vectors[f] = next_input[set][f];
+#endif
         return;
     }
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {

@@ -7,7 +7,7 @@
 // set up to 415, and this kernel none.
 //
 // The operand of which a subgroup has one matrix is the first one, which takes more loads there: channels, if a word holds
-// four pixels.
+// four pixels. Fetches have no conditions; what lies outside the input is replaced when it is stored.
 //
 // Maths, loops, layout, preconditions and compiler bugs avoided: matrix.comp.
 

@@ -300,9 +300,20 @@ MATRIX_MUTANTS = (
         ("quantized_linear_convolution:tiles_of_few_registers",),
     ),
     Mutant(
+        "matrices, few registers: what was loaded for places outside the input is not replaced",
+        f"{PREFIX}/matrix_fetch.glsl",
+        (("mix(uvec4(next_outside), next_input[set][f], bvec4(next_inside[f]))", "next_input[set][f]"),),
+        ("quantized_linear_convolution:tiles_of_few_registers",),
+    ),
+    Mutant(
         "matrices: the border of an input in place holds 0",
         f"{PREFIX}/matrix_fetch.glsl",
-        (("                next_input[f] = uvec4(border ^ FLIP);", "                next_input[f] = uvec4(FLIP);"),),
+        (
+            (
+                "                next_input[set][f] = uvec4(border ^ FLIP);",
+                "                next_input[set][f] = uvec4(FLIP);",
+            ),
+        ),
         ("quantized_linear_convolution:channels", "quantized_linear_convolution:layout"),
         "matrix",
     ),
