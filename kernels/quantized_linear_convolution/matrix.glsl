@@ -226,13 +226,29 @@ const uint HALVES = 1;
 const uint HALVES = 2;
 #endif
 #define HALF_OF(step) ((step) & (HALVES - 1))
-const uint MATRIX_ROWS = SUBGROUP_PIXELS / MATRIX_M;
-const uint MATRIX_COLUMNS = SUBGROUP_CHANNELS / MATRIX_N;
+#ifdef ONE_SET
+// If a word holds four pixels, channels are the first operand. So words always lie along the columns of sums, and their
+// four matrices differ in the second operand. On Intel's Xe-HPG a matrix of the first one takes eight loads, and one of
+// the second two.
+#define CHANNELS_FIRST (STORE_CHANNELS == 0)
+const uint MATRIX_PIXELS = CHANNELS_FIRST ? MATRIX_N : MATRIX_M;  // of a matrix of sums
+const uint MATRIX_CHANNELS = CHANNELS_FIRST ? MATRIX_M : MATRIX_N;
+// How a matrix of sums lies in memory whose lines are the channels of a pixel, or the pixels of a channel.
+#define PIXEL_LINES (CHANNELS_FIRST ? gl_CooperativeMatrixLayoutColumnMajor : gl_CooperativeMatrixLayoutRowMajor)
+#define CHANNEL_LINES (CHANNELS_FIRST ? gl_CooperativeMatrixLayoutRowMajor : gl_CooperativeMatrixLayoutColumnMajor)
+#else
+const uint MATRIX_PIXELS = MATRIX_M;
+const uint MATRIX_CHANNELS = MATRIX_N;
+#define PIXEL_LINES gl_CooperativeMatrixLayoutRowMajor
+#define CHANNEL_LINES gl_CooperativeMatrixLayoutColumnMajor
+#endif
+const uint MATRIX_ROWS = SUBGROUP_PIXELS / MATRIX_PIXELS;
+const uint MATRIX_COLUMNS = SUBGROUP_CHANNELS / MATRIX_CHANNELS;
 
 // The last step takes words out of the matrices one strip at a time. The lines of a strip hold the channels, or the
 // pixels, of four matrices.
-const uint STRIP_LINES = STORE_CHANNELS != 0 ? MATRIX_M : MATRIX_N;
-const uint STRIP_VECTORS = (STORE_CHANNELS != 0 ? MATRIX_N : MATRIX_M) / 4;
+const uint STRIP_LINES = STORE_CHANNELS != 0 ? MATRIX_PIXELS : MATRIX_CHANNELS;
+const uint STRIP_VECTORS = (STORE_CHANNELS != 0 ? MATRIX_CHANNELS : MATRIX_PIXELS) / 4;
 const uint STRIP_ROW = STRIP_VECTORS + 1;
 // The last step in integers takes one matrix of sums at a time.
 const uint STRIP_SUMS = MATRIX_M * MATRIX_N / 4;
@@ -297,15 +313,15 @@ uint channel_place(uint position) {
 }
 #else
 uint pixel_place(uint position) {
-    return PACK_CHANNELS ? position : place_at(position, MATRIX_M);
+    return PACK_CHANNELS ? position : place_at(position, MATRIX_PIXELS);
 }
 
 uint pixel_position(uint place) {
-    return PACK_CHANNELS ? place : position_of(place, MATRIX_M);
+    return PACK_CHANNELS ? place : position_of(place, MATRIX_PIXELS);
 }
 
 uint channel_place(uint position) {
-    return PACK_CHANNELS ? place_at(position, MATRIX_N) : position;
+    return PACK_CHANNELS ? place_at(position, MATRIX_CHANNELS) : position;
 }
 #endif
 

@@ -144,6 +144,13 @@ void begin_pixels() {
 // The value that becomes 0 when it is stored.
 const uvec4 NOTHING = uvec4(FLIP);
 
+#ifdef ONE_SET
+// Intel's compiler waits in a branch for what is loaded there. So each vector is loaded, one outside the input or past the
+// end of K from anywhere, and replaced when it is stored.
+bool next_inside[INPUT_FETCHES];
+uint next_outside;  // four bytes that replace a vector
+#endif
+
 void fetch_planes(uint step) {
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {
         uint source = sources[f] + 16 * STEP * step * SIZE(CHANNEL_STRIDE, channel_stride);
@@ -158,6 +165,12 @@ void fetch_planes(uint step) {
     }
 }
 
+// Four words, of which those after the last one are that again.
+uvec4 run_of_words(uint source, uint last) {
+    return uvec4(input_words[source], input_words[source + min(1, last)], input_words[source + min(2, last)],
+        input_words[source + min(3, last)]);
+}
+
 void fetch_runs(uint step) {
     uint vector = step * STEP + own_vector;
     uint run = TAPS == 1 ? 0 : QUOTIENT_BY(vector, RUN, run, 10);
@@ -166,7 +179,23 @@ void fetch_runs(uint step) {
     uint in_run = vector - run * SIZE(RUN, run);
     uint offset = tap_row * SIZE(TAP_STRIDE_H, tap_stride_h) + tap_column * SIZE(TAP_STRIDE_W, tap_stride_w)
         + in_run * (FETCH == VECTORS ? 1 : 4);
-    uint last_word = RUN_WORDS - 1 - 4 * in_run;
+    // Past the end of a run its last word is read again: nothing may follow it in memory.
+    uint last_word = RUN_WORDS % 4 == 0 ? 3 : RUN_WORDS - 1 - 4 * in_run;
+#ifdef ONE_SET
+    bool has_vector = WHOLE_STEPS != 0 || vector < SIZE(VECTORS_OF_K, vectors_of_k);
+    next_outside = CHECK_BORDER != 0 && has_vector ? border ^ FLIP : FLIP;
+    [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
+        bool inside = has_vector;
+        if (CHECK_BORDER != 0)
+            inside = inside && (FEW_TAPS ? (inside_taps[f] >> run & 1) != 0 : is_inside(f, tap_row, tap_column));
+        next_inside[f] = inside;
+        uint source = inside ? sources[f] + offset : 0;
+        if (FETCH == VECTORS)
+            next_input[f] = input_vectors[source];
+        else
+            next_input[f] = run_of_words(source, last_word);
+    }
+#else
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f) {
         bool inside = WHOLE_STEPS != 0 || vector < SIZE(VECTORS_OF_K, vectors_of_k);
         next_input[f] = NOTHING;
@@ -177,15 +206,13 @@ void fetch_runs(uint step) {
         }
         if (inside) {
             uint source = sources[f] + offset;
-            if (FETCH == VECTORS) {
+            if (FETCH == VECTORS)
                 next_input[f] = input_vectors[source];
-            } else {
-                // Past the end of a run its last word is read again: nothing may follow it in memory.
-                [[unroll]] for (uint i = 0; i < 4; ++i)
-                    next_input[f][i] = input_words[source + (RUN_WORDS % 4 == 0 ? i : min(i, last_word))];
-            }
+            else
+                next_input[f] = run_of_words(source, last_word);
         }
     }
+#endif
 }
 
 #ifdef SPLIT_K
@@ -252,7 +279,11 @@ void arrange_input(out uvec4 vectors[INPUT_FETCHES]) {
 #endif
     if (FETCH != PLANES) {
         [[unroll]] for (uint f = 0; f < INPUT_FETCHES; ++f)
+#ifdef ONE_SET
+            vectors[f] = mix(uvec4(next_outside), next_input[f], bvec4(next_inside[f]));
+#else
             vectors[f] = next_input[f];
+#endif
         return;
     }
     [[unroll]] for (uint f = 0; f < INPUT_FETCHES / 4; ++f) {

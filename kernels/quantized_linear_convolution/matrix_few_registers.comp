@@ -6,6 +6,9 @@
 // Xe-HPG and Xe2, where an invocation has about 128 registers, two sets spill 160 to 600 of them in the loop over K, one
 // set up to 415, and this kernel none.
 //
+// The operand of which a subgroup has one matrix is the first one, which takes more loads there: channels, if a word holds
+// four pixels. Fetches have no conditions; what lies outside the input is replaced when it is stored.
+//
 // Maths, loops, layout, preconditions and compiler bugs avoided: matrix.comp.
 
 #extension GL_GOOGLE_include_directive : require
@@ -22,4 +25,5 @@
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 32);  // RoundingModeRTE 32
 
 #define ONE_SET
+#define TURNED_BY_BYTES
 #include "matrix_product.glsl"

@@ -91,7 +91,7 @@ void make_tile(uint first_pixel, bool is_first) {
     SUMS sums[MATRIX_ROWS * MATRIX_COLUMNS];
     [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
         SUMS constant;
-        coopMatLoad(constant, constants, subgroup_channel + j * MATRIX_N, 0, gl_CooperativeMatrixLayoutRowMajor);
+        coopMatLoad(constant, constants, subgroup_channel + j * MATRIX_CHANNELS, 0, PIXEL_LINES);
         [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)
             sums[i * MATRIX_COLUMNS + j] = constant;
     }
@@ -132,11 +132,11 @@ void make_tile(uint first_pixel, bool is_first) {
             [[unroll]] for (uint i = 1; i < MATRIX_ROWS * MATRIX_COLUMNS; ++i)
                 if (i == n)
                     chosen = sums[i];
-            coopMatStore(chosen, tile, strip, MATRIX_N / 4, gl_CooperativeMatrixLayoutRowMajor);
+            coopMatStore(chosen, tile, strip, MATRIX_CHANNELS / 4, PIXEL_LINES);
             subgroupBarrier();
             [[dont_unroll]] for (uint i = gl_SubgroupInvocationID; i < MATRIX_M * MATRIX_N; i += LANES) {
-                uint pixel_position = subgroup_pixel + n / MATRIX_COLUMNS * MATRIX_M + i / MATRIX_N;
-                uint channel_position = subgroup_channel + n % MATRIX_COLUMNS * MATRIX_N + i % MATRIX_N;
+                uint pixel_position = subgroup_pixel + n / MATRIX_COLUMNS * MATRIX_PIXELS + i / MATRIX_CHANNELS;
+                uint channel_position = subgroup_channel + n % MATRIX_COLUMNS * MATRIX_CHANNELS + i % MATRIX_CHANNELS;
                 uint pixel = pixel_place(pixel_position);
                 uint channel = first_channel + channel_place(channel_position);
                 if (first_pixel + pixel < push.pixels && channel >= push.first_channel && channel < push.channels) {
@@ -155,12 +155,10 @@ void make_tile(uint first_pixel, bool is_first) {
     if (counts) {
         [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
             SUMS zero_points;
-            coopMatLoad(zero_points, filter_zero_points, subgroup_channel + j * MATRIX_N, 0,
-                gl_CooperativeMatrixLayoutRowMajor);
+            coopMatLoad(zero_points, filter_zero_points, subgroup_channel + j * MATRIX_CHANNELS, 0, PIXEL_LINES);
             [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i) {
                 SUMS of_pixels;
-                coopMatLoad(
-                    of_pixels, input_sums, subgroup_pixel + i * MATRIX_M, 0, gl_CooperativeMatrixLayoutColumnMajor);
+                coopMatLoad(of_pixels, input_sums, subgroup_pixel + i * MATRIX_PIXELS, 0, CHANNEL_LINES);
                 [[unroll]] for (uint e = 0; e < of_pixels.length(); ++e)
                     sums[i * MATRIX_COLUMNS + j][e] -= zero_points[e] * of_pixels[e];
             }
@@ -174,9 +172,8 @@ void make_tile(uint first_pixel, bool is_first) {
         [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; j += 4) {
             FLOATS factors[4];
             [[unroll]] for (uint q = 0; q < 4; ++q)
-                coopMatLoad(factors[q], multipliers, subgroup_channel + (j + q) * MATRIX_N, 0,
-                    gl_CooperativeMatrixLayoutRowMajor);
-            uint channel = subgroup_channel + j * MATRIX_N;
+                coopMatLoad(factors[q], multipliers, subgroup_channel + (j + q) * MATRIX_CHANNELS, 0, PIXEL_LINES);
+            uint channel = subgroup_channel + j * MATRIX_CHANNELS;
             [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i) {
                 SUMS words = SUMS(int(range.first));
                 [[unroll]] for (uint q = 0; q < 4; ++q) {
@@ -188,12 +185,12 @@ void make_tile(uint first_pixel, bool is_first) {
                     [[unroll]] for (uint e = 0; e < words.length(); ++e)
                         words[e] ^= OUTPUT_FLIP;
                 }
-                uint pixel = subgroup_pixel + i * MATRIX_M;
+                uint pixel = subgroup_pixel + i * MATRIX_PIXELS;
                 if (whole) {
                     coopMatStore(words, output_words, (destinations[pixel] + first_channel + channel) / 4,
-                        SIZE(OUTPUT_STRIDE_W, output_stride_w) / 4, gl_CooperativeMatrixLayoutRowMajor);
+                        SIZE(OUTPUT_STRIDE_W, output_stride_w) / 4, PIXEL_LINES);
                 } else {
-                    coopMatStore(words, tile, strip, STRIP_ROW, gl_CooperativeMatrixLayoutRowMajor);
+                    coopMatStore(words, tile, strip, STRIP_ROW, PIXEL_LINES);
                     store_strip(strip, first_pixel, pixel, channel);
                 }
             }
@@ -201,8 +198,8 @@ void make_tile(uint first_pixel, bool is_first) {
     } else {
         [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {
             FLOATS factors;
-            coopMatLoad(factors, multipliers, subgroup_channel + j * MATRIX_N, 0, gl_CooperativeMatrixLayoutRowMajor);
-            uint channel = subgroup_channel + j * MATRIX_N;
+            coopMatLoad(factors, multipliers, subgroup_channel + j * MATRIX_CHANNELS, 0, PIXEL_LINES);
+            uint channel = subgroup_channel + j * MATRIX_CHANNELS;
             [[unroll]] for (uint i = 0; i < MATRIX_ROWS; i += 4) {
                 SUMS words = SUMS(int(range.first));
                 [[unroll]] for (uint q = 0; q < 4; ++q) {
@@ -214,13 +211,13 @@ void make_tile(uint first_pixel, bool is_first) {
                     [[unroll]] for (uint e = 0; e < words.length(); ++e)
                         words[e] ^= OUTPUT_FLIP;
                 }
-                uint pixel = subgroup_pixel + i * MATRIX_M;
+                uint pixel = subgroup_pixel + i * MATRIX_PIXELS;
                 if (whole) {
                     coopMatStore(words, output_words,
                         (destinations[pixel] + (first_channel + channel) * SIZE(OUTPUT_STRIDE_C, output_stride_c)) / 4,
-                        SIZE(OUTPUT_STRIDE_C, output_stride_c) / 4, gl_CooperativeMatrixLayoutColumnMajor);
+                        SIZE(OUTPUT_STRIDE_C, output_stride_c) / 4, CHANNEL_LINES);
                 } else {
-                    coopMatStore(words, tile, strip, STRIP_ROW, gl_CooperativeMatrixLayoutColumnMajor);
+                    coopMatStore(words, tile, strip, STRIP_ROW, CHANNEL_LINES);
                     store_strip(strip, first_pixel, channel, pixel);
                 }
             }

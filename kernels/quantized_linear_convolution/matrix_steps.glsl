@@ -16,43 +16,29 @@
 //     under a condition, the compiler copies it to the place of its other version.
 // With ONE_SET registers count more, and the kernel does not follow the second rule.
 
-#define PIXELS coopmat<int8_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA>
-#define CHANNELS coopmat<int8_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB>
-
 #ifdef ONE_SET
 
-// The matrices of one operand are loaded together, those of the other one, which are more, one at a time. The loop over
-// slices is not unrolled: Intel's compiler would load all slices first.
+// The operands in the order of the multiplication (CHANNELS_FIRST), and the place of a product's sum.
+#define FIRST coopmat<int8_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA>
+#define SECOND coopmat<int8_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB>
+const uint FIRST_MATRICES = CHANNELS_FIRST ? MATRIX_COLUMNS : MATRIX_ROWS;
+const uint SECOND_MATRICES = CHANNELS_FIRST ? MATRIX_ROWS : MATRIX_COLUMNS;
+#define SUM_OF(i, j) (CHANNELS_FIRST ? (j) * MATRIX_COLUMNS + (i) : (i) * MATRIX_COLUMNS + (j))
+
+// The matrices of the first operand are loaded together, those of the second one, which are more, one at a time. The loop
+// over slices is not unrolled: Intel's compiler would load all slices first.
 #define MULTIPLY_LOADED(step, slice)                                                                                   \
     {                                                                                                                  \
-        uint pixel_rows = pixels_at(step) + (slice) * SLICE_VECTORS;                                                   \
-        uint channel_rows = channels_at(step) + (slice) * SLICE_VECTORS;                                               \
-        if (MATRIX_ROWS <= MATRIX_COLUMNS) {                                                                           \
-            PIXELS own_pixels[MATRIX_ROWS];                                                                            \
-            [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)                                                          \
-                coopMatLoad(                                                                                           \
-                    own_pixels[i], tile, pixel_rows + i * MATRIX_M * ROW, ROW, gl_CooperativeMatrixLayoutRowMajor);    \
-            [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j) {                                                     \
-                CHANNELS own_channels;                                                                                 \
-                coopMatLoad(own_channels, tile, channel_rows + j * MATRIX_N * ROW, ROW,                                \
-                    gl_CooperativeMatrixLayoutColumnMajor);                                                            \
-                [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i)                                                      \
-                    sums[i * MATRIX_COLUMNS + j] =                                                                     \
-                        coopMatMulAdd(own_pixels[i], own_channels, sums[i * MATRIX_COLUMNS + j]);                      \
-            }                                                                                                          \
-        } else {                                                                                                       \
-            CHANNELS own_channels[MATRIX_COLUMNS];                                                                     \
-            [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j)                                                       \
-                coopMatLoad(own_channels[j], tile, channel_rows + j * MATRIX_N * ROW, ROW,                             \
-                    gl_CooperativeMatrixLayoutColumnMajor);                                                            \
-            [[unroll]] for (uint i = 0; i < MATRIX_ROWS; ++i) {                                                        \
-                PIXELS own_pixels;                                                                                     \
-                coopMatLoad(                                                                                           \
-                    own_pixels, tile, pixel_rows + i * MATRIX_M * ROW, ROW, gl_CooperativeMatrixLayoutRowMajor);       \
-                [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; ++j)                                                   \
-                    sums[i * MATRIX_COLUMNS + j] =                                                                     \
-                        coopMatMulAdd(own_pixels, own_channels[j], sums[i * MATRIX_COLUMNS + j]);                      \
-            }                                                                                                          \
+        uint first_rows = (CHANNELS_FIRST ? channels_at(step) : pixels_at(step)) + (slice) * SLICE_VECTORS;            \
+        uint second_rows = (CHANNELS_FIRST ? pixels_at(step) : channels_at(step)) + (slice) * SLICE_VECTORS;           \
+        FIRST first[FIRST_MATRICES];                                                                                   \
+        [[unroll]] for (uint i = 0; i < FIRST_MATRICES; ++i)                                                           \
+            coopMatLoad(first[i], tile, first_rows + i * MATRIX_M * ROW, ROW, gl_CooperativeMatrixLayoutRowMajor);     \
+        [[unroll]] for (uint j = 0; j < SECOND_MATRICES; ++j) {                                                        \
+            SECOND second;                                                                                             \
+            coopMatLoad(second, tile, second_rows + j * MATRIX_N * ROW, ROW, gl_CooperativeMatrixLayoutColumnMajor);   \
+            [[unroll]] for (uint i = 0; i < FIRST_MATRICES; ++i)                                                       \
+                sums[SUM_OF(i, j)] = coopMatMulAdd(first[i], second, sums[SUM_OF(i, j)]);                              \
         }                                                                                                              \
     }
 
@@ -61,6 +47,9 @@
     MULTIPLY_LOADED(step, k)
 
 #else
+
+#define PIXELS coopmat<int8_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA>
+#define CHANNELS coopmat<int8_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB>
 
 // Macros, so that the two sets of matrices have names and are never indexed.
 #define LOAD_SLICE(pixels, channels, step, slice)                                                                      \

@@ -17,6 +17,8 @@ MATRICES = (
     "quantized_linear_convolution/matrix_few_registers",
     "quantized_linear_convolution/halo",
 )
+# On chips whose loops are found, the kernels whose loop over K is looked at.
+LOOPS_OVER_K = ("quantized_linear_convolution/matrix_few_registers",)
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,9 @@ class Driver:
         Statistics whose sum is the number of spilled registers.
     has_machine_code : bool
         Whether the driver gives the text of the machine code.
+    wait : str
+        The beginning of the name of the instruction that only waits for registers. Empty if no loops are found in the
+        driver's text.
     """
 
     name: str
@@ -42,9 +47,18 @@ class Driver:
     spills: tuple[str, ...]
     scratch: str | None
     has_machine_code: bool = True
+    wait: str = ""
 
 
-ANV = Driver("intel", "Instructions", "Max live registers", "Max dispatch width", ("Spills",), "Scratch Memory Size")
+ANV = Driver(
+    "intel",
+    "Instructions",
+    "Max live registers",
+    "Max dispatch width",
+    ("Spills",),
+    "Scratch Memory Size",
+    wait="sync.nop",
+)
 TURNIP = Driver(
     "freedreno", "Instruction Count", "Registers used", "Max Waves Per Core", ("STP Count", "LDP Count"), None
 )

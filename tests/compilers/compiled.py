@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.compilers.chips import Chip
+from dmlvk.planning.kernel_interface import kernel_interface
+from tests.compilers.chips import LOOPS_OVER_K, Chip
+from tests.compilers.loops import Loop, ProductCost, product_cost
+
+# The unit of the constant STEP, in bytes.
+VECTOR_SIZE = 16
 
 # What is held to a limit, and the limit for each kernel on each chip.
 LIMITS = {
@@ -14,6 +20,7 @@ LIMITS = {
     "scratch": 0,  # the most bytes of private memory of a pipeline: spilled registers and arrays
     "seconds": 30,  # the longest compilation of a pipeline, of the processor's time
     "without its instruction": 0,  # the number of pipelines without the chip's instruction for their products
+    "instructions a product": 60,  # the most in a loop over K for each product of matrices, where loops are found
     "not compiled": 0,  # the number of pipelines in which the compiler crashed or hung
 }
 
@@ -57,6 +64,26 @@ class Pipeline:
             sum(count for name, count in executable["instructions"].items() if name.startswith(mnemonic))
             for executable in self.executables
         )
+
+    def constant(self, name: str) -> int:
+        """A specialization constant by name."""
+        return self.specialization[kernel_interface(self.kernel).specialization_constants.index(name)]
+
+    @property
+    def has_loop_over_k(self) -> bool:
+        """Whether the kernel is known to have one, and its K is long enough for one."""
+        return self.kernel in LOOPS_OVER_K and self.constant("FEW_STEPS") == 0
+
+    def product_cost(self, mnemonic: str, wait: str) -> ProductCost:
+        """What the loop over K takes for each product of matrices; the largest of any executable."""
+        m, n, k = (self.constant(f"MATRIX_{side}") for side in "MNK")
+        matrices = self.constant("SUBGROUP_PIXELS") * self.constant("SUBGROUP_CHANNELS") // (m * n)
+        products = matrices * self.constant("STEP") * VECTOR_SIZE // k
+        costs = (
+            product_cost([Loop(**loop) for loop in executable["loops"]], mnemonic, wait, products)
+            for executable in self.executables
+        )
+        return max(costs, key=lambda cost: cost.instructions)
 
 
 @dataclass(frozen=True)
@@ -108,6 +135,11 @@ class Compiled:
         mnemonic = self.chip.instructions.get(pipeline.kernel)
         return mnemonic is not None and pipeline.count(mnemonic) == 0
 
+    def product_cost(self, pipeline: Pipeline) -> ProductCost | None:
+        """What the pipeline's loop over K takes; None if it has none, or if none are found on the chip."""
+        mnemonic, wait = self.chip.instructions.get(pipeline.kernel), self.chip.driver.wait
+        return pipeline.product_cost(mnemonic, wait) if mnemonic and wait and pipeline.has_loop_over_k else None
+
     def measured(self) -> dict[tuple[str, str], int]:
         """Each kernel's numbers for each of the limits, of the pipelines that the limits are for."""
         found: dict[tuple[str, str], int] = {}
@@ -120,6 +152,9 @@ class Compiled:
                 found[kernel, "scratch"] = max(map(self.scratch, done))
                 found[kernel, "seconds"] = round(max(each.seconds for each in done))
                 found[kernel, "without its instruction"] = sum(map(self.lacks_instruction, done))
+                costs = [cost.instructions for each in done if (cost := self.product_cost(each)) is not None]
+                if costs:
+                    found[kernel, "instructions a product"] = math.ceil(max(costs))
         return found
 
     def unchecked(self) -> Iterator[str]:
@@ -128,6 +163,12 @@ class Compiled:
             kernels = {kernel for kernel, wanted in self.chip.instructions.items() if wanted == mnemonic}
             if not any(each.kernel in kernels and each.executables for each in self.pipelines):
                 yield f"{self.chip.name}: no kernel was compiled that should hold {mnemonic}"
+        if self.chip.matrix_product and self.chip.driver.wait:
+            for kernel in LOOPS_OVER_K:
+                if not any(
+                    each.kernel == kernel and each.executables and each.has_loop_over_k for each in self.pipelines
+                ):
+                    yield f"{self.chip.name}: no {kernel} with a loop over K was compiled"
         if self.chip.driver.has_machine_code:
             mute = [each for each in self.pipelines if each.executables and not each.executables[0]["instructions"]]
             if mute:

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from dmlvk.runtime.implementation import spirv
 from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.physical_device import physical_devices
 from tests.compilers.compiling_device import CompilingDevice
+from tests.compilers.loops import instructions, loops
 from tests.compilers.sample import Planned, dispatches
 
 EXTENSION = "VK_KHR_pipeline_executable_properties"
@@ -34,21 +34,6 @@ CAPTURE = 0x40 | 0x80  # VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR, _CAPTURE
 # A busy machine does not shorten that. The clock ends a compiler that sleeps.
 LONGEST_COMPILATION = 90
 LONGEST_SLEEP = 900
-# Before the name of an instruction: a number, a predicate, marks in parentheses, a destination.
-_MARK = re.compile(r"\s*(\d+:|@!?\S+\s|\([^)]*\))\s*")
-_INSTRUCTION = re.compile(r"([a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*)(?=[\s({]|$)")
-
-
-def instructions(text: str) -> Counter[str]:
-    """How often each instruction is in a driver's text of machine code."""
-    found: Counter[str] = Counter()
-    for line in text.splitlines():
-        operation = line.partition("//")[0].rpartition(" = ")[2].strip()
-        while mark := _MARK.match(operation):
-            operation = operation[mark.end() :]
-        if (instruction := _INSTRUCTION.match(operation)) and not operation.endswith(":"):
-            found[instruction[1]] += 1
-    return found
 
 
 def capture() -> None:
@@ -99,7 +84,7 @@ class Executables:
         self._texts = function("vkGetPipelineExecutableInternalRepresentationsKHR")
 
     def of(self, pipeline: Any) -> Iterator[dict[str, Any]]:
-        """The subgroup size, the statistics by name, and the counts of instructions of each executable."""
+        """The subgroup size, the statistics by name, the counts of instructions, and the loops of each executable."""
         ffi = vk.ffi
         information = ffi.new("VkPipelineInfoKHR*")
         information.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR
@@ -113,10 +98,12 @@ class Executables:
                 value = statistic.value
                 by_format = (bool(value.b32), value.i64, value.u64, value.f64)
                 statistics[_text(statistic.name)] = by_format[statistic.format]
+            text = self._machine_code(executable)
             yield {
                 "subgroup": properties.subgroupSize,
                 "statistics": statistics,
-                "instructions": self._instructions(executable),
+                "instructions": dict(instructions(text)),
+                "loops": [asdict(loop) for loop in loops(text)],
             }
 
     def _all(self, ask: Callable[..., int], information: Any, structure: str, kind: str) -> Any:
@@ -130,8 +117,8 @@ class Executables:
         _check(ask(self._device, information, count, array))
         return array
 
-    def _instructions(self, executable: Any) -> dict[str, int]:
-        """How often each instruction is in an executable; empty if the driver gives no text of its machine code."""
+    def _machine_code(self, executable: Any) -> str:
+        """The text of an executable's machine code; empty if the driver gives none."""
         ffi = vk.ffi
         texts = self._all(self._texts, executable, "InternalRepresentation", "INTERNAL_REPRESENTATION")
         buffers = []
@@ -139,11 +126,9 @@ class Executables:
             buffers.append(ffi.new("char[]", text.dataSize + 1))
             text.pData = buffers[-1]
         _check(self._texts(self._device, executable, ffi.new("uint32_t*", len(texts)), texts))
-        found: Counter[str] = Counter()
-        for text in texts:
-            if "assembly" in _text(text.name).lower():
-                found.update(instructions(_text(ffi.cast("char*", text.pData))))
-        return dict(found)
+        return "\n".join(
+            _text(ffi.cast("char*", text.pData)) for text in texts if "assembly" in _text(text.name).lower()
+        )
 
 
 def _check(result: int) -> None:

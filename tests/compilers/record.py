@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -34,7 +35,9 @@ the most of any pipeline. *Registers* are the driver's: those of an invocation, 
 *Occupancy* is the width of dispatches (Intel), waves of a core (Adreno), warps of a multiprocessor (NVIDIA), threads
 (Apple) or subgroups of a SIMD (AMD). *Spills* and *scratch* are the most of any pipeline. *With its instruction* counts
 the pipelines that contain the chip's instruction for their products, and says how many instructions of the whole kernel
-there are to each of these.
+there are to each of these. For the matrix kernel on Intel's chips it also says how many instructions of the loop over K
+there are to each; a loop inside it, over the slices of a step, counts as often as it runs. Of these, *waits* are
+`sync.nop`, which only wait for registers.
 """
 
 
@@ -66,7 +69,12 @@ def _numbers(compiled: Compiled, kernel: str, pipelines: list[Pipeline]) -> Iter
         return
     counts = [(each.statistic(driver.instructions), each.count(mnemonic)) for each in done]
     ratios = [round(instructions / count) for instructions, count in counts if count]
-    yield f"{mnemonic}: {len(ratios)}" + (f", 1 in {_range(ratios)}" if ratios else "")
+    said = f"{mnemonic}: {len(ratios)}" + (f", 1 in {_range(ratios)}" if ratios else "")
+    costs = [cost for each in done if (cost := compiled.product_cost(each)) is not None]
+    if costs:
+        least_to_most = _range([math.ceil(cost.instructions) for cost in costs])
+        said += f", in the loop over K 1 in {least_to_most} ({_range([round(cost.waits) for cost in costs])} waits)"
+    yield said
 
 
 def _range(numbers: list[int]) -> str:
@@ -84,6 +92,8 @@ def lines(compiled: Compiled) -> Iterator[str]:
                 f"{each.statistic(driver.instructions):,} instructions, {each.statistic(driver.registers)} registers, "
             )
             said += f"{compiled.spills(each)} spilled, {compiled.scratch(each)} B of scratch, {each.seconds:.1f} s"
+            if (cost := compiled.product_cost(each)) is not None:
+                said += f"; {cost.instructions:.1f} in the loop over K for each product, {cost.waits:.1f} of them waits"
         yield said if each.executables else f"{said}not compiled"
 
 

@@ -14,12 +14,13 @@ import pytest
 from click.testing import CliRunner
 
 from dmlvk.conformance.recorded import load
+from dmlvk.planning.kernel_interface import kernel_interface
 from tests.compilers import __main__ as compilers
 from tests.compilers import record, sample, waivers
 from tests.compilers.__main__ import main
-from tests.compilers.chips import CHIPS, DOT_PRODUCTS, FLOAT_PRODUCTS, MATRICES, NVK, RADV, Chip
+from tests.compilers.chips import CHIPS, DOT_PRODUCTS, FLOAT_PRODUCTS, LOOPS_OVER_K, MATRICES, NVK, RADV, Chip
 from tests.compilers.compiled import LIMITS, Compiled
-from tests.compilers.executables import instructions
+from tests.compilers.loops import Loop, ProductCost, instructions, loops, product_cost
 from tests.compilers.waivers import Waiver
 from tools import mesa
 from tools.debian import SetupError
@@ -131,6 +132,101 @@ def test_a_run_that_stopped_early_or_checked_nothing_is_no_pass() -> None:
 )
 def test_instructions_are_found_in_every_driver_s_text(text: str, name: str) -> None:
     assert instructions(f"L1:\n{text}\n{text}\n")[name] == 2
+
+
+# Two products in a loop over slices, in a loop over K, in a loop over tiles, in the text of Intel's driver.
+NESTED = """
+        mov (8)                   r1            r32                               {$11.dst}
+L0:
+        mov (8)                   r2            r32
+L43:
+        cmp (8)        (lt)f0.0   null          r104              0x00000009      {I@2}
+(f0.0)  if (8)                                jip:L45             uip:L45
+        send.ugm (8)              r1      r38    null:0  0x00000000  0x62403500   {$4}  // wr:1+0, load.ugm.d32x4
+L45:
+        endif (8)                             L50
+L50:
+(W)     sync.nop (1)                            null                              {$4.src}
+(W)     dpas.8x8 (8)              r1<0>:d       r1<0;0,0>:d       r43<0;0,0>:b      r51<0;0,0>:b {$4}
+(W)     dpas.8x8 (8)              r9<0>:d       r9<0;0,0>:d       r43<0;0,0>:b      r51<0;0,0>:b {$4}
+(~f0.0) while (8)                             L50
+(W)     sync.nop (1)                            null                              {$5.src}
+        while (8)                             L43
+        while (8)                             L0
+"""
+
+
+def test_loops_are_found_with_those_inside_them() -> None:
+    found = list(loops(NESTED))
+    assert [(loop.first, loop.end, loop.count("dpas"), loop.count("sync.nop")) for loop in found] == [
+        (6, 10, 2, 1),
+        (2, 12, 2, 2),
+        (1, 13, 2, 2),
+    ]
+    assert [loop.instructions["send.ugm"] for loop in found[1:]] == [1, 1]
+    assert list(loops(NESTED.replace("while", "bra"))) == []
+
+
+def test_a_loop_over_slices_counts_as_often_as_it_runs() -> None:
+    """The loop that has a step's products by itself is the loop over K."""
+    # The loop over K has 6 instructions beside the 4 of a slice, and a wait beside the slice's.
+    expected = {2: ProductCost(4 / 2, 1 / 2), 4: ProductCost(14 / 4, 3 / 4), 6: ProductCost(18 / 6, 4 / 6)}
+    for products, cost in expected.items():
+        assert product_cost(loops(NESTED), "dpas", "sync.nop", products) == cost
+
+
+@pytest.mark.parametrize("products", [1, 3])
+def test_loops_that_do_not_have_the_products_of_a_step_are_an_error(products: int) -> None:
+    with pytest.raises(ValueError, match=r"loops have \[2, 2, 2\] instructions dpas: none of them does the"):
+        product_cost(loops(NESTED), "dpas", "sync.nop", products)
+    with pytest.raises(ValueError, match=r"loops have \[\] instructions dpas"):
+        product_cost([], "dpas", "sync.nop", 4)
+    apart = [Loop(0, 4, {"dpas.8x8": 2, "mov": 2}), Loop(0, 9, {"dpas.8x8": 3, "mov": 6})]
+    with pytest.raises(ValueError, match=r"\[2, 3\]"):
+        product_cost(apart, "dpas", "sync.nop", 4)
+
+
+FEW_REGISTERS = LOOPS_OVER_K[0]
+
+
+def with_loops(chip: Chip, number: int, *, outer: int, few_steps: int = 0) -> list[dict[str, Any]]:
+    """A pipeline of the kernel for few registers on a chip of Intel's, with 8 products in each step of two slices."""
+    constants = {
+        **dict.fromkeys(kernel_interface(FEW_REGISTERS).specialization_constants, 0),
+        "MATRIX_M": 8,
+        "MATRIX_N": 8,
+        "MATRIX_K": 32,
+        "STEP": 4,
+        "FEW_STEPS": few_steps,
+        "SUBGROUP_PIXELS": 32,
+        "SUBGROUP_CHANNELS": 8,
+    }
+    begun, finished = pipeline(chip, number, FEW_REGISTERS, mnemonics={"mov": 7, "dpas.8x8": 4})
+    begun["specialization"] = list(constants.values())
+    inner = {"first": 100, "end": 160, "instructions": {"dpas.8x8": 4, "sync.nop": 20, "mov": 36}}
+    around = {"first": 10, "end": 10 + outer, "instructions": {"dpas.8x8": 4, "sync.nop": 60, "mov": outer - 64}}
+    finished["executables"][0]["loops"] = [] if few_steps else [inner, around]
+    return [begun, finished]
+
+
+def test_the_loop_over_k_is_held_to_a_limit_on_intel() -> None:
+    dg2 = CHIPS["intel-dg2"]
+    found = compiled(with_loops(dg2, 0, outer=420), with_loops(dg2, 1, outer=240), chip=dg2)
+    assert over(found) == {}
+    assert [found.product_cost(each) for each in found.pipelines] == [ProductCost(60, 10), ProductCost(37.5, 10)]
+    assert any("in the loop over K 1 in 38 to 60 (10 waits)" in cell for row in record.rows(found) for cell in row)
+    assert "60.0 in the loop over K for each product, 10.0 of them waits" in next(record.lines(found))
+    assert over(compiled(with_loops(dg2, 0, outer=421), chip=dg2)) == {(FEW_REGISTERS, "instructions a product"): 61}
+
+
+def test_a_kernel_without_a_loop_over_k_has_no_number() -> None:
+    dg2 = CHIPS["intel-dg2"]
+    found = compiled(with_loops(dg2, 0, outer=420, few_steps=1), chip=dg2)
+    assert (FEW_REGISTERS, "instructions a product") not in found.measured()
+    assert any("with a loop over K" in line for line in found.unchecked())
+    assert not any(
+        "with a loop over K" in line for line in compiled(with_loops(dg2, 0, outer=420), chip=dg2).unchecked()
+    )
 
 
 WAIVER = Waiver("nvk-ampere", MATRIX, "spills", 5, "tiles of 128x128 need more registers than there are")

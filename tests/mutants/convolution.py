@@ -321,13 +321,13 @@ MATRIX_MUTANTS = (
     Mutant(
         "matrices, few registers: a step that is fetched ahead comes one too late",
         f"{PREFIX}/matrix_product.glsl",
-        (("fetch_step(min(step + 2, end_step - 1));", "fetch_step(min(step + 1, end_step - 1));"),),
+        (("fetch_step(min(step + 2, end_step - 1), 0);", "fetch_step(min(step + 1, end_step - 1), 0);"),),
         ("quantized_linear_convolution:tiles_of_few_registers",),
     ),
     Mutant(
         "matrices, few registers: a step that is fetched when it is needed is the one before",
         f"{PREFIX}/matrix_product.glsl",
-        (("                    fetch_step(step + 1);\n", "                    fetch_step(step);\n"),),
+        (("                    fetch_step(step + 1, 0);\n", "                    fetch_step(step, 0);\n"),),
         ("quantized_linear_convolution:tiles_of_few_registers",),
     ),
     Mutant(
@@ -337,9 +337,31 @@ MATRIX_MUTANTS = (
         ("quantized_linear_convolution:tiles_of_few_registers",),
     ),
     Mutant(
+        "matrices, few registers: channels are the first operand, and their constants lie as if pixels were",
+        f"{PREFIX}/matrix.glsl",
+        (
+            (
+                "(CHANNELS_FIRST ? gl_CooperativeMatrixLayoutColumnMajor : gl_CooperativeMatrixLayoutRowMajor)",
+                "gl_CooperativeMatrixLayoutRowMajor",
+            ),
+        ),
+        ("quantized_linear_convolution:tiles_of_few_registers",),
+    ),
+    Mutant(
+        "matrices, few registers: what was loaded for places outside the input is not replaced",
+        f"{PREFIX}/matrix_fetch.glsl",
+        (("mix(uvec4(next_outside), next_input[set][f], bvec4(next_inside[f]))", "next_input[set][f]"),),
+        ("quantized_linear_convolution:tiles_of_few_registers",),
+    ),
+    Mutant(
         "matrices: the border of an input in place holds 0",
         f"{PREFIX}/matrix_fetch.glsl",
-        (("                next_input[f] = uvec4(border ^ FLIP);", "                next_input[f] = uvec4(FLIP);"),),
+        (
+            (
+                "                next_input[set][f] = uvec4(border ^ FLIP);",
+                "                next_input[set][f] = uvec4(FLIP);",
+            ),
+        ),
         ("quantized_linear_convolution:channels", "quantized_linear_convolution:layout"),
         "matrix",
     ),
@@ -353,7 +375,7 @@ MATRIX_MUTANTS = (
     Mutant(
         "matrices: planes are not turned over",
         f"{PREFIX}/matrix_fetch.glsl",
-        (("uvec4 words = turned(next_input[4 * f + i]);", "uvec4 words = next_input[4 * f + i];"),),
+        (("uvec4 words = turned(next_input[set][4 * f + i]);", "uvec4 words = next_input[set][4 * f + i];"),),
         ("quantized_linear_convolution:whole_planes",),
         "matrix",
     ),

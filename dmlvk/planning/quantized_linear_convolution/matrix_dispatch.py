@@ -31,6 +31,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     MatrixTile,
     Runs,
     has_whole_planes,
+    matrix_outputs,
     packs_channels,
 )
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
@@ -382,7 +383,8 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         if packs_channels(self.geometry):
             plane = rows * columns * stride_w
             return (rows == 1 or stride_h == columns * stride_w) and (images == 1 or stride_n == plane)
-        return rows * columns % (PACKED_MATRICES * self.shape.matrix.m) == 0
+        pixels, _ = matrix_outputs(self.shape.kernel, self.shape.matrix, channels=False)
+        return rows * columns % (PACKED_MATRICES * pixels) == 0
 
 
 def _is_even(extents: Sequence[int], strides: Sequence[int]) -> bool:

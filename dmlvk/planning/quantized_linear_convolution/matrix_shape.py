@@ -266,6 +266,14 @@ def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
     )
 
 
+def matrix_outputs(kernel: str, matrix: CooperativeMatrix, channels: bool) -> tuple[int, int]:
+    """The pixels and the channels of a matrix of sums; with `channels` for words of four channels.
+
+    For words of four pixels, the kernel of few registers has channels in the rows of its sums.
+    """
+    return (matrix.n, matrix.m) if kernel == KERNEL_OF_FEW_REGISTERS and not channels else (matrix.m, matrix.n)
+
+
 def packs_channels(geometry: ConvolutionGeometry) -> bool:
     """Whether a word of the output holds four channels (contiguous in NHWC) rather than four pixels."""
     return geometry.output_strides[1] == 1 and geometry.output_channels > 1

@@ -21,6 +21,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     MatrixTile,
     Runs,
     has_whole_planes,
+    matrix_outputs,
     packs_channels,
 )
 from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT
@@ -83,8 +84,12 @@ def matrix_shape(
             raise PathError(f"tile {shown(forced)} is not possible on {profile.name}: {obstacle}")
     else:
         tile = _choose(profile, matrix, geometry, has_parameters)
-    kernel = KERNEL_OF_FEW_REGISTERS if device_traits.has_few_registers(profile) else KERNEL
-    return MatrixShape.of(kernel, profile, matrix, tile, geometry)
+    return MatrixShape.of(product_kernel(profile), profile, matrix, tile, geometry)
+
+
+def product_kernel(profile: DeviceProfile) -> str:
+    """The kernel that multiplies on a device's matrix units."""
+    return KERNEL_OF_FEW_REGISTERS if device_traits.has_few_registers(profile) else KERNEL
 
 
 def small_tile(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ProductGeometry) -> MatrixTile | None:
@@ -199,10 +204,11 @@ def _gpu_tiles(profile: DeviceProfile, channels: bool) -> list[MatrixTile]:
             MatrixTile(128, 32, 64, 64, 16),
         ]
     # Matrices of eight rows, on devices with few registers: 64 sums an invocation spill hundreds of them, 32 sums few.
+    # The second operand, along the words of the output, has four matrices of a subgroup, and the first operand one.
     if profile.min_subgroup_size >= 16:
         if channels:
             return [MatrixTile(128, 64, 64, 8, 64), MatrixTile(64, 64, 64, 8, 64)]
-        return [MatrixTile(64, 64, 64, 32, 16), MatrixTile(128, 32, 64, 32, 16), MatrixTile(64, 32, 64, 32, 16)]
+        return [MatrixTile(64, 64, 64, 64, 8), MatrixTile(128, 32, 64, 64, 8), MatrixTile(64, 32, 64, 64, 8)]
     if channels:
         return [MatrixTile(128, 64, 64, 8, 32), MatrixTile(64, 64, 64, 8, 32), MatrixTile(64, 32, 64, 8, 32)]
     return [MatrixTile(64, 128, 64, 32, 8), MatrixTile(64, 64, 64, 32, 8), MatrixTile(64, 32, 64, 32, 8)]
@@ -228,8 +234,9 @@ def obstacle_to_sizes(
     if tile.pixels % tile.subgroup_pixels or tile.channels % tile.subgroup_channels:
         return "its subgroups do not divide it"
     rows, columns = (1, PACKED_MATRICES) if channels else (PACKED_MATRICES, 1)
-    if tile.subgroup_pixels % (rows * matrix.m) or tile.subgroup_channels % (columns * matrix.n):
-        return f"{rows} x {columns} matrices of {matrix.m} x {matrix.n} do not divide its subgroups"
+    height, width = matrix_outputs(product_kernel(profile), matrix, channels)
+    if tile.subgroup_pixels % (rows * height) or tile.subgroup_channels % (columns * width):
+        return f"{rows} x {columns} matrices of {height} x {width} do not divide its subgroups"
     if tile.step % max(2 * matrix.k, VECTOR_SIZE):
         return f"its step is not an even number of matrices of {matrix.k} bytes of K"
     if not 1 <= invocations <= largest:
@@ -247,7 +254,7 @@ def obstacle_to_tile(
     invocations, step = tile.subgroups() * lanes, tile.step // VECTOR_SIZE
     if invocations % step or tile.pixels * step % invocations or tile.channels * step % invocations:
         return f"{invocations} invocations do not fetch both operands evenly"
-    return obstacle_to_memory(shared_memory(matrix, tile, channels), device_traits.tile_memory(profile))
+    return obstacle_to_memory(shared_memory(profile, matrix, tile, channels), device_traits.tile_memory(profile))
 
 
 def obstacle_to_memory(size: int, limit: int) -> str | None:
@@ -255,10 +262,11 @@ def obstacle_to_memory(size: int, limit: int) -> str | None:
     return f"{size} bytes of shared memory are more than {limit}" if size > limit else None
 
 
-def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -> int:
+def shared_memory(profile: DeviceProfile, matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -> int:
     """Bytes of shared memory that the kernel declares: see kernels/quantized_linear_convolution/matrix.glsl."""
     row = tile.step // VECTOR_SIZE * max(1, VECTOR_SIZE // matrix.k) + ROW_PADDING
     operands = 2 * (tile.pixels + tile.channels) * row
-    lines, words = (matrix.m, matrix.n) if channels else (matrix.n, matrix.m)
+    height, width = matrix_outputs(product_kernel(profile), matrix, channels)
+    lines, words = (height, width) if channels else (width, height)
     strip = max(lines * (words // 4 + 1), matrix.m * matrix.n // 4)
     return VECTOR_SIZE * max(operands, tile.subgroups() * strip) + 8 * tile.pixels + 12 * tile.channels + 48
