@@ -269,4 +269,4 @@ def shared_memory(profile: DeviceProfile, matrix: CooperativeMatrix, tile: Matri
     height, width = matrix_outputs(product_kernel(profile), matrix, channels)
     lines, words = (height, width) if channels else (width, height)
     strip = max(lines * (words // 4 + 1), matrix.m * matrix.n // 4)
-    return VECTOR_SIZE * max(operands, tile.subgroups() * strip) + 8 * tile.pixels + 12 * tile.channels + 48
+    return VECTOR_SIZE * max(operands, tile.subgroups() * strip) + 8 * tile.pixels + 12 * tile.channels + 32

@@ -208,7 +208,7 @@ def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -
     row = tile.step // VECTOR_SIZE * max(1, VECTOR_SIZE // matrix.k) + ROW_PADDING
     lines, words = (tile.pixels, tile.channels // 4) if channels else (tile.channels, tile.pixels // 4)
     region = max((tile.pixels + tile.channels) * row, lines * (words + 2))
-    return VECTOR_SIZE * tile.splits * region + 8 * tile.pixels + 12 * tile.channels + 64
+    return VECTOR_SIZE * tile.splits * region + 8 * tile.pixels + 12 * tile.channels + 48
 
 
 class SplitKCutter(MatrixCutter[SplitKShape]):

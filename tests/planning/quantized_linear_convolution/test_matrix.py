@@ -8,13 +8,15 @@ import pytest
 
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
+from dmlvk.planning import device_traits
 from dmlvk.planning.plan import SCRATCH
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import MatrixTile
-from dmlvk.planning.quantized_linear_convolution.matrix_tiles import matrix_of, obstacle_to_tile
+from dmlvk.planning.quantized_linear_convolution.matrix_tiles import matrix_of, obstacle_to_tile, shared_memory
 from dmlvk.tensor_desc import TensorDesc
 from tests import profiles
 from tests.planning.limits import check_plan
+from tests.planning.quantized_linear_convolution.declared_memory import shared_bytes
 from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, convolution, written_elements
 from tests.planning.quantized_linear_convolution.matrix_devices import MATRIX_DEVICES, push_constant
 
@@ -50,7 +52,9 @@ def test_matrices_wherever_a_device_has_them(name: str, device: str) -> None:
             dispatch.specialization[12],
             dispatch.specialization[13],
         )
-        assert obstacle_to_tile(profile, matrix, lanes, tile, bool(dispatch.specialization[2])) is None
+        in_words = bool(dispatch.specialization[2])
+        assert obstacle_to_tile(profile, matrix, lanes, tile, in_words) is None
+        assert shared_bytes(dispatch) == shared_memory(matrix, tile, in_words) <= device_traits.tile_memory(profile)
         assert dispatch.specialization[0] == lanes * tile.subgroups()
 
 
