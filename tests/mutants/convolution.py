@@ -321,13 +321,18 @@ MATRIX_MUTANTS = (
     Mutant(
         "matrices, few registers: a step that is fetched ahead comes one too late",
         f"{PREFIX}/matrix_product.glsl",
-        (("fetch_step(min(step + 2, end_step - 1), 0);", "fetch_step(min(step + 1, end_step - 1), 0);"),),
+        (("fetch_step(min(step + 2, end_step - 1));", "fetch_step(min(step + 1, end_step - 1));"),),
         ("quantized_linear_convolution:tiles_of_few_registers",),
     ),
     Mutant(
         "matrices, few registers: a step that is fetched when it is needed is the one before",
         f"{PREFIX}/matrix_product.glsl",
-        (("                    fetch_step(step + 1, 0);\n", "                    fetch_step(step, 0);\n"),),
+        (
+            (
+                "                fetch_step(step + 1);\n            put_step",
+                "                fetch_step(step);\n            put_step",
+            ),
+        ),
         ("quantized_linear_convolution:tiles_of_few_registers",),
     ),
     Mutant(

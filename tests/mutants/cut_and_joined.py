@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "vectors of K: channels past the last one are stored",
-        VECTORS,
+        f"{PREFIX}/store_word.glsl",
         (("    return channel >= push.first_channel && channel < push.channels;", "    return true;"),),
         TILES_CASES,
     ),
@@ -136,7 +136,7 @@ MUTANTS = (
     Mutant(
         "prepared channels: sums outside of 32 bits wrap",
         f"{PREFIX}/matrix_parameters.comp",
-        (("(is_narrow(constant, push.taps) ? 0 : 1u << 16)", "0"),),
+        (("(is_narrow(constant, push.taps) ? 0 : PANEL_NEEDS_INTEGERS)", "0"),),
         PARTS_CASES,
     ),
 )

@@ -11,7 +11,7 @@ from tests.kernels.harness import check
 from tests.layouts import random_bytes, view
 
 # The paths that take any convolution that is not too large, and the paths that take only some.
-PATHS = ("matrix", "vectors", "dot4", "integer", "float", "direct", "general")
+PATHS = ("matrix", "split_k", "vectors", "dot4", "integer", "float", "direct", "general")
 MADE_FOR_SOME = ("depthwise", "first_layer", "halo")
 
 
