@@ -11,7 +11,7 @@ from dmlvk.planning.quantized_linear_convolution.halo import Positions
 from tests import profiles
 from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, convolution, written_elements
-from tests.planning.quantized_linear_convolution.matrix_devices import MATRIX_DEVICES
+from tests.planning.quantized_linear_convolution.matrix_devices import MATRIX_DEVICES, constant
 
 
 @pytest.mark.parametrize("device", MATRIX_DEVICES)
@@ -30,7 +30,7 @@ def test_halos_wherever_a_device_has_matrices(name: str, device: str) -> None:
     assert products
     for dispatch in products:
         m, n, k, lanes, pixels, channels, own_pixels, own_channels, step, run = dispatch.specialization[6:16]
-        runs_w, padding, taps, pitch = (dispatch.specialization[i] for i in (17, 23, 54, 57))
+        runs_w, padding, taps, pitch = (constant(dispatch, name) for name in ("RUNS_W", "PADDING", "TAPS", "PITCH"))
         dilations = dispatch.specialization[20:22]
         halo = (taps // runs_w - 1) * dilations[0] * pitch + (runs_w - 1) * dilations[1]
         rows = pixels + halo + 2 * channels

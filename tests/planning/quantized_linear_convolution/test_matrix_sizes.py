@@ -12,9 +12,8 @@ from dmlvk.device_profile import DeviceProfile, DriverId
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning import plan
 from dmlvk.planning.kernel_interface import kernel_interface
-from dmlvk.planning.quantized_linear_convolution import matrix_sizes
+from dmlvk.planning.quantized_linear_convolution import halo, matrix_shape, matrix_sizes, split_k
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import PUSH_CONSTANTS_SIZE
-from dmlvk.planning.quantized_linear_convolution.matrix_shape import KERNEL
 from tests import profiles
 from tests.planning.quantized_linear_convolution.descriptors import convolution
 from tools.pipelines import pipelines
@@ -34,8 +33,11 @@ def test_a_reciprocal_gives_each_quotient(number: int, divisor: int, off: int) -
     assert (2 * number * reciprocal >> 32) >> shift == number // divisor
 
 
-def test_the_kernels_push_constants_are_the_path_s() -> None:
-    places = kernel_interface(KERNEL).push_constants.values()
+@pytest.mark.parametrize(
+    "kernel", [matrix_shape.KERNEL, matrix_shape.KERNEL_OF_FEW_REGISTERS, split_k.KERNEL, halo.KERNEL]
+)
+def test_the_kernels_push_constants_are_the_paths(kernel: str) -> None:
+    places = kernel_interface(kernel).push_constants.values()
     assert 4 * max(first + count for first, count in places) == PUSH_CONSTANTS_SIZE
 
 
@@ -63,10 +65,20 @@ def test_samsung_s_compiler_gets_constants() -> None:
     desc = convolution(1, 512, (7, 7), 512, (3, 3), padding=(1, 1))
     nvidia = profiles.load("nvidia-h200")
     for driver, has_constants in ((nvidia.driver_id, False), (DriverId.SAMSUNG_PROPRIETARY, True)):
-        constants = _constants_of_product(desc, replace(nvidia, driver_id=driver))
-        assert all((constants[name] != 0) == has_constants for name in (*SOME_SIZES, "PARTS"))
+        for path, names in (("matrix", SOME_SIZES), ("split_k", SOME_SIZES), ("split_k/3", (*SOME_SIZES, "PARTS"))):
+            constants = _constants_of_product(desc, replace(nvidia, driver_id=driver), path)
+            assert all((constants[name] != 0) == has_constants for name in names), path
 
 
-def _constants_of_product(desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile) -> dict[str, int]:
-    (product,) = plan(desc, profile, path="matrix").stages[-1]
-    return dict(zip(kernel_interface(KERNEL).specialization_constants, product.specialization, strict=True))
+@pytest.mark.parametrize(("path", "parts"), [("matrix", 1), ("split_k", 1), ("split_k/1", 1), ("split_k/5", 0)])
+def test_one_part_is_a_constant(path: str, parts: int) -> None:
+    """Then the kernel has no code for more. Layers that are cut share a pipeline, whatever the number of parts."""
+    desc = convolution(1, 512, (7, 7), 512, (3, 3), padding=(1, 1))
+    assert _constants_of_product(desc, profiles.load("nvidia-h200"), path)["PARTS"] == parts
+
+
+def _constants_of_product(
+    desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile, path: str = "matrix"
+) -> dict[str, int]:
+    (product,) = plan(desc, profile, path=path).stages[-1]
+    return dict(zip(kernel_interface(product.kernel).specialization_constants, product.specialization, strict=True))
