@@ -1,7 +1,8 @@
-"""Pipelines that several threads build at the same time."""
+"""Pipelines that several threads build at the same time, and what each is built with."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import threading
 import time
@@ -15,8 +16,10 @@ import pytest
 
 import dmlvk
 from dmlvk import DataType, TensorDesc
+from dmlvk.conformance.profiles import narrow
 from dmlvk.runtime import device as device_module
 from dmlvk.vulkan import pipeline_cache
+from dmlvk.vulkan.device_properties import chain_of, feature_structures
 from dmlvk.vulkan.library import vk
 from tests.vulkan.variants import copy_desc
 
@@ -233,3 +236,61 @@ def test_a_list_with_a_descriptor_that_is_refused(own: dmlvk.Device, compiler: A
     compiler(lambda: vk.VK_ERROR_OUT_OF_DEVICE_MEMORY)
     with pytest.raises(dmlvk.DeviceError, match="kernel slice1"):
         own.compile_all([desc(1), desc(2)])
+
+
+ROBUSTNESS = "VK_EXT_pipeline_robustness"
+
+
+def robustness(information: Any) -> list[Any]:
+    """The VkPipelineRobustnessCreateInfoEXT that are chained to a VkComputePipelineCreateInfo."""
+    found, link = [], vk.ffi.cast("VkBaseInStructure*", information.pNext)
+    while link != vk.ffi.NULL:
+        if link.sType == vk.VK_STRUCTURE_TYPE_PIPELINE_ROBUSTNESS_CREATE_INFO_EXT:
+            found.append(vk.ffi.cast("VkPipelineRobustnessCreateInfoEXT*", link))
+        link = vk.ffi.cast("VkBaseInStructure*", link.pNext)
+    return found
+
+
+@pytest.mark.parametrize("kept", ["all features", "all features but this", "what Vulkan 1.2 guarantees"])
+def test_each_pipeline_is_without_bounds_checks_where_the_device_has_the_feature(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    """With it, drivers are told that nothing accesses a buffer outside of its bounds; without, nothing is chained."""
+    profile = device.profile
+    if kept == "all features but this":
+        profile = dataclasses.replace(profile, features=profile.features - {"pipelineRobustness"})
+    elif kept != "all features":
+        profile = narrow(profile, "minimum")
+    has_feature = kept == "all features" and ROBUSTNESS in device.profile.extensions
+    real, seen = vk.vkCreateComputePipelines, []
+
+    def create(handle: Any, cache: Any, count: int, information: Any, *rest: Any) -> Any:
+        chained = robustness(information)
+        assert (count, len(chained)) == (1, has_feature)
+        disabled = vk.VK_PIPELINE_ROBUSTNESS_BUFFER_BEHAVIOR_DISABLED_EXT
+        assert all((each.storageBuffers, each.uniformBuffers) == (disabled, disabled) for each in chained)
+        # What no kernel has stays as the device has it.
+        default = vk.VK_PIPELINE_ROBUSTNESS_BUFFER_BEHAVIOR_DEVICE_DEFAULT_EXT
+        assert all((each.vertexInputs, each.images) == (default, default) for each in chained)
+        seen.append(information.stage.module)
+        return real(handle, cache, count, information, *rest)
+
+    monkeypatch.setattr(vk, "vkCreateComputePipelines", create)
+    with dmlvk.Device(device.name, profile=profile) as own:
+        configuration = own.vulkan.context.configuration
+        assert ("pipelineRobustness" in configuration.features) == has_feature
+        assert ROBUSTNESS in configuration.extensions or not has_feature
+        for rank in (1, 2):
+            run(own.compile(desc(rank)), desc(rank).input_tensor)
+    assert len(seen) == 2
+
+
+def test_features_of_extensions_are_asked_for_where_they_are_listed() -> None:
+    """A structure of an extension that a device lacks must not be chained."""
+    names = {"VK_KHR_cooperative_matrix": "CooperativeMatrix", ROBUSTNESS: "PipelineRobustness"}
+    for version in ((1, 2, 0), (1, 3, 0)):
+        for listed in ((), tuple(names), *((name,) for name in names)):
+            structures = [structure for structure, _ in feature_structures(version, frozenset(listed))]
+            for extension, part in names.items():
+                assert sum(part in structure for structure in structures) == (extension in listed)
+            assert len(chain_of(feature_structures(version, frozenset(listed)))) == len(structures)
