@@ -165,7 +165,7 @@ def _expected_of_one_hot(desc: OneHotDesc, profile: DeviceProfile) -> str | None
 
 
 # Paths that are taken in place of others, and do as well.
-AS_GOOD: Mapping[str, tuple[str, ...]] = {"matrix": ("halo",), "tiles": ("boxes",)}
+AS_GOOD: Mapping[str, tuple[str, ...]] = {"matrix": ("halo", "split_k"), "tiles": ("boxes",)}
 
 # The path that an operator is expected to take, for operators with several paths.
 EXPECTED_PATHS: Mapping[type[OperatorDesc], Callable[[Any, DeviceProfile], str | None]] = {

@@ -97,8 +97,10 @@ def test_dispatches_that_no_device_takes() -> None:
 def test_the_best_path() -> None:
     rich = load("nvidia-h200")
     assert missed_path(plan(LARGE, rich), LARGE, rich) is None
-    assert missed_path(plan(LARGE, rich, path="dot4"), LARGE, rich) == "matrix"
-    assert missed_path(plan(LARGE, rich, path="direct"), LARGE, rich) == "matrix"
+    for path in ("matrix", "split_k", "halo"):
+        assert missed_path(plan(LARGE, rich, path=path), LARGE, rich) is None
+    for path in ("dot4", "vectors", "direct"):
+        assert missed_path(plan(LARGE, rich, path=path), LARGE, rich) == "matrix"
     old = load("intel-hsw")
     assert missed_path(plan(LARGE, old, path="direct"), LARGE, old) == "integer"
     assert missed_path(plan(TRANSPOSE, rich), TRANSPOSE, rich) is None
