@@ -83,7 +83,7 @@ class Result:
 
     @property
     def column(self) -> str:
-        """The kernel path by which tables count it: "matrix" of "matrix/4"; "any" where none was forced."""
+        """The kernel path by which tables count it: "split_k" of "split_k/4"; "any" where none was forced."""
         return self.path.partition("/")[0] or "any"
 
     @property

@@ -57,7 +57,7 @@ REPEATS = 3
 MOST_ENDS = 2
 # What a CPU driver lists as matrices are loops of its own compiler, like all else that it runs.
 WITHOUT_UNITS = frozenset((DeviceType.CPU,))
-# A tile or parts of K may follow a path's name: "matrix:128x128x64:64x32", "matrix/4".
+# A tile or parts of K may follow a path's name: "matrix:128x128x64:64x32", "split_k/4".
 NAME_END = re.compile("[:/]")
 NEVER, ONCE, ALWAYS = "0", "1", "always"
 POISON = b"\xa5"

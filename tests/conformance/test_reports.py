@@ -192,13 +192,13 @@ def test_the_matrix_counts_operators_by_types_and_path(run: Run) -> None:
 
 
 def test_a_path_whose_sums_are_shared_is_no_column_of_its_own() -> None:
-    """ "matrix/7": seven workgroups share a tile."""
+    """ "split_k/7": seven workgroups share a tile."""
     results = [
         Result(f"convolution:x={path}", "device", Status.PASS, operator="C", types="int8", path=path)
-        for path in ("matrix", "matrix/7", "matrix/50", "direct", "")
+        for path in ("split_k", "split_k/7", "split_k/50", "direct", "")
     ]
     (found,) = matrices(results)
-    assert found.columns == ["any", "direct", "matrix"]
+    assert found.columns == ["any", "direct", "split_k"]
     assert [cell.text for _, cells in found.rows for cell in cells if cell] == ["1", "1", "3"]
 
 

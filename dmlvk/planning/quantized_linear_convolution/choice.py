@@ -43,7 +43,7 @@ def plan_quantized_linear_convolution(
     profile : DeviceProfile
     path : str, optional
         The name of one of the `PATHS`; None chooses. If the path's tiles have names, a colon and the name of a tile may
-        follow: "matrix:128x128x64:64x32". If the path cuts K, a slash and the number of parts may follow: "matrix/4".
+        follow: "matrix:128x128x64:64x32". If the path cuts K, a slash and the number of parts may follow: "split_k/4".
     offsets : mapping of str to int, optional
         Bytes from the start of its memory to a tensor's own start, by field.
 
