@@ -164,6 +164,8 @@ RULES = {
         f"{CONVOLUTION}:cancellation",
         f"{CONVOLUTION}:parts_of_k",
         f"{CONVOLUTION}:parts_of_vectors",
+        f"{CONVOLUTION}:split_k:bias=wide;*",
+        f"{CONVOLUTION}:sums_of_parts",
         f"{CONVOLUTION}:parts_of_floats",
         f"{CONVOLUTION}:sums_of_floats",
     ),
@@ -172,7 +174,10 @@ RULES = {
     "convolution, each rounding to binary32": (f"{CONVOLUTION}:rounding",),
     "convolution, halves to even": (f"{CONVOLUTION}:tie",),
     "convolution, clamping to the output's type": (f"{CONVOLUTION}:saturation",),
-    "convolution, undefined scales do no harm": (f"{CONVOLUTION}:undefined", f"{CONVOLUTION}:undefined_channel"),
+    "convolution, undefined scales do no harm": (
+        f"{CONVOLUTION}:undefined:place=filter;*",
+        f"{CONVOLUTION}:undefined:place=last_channel;*",
+    ),
     "convolution, OWNED_BY_DML": (f"{CONVOLUTION}:owned",),
     # All operators
     "descriptors that break a rule are refused": ("invalid",),
@@ -183,6 +188,11 @@ RULES = {
     "convolution, an image's bits do not depend on the batch": (
         f"{CONVOLUTION}:batch:images=1;*",
         f"{CONVOLUTION}:batch:images=32;position=last;*",
+        *(
+            f"{CONVOLUTION}:batch_of_parts:images={images};path={path}*;*"
+            for images in (1, 16)
+            for path in ("matrix", "split_k", "vectors")
+        ),
     ),
     # Tests that others wrote
     "ONNX's own tests": ("onnx",),
@@ -210,6 +220,7 @@ def test_each_group_belongs_to_a_rule() -> None:
         f"{CONVOLUTION}:channels",
         f"{CONVOLUTION}:pixels",
         f"{CONVOLUTION}:whole_planes",
+        f"{CONVOLUTION}:words",
         f"{CONVOLUTION}:tiles_of_vectors",
         f"{CONVOLUTION}:tiles_of_floats",
         f"{CONVOLUTION}:tiles_of_few_registers",
@@ -294,11 +305,12 @@ def test_no_data_is_all_zeros() -> None:
 
 def test_an_image_of_a_batch_has_one_digest() -> None:
     """The digest of a batch's image is that of the image alone, by the reference."""
-    group = next(group for group in GROUPS if group.name.endswith(":batch"))
     by_data: dict[str, set[str]] = defaultdict(set)
-    for case in itertools.islice(group.cases(), 0, None, 37):
-        workload = case.build()
-        by_data[data_name(case.name)].add(digest(workload.digested(workload.result())))
+    for kind, step in ((":batch", 37), (":batch_of_parts", 3)):
+        group = next(group for group in GROUPS if group.name.endswith(kind))
+        for case in itertools.islice(group.cases(), 0, None, step):
+            workload = case.build()
+            by_data[data_name(case.name)].add(digest(workload.digested(workload.result())))
     assert {len(digests) for digests in by_data.values()} == {1}
     assert len(set.union(*by_data.values())) == len(by_data) > 20
 

@@ -18,8 +18,10 @@ from dmlvk.conformance.cases.layouts import SIZES, TYPES, TYPES_BY_SIZE, lay_out
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     OPERATOR,
     PATHS,
+    SAME,
     SHAPES,
     TYPE_PARAMETERS,
+    Shape,
     convolution,
     suits,
 )
@@ -100,6 +102,19 @@ GROUPS = (
             "path": ALL_PATHS,
         },
         keep=_is_one_of_each,
+    ),
+    Group(
+        f"{OPERATOR}:batch_of_parts",
+        batch,
+        {
+            "shape": {"many_steps": Shape(1, 144, (5, 7), 40, (3, 3), **SAME)},
+            "layout": ("packed", "channels_last"),
+            "images": (1, 16),
+            "position": POSITIONS,
+            "path": ("matrix", "split_k", "split_k/3", "vectors/3"),
+        },
+        keep=_is_one_of_each,
+        about="One image among others, where its sums are cut into shares: its output is that of the image alone.",
     ),
     Group(
         f"{OPERATOR}:placement",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -259,11 +260,17 @@ def scale(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, arrays=arrays)
 
 
+CHANNELS = ("first_channel", "last_channel")
 UNDEFINED: Mapping[str, float] = {"0": 0.0, "-0": -0.0, "inf": np.inf, "-inf": -np.inf, "nan": np.nan}
 
 
 def undefined(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Scales for which DirectML leaves the output undefined: any output will do, but no other byte may change."""
+    """Scales for which DirectML leaves the output undefined: any output will do, but no other byte may change.
+
+    The place is a tensor, or one channel of the filter's scales.
+    """
+    if p.place in CHANNELS:
+        return undefined_channel(numbers, SimpleNamespace(**{**vars(p), "channel": p.place.removesuffix("_channel")}))
     array = np.array([UNDEFINED[p.value]], np.float32)
     return convolution(numbers, p, p.shape, arrays={f"{p.place}_scale_tensor": array}, is_defined=False)
 
@@ -346,13 +353,19 @@ GROUPS = (
     Group(
         f"{OPERATOR}:undefined",
         undefined,
-        {"value": tuple(UNDEFINED), "place": ("input", "filter", "output"), "shape": SOME_SHAPES, "path": PATHS},
+        {
+            "value": tuple(UNDEFINED),
+            "place": ("input", "filter", "output", *CHANNELS),
+            "shape": SOME_SHAPES,
+            "path": PATHS,
+        },
         keep=suits,
     ),
     Group(
         f"{OPERATOR}:undefined_channel",
         undefined_channel,
         {"value": tuple(UNDEFINED), "channel": ("first", "last"), "shape": SOME_SHAPES, "path": PATHS},
+        default="none",
         keep=suits,
     ),
 )

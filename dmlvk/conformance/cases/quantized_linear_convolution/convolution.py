@@ -86,9 +86,11 @@ SHAPES: Mapping[str, Shape] = {
 
 # Kernel paths that take one kind of convolution. The names of its shapes begin with the name of the path.
 PATHS_OF_A_KIND = ("depthwise", "first_layer")
-# Two have groups of their own. The kernel of "halo" begins and ends like that of "matrix", and it takes few of the
-# shapes above. The kernel of "general" is that of "direct", which only gets its sizes and types in another way.
-PATHS = tuple(path for path in KERNEL_PATHS[QuantizedLinearConvolutionDesc] if path not in ("halo", GENERAL_PATH))
+# Three have groups of their own. The kernel of "halo" begins and ends like that of "matrix", and it takes few of the
+# shapes above. The kernel of "split_k" fetches as that of "matrix", and ends like that of "vectors". The kernel of
+# "general" is that of "direct", which only gets its sizes and types in another way.
+OWN_GROUPS = ("halo", "split_k", GENERAL_PATH)
+PATHS = tuple(path for path in KERNEL_PATHS[QuantizedLinearConvolutionDesc] if path not in OWN_GROUPS)
 GENERAL_PATHS = tuple(path for path in PATHS if path not in PATHS_OF_A_KIND)
 
 

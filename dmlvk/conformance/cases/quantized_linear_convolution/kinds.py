@@ -66,7 +66,7 @@ def depthwise(numbers: np.random.Generator, p: Parameters) -> Workload:
         groups=p.channels,
     )
     layouts = {"input_tensor": p.layout, "output_tensor": p.layout}
-    arrays = _wide_sums(numbers, shape) if getattr(p, "bias", "narrow") == "wide" else {}
+    arrays = wide_sums(numbers, shape) if getattr(p, "bias", "narrow") == "wide" else {}
     if arrays:
         arrays["bias_tensor"].flat[::2] = 2**31 - 1  # past which every second sum lies
     owned = ALL_CONSTANTS if getattr(p, "constants", "bound") == "owned" else ()
@@ -106,7 +106,7 @@ def halo(numbers: np.random.Generator, p: Parameters) -> Workload:
         groups=p.groups,
     )
     layouts = {"input_tensor": p.input, "output_tensor": p.output}
-    arrays = _wide_sums(numbers, shape) if p.bias == "wide" else {}
+    arrays = wide_sums(numbers, shape) if p.bias == "wide" else {}
     offsets = {"input_tensor": 16, "output_tensor": 48}
     return convolution(numbers, p, shape, arrays=arrays, layouts=layouts, offsets=offsets)
 
@@ -147,7 +147,7 @@ def parts_of_k(numbers: np.random.Generator, p: Parameters) -> Workload:
         groups=p.groups,
     )
     layouts = {"input_tensor": p.layout, "output_tensor": p.layout}
-    arrays = _wide_sums(numbers, shape) if p.bias == "wide" else {}
+    arrays = wide_sums(numbers, shape) if p.bias == "wide" else {}
     if arrays:
         arrays["bias_tensor"].flat[::2] = 2**31 - 1  # past which every second sum lies
     absent = () if p.filter_zero_point == "each" else ("filter_zero_point_tensor",)
@@ -168,7 +168,7 @@ def tiles_of_vectors(numbers: np.random.Generator, p: Parameters) -> Workload:
         end_padding=tuple(size // 2 for size in p.kernel),
     )
     layouts = {"input_tensor": p.input, "output_tensor": p.output}
-    arrays = _wide_sums(numbers, shape) if p.bias == "wide" else {}
+    arrays = wide_sums(numbers, shape) if p.bias == "wide" else {}
     offsets = {"input_tensor": 16, "output_tensor": 48}
     return convolution(numbers, p, shape, arrays=arrays, layouts=layouts, offsets=offsets)
 
@@ -192,7 +192,7 @@ def joined_groups(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, layouts=layouts, absent=absent, owned=owned)
 
 
-def _wide_sums(numbers: np.random.Generator, shape: Shape) -> dict[str, Array]:
+def wide_sums(numbers: np.random.Generator, shape: Shape) -> dict[str, Array]:
     """A bias of any 32 bits, and scales that bring it into the output's range."""
     bias = numbers.integers(-(2**31), 2**31, shape.filters).astype(np.int32)
     scales = mantissas(numbers, shape.filters) / np.float32(2**25)
@@ -289,7 +289,11 @@ GROUPS = (
             "filters": (1, 40, 70),
             "size": {f"{a}x{b}": (a, b) for a, b in ((4, 5), (6, 6), (7, 12))},
             "output": ("packed", "channels_last"),
-            "path": (PLANNERS_CHOICE, "matrix", "vectors"),
+            "path": {
+                **{path: path for path in (PLANNERS_CHOICE, "matrix", "vectors", "split_k")},
+                # Tiles whose invocations fetch four pixels with subgroups of 8, as planes need it.
+                "split_k_16x16x32_2": "split_k:16x16x32:2",
+            },
         },
     ),
     Group(
@@ -358,7 +362,7 @@ GROUPS = (
             "layout": ("packed", "channels_last"),
             "way": {way.value: way for way in (Way.ALONE, Way.SEQUENCE, Way.BESIDE)},
             "path": tuple(
-                f"{path}{parts}" for path in ("matrix", "vectors") for parts in ("", "/2", "/3", "/7", "/50")
+                f"{path}{parts}" for path in ("split_k", "vectors") for parts in ("", "/2", "/3", "/7", "/50")
             ),
         },
     ),

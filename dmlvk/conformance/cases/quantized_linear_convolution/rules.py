@@ -1,7 +1,8 @@
 """Cases of QUANTIZED_LINEAR_CONVOLUTION: types, sizes, layouts and kernel paths.
 
 `arithmetic` has the cases of the arithmetic, `kinds` those of convolutions with kernel paths of their own,
-`float_products` those for devices that multiply floats, `few_registers` those for devices with few registers.
+`float_products` those for devices that multiply floats, `few_registers` those for devices with few registers, `split_k`
+those whose K is split over subgroups.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ import numpy as np
 from dmlvk.conformance.case import NotSupported, Workload
 from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
 from dmlvk.conformance.cases.layouts import LIMITS, offset_of
-from dmlvk.conformance.cases.quantized_linear_convolution import arithmetic, few_registers, float_products, kinds
+from dmlvk.conformance.cases.quantized_linear_convolution import (
+    arithmetic,
+    few_registers,
+    float_products,
+    kinds,
+    split_k,
+)
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     GENERAL_PATHS,
     KINDS,
@@ -375,5 +382,6 @@ GROUPS = (
     *kinds.GROUPS,
     *float_products.GROUPS,
     *few_registers.GROUPS,
+    *split_k.GROUPS,
     *arithmetic.GROUPS,
 )

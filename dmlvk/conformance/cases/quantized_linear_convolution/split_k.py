@@ -1,0 +1,123 @@
+"""Cases of QUANTIZED_LINEAR_CONVOLUTION whose K is split over subgroups, and of inputs that are read by words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dmlvk.conformance.case import Workload
+from dmlvk.conformance.cases.combinations import Group, Parameters
+from dmlvk.conformance.cases.quantized_linear_convolution.arithmetic import sums
+from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
+    OPERATOR,
+    TYPE_PARAMETERS,
+    Shape,
+    convolution,
+)
+from dmlvk.conformance.cases.quantized_linear_convolution.kinds import ALL_CONSTANTS, wide_sums, with_tiles
+
+# Pixels, channels and bytes of K of a tile; subgroups that share its K. A driver for a CPU takes minutes to compile
+# larger ones. GPUs whose matrices have 32 bytes of K take the last tile alone.
+TILES = ("8x8x16:5", "16x8x16:3", "8x16x32:2", "16x16x32:3")
+# The last tile with parts too: of several steps, of one step, and of nothing.
+TILE_IN_PARTS = {"split_k_16x16x32_2_parts_9": "split_k:16x16x32:2/9"}
+
+
+def tiles(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Tiles whose K is split over the subgroups of a workgroup, evenly or not, with or without parts of K too.
+
+    The bias "wide" makes sums that do not fit 32 bits.
+    """
+    shape = Shape(
+        *(2, p.channels, (5, 7), p.filters, p.kernel),
+        start_padding=tuple(size // 2 for size in p.kernel),
+        end_padding=tuple(size // 2 for size in p.kernel),
+    )
+    layouts = {"input_tensor": p.input, "output_tensor": p.output}
+    arrays = wide_sums(numbers, shape) if p.bias == "wide" else {}
+    absent = ("filter_zero_point_tensor",) if p.filter_zero_point == "none" else ()
+    if p.filter_zero_point == "one":
+        given = convolution(numbers, p, shape).inputs["filter_zero_point_tensor"]
+        arrays["filter_zero_point_tensor"] = given.ravel()[:1].reshape(1, 1, 1, 1)
+    owned = [name for name in ALL_CONSTANTS if name not in absent] if p.constants == "owned" else []
+    offsets = {"input_tensor": 16, "output_tensor": 48}
+    return convolution(numbers, p, shape, arrays=arrays, layouts=layouts, absent=absent, owned=owned, offsets=offsets)
+
+
+def words(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Inputs with their channels side by side, in whole words but not in whole vectors of 16 bytes.
+
+    Other bytes follow a pixel's channels, or another group's channels: what counts a word more is seen.
+    """
+    shape = Shape(
+        *(2, p.groups * p.channels, (6, p.width), p.groups * p.filters, p.kernel),
+        strides=p.strides,
+        start_padding=tuple(size // 2 for size in p.kernel),
+        end_padding=tuple(size // 2 for size in p.kernel),
+        groups=p.groups,
+    )
+    step = p.groups * p.channels + p.apart
+    row = p.width * step + 2 * p.apart
+    tensors: Mapping[str, Mapping[str, Any]] = {"input_tensor": {"strides": (6 * row + p.apart, 1, row, step)}}
+    offsets = {"input_tensor": 16, "output_tensor": 48}
+    return convolution(numbers, p, shape, tensors=tensors, layouts={"output_tensor": p.output}, offsets=offsets)
+
+
+def _is_in_words(labels: Mapping[str, str]) -> bool:
+    """Whether the channels are not whole vectors, or do not all begin at one."""
+    return int(labels["channels"]) % 16 != 0 or labels["apart"] != "0"
+
+
+GROUPS = (
+    Group(
+        f"{OPERATOR}:split_k",
+        tiles,
+        {
+            **TYPE_PARAMETERS,
+            "channels": (16, 36, 70),
+            "filters": (7, 40),
+            "kernel": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 3))},
+            "bias": ("narrow", "wide"),
+            "filter_zero_point": ("none", "one", "each"),
+            "constants": ("bound", "owned"),
+            "input": ("packed", "channels_last"),
+            "output": ("packed", "channels_last", "rows"),
+            "path": {
+                **{label: path for label, path in with_tiles("split_k", TILES).items() if path != "split_k"},
+                **TILE_IN_PARTS,
+            },
+        },
+    ),
+    Group(
+        f"{OPERATOR}:words",
+        words,
+        {
+            **{name: TYPE_PARAMETERS[name] for name in ("in", "out")},
+            "channels": (12, 64, 100),
+            "groups": (1, 2),
+            "apart": (4, 0),
+            "filters": (7, 40),
+            "width": (5, 8),
+            "kernel": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 3))},
+            "strides": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 2))},
+            "output": ("packed", "channels_last"),
+            "path": ("matrix", "split_k", "split_k/3", "vectors"),
+        },
+        keep=_is_in_words,
+    ),
+    Group(
+        f"{OPERATOR}:sums_of_parts",
+        sums,
+        {
+            "sum": ("31", "33"),
+            "in": ("u8",),
+            "filter": ("s8",),
+            "sign": ("both",),
+            "bias": ("given", "absent"),
+            "path": ("split_k", "split_k/7"),
+        },
+        about="Sums of more than 31 or 32 bits, of which each subgroup, or each part of K, has a share.",
+    ),
+)
