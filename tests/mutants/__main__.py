@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 import dmlvk
-from tests.mutants import convolution, cut_and_joined, data_movement, take_over
+from tests.mutants import convolution, cut_and_joined, data_movement, split_k, take_over
 from tests.mutants.mutant import Mutant, verdict
 from tools import drivers, mesa
 from tools.debian import ROOT, SetupError
@@ -30,6 +30,7 @@ MUTANTS = (
     *convolution.MUTANTS,
     *convolution.MATRIX_MUTANTS,
     *cut_and_joined.MUTANTS,
+    *split_k.MUTANTS,
     *take_over.MUTANTS,
 )
 

@@ -37,12 +37,6 @@ MUTANTS = (
         PARTS_CASES,
     ),
     Mutant(
-        "parts of K: sums are left to the next dispatch",
-        f"{PREFIX}/matrix_parts.glsl",
-        (("vector] = uvec4(0);", "vector] = taken[0];"),),
-        PARTS_CASES,
-    ),
-    Mutant(
         "parts of K: the number of those that arrived is left to the next dispatch",
         PARTS,
         (("            part_sums[counter] = 0;", "            part_sums[counter] = 1;"),),
@@ -52,12 +46,6 @@ MUTANTS = (
         "parts of K: sums of the input are left to the next dispatch",
         PARTS,
         (("            part_sums[part_sums_at() + TILE_SUMS + i] = 0;\n", ""),),
-        PARTS_CASES,
-    ),
-    Mutant(
-        "parts of K: each part begins with the constant",
-        f"{PREFIX}/matrix_product.glsl",
-        (("        if (PARTS != 1 && part != 0)", "        if (PARTS != 1 && part > 1)"),),
         PARTS_CASES,
     ),
     Mutant(

@@ -9,12 +9,13 @@ import numpy as np
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.combinations import Group, Parameters
-from dmlvk.conformance.cases.quantized_linear_convolution.arithmetic import sums
+from dmlvk.conformance.cases.quantized_linear_convolution.arithmetic import sums, zero_point_of
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     OPERATOR,
     TYPE_PARAMETERS,
     Shape,
     convolution,
+    kind,
 )
 from dmlvk.conformance.cases.quantized_linear_convolution.kinds import ALL_CONSTANTS, wide_sums, with_tiles
 
@@ -23,12 +24,14 @@ from dmlvk.conformance.cases.quantized_linear_convolution.kinds import ALL_CONST
 TILES = ("8x8x16:5", "16x8x16:3", "8x16x32:2", "16x16x32:3")
 # The last tile with parts too: of several steps, of one step, and of nothing.
 TILE_IN_PARTS = {"split_k_16x16x32_2_parts_9": "split_k:16x16x32:2/9"}
+# So many of the last channels have zero points of their own, and so many have sums that do not fit 32 bits.
+LAST_ZERO_POINTS, LAST_WIDE = 8, 4
 
 
 def tiles(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Tiles whose K is split over the subgroups of a workgroup, evenly or not, with or without parts of K too.
 
-    The bias "wide" makes sums that do not fit 32 bits.
+    The last channels, and so one tile of several, may have sums that do not fit 32 bits, or zero points that are not 0.
     """
     shape = Shape(
         *(2, p.channels, (5, 7), p.filters, p.kernel),
@@ -36,12 +39,23 @@ def tiles(numbers: np.random.Generator, p: Parameters) -> Workload:
         end_padding=tuple(size // 2 for size in p.kernel),
     )
     layouts = {"input_tensor": p.input, "output_tensor": p.output}
-    arrays = wide_sums(numbers, shape) if p.bias == "wide" else {}
-    absent = ("filter_zero_point_tensor",) if p.filter_zero_point == "none" else ()
+    arrays = dict(convolution(numbers, p, shape).inputs)
+    from_end = p.filters - np.arange(p.filters).reshape(shape.per_channel)
+    if p.bias == "wide":
+        wide = wide_sums(numbers, shape)
+        wide["bias_tensor"].flat[::2] = 2**31 - 1  # past which every second sum lies
+        ratio = arrays["output_scale_tensor"] / arrays["input_scale_tensor"]
+        wide["filter_scale_tensor"] = wide["filter_scale_tensor"] * ratio
+        for name in ("bias_tensor", "filter_scale_tensor"):
+            arrays[name] = np.where(from_end <= LAST_WIDE, wide[name], arrays[name])
+    zero_points = arrays.pop("filter_zero_point_tensor")
     if p.filter_zero_point == "one":
-        given = convolution(numbers, p, shape).inputs["filter_zero_point_tensor"]
-        arrays["filter_zero_point_tensor"] = given.ravel()[:1].reshape(1, 1, 1, 1)
-    owned = [name for name in ALL_CONSTANTS if name not in absent] if p.constants == "owned" else []
+        arrays["filter_zero_point_tensor"] = zero_points.ravel()[:1].reshape(1, 1, 1, 1)
+    elif p.filter_zero_point == "last":
+        zero = zero_point_of("middle", kind(p, "filter"))
+        arrays["filter_zero_point_tensor"] = np.where(from_end <= LAST_ZERO_POINTS, zero_points, zero)
+    owned = [name for name in ALL_CONSTANTS if name in arrays] if p.constants == "owned" else []
+    absent = ("filter_zero_point_tensor",)  # if it is not given
     offsets = {"input_tensor": 16, "output_tensor": 48}
     return convolution(numbers, p, shape, arrays=arrays, layouts=layouts, absent=absent, owned=owned, offsets=offsets)
 
@@ -80,7 +94,7 @@ GROUPS = (
             "filters": (7, 40),
             "kernel": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 3))},
             "bias": ("narrow", "wide"),
-            "filter_zero_point": ("none", "one", "each"),
+            "filter_zero_point": ("none", "one", "last"),
             "constants": ("bound", "owned"),
             "input": ("packed", "channels_last"),
             "output": ("packed", "channels_last", "rows"),

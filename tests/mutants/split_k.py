@@ -1,0 +1,246 @@
+"""Mistakes in the kernel split_k, and in what it shares with others, which few devices with matrix units run."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+PREFIX = "quantized_linear_convolution"
+KERNEL = f"{PREFIX}/split_k.comp"
+FETCH = f"{PREFIX}/matrix_fetch.glsl"
+WORKGROUP = f"{PREFIX}/matrix_workgroup.glsl"
+# Of these, only cases on the path itself: others run the same code on other paths.
+CASES = tuple(f"quantized_linear_convolution:{group}:path=split_k*;*" for group in ("parts_of_k", "split_k", "words"))
+PLANES_CASES = ("quantized_linear_convolution:whole_planes:path=split_k*;*",)
+
+MUTANTS = (
+    Mutant(
+        "split_k: an addition of a part is lost",
+        KERNEL,
+        (
+            (
+                "                add_to_part_sums(part_sum_at(own_word(n), i), sums[n][i]);",
+                "                if (part != 1 || i != 2)\n"
+                "                    add_to_part_sums(part_sum_at(own_word(n), i), sums[n][i]);",
+            ),
+        ),
+        CASES,
+    ),
+    Mutant(
+        "split_k: a part is added twice",
+        KERNEL,
+        (
+            (
+                "                add_to_part_sums(part_sum_at(own_word(n), i), sums[n][i]);",
+                "                add_to_part_sums(part_sum_at(own_word(n), i), (part == 1 ? 2 : 1) * sums[n][i]);",
+            ),
+        ),
+        CASES,
+    ),
+    Mutant(
+        "split_k: the last but one to arrive does the last step",
+        f"{PREFIX}/parts.glsl",
+        (
+            ("        if (arrived.x == SIZE(PARTS, parts) - 1)", "        if (arrived.x == SIZE(PARTS, parts) - 2)"),
+            ("    return arrived.x == SIZE(PARTS, parts) - 1;", "    return arrived.x == SIZE(PARTS, parts) - 2;"),
+        ),
+        CASES,
+    ),
+    Mutant(
+        "split_k: sums are left to the next dispatch",
+        KERNEL,
+        (
+            (
+                "                part_sums[part_sum_at(own_word(n), i)] = 0;",
+                "                part_sums[part_sum_at(own_word(n), i)] = i == 3 ? 1 : 0;",
+            ),
+        ),
+        CASES,
+    ),
+    Mutant(
+        "split_k: sums of the input are those of one part",
+        KERNEL,
+        (("    if (counts)\n        add_input_sums();", "    if (counts && part == 0)\n        add_input_sums();"),),
+        CASES,
+    ),
+    Mutant(
+        "split_k: the last subgroup's sums are lost",
+        KERNEL,
+        (
+            (
+                "    [[unroll]] for (uint s = 0; s < SUBGROUPS; ++s)",
+                "    [[unroll]] for (uint s = 0; s == 0 || s + 1 < SUBGROUPS; ++s)",
+            ),
+        ),
+        CASES,
+    ),
+    Mutant(
+        "split_k: a subgroup begins where the one before it ends, and a step late",
+        KERNEL,
+        (
+            (
+                "    uint step = (part * SUBGROUPS + gl_SubgroupID) * own_steps;",
+                "    uint step = (part * SUBGROUPS + gl_SubgroupID) * own_steps + (gl_SubgroupID == 1 ? 1 : 0);",
+            ),
+        ),
+        CASES,
+    ),
+    Mutant(
+        "split_k: a part has the steps of one subgroup less",
+        KERNEL,
+        (("(part * SUBGROUPS + gl_SubgroupID) * own_steps", "(part * (SUBGROUPS - 1) + gl_SubgroupID) * own_steps"),),
+        CASES,
+    ),
+    Mutant(
+        "split_k: a step past the end of K counts",
+        FETCH,
+        (
+            (
+                "        bool inside = WHOLE_STEPS != 0 || vector < SIZE(VECTORS_OF_K, vectors_of_k);",
+                "        bool inside = WHOLE_STEPS != 0 || vector < SIZE(VECTORS_OF_K, vectors_of_k) + STEP;",
+            ),
+        ),
+        CASES,
+    ),
+    Mutant(
+        "split_k: a step of planes past the end of K counts",
+        FETCH,
+        (
+            (
+                "step * STEP + plane_vector(f) < SIZE(VECTORS_OF_K, vectors_of_k)) {",
+                "step * STEP + plane_vector(f) <= SIZE(VECTORS_OF_K, vectors_of_k)) {",
+            ),
+        ),
+        PLANES_CASES,
+    ),
+    Mutant(
+        "split_k: the sums are added up before all subgroups have stored theirs",
+        KERNEL,
+        (("    barrier();\n\n    ivec4 whole[OWN_WORDS];", "    ivec4 whole[OWN_WORDS];"),),
+        CASES,
+    ),
+    Mutant(
+        "split_k: an exact last step takes the sums of the first subgroup",
+        KERNEL,
+        (("                tile[place_of_sums(own_word(n))] = uvec4(whole[n]);", "                ;"),),
+        CASES,
+    ),
+    Mutant(
+        "split_k: sums outside of 32 bits wrap",
+        KERNEL,
+        (("    if (takes_integers) {", "    if (false) {"),),
+        CASES,
+    ),
+    Mutant(
+        "split_k: an output's last step is for its neighbour's channel",
+        KERNEL,
+        (
+            (
+                "        int sum = sums[i] + constants[position];",
+                "        int sum = sums[i] + constants[position ^ 1];",
+            ),
+        ),
+        CASES,
+    ),
+    Mutant(
+        "split_k: the sums of an input are left out",
+        KERNEL,
+        (("            sum -= filter_zero_points[position] * input_sums[own_pixel];", "            ;"),),
+        CASES,
+    ),
+    Mutant(
+        "split_k: channels of the next group are stored",
+        f"{PREFIX}/store_word.glsl",
+        (("    return channel >= push.first_channel && channel < push.channels;", "    return true;"),),
+        CASES,
+    ),
+    Mutant(
+        "words in place: the next group's channels count in the sums of an input",
+        FETCH,
+        (
+            ("(RUN_WORDS % 4 == 0 ? i : min(i, last_word))", "i"),
+            ("uvec4(0, 1, 2, 3), uvec4(RUN_WORDS)));", "uvec4(0, 1, 2, 3), uvec4(RUN_WORDS + 3)));"),
+        ),
+        tuple(f"quantized_linear_convolution:words:groups=2;path={path}*;*" for path in ("split_k", "matrix")),
+    ),
+    Mutant(
+        "words in place: what follows a run counts in the sums of an input",
+        FETCH,
+        (
+            (
+                "4 * ((step * STEP + own_vector) % SIZE(RUN, run)) + uvec4(0, 1, 2, 3), uvec4(RUN_WORDS)));",
+                "4 * ((step * STEP + own_vector) % SIZE(RUN, run)) + uvec4(0, 1, 2, 3), uvec4(RUN_WORDS + 1)));",
+            ),
+        ),
+        CASES,
+    ),
+    Mutant(
+        "words in place: the first word of a run is read for its last ones",
+        FETCH,
+        (("(RUN_WORDS % 4 == 0 ? i : min(i, last_word))", "(RUN_WORDS % 4 == 0 ? i : min(i, last_word) & 2)"),),
+        CASES,
+    ),
+    Mutant(
+        "even pixels: each second one is read in its neighbour's place",
+        FETCH,
+        (
+            (
+                "            sources[f] = group_start + index * SIZE(INPUT_STRIDE_W, input_stride_w);",
+                "            sources[f] = group_start + (index & ~1u) * SIZE(INPUT_STRIDE_W, input_stride_w);",
+            ),
+        ),
+        CASES,
+    ),
+    Mutant(
+        "even pixels: an image is stored behind the row of the one before",
+        FETCH,
+        (
+            (
+                "            own_destinations[round] = start + index * SIZE(OUTPUT_STRIDE_W, output_stride_w);",
+                "            own_destinations[round] = start + index % SIZE(COLUMNS, columns) * SIZE(OUTPUT_STRIDE_W, "
+                "output_stride_w);",
+            ),
+        ),
+        CASES,
+    ),
+    Mutant(
+        "a border of many taps: a tap's row is taken for its column",
+        FETCH,
+        (("|= (has_row(f, i) ? columns : 0) << (i * RUNS_W);", "|= (has_row(f, i) ? columns : 0) << i;"),),
+        CASES,
+    ),
+    Mutant(
+        "prepared channels: the border holds 0",
+        WORKGROUP,
+        (("            border = (properties.z & 0xFF) * ONES;", "            border = 0;"),),
+        CASES,
+    ),
+    Mutant(
+        "prepared channels: the output's zero point is the input's",
+        f"{PREFIX}/matrix_parameters.comp",
+        (
+            (
+                "panel_words[vector + 1] = uint(output_zero_point(first_channel));",
+                "panel_words[vector + 1] = uint(input_zero_point(first_channel));",
+            ),
+        ),
+        CASES,
+    ),
+    Mutant(
+        "prepared channels: filter zero points are taken for 0",
+        f"{PREFIX}/matrix_parameters.comp",
+        (("        uint own = (zero_point != 0 ? PANEL_HAS_FILTER_ZERO_POINT : 0)", "        uint own = 0"),),
+        CASES,
+    ),
+    Mutant(
+        "prepared channels: a panel's properties are those of the panel before",
+        WORKGROUP,
+        (
+            (
+                "uvec4 properties = filter_vectors[sums_vector + TILE_CHANNELS];",
+                "uvec4 properties = filter_vectors[sums_vector + TILE_CHANNELS - min(1, gl_WorkGroupID.x)"
+                " * push.panel_stride];",
+            ),
+        ),
+        CASES,
+    ),
+)
