@@ -51,7 +51,7 @@ MUTANTS = (
         (
             (
                 "                part_sums[part_sum_at(own_word(n), i)] = 0;",
-                "                part_sums[part_sum_at(own_word(n), i)] = i == 3 ? 1 : 0;",
+                "                if (i != 3)\n                    part_sums[part_sum_at(own_word(n), i)] = 0;",
             ),
         ),
         CASES,
