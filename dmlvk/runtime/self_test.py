@@ -362,7 +362,10 @@ QUESTIONS: Mapping[str, tuple[QuantizedLinearConvolutionDesc, ...]] = {
         _with_owned_constants(_desc(128, 144, 3, 2, (23, 17), is_last=True)),
         _with_owned_constants(_desc(384, 136, 1, 1, (12, 22), is_last=False)),
     ),
-    "split_k": (_with_owned_constants(_desc(128, 144, 3, 2, (23, 17), is_last=True)),),
+    "split_k": (
+        _with_owned_constants(_desc(128, 144, 3, 2, (23, 17), is_last=True)),
+        _with_owned_constants(_desc(256, 144, 1, 1, (12, 17), is_last=False)),
+    ),
 }
 
 
