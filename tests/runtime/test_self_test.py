@@ -27,12 +27,14 @@ from dmlvk.conformance.running.execution import Devices
 from dmlvk.conformance.running.worker import environment
 from dmlvk.device_profile import DeviceType
 from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
+from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import PLANES, VECTORS
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR
 from dmlvk.runtime import answers_file, implementation, self_test
 from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
 from dmlvk.vulkan.host_threads import Job
 from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError
 from dmlvk.vulkan.pipeline_cache import PipelineCache
+from tests.planning.quantized_linear_convolution.matrix_devices import SPLIT_K_DEVICES, constant, size_of
 from tests.profiles import NAMES, load
 from tools.pipelines import pipelines
 
@@ -131,7 +133,14 @@ def test_constants_of_a_question_may_be_given_once(
 
 @pytest.mark.parametrize(
     ("path", "network", "layout"),
-    [("first_layer", "resnet50", "nhwc"), ("matrix", "resnet50", "nhwc"), ("matrix", "mobilenetv2", "nchw")],
+    [
+        ("first_layer", "resnet50", "nhwc"),
+        ("matrix", "resnet50", "nhwc"),
+        ("matrix", "mobilenetv2", "nchw"),
+        ("split_k", "resnet50", "nhwc"),
+        ("split_k", "resnet50", "nchw"),
+        ("split_k", "mobilenetv2", "nchw"),
+    ],
 )
 def test_questions_leave_pipelines_that_networks_take(path: str, network: str, layout: str) -> None:
     profile = load("nvidia-h200")
@@ -440,6 +449,30 @@ def test_each_path_on_matrix_units_has_questions_of_several_tiles() -> None:
             assert all(count > 1 for count in groups), (name, path)
             assert bool(plans) == (self_test._question_of(profile, path) is not None)
     assert found >= 3 * len(PATHS_TO_ASK)
+
+
+@pytest.mark.parametrize("name", SPLIT_K_DEVICES)
+def test_questions_to_split_k_are_about_all_that_its_matrices_do(name: str) -> None:
+    """Sums are stored by rows and by columns, from several subgroups, whose steps may end before or past K's end.
+
+    Operands are vectors and planes. No tile at an end is whole, and there are several along both sides.
+    """
+    found = self_test._plans_of(load(name), "split_k")
+    products = [plan.stages[-1][0] for _, plan in found]
+    assert len(products) == len(self_test.QUESTIONS["split_k"]) == 2
+    assert {constant(each, "STORE_CHANNELS") for each in products} == {0, 1}
+    assert {constant(each, "FETCH") for each in products} == {VECTORS, PLANES}
+    uneven = []
+    for (desc, _), product in zip(found, products, strict=True):
+        assert product.kernel == "quantized_linear_convolution/split_k"
+        assert constant(product, "SUBGROUPS") > 1 and constant(product, "PREPARED")
+        steps = -(-size_of(product, "VECTORS_OF_K") // constant(product, "STEP"))
+        uneven.append(constant(product, "SUBGROUPS") * size_of(product, "part_steps") > steps)
+        assert size_of(product, "part_steps") > 1, "a loop over steps"
+        assert min(product.groups[:2]) > 1
+        _, filters, height, width = desc.output_tensor.sizes
+        assert height * width % constant(product, "TILE_PIXELS") and filters % constant(product, "TILE_CHANNELS")
+    assert any(uneven)
 
 
 @pytest.mark.parametrize("path", self_test.QUESTIONS)
