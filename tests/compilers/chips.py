@@ -15,6 +15,7 @@ FLOAT_PRODUCTS = ("quantized_linear_convolution/vectors_float32",)
 MATRICES = (
     "quantized_linear_convolution/matrix",
     "quantized_linear_convolution/matrix_few_registers",
+    "quantized_linear_convolution/split_k",
     "quantized_linear_convolution/halo",
 )
 # On chips whose loops are found, the kernels whose loop over K is looked at.

@@ -38,7 +38,7 @@ def case(seed: int, channels: int = CHANNELS) -> tuple[QuantizedLinearConvolutio
 
 def paths_that_cut_k(device: dmlvk.Device) -> list[str]:
     """Those that the device has. On a CPU driver with matrices, `split_k` has a small tile too."""
-    found = [path for path in ("vectors", "split_k") if path in paths_of(device)]
+    found: list[str] = [path for path in ("vectors", "split_k") if path in paths_of(device)]
     assert "vectors" in found
     if "split_k" in found and device.profile.device_type is dmlvk.DeviceType.CPU:
         found.append(f"split_k{SMALL_TILE}")
