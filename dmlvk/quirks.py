@@ -184,7 +184,7 @@ LAVAPIPE_LOSES_STORES_AFTER_LOOPS = Quirk(
     effect="If only some invocations of a workgroup take two loops, one after the other, some of their stores long "
     "after that are lost.",
     remedy="In kernels without matrices, what only some invocations do is under a condition in an unrolled loop.",
-    test="tests/kernels/quantized_linear_convolution/test_parts_of_vectors.py::test_a_call_leaves_nothing_to_the_next",
+    test="tests/kernels/quantized_linear_convolution/test_parts_of_k.py::test_a_call_leaves_nothing_to_the_next",
     is_asked=False,
 )
 MESA_WAITS_FOR_THREADS_AT_EXIT = Quirk(
