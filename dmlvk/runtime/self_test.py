@@ -364,7 +364,7 @@ QUESTIONS: Mapping[str, tuple[QuantizedLinearConvolutionDesc, ...]] = {
     ),
     "split_k": (
         _with_owned_constants(_desc(128, 144, 3, 2, (23, 17), is_last=True)),
-        _with_owned_constants(_desc(256, 144, 1, 1, (12, 17), is_last=False)),
+        _with_owned_constants(_desc(320, 144, 3, 2, (23, 17), is_last=False)),
     ),
 }
 

@@ -221,6 +221,7 @@ def test_each_group_belongs_to_a_rule() -> None:
         f"{CONVOLUTION}:pixels",
         f"{CONVOLUTION}:whole_planes",
         f"{CONVOLUTION}:words",
+        f"{CONVOLUTION}:bytes",
         f"{CONVOLUTION}:tiles_of_vectors",
         f"{CONVOLUTION}:tiles_of_floats",
         f"{CONVOLUTION}:tiles_of_few_registers",

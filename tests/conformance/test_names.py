@@ -151,7 +151,9 @@ def test_fractions_depend_on_recorded_costs_alone(monkeypatch: pytest.MonkeyPatc
 
 def test_every_group_has_a_cost() -> None:
     # Drivers on CPUs lack the paths on matrix units, or emulate them a thousand times slower than a GPU runs them.
-    without = {f"quantized_linear_convolution:{kind}" for kind in ("halo", "parts_of_k", "split_k", "sums_of_parts")}
+    without = {
+        f"quantized_linear_convolution:{kind}" for kind in ("halo", "parts_of_k", "split_k", "bytes", "sums_of_parts")
+    }
     groups = {each.group for each in all_cases(True) if each.refusal is None} - without
     assert groups <= recorded_costs().groups.keys(), "run the suite, and tools.case_costs on its results"
     unknown = case("nobody:knows:it=1")

@@ -10,7 +10,9 @@ FETCH = f"{PREFIX}/matrix_fetch.glsl"
 WORKGROUP = f"{PREFIX}/matrix_workgroup.glsl"
 # Of these, only cases on the path itself: others run the same code on other paths.
 CASES = tuple(f"quantized_linear_convolution:{group}:path=split_k*;*" for group in ("parts_of_k", "split_k", "words"))
-PLANES_CASES = ("quantized_linear_convolution:whole_planes:path=split_k*;*",)
+BYTES_CASES = tuple(
+    f"quantized_linear_convolution:{group}:path=split_k*;*" for group in ("bytes", "split_k", "parts_of_k")
+)
 
 MUTANTS = (
     Mutant(
@@ -102,15 +104,57 @@ MUTANTS = (
         CASES,
     ),
     Mutant(
-        "split_k: a step of planes past the end of K counts",
+        "split_k: a step of bytes past the end of K counts",
         FETCH,
         (
             (
-                "step * STEP + plane_vector(f) < SIZE(VECTORS_OF_K, vectors_of_k)) {",
-                "step * STEP + plane_vector(f) <= SIZE(VECTORS_OF_K, vectors_of_k)) {",
+                "        bool is_step = WHOLE_STEPS != 0 || vector < SIZE(VECTORS_OF_K, vectors_of_k);",
+                "        bool is_step = true;",
             ),
         ),
-        PLANES_CASES,
+        BYTES_CASES,
+    ),
+    Mutant(
+        "bytes in place: the channel behind the last one counts",
+        FETCH,
+        (
+            (
+                "&& (PIXEL_CHANNELS == 0 || channel < PIXEL_CHANNELS);",
+                "&& (PIXEL_CHANNELS == 0 || channel <= PIXEL_CHANNELS);",
+            ),
+        ),
+        BYTES_CASES,
+    ),
+    Mutant(
+        "bytes in place: the tap behind the last one of a row counts",
+        FETCH,
+        (("(RUN_WORDS % 4 == 0 || byte < 4 * RUN_WORDS)", "true"),),
+        BYTES_CASES,
+    ),
+    Mutant(
+        "bytes in place: the border holds 0",
+        FETCH,
+        (("(border ^ FLIP) & 0xFF;", "FLIP & 0xFF;"),),
+        BYTES_CASES,
+    ),
+    Mutant(
+        "bytes in place: a row of taps lies in the border if its first tap does",
+        FETCH,
+        (
+            (
+                "(inside_taps[f] >> run & 1) != 0 : is_inside(f, tap_row, tap_column));\n            }\n"
+                "            if (is_inside_tensor)",
+                "(inside_taps[f] >> run & 1) != 0 : is_inside(f, tap_row, 0));\n            }\n"
+                "            if (is_inside_tensor)",
+            ),
+        ),
+        BYTES_CASES,
+    ),
+    Mutant(
+        "bytes in place: two bytes of a word change places",
+        FETCH,
+        (("next_bytes[at + 1] << 8 | next_bytes[at + 2] << 16", "next_bytes[at + 2] << 8 | next_bytes[at + 1] << 16"),),
+        BYTES_CASES,
     ),
     Mutant(
         "split_k: the sums are added up before all subgroups have stored theirs",

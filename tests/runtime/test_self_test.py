@@ -27,7 +27,7 @@ from dmlvk.conformance.running.execution import Devices
 from dmlvk.conformance.running.worker import environment
 from dmlvk.device_profile import DeviceType
 from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
-from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import PLANES, VECTORS
+from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import BYTES, VECTORS
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR
 from dmlvk.runtime import answers_file, implementation, self_test
 from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
@@ -139,7 +139,6 @@ def test_constants_of_a_question_may_be_given_once(
         ("matrix", "mobilenetv2", "nchw"),
         ("split_k", "resnet50", "nhwc"),
         ("split_k", "resnet50", "nchw"),
-        ("split_k", "mobilenetv2", "nchw"),
     ],
 )
 def test_questions_leave_pipelines_that_networks_take(path: str, network: str, layout: str) -> None:
@@ -455,13 +454,13 @@ def test_each_path_on_matrix_units_has_questions_of_several_tiles() -> None:
 def test_questions_to_split_k_are_about_all_that_its_matrices_do(name: str) -> None:
     """Sums are stored by rows and by columns, from several subgroups, whose steps may end before or past K's end.
 
-    Operands are vectors and planes. No tile at an end is whole, and there are several along both sides.
+    Operands are vectors and bytes. No tile at an end is whole, and there are several along both sides.
     """
     found = self_test._plans_of(load(name), "split_k")
     products = [plan.stages[-1][0] for _, plan in found]
     assert len(products) == len(self_test.QUESTIONS["split_k"]) == 2
     assert {constant(each, "STORE_CHANNELS") for each in products} == {0, 1}
-    assert {constant(each, "FETCH") for each in products} == {VECTORS, PLANES}
+    assert {constant(each, "FETCH") for each in products} == {VECTORS, BYTES}
     uneven = []
     for (desc, _), product in zip(found, products, strict=True):
         assert product.kernel == "quantized_linear_convolution/split_k"

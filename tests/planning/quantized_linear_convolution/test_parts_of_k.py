@@ -18,7 +18,7 @@ from dmlvk.planning.plan import CLEAN, NO_OFFSETS, Access, Dispatch, PathError, 
 from dmlvk.planning.quantized_linear_convolution.choice import convolution_paths
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.path import Problem
-from dmlvk.planning.quantized_linear_convolution.split_k import LEAST_STEPS, MANY_STEPS, SplitKPath
+from dmlvk.planning.quantized_linear_convolution.split_k import MANY_STEPS, SplitKPath
 from tests import profiles
 from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, convolution, written_elements
@@ -85,7 +85,7 @@ def test_no_part_is_without_a_step_where_the_planner_cuts(channels: int, filters
         cut, steps = tile.tile, tile.steps(tile.runs)
         own_steps = -(-steps // cut.shares)
         assert (cut.parts - 1) * cut.splits * own_steps < steps
-        assert cut.splits & (cut.splits - 1) == 0 and (cut.splits == 1 or cut.splits * LEAST_STEPS <= steps)
+        assert cut.splits & (cut.splits - 1) == 0 and cut.splits <= steps
         assert cut.parts == 1 or -(-steps // cut.splits) >= MANY_STEPS
 
 

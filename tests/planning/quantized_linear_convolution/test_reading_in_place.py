@@ -18,7 +18,7 @@ from dmlvk.planning.plan import NO_OFFSETS, Dispatch
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath, MatrixUnitsPath
-from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import PLANES, VECTORS, WORDS, fetch_in_place
+from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import BYTES, PLANES, VECTORS, WORDS, fetch_in_place
 from dmlvk.planning.quantized_linear_convolution.path import Problem
 from dmlvk.planning.quantized_linear_convolution.split_k import SplitKPath
 from dmlvk.planning.quantized_linear_convolution.vectors import VectorsPath
@@ -38,6 +38,11 @@ def last(channels: int, size: tuple[int, int], *, pixel: int = 0, row: int = 0, 
     step = channels + pixel
     line = size[1] * step + row
     return (size[0] * line + image, 1, line, step)
+
+
+def or_bytes(path: str, fetch: int | None) -> int | None:
+    """How a path reads what can be read so, or not at all, by vectors and words: one path reads bytes then."""
+    return BYTES if fetch is None and path == "split_k" else fetch
 
 
 def product_of(
@@ -80,14 +85,16 @@ def test_channels_last_are_read_by_the_largest_unit_that_they_are_made_of(
         output_strides=last(64, size),
     )
     product, in_place = product_of(desc, path)
+    fetch = or_bytes(path, fetch)
     assert in_place == (fetch is not None)
     if fetch is not None:
         assert constant(product, "FETCH") == fetch
-        # All four words of a vector, or those of the channels of one tap alone.
-        assert constant(product, "RUN_WORDS") == (4 if fetch == VECTORS else channels // groups // 4)
-        assert size_of(product, "RUN") == -(-channels // groups // 16)
+        if fetch != BYTES:
+            # All four words of a vector, or those of the channels of one tap alone.
+            assert constant(product, "RUN_WORDS") == (4 if fetch == VECTORS else channels // groups // 4)
+            assert size_of(product, "RUN") == -(-channels // groups // 16)
         unit = product.windows[0].base_unit
-        assert unit == (16 if fetch == VECTORS else 4)
+        assert unit == {VECTORS: 16, WORDS: 4, BYTES: 1}[fetch]
         assert size_of(product, "INPUT_STRIDE_W") * unit == channels
         assert size_of(product, "TAP_STRIDE_H") * unit == 14 * channels
         assert size_of(product, "INPUT_STRIDE_GROUP") * unit == channels // groups
@@ -112,7 +119,7 @@ def test_gaps_decide_as_channels_do(path: str, channels: int, gaps: dict[str, in
     size = (14, 14)
     desc = convolution(2, channels, size, 64, (1, 1), input_strides=last(channels, size, **gaps))
     product, in_place = product_of(desc, path)
-    assert (constant(product, "FETCH") if in_place else None) == fetch
+    assert (constant(product, "FETCH") if in_place else None) == or_bytes(path, fetch)
 
 
 @pytest.mark.parametrize("device", MATRIX_DEVICES)
@@ -152,7 +159,8 @@ def test_the_start_decides_as_strides_do(
     (tile, *_), geometry = path.tiles(problem), desc.geometry
     source = View("input_tensor", start, 1, geometry.input_strides)
     output = View("output_tensor", 0, 1, geometry.output_strides)
-    assert fetch_in_place(Builder(problem.profile, {}), geometry, tile, source, output, 0.0) == fetch
+    found = fetch_in_place(Builder(problem.profile, {}), geometry, tile, source, output, 0.0)
+    assert found == or_bytes(path.name, fetch)
 
 
 def test_halos_are_not_read_by_words() -> None:
@@ -245,7 +253,7 @@ def test_pixels_that_are_one_stride_apart(
 @pytest.mark.parametrize(
     ("batch", "size", "channels", "expected"),
     [
-        (1, (8, 12), 32, (False, True)),  # planes
+        (1, (8, 12), 32, (False, True)),  # planes; as bytes, pixels are neighbours
         (2, (8, 12), 32, (False, False)),  # the next image comes after all planes
         (1, (7, 7), 32, (True, True)),  # planes that are no whole words are packed before
         (2, (7, 7), 17, (True, False)),
@@ -254,7 +262,51 @@ def test_pixels_that_are_one_stride_apart(
 def test_planes_and_packed_pixels(
     path: str, batch: int, size: tuple[int, int], channels: int, expected: tuple[bool, bool]
 ) -> None:
+    if path == "split_k":
+        expected = batch == 1, expected[1]
     assert check_evenness(convolution(batch, channels, size, 40, (1, 1)), path) == expected
+
+
+@pytest.mark.parametrize(
+    ("channels", "kernel", "groups", "pixel_bytes", "pixel_channels", "run_words"),
+    [
+        (64, 3, 1, 0, 0, 4),  # a run is one tap, whose channels fill its vectors
+        (21, 3, 1, 0, 21, 8),  # or leave a part of them empty
+        (21, 1, 1, 0, 21, 8),
+        (3, 3, 1, 4, 3, 3),  # a run is a row of three pixels of four bytes
+        (5, 3, 1, 8, 5, 6),
+        (16, 1, 1, 0, 0, 4),
+        (260, 3, 2, 0, 130, 36),  # two groups
+    ],
+)
+@pytest.mark.parametrize("layout", ["planes", "gaps"])
+def test_bytes_of_a_run(
+    channels: int, kernel: int, groups: int, pixel_bytes: int, pixel_channels: int, run_words: int, layout: str
+) -> None:
+    """What the kernel is told of them: without it, it would read the bytes between the channels and the run's end."""
+    size = (9, 12)
+    strides = (channels * 9 * 40, 9 * 40, 40, 3) if layout == "gaps" else (channels * 9 * 12, 9 * 12, 12, 1)
+    desc = convolution(
+        *(2, channels, size, 24 * groups, (kernel, kernel)),
+        groups=groups,
+        strides=(2, 1),
+        padding=(kernel // 2, kernel // 2),
+        input_strides=strides,
+    )
+    product, in_place = product_of(desc, "split_k")
+    assert in_place and constant(product, "FETCH") == BYTES and product.windows[0].base_unit == 1
+    assert [constant(product, name) for name in ("PIXEL_BYTES", "PIXEL_CHANNELS", "RUN_WORDS")] == [
+        *(pixel_bytes, pixel_channels, run_words)
+    ]
+    runs = kernel if pixel_bytes else kernel * kernel
+    assert (constant(product, "RUNS_W"), constant(product, "TAPS")) == (1 if pixel_bytes else kernel, runs)
+    vectors = -(-run_words // 4) if pixel_bytes else -(-channels // groups // 16)
+    assert (size_of(product, "RUN"), size_of(product, "VECTORS_OF_K")) == (vectors, runs * vectors)
+    assert [size_of(product, f"INPUT_STRIDE_{letter}") for letter in "NHW"] == [strides[0], 2 * strides[2], strides[3]]
+    assert size_of(product, "CHANNEL_STRIDE") == strides[1]
+    if kernel > 1:
+        assert [size_of(product, f"TAP_STRIDE_{letter}") for letter in "HW"] == list(strides[2:])
+    assert size_of(product, "INPUT_STRIDE_GROUP") == channels // groups * strides[1]
 
 
 GAPS = st.sampled_from([0, 0, 4, 16])

@@ -289,11 +289,7 @@ GROUPS = (
             "filters": (1, 40, 70),
             "size": {f"{a}x{b}": (a, b) for a, b in ((4, 5), (6, 6), (7, 12))},
             "output": ("packed", "channels_last"),
-            "path": {
-                **{path: path for path in (PLANNERS_CHOICE, "matrix", "vectors", "split_k")},
-                # Tiles whose invocations fetch four pixels with subgroups of 8, as planes need it.
-                "split_k_16x16x32_2": "split_k:16x16x32:2",
-            },
+            "path": (PLANNERS_CHOICE, "matrix", "vectors", "split_k"),
         },
     ),
     Group(

@@ -35,6 +35,7 @@ def tiles(numbers: np.random.Generator, p: Parameters) -> Workload:
     """
     shape = Shape(
         *(2, p.channels, (5, 7), p.filters, p.kernel),
+        strides=p.strides,
         start_padding=tuple(size // 2 for size in p.kernel),
         end_padding=tuple(size // 2 for size in p.kernel),
     )
@@ -79,6 +80,19 @@ def words(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, tensors=tensors, layouts={"output_tensor": p.output}, offsets=offsets)
 
 
+def single_bytes(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Inputs in layouts that are read byte by byte: channels of a tap, or few channels of a row of taps."""
+    shape = Shape(
+        *(2, p.channels, (7, 9), 40, p.kernel),
+        strides=(1, 2),
+        dilations=(2, 1),
+        start_padding=(2, 1),
+        end_padding=(0, 3),
+    )
+    layouts = {"input_tensor": p.input, "output_tensor": "channels_last"}
+    return convolution(numbers, p, shape, layouts=layouts, offsets={"input_tensor": 16, "output_tensor": 48})
+
+
 def _is_in_words(labels: Mapping[str, str]) -> bool:
     """Whether the channels are not whole vectors, or do not all begin at one."""
     return int(labels["channels"]) % 16 != 0 or labels["apart"] != "0"
@@ -90,13 +104,14 @@ GROUPS = (
         tiles,
         {
             **TYPE_PARAMETERS,
-            "channels": (16, 36, 70),
+            "channels": (5, 16, 70),
             "filters": (7, 40),
             "kernel": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 3))},
             "bias": ("narrow", "wide"),
             "filter_zero_point": ("none", "one", "last"),
             "constants": ("bound", "owned"),
-            "input": ("packed", "channels_last"),
+            "strides": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 1))},
+            "input": ("packed", "channels_last", "gaps"),
             "output": ("packed", "channels_last", "rows"),
             "path": {
                 **{label: path for label, path in with_tiles("split_k", TILES).items() if path != "split_k"},
@@ -122,16 +137,26 @@ GROUPS = (
         keep=_is_in_words,
     ),
     Group(
+        f"{OPERATOR}:bytes",
+        single_bytes,
+        {
+            "channels": (3, 21),
+            "kernel": {f"{a}x{b}": (a, b) for a, b in ((3, 3), (2, 5))},
+            "input": ("permuted", "sheared"),
+            "path": ("split_k",),
+        },
+    ),
+    Group(
         f"{OPERATOR}:sums_of_parts",
         sums,
         {
-            "sum": ("31", "33"),
+            "sum": ("33",),
             "in": ("u8",),
             "filter": ("s8",),
             "sign": ("both",),
-            "bias": ("given", "absent"),
+            "bias": ("given",),
             "path": ("split_k", "split_k/7"),
         },
-        about="Sums of more than 31 or 32 bits, of which each subgroup, or each part of K, has a share.",
+        about="Sums of more than 32 bits, of which each subgroup, or each part of K, has a share.",
     ),
 )
