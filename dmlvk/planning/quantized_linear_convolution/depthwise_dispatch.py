@@ -33,8 +33,8 @@ from dmlvk.planning.quantized_linear_convolution.parameters import (
 
 KERNEL = "quantized_linear_convolution/depthwise"
 
-# With prepared channels no tensor of parameters is read. So no constant depends on them, and layers share pipelines. This
-# push constant says where none of them is; the others of this kind hold something else.
+# With prepared channels no tensor of parameters is read. So no constant depends on them, and layers share pipelines.
+# This push constant says where none of them is; the others of this kind hold something else.
 NO_SOURCES = Sources({}, False, False, False)
 UNUSED = "bias_start"
 

@@ -54,7 +54,8 @@ def test_matrices_wherever_a_device_has_them(name: str, device: str) -> None:
         )
         in_words = bool(dispatch.specialization[2])
         assert obstacle_to_tile(profile, matrix, lanes, tile, in_words) is None
-        assert shared_bytes(dispatch) == shared_memory(matrix, tile, in_words) <= device_traits.tile_memory(profile)
+        declared = shared_memory(profile, matrix, tile, in_words)
+        assert shared_bytes(dispatch) == declared <= device_traits.tile_memory(profile)
         assert dispatch.specialization[0] == lanes * tile.subgroups()
 
 
