@@ -355,7 +355,7 @@ MATRIX_MUTANTS = (
     Mutant(
         "matrices, few registers: what was loaded for places outside the input is not replaced",
         f"{PREFIX}/matrix_fetch.glsl",
-        (("mix(uvec4(next_outside), next_input[set][f], bvec4(next_inside[f]))", "next_input[set][f]"),),
+        (("mix(uvec4(next_outside), next_input[f], bvec4(next_inside[f]))", "next_input[f]"),),
         ("quantized_linear_convolution:tiles_of_few_registers",),
     ),
     Mutant(
@@ -363,8 +363,8 @@ MATRIX_MUTANTS = (
         f"{PREFIX}/matrix_fetch.glsl",
         (
             (
-                "                next_input[set][f] = uvec4(border ^ FLIP);",
-                "                next_input[set][f] = uvec4(FLIP);",
+                "                next_input[f] = uvec4(border ^ FLIP);",
+                "                next_input[f] = uvec4(FLIP);",
             ),
         ),
         ("quantized_linear_convolution:channels", "quantized_linear_convolution:layout"),
@@ -380,7 +380,7 @@ MATRIX_MUTANTS = (
     Mutant(
         "matrices: planes are not turned over",
         f"{PREFIX}/matrix_fetch.glsl",
-        (("uvec4 words = turned(next_input[set][4 * f + i]);", "uvec4 words = next_input[set][4 * f + i];"),),
+        (("uvec4 words = turned(next_input[4 * f + i]);", "uvec4 words = next_input[4 * f + i];"),),
         ("quantized_linear_convolution:whole_planes",),
         "matrix",
     ),

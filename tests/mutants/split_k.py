@@ -201,7 +201,7 @@ MUTANTS = (
         "words in place: the next group's channels count in the sums of an input",
         FETCH,
         (
-            ("(RUN_WORDS % 4 == 0 ? i : min(i, last_word))", "i"),
+            ("RUN_WORDS % 4 == 0 ? 3 : RUN_WORDS - 1 - 4 * in_run;", "3;"),
             ("uvec4(0, 1, 2, 3), uvec4(RUN_WORDS)));", "uvec4(0, 1, 2, 3), uvec4(RUN_WORDS + 3)));"),
         ),
         tuple(f"quantized_linear_convolution:words:groups=2;path={path}*;*" for path in ("split_k", "matrix")),
@@ -220,7 +220,7 @@ MUTANTS = (
     Mutant(
         "words in place: the first word of a run is read for its last ones",
         FETCH,
-        (("(RUN_WORDS % 4 == 0 ? i : min(i, last_word))", "(RUN_WORDS % 4 == 0 ? i : min(i, last_word) & 2)"),),
+        (("RUN_WORDS - 1 - 4 * in_run;", "(RUN_WORDS - 1 - 4 * in_run) & 2;"),),
         CASES,
     ),
     Mutant(
