@@ -5,8 +5,8 @@
 
 `measure` appends a line of JSON to FILE for each layer in a batch and a layout: the seconds of each path. `compare`
 plans the same layers for a recorded device, and holds the choice against the times. Every result is compared with the
-reference. bench/results/nvidia-h200-paths.jsonl was made so, on 2026-11-23, and on 2026-11-24 without
-dot products, with driver 580.159.04.
+reference. bench/results/nvidia-h100-paths.jsonl was made so, on 2026-11-25, and nvidia-h200-paths.jsonl on 2026-11-24,
+without matrices and dot products, both with driver 580.159.04.
 """
 
 from __future__ import annotations

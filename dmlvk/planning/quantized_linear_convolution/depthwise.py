@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
@@ -27,14 +28,46 @@ from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Pro
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
 from dmlvk.tensor_desc import TensorFlags
 
-# Multiply-adds for each of the direct kernel's, by whether words hold channels. Strides take away from them, and so do
-# rows that are no whole words (by their length modulo 4), of which each byte is stored by itself.
-TAPS_AT_A_TIME = {True: 11.0, False: 8.0}
-SLOWER_WITH_STRIDES = {True: 5.0, False: 2.3}
-RAGGED_ROWS = (1, 8, 4, 8)
-# A tile's rows are fetched one after the other.
-WAITS = {True: 4.5, False: 11}
-WAITS_WITH_STRIDES = 4
+
+@dataclass(frozen=True)
+class Speed:
+    """What the kernel makes of a GPU's rates, as `python -m bench.paths` measured it.
+
+    Attributes
+    ----------
+    waits, waits_of_tap : float
+        Loads that an invocation waits for, with nine taps; and how many more with each further one.
+    taps_at_a_time : float
+        Multiply-adds for each of the direct kernel's.
+    last_step_taps : float
+        The last step of an output, in taps.
+    ragged_rows : tuple of float
+        How often each output counts in rows that are no whole words, of which each byte is stored by itself: by their
+        length modulo 4.
+    """
+
+    waits: float
+    waits_of_tap: float
+    taps_at_a_time: float
+    last_step_taps: float
+    ragged_rows: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
+
+
+# By whether words hold channels, and whether there are strides: on an H100 with prepared channels, which are waited for
+# once, 97 layers; on an H200 without.
+PREPARED = {
+    (True, False): Speed(1.4, 0.74, 7.4, 3.1),
+    (True, True): Speed(0.0, 0.2, 6.4, 12.4),
+    (False, False): Speed(2.6, 0.35, 51.0, 117.0, (1.0, 7.0, 3.8, 7.0)),
+    (False, True): Speed(3.0, 0.2, 24.0, 86.0, (1.0, 5.3, 2.3, 5.3)),
+}
+NOT_PREPARED = {
+    (True, False): Speed(4.5, 0.0, 11.0, LAST_STEP_TAPS),
+    (True, True): Speed(8.5, 0.0, 2.2, LAST_STEP_TAPS),
+    (False, False): Speed(11.0, 0.0, 8.0, LAST_STEP_TAPS, (1.0, 8.0, 4.0, 8.0)),
+    (False, True): Speed(15.0, 0.0, 3.5, LAST_STEP_TAPS, (1.0, 8.0, 4.0, 8.0)),
+}
+NINE_TAPS = 9
 # On CPU drivers: lavapipe, and the others, which are a little slower than with the direct kernel.
 CPU_TAPS_AT_A_TIME, CPU_TAPS_OF_ONE = 8.0, 0.8
 
@@ -73,10 +106,21 @@ def _input_view(problem: Problem) -> View:
     return View("input_tensor", 0, 1, geometry.input_strides)
 
 
-def _is_short(problem: Problem) -> bool:
-    """Whether it is worth working out channels once, if they are given once."""
+def _is_packed(problem: Problem) -> bool:
+    """Whether taps are multiplied four at a time."""
+    if not multiplies_packed(problem.profile):
+        return False
+    if problem.profile.device_type is not DeviceType.CPU:
+        return True
+    return not problem.has_owned_constants and not is_worth_a_table(problem.geometry)
+
+
+def _is_prepared(problem: Problem) -> bool:
+    """Whether channels are given once, and worth working out once."""
     geometry, words = problem.geometry, InputWords.of(problem.geometry, _input_view(problem))
     assert words is not None, "asked for after this was checked"
+    if not problem.has_owned_constants or not _is_packed(problem):
+        return False
     is_ragged = any(size % 4 for size in (geometry.input_size[1], geometry.output_size[1]))
     if words.channels_last or is_ragged or max(geometry.strides) > 1:
         return True
@@ -112,25 +156,21 @@ class DepthwisePath(Path[None]):
         if profile.device_type is DeviceType.CPU:
             faster = CPU_TAPS_AT_A_TIME if device_traits.is_faster_with_depthwise(profile) else CPU_TAPS_OF_ONE
             return outputs * geometry.tap_count / (faster * rates.tap)
-        faster, waits = TAPS_AT_A_TIME[words.channels_last], WAITS[words.channels_last]
-        if max(geometry.strides) > 1:
-            faster /= SLOWER_WITH_STRIDES[words.channels_last]
-            waits += WAITS_WITH_STRIDES
-        if not words.channels_last:
-            faster /= max(RAGGED_ROWS[size % 4] for size in (geometry.input_size[1], geometry.output_size[1]))
-        taps = outputs * (geometry.tap_count + LAST_STEP_TAPS)
-        return rates.seconds(1, waits, taps / (faster * rates.tap))
+        speeds = PREPARED if _is_prepared(problem) else NOT_PREPARED
+        speed = speeds[words.channels_last, max(geometry.strides) > 1]
+        rows = (geometry.input_size[1], geometry.output_size[1])
+        ragged = max(speed.ragged_rows[size % 4] for size in rows)
+        taps = outputs * ragged * (geometry.tap_count + speed.last_step_taps)
+        waits = max(0.0, speed.waits + speed.waits_of_tap * (geometry.tap_count - NINE_TAPS))
+        return rates.seconds(1, waits, taps / (speed.taps_at_a_time * rates.tap))
 
     def plan(self, problem: Problem, tile: None) -> Plan:
         stages = Stages(problem, problem.geometry, ("input_tensor", "filter_tensor"))
         table: View | None = None
         prepared: PreparedChannels | None = None
-        is_packed = multiplies_packed(problem.profile)
-        if problem.profile.device_type is DeviceType.CPU:
-            is_packed = is_packed and not problem.has_owned_constants and not is_worth_a_table(problem.geometry)
-        if is_packed and problem.has_owned_constants and _is_short(problem):
+        if _is_prepared(problem):
             prepared = stages.depthwise_channels()
-        if is_packed:
+        if _is_packed(problem):
             parameters = stages.gathered_parameters()
         else:
             table = stages.parameter_table()

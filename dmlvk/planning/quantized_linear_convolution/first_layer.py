@@ -57,6 +57,8 @@ OPERATIONS_OF_WORD = 8
 LAST_STEP_WORDS = 30
 # The share of the matrix units' rate that the kernel reaches.
 UNIT_SHARE = 0.3
+# Loads that a workgroup waits for before the first row of taps, and for each row.
+FIRST_WAITS, ROW_WAITS = 8, 1.5
 # Rows that are no whole words are stored byte by byte.
 RAGGED_LAST_STEPS = 12
 
@@ -324,7 +326,7 @@ class FirstLayerPath(Path[FirstLayerTile]):
         is_ragged = not packs_channels(geometry) and geometry.output_size[1] % 4
         last_steps = outputs * (RAGGED_LAST_STEPS if is_ragged else 1)
         busy = operations / (UNIT_SHARE * rates.matrix) + last_steps / rates.last_step
-        return rates.seconds(1, 1 + geometry.filter_size[0], busy)
+        return rates.seconds(1, FIRST_WAITS + ROW_WAITS * geometry.filter_size[0], busy)
 
     def plan(self, problem: Problem, tile: FirstLayerTile) -> Plan:
         geometry = problem.geometry

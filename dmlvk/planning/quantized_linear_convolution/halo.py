@@ -41,13 +41,13 @@ EXAMPLE_TILE = "128x64x64:32x64"
 FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}")
 
 SPEED = Speed(
-    share=0.9,
-    first_waits=1.0,
-    waits=0.7,
-    last_steps=1.0,
+    share=0.99,
+    first_waits=1.4,
+    waits=0.46,
+    last_steps=0.76,
     ragged=1.0,
     fetches=4.5,
-    group_fetches=0.3,
+    group_fetches=0.44,
     in_rounds=True,
 )
 # With few registers, the code spills 400 of them, and takes twice the instructions of `matrix` for a product.

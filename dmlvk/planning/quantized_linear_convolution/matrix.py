@@ -47,16 +47,16 @@ from dmlvk.planning.quantized_linear_convolution.stages import (
 )
 
 SPEED = Speed(
-    share=0.77,
-    first_waits=1.0,
-    waits=1.2,
-    last_steps=1.0,
-    ragged=4.0,
-    fetches=3.6,
-    group_fetches=2.4,
-    stride_fetches=1.3,
+    share=0.89,
+    first_waits=0.15,
+    waits=1.1,
+    last_steps=0.8,
+    ragged=3.8,
+    fetches=4.0,
+    group_fetches=1.9,
+    stride_fetches=1.2,
     tap_fetches=1.1,
-    word_fetches=2.2,
+    word_fetches=1.9,
 )
 # If the channels' parameters are not there, each workgroup works them out first, and nothing hides that.
 PARAMETER_WAITS = 4

@@ -32,8 +32,8 @@ PLANE_PIXELS = 4
 # Four matrices lie side by side if bytes are packed into words.
 PACKED_MATRICES = 4
 
-# Of the time that a copy takes, this part does not hide behind the products.
-MEMORY = 2.5
+# A copy of the tensors takes this many times what does not hide behind the products.
+MEMORY = 2.9
 
 
 @dataclass(frozen=True)
@@ -160,11 +160,10 @@ class MatrixShape(Shape):
         if not self.runs.aligned:
             fetches /= speed.word_fetches
         fetched = tiles * parts * steps * (tile.pixels + tile.channels) * tile.step
-        is_ragged = not packs_channels(geometry) and math.prod(geometry.output_size) % PLANE_PIXELS
         busy = (
             2 * outputs * parts * steps * tile.step / (speed.share * getattr(rates, unit))
             + fetched / (fetches * rates.copy)
-            + outputs * speed.last_steps * (speed.ragged if is_ragged else 1) / rates.last_step
+            + outputs * speed.last_steps * (speed.ragged if _is_ragged(geometry) else 1) / rates.last_step
             + moved_bytes(geometry) / (MEMORY * rates.copy)
         )
         if speed.in_rounds:
@@ -248,6 +247,13 @@ class Runs:
         if geometry.dilations[1] == 1 and 4 * rows.total <= 3 * taps.total:
             return rows
         return taps
+
+
+def _is_ragged(geometry: ConvolutionGeometry) -> bool:
+    """Whether rows of channels, or planes, are no whole words, so that each output is stored by itself."""
+    if packs_channels(geometry):
+        return geometry.output_channels_per_group % 4 != 0
+    return math.prod(geometry.output_size) % PLANE_PIXELS != 0
 
 
 def moved_bytes(geometry: ConvolutionGeometry) -> int:

@@ -34,7 +34,7 @@ OPERATIONS_OF_WORD = 8
 
 @dataclass(frozen=True)
 class Speed:
-    """What a product's kernel makes of a device's rates: `python -m bench.paths` measured it on an H200.
+    """What a product's kernel makes of a device's rates: `python -m bench.paths` measured it on an H100 and an H200.
 
     Attributes
     ----------
@@ -43,8 +43,8 @@ class Speed:
     first_waits, waits : float
         Loads that a workgroup waits for before the first step of K, and in each step.
     last_steps, ragged : float
-        The time of an output's last step, in the last steps of the fastest kernel; and how many times that in planes
-        that are no whole words, which are stored byte by byte.
+        The time of an output's last step, in the last steps of the fastest kernel; and how many times that in planes,
+        or rows of channels, that are no whole words, which are stored byte by byte.
     fetches : float
         Bytes that workgroups fetch into shared memory, most of them from caches, while a copy moves one.
     group_fetches, stride_fetches, tap_fetches, word_fetches : float

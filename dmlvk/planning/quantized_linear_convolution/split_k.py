@@ -50,7 +50,7 @@ MOST_PARTS = 16
 
 # What a dispatch takes on an H100, in dispatches and waits of its rates (57 layers, some 20 tiles each, one image: the
 # estimates are 5% off, 10% for inputs that are read as bytes).
-DISPATCHES = 0.81
+DISPATCHES = 0.85
 CUT_DISPATCHES = 0.6
 STEP_WAITS = 0.29
 SUBGROUP_WAITS = 0.16
@@ -61,9 +61,14 @@ FETCHES = 7.4
 SINGLE_FETCHES = 1.65
 # Sums of subgroups that are added up while an output is scaled, rounded and stored.
 SUMS = 1.5
-# The shares of the units' rates.
-SHARE = 0.4
-LAST_STEPS = 2.0
+# How often a byte counts that is read by itself: in rows of taps, where it looks for its tap and its channel, of pixels
+# of several words or of one; and in planes with strides, where neighbours lie apart.
+PIXEL_BYTES, WORD_BYTES = 6.0, 1.2
+STRIDED_BYTES = 1.3
+# The shares of the units' rates, and of a copy's: a copy takes so many times what does not hide.
+SHARE = 0.7
+LAST_STEPS = 0.45
+MEMORY = 8.5
 
 
 @dataclass(frozen=True)
@@ -143,7 +148,22 @@ def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Product
 
 def _is_read_as_bytes(geometry: ProductGeometry) -> bool:
     """Whether an input cannot be read as words, for its layout."""
-    return geometry.input_strides[1] != 1 or geometry.input_channels_per_group % 4 != 0
+    return geometry.input_strides[1] != 1 or geometry.input_channels_per_group % 4 != 0 or _has_rows_of_taps(geometry)
+
+
+def _has_rows_of_taps(geometry: ProductGeometry) -> bool:
+    """Whether a run is a row of taps, any of which may lie outside the input."""
+    return Runs.of(geometry).of_row < geometry.filter_size[1]
+
+
+def _bytes_count(geometry: ProductGeometry) -> float:
+    """How often each byte counts that is read by itself."""
+    count = 1.0
+    if _has_rows_of_taps(geometry):
+        count *= PIXEL_BYTES if Runs.of(geometry).quads > 1 else WORD_BYTES
+    if geometry.input_strides[1] != 1 and max(geometry.strides) > 1:
+        count *= STRIDED_BYTES
+    return count
 
 
 def _steps(geometry: ProductGeometry, tile: MatrixTile) -> int:
@@ -173,8 +193,9 @@ def _seconds(rates: Rates, geometry: ProductGeometry, tile: MatrixTile) -> float
     )
     fetched = (workgroups + rounded) * tile.splits * subgroup_bytes / FETCHES
     if _is_read_as_bytes(geometry):
-        waits += pixel_bytes / SINGLE_BYTES_OF_A_WAIT
-        fetched += rounded * tile.splits * pixel_bytes / SINGLE_FETCHES
+        single_bytes = _bytes_count(geometry) * pixel_bytes
+        waits += single_bytes / SINGLE_BYTES_OF_A_WAIT
+        fetched += rounded * tile.splits * single_bytes / SINGLE_FETCHES
     return (
         dispatches * rates.dispatch
         + waits * rates.wait
@@ -267,7 +288,7 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
             + waits * rates.wait
             + products / (SHARE * rates.matrix)
             + outputs * LAST_STEPS / rates.last_step
-            + moved_bytes(tile.geometry) / rates.copy
+            + moved_bytes(tile.geometry) / (MEMORY * rates.copy)
         )
 
     def speed(self, profile: DeviceProfile) -> Speed:
