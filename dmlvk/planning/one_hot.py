@@ -2,11 +2,9 @@
 
 blocks
     Invocations load an index, or the indices of a block, and write a few blocks. For any layout.
-once
-    A workgroup loads all its indices at once and then only writes, for long. For outputs whose rows are whole blocks
-    and run along the axis, or along the indices; pieces of other layouts are written in blocks. "once:256" writes about
-    256 KiB a workgroup, and "once:1024:4" four blocks an invocation at each coordinate of an axis that is not
-    innermost. It is not chosen: it is there to be measured.
+rows
+    A workgroup loads the indices of its rows at once and then only writes. For outputs that run along the axis in rows
+    of whole blocks; pieces of other layouts are written in blocks. "rows:256" writes about 256 KiB a workgroup.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dmlvk.device_profile import DeviceProfile
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import OneHotDesc
 from dmlvk.planning.data_movement import (
     BLOCKS,
@@ -27,7 +25,6 @@ from dmlvk.planning.data_movement import (
     has_whole_blocks,
     plan_data_movement,
 )
-from dmlvk.planning.grid import workgroup_size
 from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Operand, Role, simplified
 from dmlvk.planning.plan import Plan, require_path
 
@@ -40,16 +37,15 @@ LEAST_NEIGHBOURS = 4
 AXIS_CHUNK = 64
 WORD_SIZE = 4
 
-# If a workgroup loads its indices at once: about what it then writes, the most rows of a workgroup, and the most
-# coordinates along the axis.
-ONCE_KIBIBYTES = 64
-ONCE_ROWS = 1024
-LARGEST_CHUNK = 32_767
+# If a workgroup loads the indices of its rows at once: about what it then writes, and the most rows.
+KIBIBYTES = 16
+MOST_ROWS = 1024
 
-ONCE = "once"
-PATHS = (BLOCKS, ONCE)
-# The path that is taken if none is forced. Whether "once" is faster on GPUs is still to be measured.
-CHOSEN = BLOCKS
+ROWS = "rows"
+PATHS = (BLOCKS, ROWS)
+# The longest rows, in bytes, of which GPUs write whole ones faster than blocks: 256 bytes in 69 us in place of 96, for
+# 256 MiB on an H100, and 512 bytes as fast. CPU drivers are not.
+LONGEST_ROW = 256
 
 
 def plan(desc: OneHotDesc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:
@@ -60,14 +56,15 @@ def plan(desc: OneHotDesc, profile: DeviceProfile, *, path: str | None = None, o
     desc : OneHotDesc
     profile : DeviceProfile
     path : str, optional
-        One of PATHS, or "once" with a size: see the module. None is CHOSEN.
+        One of PATHS, or "rows" with a size: see the module. None chooses.
     offsets : mapping of str to int
         Bytes from the start of its memory to a tensor's own start, by field.
     """
-    once = _Once.of(CHOSEN if path is None else path)
-    if once is None:
-        require_path(desc.operator_name, path, PATHS)
     output, indices = desc.output_tensor, desc.indices_tensor
+    name = _chosen(desc, profile) if path is None else path
+    rows = _Rows.of(name)
+    if rows is None:
+        require_path(desc.operator_name, path, PATHS)
     dimensions = tuple(
         Dimension(
             output.sizes[i],
@@ -96,9 +93,9 @@ def plan(desc: OneHotDesc, profile: DeviceProfile, *, path: str | None = None, o
             "INDEX_IS_SIGNED": int(desc.indices_are_signed),
         }
         values = (0, 0, axis_start, depth)
-        at_once = None if once is None else once.arguments(piece, profile, specialization, values)
-        if at_once is not None:
-            return at_once
+        whole_rows = None if rows is None else rows.arguments(piece, specialization, values)
+        if whole_rows is not None:
+            return whole_rows
         chunks = _chunks(piece)
         if chunks is not None:
             return PieceArguments(
@@ -126,88 +123,55 @@ def plan(desc: OneHotDesc, profile: DeviceProfile, *, path: str | None = None, o
         arguments,
         fixed_windows=fixed_windows,
         offsets=offsets,
-        path=CHOSEN if path is None else path,
+        path=name,
     )
 
 
+def _chosen(desc: OneHotDesc, profile: DeviceProfile) -> str:
+    """The path that is taken if none is forced."""
+    output = desc.output_tensor
+    is_short = output.sizes[desc.axis] * output.data_type.size_in_bytes <= LONGEST_ROW
+    runs_along_axis = output.element_strides[desc.axis] == 1
+    is_gpu = profile.device_type is not DeviceType.CPU
+    return ROWS if is_gpu and runs_along_axis and is_short else BLOCKS
+
+
 @dataclass(frozen=True)
-class _Once:
-    """The path on which a workgroup loads its indices at once.
+class _Rows:
+    """The path on which a workgroup loads the indices of its rows at once.
 
     Attributes
     ----------
     output_bytes : int
         About what a workgroup writes.
-    width : int
-        Blocks that an invocation writes at each coordinate, if the output runs along the indices.
     """
 
     output_bytes: int
-    width: int
 
     @classmethod
-    def of(cls, path: str) -> _Once | None:
+    def of(cls, path: str) -> _Rows | None:
         """The path by its name; None for another one's name."""
-        match = re.fullmatch(rf"{ONCE}(?::([1-9]\d{{0,5}}))?(?::([1-8]))?", path)
-        return None if match is None else cls(int(match[1] or ONCE_KIBIBYTES) << 10, int(match[2] or 1))
+        match = re.fullmatch(rf"{ROWS}(?::([1-9]\d{{0,5}}))?", path)
+        return None if match is None else cls(int(match[1] or KIBIBYTES) << 10)
 
     def arguments(
-        self,
-        piece: LoopNest,
-        profile: DeviceProfile,
-        specialization: Mapping[str, int],
-        values: tuple[int, ...],
-    ) -> PieceArguments | None:
-        """How a piece runs; None if it does not suit the path."""
-        if not piece.dimensions or not has_whole_blocks(piece, piece.operands[0].start):
-            return None
-        if piece.dimensions[-1].role is Role.AXIS:
-            return self._rows(piece, specialization, values) if len(piece.dimensions) <= 2 else None
-        return self._planes(piece, profile, specialization, values)
-
-    def _rows(
         self, piece: LoopNest, specialization: Mapping[str, int], values: tuple[int, ...]
     ) -> PieceArguments | None:
-        """For an output that runs along the axis, in rows that a workgroup writes whole."""
-        element_size, length = piece.operands[0].element_size, piece.dimensions[-1].size
-        row_count = piece.element_count // length
-        if length * element_size > self.output_bytes:
+        """How a piece runs; None if it does not suit the path."""
+        if not 1 <= len(piece.dimensions) <= 2 or not has_whole_blocks(piece, piece.operands[0].start):
             return None
-        rows = max(1, min(self.output_bytes // (length * element_size), ONCE_ROWS, row_count))
+        element_size, length = piece.operands[0].element_size, piece.dimensions[-1].size
+        if piece.dimensions[-1].role is not Role.AXIS or length * element_size > self.output_bytes:
+            return None
+        row_count = piece.element_count // length
+        rows = max(1, min(self.output_bytes // (length * element_size), MOST_ROWS, row_count))
         return PieceArguments(
-            specialization={**specialization, "MOST_ROWS": ONCE_ROWS},
+            specialization={**specialization, "MOST_ROWS": MOST_ROWS},
             arguments=values,
-            kernel="one_hot/rows_once",
+            kernel="one_hot/rows",
             group_count=-(-row_count // rows),
             divisors=(length * element_size // BLOCK_SIZE,),
             grouping=rows,
-        )
-
-    def _planes(
-        self,
-        piece: LoopNest,
-        profile: DeviceProfile,
-        specialization: Mapping[str, int],
-        values: tuple[int, ...],
-    ) -> PieceArguments | None:
-        """For an output that runs along the indices."""
-        width = self.width * workgroup_size(profile)
-        _, axis_size = piece.extent(Role.AXIS)
-        # Parts of nearly equal size.
-        parts = -(-axis_size // max(1, min(self.output_bytes // (width * BLOCK_SIZE), LARGEST_CHUNK)))
-        chunks = _chunks(piece, -(-axis_size // parts))
-        if chunks is None or chunks.words_of_row:
-            return None
-        blocks = piece.dimensions[-1].size * piece.operands[0].element_size // BLOCK_SIZE
-        pieces_of_row = -(-blocks // width)
-        return PieceArguments(
-            specialization={**specialization, "AXIS_CHUNK": chunks.size, "WIDTH": self.width},
-            arguments=values,
-            kernel="one_hot/planes_once",
-            group_count=pieces_of_row * chunks.row_count,
-            divisors=(pieces_of_row,),
-            dimensions=chunks.dimensions,
-            grouping=axis_size,
         )
 
 
@@ -235,11 +199,8 @@ class _Chunks:
         return math.prod(dimension.size for dimension in self.dimensions[:-1])
 
 
-def _chunks(piece: LoopNest, most: int = AXIS_CHUNK) -> _Chunks | None:
-    """The chunks of a piece, of at most so many coordinates along the axis.
-
-    None if the output does not run along the indices, or its rows are too short.
-    """
+def _chunks(piece: LoopNest) -> _Chunks | None:
+    """The chunks of a piece; None if the output does not run along the indices, or its rows are too short."""
     index = piece.dimension_with(Role.AXIS)
     if index is None or index == len(piece.dimensions) - 1 or piece.run_rank == 0:
         return None
@@ -250,7 +211,7 @@ def _chunks(piece: LoopNest, most: int = AXIS_CHUNK) -> _Chunks | None:
             return None
         words_of_row = -(-row * element_size // max(element_size, WORD_SIZE))
     axis = piece.dimensions[index]
-    size = min(axis.size, most)
+    size = min(axis.size, AXIS_CHUNK)
     chunk = Dimension(-(-axis.size // size), tuple(size * stride for stride in axis.strides), Role.AXIS)
     dimensions = (chunk, *piece.dimensions[:index], *piece.dimensions[index + 1 :])
     return _Chunks(dimensions, size, words_of_row)

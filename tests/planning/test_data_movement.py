@@ -300,30 +300,37 @@ def one_hot(data_type: DataType, count: int, depth: int, axis: int) -> OneHotDes
 
 
 @pytest.mark.parametrize(
-    ("path", "axis", "kernel", "groups", "grouping"),
+    ("path", "groups", "rows"),
     [
-        ("once", 1, "one_hot/rows_once", 256, 256),  # 64 KiB are 256 rows
-        ("once:16", 1, "one_hot/rows_once", 1024, 64),
-        ("once:9999", 1, "one_hot/rows_once", 64, 1024),  # as many rows as shared memory has room for
-        ("once", 0, "one_hot/planes_once", 16 * 16, 256),  # 4 KiB at each of 16 coordinates
-        ("once:1024", 0, "one_hot/planes_once", 16, 256),
-        ("once:1024:4", 0, "one_hot/planes_once", 4 * 4, 256),
-        ("once:9999", 0, "one_hot/planes_once", 16, 256),
+        ("rows", 1024, 64),  # 16 KiB are 64 rows
+        ("rows:64", 256, 256),
+        ("rows:9999", 64, 1024),  # as many rows as shared memory has room for
     ],
 )
-def test_one_hot_loads_indices_at_once_if_it_is_told_to(
-    path: str, axis: int, kernel: str, groups: int, grouping: int
-) -> None:
-    desc, profile = one_hot(DataType.UINT8, 1 << 16, 256, axis), profiles.load("nvidia-h200")
+def test_a_workgroup_of_one_hot_writes_whole_rows(path: str, groups: int, rows: int) -> None:
+    desc, profile = one_hot(DataType.UINT8, 1 << 16, 256, 1), profiles.load("nvidia-h200")
     found = plan(desc, profile, path=path)
     (dispatch,) = found.dispatches
     assert found.path == path
-    assert (dispatch.kernel, dispatch.groups[0] * dispatch.groups[1]) == (kernel, groups)
-    assert dispatch.push_constants[kernel_interface(kernel).word_of("grouping")] == grouping
-    assert plan(desc, profile).path == "blocks"
+    assert (dispatch.kernel, dispatch.groups[0] * dispatch.groups[1]) == ("one_hot/rows", groups)
+    assert dispatch.push_constants[kernel_interface("one_hot/rows").word_of("grouping")] == rows
 
 
-@pytest.mark.parametrize("path", ["once:0", "once:", "once:4:9", "once:4:", "once:4:1:1", "twice"])
+@pytest.mark.parametrize(
+    ("device", "data_type", "depth", "axis", "path"),
+    [
+        ("nvidia-h200", DataType.UINT8, 256, 1, "rows"),
+        ("intel-dg2", DataType.FLOAT32, 64, 1, "rows"),
+        ("nvidia-h200", DataType.FLOAT32, 65, 1, "blocks"),  # long rows are as fast in blocks
+        ("nvidia-h200", DataType.UINT8, 256, 0, "blocks"),
+        ("lavapipe-25.0", DataType.UINT8, 256, 1, "blocks"),
+    ],
+)
+def test_gpus_write_short_rows_whole(device: str, data_type: DataType, depth: int, axis: int, path: str) -> None:
+    assert plan(one_hot(data_type, 1 << 16, depth, axis), profiles.load(device)).path == path
+
+
+@pytest.mark.parametrize("path", ["rows:0", "rows:", "rows:4:9", "rows:1000000", "twice"])
 def test_a_size_that_is_none_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match="ONE_HOT has no kernel path"):
         plan(one_hot(DataType.UINT8, 64, 64, 0), profiles.load("nvidia-h200"), path=path)
@@ -331,10 +338,10 @@ def test_a_size_that_is_none_is_refused(path: str) -> None:
 
 @pytest.mark.parametrize("profile", profiles.NAMES)
 @pytest.mark.parametrize("axis", [0, 1])
-def test_indices_at_once_keep_to_the_limits_of_every_recorded_device(profile: str, axis: int) -> None:
+def test_whole_rows_keep_to_the_limits_of_every_recorded_device(profile: str, axis: int) -> None:
     for data_type, count, depth in ((DataType.UINT8, 1 << 22, 256), (DataType.FLOAT32, 1 << 14, 1 << 13)):
         desc, device = one_hot(data_type, count, depth, axis), profiles.load(profile)
-        for path in ("once", "once:1024:4"):
+        for path in ("rows", "rows:1024"):
             check_plan(plan(desc, device, path=path), desc, device)
 
 

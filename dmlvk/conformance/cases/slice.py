@@ -132,10 +132,19 @@ GROUPS = (
             "input": ("packed", "gaps"),
             "output": ("packed", "gaps"),
             "steps": {name: STEPS[name] for name in ("one", "strided")},
-            "path": KERNEL_PATHS[SliceDesc],
+            "path": ("blocks", "tiles"),
         },
     ),
-    Group("slice:reach", reach, {"type": {"uint8": DataType.UINT8}, "step": (2,), "reach": ("to_the_end", "shorter")}),
+    Group(
+        "slice:reach",
+        reach,
+        {
+            "type": {"uint8": DataType.UINT8},
+            "step": (2,),
+            "reach": ("to_the_end", "shorter"),
+            "path": ("boxes",),
+        },
+    ),
     Group("slice:far", far, {"type": {"uint32": DataType.UINT32}, "step": (1 << 31, (1 << 32) - 1)}),
     Group("slice:page", page, {"example": ("1", "2")}, default="all"),
     Group(
