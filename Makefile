@@ -47,7 +47,7 @@ define LINT
 endef
 
 .PHONY: help run bench test test-compilers test-large test-cuda test-thorough test-torch test-mutants test-pages
-.PHONY: test-models test-windows docs
+.PHONY: test-matrices test-models test-windows docs
 .PHONY: bench-checkouts package test-minimal first-impressions
 .PHONY: conformance lint format drivers kernels clean fuzz
 
@@ -116,6 +116,10 @@ test-pages: .venv/test.stamp
 test-mutants: .venv/test.stamp
 	@$(PYTHON) -m tools.drivers
 	$(VENV_PYTHON) -m tests.mutants --device llvmpipe --fetch
+
+test-matrices: .venv/test.stamp
+	@$(PYTHON) -m tools.drivers
+	$(VENV_PYTHON) -m tests.matrices $(PYTEST_ARGUMENTS)
 
 fuzz: .venv/test.stamp
 	@$(PYTHON) -m tools.drivers

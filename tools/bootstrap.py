@@ -32,6 +32,7 @@ make test-cuda      memory shared with CUDA, torch and CuPy: on an NVIDIA GPU
 make test-thorough  twenty times as many random examples, and every Vulkan call failing in every way: hours on a CPU
 make test-torch     dmlvk.torch and memory shared with torch, which it installs where it is missing
 make test-models    published ONNX networks, quantized and compared with ONNX Runtime; the example trained anew
+make test-matrices  kernels on matrix units, on the CPU driver that has matrices (lavapipe of Mesa 26, fetched)
 make test-mutants   kernels broken on purpose in eighty ways: each has to be caught by the conformance suite
 make test-pages     the pages of HTML in a browser, which it fetches where there is none: filters, widths, colours
 make fuzz           100,000 random calls on each test driver, with numbers of all kinds: half an hour on two cores

@@ -161,7 +161,10 @@ def _expected_of_slice(desc: Slice1Desc | SliceDesc, profile: DeviceProfile) -> 
 
 
 def _expected_of_one_hot(desc: OneHotDesc, profile: DeviceProfile) -> str | None:
-    return "blocks"  # the other path is there to be measured
+    # GPUs write short rows whole.
+    output = desc.output_tensor
+    row_size = output.sizes[desc.axis] * output.data_type.size_in_bytes
+    return "blocks" if profile.device_type is DeviceType.CPU or row_size > 256 else None
 
 
 # Paths that are taken in place of others, and do as well.

@@ -130,10 +130,9 @@ def plan(desc: OneHotDesc, profile: DeviceProfile, *, path: str | None = None, o
 def _chosen(desc: OneHotDesc, profile: DeviceProfile) -> str:
     """The path that is taken if none is forced."""
     output = desc.output_tensor
-    is_short = output.sizes[desc.axis] * output.data_type.size_in_bytes <= LONGEST_ROW
-    runs_along_axis = output.element_strides[desc.axis] == 1
-    is_gpu = profile.device_type is not DeviceType.CPU
-    return ROWS if is_gpu and runs_along_axis and is_short else BLOCKS
+    row_size = output.sizes[desc.axis] * output.data_type.size_in_bytes
+    has_short_rows = row_size % BLOCK_SIZE == 0 and row_size <= LONGEST_ROW and output.element_strides[desc.axis] == 1
+    return ROWS if has_short_rows and profile.device_type is not DeviceType.CPU else BLOCKS
 
 
 @dataclass(frozen=True)

@@ -132,18 +132,18 @@ def test_constants_of_a_question_may_be_given_once(
 
 
 @pytest.mark.parametrize(
-    ("path", "network", "layout"),
+    ("path", "network", "batch", "layout"),
     [
-        ("first_layer", "resnet50", "nhwc"),
-        ("matrix", "resnet50", "nhwc"),
-        ("matrix", "mobilenetv2", "nchw"),
-        ("split_k", "resnet50", "nhwc"),
-        ("split_k", "resnet50", "nchw"),
+        ("first_layer", "resnet50", 8, "nhwc"),
+        ("matrix", "resnet50", 1, "nhwc"),
+        ("matrix", "resnext50", 1, "nchw"),
+        ("split_k", "resnet50", 1, "nhwc"),
+        ("split_k", "resnet50", 1, "nchw"),
     ],
 )
-def test_questions_leave_pipelines_that_networks_take(path: str, network: str, layout: str) -> None:
+def test_questions_leave_pipelines_that_networks_take(path: str, network: str, batch: int, layout: str) -> None:
     profile = load("nvidia-h200")
-    known = pipelines(profile, network, 1, layout)
+    known = pipelines(profile, network, batch, layout)
     products = [found.stages[-1][0] for _, found in self_test._plans_of(profile, path)]
     assert any(product.specialization in known.get(product.kernel, []) for product in products)
 

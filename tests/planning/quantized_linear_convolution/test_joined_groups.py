@@ -18,10 +18,10 @@ from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.descriptors import convolution, written_elements
 
 
-def joined(device: str, channels: int, groups: int, filters: int) -> int:
+def joined(device: str, channels: int, groups: int, filters: int, path: str | None = None) -> int:
     """How many groups the planner joins, by the words that it packs for an output channel."""
     desc = convolution(64, groups * channels, (28, 28), groups * filters, (3, 3), groups=groups, padding=(1, 1))
-    found = plan(desc, profiles.load(device))
+    found = plan(desc, profiles.load(device), path=path)
     (packing,) = (each for each in found.dispatches if "pack_filter" in each.kernel)
     check_plan(found, desc, profiles.load(device))
     assert written_elements(found, desc) == desc.output_tensor.element_count
@@ -29,21 +29,22 @@ def joined(device: str, channels: int, groups: int, filters: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("device", "channels", "groups", "filters", "count"),
+    ("device", "path", "channels", "groups", "filters", "count"),
     [
-        ("nvidia-h200", 4, 32, 4, 16),  # 64 channels, as many as most tiles have
-        ("nvidia-h200", 8, 32, 8, 8),
-        ("nvidia-h200", 16, 32, 16, 4),
-        ("nvidia-h200", 64, 4, 64, 1),
-        ("nvidia-h200", 4, 7, 4, 7),  # all of a prime number of groups
-        ("amd-navi21", 4, 32, 4, 8),  # 32 channels, by packed dot products
-        ("swiftshader", 4, 32, 4, 2),  # panels of 8 channels
+        ("nvidia-h200", "halo", 4, 32, 4, 16),  # 64 channels, as many as its tiles have
+        ("nvidia-h200", "halo", 8, 32, 8, 8),
+        ("nvidia-h200", "halo", 16, 32, 16, 4),
+        ("nvidia-h200", "matrix", 4, 32, 4, 8),  # its tiles of 32 channels
+        ("nvidia-h200", None, 64, 4, 64, 1),
+        ("nvidia-h200", None, 4, 7, 4, 7),  # all of a prime number of groups
+        ("amd-navi21", None, 4, 32, 4, 8),  # 32 channels, by packed dot products
+        ("swiftshader", None, 4, 32, 4, 2),  # panels of 8 channels
     ],
 )
 def test_groups_are_joined_up_to_a_tile_s_width(
-    device: str, channels: int, groups: int, filters: int, count: int
+    device: str, path: str | None, channels: int, groups: int, filters: int, count: int
 ) -> None:
-    assert joined(device, channels, groups, filters) == count
+    assert joined(device, channels, groups, filters, path) == count
 
 
 def test_a_joined_convolution_has_the_same_work_and_a_wider_sum() -> None:

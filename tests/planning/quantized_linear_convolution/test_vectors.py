@@ -90,7 +90,8 @@ def test_the_kernel_suits_the_device(profile: DeviceProfile, kernel: str) -> Non
         (64, 56, 1, 1, "nchw", 1),  # whole planes
         (64, 56, 3, 1, "nchw", 2),  # a copy with the channels last before
         (64, 7, 1, 1, "nchw", 2),  # planes of 49 bytes are not whole words
-        (24, 56, 1, 1, "nhwc", 2),  # packed before: 24 channels are no whole vectors
+        (24, 56, 1, 1, "nhwc", 1),  # words: 24 channels are no whole vectors
+        (18, 56, 1, 1, "nhwc", 2),  # packed before: 18 channels are no whole words
     ],
 )
 def test_the_input_is_read_as_it_lies(
