@@ -174,13 +174,13 @@ def permutations(draw: st.DrawFn) -> Slice1Desc:
 
 
 @given(permutations(), st.integers(0, 20), st.integers(0, 1 << 20))
-@examples(2)
+@examples(1)
 def test_boxes_of_any_permutation(device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
     check_against_numpy(device, desc, 16 * blocks, seed, "boxes")
 
 
 @given(permutations(), st.integers(0, 20), st.integers(0, 1 << 20))
-@examples(1)
+@examples(0.5)
 def test_boxes_of_a_gpu(gpu_device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
     """As small as the planner makes them for a GPU, so that there are several."""
     check_against_numpy(gpu_device, desc, 16 * blocks, seed, "boxes")
@@ -197,13 +197,13 @@ def roomy_device(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 @given(permutations(), st.integers(0, 20), st.integers(0, 1 << 20))
-@examples(0.8)
+@examples(0.4)
 def test_large_boxes(roomy_device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
     check_against_numpy(roomy_device, desc, 16 * blocks, seed, "boxes")
 
 
 @given(permutations(), st.integers(0, 20), st.integers(0, 1 << 20))
-@examples(0.8)
+@examples(0.3)
 def test_boxes_across_cuts_in_memory(tight_device: dmlvk.Device, desc: Slice1Desc, blocks: int, seed: int) -> None:
     check_against_numpy(tight_device, desc, 16 * blocks, seed, "boxes")
 
