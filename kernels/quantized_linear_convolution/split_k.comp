@@ -25,10 +25,10 @@
 // of steps. Those past the end of K multiply zeros.
 //
 // Preconditions: filter panels are TILE_CHANNELS wide. There are SUBGROUPS subgroups of LANES invocations, and LANES is a
-// multiple of STEP. A subgroup fetches both operands evenly; with PLANES, four pixels at a time, and as in matrix.comp. The
-// tile's sizes are multiples of the matrices', and K of a step is too. WHOLE_STEPS is 0 if some steps lie past the end
-// of K. The device rounds to nearest even (shaderRoundingModeRTEFloat32). Grid: x channels, y tiles of pixels, z the
-// parts of each group. No invocation leaves before the last barrier.
+// multiple of STEP. A subgroup fetches both operands evenly. Planes are read by bytes. The tile's sizes are multiples of
+// the matrices', and K of a step is too. WHOLE_STEPS is 0 if some steps lie past the end of K. The device rounds to
+// nearest even (shaderRoundingModeRTEFloat32). Grid: x channels, y tiles of pixels, z the parts of each group. No
+// invocation leaves before the last barrier.
 //
 // Compiler bugs avoided: as in matrix.comp. All subgroups go through the same subgroup barriers; otherwise lavapipe
 // (Mesa 26) leaves the work of the later subgroups undone.
