@@ -56,11 +56,13 @@ OPERATIONS_OF_WORD = 8
 # The last step and the store of an output cost about as much as this number of words of taps.
 LAST_STEP_WORDS = 30
 # The share of the matrix units' rate that the kernel reaches.
-UNIT_SHARE = 0.3
+UNIT_SHARE = 0.27
 # Loads that a workgroup waits for before the first row of taps, and for each row.
-FIRST_WAITS, ROW_WAITS = 8, 1.5
+FIRST_WAITS, ROW_WAITS = 9, 1.5
 # Rows that are no whole words are stored byte by byte.
 RAGGED_LAST_STEPS = 12
+# Planes are stored in more pieces than rows of channels.
+PLANES_LAST_STEPS = 1.1
 
 
 @dataclass(frozen=True)
@@ -323,8 +325,9 @@ class FirstLayerPath(Path[FirstLayerTile]):
         panels = -(-geometry.output_channels // tile.channels)
         outputs = geometry.batch * panels * tile.channels * math.prod(geometry.output_size)
         operations = 2 * outputs * geometry.filter_size[0] * tile.row_bytes(geometry)
-        is_ragged = not packs_channels(geometry) and geometry.output_size[1] % 4
-        last_steps = outputs * (RAGGED_LAST_STEPS if is_ragged else 1)
+        is_planes = not packs_channels(geometry)
+        is_ragged = is_planes and geometry.output_size[1] % 4
+        last_steps = outputs * (RAGGED_LAST_STEPS if is_ragged else PLANES_LAST_STEPS if is_planes else 1)
         busy = operations / (UNIT_SHARE * rates.matrix) + last_steps / rates.last_step
         return rates.seconds(1, FIRST_WAITS + ROW_WAITS * geometry.filter_size[0], busy)
 

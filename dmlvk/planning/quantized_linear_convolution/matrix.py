@@ -57,6 +57,7 @@ SPEED = Speed(
     stride_fetches=1.2,
     tap_fetches=1.1,
     word_fetches=1.9,
+    plane_waits=1.7,
 )
 # If the channels' parameters are not there, each workgroup works them out first, and nothing hides that.
 PARAMETER_WAITS = 4

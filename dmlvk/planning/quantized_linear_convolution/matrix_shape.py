@@ -168,7 +168,9 @@ class MatrixShape(Shape):
         )
         if speed.in_rounds:
             busy *= math.ceil(tiles * parts / rates.processors) * rates.processors / (tiles * parts)
-        return speed.first_waits + speed.waits * steps, busy
+        reads_planes = has_whole_planes(geometry) and geometry.input_strides[1] != 1
+        waits = speed.waits * steps * (speed.plane_waits if reads_planes else 1)
+        return speed.first_waits + waits, busy
 
     @cached_property
     def filter_packing(self) -> FilterPacking:

@@ -40,8 +40,9 @@ class Speed:
     ----------
     share : float
         The part of its unit's rate that the kernel reaches.
-    first_waits, waits : float
-        Loads that a workgroup waits for before the first step of K, and in each step.
+    first_waits, waits, plane_waits : float
+        Loads that a workgroup waits for before the first step of K, and in each step; and how many times that if it
+        reads planes, which it has to turn.
     last_steps, ragged : float
         The time of an output's last step, in the last steps of the fastest kernel; and how many times that in planes,
         or rows of channels, that are no whole words, which are stored byte by byte.
@@ -64,6 +65,7 @@ class Speed:
     stride_fetches: float = 1.0
     tap_fetches: float = 1.0
     word_fetches: float = 1.0
+    plane_waits: float = 1.0
     in_rounds: bool = False
 
 

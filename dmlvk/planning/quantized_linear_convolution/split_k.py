@@ -27,7 +27,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
 from dmlvk.planning.quantized_linear_convolution.matrix_tiles import SIDE, matrix_of, obstacle_to_memory
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product import Speed
-from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, joined_groups
 from dmlvk.rates import Rates
 
 KERNEL = "quantized_linear_convolution/split_k"
@@ -61,9 +61,10 @@ FETCHES = 7.4
 SINGLE_FETCHES = 1.65
 # Sums of subgroups that are added up while an output is scaled, rounded and stored.
 SUMS = 1.5
-# How often a byte counts that is read by itself: in rows of taps, where it looks for its tap and its channel, of pixels
-# of several words or of one; and in planes with strides, where neighbours lie apart.
-PIXEL_BYTES, WORD_BYTES = 6.0, 1.2
+# How often a byte counts that is read by itself: in rows of taps, where it looks for its tap and its channel; in those
+# of a first layer, whose taps are words, if a row is longer than a vector; in planes with strides, where neighbours lie
+# apart.
+PIXEL_BYTES, LONG_ROW_BYTES = 6.0, 2.4
 STRIDED_BYTES = 1.3
 # The shares of the units' rates, and of a copy's: a copy takes so many times what does not hide.
 SHARE = 0.7
@@ -158,9 +159,10 @@ def _has_rows_of_taps(geometry: ProductGeometry) -> bool:
 
 def _bytes_count(geometry: ProductGeometry) -> float:
     """How often each byte counts that is read by itself."""
-    count = 1.0
+    runs, count = Runs.of(geometry), 1.0
     if _has_rows_of_taps(geometry):
-        count *= PIXEL_BYTES if Runs.of(geometry).quads > 1 else WORD_BYTES
+        is_first_layer = runs.quads == 1 and joined_groups(geometry) == 1
+        count *= (1.0 if runs.vectors == 1 else LONG_ROW_BYTES) if is_first_layer else PIXEL_BYTES
     if geometry.input_strides[1] != 1 and max(geometry.strides) > 1:
         count *= STRIDED_BYTES
     return count

@@ -42,7 +42,7 @@ def test_the_kernels_push_constants_are_the_paths(kernel: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "layout", "most"), [("resnet50", "nhwc", 20), ("mobilenetv2", "nhwc", 23), ("mobilenetv2", "nchw", 31)]
+    ("network", "layout", "most"), [("resnet50", "nhwc", 21), ("mobilenetv2", "nhwc", 23), ("mobilenetv2", "nchw", 31)]
 )
 def test_layers_of_a_kind_share_a_pipeline(network: str, layout: str, most: int) -> None:
     """A GPU's compiler takes up to half a second for a pipeline, and a network of 23 to 30 layers waits for all."""
