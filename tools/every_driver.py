@@ -97,6 +97,19 @@ def only(description: Path) -> dict[str, str]:
     return {"VK_DRIVER_FILES": str(description), "VK_ICD_FILENAMES": str(description)}
 
 
+def run_on(release: mesa.Release, *arguments: str, **variables: str) -> int:
+    """Run a module of Python on a release of Mesa that is fetched if need be, and return its exit status.
+
+    Raises
+    ------
+    SetupError
+        The release is not available on this machine.
+    """
+    mesa.get(release)
+    environment = {**os.environ, **only(release.description), "DMLVK_TEST_DEVICES": "llvmpipe", **variables}
+    return subprocess.run([str(release.python), "-m", *arguments], cwd=ROOT, env=environment).returncode
+
+
 def find_and_fetch() -> tuple[list[Driver], list[str]]:
     """All drivers, and one line for each driver that is not available."""
     found = devices(sys.executable, {})

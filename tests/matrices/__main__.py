@@ -7,13 +7,11 @@ Without the validation layer.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 
 from tools import mesa
-from tools.debian import ROOT, SetupError
-from tools.every_driver import only
+from tools.debian import SetupError
+from tools.every_driver import run_on
 
 TESTS = ("tests/matrices", "tests/kernels/quantized_linear_convolution/test_forms_for_gpus.py")
 
@@ -22,14 +20,10 @@ def main(arguments: list[str]) -> int:
     """Run them. Returns the exit status."""
     release = mesa.RELEASES[-1]
     try:
-        mesa.get(release)
+        return run_on(release, "pytest", *TESTS, *arguments, DMLVK_VALIDATE="0")
     except SetupError as error:
         print(f"{release.name}: {error}")
         return 1
-    environment = {**os.environ, **only(release.description), "DMLVK_TEST_DEVICES": "llvmpipe", "DMLVK_VALIDATE": "0"}
-    return subprocess.run(
-        [str(release.python), "-m", "pytest", *TESTS, *arguments], cwd=ROOT, env=environment
-    ).returncode
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -20,8 +19,8 @@ import dmlvk
 from tests.mutants import convolution, cut_and_joined, data_movement, split_k, take_over
 from tests.mutants.mutant import Mutant, verdict
 from tools import drivers, mesa
-from tools.debian import ROOT, SetupError
-from tools.every_driver import only
+from tools.debian import SetupError
+from tools.every_driver import run_on
 
 # It declares no properties of float arithmetic, so its plans take kernels that other devices do not need.
 POOR_DEVICE = "SwiftShader"
@@ -78,15 +77,12 @@ def judge(mutants: list[Mutant], device: str) -> tuple[int, list[Mutant]]:
 def run_elsewhere(names: list[str]) -> int:
     """Run mutants on a driver that has the kernels that most devices lack. Returns the exit status."""
     release = mesa.RELEASES[-1]
+    print(f"Those on lavapipe of {release.name}:", flush=True)
     try:
-        mesa.get(release)
+        return run_on(release, "tests.mutants", "--device", "llvmpipe", "--must-run", *names)
     except SetupError as error:
         print(f"Not run anywhere: {'; '.join(names)}. {release.name}: {error}")
         return 1
-    print(f"Those on lavapipe of {release.name}:", flush=True)
-    environment = {**os.environ, **only(release.description), "DMLVK_TEST_DEVICES": "llvmpipe"}
-    command = [str(release.python), "-m", "tests.mutants", "--device", "llvmpipe", "--must-run", *names]
-    return subprocess.run(command, cwd=ROOT, env=environment).returncode
 
 
 if __name__ == "__main__":

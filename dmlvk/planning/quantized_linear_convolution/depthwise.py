@@ -67,7 +67,7 @@ NOT_PREPARED = {
     (False, False): Speed(11.0, 0.0, 8.0, LAST_STEP_TAPS, (1.0, 8.0, 4.0, 8.0)),
     (False, True): Speed(15.0, 0.0, 3.5, LAST_STEP_TAPS, (1.0, 8.0, 4.0, 8.0)),
 }
-NINE_TAPS = 9
+USUAL_TAPS = 9  # of a 3x3 filter
 # On CPU drivers: lavapipe, and the others, which are a little slower than with the direct kernel.
 CPU_TAPS_AT_A_TIME, CPU_TAPS_OF_ONE = 8.0, 0.8
 
@@ -161,7 +161,7 @@ class DepthwisePath(Path[None]):
         rows = (geometry.input_size[1], geometry.output_size[1])
         ragged = max(speed.ragged_rows[size % 4] for size in rows)
         taps = outputs * ragged * (geometry.tap_count + speed.last_step_taps)
-        waits = max(0.0, speed.waits + speed.waits_of_tap * (geometry.tap_count - NINE_TAPS))
+        waits = max(0.0, speed.waits + speed.waits_of_tap * (geometry.tap_count - USUAL_TAPS))
         return rates.seconds(1, waits, taps / (speed.taps_at_a_time * rates.tap))
 
     def plan(self, problem: Problem, tile: None) -> Plan:

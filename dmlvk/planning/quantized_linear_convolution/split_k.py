@@ -64,8 +64,7 @@ SUMS = 1.5
 # How often a byte counts that is read by itself: in rows of taps, where it looks for its tap and its channel; in those
 # of a first layer, whose taps are words, if a row is longer than a vector; in planes with strides, where neighbours lie
 # apart.
-PIXEL_BYTES, LONG_ROW_BYTES = 6.0, 2.4
-STRIDED_BYTES = 1.3
+TIMES_IN_ROWS_OF_TAPS, TIMES_IN_LONG_ROWS, TIMES_WITH_STRIDES = 6.0, 2.4, 1.3
 # The shares of the units' rates, and of a copy's: a copy takes so many times what does not hide.
 SHARE = 0.7
 LAST_STEPS = 0.45
@@ -130,16 +129,18 @@ def tiles_for(profile: DeviceProfile, geometry: ProductGeometry) -> list[MatrixT
 
 
 def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ProductGeometry) -> MatrixTile:
-    in_words, possible = packs_channels(geometry), []
-    for tile in tiles_for(profile, geometry):
-        splits = min(MOST_SPLITS, 1 << (_steps(geometry, tile).bit_length() - 1))
-        while splits >= 1:
-            split = replace(tile, splits=splits)
-            if obstacle_to_tile(profile, matrix, split, in_words) is None:
-                possible.append(split)
-            splits //= 2
-    tile = min(possible, key=lambda tile: _seconds(rates_of(profile), geometry, tile))
-    tiles, steps = _tile_count(geometry, tile), -(-_steps(geometry, tile) // tile.splits)
+    estimate, in_words = _Estimate.of(rates_of(profile), geometry), packs_channels(geometry)
+    tiles_of_splits = [
+        replace(tile, splits=1 << exponent)
+        for tile in tiles_for(profile, geometry)
+        for exponent in reversed(range(min(MOST_SPLITS, estimate.steps(tile)).bit_length()))
+    ]
+    tile = next(
+        each
+        for each in sorted(tiles_of_splits, key=estimate.seconds)
+        if obstacle_to_tile(profile, matrix, each, in_words) is None
+    )
+    tiles, steps = estimate.tile_count(tile), -(-estimate.steps(tile) // tile.splits)
     room = min(profile.limits.max_storage_buffer_range, profile.segment_size) // 2
     if steps < MANY_STEPS or tiles * tile.part_sums_size > room:
         return tile
@@ -157,53 +158,70 @@ def _has_rows_of_taps(geometry: ProductGeometry) -> bool:
     return Runs.of(geometry).of_row < geometry.filter_size[1]
 
 
-def _bytes_count(geometry: ProductGeometry) -> float:
-    """How often each byte counts that is read by itself."""
-    runs, count = Runs.of(geometry), 1.0
-    if _has_rows_of_taps(geometry):
-        is_first_layer = runs.quads == 1 and joined_groups(geometry) == 1
-        count *= (1.0 if runs.vectors == 1 else LONG_ROW_BYTES) if is_first_layer else PIXEL_BYTES
-    if geometry.input_strides[1] != 1 and max(geometry.strides) > 1:
-        count *= STRIDED_BYTES
-    return count
+@dataclass(frozen=True)
+class _Estimate:
+    """Estimates of a convolution's dispatch, beside what holds for every tile.
 
+    Attributes
+    ----------
+    rates : Rates
+    groups, channels, pixels : int
+        Groups, output channels of a group, and pixels of all images.
+    run_bytes : int
+        Bytes of K, in whole vectors.
+    times_of_byte : float
+        How often each byte of the input counts that is read by itself; 0 if words are read.
+    """
 
-def _steps(geometry: ProductGeometry, tile: MatrixTile) -> int:
-    return -(-Runs.of(geometry).total * VECTOR_SIZE // tile.step)
+    rates: Rates
+    groups: int
+    channels: int
+    pixels: int
+    run_bytes: int
+    times_of_byte: float
 
+    @classmethod
+    def of(cls, rates: Rates, geometry: ProductGeometry) -> _Estimate:
+        runs, times = Runs.of(geometry), 0.0
+        if _is_read_as_bytes(geometry):
+            times = 1.0
+            if _has_rows_of_taps(geometry):
+                is_first_layer = runs.quads == 1 and joined_groups(geometry) == 1
+                times = (1.0 if runs.vectors == 1 else TIMES_IN_LONG_ROWS) if is_first_layer else TIMES_IN_ROWS_OF_TAPS
+            if geometry.input_strides[1] != 1 and max(geometry.strides) > 1:
+                times *= TIMES_WITH_STRIDES
+        pixels = geometry.batch * math.prod(geometry.output_size)
+        channels = geometry.output_channels_per_group
+        return cls(rates, geometry.group_count, channels, pixels, runs.total * VECTOR_SIZE, times)
 
-def _tile_count(geometry: ProductGeometry, tile: MatrixTile) -> int:
-    return (
-        geometry.group_count
-        * -(-geometry.output_channels_per_group // tile.channels)
-        * -(-geometry.batch * math.prod(geometry.output_size) // tile.pixels)
-    )
+    def steps(self, tile: MatrixTile) -> int:
+        return -(-self.run_bytes // tile.step)
 
+    def tile_count(self, tile: MatrixTile) -> int:
+        return self.groups * -(-self.channels // tile.channels) * -(-self.pixels // tile.pixels)
 
-def _seconds(rates: Rates, geometry: ProductGeometry, tile: MatrixTile) -> float:
-    """An estimate of a dispatch with a tile, beside what holds for every tile."""
-    workgroups = _tile_count(geometry, tile) * tile.parts
-    steps = -(-_steps(geometry, tile) // tile.shares)
-    pixel_bytes, subgroup_bytes = steps * tile.step * tile.pixels, steps * tile.step * (tile.pixels + tile.channels)
-    # The workgroups that there would be if each processor had as many as the busiest one.
-    rounded = math.ceil(workgroups / rates.processors) * rates.processors
-    dispatches = DISPATCHES + (CUT_DISPATCHES if tile.parts > 1 else 0)
-    waits = (
-        STEP_WAITS * steps
-        + subgroup_bytes / BYTES_OF_A_WAIT
-        + SUBGROUP_WAITS * workgroups * tile.splits / rates.processors
-    )
-    fetched = (workgroups + rounded) * tile.splits * subgroup_bytes / FETCHES
-    if _is_read_as_bytes(geometry):
-        single_bytes = _bytes_count(geometry) * pixel_bytes
-        waits += single_bytes / SINGLE_BYTES_OF_A_WAIT
-        fetched += rounded * tile.splits * single_bytes / SINGLE_FETCHES
-    return (
-        dispatches * rates.dispatch
-        + waits * rates.wait
-        + fetched / rates.copy
-        + rounded * tile.splits * tile.pixels * tile.channels / (SUMS * rates.last_step)
-    )
+    def seconds(self, tile: MatrixTile) -> float:
+        rates = self.rates
+        workgroups = self.tile_count(tile) * tile.parts
+        steps = -(-self.steps(tile) // tile.shares)
+        pixel_bytes, subgroup_bytes = steps * tile.step * tile.pixels, steps * tile.step * (tile.pixels + tile.channels)
+        # The workgroups that there would be if each processor had as many as the busiest one.
+        rounded = math.ceil(workgroups / rates.processors) * rates.processors
+        dispatches = DISPATCHES + (CUT_DISPATCHES if tile.parts > 1 else 0)
+        single_bytes = self.times_of_byte * pixel_bytes
+        waits = (
+            STEP_WAITS * steps
+            + subgroup_bytes / BYTES_OF_A_WAIT
+            + single_bytes / SINGLE_BYTES_OF_A_WAIT
+            + SUBGROUP_WAITS * workgroups * tile.splits / rates.processors
+        )
+        fetched = (workgroups + rounded) * subgroup_bytes / FETCHES + rounded * single_bytes / SINGLE_FETCHES
+        return (
+            dispatches * rates.dispatch
+            + waits * rates.wait
+            + tile.splits * fetched / rates.copy
+            + rounded * tile.splits * tile.pixels * tile.channels / (SUMS * rates.last_step)
+        )
 
 
 def obstacle_to_tile(profile: DeviceProfile, matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -> str | None:
@@ -286,7 +304,7 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
         waits = 0.0 if problem.has_owned_constants else PARAMETER_WAITS * max(1.0, workgroups / rates.processors)
         products = 2 * outputs * tile.runs.total * VECTOR_SIZE
         return (
-            _seconds(rates, tile.geometry, cut)
+            _Estimate.of(rates, tile.geometry).seconds(cut)
             + waits * rates.wait
             + products / (SHARE * rates.matrix)
             + outputs * LAST_STEPS / rates.last_step

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 import dmlvk
 from dmlvk import QuantizedLinearConvolutionDesc, TensorDesc
-from dmlvk.conformance.profiles import narrow
 from dmlvk.planning import device_traits
 from tests.convolution_cases import TYPES
 from tests.kernels.quantized_linear_convolution.arrays import PLAIN, describe, quantized
@@ -29,13 +27,6 @@ INTEGER = "quantized_linear_convolution/vectors_integer"
 def form(request: pytest.FixtureRequest) -> str:
     """The name of a GPU's form."""
     return str(request.param)
-
-
-@pytest.fixture
-def gpu(device: dmlvk.Device, form: str) -> Iterator[dmlvk.Device]:
-    """The device as such a GPU."""
-    with dmlvk.Device(device.name, profile=narrow(device.profile, form)) as opened:
-        yield opened
 
 
 def case(x_type: str, channels: int, filters: int, taps: int, groups: int, last: bool) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +10,9 @@ import pytest
 
 import dmlvk
 from dmlvk import QuantizedLinearConvolutionDesc, TensorDesc, TensorFlags
-from dmlvk.conformance.profiles import narrow
 from dmlvk.planning import device_traits
 from dmlvk.planning.kernel_interface import kernel_interface
-from dmlvk.planning.quantized_linear_convolution import depthwise_dispatch
+from dmlvk.planning.quantized_linear_convolution import depthwise, depthwise_dispatch
 from tests.convolution_cases import TYPES
 from tests.kernels.quantized_linear_convolution.arrays import PLAIN, describe, last, quantized
 from tests.kernels.quantized_linear_convolution.paths import run
@@ -29,13 +27,6 @@ FORMS = {"accelerated-dot-product": 1, "few-registers": 0}
 def form(request: pytest.FixtureRequest) -> str:
     """The name of a GPU's form."""
     return str(request.param)
-
-
-@pytest.fixture
-def gpu(device: dmlvk.Device, form: str) -> Iterator[dmlvk.Device]:
-    """The device as such a GPU."""
-    with dmlvk.Device(device.name, profile=narrow(device.profile, form)) as opened:
-        yield opened
 
 
 def case(
@@ -180,6 +171,24 @@ def test_geometries(
             **attributes,
         )
         check(gpu, form, desc, arrays)
+
+
+@pytest.mark.parametrize("has_wide_sums", [False, True])
+def test_constants_that_are_given_once_and_not_prepared(
+    gpu: dmlvk.Device, has_wide_sums: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in planes of many outputs: each workgroup works out its channels."""
+    monkeypatch.setattr(depthwise, "MOST_PREPARED_PLANES", 0)
+    desc, arrays = case(
+        *("u8", "s8", 70, (10, 12), (3, 3)),
+        is_last=False,
+        has_wide_sums=has_wide_sums,
+        start_padding=(1, 1),
+        end_padding=(1, 1),
+    )
+    made = gpu.plan(desc, "depthwise")
+    assert PREPARATION not in {dispatch.kernel for stage in made.initialization for dispatch in stage}
+    run(gpu, desc, arrays, dmlvk.reference.run(desc, **arrays), "depthwise")
 
 
 @pytest.mark.parametrize("is_last", [False, True])

@@ -151,6 +151,27 @@ def test_what_never_changes_is_prepared_once(desc: QuantizedLinearConvolutionDes
         assert all(window.tensor == PERSISTENT for window in prepared[0].windows)
 
 
+@pytest.mark.parametrize(
+    ("batch", "size", "stride", "is_last", "is_prepared"),
+    [
+        (32, 32, 1, False, True),  # 4,194,304 outputs
+        (33, 32, 1, False, False),
+        (64, 32, 1, True, True),  # words of channels
+        (64, 30, 1, False, True),  # rows that are no whole words
+        (256, 32, 2, False, True),
+    ],
+)
+def test_large_planes_are_not_prepared(batch: int, size: int, stride: int, is_last: bool, is_prepared: bool) -> None:
+    """Where it was measured, the weights in shared memory are faster for them."""
+    layout = {"input_strides": LAST, "output_strides": LAST} if is_last else {}
+    arguments: Any = (batch, 128, (size, size), 128, (3, 3))
+    desc = in_network(*arguments, groups=128, padding=(1, 1), strides=(stride, stride), **layout)
+    found = plan(desc, profiles.load("nvidia-h200"), path="depthwise")
+    kernels = {dispatch.kernel for stage in found.initialization for dispatch in stage}
+    assert (PREPARATION in kernels) == is_prepared
+    assert all(constants(dispatch)["PREPARED"] == is_prepared for dispatch in found.dispatches)
+
+
 @pytest.mark.parametrize(("device", "is_held"), [("nvidia-h200", 1), ("intel-dg2", 0)])
 @pytest.mark.parametrize(
     ("desc", "rows", "panels"), [(NHWC, 4 + 2 * 3, 3), (NCHW, 4 + 2 * 5 * 3, 3)], ids=["NHWC", "NCHW"]
