@@ -85,7 +85,7 @@ def fetch_in_place(
         return None
     channels = geometry.input_channels_per_group
     places = (source.strides[0], *source.strides[2:], source.start)
-    if source.strides[1] == 1 and shape.runs.of_row == geometry.filter_size[1]:
+    if source.strides[1] == 1 and not shape.runs.are_rows_of_taps(geometry):
         if not any(number % VECTOR_SIZE for number in (channels, *places)):
             return VECTORS
         if shape.reads_words and not any(number % 4 for number in (channels, *places)):
@@ -164,14 +164,10 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             return runs.words
         return runs.words if self.fetch == WORDS else 4
 
-    def has_rows_of_taps(self, runs: Runs) -> bool:
-        """Whether a run is a row of taps."""
-        return runs.of_row < self.geometry.filter_size[1]
-
     def pixel_channels(self, runs: Runs) -> int:
         """The channels of a pixel; 0 if they fill the vectors of a run."""
         channels = self.geometry.input_channels_per_group
-        return channels if channels % VECTOR_SIZE or self.has_rows_of_taps(runs) else 0
+        return channels if channels % VECTOR_SIZE or runs.are_rows_of_taps(self.geometry) else 0
 
     def parameters_fit(self, box: tuple[Range, ...]) -> bool:
         return True  # parameters that do not fit were gathered before

@@ -237,6 +237,10 @@ class Runs:
         """Vectors of K."""
         return self.vectors * self.count
 
+    def are_rows_of_taps(self, geometry: ConvolutionGeometry) -> bool:
+        """Whether a run is a row of taps, any of which may lie outside the input."""
+        return self.of_row < geometry.filter_size[1]
+
     @classmethod
     def of(cls, geometry: ConvolutionGeometry) -> Runs:
         """One run for each tap, or for each row of taps if that takes markedly fewer vectors."""

@@ -150,12 +150,9 @@ def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Product
 
 def _is_read_as_bytes(geometry: ProductGeometry) -> bool:
     """Whether an input cannot be read as words, for its layout."""
-    return geometry.input_strides[1] != 1 or geometry.input_channels_per_group % 4 != 0 or _has_rows_of_taps(geometry)
-
-
-def _has_rows_of_taps(geometry: ProductGeometry) -> bool:
-    """Whether a run is a row of taps, any of which may lie outside the input."""
-    return Runs.of(geometry).of_row < geometry.filter_size[1]
+    if geometry.input_strides[1] != 1 or geometry.input_channels_per_group % 4 != 0:
+        return True
+    return Runs.of(geometry).are_rows_of_taps(geometry)
 
 
 @dataclass(frozen=True)
@@ -185,7 +182,7 @@ class _Estimate:
         runs, times = Runs.of(geometry), 0.0
         if _is_read_as_bytes(geometry):
             times = 1.0
-            if _has_rows_of_taps(geometry):
+            if runs.are_rows_of_taps(geometry):
                 is_first_layer = runs.quads == 1 and joined_groups(geometry) == 1
                 times = (1.0 if runs.vectors == 1 else TIMES_IN_LONG_ROWS) if is_first_layer else TIMES_IN_ROWS_OF_TAPS
             if geometry.input_strides[1] != 1 and max(geometry.strides) > 1:
@@ -263,7 +260,7 @@ class SplitKCutter(MatrixCutter[SplitKShape]):
         return {
             "SUBGROUPS": self.shape.tile.splits,
             "PART_STEPS": int(self.part_steps == 1),
-            "PIXEL_BYTES": 4 * runs.quads if in_bytes and self.has_rows_of_taps(runs) else 0,
+            "PIXEL_BYTES": 4 * runs.quads if in_bytes and runs.are_rows_of_taps(self.geometry) else 0,
             "PIXEL_CHANNELS": self.pixel_channels(runs) if in_bytes else 0,
         }
 
