@@ -3,10 +3,12 @@
     python -m bench.paths measure FILE [--device NAME] [--network NAME]... [--batch N]... [--layout NAME]...
     python -m bench.paths compare FILE... [--device NAME]
 
-`measure` appends a line of JSON to FILE for each layer in a batch and a layout: the seconds of each path. `compare`
-plans the same layers for a recorded device, and holds the choice against the times. Every result is compared with the
-reference. bench/results/nvidia-h100-paths.jsonl was made so, on 2026-11-25, and nvidia-h200-paths.jsonl on 2026-11-24,
-without matrices and dot products, both with driver 580.159.04.
+`measure` appends a line of JSON to FILE for each layer in a batch and a layout: the seconds of each path. The paths
+take turns, and each one's least time counts, of several lines too. `compare` plans the same layers for a recorded
+device, and holds the choice against the times. Every result is compared with the reference.
+
+bench/results/nvidia-h100-paths.jsonl was made so, on 2026-11-25, and nvidia-h200-paths.jsonl on 2026-11-24, without
+matrices and dot products, both with driver 580.159.04.
 """
 
 from __future__ import annotations
@@ -42,13 +44,14 @@ from dmlvk.conformance.profiles import narrow
 from dmlvk.conformance.recorded import NAMES, load
 from dmlvk.planning.plan import NO_OFFSETS
 from dmlvk.planning.quantized_linear_convolution.choice import offers
-from dmlvk.planning.quantized_linear_convolution.path import Problem
+from dmlvk.planning.quantized_linear_convolution.path import DATA_FIELDS, Problem
+from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.vulkan.host_threads import core_count, for_each
 
 POISON = b"\xa5"
 SHORT_WARM_UP_SECONDS = 0.01
-ROUNDS = 5
+ROUNDS = 3
 PATHS = tuple(
     path
     for path in planning.KERNEL_PATHS[dmlvk.QuantizedLinearConvolutionDesc]
@@ -81,28 +84,46 @@ class Job:
         self.compiled(device)
 
 
-def jobs(device: dmlvk.Device, runs: Iterable[Run], paths: tuple[str, ...]) -> list[Job]:
-    """The paths that the device has for each run."""
+def jobs(device: dmlvk.Device, runs: Iterable[Run], paths: tuple[str, ...], within: float = math.inf) -> list[Job]:
+    """The paths that the device has for each run, but those that would take so many times as long as the cheapest."""
     found = []
     for run in runs:
         desc = desc_of(run.layer, run.batch, run.layout)
+        estimates = {}
         for path in paths:
             with suppress(planning.PathError):
-                planning.plan(desc, device.profile, path=path)
-                found.append(Job(run, path))
+                estimates[path] = planning.plan(desc, device.profile, path=path).seconds
+        most = within * min(estimates.values(), default=0.0)
+        found += [Job(run, path) for path, seconds in estimates.items() if seconds <= most]
     return found
 
 
-def measured(device: dmlvk.Device, job: Job, work: LayerWork) -> tuple[float, bool]:
-    """Seconds of a layer after itself, and whether the output is right."""
-    operator, batch = job.compiled(device), job.run.batch
-    operator.initialize(**work.constants)
-    image, output = (device.tensor(operator.desc.tensors[field]) for field in ("input_tensor", "output_tensor"))
-    image.write(work.batch(work.images, batch))
-    output.write_bytes(POISON * output.desc.total_size_in_bytes)
-    binding = operator.bind(input_tensor=image, output_tensor=output)
-    times = time_chain(device, [binding], ROUNDS, is_repeated=True, warm_up_seconds=SHORT_WARM_UP_SECONDS)
-    return times.best.median, equal_bits(output.numpy(), work.batch(work.expected, batch))
+def measured(device: dmlvk.Device, run: Run, jobs: Iterable[Job], work: LayerWork) -> dict[str, tuple[float, bool]]:
+    """Seconds of a layer after itself by each path, and whether the output is right."""
+    tensors = desc_of(run.layer, run.batch, run.layout).tensors
+    image, output = (device.tensor(tensors[field]) for field in DATA_FIELDS)
+    image.write(work.batch(work.images, run.batch))
+    expected = work.batch(work.expected, run.batch)
+    bindings: dict[str, Binding] = {}
+    times: dict[str, list[float]] = defaultdict(list)
+    right: dict[str, bool] = {}
+
+    def time_path(path: str) -> None:
+        chain = [bindings[path]]
+        found = time_chain(device, chain, ROUNDS, is_repeated=True, warm_up_seconds=SHORT_WARM_UP_SECONDS)
+        times[path].append(found.best.median)
+
+    for job in jobs:
+        operator = job.compiled(device)
+        operator.initialize(**work.constants)
+        bindings[job.path] = operator.bind(input_tensor=image, output_tensor=output)
+        output.write_bytes(POISON * output.desc.total_size_in_bytes)
+        time_path(job.path)
+        right[job.path] = equal_bits(output.numpy(), expected)
+    # In turns: a GPU that gets too hot slows down within a second.
+    for path in bindings:
+        time_path(path)
+    return {path: (min(times[path]), right[path]) for path in bindings}
 
 
 @click.group()
@@ -118,6 +139,7 @@ def main() -> None:
 @click.option("--batch", "batches", multiple=True, type=click.IntRange(1), default=[1])
 @click.option("--layout", "layouts", multiple=True, type=click.Choice(LAYOUTS), default=LAYOUTS)
 @click.option("--path", "paths", multiple=True, help="Default: all; a tile may follow, vectors:32x64x128:4x4.")
+@click.option("--within", type=float, default=math.inf, help="Leave out paths estimated at so many times the least.")
 @click.option("--seconds", type=float, default=math.inf, help="Begin no measurement after so many.")
 def measure(
     file: Path,
@@ -127,6 +149,7 @@ def measure(
     batches: tuple[int, ...],
     layouts: tuple[str, ...],
     paths: tuple[str, ...],
+    within: float,
     seconds: float,
 ) -> None:
     """Measure, and append to FILE. Ends with status 1 if any result is not the reference's, bit for bit."""
@@ -141,14 +164,14 @@ def measure(
 
         for_each(layers, prepare, threads=core_count())
         runs = [Run(layer, batch, layout) for batch, layout, layer in product(batches, layouts, layers)]
-        row = jobs(device, runs, paths or PATHS)
+        row = jobs(device, runs, paths or PATHS, within)
         for_each(row, lambda job: job.compile(device), threads=core_count())
         # The device was idle while the kernels were compiled.
         warm_up(lambda: measure_floor(device, 1), WARM_UP_SECONDS)
         for run, of_run in groupby(track(row, console=Console(stderr=True)), key=attrgetter("run")):
             if time.monotonic() - begin > seconds:
                 break
-            found = {job.path: measured(device, job, works[run.layer]) for job in of_run}
+            found = measured(device, run, of_run, works[run.layer])
             times = {path: float(f"{taken:.4g}") for path, (taken, _) in found.items()}
             wrong = [path for path, (_, is_right) in found.items() if not is_right]
             out.write(json.dumps({"profiles": profiles, **asdict(run), "seconds": times, "wrong": wrong}) + "\n")
@@ -180,11 +203,16 @@ class Choice:
 def choices(file: Path, device: str) -> Iterator[tuple[str, Choice]]:
     """The measured layers, each with its run: profiles, layout and batch."""
     whole = load(device)
+    times: dict[tuple[Run, tuple[str, ...]], dict[str, float]] = defaultdict(dict)
     for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
         layer, batch, layout = Layer(**line["layer"]), line["batch"], line["layout"]
-        profiles, seconds = line["profiles"], line["seconds"]
         if line["wrong"]:
             raise click.ClickException(f"{file}: {layer.name}, batch {batch}, {layout}: wrong by {line['wrong']}")
+        least = times[Run(layer, batch, layout), tuple(line["profiles"])]
+        for path, taken in line["seconds"].items():
+            least[path] = min(taken, least.get(path, math.inf))
+    for (measurement, profiles), seconds in times.items():
+        layer, batch, layout = measurement.layer, measurement.batch, measurement.layout
         profile = reduce(narrow, profiles, whole)
         desc = desc_of(layer, batch, layout)
         predicted = {offer.path.name: offer.seconds for offer in offers(Problem(desc, profile, NO_OFFSETS))}

@@ -56,10 +56,10 @@ class Speed:
 # By whether words hold channels, and whether there are strides: on an H100 with prepared channels, which are waited for
 # once, 97 layers; on an H200 without.
 PREPARED = {
-    (True, False): Speed(1.0, 0.74, 7.4, 3.1),
-    (True, True): Speed(0.0, 0.2, 6.4, 12.4),
-    (False, False): Speed(2.0, 0.35, 51.0, 117.0, (1.0, 7.0, 3.8, 7.0)),
-    (False, True): Speed(2.2, 0.2, 24.0, 86.0, (1.0, 5.3, 2.3, 5.3)),
+    (True, False): Speed(0.0, 0.853, 7.96, 4.97),
+    (True, True): Speed(0.0, 0.148, 5.95, 9.91),
+    (False, False): Speed(0.0848, 0.663, 100.0, 305.0, (1.0, 5.88, 2.79, 5.88)),
+    (False, True): Speed(2.31, 0.224, 80.1, 317.0, (1.0, 5.96, 2.4, 5.96)),
 }
 NOT_PREPARED = {
     (True, False): Speed(4.5, 0.0, 11.0, LAST_STEP_TAPS),

@@ -51,18 +51,16 @@ PASSES_OF_FEW_REGISTERS = {True: (1, 4), False: (4, 1)}
 ENOUGH_WORKGROUPS = 1500
 LARGEST_TILE_COUNT = 4
 
-# Multiply-adds of four bytes, times two.
-OPERATIONS_OF_WORD = 8
-# The last step and the store of an output cost about as much as this number of words of taps.
-LAST_STEP_WORDS = 30
 # The share of the matrix units' rate that the kernel reaches.
-UNIT_SHARE = 0.27
-# Loads that a workgroup waits for before the first row of taps, and for each row.
-FIRST_WAITS, ROW_WAITS = 9, 1.5
-# Rows that are no whole words are stored byte by byte.
-RAGGED_LAST_STEPS = 12
-# Planes are stored in more pieces than rows of channels.
-PLANES_LAST_STEPS = 1.1
+UNIT_SHARE = 0.277
+# Loads that a workgroup waits for: for 64 channels before the first row of taps, and for each row.
+FIRST_WAITS, ROW_WAITS = 2.62, 2.43
+# An output's last step, in the last steps of the fastest kernel; and how many times that in planes, and in planes whose
+# rows are no whole words, which are stored byte by byte.
+LAST_STEPS = 1.3
+PLANES, RAGGED_PLANES = 0.15, 12.7
+# The bytes of the input's rows that workgroups copy into shared memory while a copy moves one.
+COPIES = 0.324
 
 
 @dataclass(frozen=True)
@@ -322,14 +320,22 @@ class FirstLayerPath(Path[FirstLayerTile]):
 
     def kernel_seconds(self, problem: Problem, tile: FirstLayerTile) -> float:
         geometry, rates = problem.geometry, rates_of(problem.profile)
-        panels = -(-geometry.output_channels // tile.channels)
-        outputs = geometry.batch * panels * tile.channels * math.prod(geometry.output_size)
-        operations = 2 * outputs * geometry.filter_size[0] * tile.row_bytes(geometry)
-        is_planes = not packs_channels(geometry)
-        is_ragged = is_planes and geometry.output_size[1] % 4
-        last_steps = outputs * (RAGGED_LAST_STEPS if is_ragged else PLANES_LAST_STEPS if is_planes else 1)
-        busy = operations / (UNIT_SHARE * rates.matrix) + last_steps / rates.last_step
-        return rates.seconds(1, FIRST_WAITS + ROW_WAITS * geometry.filter_size[0], busy)
+        rows = -(-geometry.output_size[0] // tile.rows)
+        columns = -(-geometry.output_size[1] // (tile.units * tile.unit)) * tile.units * tile.unit
+        panels = geometry.batch * -(-geometry.output_channels // tile.channels)
+        taps = geometry.filter_size[0] * tile.row_bytes(geometry)
+        last_steps = float(panels * tile.channels * math.prod(geometry.output_size))
+        if not packs_channels(geometry):
+            last_steps *= RAGGED_PLANES if geometry.output_size[1] % 4 else PLANES
+        copied_rows = panels * rows * ((tile.rows - 1) * geometry.strides[0] + geometry.filter_size[0])
+        copied = copied_rows * columns * geometry.strides[1] * PIXEL * tile.phases
+        busy = (
+            2 * panels * tile.channels * rows * tile.rows * columns * taps / (UNIT_SHARE * rates.matrix)
+            + last_steps * LAST_STEPS / rates.last_step
+            + copied / (COPIES * rates.copy)
+        )
+        waits = (FIRST_WAITS + ROW_WAITS * geometry.filter_size[0]) * tile.channels / 64
+        return rates.seconds(1, waits, busy)
 
     def plan(self, problem: Problem, tile: FirstLayerTile) -> Plan:
         geometry = problem.geometry

@@ -41,13 +41,12 @@ EXAMPLE_TILE = "128x64x64:32x64"
 FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}")
 
 SPEED = Speed(
-    share=0.99,
-    first_waits=1.4,
-    waits=0.46,
-    last_steps=0.76,
+    share=0.881,
+    waits=0.244,
+    position_waits=0.0176,
+    last_steps=0.607,
     ragged=1.0,
-    fetches=4.5,
-    group_fetches=0.44,
+    fetches=0.602,
     in_rounds=True,
 )
 # With few registers, the code spills 400 of them, and takes twice the instructions of `matrix` for a product.
@@ -71,6 +70,27 @@ class HaloShape(MatrixShape):
     @property
     def reads_words(self) -> bool:
         return False
+
+    @property
+    def positions(self) -> int:
+        """Positions of the input that a workgroup fetches for all taps of a step of channels."""
+        return self.tile.pixels + Positions.of(self.geometry, self.geometry.output_size).halo
+
+    @property
+    def steps_of_channels(self) -> int:
+        """The number of steps of channels, each of which has a step of K for each tap."""
+        return self.steps(self.runs) // self.runs.count
+
+    def fetches(self, speed: Speed) -> float:
+        return speed.fetches
+
+    def fetched_bytes(self, speed: Speed) -> float:
+        # The filter is fetched meanwhile.
+        return self.steps_of_channels * self.positions * self.tile.step
+
+    def waits(self, speed: Speed) -> float:
+        halos = self.steps_of_channels * self.positions
+        return speed.waits * self.steps(self.runs) + speed.position_waits * halos
 
     @cached_property
     def filter_packing(self) -> FilterPacking:

@@ -46,18 +46,27 @@ from dmlvk.planning.quantized_linear_convolution.stages import (
     part_limit,
 )
 
+# What a dispatch takes on an H100, in those of the rates.
+DISPATCHES = 0.884
 SPEED = Speed(
-    share=0.89,
-    first_waits=0.15,
-    waits=1.1,
-    last_steps=0.8,
-    ragged=3.8,
-    fetches=4.0,
-    group_fetches=1.9,
-    stride_fetches=1.2,
-    tap_fetches=1.1,
-    word_fetches=1.9,
-    plane_waits=1.7,
+    share=1.0,
+    loads=4.53,
+    dispatches=DISPATCHES,
+    waits=0.23,
+    vector_waits=0.0884,
+    plane_waits=3.2,
+    last_steps=0.892,
+    ragged=4.01,
+    ragged_channels=4.54,
+    ragged_channel_waits=3.71,
+    fetches=2.23,
+    group_fetches=1.4,
+    plane_group_fetches=0.85,
+    stride_fetches=1.9,
+    tap_fetches=0.809,
+    row_fetches=0.404,
+    word_fetches=3.02,
+    in_rounds=True,
 )
 # If the channels' parameters are not there, each workgroup works them out first, and nothing hides that.
 PARAMETER_WAITS = 4
@@ -74,6 +83,8 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
     packs_input: ClassVar[bool]
     # Whether a workgroup computes several tiles one after the other.
     takes_turns: ClassVar[bool] = False
+    # What a copy of the input takes beside its work, in the dispatches of the rates.
+    copy_dispatches: ClassVar[float] = DISPATCHES
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
         if matrix_of(profile) is None:
@@ -104,7 +115,9 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
         return None if None in obstacles else obstacles[0]
 
     def tiles(self, problem: Problem) -> tuple[AnyMatrixShape, ...]:
-        possible = [each for each in problem.product_geometries if self._obstacle_to(problem, each) is None]
+        # Of equal estimates the first one counts: that of the most channels, which are whole vectors more often.
+        geometries = reversed(problem.product_geometries)
+        possible = [each for each in geometries if self._obstacle_to(problem, each) is None]
         return tuple(tile for tile in (self.shape(problem, each) for each in possible) if tile is not None)
 
     def possible_tiles(self, problem: Problem) -> tuple[AnyMatrixShape, ...]:
@@ -126,12 +139,12 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
         if self._fetch(builder, tile, source, output, longest(problem.profile, kernel)) is not None:
             return kernel
         packing = packing_seconds(problem, geometry, tile.runs.quads)
-        return kernel + rates_of(problem.profile).dispatch + packing
+        return kernel + self.copy_dispatches * rates_of(problem.profile).dispatch + packing
 
     def kernel_seconds(self, problem: Problem, tile: AnyMatrixShape) -> float:
         speed, rates = self.speed(problem.profile), rates_of(problem.profile)
         pixels = self.pixels(tile.geometry)
-        dispatches = 1 if tile.tile.parts <= 1 else 1 + CUT_DISPATCHES
+        dispatches = speed.dispatches + (CUT_DISPATCHES if tile.tile.parts > 1 else 0)
         waits, busy = tile.work(rates, speed, self.unit(problem.profile), pixels)
         if not problem.has_owned_constants:
             workgroups = tile.padded_outputs(pixels) // (tile.pixels * tile.panel)

@@ -32,8 +32,10 @@ PLANE_PIXELS = 4
 # Four matrices lie side by side if bytes are packed into words.
 PACKED_MATRICES = 4
 
-# A copy of the tensors takes this many times what does not hide behind the products.
-MEMORY = 2.9
+# Caches hold so many bytes of the tensors for each processor. The rest is moved so many times as fast as by a copy,
+# while the products are computed.
+CACHED = 230_000
+MEMORY = 1.3
 
 
 @dataclass(frozen=True)
@@ -149,28 +151,59 @@ class MatrixShape(Shape):
         """
         geometry, tile = self.geometry, self.tile
         outputs = self.padded_outputs(pixels)
-        tiles = outputs // (tile.pixels * tile.channels)
-        parts = tile.shares
-        steps = -(-self.steps(self.runs) // parts)
-        fetches = speed.fetches
-        if geometry.group_count > 1 or joined_groups(geometry) > 1:
-            fetches /= speed.group_fetches * (speed.stride_fetches if max(geometry.strides) > 1 else 1)
-        elif geometry.filter_size != (1, 1):
-            fetches /= speed.tap_fetches
-        if not self.runs.aligned:
-            fetches /= speed.word_fetches
-        fetched = tiles * parts * steps * (tile.pixels + tile.channels) * tile.step
+        tiles = outputs // (tile.pixels * tile.channels) * tile.shares
+        in_words = packs_channels(geometry)
+        has_ragged_rows = is_ragged(geometry)
+        ragged = (speed.ragged_channels if in_words else speed.ragged) if has_ragged_rows else 1
+        products = outputs * tile.shares * self.steps_of_share * tile.step
+        loaded = products * (1 / tile.subgroup_pixels + 1 / tile.subgroup_channels)
         busy = (
-            2 * outputs * parts * steps * tile.step / (speed.share * getattr(rates, unit))
-            + fetched / (fetches * rates.copy)
-            + outputs * speed.last_steps * (speed.ragged if _is_ragged(geometry) else 1) / rates.last_step
-            + moved_bytes(geometry) / (MEMORY * rates.copy)
+            max(2 * products / (speed.share * getattr(rates, unit)), loaded / (speed.loads * rates.copy))
+            + tiles * self.fetched_bytes(speed) / (self.fetches(speed) * rates.copy)
+            + outputs * speed.last_steps * ragged / rates.last_step
+            + uncached_bytes(rates, geometry) / (MEMORY * rates.copy)
         )
         if speed.in_rounds:
-            busy *= math.ceil(tiles * parts / rates.processors) * rates.processors / (tiles * parts)
+            # As if each processor had as many workgroups as the busiest one.
+            busy *= math.ceil(tiles / rates.processors) * rates.processors / tiles
+        waits = speed.first_waits + self.waits(speed)
+        return waits + (speed.ragged_channel_waits if in_words and has_ragged_rows else 0), busy
+
+    @property
+    def steps_of_share(self) -> int:
+        """The number of steps of K that a workgroup goes through."""
+        return -(-self.steps(self.runs) // self.tile.shares)
+
+    def fetches(self, speed: Speed) -> float:
+        """Bytes that workgroups fetch while a copy moves one."""
+        geometry, fetches = self.geometry, speed.fetches
+        if geometry.group_count > 1 or joined_groups(geometry) > 1:
+            fetches /= speed.group_fetches if packs_channels(geometry) else speed.plane_group_fetches
+            fetches /= speed.stride_fetches if max(geometry.strides) > 1 else 1
+        elif geometry.filter_size != (1, 1):
+            fetches /= speed.tap_fetches
+        if geometry.filter_size != (1, 1):
+            fetches /= 1 + speed.row_fetches * (self.share_of_rows - 0.5)
+        return fetches if self.runs.aligned else fetches / speed.word_fetches
+
+    @property
+    def share_of_rows(self) -> float:
+        """How many rows of the input a tile reads, as a share of those that it would read if taps shared none."""
+        rows, taps = max(1.0, self.tile.pixels / self.geometry.output_size[1]), self.geometry.filter_size[0]
+        return (rows + taps - 1) / (rows * taps)
+
+    def fetched_bytes(self, speed: Speed) -> float:
+        """Bytes that a workgroup fetches."""
+        tile = self.tile
+        return self.steps_of_share * (tile.pixels + (tile.channels if speed.fetches_filter else 0)) * tile.step
+
+    def waits(self, speed: Speed) -> float:
+        """Loads that a workgroup waits for, one after the other, in all steps of K."""
+        geometry, tile = self.geometry, self.tile
+        vectors = (tile.pixels + tile.channels) * tile.step / (VECTOR_SIZE * tile.subgroups() * self.lanes)
         reads_planes = has_whole_planes(geometry) and geometry.input_strides[1] != 1
-        waits = speed.waits * steps * (speed.plane_waits if reads_planes else 1)
-        return speed.first_waits + waits, busy
+        plane_waits = speed.plane_waits if reads_planes else 1
+        return self.steps_of_share * (speed.waits * plane_waits + speed.vector_waits * vectors)
 
     @cached_property
     def filter_packing(self) -> FilterPacking:
@@ -255,17 +288,18 @@ class Runs:
         return taps
 
 
-def _is_ragged(geometry: ConvolutionGeometry) -> bool:
+def is_ragged(geometry: ConvolutionGeometry) -> bool:
     """Whether rows of channels, or planes, are no whole words, so that each output is stored by itself."""
     if packs_channels(geometry):
         return geometry.output_channels_per_group % 4 != 0
     return math.prod(geometry.output_size) % PLANE_PIXELS != 0
 
 
-def moved_bytes(geometry: ConvolutionGeometry) -> int:
-    """Bytes of the input and of the output."""
+def uncached_bytes(rates: Rates, geometry: ConvolutionGeometry) -> float:
+    """Bytes of the input and of the output that a device's caches do not hold."""
     inside = geometry.input_channels * math.prod(geometry.input_size)
-    return geometry.batch * (inside + geometry.output_channels * math.prod(geometry.output_size))
+    moved = geometry.batch * (inside + geometry.output_channels * math.prod(geometry.output_size))
+    return max(0.0, moved - CACHED * rates.processors)
 
 
 def has_whole_planes(geometry: ConvolutionGeometry) -> bool:

@@ -38,34 +38,53 @@ class Speed:
 
     Attributes
     ----------
-    share : float
-        The part of its unit's rate that the kernel reaches.
-    first_waits, waits, plane_waits : float
-        Loads that a workgroup waits for before the first step of K, and in each step; and how many times that if it
-        reads planes, which it has to turn.
-    last_steps, ragged : float
+    share, loads : float
+        The part of its unit's rate that the kernel reaches; and the bytes of operands that subgroups load from shared
+        memory while a copy moves one, where that takes longer.
+    dispatches : float
+        What a dispatch takes beside its work, in those of the rates.
+    waits, vector_waits, plane_waits : float
+        Loads that a workgroup waits for in each step of K: in any case, and for each vector that an invocation fetches;
+        and how many times that if it reads planes, which it has to turn.
+    first_waits, ragged_channel_waits, position_waits : float
+        Loads that a workgroup waits for before the first step of K; where it stores rows of channels byte by byte; and
+        for each position of a halo that it fetches.
+    last_steps, ragged, ragged_channels : float
         The time of an output's last step, in the last steps of the fastest kernel; and how many times that in planes,
-        or rows of channels, that are no whole words, which are stored byte by byte.
+        and in rows of channels, that are no whole words, which are stored byte by byte.
     fetches : float
         Bytes that workgroups fetch into shared memory, most of them from caches, while a copy moves one.
-    group_fetches, stride_fetches, tap_fetches, word_fetches : float
-        How often each byte counts where there are several groups, whose few channels are a part of a line, and where
-        they have strides too; otherwise where there are several taps; and where the input is fetched by words.
+    group_fetches, plane_group_fetches, stride_fetches, tap_fetches, row_fetches, word_fetches : float
+        How often each byte counts where there are several groups, whose few channels are a part of a line: if the
+        output has rows of channels, or planes; how often where they have strides too; otherwise where there are several
+        taps; how much more often if rows of pixels are so long that the taps of a tile share none of them; and how
+        often where the input is fetched by words.
+    fetches_filter : bool
+        Whether the bytes of the filter count, or are fetched meanwhile.
     in_rounds : bool
         Whether a last round of workgroups that does not fill the device takes as long as the others.
     """
 
     share: float
-    first_waits: float
     waits: float
     last_steps: float
     ragged: float
     fetches: float
+    loads: float = math.inf
+    dispatches: float = 1.0
+    vector_waits: float = 0.0
+    plane_waits: float = 1.0
+    first_waits: float = 0.0
+    ragged_channel_waits: float = 0.0
+    position_waits: float = 0.0
+    ragged_channels: float = 1.0
     group_fetches: float = 1.0
+    plane_group_fetches: float = 1.0
     stride_fetches: float = 1.0
     tap_fetches: float = 1.0
+    row_fetches: float = 0.0
     word_fetches: float = 1.0
-    plane_waits: float = 1.0
+    fetches_filter: bool = False
     in_rounds: bool = False
 
 

@@ -16,13 +16,15 @@ from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.matrix import PARAMETER_WAITS, MatrixUnitsPath
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import BYTES, MatrixCutter
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
+    MEMORY,
     ROW_PADDING,
     VECTOR_SIZE,
     MatrixShape,
     MatrixTile,
     Runs,
-    moved_bytes,
+    is_ragged,
     packs_channels,
+    uncached_bytes,
 )
 from dmlvk.planning.quantized_linear_convolution.matrix_tiles import SIDE, matrix_of, obstacle_to_memory
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem
@@ -48,27 +50,39 @@ MANY_STEPS = 24
 LEAST_STEPS = 2
 MOST_PARTS = 16
 
-# What a dispatch takes on an H100, in dispatches and waits of its rates (57 layers, some 20 tiles each, one image: the
-# estimates are 5% off, 10% for inputs that are read as bytes).
-DISPATCHES = 0.85
+# What a dispatch takes on an H100, in dispatches and waits of its rates: 136 layers with 1, 8 and 64 images in both
+# layouts, 261 of these by other tiles too. The estimates are 6% off with one image, 9% with more.
+DISPATCHES = 0.878
 CUT_DISPATCHES = 0.6
-STEP_WAITS = 0.29
-SUBGROUP_WAITS = 0.16
-BYTES_OF_A_WAIT = 7670
-SINGLE_BYTES_OF_A_WAIT = 2220
-# The bytes that workgroups fetch while a copy moves one, all together and on the busiest multiprocessor.
-FETCHES = 7.4
-SINGLE_FETCHES = 1.65
+STEP_WAITS = 0.239
+SUBGROUP_WAITS = 0.145
+BYTES_OF_A_WAIT = 6190
+SINGLE_BYTES_OF_A_WAIT = 1800
+# One workgroup waits while others fetch: of the two times, to this power, the greater one counts.
+HIDING = 3
+# The bytes that workgroups fetch while a copy moves one, all together and on the busiest multiprocessor; and how often
+# a byte counts in steps of two vectors' width, which take many registers.
+FETCHES = 4.48
+SINGLE_FETCHES = 1.07
+TIMES_IN_LONG_STEPS = 1.12
+# How often a byte of words counts in several groups, whose few channels are a part of a line; otherwise with several
+# taps, which find it in a cache.
+TIMES_IN_GROUPS, TIMES_WITH_TAPS = 1.18, 0.895
+# Where bytes are read by themselves, so many more subgroups count as twice as many bytes, to this power.
+CROWDED = 0.145
 # Sums of subgroups that are added up while an output is scaled, rounded and stored.
-SUMS = 1.5
+SUMS = 1.39
 # How often a byte counts that is read by itself: in rows of taps, where it looks for its tap and its channel; in those
-# of a first layer, whose taps are words, if a row is longer than a vector; in planes with strides, where neighbours lie
-# apart.
-TIMES_IN_ROWS_OF_TAPS, TIMES_IN_LONG_ROWS, TIMES_WITH_STRIDES = 6.0, 2.4, 1.3
-# The shares of the units' rates, and of a copy's: a copy takes so many times what does not hide.
-SHARE = 0.7
-LAST_STEPS = 0.45
-MEMORY = 8.5
+# of a first layer, whose taps are words, if a row is longer than a vector; where a pixel's channels are no whole words;
+# in planes with strides, where neighbours lie apart. In rows of a first layer, a byte is waited for so much longer.
+TIMES_IN_ROWS_OF_TAPS, TIMES_IN_LONG_ROWS, TIMES_IN_PARTS_OF_WORDS, TIMES_WITH_STRIDES = 6.0, 2.07, 2.7, 1.19
+TIMES_OF_FIRST_WAITS = 3.0
+# An output's last step, in the last steps of the fastest kernel; the part of it that outputs of a tile take which are
+# never stored; and how many times that in planes and in rows of channels that are no whole words, which are stored byte
+# by byte.
+LAST_STEPS = 0.922
+NOT_STORED = 0.563
+RAGGED, RAGGED_CHANNELS = 2.84, 1.76
 
 
 @dataclass(frozen=True)
@@ -133,7 +147,7 @@ def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Product
     tiles_of_splits = [
         replace(tile, splits=1 << exponent)
         for tile in tiles_for(profile, geometry)
-        for exponent in reversed(range(min(MOST_SPLITS, estimate.steps(tile)).bit_length()))
+        for exponent in reversed(range((min(MOST_SPLITS, estimate.steps(tile)) - 1).bit_length() + 1))
     ]
     tile = next(
         each
@@ -166,8 +180,12 @@ class _Estimate:
         Groups, output channels of a group, and pixels of all images.
     run_bytes : int
         Bytes of K, in whole vectors.
-    times_of_byte : float
-        How often each byte of the input counts that is read by itself; 0 if words are read.
+    times_of_word : float
+        How often each byte counts that is read as a part of a word.
+    single_bytes : int
+        Bytes of K that are read, each by itself if the input cannot be read as words.
+    times_of_byte, times_of_wait : float
+        How often each byte of the input counts that is read by itself, and how often as a wait; 0 if words are read.
     """
 
     rates: Rates
@@ -175,21 +193,40 @@ class _Estimate:
     channels: int
     pixels: int
     run_bytes: int
+    times_of_word: float
+    single_bytes: int
     times_of_byte: float
+    times_of_wait: float
 
     @classmethod
     def of(cls, rates: Rates, geometry: ProductGeometry) -> _Estimate:
-        runs, times = Runs.of(geometry), 0.0
-        if _is_read_as_bytes(geometry):
-            times = 1.0
+        runs, times, times_of_wait, times_of_word = Runs.of(geometry), 0.0, 0.0, 1.0
+        has_groups = geometry.group_count > 1 or joined_groups(geometry) > 1
+        if not has_groups and geometry.filter_size != (1, 1) and not runs.are_rows_of_taps(geometry):
+            times_of_word = TIMES_WITH_TAPS
+        if not _is_read_as_bytes(geometry):
+            times_of_word = TIMES_IN_GROUPS if has_groups else times_of_word
+        else:
+            times = times_of_wait = 1.0
             if runs.are_rows_of_taps(geometry):
                 is_first_layer = runs.quads == 1 and joined_groups(geometry) == 1
                 times = (1.0 if runs.vectors == 1 else TIMES_IN_LONG_ROWS) if is_first_layer else TIMES_IN_ROWS_OF_TAPS
-            if geometry.input_strides[1] != 1 and max(geometry.strides) > 1:
-                times *= TIMES_WITH_STRIDES
-        pixels = geometry.batch * math.prod(geometry.output_size)
-        channels = geometry.output_channels_per_group
-        return cls(rates, geometry.group_count, channels, pixels, runs.total * VECTOR_SIZE, times)
+                times_of_wait = times * (TIMES_OF_FIRST_WAITS if is_first_layer else 1)
+            else:
+                times *= TIMES_IN_PARTS_OF_WORDS if geometry.input_channels_per_group % 4 else 1
+                times *= TIMES_WITH_STRIDES if geometry.input_strides[1] != 1 and max(geometry.strides) > 1 else 1
+                times_of_wait = times
+        return cls(
+            rates,
+            geometry.group_count,
+            geometry.output_channels_per_group,
+            geometry.batch * math.prod(geometry.output_size),
+            runs.total * VECTOR_SIZE,
+            times_of_word,
+            4 * runs.quads * math.prod(geometry.filter_size),
+            times,
+            times_of_wait,
+        )
 
     def steps(self, tile: MatrixTile) -> int:
         return -(-self.run_bytes // tile.step)
@@ -201,24 +238,26 @@ class _Estimate:
         rates = self.rates
         workgroups = self.tile_count(tile) * tile.parts
         steps = -(-self.steps(tile) // tile.shares)
-        pixel_bytes, subgroup_bytes = steps * tile.step * tile.pixels, steps * tile.step * (tile.pixels + tile.channels)
+        subgroup_bytes = steps * tile.step * (tile.pixels + tile.channels)
+        # The subgroup with the most to read is waited for.
+        most_single_bytes = tile.pixels * min(steps * tile.step, self.single_bytes)
+        single_bytes = tile.pixels * self.single_bytes / tile.shares
         # The workgroups that there would be if each processor had as many as the busiest one.
         rounded = math.ceil(workgroups / rates.processors) * rates.processors
         dispatches = DISPATCHES + (CUT_DISPATCHES if tile.parts > 1 else 0)
-        single_bytes = self.times_of_byte * pixel_bytes
         waits = (
             STEP_WAITS * steps
             + subgroup_bytes / BYTES_OF_A_WAIT
-            + single_bytes / SINGLE_BYTES_OF_A_WAIT
+            + self.times_of_wait * most_single_bytes / SINGLE_BYTES_OF_A_WAIT
             + SUBGROUP_WAITS * workgroups * tile.splits / rates.processors
         )
-        fetched = (workgroups + rounded) * subgroup_bytes / FETCHES + rounded * single_bytes / SINGLE_FETCHES
-        return (
-            dispatches * rates.dispatch
-            + waits * rates.wait
-            + tile.splits * fetched / rates.copy
-            + rounded * tile.splits * tile.pixels * tile.channels / (SUMS * rates.last_step)
-        )
+        times_of_word = self.times_of_word * (TIMES_IN_LONG_STEPS if tile.step > 64 else 1)
+        fetched = (workgroups + rounded) * subgroup_bytes * times_of_word / FETCHES
+        fetched += rounded * self.times_of_byte * single_bytes * tile.splits**CROWDED / SINGLE_FETCHES
+        sums = rounded * tile.splits * tile.pixels * tile.channels
+        busy = tile.splits * fetched / rates.copy + sums / (SUMS * rates.last_step)
+        hidden = ((waits * rates.wait) ** HIDING + busy**HIDING) ** (1 / HIDING)
+        return dispatches * rates.dispatch + hidden
 
 
 def obstacle_to_tile(profile: DeviceProfile, matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -> str | None:
@@ -300,12 +339,17 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
         workgroups = outputs // (cut.pixels * cut.channels) * cut.parts
         waits = 0.0 if problem.has_owned_constants else PARAMETER_WAITS * max(1.0, workgroups / rates.processors)
         products = 2 * outputs * tile.runs.total * VECTOR_SIZE
+        geometry = tile.geometry
+        stored = geometry.batch * geometry.output_channels * math.prod(geometry.output_size)
+        last_steps = stored + NOT_STORED * (outputs - stored)
+        if is_ragged(geometry):
+            last_steps *= RAGGED_CHANNELS if packs_channels(geometry) else RAGGED
         return (
-            _Estimate.of(rates, tile.geometry).seconds(cut)
+            _Estimate.of(rates, geometry).seconds(cut)
             + waits * rates.wait
-            + products / (SHARE * rates.matrix)
-            + outputs * LAST_STEPS / rates.last_step
-            + moved_bytes(tile.geometry) / (MEMORY * rates.copy)
+            + products / rates.matrix
+            + last_steps * LAST_STEPS / rates.last_step
+            + uncached_bytes(rates, geometry) / (MEMORY * rates.copy)
         )
 
     def speed(self, profile: DeviceProfile) -> Speed:

@@ -49,6 +49,7 @@ class VectorsPath(MatrixPath):
     name = "vectors"
     example_tile = vectors_tiles.EXAMPLE_TILE
     must_answer_first = False
+    copy_dispatches = 1.0
     cutter = VectorsCutter
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:

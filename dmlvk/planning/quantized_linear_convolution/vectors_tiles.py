@@ -107,13 +107,14 @@ class Arithmetic:
 
 SPEED = Speed(
     share=0.96,
-    first_waits=0.0,
     waits=3.3,
     last_steps=1.4,
     ragged=5.0,
     fetches=2.8,
     group_fetches=1.6,
+    plane_group_fetches=1.6,
     word_fetches=1.5,
+    fetches_filter=True,
 )
 DOT4 = Arithmetic(
     kernel="quantized_linear_convolution/vectors_dot4",

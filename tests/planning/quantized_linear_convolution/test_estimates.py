@@ -1,0 +1,92 @@
+"""What the estimates of the paths on matrix units count, each by two convolutions that differ in it alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlvk.operators import QuantizedLinearConvolutionDesc
+from dmlvk.planning.device_rates import rates_of
+from dmlvk.planning.plan import NO_OFFSETS
+from dmlvk.planning.quantized_linear_convolution.first_layer import FirstLayerPath
+from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
+from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
+from dmlvk.planning.quantized_linear_convolution.matrix_shape import CACHED, uncached_bytes
+from dmlvk.planning.quantized_linear_convolution.path import Offer, Path, Problem
+from dmlvk.planning.quantized_linear_convolution.split_k import SplitKPath
+from tests import profiles
+from tests.planning.quantized_linear_convolution.descriptors import convolution
+
+H200 = profiles.load("nvidia-h200")
+
+
+def layer(
+    batch: int, channels: int, size: tuple[int, int], filters: int, kernel: int, groups: int = 1, in_rows: bool = True
+) -> QuantizedLinearConvolutionDesc:
+    """A convolution that keeps the size, with rows of channels or planes."""
+    (height, width), padding = size, (kernel // 2, kernel // 2)
+
+    def strides(count: int) -> tuple[int, int, int, int] | None:
+        return (height * width * count, 1, width * count, count) if in_rows else None
+
+    return convolution(
+        *(batch, channels, size, filters, (kernel, kernel)),
+        groups=groups,
+        padding=padding,
+        input_strides=strides(channels),
+        output_strides=strides(filters),
+    )
+
+
+def seconds(path: Path, desc: QuantizedLinearConvolutionDesc) -> float:
+    offer = Offer.of(path, Problem(desc, H200, NO_OFFSETS))
+    assert offer is not None
+    return offer.seconds
+
+
+@pytest.mark.parametrize("path", [MatrixPath(), SplitKPath()])
+def test_planes_that_are_no_whole_words_are_stored_byte_by_byte(path: Path) -> None:
+    ragged, whole = (seconds(path, layer(64, 64, (size, size), 256, 1, in_rows=False)) for size in (13, 14))
+    assert ragged / 13**2 > 1.05 * whole / 14**2
+
+
+@pytest.mark.parametrize("path", [MatrixPath(), SplitKPath()])
+def test_channels_that_are_no_whole_words_are_stored_byte_by_byte(path: Path) -> None:
+    ragged, whole = (layer(8, 256, (26, 26), filters, 1) for filters in (255, 256))
+    assert seconds(path, ragged) > seconds(path, whole)
+
+
+def test_a_wide_halo_takes_longer() -> None:
+    """As many outputs and as much K, but 390 positions under a tile and not 196."""
+    narrow, wide = (layer(8, 128, size, 64, 3) for size in ((512, 32), (128, 128)))
+    assert seconds(HaloPath(), wide) > 1.1 * seconds(HaloPath(), narrow)
+
+
+def test_what_caches_do_not_hold_is_moved() -> None:
+    rates = rates_of(H200)
+    (small,), (large,) = (
+        Problem(layer(batch, 64, (128, 128), 64, 3), H200, NO_OFFSETS).product_geometries for batch in (8, 64)
+    )
+    assert uncached_bytes(rates, small) == 0
+    assert uncached_bytes(rates, large) == 2 * 64 * 64 * 128 * 128 - CACHED * rates.processors
+    per_image = {batch: seconds(MatrixPath(), layer(batch, 64, (128, 128), 64, 3)) / batch for batch in (56, 64)}
+    assert per_image[64] > per_image[56]
+
+
+@pytest.mark.parametrize("in_rows", [True, False])
+def test_k_of_three_steps_is_split_over_four_subgroups(in_rows: bool) -> None:
+    """Two would have two steps one after the other. The fourth has none, and is not waited for."""
+    offer = Offer.of(SplitKPath(), Problem(layer(1, 192, (14, 14), 64, 1, in_rows=in_rows), H200, NO_OFFSETS))
+    assert offer is not None
+    assert offer.tile.steps(offer.tile.runs) == 3 and offer.tile.tile.splits == 4
+
+
+def test_joined_channels_that_are_no_whole_words_take_longer() -> None:
+    """60 single channels are joined to 30 or to 20, not to 16; as many groups of 64 are joined to 16 or 32."""
+    uneven, even = (layer(64, channels, (28, 28), channels, 3, channels, in_rows=False) for channels in (60, 64))
+    assert seconds(SplitKPath(), uneven) > seconds(SplitKPath(), even)
+
+
+def test_columns_of_a_first_layer_are_whole_units() -> None:
+    """One column more than a unit costs more than all others of the next unit."""
+    one, more, two = (seconds(FirstLayerPath(), layer(8, 3, (64, width), 64, 3)) for width in (64, 65, 128))
+    assert more - one > two - more
