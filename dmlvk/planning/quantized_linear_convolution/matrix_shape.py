@@ -166,8 +166,7 @@ class MatrixShape(Shape):
         if speed.in_rounds:
             # As if each processor had as many workgroups as the busiest one.
             busy *= math.ceil(tiles / rates.processors) * rates.processors / tiles
-        waits = speed.first_waits + self.waits(speed)
-        return waits + (speed.ragged_channel_waits if in_words and has_ragged_rows else 0), busy
+        return self.waits(speed) + (speed.ragged_channel_waits if in_words and has_ragged_rows else 0), busy
 
     @property
     def steps_of_share(self) -> int:

@@ -46,9 +46,9 @@ class Speed:
     waits, vector_waits, plane_waits : float
         Loads that a workgroup waits for in each step of K: in any case, and for each vector that an invocation fetches;
         and how many times that if it reads planes, which it has to turn.
-    first_waits, ragged_channel_waits, position_waits : float
-        Loads that a workgroup waits for before the first step of K; where it stores rows of channels byte by byte; and
-        for each position of a halo that it fetches.
+    ragged_channel_waits, position_waits : float
+        Loads that a workgroup waits for where it stores rows of channels byte by byte, and for each position of a halo
+        that it fetches.
     last_steps, ragged, ragged_channels : float
         The time of an output's last step, in the last steps of the fastest kernel; and how many times that in planes,
         and in rows of channels, that are no whole words, which are stored byte by byte.
@@ -74,7 +74,6 @@ class Speed:
     dispatches: float = 1.0
     vector_waits: float = 0.0
     plane_waits: float = 1.0
-    first_waits: float = 0.0
     ragged_channel_waits: float = 0.0
     position_waits: float = 0.0
     ragged_channels: float = 1.0

@@ -58,7 +58,7 @@ STEP_WAITS = 0.239
 SUBGROUP_WAITS = 0.145
 BYTES_OF_A_WAIT = 6190
 SINGLE_BYTES_OF_A_WAIT = 1800
-# One workgroup waits while others fetch: of the two times, to this power, the greater one counts.
+# One workgroup waits while others fetch: of the two times, to this power, the greater one counts more.
 HIDING = 3
 # The bytes that workgroups fetch while a copy moves one, all together and on the busiest multiprocessor; and how often
 # a byte counts in steps of two vectors' width, which take many registers.
@@ -68,7 +68,7 @@ TIMES_IN_LONG_STEPS = 1.12
 # How often a byte of words counts in several groups, whose few channels are a part of a line; otherwise with several
 # taps, which find it in a cache.
 TIMES_IN_GROUPS, TIMES_WITH_TAPS = 1.18, 0.895
-# Where bytes are read by themselves, so many more subgroups count as twice as many bytes, to this power.
+# Bytes that are read by themselves count as often as there are subgroups in a workgroup, to this power.
 CROWDED = 0.145
 # Sums of subgroups that are added up while an output is scaled, rounded and stored.
 SUMS = 1.39
@@ -256,8 +256,8 @@ class _Estimate:
         fetched += rounded * self.times_of_byte * single_bytes * tile.splits**CROWDED / SINGLE_FETCHES
         sums = rounded * tile.splits * tile.pixels * tile.channels
         busy = tile.splits * fetched / rates.copy + sums / (SUMS * rates.last_step)
-        hidden = ((waits * rates.wait) ** HIDING + busy**HIDING) ** (1 / HIDING)
-        return dispatches * rates.dispatch + hidden
+        work = ((waits * rates.wait) ** HIDING + busy**HIDING) ** (1 / HIDING)
+        return dispatches * rates.dispatch + work
 
 
 def obstacle_to_tile(profile: DeviceProfile, matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -> str | None:
