@@ -352,7 +352,7 @@ def _with_owned_constants(desc: QuantizedLinearConvolutionDesc) -> QuantizedLine
     return replace(desc, **owned)
 
 
-# Several tiles of pixels and of channels, none of them whole at the end, and steps of K in uneven numbers. There are
+# Several tiles of pixels and of channels, none of them whole at the end, and an odd number of steps of K. There are
 # few questions, because a driver compiles a third of a second for each. On large GPUs their pipelines are those of
 # common layers, which then find them compiled: outputs are stored in whole vectors, and K ends with a step.
 QUESTIONS: Mapping[str, tuple[QuantizedLinearConvolutionDesc, ...]] = {

@@ -96,8 +96,8 @@ def test_the_least_of_several_times_counts(tmp_path: Path) -> None:
     line = json.loads(RESULTS.read_text(encoding="utf-8").splitlines()[0])
     slower = {path: 3 * seconds for path, seconds in line["seconds"].items()}
     first = next(iter(slower))
-    file = tmp_path / "twice.jsonl"
-    lines = ({**line, "seconds": slower}, line, {**line, "seconds": {first: line["seconds"][first] / 2}})
+    file = tmp_path / "several.jsonl"
+    lines = (line, {**line, "seconds": {first: line["seconds"][first] / 2}}, {**line, "seconds": slower})
     file.write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
     ((_, choice),) = paths.choices(file, "nvidia-h200")
     assert choice.seconds == {**line["seconds"], first: line["seconds"][first] / 2}

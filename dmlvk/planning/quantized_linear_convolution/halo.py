@@ -81,9 +81,6 @@ class HaloShape(MatrixShape):
         """The number of steps of channels, each of which has a step of K for each tap."""
         return self.steps(self.runs) // self.runs.count
 
-    def fetches(self, speed: Speed) -> float:
-        return speed.fetches
-
     def fetched_bytes(self, speed: Speed) -> float:
         # The filter is fetched meanwhile.
         return self.steps_of_channels * self.positions * self.tile.step
