@@ -56,7 +56,8 @@ layout(constant_id = 60) const uint PART_STEPS = 0;  // 1 if a subgroup has one 
 
 // Lines of sums: pixels with the channels of each, or channels with the pixels of each.
 const uint LINES = STORE_CHANNELS != 0 ? TILE_PIXELS : TILE_CHANNELS;
-const uint LINE_WORDS = (STORE_CHANNELS != 0 ? TILE_CHANNELS : TILE_PIXELS) / 4;  // of the output
+const uint LINE = STORE_CHANNELS != 0 ? TILE_CHANNELS : TILE_PIXELS;  // outputs of a line
+const uint LINE_WORDS = LINE / 4;
 const uint SUMS_ROW = LINE_WORDS + 2;
 const uint SUMS_SIZE = LINES * SUMS_ROW;
 const uint REGION = HALF_TILE > SUMS_SIZE ? HALF_TILE : SUMS_SIZE;
@@ -79,7 +80,6 @@ uint channels_at(uint step) {
 
 #include "matrix_steps.glsl"
 #include "parts.glsl"
-#include "store_word.glsl"
 
 const uint OUTPUT_WORDS = LINES * LINE_WORDS;
 const uint OWN_WORDS = (OUTPUT_WORDS + INVOCATIONS - 1) / INVOCATIONS;
@@ -93,16 +93,36 @@ bool has_word(uint n) {
     return OUTPUT_WORDS % INVOCATIONS == 0 || own_word(n) < OUTPUT_WORDS;
 }
 
-uint place_of_sums(uint word) {
-    return word / LINE_WORDS * SUMS_ROW + word % LINE_WORDS;
+// The line of the i-th output of an invocation's n-th word, and its place there. If bytes are stored by themselves, the
+// four lie in several lines, at the same place. So neighbouring invocations store neighbouring bytes.
+uvec2 place_of_output(uint n, uint i) {
+    if (STORE_UNIT >= 4)
+        return uvec2(own_word(n) / LINE_WORDS, own_word(n) % LINE_WORDS * 4 + i);
+    if (INVOCATIONS % LINE != 0)
+        return uvec2(own_word(n) / LINE + i * (LINES / 4), own_word(n) % LINE);
+    // The same in fewer instructions.
+    uint id = gl_LocalInvocationID.x;
+    return uvec2(id / LINE + n * (INVOCATIONS / LINE) + i * (LINES / 4), id % LINE);
 }
 
-// The sums of the workgroup's subgroups.
-ivec4 added_sums(uint word) {
-    uint place = place_of_sums(word);
+// A component of the vectors of sums.
+uint place_of_sum(uint n, uint i) {
+    uvec2 place = place_of_output(n, i);
+    return place.x * (4 * SUMS_ROW) + place.y;
+}
+
+// The sums of the workgroup's subgroups, of an invocation's n-th word.
+ivec4 added_sums(uint n) {
+    n = has_word(n) ? n : 0;
     ivec4 sums = ivec4(0);
-    [[unroll]] for (uint s = 0; s < SUBGROUPS; ++s)
-        sums += ivec4(tile[s * REGION + place]);
+    [[unroll]] for (uint s = 0; s < SUBGROUPS; ++s) {
+        if (STORE_UNIT >= 4) {
+            sums += ivec4(tile[s * REGION + place_of_sum(n, 0) / 4]);
+        } else {
+            [[unroll]] for (uint i = 0; i < 4; ++i)
+                sums[i] += int(tile[s * REGION + place_of_sum(n, i) / 4][place_of_sum(n, i) % 4]);
+        }
+    }
     return sums;
 }
 
@@ -139,37 +159,51 @@ bool has_taken_parts(inout ivec4 sums[OWN_WORDS]) {
     return true;
 }
 
-// The tile's first pixel and channel of a word.
-uvec2 corner_of(uint word) {
-    uvec2 corner = uvec2(word / LINE_WORDS, word % LINE_WORDS * 4);
-    return STORE_CHANNELS != 0 ? corner : corner.yx;
+// The tile's pixel and channel of the i-th output of an invocation's n-th word.
+uvec2 output_at(uint n, uint i) {
+    uvec2 place = place_of_output(n, i);
+    return STORE_CHANNELS != 0 ? place : place.yx;
 }
 
-// The word of four outputs, in integers only.
-uint exact_word(ivec4 sums, uint pixel, uint tile_channel) {
+// The word of four outputs, in integers only. The sums are in shared memory.
+uint exact_word(uint n) {
     uint word = 0;
     [[dont_unroll]] for (uint i = 0; i < 4; ++i) {
-        uint own_pixel = STORE_CHANNELS != 0 ? pixel : pixel + i;
-        uint position = STORE_CHANNELS != 0 ? tile_channel + i : tile_channel;
-        uint channel = min(first_channel + position, push.channels - 1);
-        word |= exact_byte(sums[i], input_sums[own_pixel], group_channel + channel,
-                    int(filter_words[filter_sums + channel - first_channel]), multipliers[position])
+        uvec2 at = output_at(n, i);
+        uint channel = min(first_channel + at.y, push.channels - 1);
+        int sum = int(tile[place_of_sum(n, i) / 4][place_of_sum(n, i) % 4]);
+        word |= exact_byte(sum, input_sums[at.x], group_channel + channel,
+                    int(filter_words[filter_sums + channel - first_channel]), multipliers[at.y])
             << (8 * i);
     }
     return word;
 }
 
-uint rounded_word(ivec4 sums, uint pixel, uint tile_channel, Range range) {
+uint rounded_word(ivec4 sums, uint n, Range range) {
     uint word = range.first;
     [[unroll]] for (uint i = 0; i < 4; ++i) {
-        uint own_pixel = STORE_CHANNELS != 0 ? pixel : pixel + i;
-        uint position = STORE_CHANNELS != 0 ? tile_channel + i : tile_channel;
-        int sum = sums[i] + constants[position];
+        uvec2 at = output_at(n, i);
+        int sum = sums[i] + constants[at.y];
         if (counts)
-            sum -= filter_zero_points[position] * input_sums[own_pixel];
-        word += rounded_bits(sum, multipliers[position], range) << (8 * i);
+            sum -= filter_zero_points[at.y] * input_sums[at.x];
+        word += rounded_bits(sum, multipliers[at.y], range) << (8 * i);
     }
     return word ^ OUTPUT_FLIP;
+}
+
+void store_word(uint word, uint n, uint first_pixel) {
+    // All four of a whole word are to be stored, or none.
+    [[unroll]] for (uint i = 0; i < (STORE_UNIT >= 4 ? 1 : 4); ++i) {
+        uvec2 at = output_at(n, i);
+        uint channel = first_channel + at.y;
+        if (first_pixel + at.x < push.pixels && channel >= push.first_channel && channel < push.channels) {
+            uint address = destinations[at.x] + channel * SIZE(OUTPUT_STRIDE_C, output_stride_c);
+            if (STORE_UNIT >= 4)
+                output_words[address / 4] = word;
+            else
+                output_bytes[address] = uint8_t(word >> (8 * i));
+        }
+    }
 }
 
 // Multiplies the step in the subgroup's region, which can be overwritten then. A macro, because a function would copy the
@@ -227,27 +261,26 @@ void main() {
 
     ivec4 whole[OWN_WORDS];
     [[unroll]] for (uint n = 0; n < OWN_WORDS; ++n)
-        whole[n] = added_sums(min(own_word(n), OUTPUT_WORDS - 1));
+        whole[n] = added_sums(n);
     if (PARTS != 1 && !has_taken_parts(whole))
         return;
     if (takes_integers) {
         // The sums are indexed at run time, so they are those in shared memory.
         [[unroll]] for (uint n = 0; n < OWN_WORDS; ++n) {
-            if (has_word(n))
-                tile[place_of_sums(own_word(n))] = uvec4(whole[n]);
+            [[unroll]] for (uint i = 0; i < 4; ++i) {
+                if (has_word(n))
+                    tile[place_of_sum(n, i) / 4][place_of_sum(n, i) % 4] = uint(whole[n][i]);
+            }
         }
-        [[dont_unroll]] for (uint word = own_word(0); word < OUTPUT_WORDS; word += INVOCATIONS) {
-            uvec2 corner = corner_of(word);
-            uint bytes = exact_word(ivec4(tile[place_of_sums(word)]), corner.x, corner.y);
-            store_word(bytes, first_pixel, corner.x, corner.y);
+        [[dont_unroll]] for (uint n = 0; n < OWN_WORDS; ++n) {
+            if (has_word(n))
+                store_word(exact_word(n), n, first_pixel);
         }
         return;
     }
     Range range = range_of(zero_point_of_output);
     [[unroll]] for (uint n = 0; n < OWN_WORDS; ++n) {
-        if (has_word(n)) {
-            uvec2 corner = corner_of(own_word(n));
-            store_word(rounded_word(whole[n], corner.x, corner.y, range), first_pixel, corner.x, corner.y);
-        }
+        if (has_word(n))
+            store_word(rounded_word(whole[n], n, range), n, first_pixel);
     }
 }

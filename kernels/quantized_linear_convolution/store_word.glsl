@@ -6,17 +6,7 @@ bool is_stored(uint channel) {
     return channel >= push.first_channel && channel < push.channels;
 }
 
-#ifdef MATRIX_UNITS
-void store_bytes(uint word, uvec4 address, bvec4 valid) {
-    [[unroll]] for (uint i = 0; i < 4; ++i) {
-        if (valid[i])
-            output_bytes[address[i]] = uint8_t(word >> (8 * i));
-    }
-}
-#else
 #include "store.glsl"
-#define store_bytes store_four
-#endif
 
 // Stores a word whose place is counted from the tile's first pixel and channel.
 void store_word(uint word, uint first_pixel, uint pixel, uint tile_channel) {
@@ -29,13 +19,13 @@ void store_word(uint word, uint first_pixel, uint pixel, uint tile_channel) {
         if (is_seen && is_stored(channel))
             output_words[address >> 2] = word;
     } else if (STORE_CHANNELS != 0) {
-        store_bytes(word, address + uvec4(0, 1, 2, 3) * stride,
+        store_four(word, address + uvec4(0, 1, 2, 3) * stride,
             bvec4(is_seen && is_stored(channel), is_seen && is_stored(channel + 1), is_seen && is_stored(channel + 2),
                 is_seen && is_stored(channel + 3)));
     } else if (is_stored(channel)) {
         uvec4 first =
             uvec4(destinations[pixel], destinations[pixel + 1], destinations[pixel + 2], destinations[pixel + 3]);
-        store_bytes(
+        store_four(
             word, first + channel * stride, lessThan(first_pixel + pixel + uvec4(0, 1, 2, 3), uvec4(push.pixels)));
     }
 }

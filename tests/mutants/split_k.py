@@ -165,7 +165,7 @@ MUTANTS = (
     Mutant(
         "split_k: an exact last step takes the sums of the first subgroup",
         KERNEL,
-        (("                tile[place_of_sums(own_word(n))] = uvec4(whole[n]);", "                ;"),),
+        (("tile[place_of_sum(n, i) / 4][place_of_sum(n, i) % 4] = uint(whole[n][i]);", ";"),),
         CASES,
     ),
     Mutant(
@@ -179,8 +179,8 @@ MUTANTS = (
         KERNEL,
         (
             (
-                "        int sum = sums[i] + constants[position];",
-                "        int sum = sums[i] + constants[position ^ 1];",
+                "        int sum = sums[i] + constants[at.y];",
+                "        int sum = sums[i] + constants[at.y ^ 1];",
             ),
         ),
         CASES,
@@ -188,13 +188,42 @@ MUTANTS = (
     Mutant(
         "split_k: the sums of an input are left out",
         KERNEL,
-        (("            sum -= filter_zero_points[position] * input_sums[own_pixel];", "            ;"),),
+        (("            sum -= filter_zero_points[at.y] * input_sums[at.x];", "            ;"),),
         CASES,
     ),
     Mutant(
         "split_k: channels of the next group are stored",
-        f"{PREFIX}/store_word.glsl",
-        (("    return channel >= push.first_channel && channel < push.channels;", "    return true;"),),
+        KERNEL,
+        (("channel >= push.first_channel && channel < push.channels) {", "true) {"),),
+        CASES,
+    ),
+    Mutant(
+        "split_k: pixels past the last one are stored",
+        KERNEL,
+        (("if (first_pixel + at.x < push.pixels && ", "if ("),),
+        CASES,
+    ),
+    Mutant(
+        "split_k: the four bytes of an invocation are one",
+        KERNEL,
+        (("n * (INVOCATIONS / LINE) + i * (LINES / 4), id % LINE);", "n * (INVOCATIONS / LINE), id % LINE);"),),
+        CASES,
+    ),
+    Mutant(
+        "split_k: the four bytes of an invocation of a small workgroup are one",
+        KERNEL,
+        (("own_word(n) / LINE + i * (LINES / 4), own_word(n) % LINE);", "own_word(n) / LINE, own_word(n) % LINE);"),),
+        CASES,
+    ),
+    Mutant(
+        "split_k: two of the four bytes of an invocation change places",
+        KERNEL,
+        (
+            (
+                "output_bytes[address] = uint8_t(word >> (8 * i));",
+                "output_bytes[address] = uint8_t(word >> (8 * (i ^ 1)));",
+            ),
+        ),
         CASES,
     ),
     Mutant(
