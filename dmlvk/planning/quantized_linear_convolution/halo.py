@@ -41,12 +41,14 @@ EXAMPLE_TILE = "128x64x64:32x64"
 FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}")
 
 SPEED = Speed(
-    share=0.881,
-    waits=0.244,
-    position_waits=0.0176,
-    last_steps=0.607,
-    ragged=1.0,
-    fetches=0.602,
+    share=0.937,
+    waits=0.301,
+    position_waits=0.0179,
+    last_steps=0.741,
+    planes=1.66,
+    ragged=1.27,
+    fetches=0.591,
+    rounds_of_fetches=0.329,
     in_rounds=True,
 )
 # With few registers, the code spills 400 of them, and takes twice the instructions of `matrix` for a product.

@@ -47,25 +47,26 @@ from dmlvk.planning.quantized_linear_convolution.stages import (
 )
 
 # What a dispatch takes on an H100, in those of the rates.
-DISPATCHES = 0.884
+DISPATCHES = 0.888
 SPEED = Speed(
     share=1.0,
-    loads=4.53,
     dispatches=DISPATCHES,
-    waits=0.23,
-    vector_waits=0.0884,
-    plane_waits=3.2,
-    last_steps=0.892,
-    ragged=4.01,
-    ragged_channels=4.54,
-    ragged_channel_waits=3.71,
-    fetches=2.23,
-    group_fetches=1.4,
-    plane_group_fetches=0.85,
-    stride_fetches=1.9,
-    tap_fetches=0.809,
-    row_fetches=0.404,
-    word_fetches=3.02,
+    loads=4.54,
+    waits=0.193,
+    vector_waits=0.107,
+    plane_waits=4.36,
+    last_steps=0.841,
+    ragged=3.75,
+    ragged_channels=4.72,
+    ragged_channel_waits=4.27,
+    fetches=2.16,
+    group_fetches=1.45,
+    plane_group_fetches=1.14,
+    tap_fetches=0.83,
+    row_fetches=0.515,
+    word_fetches=3.58,
+    group_memory=2.08,
+    rounds_of_fetches=0.135,
     in_rounds=True,
 )
 # If the channels' parameters are not there, each workgroup works them out first, and nothing hides that.

@@ -34,8 +34,8 @@ PACKED_MATRICES = 4
 
 # Caches hold so many bytes of the tensors for each processor. The rest is moved so many times as fast as by a copy,
 # while the products are computed.
-CACHED = 230_000
-MEMORY = 1.3
+CACHED = 129_000
+MEMORY = 1.26
 
 
 @dataclass(frozen=True)
@@ -152,21 +152,29 @@ class MatrixShape(Shape):
         geometry, tile = self.geometry, self.tile
         outputs = self.padded_outputs(pixels)
         tiles = outputs // (tile.pixels * tile.channels) * tile.shares
-        in_words = packs_channels(geometry)
-        has_ragged_rows = is_ragged(geometry)
-        ragged = (speed.ragged_channels if in_words else speed.ragged) if has_ragged_rows else 1
+        in_words, has_ragged_rows = packs_channels(geometry), is_ragged(geometry)
+        if in_words:
+            times_of_last_step = speed.ragged_channels if has_ragged_rows else 1.0
+        else:
+            times_of_last_step = speed.ragged if has_ragged_rows else speed.planes
         products = outputs * tile.shares * self.steps_of_share * tile.step
         loaded = products * (1 / tile.subgroup_pixels + 1 / tile.subgroup_channels)
-        busy = (
-            max(2 * products / (speed.share * getattr(rates, unit)), loaded / (speed.loads * rates.copy))
-            + tiles * self.fetched_bytes(speed) / (self.fetches(speed) * rates.copy)
-            + outputs * speed.last_steps * ragged / rates.last_step
-            + uncached_bytes(rates, geometry) / (MEMORY * rates.copy)
-        )
+        computed = max(2 * products / (speed.share * getattr(rates, unit)), loaded / (speed.loads * rates.copy))
+        computed += outputs * speed.last_steps * times_of_last_step / rates.last_step
+        fetched = tiles * self.fetched_bytes(speed) / (self.fetches(speed) * rates.copy)
+        times_of_memory = speed.group_memory if in_words and self._has_groups else 1.0
+        fetched += times_of_memory * uncached_bytes(rates, geometry) / (MEMORY * rates.copy)
         if speed.in_rounds:
             # As if each processor had as many workgroups as the busiest one.
-            busy *= math.ceil(tiles / rates.processors) * rates.processors / tiles
-        return self.waits(speed) + (speed.ragged_channel_waits if in_words and has_ragged_rows else 0), busy
+            idle = math.ceil(tiles / rates.processors) * rates.processors / tiles - 1
+            computed *= 1 + idle
+            fetched *= 1 + speed.rounds_of_fetches * idle
+        waits = self.waits(speed) + (speed.ragged_channel_waits if in_words and has_ragged_rows else 0)
+        return waits, computed + fetched
+
+    @property
+    def _has_groups(self) -> bool:
+        return self.geometry.group_count > 1 or joined_groups(self.geometry) > 1
 
     @property
     def steps_of_share(self) -> int:
@@ -176,9 +184,8 @@ class MatrixShape(Shape):
     def fetches(self, speed: Speed) -> float:
         """Bytes that workgroups fetch while a copy moves one."""
         geometry, fetches = self.geometry, speed.fetches
-        if geometry.group_count > 1 or joined_groups(geometry) > 1:
+        if self._has_groups:
             fetches /= speed.group_fetches if packs_channels(geometry) else speed.plane_group_fetches
-            fetches /= speed.stride_fetches if max(geometry.strides) > 1 else 1
         elif geometry.filter_size != (1, 1):
             fetches /= speed.tap_fetches
         if geometry.filter_size != (1, 1):

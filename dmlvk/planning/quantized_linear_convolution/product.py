@@ -49,20 +49,21 @@ class Speed:
     ragged_channel_waits, position_waits : float
         Loads that a workgroup waits for where it stores rows of channels byte by byte, and for each position of a halo
         that it fetches.
-    last_steps, ragged, ragged_channels : float
-        The time of an output's last step, in the last steps of the fastest kernel; and how many times that in planes,
-        and in rows of channels, that are no whole words, which are stored byte by byte.
+    last_steps, planes, ragged, ragged_channels : float
+        The time of an output's last step, in the last steps of the fastest kernel; and how many times that in planes;
+        in planes, and in rows of channels, that are no whole words, which are stored byte by byte.
     fetches : float
         Bytes that workgroups fetch into shared memory, most of them from caches, while a copy moves one.
-    group_fetches, plane_group_fetches, stride_fetches, tap_fetches, row_fetches, word_fetches : float
+    group_fetches, plane_group_fetches, tap_fetches, row_fetches, word_fetches, group_memory : float
         How often each byte counts where there are several groups, whose few channels are a part of a line: if the
-        output has rows of channels, or planes; how often where they have strides too; otherwise where there are several
-        taps; how much more often if rows of pixels are so long that the taps of a tile share none of them; and how
-        often where the input is fetched by words.
+        output has rows of channels, or planes; otherwise where there are several taps; how much more often if rows of
+        pixels are so long that the taps of a tile share none of them; how often where the input is fetched by words;
+        and how often a byte that no cache holds, where there are several groups and rows of channels.
     fetches_filter : bool
         Whether the bytes of the filter count, or are fetched meanwhile.
-    in_rounds : bool
-        Whether a last round of workgroups that does not fill the device takes as long as the others.
+    in_rounds, rounds_of_fetches : bool, float
+        Whether a last round of workgroups that does not fill the device takes as long as the others; and how much of
+        that holds for what they fetch, which all processors share.
     """
 
     share: float
@@ -76,15 +77,17 @@ class Speed:
     plane_waits: float = 1.0
     ragged_channel_waits: float = 0.0
     position_waits: float = 0.0
+    planes: float = 1.0
     ragged_channels: float = 1.0
     group_fetches: float = 1.0
     plane_group_fetches: float = 1.0
-    stride_fetches: float = 1.0
     tap_fetches: float = 1.0
     row_fetches: float = 0.0
     word_fetches: float = 1.0
+    group_memory: float = 1.0
     fetches_filter: bool = False
     in_rounds: bool = False
+    rounds_of_fetches: float = 1.0
 
 
 @dataclass(frozen=True)

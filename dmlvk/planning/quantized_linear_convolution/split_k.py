@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -39,11 +40,10 @@ LEAST_LANES = 32
 
 FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}")
 
-# Sizes of tiles that a GPU may take, in pixels and channels; and bytes of a step of a subgroup. With longer steps it
-# waits less often. As bytes, each of a step takes a register.
-SIZES = ((16, 32), (32, 32))
-STEPS = (64, 128)
-STEPS_OF_BYTES = (64,)
+# Tiles that a GPU may take: pixels, channels, and bytes of a step of a subgroup. With longer steps it waits less often.
+SIZES = ((16, 32, 64), (32, 32, 64), (16, 32, 128), (32, 32, 128))
+# Where single bytes are read, each of an invocation's takes a register.
+SIZES_OF_BYTES = ((16, 32, 64), (32, 32, 32), (32, 32, 64))
 MOST_SPLITS = 8
 # Parts add their sums in memory, which costs as much as about this number of steps.
 MANY_STEPS = 24
@@ -51,38 +51,44 @@ LEAST_STEPS = 2
 MOST_PARTS = 16
 
 # What a dispatch takes on an H100, in dispatches and waits of its rates: 136 layers with 1, 8 and 64 images in both
-# layouts, 261 of these by other tiles too. The estimates are 6% off with one image, 9% with more.
-DISPATCHES = 0.878
+# layouts, most of these by several tiles.
+DISPATCHES = 0.86
 CUT_DISPATCHES = 0.6
-STEP_WAITS = 0.239
-SUBGROUP_WAITS = 0.145
-BYTES_OF_A_WAIT = 6190
-SINGLE_BYTES_OF_A_WAIT = 1800
-# One workgroup waits while others fetch: of the two times, to this power, the greater one counts more.
-HIDING = 3
+STEP_WAITS = 0.39
+SUBGROUP_WAITS = 0.183
+BYTES_OF_A_WAIT = 6070
+SINGLE_BYTES_OF_A_WAIT = 1300
+# One workgroup waits while others fetch, and memory moves what no cache holds: of the three times, to this power, the
+# greatest counts most.
+HIDING = 3.89
 # The bytes that workgroups fetch while a copy moves one, all together and on the busiest multiprocessor; and how often
 # a byte counts in steps of two vectors' width, which take many registers.
-FETCHES = 4.48
-SINGLE_FETCHES = 1.07
-TIMES_IN_LONG_STEPS = 1.12
+FETCHES = 3.76
+SINGLE_FETCHES = 1.82
+TIMES_IN_LONG_STEPS = 1.15
 # How often a byte of words counts in several groups, whose few channels are a part of a line; otherwise with several
 # taps, which find it in a cache.
-TIMES_IN_GROUPS, TIMES_WITH_TAPS = 1.18, 0.895
+TIMES_IN_GROUPS, TIMES_WITH_TAPS = 1.16, 0.879
 # Bytes that are read by themselves count as often as there are subgroups in a workgroup, to this power.
-CROWDED = 0.145
+CROWDED = 0.232
 # Sums of subgroups that are added up while an output is scaled, rounded and stored.
-SUMS = 1.39
+SUMS = 1.17
+# With more bytes in a step that are read by themselves, and a loop over steps, an invocation takes so many registers
+# that a multiprocessor has room for half as many workgroups. Then each byte counts so often.
+FEW_BYTES, TIMES_OF_MANY_BYTES = 1024, 1.13
 # How often a byte counts that is read by itself: in rows of taps, where it looks for its tap and its channel; in those
 # of a first layer, whose taps are words, if a row is longer than a vector; where a pixel's channels are no whole words;
 # in planes with strides, where neighbours lie apart. In rows of a first layer, a byte is waited for so much longer.
-TIMES_IN_ROWS_OF_TAPS, TIMES_IN_LONG_ROWS, TIMES_IN_PARTS_OF_WORDS, TIMES_WITH_STRIDES = 6.0, 2.07, 2.7, 1.19
-TIMES_OF_FIRST_WAITS = 3.0
+TIMES_IN_ROWS_OF_TAPS, TIMES_IN_LONG_ROWS, TIMES_IN_PARTS_OF_WORDS, TIMES_WITH_STRIDES = 4.16, 2.52, 2.87, 1.15
+TIMES_OF_FIRST_WAITS = 7.18
+# How much more a byte of planes counts for each further image that a tile's pixels lie in.
+ENDS_OF_PLANES = 0.18
 # An output's last step, in the last steps of the fastest kernel; the part of it that outputs of a tile take which are
 # never stored; and how many times that in planes and in rows of channels that are no whole words, which are stored byte
 # by byte.
-LAST_STEPS = 0.922
-NOT_STORED = 0.563
-RAGGED, RAGGED_CHANNELS = 2.84, 1.76
+LAST_STEPS = 0.376
+NOT_STORED = 0.477
+RAGGED, RAGGED_CHANNELS = 5.54, 1.61
 
 
 @dataclass(frozen=True)
@@ -135,11 +141,10 @@ def tiles_for(profile: DeviceProfile, geometry: ProductGeometry) -> list[MatrixT
     assert matrix is not None, "asked for on a device without matrices"
     if profile.device_type is DeviceType.CPU:
         # Such a driver compiles a loop for each matrix.
-        cuts = [((2 * matrix.m, 2 * matrix.n), max(2 * matrix.k, VECTOR_SIZE))]
+        sizes: Sequence[tuple[int, int, int]] = [(2 * matrix.m, 2 * matrix.n, max(2 * matrix.k, VECTOR_SIZE))]
     else:
-        steps = STEPS_OF_BYTES if _is_read_as_bytes(geometry) else STEPS
-        cuts = [(size, max(2 * matrix.k, step)) for size in SIZES for step in steps]
-    return [MatrixTile(pixels, channels, step, pixels, channels) for (pixels, channels), step in cuts]
+        sizes = SIZES_OF_BYTES if _is_read_as_bytes(geometry) else SIZES
+    return [MatrixTile(pixels, channels, max(matrix.k, step), pixels, channels) for pixels, channels, step in sizes]
 
 
 def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ProductGeometry) -> MatrixTile:
@@ -186,6 +191,10 @@ class _Estimate:
         Bytes of K that are read, each by itself if the input cannot be read as words.
     times_of_byte, times_of_wait : float
         How often each byte of the input counts that is read by itself, and how often as a wait; 0 if words are read.
+    memory_seconds : float
+        What the bytes take that no cache holds.
+    further_images : float
+        The images in which a tile's pixels lie beside the first one, for each pixel; 0 if the input is not in planes.
     """
 
     rates: Rates
@@ -197,6 +206,8 @@ class _Estimate:
     single_bytes: int
     times_of_byte: float
     times_of_wait: float
+    memory_seconds: float
+    further_images: float
 
     @classmethod
     def of(cls, rates: Rates, geometry: ProductGeometry) -> _Estimate:
@@ -226,6 +237,8 @@ class _Estimate:
             4 * runs.quads * math.prod(geometry.filter_size),
             times,
             times_of_wait,
+            uncached_bytes(rates, geometry) / (MEMORY * rates.copy),
+            0.0 if geometry.input_strides[1] == 1 else (1 - 1 / geometry.batch) / math.prod(geometry.output_size),
         )
 
     def steps(self, tile: MatrixTile) -> int:
@@ -233,6 +246,10 @@ class _Estimate:
 
     def tile_count(self, tile: MatrixTile) -> int:
         return self.groups * -(-self.channels // tile.channels) * -(-self.pixels // tile.pixels)
+
+    def times_of_planes(self, tile: MatrixTile) -> float:
+        """How often a byte of planes counts, because the pixels of a tile lie in several images."""
+        return 1 + ENDS_OF_PLANES * tile.pixels * self.further_images
 
     def seconds(self, tile: MatrixTile) -> float:
         rates = self.rates
@@ -253,10 +270,13 @@ class _Estimate:
         )
         times_of_word = self.times_of_word * (TIMES_IN_LONG_STEPS if tile.step > 64 else 1)
         fetched = (workgroups + rounded) * subgroup_bytes * times_of_word / FETCHES
-        fetched += rounded * self.times_of_byte * single_bytes * tile.splits**CROWDED / SINGLE_FETCHES
+        times_of_byte = self.times_of_byte * self.times_of_planes(tile)
+        if steps > 1 and tile.pixels * tile.step > FEW_BYTES:
+            times_of_byte *= TIMES_OF_MANY_BYTES
+        fetched += rounded * times_of_byte * single_bytes * tile.splits**CROWDED / SINGLE_FETCHES
         sums = rounded * tile.splits * tile.pixels * tile.channels
         busy = tile.splits * fetched / rates.copy + sums / (SUMS * rates.last_step)
-        work = ((waits * rates.wait) ** HIDING + busy**HIDING) ** (1 / HIDING)
+        work = ((waits * rates.wait) ** HIDING + busy**HIDING + self.memory_seconds**HIDING) ** (1 / HIDING)
         return dispatches * rates.dispatch + work
 
 
@@ -342,14 +362,14 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
         geometry = tile.geometry
         stored = geometry.batch * geometry.output_channels * math.prod(geometry.output_size)
         last_steps = stored + NOT_STORED * (outputs - stored)
+        estimate = _Estimate.of(rates, geometry)
         if is_ragged(geometry):
-            last_steps *= RAGGED_CHANNELS if packs_channels(geometry) else RAGGED
+            last_steps *= RAGGED_CHANNELS if packs_channels(geometry) else RAGGED * estimate.times_of_planes(cut)
         return (
-            _Estimate.of(rates, geometry).seconds(cut)
+            estimate.seconds(cut)
             + waits * rates.wait
             + products / rates.matrix
             + last_steps * LAST_STEPS / rates.last_step
-            + uncached_bytes(rates, geometry) / (MEMORY * rates.copy)
         )
 
     def speed(self, profile: DeviceProfile) -> Speed:

@@ -90,6 +90,48 @@ def test_joined_channels_that_are_no_whole_words_take_longer() -> None:
 
 
 def test_columns_of_a_first_layer_are_whole_units() -> None:
-    """One column more than a unit costs more than all others of the next unit."""
-    one, more, two = (seconds(FirstLayerPath(), layer(8, 3, (64, width), 64, 3)) for width in (64, 65, 128))
-    assert more - one > two - more
+    """One column more than a unit costs more than each of the next ten, of the same unit."""
+    one, more, eleven = (seconds(FirstLayerPath(), layer(8, 3, (64, width), 64, 3)) for width in (64, 65, 75))
+    assert more - one > 3 * (eleven - more)
+
+
+@pytest.mark.parametrize("in_rows", [True, False])
+def test_tiles_of_planes_that_lie_in_several_images_take_longer(in_rows: bool) -> None:
+    """As many pixels, in planes of 36 of them and of 1,764."""
+    small, large = (layer(batch, 256, size, 64, 1, in_rows=in_rows) for batch, size in ((784, (6, 6)), (16, (42, 42))))
+    ratio = seconds(SplitKPath(), small) / seconds(SplitKPath(), large)
+    assert ratio == 1 if in_rows else ratio > 1.005
+
+
+def test_planes_of_a_halo_are_stored_longer() -> None:
+    """Beside the copy with the channels last, which is a dispatch before."""
+    path, times = HaloPath(), []
+    for in_rows in (True, False):
+        problem = Problem(layer(64, 64, (56, 56), 64, 3, in_rows=in_rows), H200, NO_OFFSETS)
+        offer = Offer.of(path, problem)
+        assert offer is not None
+        times.append(path.kernel_seconds(problem, offer.tile))
+    assert times[1] > 1.05 * times[0]
+
+
+def test_steps_of_single_bytes_are_as_long_as_k_allows() -> None:
+    """Nine vectors of K are five steps of 32 bytes: three of 64 would multiply twelve."""
+    offer = Offer.of(SplitKPath(), Problem(layer(8, 16, (55, 55), 64, 3, in_rows=False), H200, NO_OFFSETS))
+    assert offer is not None
+    assert (offer.tile.runs.total, offer.tile.tile.step) == (9, 32)
+
+
+def test_a_loop_over_many_single_bytes_takes_longer() -> None:
+    """Of 64 bytes each, one step takes no loop, and two take registers for a loop."""
+    path, times = SplitKPath(), []
+    for channels in (64, 128):
+        problem = Problem(layer(64, channels, (28, 28), 64, 1, in_rows=False), H200, NO_OFFSETS)
+        of_step = [path.kernel_seconds(problem, path.named_tile(problem, f"32x32x{step}:1")) for step in (64, 32)]
+        times.append(of_step[0] / of_step[1])
+    assert times[0] < 1 < times[1]
+
+
+def test_the_last_round_of_workgroups_is_as_long_as_the_others() -> None:
+    """132 tiles are a round. 140 are two, whose second one fetches little."""
+    full, more, two = (seconds(MatrixPath(), layer(1, 512, (rows, 128), 64, 3)) for rows in (132, 140, 264))
+    assert more - full > 0.3 * (two - full)
