@@ -42,7 +42,7 @@ FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}")
 
 # Tiles that a GPU may take: pixels, channels, and bytes of a step of a subgroup. With longer steps it waits less often.
 SIZES = ((16, 32, 64), (32, 32, 64), (16, 32, 128), (32, 32, 128))
-# Where single bytes are read, each of an invocation's takes a register.
+# Where bytes are read by themselves, each one that an invocation reads takes a register.
 SIZES_OF_BYTES = ((16, 32, 64), (32, 32, 32), (32, 32, 64))
 MOST_SPLITS = 8
 # Parts add their sums in memory, which costs as much as about this number of steps.
