@@ -217,7 +217,8 @@ class Checkout:
             raise click.ClickException(f"{folder} is no checkout of this project: it has no dmlvk/__init__.py")
         command = [sys.executable, str(Path(__file__).resolve()), "--work"]
         command += [] if device_name is None else ["--device", device_name]
-        environment = {**os.environ, "PYTHONPATH": str(folder.resolve())}
+        # Without the background no turn is a general kernel's, which answers while the right one is being compiled.
+        environment = {**os.environ, "PYTHONPATH": str(folder.resolve()), "DMLVK_BACKGROUND": "0"}
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=folder
         )

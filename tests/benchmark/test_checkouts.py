@@ -44,6 +44,22 @@ def test_a_checkout_with_other_results_is_told(device: dmlvk.Device, tmp_path: P
     assert "DIFFERENT" in result.output
 
 
+def test_kernels_are_compiled_before_the_turns(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Otherwise the turns of one checkout could be those of a general kernel."""
+    (tmp_path / "dmlvk").mkdir()
+    (tmp_path / "dmlvk" / "__init__.py").write_text(
+        f"import sys\ndel sys.modules['dmlvk']\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "import dmlvk\nfrom dmlvk.runtime import background\nassert not background.is_allowed()\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setenv("DMLVK_BACKGROUND", "1")
+    arguments = [str(ROOT), str(tmp_path), "--device", device.name, "--case", "SLICE1 copy, UINT8", "--rounds", "1"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
