@@ -56,10 +56,10 @@ class Speed:
 # By whether words hold channels, and whether there are strides: on an H100 with prepared channels, which are waited for
 # once, 19 layers with 1, 8 and 64 images in both layouts; on an H200 without.
 PREPARED = {
-    (True, False): Speed(0.0, 0.907, 9.22, 5.37),
-    (True, True): Speed(0.0, 0.164, 6.48, 11.2),
-    (False, False): Speed(0.0571, 0.612, 100, 384, (1.0, 4.78, 3.23, 4.78)),
-    (False, True): Speed(3.03, 0.214, 79.9, 331, (1.0, 5.53, 3.37, 5.53)),
+    (True, False): Speed(0.0, 0.853, 7.96, 4.97),
+    (True, True): Speed(0.0, 0.148, 5.95, 9.91),
+    (False, False): Speed(0.0413, 0.547, 93.6, 304.0, (1.0, 5.96, 3.33, 5.96)),
+    (False, True): Speed(2.31, 0.224, 80.1, 317.0, (1.0, 5.96, 2.4, 5.96)),
 }
 NOT_PREPARED = {
     (True, False): Speed(4.5, 0.0, 11.0, LAST_STEP_TAPS),
