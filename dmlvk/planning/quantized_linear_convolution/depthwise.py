@@ -58,7 +58,7 @@ class Speed:
 PREPARED = {
     (True, False): Speed(0.0, 0.853, 7.96, 4.97),
     (True, True): Speed(0.0, 0.148, 5.95, 9.91),
-    (False, False): Speed(0.0413, 0.547, 93.6, 304.0, (1.0, 5.96, 3.33, 5.96)),
+    (False, False): Speed(1.5, 0.547, 93.6, 304.0, (1.0, 5.96, 3.33, 5.96)),
     (False, True): Speed(2.31, 0.224, 80.1, 317.0, (1.0, 5.96, 2.4, 5.96)),
 }
 NOT_PREPARED = {
