@@ -359,7 +359,7 @@ QUESTIONS: Mapping[str, tuple[QuantizedLinearConvolutionDesc, ...]] = {
     "first_layer": (_desc(3, 80, 7, 2, (37, 160), is_last=False),),
     "halo": (_desc(48, 200, 3, 1, (11, 19), is_last=True),),
     "matrix": (
-        _with_owned_constants(_desc(144, 144, 3, 2, (23, 17), is_last=True)),
+        _with_owned_constants(_desc(128, 144, 3, 2, (23, 17), is_last=True)),
         _with_owned_constants(_desc(64, 144, 1, 1, (24, 22), is_last=True)),
         _with_owned_constants(_desc(384, 136, 1, 1, (12, 22), is_last=False)),
     ),

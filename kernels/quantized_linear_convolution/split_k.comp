@@ -111,10 +111,12 @@ uint place_of_sum(uint n, uint i) {
     return place.x * (4 * SUMS_ROW) + place.y;
 }
 
-// The sums of the workgroup's subgroups, of an invocation's n-th word.
+// The sums of the workgroup's subgroups, of an invocation's n-th word. Zeros if there is none: the places of such a word
+// lie outside the region, for the last subgroup outside shared memory.
 ivec4 added_sums(uint n) {
-    n = has_word(n) ? n : 0;
     ivec4 sums = ivec4(0);
+    if (!has_word(n))
+        return sums;
     [[unroll]] for (uint s = 0; s < SUBGROUPS; ++s) {
         if (STORE_UNIT >= 4) {
             sums += ivec4(tile[s * REGION + place_of_sum(n, 0) / 4]);

@@ -11,7 +11,7 @@ from dmlvk.device_profile import CooperativeMatrix, DeviceProfile
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
 from dmlvk.planning.quantized_linear_convolution.product import Shape, Speed
-from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, joined_groups
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, has_groups
 from dmlvk.rates import Rates
 
 KERNEL = "quantized_linear_convolution/matrix"
@@ -162,7 +162,7 @@ class MatrixShape(Shape):
         computed = max(2 * products / (speed.share * getattr(rates, unit)), loaded / (speed.loads * rates.copy))
         computed += outputs * speed.last_steps * times_of_last_step / rates.last_step
         fetched = tiles * self.fetched_bytes(speed) / (self.fetches(speed) * rates.copy)
-        times_of_memory = speed.group_memory if in_words and self._has_groups else 1.0
+        times_of_memory = speed.group_memory if in_words and has_groups(geometry) else 1.0
         fetched += times_of_memory * uncached_bytes(rates, geometry) / (MEMORY * rates.copy)
         if speed.in_rounds:
             # As if each processor had as many workgroups as the busiest one.
@@ -173,10 +173,6 @@ class MatrixShape(Shape):
         return waits, computed + fetched
 
     @property
-    def _has_groups(self) -> bool:
-        return self.geometry.group_count > 1 or joined_groups(self.geometry) > 1
-
-    @property
     def steps_of_share(self) -> int:
         """The number of steps of K that a workgroup goes through."""
         return -(-self.steps(self.runs) // self.tile.shares)
@@ -184,7 +180,7 @@ class MatrixShape(Shape):
     def fetches(self, speed: Speed) -> float:
         """Bytes that workgroups fetch while a copy moves one."""
         geometry, fetches = self.geometry, speed.fetches
-        if self._has_groups:
+        if has_groups(geometry):
             fetches /= speed.group_fetches if packs_channels(geometry) else speed.plane_group_fetches
         elif geometry.filter_size != (1, 1):
             fetches /= speed.tap_fetches

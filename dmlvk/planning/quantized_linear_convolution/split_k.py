@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -30,7 +29,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
 from dmlvk.planning.quantized_linear_convolution.matrix_tiles import SIDE, matrix_of, obstacle_to_memory
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product import Speed
-from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, joined_groups
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, has_groups, joined_groups
 from dmlvk.rates import Rates
 
 KERNEL = "quantized_linear_convolution/split_k"
@@ -141,7 +140,7 @@ def tiles_for(profile: DeviceProfile, geometry: ProductGeometry) -> list[MatrixT
     assert matrix is not None, "asked for on a device without matrices"
     if profile.device_type is DeviceType.CPU:
         # Such a driver compiles a loop for each matrix.
-        sizes: Sequence[tuple[int, int, int]] = [(2 * matrix.m, 2 * matrix.n, max(2 * matrix.k, VECTOR_SIZE))]
+        sizes: tuple[tuple[int, int, int], ...] = ((2 * matrix.m, 2 * matrix.n, max(2 * matrix.k, VECTOR_SIZE)),)
     else:
         sizes = SIZES_OF_BYTES if _is_read_as_bytes(geometry) else SIZES
     return [MatrixTile(pixels, channels, max(matrix.k, step), pixels, channels) for pixels, channels, step in sizes]
@@ -212,11 +211,10 @@ class _Estimate:
     @classmethod
     def of(cls, rates: Rates, geometry: ProductGeometry) -> _Estimate:
         runs, times, times_of_wait, times_of_word = Runs.of(geometry), 0.0, 0.0, 1.0
-        has_groups = geometry.group_count > 1 or joined_groups(geometry) > 1
-        if not has_groups and geometry.filter_size != (1, 1) and not runs.are_rows_of_taps(geometry):
+        if not has_groups(geometry) and geometry.filter_size != (1, 1) and not runs.are_rows_of_taps(geometry):
             times_of_word = TIMES_WITH_TAPS
         if not _is_read_as_bytes(geometry):
-            times_of_word = TIMES_IN_GROUPS if has_groups else times_of_word
+            times_of_word = TIMES_IN_GROUPS if has_groups(geometry) else times_of_word
         else:
             times = times_of_wait = 1.0
             if runs.are_rows_of_taps(geometry):
