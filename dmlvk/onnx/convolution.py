@@ -51,6 +51,11 @@ class _Operands:
         self.tensors[name] = TensorDesc(DataType.from_numpy(placed.dtype), sizes)
         self.places[name] = placed
 
+    def is_zero(self, value: str) -> bool:
+        """Whether a parameter is known to be 0."""
+        constant = self.builder.constant(value)
+        return constant is not None and not constant.any()
+
     def own(self, name: str, array: Array) -> None:
         array = np.ascontiguousarray(array)
         data_type = DataType.from_numpy(array.dtype)
@@ -151,8 +156,12 @@ def _add_quantization(
         count = channels if kind == "filter" else 1
         for suffix, element in (("scale", np.float32), ("zero_point", dtype)):
             name = f"{kind}_{suffix}_tensor"
-            if names[name]:
-                operands.add(name, names[name], _parameter_sizes(operands.builder, names[name], element, count))
+            if not names[name]:
+                continue
+            sizes = _parameter_sizes(operands.builder, names[name], element, count)
+            # ONNX requires a filter's zero point. A kernel that knows it to be 0 is shorter.
+            if name != "filter_zero_point_tensor" or not operands.is_zero(names[name]):
+                operands.add(name, names[name], sizes)
 
 
 def _rows_desc(dtype: np.dtype[Any], channels: int, rows: int) -> TensorDesc:

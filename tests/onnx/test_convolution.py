@@ -10,6 +10,7 @@ import pytest
 
 import dmlvk
 from dmlvk.onnx import InferenceSession, ModelError
+from dmlvk.onnx.program import Builder
 from tests.onnx.models import (
     Node,
     convolution,
@@ -65,6 +66,29 @@ def test_all_mixes_of_types(device: dmlvk.Device, input: Any, filter: Any, outpu
     session = InferenceSession(model_of([node], {"x": x}, {"y": output}, parameters), device)
     require_equal(session.run(None, {"x": x}), [convolved(x, parameters, (1, 2, 0, 1), (1, 2), 2)])
     assert places(session) == ["device"]
+
+
+@pytest.mark.parametrize("filter", [np.int8, np.uint8])
+@pytest.mark.parametrize(("points", "is_kept"), [((0, 0, 0, 0), False), ((0, 0, 3, 0), True)])
+def test_filter_zero_points_of_0_are_left_out(
+    device: dmlvk.Device, points: tuple[int, ...], is_kept: bool, filter: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ONNX requires them, and DirectML does not."""
+    generator = np.random.default_rng(10)
+    parameters = convolution_parameters(generator, (4, 2, 3, 3), (np.uint8, filter, np.uint8), per_channel=True)
+    parameters["w_zero"] = np.array(points, filter)
+    x = elements(generator, np.uint8, (1, 4, 9, 9))
+    described: list[dmlvk.QuantizedLinearConvolutionDesc] = []
+    dispatch = Builder.dispatch
+
+    def noted(self: Builder, desc: Any, *arguments: Any) -> None:
+        described.append(desc)
+        dispatch(self, desc, *arguments)
+
+    monkeypatch.setattr(Builder, "dispatch", noted)
+    model = model_of([convolution(parameters, group=2)], {"x": x}, {"y": np.uint8}, parameters)
+    require_equal(InferenceSession(model, device).run(None, {"x": x}), [convolved(x, parameters, (0,) * 4, (1, 1), 2)])
+    assert described and all((desc.filter_zero_point_tensor is not None) == is_kept for desc in described)
 
 
 def test_parameters_that_a_run_gives(device: dmlvk.Device) -> None:

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dmlvk.benchmark.cases.quantized_linear_convolution import Layer, descriptor
+from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.networks.timing import SHORT_WARM_UP_SECONDS, ChainTimes, repeats
-from dmlvk.benchmark.networks.work import DATA_TYPE, constants_of, work_of
+from dmlvk.benchmark.networks.work import constants_of, desc_of, work_of
 from dmlvk.benchmark.peers import ncnn as ncnn_peer
 from dmlvk.benchmark.peers.onnx_runtime import IR_VERSION, NODES, OPSET
 from dmlvk.benchmark.peers.peer import UnsupportedError, missing_package, package_version
@@ -222,7 +222,7 @@ def _model(layers: Sequence[Layer], batch: int) -> tuple[bytes, Mapping[str, Any
 
     nodes, constants, inputs, outputs, feeds = [], [], [], [], {}
     for number, layer in enumerate(layers):
-        desc, work = descriptor(layer, batch, "nchw", DATA_TYPE), work_of(layer)
+        desc, work = desc_of(layer, batch, "nchw"), work_of(layer)
         image = work.batch(work.images, batch)
         arrays = {**constants_of(layer, number), "input_tensor": image}
         node = NODES[type(desc)](desc, arrays, image)
@@ -253,7 +253,7 @@ class NCNNRow(NetworkPeer):
         return self._peer.version()
 
     def measure_layer(self, layer: Layer, batch: int, layout: str, rounds: int) -> ChainTimes:
-        desc, work = descriptor(layer, batch, "nchw", DATA_TYPE), work_of(layer)
+        desc, work = desc_of(layer, batch, "nchw"), work_of(layer)
         workload = Workload(desc, {**work.constants, "input_tensor": work.batch(work.images, batch)})
         # Differences of times on the wall: what is left is the convolutions' own.
         return ChainTimes(None, self._peer.measure(workload, work.expected, rounds).times)

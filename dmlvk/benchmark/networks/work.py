@@ -6,7 +6,7 @@ so have the outputs. So the bytes that a layer wrote are a good input for any ot
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -55,8 +55,9 @@ class LayerWork:
 
 
 def desc_of(layer: Layer, batch: int, layout: str) -> QuantizedLinearConvolutionDesc:
-    """A layer whose constants are OWNED_BY_DML."""
-    return descriptor(layer, batch, layout, DATA_TYPE, filter_is_owned=True, parameters_are_owned=True)
+    """A layer as a model with symmetric weights has it: no filter zero point, and all constants OWNED_BY_DML."""
+    desc = descriptor(layer, batch, layout, DATA_TYPE, filter_is_owned=True, parameters_are_owned=True)
+    return replace(desc, filter_zero_point_tensor=None)
 
 
 def constant_fields(desc: QuantizedLinearConvolutionDesc) -> list[str]:
@@ -67,7 +68,7 @@ def constant_fields(desc: QuantizedLinearConvolutionDesc) -> list[str]:
 @lru_cache(maxsize=64)
 def work_of(layer: Layer) -> LayerWork:
     """A layer with random data, the same for each batch and layout."""
-    desc = descriptor(layer, VARIETY, "nchw", DATA_TYPE)
+    desc = desc_of(layer, VARIETY, "nchw")
     constants = constants_of(layer, 0)
     images = noise(f"{layer.name}:images", int(np.prod(desc.input_tensor.sizes))).reshape(desc.input_tensor.sizes)
     return LayerWork(layer, constants, images, reference.run(desc, input_tensor=images, **constants))
@@ -75,7 +76,7 @@ def work_of(layer: Layer) -> LayerWork:
 
 def constants_of(layer: Layer, number: int) -> dict[str, Array]:
     """Random weights and what belongs to them. Layers of the same form have different ones by their number."""
-    desc = descriptor(layer, 1, "nchw", DATA_TYPE)
+    desc = desc_of(layer, 1, "nchw")
     random = generator(f"{layer.name}:{number}")
     one, per_channel = [1, 1, 1, 1], [1, layer.filters, 1, 1]
     taps = layer.channels // layer.groups * layer.kernel**2
@@ -86,7 +87,6 @@ def constants_of(layer: Layer, number: int) -> dict[str, Array]:
         "input_zero_point_tensor": np.full(one, ZERO_POINT, np.uint8),
         "filter_tensor": weights,
         "filter_scale_tensor": (spread / (WEIGHT_SPREAD * taps**0.5)).astype(np.float32),
-        "filter_zero_point_tensor": np.zeros(one, np.int8),
         "bias_tensor": random.integers(-1000, 1001, per_channel, np.int32),
         "output_scale_tensor": np.full(one, SCALE, np.float32),
         "output_zero_point_tensor": np.full(one, ZERO_POINT, np.uint8),

@@ -108,8 +108,14 @@ def _quantized_linear_convolution(
     desc: QuantizedLinearConvolutionDesc, inputs: Mapping[str, Array], expected: Array
 ) -> Node:
     constants = {}
+    # QLinearConv requires the zero points that DirectML does not.
+    zeros = {
+        f"{kind}_zero_point_tensor": np.zeros(1, desc.tensors[f"{kind}_tensor"].data_type.numpy_dtype)
+        for kind in ("input", "filter", "output")
+    }
+    given = {**zeros, **inputs}
     for name, source in CONVOLUTION_CONSTANTS.items():
-        array = inputs[source]
+        array = given[source]
         constants[name] = array if name == "w" else array.reshape(()) if array.size == 1 else array.ravel()
     # A filter has one zero point for each channel if it has one scale for each channel.
     constants["w_zero_point"] = np.broadcast_to(constants["w_zero_point"], constants["w_scale"].shape).copy()

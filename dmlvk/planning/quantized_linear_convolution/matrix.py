@@ -47,7 +47,7 @@ from dmlvk.planning.quantized_linear_convolution.stages import (
 )
 
 # What a dispatch takes on an H100, in those of the rates.
-DISPATCHES = 0.888
+DISPATCHES = 0.8836
 SPEED = Speed(
     share=1.0,
     dispatches=DISPATCHES,

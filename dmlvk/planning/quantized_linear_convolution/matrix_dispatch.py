@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
     Builder,
@@ -22,6 +23,7 @@ from dmlvk.planning.plan import CLEAN, Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution import matrix_sizes
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
+    KERNEL,
     LARGE_TILE,
     PACKED_MATRICES,
     ROW_PADDING,
@@ -65,6 +67,8 @@ UNITS = {WORDS: 4, VECTORS: VECTOR_SIZE, PLANES: 4, BYTES: 1}
 # and lose by it.
 LARGEST_TURNS = 8
 WORKGROUPS_AT_A_TIME = 396
+# The sums of an invocation in these tiles.
+SUMS_OF_SMALL_TILES = 64
 
 
 def fetch_in_place(
@@ -330,9 +334,18 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             "RUNS_W": runs.of_row,
             "TAPS": runs.count,
             "FEW_STEPS": steps if (steps := shape.steps(runs)) <= UNROLLED_STEPS else 0,
-            "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
+            "FILTER_ZERO_POINT": int(self._may_have_filter_zero_points()),
             "PADDING": ROW_PADDING,
         }
+
+    def _may_have_filter_zero_points(self) -> bool:
+        """Whether the kernel has the code that looks for filter zero points, and subtracts what they add."""
+        tile = self.shape.tile
+        sums = tile.subgroup_pixels * tile.subgroup_channels // self.shape.lanes
+        is_small = self.shape.kernel == KERNEL and sums == SUMS_OF_SMALL_TILES
+        return self.parameters.has_filter_zero_point or (
+            is_small and device_traits.packs_registers_with_filter_zero_points(self.builder.profile)
+        )
 
     def _checks_border(self) -> bool:
         """Whether the input is read in place, and some tap lies outside it."""

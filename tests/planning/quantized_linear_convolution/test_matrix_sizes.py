@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DriverId
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning import plan
@@ -75,6 +76,40 @@ def test_one_part_is_a_constant(path: str, parts: int) -> None:
     """Then the kernel has no code for more. Layers that are cut share a pipeline, whatever the number of parts."""
     desc = convolution(1, 512, (7, 7), 512, (3, 3), padding=(1, 1))
     assert _constants_of_product(desc, profiles.load("nvidia-h200"), path)["PARTS"] == parts
+
+
+@pytest.mark.parametrize("filter_type", [DataType.INT8, DataType.UINT8])
+@pytest.mark.parametrize(
+    ("device", "path", "is_kept"),
+    [
+        ("nvidia-h200", "matrix:64x128x64:64x32", True),
+        ("nvidia-h200", "matrix:128x64x64:64x32", True),
+        ("nvidia-h200", "matrix:128x128x64:64x64", False),
+        ("nvidia-h200", "matrix:64x64x128:64x16", False),
+        ("nvidia-h200", "split_k", False),
+        ("nvidia-h200", "halo", False),
+        ("nvk-ada", "matrix:64x128x64:64x32", False),
+    ],
+)
+def test_small_tiles_of_nvidia_keep_the_code_for_filter_zero_points(
+    device: str, path: str, is_kept: bool, filter_type: DataType
+) -> None:
+    """A UINT8 filter has the zero point 128 once its bytes are signed."""
+    desc = convolution(8, 256, (14, 14), 256, (3, 3), padding=(1, 1), everything_owned=True)
+    filter_tensor = replace(desc.filter_tensor, data_type=filter_type)
+    nothing = replace(desc, filter_tensor=filter_tensor, filter_zero_point_tensor=None)
+    constants = _constants_of_product(nothing, profiles.load(device), path)
+    assert constants["FILTER_ZERO_POINT"] == (is_kept or filter_type is DataType.UINT8)
+    assert _constants_of_product(desc, profiles.load(device), path)["FILTER_ZERO_POINT"] == 1
+
+
+@pytest.mark.parametrize(("channels", "has_constants"), [(3, True), (64, False)])
+def test_rows_of_taps_have_constants(channels: int, has_constants: bool) -> None:
+    """A network has one layer of so few channels, so no other layer could share its pipeline."""
+    desc = convolution(1, channels, (56, 56), 32, (3, 3), padding=(1, 1), everything_owned=True)
+    constants = _constants_of_product(desc, profiles.load("nvidia-h200"), "split_k")
+    assert (constants["PIXEL_BYTES"] != 0) == has_constants
+    assert all((constants[name] != 0) == has_constants for name in SOME_SIZES)
 
 
 def _constants_of_product(
