@@ -7,8 +7,8 @@
 take turns, and each one's least time counts, of several lines too. `compare` plans the same layers for a recorded
 device, and holds the choice against the times. Every result is compared with the reference.
 
-bench/results/nvidia-h100-paths.jsonl was made so, on 2026-11-25, and nvidia-h200-paths.jsonl on 2026-11-24, without
-matrices and dot products, both with driver 580.159.04.
+bench/results/nvidia-h100-paths.jsonl was made so, on 2026-11-26, and nvidia-h200-paths.jsonl on 2026-11-24, without
+matrices and dot products and with filter zero points, both with driver 580.159.04.
 """
 
 from __future__ import annotations

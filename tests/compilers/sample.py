@@ -74,14 +74,14 @@ def in_each_element_size() -> Iterator[OperatorDesc]:
             )
 
 
-def with_owned_constants(desc: QuantizedLinearConvolutionDesc) -> QuantizedLinearConvolutionDesc:
-    """The same convolution with everything but the input OWNED_BY_DML, as in a network."""
+def as_in_a_model(desc: QuantizedLinearConvolutionDesc) -> QuantizedLinearConvolutionDesc:
+    """The same convolution with everything but the input OWNED_BY_DML, and without a filter zero point."""
     constants = {
         field: replace(tensor, flags=TensorFlags.OWNED_BY_DML)
         for field, tensor in desc.tensors.items()
         if field not in ("input_tensor", "output_tensor")
     }
-    return replace(desc, **constants)  # type: ignore[arg-type]
+    return replace(desc, **{**constants, "filter_zero_point_tensor": None})  # type: ignore[arg-type]
 
 
 def descriptors() -> Iterator[tuple[str, OperatorDesc, bool]]:
@@ -93,8 +93,7 @@ def descriptors() -> Iterator[tuple[str, OperatorDesc, bool]]:
                 in_every_path = layer in IN_EVERY_PATH and (batch, layout) == (64, "nhwc")
                 found = descriptor(layer, batch, layout, DataType.UINT8, filter_is_owned=True)
                 yield name, found, in_every_path
-                if layer.groups == layer.channels:  # depthwise, whose kernel has another form then
-                    yield f"{name}, owned", with_owned_constants(found), False
+                yield f"{name}, as in a model", as_in_a_model(found), False
     for name, convolution in convolutions.DESCRIPTORS.items():
         yield name, convolution, name == "odd"
     for number, movement in enumerate(in_each_element_size()):
