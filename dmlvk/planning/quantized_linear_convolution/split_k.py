@@ -50,7 +50,7 @@ LEAST_STEPS = 2
 MOST_PARTS = 16
 
 # What a dispatch takes on an H100, in dispatches and waits of its rates: 136 layers with 1, 8 and 64 images in both
-# layouts, most of these by several tiles.
+# layouts, most of these by several tiles. A step whose input is read by words waits for them too.
 DISPATCHES = 0.86
 CUT_DISPATCHES = 0.6
 STEP_WAITS = 0.39
