@@ -10,7 +10,7 @@ All convolutions of NETWORK in their order, on two buffers in turn, as in `dmlvk
 - the layers in their order after a copy of twice 128 MiB, which leaves nothing of them in the GPU's caches.
 
 Times are medians on the device, in microseconds, from the first to the last timestamp. The variants take turns. Each
-runs three times in a row, and the third time counts.
+runs three times in a row, and the third time counts. Afterwards each layer is checked with what it has read.
 """
 
 from __future__ import annotations
@@ -24,21 +24,18 @@ from rich.console import Console
 from rich.table import Table
 
 import dmlvk
-from dmlvk import DataType, Slice1Desc, TensorDesc
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.networks import NETWORKS, Dimensions
-from dmlvk.benchmark.networks.chain import measure_layer
+from dmlvk.benchmark.networks.chain import bound, compiled, copy_of, measure_layer, random_memory, wrong_layers
 from dmlvk.benchmark.networks.work import LAYOUTS, constants_of, desc_of
-from dmlvk.benchmark.timing import warm_up
+from dmlvk.benchmark.timing import WARM_UP_SECONDS, warm_up
 from dmlvk.device_profile import DeviceType
 from dmlvk.runtime.binding import Binding
-from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.sequence import Sequence as Recorded
-from dmlvk.runtime.tensor import Buffer
 
-Operator = CompiledOperator[dmlvk.QuantizedLinearConvolutionDesc]
 FLUSHED_BYTES = 128 << 20
 FLUSHED_BYTES_ON_CPU = 1 << 20
+# Layers of the same form have different weights by their number.
 OTHER_WEIGHTS = 1000
 RUNS_IN_A_ROW = 3
 
@@ -46,45 +43,29 @@ ORDERED, SHARED, FLUSHED = "all in their order", "equal layers share weights", "
 TWICE, AFTER_OTHERS, OTHERS = "each twice", "each after itself with other weights", "with other weights"
 
 
-def operators_of(
-    device: dmlvk.Device, layers: Sequence[Layer], batch: int, layout: str, first_weights: int
-) -> list[Operator]:
-    """The layers with random weights, those of the same form with different ones."""
-    made = []
-    for number, layer in enumerate(layers):
-        operator = device.compile(desc_of(layer, batch, layout), wait=True)
-        operator.initialize(**constants_of(layer, first_weights + number))
-        made.append(operator)
-    return made
-
-
-def bound(operators: Sequence[Operator], memory: tuple[Buffer, Buffer]) -> list[Binding]:
-    """The operators in order: each reads the buffer that the one before has written."""
-    return [
-        operator.bind(
-            input_tensor=memory[number % 2].tensor(operator.desc.input_tensor),
-            output_tensor=memory[1 - number % 2].tensor(operator.desc.output_tensor),
-        )
-        for number, operator in enumerate(operators)
-    ]
+class WrongLayersError(Exception):
+    """Layers of a chain give something else than the reference."""
 
 
 def flush_of(device: dmlvk.Device) -> Binding:
     """A copy that is larger than the caches."""
     is_cpu = device.profile.device_type is DeviceType.CPU
-    size = FLUSHED_BYTES_ON_CPU if is_cpu else FLUSHED_BYTES
-    tensor = TensorDesc(DataType.UINT8, [size])
-    copy = device.compile(
-        Slice1Desc(
-            input_tensor=tensor,
-            output_tensor=tensor,
-            input_window_offsets=[0],
-            input_window_sizes=[size],
-            input_window_strides=[1],
-        ),
-        wait=True,
-    )
+    copy = copy_of(device, FLUSHED_BYTES_ON_CPU if is_cpu else FLUSHED_BYTES)
+    tensor = copy.desc.output_tensor
     return copy.bind(input_tensor=device.tensor(tensor), output_tensor=device.tensor(tensor))
+
+
+def variants_of(
+    ordered: Sequence[Binding], others: Sequence[Binding], shared: Sequence[Binding]
+) -> dict[str, list[Binding]]:
+    """What is run, from the layers in order with their own weights, with others, and with those of the first alike."""
+    return {
+        ORDERED: list(ordered),
+        OTHERS: list(others),
+        SHARED: list(shared),
+        TWICE: list(chain.from_iterable(zip(ordered, ordered, strict=True))),
+        AFTER_OTHERS: list(chain.from_iterable(zip(others, ordered, strict=True))),
+    }
 
 
 def measured(device: dmlvk.Device, variants: Mapping[str, Sequence[Binding]], rounds: int) -> dict[str, float]:
@@ -95,7 +76,7 @@ def measured(device: dmlvk.Device, variants: Mapping[str, Sequence[Binding]], ro
     }
     flush = Recorded(device, (flush_of(device),), timestamps=False)
     if device.profile.device_type is not DeviceType.CPU:
-        warm_up(lambda: recorded[ORDERED].submit().wait(), 1.0)
+        warm_up(lambda: recorded[ORDERED].submit().wait(), WARM_UP_SECONDS)
     times: dict[str, list[float]] = {name: [] for name in (*recorded, FLUSHED)}
     for _ in range(rounds):
         for name, sequence in recorded.items():
@@ -109,30 +90,30 @@ def measured(device: dmlvk.Device, variants: Mapping[str, Sequence[Binding]], ro
 
 
 def losses(device: dmlvk.Device, layers: Sequence[Layer], batch: int, layout: str, rounds: int) -> dict[str, float]:
-    """Seconds, by what the row says."""
-    own = operators_of(device, layers, batch, layout, 0)
-    other = operators_of(device, layers, batch, layout, OTHER_WEIGHTS)
-    first_of: dict[Layer, Operator] = {}
-    shared = [first_of.setdefault(layer, operator) for layer, operator in zip(layers, own, strict=True)]
-    size = max(
-        tensor.total_size_in_bytes
-        for operator in own
-        for tensor in (operator.desc.input_tensor, operator.desc.output_tensor)
-    )
-    memory = device.buffer(size), device.buffer(size)
+    """Seconds, by what the row says.
+
+    Raises
+    ------
+    WrongLayersError
+    """
+    chains = []
+    for first in (0, OTHER_WEIGHTS):
+        constants = [constants_of(layer, first + number) for number, layer in enumerate(layers)]
+        descs = [desc_of(layer, batch, layout) for layer in layers]
+        chains.append((constants, [compiled(device, *each) for each in zip(descs, constants, strict=True)]))
+    (_, own), (_, other) = chains
+    first_of = dict(zip(reversed(layers), reversed(own), strict=True))
+    pair = random_memory(device, own, 2)
+    memory = [pair[number % 2] for number in range(len(layers) + 1)]
     ordered, others = bound(own, memory), bound(other, memory)
-    times = measured(
-        device,
-        {
-            ORDERED: ordered,
-            OTHERS: others,
-            SHARED: bound(shared, memory),
-            TWICE: list(chain.from_iterable(zip(ordered, ordered, strict=True))),
-            AFTER_OTHERS: list(chain.from_iterable(zip(others, ordered, strict=True))),
-        },
-        rounds,
-    )
+    shared = bound([first_of[layer] for layer in layers], memory)
+    times = measured(device, variants_of(ordered, others, shared), rounds)
     repeated = {layer: measure_layer(device, layer, batch, layout, rounds) for layer in first_of}
+    wrong = {layer for layer, each in repeated.items() if each.wrong}
+    for (constants, _), bindings in zip(chains, (ordered, others), strict=True):
+        wrong |= {layers[number] for number in wrong_layers(device, layers, layout, constants, bindings, memory)}
+    if wrong:
+        raise WrongLayersError(f"wrong outputs of {', '.join(sorted(layer.name for layer in wrong))}")
     return {
         "sum of the layers, each again and again": sum(repeated[layer].times.best.median for layer in layers),
         "each right after itself": times[TWICE] - times[ORDERED],
@@ -153,7 +134,10 @@ def main(network: str, selector: str | None, batches: tuple[int, ...], layouts: 
     layers = NETWORKS[network](Dimensions()).layers
     with dmlvk.Device(selector) as device:
         columns = [(batch, layout) for batch in batches for layout in layouts]
-        found = [losses(device, layers, batch, layout, rounds) for batch, layout in columns]
+        try:
+            found = [losses(device, layers, batch, layout, rounds) for batch, layout in columns]
+        except WrongLayersError as error:
+            raise click.ClickException(str(error)) from error
         table = Table(title=f"{network}, {len(layers)} layers, {device.name}, {device.profile.driver_info}, us")
         table.add_column("")
         for batch, layout in columns:

@@ -137,11 +137,11 @@ def test_a_wrong_layer_of_the_chain_is_named(device: dmlvk.Device, monkeypatch: 
         return honest_compiled(device, desc, constants)
 
     asked: list[Any] = []
-    honest_compiled = chain._compiled
-    monkeypatch.setattr(chain, "_compiled", compiled)
+    honest_compiled = chain.compiled
+    monkeypatch.setattr(chain, "compiled", compiled)
     with dmlvk.Device(device.profile.name, timestamps=True) as own:
         assert measure_chain(own, TINY.layers, 1, "nchw", 1).wrong == (3,)
-        monkeypatch.setattr(chain, "_compiled", honest_compiled)
+        monkeypatch.setattr(chain, "compiled", honest_compiled)
         assert measure_chain(own, TINY.layers, 1, "nchw", 1).wrong == ()
 
 

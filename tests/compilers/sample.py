@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from dmlvk import DataType, QuantizedLinearConvolutionDesc, TensorDesc, TensorFlags
+from dmlvk import DataType, TensorDesc
 from dmlvk.benchmark.cases.quantized_linear_convolution import LAYERS, LAYOUTS, Layer, descriptor
+from dmlvk.benchmark.networks.work import desc_of
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, Slice1Desc
 from dmlvk.planning import KERNEL_PATHS, Dispatch, plan
@@ -74,16 +75,6 @@ def in_each_element_size() -> Iterator[OperatorDesc]:
             )
 
 
-def as_in_a_model(desc: QuantizedLinearConvolutionDesc) -> QuantizedLinearConvolutionDesc:
-    """The same convolution with everything but the input OWNED_BY_DML, and without a filter zero point."""
-    constants = {
-        field: replace(tensor, flags=TensorFlags.OWNED_BY_DML)
-        for field, tensor in desc.tensors.items()
-        if field not in ("input_tensor", "output_tensor")
-    }
-    return replace(desc, **{**constants, "filter_zero_point_tensor": None})  # type: ignore[arg-type]
-
-
 def descriptors() -> Iterator[tuple[str, OperatorDesc, bool]]:
     """Names and descriptors, and whether the descriptor is planned in every path."""
     for layer in (*LAYERS, *MORE_LAYERS):
@@ -93,7 +84,7 @@ def descriptors() -> Iterator[tuple[str, OperatorDesc, bool]]:
                 in_every_path = layer in IN_EVERY_PATH and (batch, layout) == (64, "nhwc")
                 found = descriptor(layer, batch, layout, DataType.UINT8, filter_is_owned=True)
                 yield name, found, in_every_path
-                yield f"{name}, as in a model", as_in_a_model(found), False
+                yield f"{name}, as in a model", desc_of(layer, batch, layout), False
     for name, convolution in convolutions.DESCRIPTORS.items():
         yield name, convolution, name == "odd"
     for number, movement in enumerate(in_each_element_size()):

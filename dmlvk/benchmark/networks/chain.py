@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from dmlvk.planning.plan import Plan
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.tensor import Buffer
+
+Operator = CompiledOperator[QuantizedLinearConvolutionDesc]
 
 POISON = b"\xa5"
 FLOOR_BYTES = 64
@@ -51,19 +54,25 @@ class Measured:
         return sum(len(plan.dispatches) for plan in self.plans)
 
 
-def measure_floor(device: dmlvk.Device, rounds: int) -> ChainTimes:
-    """The time of a dispatch that does next to nothing, after another one: two SLICE1 of 64 bytes, back and forth."""
-    tensor = TensorDesc(DataType.UINT8, [FLOOR_BYTES])
-    operator = device.compile(
+def copy_of(device: dmlvk.Device, size: int) -> CompiledOperator[Slice1Desc]:
+    """A copy of this many bytes."""
+    tensor = TensorDesc(DataType.UINT8, [size])
+    return device.compile(
         Slice1Desc(
             input_tensor=tensor,
             output_tensor=tensor,
             input_window_offsets=[0],
-            input_window_sizes=[FLOOR_BYTES],
+            input_window_sizes=[size],
             input_window_strides=[1],
-        )
+        ),
+        wait=True,
     )
-    a, b = device.tensor(noise("floor", FLOOR_BYTES)), device.tensor(tensor)
+
+
+def measure_floor(device: dmlvk.Device, rounds: int) -> ChainTimes:
+    """The time of a dispatch that does next to nothing, after another one: two SLICE1 of 64 bytes, back and forth."""
+    operator = copy_of(device, FLOOR_BYTES)
+    a, b = device.tensor(noise("floor", FLOOR_BYTES)), device.tensor(operator.desc.output_tensor)
     pair = [operator.bind(input_tensor=a, output_tensor=b), operator.bind(input_tensor=b, output_tensor=a)]
     return time_chain(device, pair, rounds, is_repeated=True).divided(len(pair))
 
@@ -74,7 +83,7 @@ def measure_layer(device: dmlvk.Device, layer: Layer, batch: int, layout: str, r
     Its data may be found in a cache, as in a network the output of the layer before.
     """
     work = work_of(layer)
-    operator = _compiled(device, desc_of(layer, batch, layout), work.constants)
+    operator = compiled(device, desc_of(layer, batch, layout), work.constants)
     image, output = (device.tensor(operator.desc.tensors[field]) for field in ("input_tensor", "output_tensor"))
     image.write(work.batch(work.images, batch))
     output.write_bytes(POISON * output.desc.total_size_in_bytes)
@@ -94,45 +103,66 @@ def measure_chain(device: dmlvk.Device, layers: Sequence[Layer], batch: int, lay
     """
     constants = [constants_of(layer, number) for number, layer in enumerate(layers)]
     operators = [
-        _compiled(device, desc_of(layer, batch, layout), each) for layer, each in zip(layers, constants, strict=True)
+        compiled(device, desc_of(layer, batch, layout), each) for layer, each in zip(layers, constants, strict=True)
     ]
-    descs = [operator.desc for operator in operators]
-    size = max(tensor.total_size_in_bytes for desc in descs for tensor in (desc.input_tensor, desc.output_tensor))
-    first, *turns = (_random_memory(device, size, number) for number in range(3))
+    first, *turns = random_memory(device, operators, 3)
     memory = [first, *(turns[number % 2] for number in range(len(layers)))]
-    bindings: list[Binding] = []
-    for number, operator in enumerate(operators):
-        given, taken = memory[number], memory[number + 1]
-        tensors = given.tensor(operator.desc.input_tensor), taken.tensor(operator.desc.output_tensor)
-        bindings.append(operator.bind(input_tensor=tensors[0], output_tensor=tensors[1]))
+    bindings = bound(operators, memory)
     # The device was idle while the operators were compiled.
     times = time_chain(device, bindings, rounds, is_repeated=False, warm_up_seconds=WARM_UP_SECONDS)
-    results = memory[-1].tensor(descs[-1].output_tensor)
+    results = memory[-1].tensor(operators[-1].desc.output_tensor)
     last = results.numpy()
-    wrong: list[int] = []
+    wrong = wrong_layers(device, layers, layout, constants, bindings, memory)
+    if not equal_bits(results.numpy(), last) and not wrong:  # alone each layer is right, and one after the other not
+        wrong.append(len(layers) - 1)
+    return Measured(times, tuple(operator.plan for operator in operators), tuple(wrong))
+
+
+def compiled(device: dmlvk.Device, desc: QuantizedLinearConvolutionDesc, constants: dict[str, Array]) -> Operator:
+    """A layer with its constants."""
+    operator = device.compile(desc, wait=True)
+    operator.initialize(**constants)
+    return operator
+
+
+def random_memory(device: dmlvk.Device, operators: Sequence[Operator], count: int) -> list[Buffer]:
+    """Buffers of random levels, each large enough for the image and the output of every operator."""
+    images = [tensor for each in operators for tensor in (each.desc.input_tensor, each.desc.output_tensor)]
+    size = max(tensor.total_size_in_bytes for tensor in images)
+    made = [device.buffer(size) for _ in range(count)]
+    for number, memory in enumerate(made):
+        memory.tensor(TensorDesc(DataType.UINT8, [size])).write(noise(f"memory {number}", size))
+    return made
+
+
+def bound(operators: Sequence[Operator], memory: Sequence[Buffer]) -> list[Binding]:
+    """Each operator reads the memory of its number, and writes the next."""
+    return [
+        operator.bind(
+            input_tensor=given.tensor(operator.desc.input_tensor),
+            output_tensor=taken.tensor(operator.desc.output_tensor),
+        )
+        for operator, (given, taken) in zip(operators, pairwise(memory), strict=True)
+    ]
+
+
+def wrong_layers(
+    device: dmlvk.Device,
+    layers: Sequence[Layer],
+    layout: str,
+    constants: Sequence[dict[str, Array]],
+    bindings: Sequence[Binding],
+    memory: Sequence[Buffer],
+) -> list[int]:
+    """Run the layers one by one; the numbers of those whose first image does not follow from what they have read."""
+    wrong = []
     for number, layer in enumerate(layers):
         image = memory[number].tensor(desc_of(layer, 1, layout).input_tensor).numpy()
         device.submit([bindings[number]]).wait()
         found = memory[number + 1].tensor(desc_of(layer, 1, layout).output_tensor).numpy()
         if not _is_right(layer, layout, constants[number], image, found):
             wrong.append(number)
-    if not equal_bits(results.numpy(), last) and not wrong:  # alone each layer is right, and one after the other not
-        wrong.append(len(layers) - 1)
-    return Measured(times, tuple(operator.plan for operator in operators), tuple(wrong))
-
-
-def _compiled(
-    device: dmlvk.Device, desc: QuantizedLinearConvolutionDesc, constants: dict[str, Array]
-) -> CompiledOperator[QuantizedLinearConvolutionDesc]:
-    operator = device.compile(desc, wait=True)
-    operator.initialize(**constants)
-    return operator
-
-
-def _random_memory(device: dmlvk.Device, size: int, number: int) -> Buffer:
-    memory = device.buffer(size)
-    memory.tensor(TensorDesc(DataType.UINT8, [size])).write(noise(f"memory {number}", size))
-    return memory
+    return wrong
 
 
 def _is_right(layer: Layer, layout: str, constants: dict[str, Array], image: Array, found: Array) -> bool:

@@ -81,8 +81,9 @@ FEW_BYTES, TIMES_OF_MANY_BYTES = 1024, 1.13
 # in planes with strides, where neighbours lie apart. In rows of a first layer, a byte is waited for so much longer.
 TIMES_IN_ROWS_OF_TAPS, TIMES_IN_LONG_ROWS, TIMES_IN_PARTS_OF_WORDS, TIMES_WITH_STRIDES = 4.16, 2.52, 2.87, 1.15
 TIMES_OF_FIRST_WAITS = 7.18
-# Of the time that all of that takes, a first layer needs this share, because its sizes are constants.
-SHARE_WITH_CONSTANTS = 0.75
+# First layers need this share of the time that all of that takes. They were measured with their sizes as constants and
+# without filter zero points, and the constants above before.
+SHARE_OF_FIRST_LAYERS = 0.75
 # How much more a byte of planes counts for each further image that a tile's pixels lie in.
 ENDS_OF_PLANES = 0.18
 # An output's last step, in the last steps of the fastest kernel; the part of it that outputs of a tile take which are
@@ -205,7 +206,7 @@ class _Estimate:
     further_images : float
         The images in which a tile's pixels lie beside the first one, for each pixel; 0 if the input is not in planes.
     share_of_work : float
-        What the kernel needs of its time, without the dispatch, if its sizes are constants.
+        What the kernel needs of this estimate, without the dispatch; 1 but for first layers.
     """
 
     rates: Rates
@@ -224,10 +225,11 @@ class _Estimate:
 
     @classmethod
     def of(cls, rates: Rates, geometry: ProductGeometry) -> _Estimate:
-        runs, times, times_of_wait, times_of_word = Runs.of(geometry), 0.0, 0.0, 1.0
+        runs, reads_bytes = Runs.of(geometry), _is_read_as_bytes(geometry)
+        times, times_of_wait, times_of_word = 0.0, 0.0, 1.0
         if not has_groups(geometry) and geometry.filter_size != (1, 1) and not runs.are_rows_of_taps(geometry):
             times_of_word = TIMES_WITH_TAPS
-        if not _is_read_as_bytes(geometry):
+        if not reads_bytes:
             times_of_word = TIMES_IN_GROUPS if has_groups(geometry) else times_of_word
         else:
             times = times_of_wait = 1.0
@@ -245,14 +247,14 @@ class _Estimate:
             geometry.output_channels_per_group,
             geometry.batch * math.prod(geometry.output_size),
             runs.total * VECTOR_SIZE,
-            not _is_read_as_bytes(geometry) and geometry.input_channels_per_group % VECTOR_SIZE != 0,
+            not reads_bytes and geometry.input_channels_per_group % VECTOR_SIZE != 0,
             times_of_word,
             4 * runs.quads * math.prod(geometry.filter_size),
             times,
             times_of_wait,
             uncached_bytes(rates, geometry) / (MEMORY * rates.copy),
             0.0 if geometry.input_strides[1] == 1 else (1 - 1 / geometry.batch) / math.prod(geometry.output_size),
-            SHARE_WITH_CONSTANTS if _is_alone(geometry) else 1.0,
+            SHARE_OF_FIRST_LAYERS if _is_alone(geometry) else 1.0,
         )
 
     def steps(self, tile: MatrixTile) -> int:
