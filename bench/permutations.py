@@ -179,7 +179,7 @@ class Sets:
         """The path and its kernels, the median of its seconds, and whether all results are right."""
         for output in self._outputs:
             output.write_bytes(POISON * output.desc.total_size_in_bytes)
-        operator = self._device.compile(self._desc, path=path)
+        operator = self._device.compile(self._desc, path=path, wait=True)
         tensors = zip(self._inputs, self._outputs, strict=True)
         bindings = [operator.bind(input_tensor=source, output_tensor=output) for source, output in tensors]
         times = time_bindings(self._device, bindings, ROUNDS, SHORT_WARM_UP_SECONDS).times

@@ -101,6 +101,18 @@ def rotation(bytes_moved: int, device_type: DeviceType) -> int:
     return max(1, min(most, -(-ROTATION_BYTES // max(1, bytes_moved))))
 
 
+def require_final(bindings: Sequence[Binding]) -> None:
+    """Refuse to time kernels that others take the place of meanwhile.
+
+    Raises
+    ------
+    ValueError
+        A binding's own kernels are still compiled.
+    """
+    if not all(binding.is_final for binding in bindings):
+        raise ValueError("general kernels would be timed, because special ones are still compiled; compile with wait=True")
+
+
 def time_bindings(
     device: dmlvk.Device, bindings: Sequence[Binding], rounds: int, warm_up_seconds: float = WARM_UP_SECONDS
 ) -> Rounds:
@@ -117,6 +129,7 @@ def time_bindings(
     warm_up_seconds : float
         The duration of the warm-up on a GPU.
     """
+    require_final(bindings)
     is_cpu = device.profile.device_type is DeviceType.CPU
     start = time.perf_counter()
     while True:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import dmlvk
-from dmlvk.benchmark.timing import ENOUGH_SECONDS, FEWEST_ROUNDS, Times, warm_up
+from dmlvk.benchmark.timing import ENOUGH_SECONDS, FEWEST_ROUNDS, Times, require_final, warm_up
 from dmlvk.device_profile import DeviceType
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.sequence import Sequence as Recorded
@@ -69,6 +69,7 @@ def time_chain(
     warm_up_seconds : float
         The duration of the warm-up on a GPU.
     """
+    require_final(bindings)
     is_cpu = device.profile.device_type is DeviceType.CPU
     count = 1
     if is_repeated:

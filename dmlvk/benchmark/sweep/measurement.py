@@ -145,7 +145,7 @@ def _row(device: dmlvk.Device, shape: Shape, marks: dict[str, Mark], rounds: int
 def _measured(device: dmlvk.Device, shape: Shape, inputs: dict[str, Any], rounds: int) -> tuple[Plan, Times, bool]:
     """Run a shape: a convolution after itself, as in a network; a movement in turn on memory that no cache holds."""
     desc = shape.desc
-    operator = device.compile(desc)
+    operator = device.compile(desc, wait=True)
     owned = {field for field in inputs if desc.tensors[field].flags & dmlvk.TensorFlags.OWNED_BY_DML}
     if operator.has_state:
         operator.initialize(**{field: inputs[field] for field in owned})
