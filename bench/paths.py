@@ -1,11 +1,13 @@
 """Every path of the layers of networks, measured: whether the planner takes the fastest, and what it predicted.
 
     python -m bench.paths measure FILE [--device NAME] [--network NAME]... [--batch N]... [--layout NAME]...
+    python -m bench.paths measure FILE [--device NAME] --random N [--seed N]
     python -m bench.paths compare FILE... [--device NAME]
 
 `measure` appends a line of JSON to FILE for each layer in a batch and a layout: the seconds of each path. The paths
 take turns, and each one's least time counts, of several lines too. `compare` plans the same layers for a recorded
-device, and holds the choice against the times. Every result is compared with the reference.
+device, and holds the choice against the times. Every result is compared with the reference; those of random layers,
+which are convolutions of `dmlvk bench --sweep`, in 64 elements.
 
 bench/results/nvidia-h100-paths.jsonl was made so, on 2026-11-26, and nvidia-h200-paths.jsonl on 2026-11-24, without
 matrices and dot products and with filter zero points, both with driver 580.159.04.
@@ -17,11 +19,11 @@ import json
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import reduce
-from itertools import groupby, product
+from itertools import groupby, islice, product
 from operator import attrgetter
 from pathlib import Path
 
@@ -36,7 +38,9 @@ from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.networks import NETWORKS, Dimensions
 from dmlvk.benchmark.networks.chain import measure_floor
 from dmlvk.benchmark.networks.timing import time_chain
-from dmlvk.benchmark.networks.work import LAYOUTS, LayerWork, desc_of, work_of
+from dmlvk.benchmark.networks.work import LAYOUTS, Array, LayerWork, desc_of, work_of
+from dmlvk.benchmark.sweep import OPERATORS
+from dmlvk.benchmark.sweep.shapes import ConvolutionShape, shapes
 from dmlvk.benchmark.timing import WARM_UP_SECONDS, warm_up
 from dmlvk.bits import equal_bits
 from dmlvk.command_line.bench_subject import opened
@@ -52,6 +56,8 @@ from dmlvk.vulkan.host_threads import core_count, for_each
 POISON = b"\xa5"
 SHORT_WARM_UP_SECONDS = 0.01
 ROUNDS = 3
+# The most bytes that a random layer's input and output have.
+RANDOM_BYTES = 1 << 26
 PATHS = tuple(
     path
     for path in planning.KERNEL_PATHS[dmlvk.QuantizedLinearConvolutionDesc]
@@ -98,12 +104,40 @@ def jobs(device: dmlvk.Device, runs: Iterable[Run], paths: tuple[str, ...], with
     return found
 
 
-def measured(device: dmlvk.Device, run: Run, jobs: Iterable[Job], work: LayerWork) -> dict[str, tuple[float, bool]]:
+@dataclass(frozen=True)
+class Data:
+    """What a run reads, and whether an output follows from it."""
+
+    image: Array
+    constants: Mapping[str, Array]
+    is_right: Callable[[Array], bool]
+
+
+def data_of(run: Run, work: LayerWork) -> Data:
+    """The data of a network's layer, whose whole output is compared."""
+    expected = work.batch(work.expected, run.batch)
+    return Data(work.batch(work.images, run.batch), work.constants, lambda output: equal_bits(output, expected))
+
+
+def sampled_data_of(run: Run) -> Data:
+    """The data of a random layer, of whose output some elements are compared."""
+    shape = ConvolutionShape(run.layer, run.batch, run.layout)
+    inputs = shape.inputs()
+    constants = {field: array for field, array in inputs.items() if field != "input_tensor"}
+    return Data(inputs["input_tensor"], constants, lambda output: shape.is_right(inputs, output))
+
+
+def random_runs(count: int, seed: int) -> list[Run]:
+    """Different convolutions of the sweep."""
+    drawn = islice(shapes(OPERATORS[:1], seed, RANDOM_BYTES), count)
+    return [Run(shape.layer, shape.batch, shape.layout) for shape in drawn if isinstance(shape, ConvolutionShape)]
+
+
+def measured(device: dmlvk.Device, run: Run, jobs: Iterable[Job], data: Data) -> dict[str, tuple[float, bool]]:
     """Seconds of a layer after itself by each path, and whether the output is right."""
     tensors = desc_of(run.layer, run.batch, run.layout).tensors
     image, output = (device.tensor(tensors[field]) for field in DATA_FIELDS)
-    image.write(work.batch(work.images, run.batch))
-    expected = work.batch(work.expected, run.batch)
+    image.write(data.image)
     bindings: dict[str, Binding] = {}
     times: dict[str, list[float]] = defaultdict(list)
     right: dict[str, bool] = {}
@@ -115,11 +149,11 @@ def measured(device: dmlvk.Device, run: Run, jobs: Iterable[Job], work: LayerWor
 
     for job in jobs:
         operator = job.compiled(device)
-        operator.initialize(**work.constants)
+        operator.initialize(**data.constants)
         bindings[job.path] = operator.bind(input_tensor=image, output_tensor=output)
         output.write_bytes(POISON * output.desc.total_size_in_bytes)
         time_path(job.path)
-        right[job.path] = equal_bits(output.numpy(), expected)
+        right[job.path] = data.is_right(output.numpy())
     # In turns: a GPU that gets too hot slows down within a second.
     for path in bindings:
         time_path(path)
@@ -138,6 +172,8 @@ def main() -> None:
 @click.option("--network", "networks", multiple=True, type=click.Choice(list(NETWORKS)), default=["resnet50"])
 @click.option("--batch", "batches", multiple=True, type=click.IntRange(1), default=[1])
 @click.option("--layout", "layouts", multiple=True, type=click.Choice(LAYOUTS), default=LAYOUTS)
+@click.option("--random", "random_count", type=click.IntRange(1), help="So many random layers in place of networks'.")
+@click.option("--seed", default=1, show_default=True, help="Of --random: the same seed, the same layers.")
 @click.option("--path", "paths", multiple=True, help="Default: all; a tile may follow, vectors:32x64x128:4x4.")
 @click.option("--within", type=float, default=math.inf, help="Leave out paths estimated at so many times the least.")
 @click.option("--seconds", type=float, default=math.inf, help="Begin no measurement after so many.")
@@ -148,6 +184,8 @@ def measure(
     networks: tuple[str, ...],
     batches: tuple[int, ...],
     layouts: tuple[str, ...],
+    random_count: int | None,
+    seed: int,
     paths: tuple[str, ...],
     within: float,
     seconds: float,
@@ -155,15 +193,23 @@ def measure(
     """Measure, and append to FILE. Ends with status 1 if any result is not the reference's, bit for bit."""
     begin = time.monotonic()
     wrong_layers: list[str] = []
-    layers = list(dict.fromkeys(layer for name in networks for layer in NETWORKS[name](Dimensions()).layers))
-    with opened(selector, profiles) as device, file.open("a", encoding="utf-8") as out:
-        works: dict[Layer, LayerWork] = {}
-
-        def prepare(layer: Layer) -> None:
-            works[layer] = work_of(layer)
-
-        for_each(layers, prepare, threads=core_count())
+    works: dict[Layer, LayerWork] = {}
+    known: dict[Run, Data] = {}
+    if random_count is None:
+        layers = list(dict.fromkeys(layer for name in networks for layer in NETWORKS[name](Dimensions()).layers))
         runs = [Run(layer, batch, layout) for batch, layout, layer in product(batches, layouts, layers)]
+    else:
+        layers, runs = [], random_runs(random_count, seed)
+
+    def work_out(layer: Layer) -> None:
+        works[layer] = work_of(layer)
+
+    def draw(run: Run) -> None:
+        known[run] = sampled_data_of(run)
+
+    with opened(selector, profiles) as device, file.open("a", encoding="utf-8") as out:
+        for_each(layers, work_out, threads=core_count())
+        for_each(runs if random_count else [], draw, threads=core_count())
         row = jobs(device, runs, paths or PATHS, within)
         for_each(row, lambda job: job.compile(device), threads=core_count())
         # The device was idle while the kernels were compiled.
@@ -171,7 +217,7 @@ def measure(
         for run, of_run in groupby(track(row, console=Console(stderr=True)), key=attrgetter("run")):
             if time.monotonic() - begin > seconds:
                 break
-            found = measured(device, run, of_run, works[run.layer])
+            found = measured(device, run, of_run, known.get(run) or data_of(run, works[run.layer]))
             times = {path: float(f"{taken:.4g}") for path, (taken, _) in found.items()}
             wrong = [path for path, (_, is_right) in found.items() if not is_right]
             out.write(json.dumps({"profiles": profiles, **asdict(run), "seconds": times, "wrong": wrong}) + "\n")

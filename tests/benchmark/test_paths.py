@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import dmlvk
 from bench import paths
-from dmlvk import planning
+from dmlvk import planning, reference
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.networks import Network
 from dmlvk.benchmark.networks.work import desc_of, work_of
@@ -57,6 +57,25 @@ def test_a_wrong_result_is_no_time(tmp_path: Path) -> None:
     assert found.exit_code == 1 and "wrong by ['direct']" in found.output
 
 
+def test_random_layers_are_measured_and_checked(device: dmlvk.Device, tmp_path: Path) -> None:
+    layer, file = Layer(8, 5, 16, 3), tmp_path / "random.jsonl"
+    run = paths.Run(layer, 1, "nhwc")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paths, "random_runs", lambda count, seed: [run][: count * (seed == 7)])
+        arguments = ["measure", str(file), "--device", device.name, "--random", "1", "--seed", "7", "--path", "direct"]
+        found = CliRunner().invoke(paths.main, arguments)
+    assert found.exit_code == 0, found.output
+    (line,) = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    assert Layer(**line["layer"]) == layer and line["seconds"]["direct"] > 0 and line["wrong"] == []
+    data = paths.sampled_data_of(run)
+    right = reference.run(desc_of(layer, 1, "nhwc"), input_tensor=data.image, **data.constants)
+    assert data.is_right(right) and not data.is_right(right ^ 1)
+
+
+def test_the_same_seed_gives_the_same_layers() -> None:
+    assert paths.random_runs(9, 1) == paths.random_runs(20, 1)[:9] != paths.random_runs(9, 2)
+
+
 @pytest.mark.parametrize("is_right", [True, False])
 def test_a_wrong_result_is_a_failure(
     device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_right: bool
@@ -80,7 +99,7 @@ def test_every_path_of_a_layer_is_measured_and_checked(device: dmlvk.Device) -> 
         run = paths.Run(layer, 2, "nhwc")
         jobs = paths.jobs(own, [run], ("direct", "integer", "first_layer"))
         assert [job.path for job in jobs] == ["direct", "integer"], "the layer has too many channels for the third"
-        found = paths.measured(own, run, jobs, work_of(layer))
+        found = paths.measured(own, run, jobs, paths.data_of(run, work_of(layer)))
         assert list(found) == ["direct", "integer"]
         assert all(seconds > 0 and is_right for seconds, is_right in found.values())
 

@@ -23,8 +23,9 @@ from dmlvk.conformance.case import Workload
 from dmlvk.planning.plan import Plan
 
 POISON = b"\xa5"
-# Each shape is warmed up for so long; the device has just run the one before.
-WARM_UP_SECONDS = 0.05
+# A GPU gets slow while the host makes a shape's data and compiles its kernels: after 0.05 s a few shapes of a hundred took
+# five times as long as they do.
+WARM_UP_SECONDS = 0.3
 # The peers of convolutions and of movements, by their names for --peer.
 CONVOLUTION_PEERS: dict[str, NetworkPeer] = {name: NETWORK_PEERS[name] for name in ("cudnn-fp16-graph",)}
 MOVEMENT_PEERS: dict[str, Peer] = {name: PEERS[name] for name in ("torch",)}
