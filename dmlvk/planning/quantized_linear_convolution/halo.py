@@ -40,15 +40,21 @@ EXAMPLE_TILE = "128x64x64:32x64"
 
 FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}")
 
+# Layers of networks and 500 random ones on an H200.
 SPEED = Speed(
-    share=0.937,
-    waits=0.301,
-    position_waits=0.0179,
-    last_steps=0.65,
-    planes=1.66,
-    ragged=1.27,
-    fetches=0.591,
-    rounds_of_fetches=0.329,
+    share=0.8271,
+    waits=0.6182,
+    position_waits=0.00863,
+    last_steps=0.3942,
+    planes=1.636,
+    ragged=1.061,
+    fetches=0.9388,
+    group_fetches=1.542,
+    plane_group_fetches=0.9076,
+    tap_fetches=0.9759,
+    row_fetches=0.0335,
+    rounds_of_fetches=0.0771,
+    filter_fetches=0.25,
     in_rounds=True,
 )
 # With few registers, the code spills 400 of them, and takes twice the instructions of `matrix` for a product.
@@ -84,8 +90,8 @@ class HaloShape(MatrixShape):
         return self.steps(self.runs) // self.runs.count
 
     def fetched_bytes(self, speed: Speed) -> float:
-        # The filter is fetched meanwhile.
-        return self.steps_of_channels * self.positions * self.tile.step
+        rows = self.steps_of_channels * self.positions + speed.filter_fetches * self.steps(self.runs) * self.tile.channels
+        return rows * self.tile.step
 
     def waits(self, speed: Speed) -> float:
         halos = self.steps_of_channels * self.positions

@@ -197,7 +197,7 @@ class MatrixShape(Shape):
     def fetched_bytes(self, speed: Speed) -> float:
         """Bytes that a workgroup fetches."""
         tile = self.tile
-        return self.steps_of_share * (tile.pixels + (tile.channels if speed.fetches_filter else 0)) * tile.step
+        return self.steps_of_share * (tile.pixels + speed.filter_fetches * tile.channels) * tile.step
 
     def waits(self, speed: Speed) -> float:
         """Loads that a workgroup waits for, one after the other, in all steps of K."""

@@ -59,8 +59,8 @@ class Speed:
         output has rows of channels, or planes; otherwise where there are several taps; how much more often if rows of
         pixels are so long that the taps of a tile share none of them; how often where the input is fetched by words;
         and how often a byte that no cache holds, where there are several groups and rows of channels.
-    fetches_filter : bool
-        Whether the bytes of the filter count, or are fetched meanwhile.
+    filter_fetches : float
+        How much a byte of the filter counts. The rest is fetched meanwhile.
     in_rounds, rounds_of_fetches : bool, float
         Whether a last round of workgroups that does not fill the device takes as long as the others; and how much of
         that holds for what they fetch, which all processors share.
@@ -85,7 +85,7 @@ class Speed:
     row_fetches: float = 0.0
     word_fetches: float = 1.0
     group_memory: float = 1.0
-    fetches_filter: bool = False
+    filter_fetches: float = 0.0
     in_rounds: bool = False
     rounds_of_fetches: float = 1.0
 

@@ -77,10 +77,16 @@ SUMS = 1.17
 # that a multiprocessor has room for half as many workgroups. Then each byte counts so often.
 FEW_BYTES, TIMES_OF_MANY_BYTES = 1024, 1.13
 # How often a byte counts that is read by itself: in rows of taps, where it looks for its tap and its channel; in those
-# of a first layer, whose taps are words, if a row is longer than a vector; where a pixel's channels are no whole words;
-# in planes with strides, where neighbours lie apart. In rows of a first layer, a byte is waited for so much longer.
-TIMES_IN_ROWS_OF_TAPS, TIMES_IN_LONG_ROWS, TIMES_IN_PARTS_OF_WORDS, TIMES_WITH_STRIDES = 4.16, 2.52, 2.87, 1.15
+# of a first layer, whose taps are words, if a row is longer than a vector; where a pixel's channels are no whole words,
+# and how much more if pixels lie so far apart, not planes; in planes with strides, where neighbours lie apart. In rows of a
+# first layer, a byte is waited for so much longer.
+TIMES_IN_ROWS_OF_TAPS, TIMES_IN_LONG_ROWS, TIMES_IN_PARTS_OF_WORDS, TIMES_WITH_STRIDES = 6.53, 2.52, 2.87, 1.15
+TIMES_IN_ROWS_OF_PARTS = 2.1
 TIMES_OF_FIRST_WAITS = 7.18
+# With more taps than this the kernel compares each one's place with the input's sizes. Then a byte counts so often, and is waited
+# for so much longer.
+MOST_MARKED_TAPS = 32
+TIMES_WITH_MANY_TAPS, WAITS_WITH_MANY_TAPS = 2.4, 3.3
 # First layers need this share of the time that all of that takes. They were measured with their sizes as constants and
 # without filter zero points, and the constants above before.
 SHARE_OF_FIRST_LAYERS = 0.75
@@ -238,9 +244,13 @@ class _Estimate:
                 times = (1.0 if runs.vectors == 1 else TIMES_IN_LONG_ROWS) if is_first_layer else TIMES_IN_ROWS_OF_TAPS
                 times_of_wait = times * (TIMES_OF_FIRST_WAITS if is_first_layer else 1)
             else:
-                times *= TIMES_IN_PARTS_OF_WORDS if geometry.input_channels_per_group % 4 else 1
-                times *= TIMES_WITH_STRIDES if geometry.input_strides[1] != 1 and max(geometry.strides) > 1 else 1
-                times_of_wait = times
+                in_planes = geometry.input_strides[1] != 1
+                if geometry.input_channels_per_group % 4:
+                    times *= TIMES_IN_PARTS_OF_WORDS * (1 if in_planes else TIMES_IN_ROWS_OF_PARTS)
+                times *= TIMES_WITH_STRIDES if in_planes and max(geometry.strides) > 1 else 1
+                has_many_taps = math.prod(geometry.filter_size) > MOST_MARKED_TAPS
+                times_of_wait = times * (WAITS_WITH_MANY_TAPS if has_many_taps else 1)
+                times *= TIMES_WITH_MANY_TAPS if has_many_taps else 1
         return cls(
             rates,
             geometry.group_count,

@@ -114,7 +114,7 @@ SPEED = Speed(
     group_fetches=1.6,
     plane_group_fetches=1.6,
     word_fetches=1.5,
-    fetches_filter=True,
+    filter_fetches=1.0,
 )
 DOT4 = Arithmetic(
     kernel="quantized_linear_convolution/vectors_dot4",
