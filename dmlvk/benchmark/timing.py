@@ -110,7 +110,9 @@ def require_final(bindings: Sequence[Binding]) -> None:
         A binding's own kernels are still compiled.
     """
     if not all(binding.is_final for binding in bindings):
-        raise ValueError("general kernels would be timed, because special ones are still compiled; compile with wait=True")
+        raise ValueError(
+            "general kernels would be timed, because special ones are still being compiled; compile with wait=True"
+        )
 
 
 def time_bindings(

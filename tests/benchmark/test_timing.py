@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import dmlvk
 from dmlvk.benchmark.measurement import measure
+from dmlvk.benchmark.networks.timing import time_chain
 from dmlvk.benchmark.tables import failures
-from dmlvk.benchmark.timing import Rounds, Times
+from dmlvk.benchmark.timing import Rounds, Times, require_final, time_bindings
 from dmlvk.runtime.submission import MeasuredSubmission
 
 
@@ -30,6 +33,14 @@ from dmlvk.runtime.submission import MeasuredSubmission
 def test_what_cannot_be_true(device: tuple[float, ...], host: tuple[float, ...], said: str | None) -> None:
     found = Rounds(Times(device), (Times(device),), None, Times(host)).untrue
     assert found is None if said is None else found is not None and found.startswith(said)
+
+
+def test_kernels_that_others_take_the_place_of_are_not_timed(device: dmlvk.Device) -> None:
+    final, general = (SimpleNamespace(is_final=is_final) for is_final in (True, False))
+    require_final([final, final])  # type: ignore[list-item]
+    for time_them in (time_bindings, partial(time_chain, is_repeated=False)):
+        with pytest.raises(ValueError, match="compile with wait=True"):
+            time_them(device, [final, general], 1)  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("seconds", [None, 1e-6, 1e4])

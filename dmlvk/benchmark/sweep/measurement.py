@@ -23,8 +23,8 @@ from dmlvk.conformance.case import Workload
 from dmlvk.planning.plan import Plan
 
 POISON = b"\xa5"
-# A GPU gets slow while the host makes a shape's data and compiles its kernels: after 0.05 s a few shapes of a hundred took
-# five times as long as they do.
+# A GPU gets slow while the host makes a shape's data and compiles its kernels: after a warm-up of 0.05 s some shapes of
+# a hundred seemed to take five times as long as they do.
 WARM_UP_SECONDS = 0.3
 # The peers of convolutions and of movements, by their names for --peer.
 CONVOLUTION_PEERS: dict[str, NetworkPeer] = {name: NETWORK_PEERS[name] for name in ("cudnn-fp16-graph",)}

@@ -26,6 +26,7 @@ from dmlvk.planning.quantized_linear_convolution.depthwise_dispatch import (
 from dmlvk.planning.quantized_linear_convolution.parameters import Sources
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
+from dmlvk.rates import Rates
 from dmlvk.tensor_desc import TensorFlags
 
 
@@ -36,7 +37,7 @@ class Speed:
     Attributes
     ----------
     waits, waits_of_tap : float
-        Loads that an invocation waits for, with nine taps; and how many more with each further one.
+        Loads that an invocation waits for: in any case, and for each tap.
     taps_at_a_time : float
         Multiply-adds for each of the direct kernel's.
     last_step_taps : float
@@ -44,6 +45,10 @@ class Speed:
     ragged_rows : tuple of float
         How often each output counts in rows that are no whole words, of which each byte is stored by itself: by their
         length modulo 4.
+    dispatches : float
+        What a dispatch takes beside its work, in those of the rates.
+    hides_waits : bool
+        Whether other workgroups compute while one waits.
     """
 
     waits: float
@@ -51,15 +56,26 @@ class Speed:
     taps_at_a_time: float
     last_step_taps: float
     ragged_rows: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
+    dispatches: float = 1.0
+    hides_waits: bool = True
+
+    def seconds(self, rates: Rates, outputs: float, taps: int, row_lengths: tuple[int, int]) -> float:
+        """An estimate for a GPU."""
+        ragged = max(self.ragged_rows[length % 4] for length in row_lengths)
+        busy = outputs * ragged * (taps + self.last_step_taps) / (self.taps_at_a_time * rates.tap)
+        waits = self.waits + self.waits_of_tap * taps
+        if self.hides_waits:
+            return rates.seconds(self.dispatches, waits, busy)
+        return rates.seconds(self.dispatches, 0, busy) + waits * rates.wait
 
 
-# By whether words hold channels, and whether there are strides: on an H100 with prepared channels, which are waited for
-# once, 19 layers with 1, 8 and 64 images in both layouts; on an H200 without.
+# By whether words hold channels, and whether there are strides. With prepared channels, which are waited for once: 340
+# layers of networks and random ones on an H100 and an H200. Without: 19 layers of networks on an H200.
 PREPARED = {
-    (True, False): Speed(0.0, 0.853, 7.96, 4.97),
-    (True, True): Speed(0.0, 0.148, 5.95, 9.91),
-    (False, False): Speed(1.5, 0.547, 93.6, 304.0, (1.0, 5.96, 3.33, 5.96)),
-    (False, True): Speed(2.31, 0.224, 80.1, 317.0, (1.0, 5.96, 2.4, 5.96)),
+    (True, False): Speed(0.684, 0.153, 12.4, 12.5, dispatches=0.83, hides_waits=False),
+    (True, True): Speed(0.459, 0.162, 4.75, 5.34, dispatches=0.785, hides_waits=False),
+    (False, False): Speed(0.0967, 0.321, 10.9, 16.7, (1.0, 3.94, 2.76, 3.94), dispatches=0.862, hides_waits=False),
+    (False, True): Speed(1.27, 0.0929, 113.0, 376.0, (1.0, 5.72, 1.87, 5.72), dispatches=1.08, hides_waits=False),
 }
 NOT_PREPARED = {
     (True, False): Speed(4.5, 0.0, 11.0, LAST_STEP_TAPS),
@@ -67,7 +83,6 @@ NOT_PREPARED = {
     (False, False): Speed(11.0, 0.0, 8.0, LAST_STEP_TAPS, (1.0, 8.0, 4.0, 8.0)),
     (False, True): Speed(15.0, 0.0, 3.5, LAST_STEP_TAPS, (1.0, 8.0, 4.0, 8.0)),
 }
-USUAL_TAPS = 9  # of a 3x3 filter
 # On CPU drivers: lavapipe, and the others, which are a little slower than with the direct kernel.
 CPU_TAPS_AT_A_TIME, CPU_TAPS_OF_ONE = 8.0, 0.8
 
@@ -158,11 +173,8 @@ class DepthwisePath(Path[None]):
             return outputs * geometry.tap_count / (faster * rates.tap)
         speeds = PREPARED if _is_prepared(problem) else NOT_PREPARED
         speed = speeds[words.channels_last, max(geometry.strides) > 1]
-        rows = (geometry.input_size[1], geometry.output_size[1])
-        ragged = max(speed.ragged_rows[size % 4] for size in rows)
-        taps = outputs * ragged * (geometry.tap_count + speed.last_step_taps)
-        waits = max(0.0, speed.waits + speed.waits_of_tap * (geometry.tap_count - USUAL_TAPS))
-        return rates.seconds(1, waits, taps / (speed.taps_at_a_time * rates.tap))
+        row_lengths = (geometry.input_size[1], geometry.output_size[1])
+        return speed.seconds(rates, outputs, geometry.tap_count, row_lengths)
 
     def plan(self, problem: Problem, tile: None) -> Plan:
         stages = Stages(problem, problem.geometry, ("input_tensor", "filter_tensor"))

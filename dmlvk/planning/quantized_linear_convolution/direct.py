@@ -12,8 +12,9 @@ from dmlvk.planning.quantized_linear_convolution.matrix_shape import packs_chann
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages, is_unsigned
 
-# What the kernel makes of a GPU's rates: an H200, 72 layers with groups and without. Multiply-adds for each of the rates', and the
-# last step of an output in such; how often both count in channels-last tensors, and the loads that an output waits for.
+# What the kernel makes of a GPU's rates: 230 layers with groups and without, on an H200. Multiply-adds for each of the
+# rates', and the last step of an output in such; how often both count in channels-last tensors, where there are as many
+# channels; and the loads that an output waits for at each tap.
 TAPS_AT_A_TIME = 1.14
 LAST_STEP_TAPS = 4.3
 SCATTERED = 5.6
@@ -46,9 +47,9 @@ class DirectPath(Path[None]):
         # Neighbouring invocations have neighbouring columns. Where these are not neighbours in memory, a load fetches
         # more than it needs: for channels-last tensors a whole sector for a byte.
         columns = geometry.output_size[1]
-        outputs *= -(-columns // COLUMNS_AT_A_TIME) * COLUMNS_AT_A_TIME / columns
+        padded = outputs * -(-columns // COLUMNS_AT_A_TIME) * COLUMNS_AT_A_TIME / columns
         scattered = min(SCATTERED, geometry.output_channels) if packs_channels(geometry) else 1
-        busy = scattered * outputs * (geometry.tap_count + LAST_STEP_TAPS) / (TAPS_AT_A_TIME * rates.tap)
+        busy = scattered * padded * (geometry.tap_count + LAST_STEP_TAPS) / (TAPS_AT_A_TIME * rates.tap)
         return rates.seconds(1, WAITS_OF_TAP * geometry.tap_count, busy)
 
     def plan(self, problem: Problem, tile: None) -> Plan:

@@ -49,7 +49,7 @@ SPEED = Speed(
     planes=1.636,
     ragged=1.061,
     fetches=0.9388,
-    group_fetches=1.542,
+    group_fetches=1.41,
     plane_group_fetches=0.9076,
     tap_fetches=0.9759,
     row_fetches=0.0335,
@@ -90,8 +90,8 @@ class HaloShape(MatrixShape):
         return self.steps(self.runs) // self.runs.count
 
     def fetched_bytes(self, speed: Speed) -> float:
-        rows = self.steps_of_channels * self.positions + speed.filter_fetches * self.steps(self.runs) * self.tile.channels
-        return rows * self.tile.step
+        filters = self.steps(self.runs) * self.tile.channels
+        return (self.steps_of_channels * self.positions + speed.filter_fetches * filters) * self.tile.step
 
     def waits(self, speed: Speed) -> float:
         halos = self.steps_of_channels * self.positions

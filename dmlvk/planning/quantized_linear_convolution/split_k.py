@@ -78,13 +78,13 @@ SUMS = 1.17
 FEW_BYTES, TIMES_OF_MANY_BYTES = 1024, 1.13
 # How often a byte counts that is read by itself: in rows of taps, where it looks for its tap and its channel; in those
 # of a first layer, whose taps are words, if a row is longer than a vector; where a pixel's channels are no whole words,
-# and how much more if pixels lie so far apart, not planes; in planes with strides, where neighbours lie apart. In rows of a
-# first layer, a byte is waited for so much longer.
+# and how much more in rows of channels, where neighbours' bytes lie apart; in planes with strides, where they do too.
+# In rows of a first layer, a byte is waited for so much longer.
 TIMES_IN_ROWS_OF_TAPS, TIMES_IN_LONG_ROWS, TIMES_IN_PARTS_OF_WORDS, TIMES_WITH_STRIDES = 6.53, 2.52, 2.87, 1.15
 TIMES_IN_ROWS_OF_PARTS = 2.1
 TIMES_OF_FIRST_WAITS = 7.18
-# With more taps than this the kernel compares each one's place with the input's sizes. Then a byte counts so often, and is waited
-# for so much longer.
+# With more taps than this the kernel compares each one's place with the input's sizes. Then a byte counts so often, and
+# is waited for so much longer.
 MOST_MARKED_TAPS = 32
 TIMES_WITH_MANY_TAPS, WAITS_WITH_MANY_TAPS = 2.4, 3.3
 # First layers need this share of the time that all of that takes. They were measured with their sizes as constants and

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
@@ -11,7 +13,10 @@ from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning import plan
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import NO_OFFSETS
+from dmlvk.planning.quantized_linear_convolution.depthwise import DepthwisePath
+from dmlvk.planning.quantized_linear_convolution.direct import DirectPath
 from dmlvk.planning.quantized_linear_convolution.first_layer import FirstLayerPath
+from dmlvk.planning.quantized_linear_convolution.halo import SPEED as HALO_SPEED
 from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import CACHED, uncached_bytes
@@ -147,3 +152,39 @@ def test_the_last_round_of_workgroups_is_as_long_as_the_others() -> None:
     """132 tiles are a round. 140 are two, whose second one fetches little."""
     full, more, two = (seconds(MatrixPath(), layer(1, 512, (rows, 128), 64, 3)) for rows in (132, 140, 264))
     assert more - full > 0.3 * (two - full)
+
+
+@pytest.mark.parametrize(
+    ("batch", "channels", "size", "in_rows"), [(8, 512, 56, False), (1, 16, 256, False), (1, 24, 32, True)]
+)
+def test_single_taps_are_not_computed_one_output_at_a_time(batch: int, channels: int, size: int, in_rows: bool) -> None:
+    """The last step of an output takes as long as four taps of the direct kernel."""
+    desc = desc_of(Layer(channels, size, channels, 1, groups=channels), batch, "nhwc" if in_rows else "nchw")
+    assert plan(desc, H200).path != "direct"
+    outputs = batch * channels * size**2
+    assert not in_rows or seconds(DirectPath(), desc) > 3 * outputs / rates_of(H200).tap
+
+
+def test_a_large_filter_of_depthwise_layers_is_loaded_at_once() -> None:
+    """An H200 takes 4.7 us for 7x7 taps of few pixels: hardly longer than for 3x3."""
+    small, large = (desc_of(Layer(384, 7, 384, kernel, groups=384), 1, "nhwc") for kernel in (3, 7))
+    assert 1 < seconds(DepthwisePath(), large) / seconds(DepthwisePath(), small) < 2
+
+
+@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
+def test_bytes_that_are_hard_to_find_take_longer(layout: str) -> None:
+    """Of 49 taps there is no bit for each, and neighbours' bytes lie 255 apart in rows of 255 channels."""
+    path = SplitKPath()
+    few, many = (desc_of(Layer(255, 20, 64, kernel), 1, layout) for kernel in (5, 7))
+    assert seconds(path, many) > 49 / 25 * seconds(path, few)
+    in_rows, in_planes = (desc_of(Layer(255, 20, 64, 5), 8, each) for each in ("nhwc", "nchw"))
+    assert seconds(path, in_rows) > 1.3 * seconds(path, in_planes)
+
+
+def test_the_filter_of_a_halo_is_fetched_in_each_step() -> None:
+    """A step of 64 bytes for each of nine taps, for 64 channels at a time."""
+    offer = Offer.of(HaloPath(), Problem(layer(8, 128, (28, 28), 128, 3), H200, NO_OFFSETS))
+    assert offer is not None
+    none, all_of_it = (offer.tile.fetched_bytes(replace(HALO_SPEED, filter_fetches=share)) for share in (0.0, 1.0))
+    assert all_of_it - none == 2 * 9 * 64 * 64
+    assert 0 < HALO_SPEED.filter_fetches < 1

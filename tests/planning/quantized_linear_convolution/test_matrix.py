@@ -139,6 +139,9 @@ def channels_innermost(tensor: TensorDesc) -> TensorDesc:
         (1024, 256, 14, False, (128, 64), (64, 128)),
         (512, 2048, 7, True, (128, 128), (64, 128)),
         (512, 2048, 7, False, (64, 128), (64, 128)),  # planes that are no whole words
+        (320, 1280, 7, True, (128, 128), (64, 128)),  # 250 are nearly two for each of 132 processors
+        (32, 192, 28, True, (128, 64), (128, 64)),  # by 128 channels a quarter would be computed in vain
+        (32, 192, 28, False, (128, 64), (128, 64)),
     ],
 )
 def test_large_tiles_where_there_are_many(
