@@ -9,8 +9,8 @@ take turns, and each one's least time counts, of several lines too. `compare` pl
 device, and holds the choice against the times. Every result is compared with the reference; those of random layers,
 which are convolutions of `dmlvk bench --sweep`, in 64 elements.
 
-bench/results/nvidia-h100-paths.jsonl was made so, on 2026-11-26, and nvidia-h200-paths.jsonl on 2026-11-24, without
-matrices and dot products and with filter zero points, both with driver 580.159.04.
+bench/results/nvidia-h200-paths.jsonl and nvidia-h200-random-paths.jsonl were made so on 2026-11-26, with driver
+580.159.04, but for the layers without matrices and dot products in the former: 2026-11-24, with filter zero points.
 """
 
 from __future__ import annotations

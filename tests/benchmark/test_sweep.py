@@ -17,7 +17,7 @@ import dmlvk
 from dmlvk import reference
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.marks import Mark
-from dmlvk.benchmark.records import read
+from dmlvk.benchmark.records import Record, read
 from dmlvk.benchmark.sweep import OPERATORS, measurement
 from dmlvk.benchmark.sweep.measurement import Settings, bound, run
 from dmlvk.benchmark.sweep.picture import figure_of
@@ -41,6 +41,12 @@ SHAPES = (
 def timed_device(device: dmlvk.Device) -> Iterator[dmlvk.Device]:
     with dmlvk.Device(device.profile.name, timestamps=True) as opened:
         yield opened
+
+
+def run_of_nothing() -> Record:
+    """A record without shapes, as on a device without marks."""
+    device = {"name": "a GPU", "driver": "a driver"}
+    return {"device": device, "date": "2026-11-26", "seed": 1, "marks": {}, "peers": {}, "absent_peers": {}}
 
 
 def bench(device: dmlvk.Device, *arguments: str) -> Result:
@@ -103,6 +109,20 @@ def test_tables_begin_with_the_least_share(timed_device: dmlvk.Device) -> None:
     figure = figure_of(record)
     points = sum(len(line.get_xdata()) for axes in figure.axes for line in axes.lines if line.get_marker() != "None")
     assert points == len(SHAPES)
+
+
+def test_the_slowest_beside_a_peer_come_first() -> None:
+    def row(name: str, seconds: float, *peers: float) -> Record:
+        row = {"name": f"{OPERATORS[0]}:{name}", "path": "direct", "seconds": seconds, "predicted_seconds": seconds}
+        bound = {"seconds": 1e-6, "bound_by": "copy"}
+        return {**row, "bound": bound, "correct": True, "peers": [{"peer": "a", "seconds": each} for each in peers]}
+
+    rows = [row("slow", 9e-6, 3e-6), row("alone", 9e-6), row("slowest", 5e-6, 1e-6), row("fast", 1e-6, 2e-6)]
+    record = {**run_of_nothing(), "shapes": rows}
+    _, beside = sections(record)
+    assert [cells[0] for cells in beside.rows] == ["slowest", "slow", "fast"]
+    assert [cells[8] for cells in beside.rows] == ["0.20", "0.33", "2.00"]
+    (_,) = sections({**record, "shapes": rows[1:2]})
 
 
 def test_a_wrong_result_is_reported(timed_device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:

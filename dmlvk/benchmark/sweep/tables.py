@@ -22,8 +22,9 @@ HEADS = (
     "times as fast",
     "result",
 )
-# Rows of each operator; the record has all.
+# Rows of each operator; the record has all. And of those that are slowest beside a peer.
 MOST_ROWS = 40
+MOST_ROWS_BESIDE_PEERS = 15
 
 
 def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
@@ -49,6 +50,12 @@ def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
             [_cells(row) for row in rows[:MOST_ROWS]],
             [*_summary(rows), *(_closing(record) if number == 0 or not measured(record, OPERATORS[0]) else ())],
         )
+        beside = sorted((ratio, row["name"], row) for row in rows if (ratio := _times_as_fast(row)) is not None)
+        if beside:
+            shown = [row for *_, row in beside[:MOST_ROWS_BESIDE_PEERS]]
+            yield Section(
+                f"{operator}, the {len(shown)} slowest beside the peer", HEADS, [_cells(row) for row in shown]
+            )
 
 
 def is_correct(record: Record) -> bool:
@@ -69,8 +76,19 @@ def share(row: Record) -> float:
     return float(row["bound"]["seconds"] / row["seconds"])
 
 
+def _trial(row: Record) -> Record | None:
+    """The peer's time, if it has one."""
+    return next((each for each in row["peers"] if "seconds" in each), None)
+
+
+def _times_as_fast(row: Record) -> float | None:
+    """How many times as fast as the peer a shape is, if that has a time."""
+    trial = _trial(row)
+    return None if trial is None else float(trial["seconds"] / row["seconds"])
+
+
 def _cells(row: Record) -> list[str]:
-    trial = next((each for each in row["peers"] if "seconds" in each), None)
+    trial, ratio = _trial(row), _times_as_fast(row)
     return [
         row["name"].partition(":")[2],
         row["path"],
@@ -80,7 +98,7 @@ def _cells(row: Record) -> list[str]:
         ratio_text(share(row)),
         _us(row["predicted_seconds"]),
         "" if trial is None else _us(trial["seconds"]),
-        "" if trial is None else ratio_text(trial["seconds"] / row["seconds"]),
+        "" if ratio is None else ratio_text(ratio),
         EQUAL if row["correct"] else DIFFERENT,
     ]
 
@@ -88,7 +106,7 @@ def _cells(row: Record) -> list[str]:
 def _summary(rows: list[Record]) -> Iterator[str]:
     shares = [share(row) for row in rows]
     yield f"share of the bound: {ratio_text(statistics.geometric_mean(shares))} (geometric mean of {len(rows)})"
-    ratios = [trial["seconds"] / row["seconds"] for row in rows for trial in row["peers"] if "seconds" in trial]
+    ratios = [ratio for row in rows if (ratio := _times_as_fast(row)) is not None]
     if ratios:
         slow = sum(ratio < 0.5 for ratio in ratios)
         yield (
