@@ -111,6 +111,21 @@ def test_tables_begin_with_the_least_share(timed_device: dmlvk.Device) -> None:
     assert points == len(SHAPES)
 
 
+def test_shapes_wait_for_their_own_kernels(timed_device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until these are compiled, general ones run, which no shape is to be judged by."""
+    compile_, waits = dmlvk.Device.compile, []
+
+    def compiled(self: dmlvk.Device, desc: Any, path: str | None = None, *, wait: bool = False) -> Any:
+        waits.append(wait)
+        return compile_(self, desc, path, wait=wait)
+
+    monkeypatch.setattr(measurement, "measure_marks", lambda *_: ({}, {}))
+    monkeypatch.setattr(measurement, "bound", lambda *_: (1e-6, "copy"))
+    monkeypatch.setattr(dmlvk.Device, "compile", compiled)
+    run(timed_device, Settings(OPERATORS, 60.0, 1, BYTES, 3, ()), row=SHAPES)
+    assert waits == [True] * len(SHAPES)
+
+
 def test_the_slowest_beside_a_peer_come_first() -> None:
     def row(name: str, seconds: float, *peers: float) -> Record:
         row = {"name": f"{OPERATORS[0]}:{name}", "path": "direct", "seconds": seconds, "predicted_seconds": seconds}

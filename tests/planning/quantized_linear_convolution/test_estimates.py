@@ -165,6 +165,15 @@ def test_single_taps_are_not_computed_one_output_at_a_time(batch: int, channels:
     assert not in_rows or seconds(DirectPath(), desc) > 3 * outputs / rates_of(H200).tap
 
 
+def test_outputs_of_the_direct_kernel_are_counted_as_it_computes_them() -> None:
+    """Rows in fours of columns. In channels-last tensors a load fetches a sector, but no more than a pixel."""
+    path = DirectPath()
+    odd, even = (seconds(path, layer(32, 64, (64, width), 64, 3, 64, in_rows=False)) for width in (61, 64))
+    assert odd == pytest.approx(even)
+    few, many = (seconds(path, layer(64, count, (64, 64), count, 1, count)) for count in (3, 192))
+    assert many - rates_of(H200).dispatch > 1.5 * 64 * (few - rates_of(H200).dispatch)
+
+
 def test_a_large_filter_of_depthwise_layers_is_loaded_at_once() -> None:
     """An H200 takes 4.7 us for 7x7 taps of few pixels: hardly longer than for 3x3."""
     small, large = (desc_of(Layer(384, 7, 384, kernel, groups=384), 1, "nhwc") for kernel in (3, 7))
