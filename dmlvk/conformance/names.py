@@ -195,22 +195,23 @@ def _draw(seed: int, name: str) -> bytes:
 
 
 def _nothing_named(pattern: str, cases: list[Case]) -> str:
-    wrong = _wrong_parameter(pattern, cases)
+    # There are a hundred groups, and more than a million cases.
+    whole_groups = dict.fromkeys(case.group for case in cases)
+    wrong = _wrong_parameter(pattern, cases, list(whole_groups))
     if wrong:
         return f"no case is named {pattern!r}: {wrong}"
-    whole = [group.split(":") for group in dict.fromkeys(case.group for case in cases)]
+    whole = [group.split(":") for group in whole_groups]
     groups = dict.fromkeys(":".join(group[: depth + 1]) for group in whole for depth in range(len(group)))
     known = [*groups, *(case.name for case in cases[:MOST_NAMES])]
     close = get_close_matches(pattern.rstrip(":*"), known, 3, 0.5) or list(groups)[:8]
     return f"no case is named {pattern!r}; there are {', '.join(close) or 'none'}"
 
 
-def _wrong_parameter(pattern: str, cases: list[Case]) -> str:
+def _wrong_parameter(pattern: str, cases: list[Case], all_groups: list[str]) -> str:
     """A text about the parameter of a pattern that no case of its groups has, or has with that value; else empty."""
     groups, _, last = pattern.rpartition(":")
     known: dict[str, dict[str, None]] = {}
-    # There are a hundred groups, and more than a million cases.
-    meant = {group for group in {case.group for case in cases} if fnmatchcase(group, groups or "*")}
+    meant = {group for group in all_groups if fnmatchcase(group, groups or "*")}
     asks = [pair for pair in last.removesuffix(";*").split(";") if "=" in pair]
     for case in cases if asks else ():
         if case.group in meant:
