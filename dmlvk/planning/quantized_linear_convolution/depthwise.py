@@ -72,10 +72,10 @@ class Speed:
 # By whether words hold channels, and whether there are strides. With prepared channels, which are waited for once: 340
 # layers of networks and random ones on an H100 and an H200. Without: 19 layers of networks on an H200.
 PREPARED = {
-    (True, False): Speed(0.684, 0.153, 12.4, 12.5, dispatches=0.83, hides_waits=False),
-    (True, True): Speed(0.459, 0.162, 4.75, 5.34, dispatches=0.785, hides_waits=False),
-    (False, False): Speed(0.0967, 0.321, 10.9, 16.7, (1.0, 3.94, 2.76, 3.94), dispatches=0.862, hides_waits=False),
-    (False, True): Speed(1.27, 0.0929, 113.0, 376.0, (1.0, 5.72, 1.87, 5.72), dispatches=1.08, hides_waits=False),
+    (True, False): Speed(0.639, 0.154, 11.5, 10.1, dispatches=0.826, hides_waits=False),
+    (True, True): Speed(0.429, 0.172, 5.72, 7.29, dispatches=0.786, hides_waits=False),
+    (False, False): Speed(0.35, 0.166, 11.8, 16.8, (1.0, 4.18, 2.77, 4.3), dispatches=0.861, hides_waits=False),
+    (False, True): Speed(0.595, 0.0667, 114.0, 351.0, (1.0, 6.96, 2.3, 5.27), dispatches=1.18, hides_waits=False),
 }
 NOT_PREPARED = {
     (True, False): Speed(4.5, 0.0, 11.0, LAST_STEP_TAPS),

@@ -46,13 +46,15 @@ LARGEST_PRODUCT_COUNT = 100
 FEW_OUTPUTS, FEW_TAPS = 1 << 15, 9
 
 # Taller tiles read less of the input twice. There are also fewer of them, and too few leave a GPU idle. (By whether
-# words hold channels.)
+# words hold channels.) Rows of few columns make narrow tiles, which need more of them.
 TALLEST_TILE = 28
 ENOUGH_INVOCATIONS = {True: 3 << 13, False: 1 << 16}
+ENOUGH_NARROW_INVOCATIONS, FEW_COLUMNS = 1 << 18, 8
 
 # Small workgroups spread over a large GPU. Large ones prepare the weights less often. They are faster if they hold all
-# channels of neighbouring pixels, and if tiles are taller than a few rows.
-SMALL_WORKGROUP = 64
+# channels of neighbouring pixels, and if tiles are taller than a few rows. The second one is for words of columns whose
+# channels are prepared.
+SMALL_WORKGROUP, MEDIUM_WORKGROUP = 64, 128
 SMALL_BLOCK = 16
 LARGEST_BLOCK = 64
 FEW_ROWS = 4
@@ -248,8 +250,11 @@ class Depthwise(BoxCutter):
             # Rows that lie under two tiles are read twice. If there are many, columns are divided before the last rows.
             lowest = 2 if last and extent >= 2 * geometry.strides[0] else 1
 
+            is_narrow = not last and columns <= FEW_COLUMNS
+            enough_tiles = ENOUGH_NARROW_INVOCATIONS if is_narrow else ENOUGH_INVOCATIONS[last]
+
             def is_too_large(height: int, width: int) -> bool:
-                return images * units * -(-rows // height) * -(-columns // width) < ENOUGH_INVOCATIONS[last]
+                return images * units * -(-rows // height) * -(-columns // width) < enough_tiles
 
             while height > lowest and is_too_large(height, width):
                 height = -(-height // 2)
@@ -260,6 +265,8 @@ class Depthwise(BoxCutter):
         largest_block = LARGEST_BLOCK
         if last and not is_cpu and (height <= FEW_ROWS or geometry.strides[0] > 1 or units > LARGEST_BLOCK):
             size, largest_block = min(size, SMALL_WORKGROUP), SMALL_BLOCK
+        elif not last and self.prepared is not None and not is_cpu:
+            size = min(size, MEDIUM_WORKGROUP)
         weights = geometry.filter_size[0] * geometry.filter_size[1] * (2 if self.table is None else 1)
         room = LARGEST_SHARED_MEMORY // (4 * (weights + 4) * (4 if last else 1)) - 1
         if last:

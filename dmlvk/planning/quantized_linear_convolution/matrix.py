@@ -46,26 +46,24 @@ from dmlvk.planning.quantized_linear_convolution.stages import (
     part_limit,
 )
 
-# What a dispatch takes on an H100, in those of the rates.
-DISPATCHES = 0.8836
 SPEED = Speed(
     share=1.0,
-    dispatches=DISPATCHES,
-    loads=4.54,
+    dispatches=0.864,
+    loads=4.57,
     waits=0.193,
-    vector_waits=0.107,
-    plane_waits=4.36,
-    last_steps=0.841,
-    ragged=3.75,
-    ragged_channels=4.72,
+    vector_waits=0.096,
+    plane_waits=4.2,
+    last_steps=0.893,
+    ragged=3.9,
+    ragged_channels=4.6,
     ragged_channel_waits=4.27,
     fetches=2.16,
-    group_fetches=1.45,
-    plane_group_fetches=1.14,
-    tap_fetches=0.83,
-    row_fetches=0.515,
-    word_fetches=3.58,
-    group_memory=2.08,
+    group_fetches=1.41,
+    plane_group_fetches=1.37,
+    tap_fetches=0.902,
+    row_fetches=0.335,
+    word_fetches=2.64,
+    group_memory=1.83,
     rounds_of_fetches=0.135,
     in_rounds=True,
 )
@@ -85,7 +83,7 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
     # Whether a workgroup computes several tiles one after the other.
     takes_turns: ClassVar[bool] = False
     # What a copy of the input takes beside its work, in the dispatches of the rates.
-    copy_dispatches: ClassVar[float] = DISPATCHES
+    copy_dispatches: ClassVar[float] = 0.884
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
         if matrix_of(profile) is None:
@@ -224,6 +222,7 @@ class MatrixPath(MatrixUnitsPath[MatrixShape]):
     cutter = MatrixCutter
     packs_input = True
     takes_turns = True
+    copy_dispatches = 0.79
 
     def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from functools import lru_cache
@@ -42,18 +43,23 @@ FORCED_TILE = re.compile(rf"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}(?:\*([0-9]{{1,6}}
 # large tiles, not for three. If each workgroup works out the parameters of its channels first, large tiles are slower
 # with fewer than several rounds of them, and with few steps; if the parameters are there, with less than a round.
 ENOUGH_TILES = 192
-ENOUGH_LARGE_TILES = {True: 224, False: 1024}
+ENOUGH_LARGE_TILES = {True: 204, False: 1024}
 FEW_STEPS = 4
 # Wider tiles than these are left out if they compute a third more channels, which are never stored. On an H200 with 64
 # images, 24 -> 144 56x56 takes 36.0 us by two tiles of 128 and 31.5 by three of 64, 32 -> 192 28x28 11.1 and 8.9.
 NARROW = 64
 MOST_CHANNELS = 4 / 3
 
-# With so few tiles, a multiprocessor of a large GPU has one or two workgroups, which wait for memory in each step.
-# Small tiles with long steps wait least.
-FEW_TILES = 400
+# With so few tiles, a multiprocessor of a large GPU has at most three of them, or two, which wait for memory in each
+# step. Small tiles with long steps wait least.
+FEW_TILES = {True: 400, False: 264}
 SMALL_TILE = {True: (32, 64, 16, 64), False: (64, 64, 64, 16)}
 LONG_STEP = 128
+# The same for words of channels, if K has so many bytes and a multiprocessor has more than one of these tiles, but at
+# most two. They fetch fewer bytes for each product.
+MEDIUM_TILE = MatrixTile(64, 64, LONG_STEP, 32, 64)
+MEDIUM_TILES = range(133, 265)
+LONG_K = 512
 
 
 @lru_cache(maxsize=256)
@@ -100,24 +106,26 @@ def small_tile(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Prod
     """The tile for a convolution that has few of them; None if it has many, or if the device has no use for it."""
     if profile.device_type is not DeviceType.DISCRETE_GPU or profile.min_subgroup_size < 32:
         return None
-    in_words = packs_channels(geometry)
+    in_words, k_bytes = packs_channels(geometry), Runs.of(geometry).total * VECTOR_SIZE
+
+    def count(pixels: int, channels: int) -> int:
+        tiles_of_pixels = -(-geometry.batch * math.prod(geometry.output_size) // pixels)
+        return geometry.group_count * -(-geometry.output_channels_per_group // channels) * tiles_of_pixels
+
+    def is_possible(tile: MatrixTile) -> bool:
+        return obstacle_to_tile(profile, matrix, profile.min_subgroup_size, tile, in_words) is None
+
+    medium = replace(MEDIUM_TILE, step=max(LONG_STEP, 2 * matrix.k))
+    if in_words and k_bytes >= LONG_K and count(medium.pixels, medium.channels) in MEDIUM_TILES and is_possible(medium):
+        return medium
     pixels, channels, subgroup_pixels, subgroup_channels = SMALL_TILE[in_words]
     if not in_words and geometry.output_channels_per_group <= channels // 2:
         channels //= 2
     # Planes are fetched four pixels at a time, which takes long steps.
-    is_long = not in_words or Runs.of(geometry).total * VECTOR_SIZE >= LONG_STEP
+    is_long = not in_words or k_bytes >= LONG_STEP
     step = max(LONG_STEP if is_long else LONG_STEP // 2, 2 * matrix.k)
     tile = MatrixTile(pixels, channels, step, subgroup_pixels, subgroup_channels)
-    tiles = (
-        geometry.group_count
-        * -(-geometry.output_channels_per_group // channels)
-        * -(-geometry.batch * geometry.output_size[0] * geometry.output_size[1] // pixels)
-    )
-    if tiles > FEW_TILES * 32 // pixels:
-        return None
-    if obstacle_to_tile(profile, matrix, profile.min_subgroup_size, tile, in_words) is not None:
-        return None
-    return tile
+    return tile if count(pixels, channels) <= FEW_TILES[in_words] and is_possible(tile) else None
 
 
 def _choose(

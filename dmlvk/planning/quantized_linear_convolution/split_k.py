@@ -39,10 +39,18 @@ LEAST_LANES = 32
 
 FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}")
 
-# Tiles that a GPU may take: pixels, channels, and bytes of a step of a subgroup. With longer steps it waits less often.
+# Tiles that a GPU may take: pixels, channels, and bytes of a step of a subgroup. With longer steps it waits less often,
+# and with larger tiles it fetches fewer bytes for each product.
 SIZES = ((16, 32, 64), (32, 32, 64), (16, 32, 128), (32, 32, 128))
+WIDE_SIZES = ((32, 64, 64), (32, 64, 128))
+NARROW_SIZES = ((16, 16, 64), (32, 16, 64))
 # Where bytes are read by themselves, each one that an invocation reads takes a register.
 SIZES_OF_BYTES = ((16, 32, 64), (32, 32, 32), (32, 32, 64))
+WIDE_SIZES_OF_BYTES = ((32, 64, 64),)
+NARROW_SIZES_OF_BYTES = ((16, 16, 64), (32, 16, 32), (32, 16, 64), (64, 16, 32))
+# Convolutions of at most so many channels take the narrow tiles. Those of more than so many may take the wide ones, if
+# K has more than so many bytes: in a single step they have nothing to save.
+MOST_NARROW, MOST_NOT_WIDE, SHORT_K = 16, 32, 64
 MOST_SPLITS = 8
 # Parts add their sums in memory, which costs as much as about this number of steps.
 MANY_STEPS = 24
@@ -51,53 +59,53 @@ MOST_PARTS = 16
 
 # What a dispatch takes on an H100, in dispatches and waits of its rates: 136 layers with 1, 8 and 64 images in both
 # layouts, most of these by several tiles. A step whose input is read by words waits for them too.
-DISPATCHES = 0.86
+DISPATCHES = 0.895
 CUT_DISPATCHES = 0.6
-STEP_WAITS = 0.39
-WORD_WAITS = 1.5
-SUBGROUP_WAITS = 0.183
-BYTES_OF_A_WAIT = 6070
-SINGLE_BYTES_OF_A_WAIT = 1300
+STEP_WAITS = 0.337
+WORD_WAITS = 0.527
+SUBGROUP_WAITS = 0.0873
+BYTES_OF_A_WAIT = 7070
+SINGLE_BYTES_OF_A_WAIT = 1490
 # One workgroup waits while others fetch, and memory moves what no cache holds: of the three times, to this power, the
 # greatest counts most.
-HIDING = 3.89
+HIDING = 4.93
 # The bytes that workgroups fetch while a copy moves one, all together and on the busiest multiprocessor; and how often
-# a byte counts in steps of two vectors' width, which take many registers.
-FETCHES = 3.76
-SINGLE_FETCHES = 1.82
-TIMES_IN_LONG_STEPS = 1.15
-# How often a byte of words counts in several groups, whose few channels are a part of a line; otherwise with several
-# taps, which find it in a cache.
-TIMES_IN_GROUPS, TIMES_WITH_TAPS = 1.16, 0.879
+# a byte counts in long steps, which fetch whole lines.
+FETCHES = 4.06
+SINGLE_FETCHES = 1.48
+TIMES_IN_LONG_STEPS = 0.929
+# How often a byte of words counts in several groups, whose few channels are a part of a line, and how much more in
+# narrow tiles, where they are a part of a sector; otherwise with several taps, which find it in a cache.
+TIMES_IN_GROUPS, TIMES_IN_NARROW_GROUPS, TIMES_WITH_TAPS = 1.19, 1.51, 0.965
 # Bytes that are read by themselves count as often as there are subgroups in a workgroup, to this power.
-CROWDED = 0.232
+CROWDED = 0.0836
 # Sums of subgroups that are added up while an output is scaled, rounded and stored.
-SUMS = 1.17
+SUMS = 1.21
 # With more bytes in a step that are read by themselves, and a loop over steps, an invocation takes so many registers
 # that a multiprocessor has room for half as many workgroups. Then each byte counts so often.
-FEW_BYTES, TIMES_OF_MANY_BYTES = 1024, 1.13
+FEW_BYTES, TIMES_OF_MANY_BYTES = 1024, 1.33
 # How often a byte counts that is read by itself: in rows of taps, where it looks for its tap and its channel; in those
 # of a first layer, whose taps are words, if a row is longer than a vector; where a pixel's channels are no whole words,
 # and how much more in rows of channels, where neighbours' bytes lie apart; in planes with strides, where they do too.
 # In rows of a first layer, a byte is waited for so much longer.
-TIMES_IN_ROWS_OF_TAPS, TIMES_IN_LONG_ROWS, TIMES_IN_PARTS_OF_WORDS, TIMES_WITH_STRIDES = 6.53, 2.52, 2.87, 1.15
-TIMES_IN_ROWS_OF_PARTS = 2.1
-TIMES_OF_FIRST_WAITS = 7.18
+TIMES_IN_ROWS_OF_TAPS, TIMES_IN_LONG_ROWS, TIMES_IN_PARTS_OF_WORDS, TIMES_WITH_STRIDES = 7.36, 4.56, 2.85, 1.22
+TIMES_IN_ROWS_OF_PARTS = 1.42
+TIMES_OF_FIRST_WAITS = 3.26
 # With more taps than this the kernel compares each one's place with the input's sizes. Then a byte counts so often, and
 # is waited for so much longer.
 MOST_MARKED_TAPS = 32
-TIMES_WITH_MANY_TAPS, WAITS_WITH_MANY_TAPS = 2.4, 3.3
+TIMES_WITH_MANY_TAPS, WAITS_WITH_MANY_TAPS = 1.63, 4.85
 # First layers need this share of the time that all of that takes. They were measured with their sizes as constants and
 # without filter zero points, and the constants above before.
-SHARE_OF_FIRST_LAYERS = 0.75
+SHARE_OF_FIRST_LAYERS = 0.9
 # How much more a byte of planes counts for each further image that a tile's pixels lie in.
-ENDS_OF_PLANES = 0.18
+ENDS_OF_PLANES = 0.226
 # An output's last step, in the last steps of the fastest kernel; the part of it that outputs of a tile take which are
 # never stored; and how many times that in planes and in rows of channels that are no whole words, which are stored byte
 # by byte.
-LAST_STEPS = 0.376
-NOT_STORED = 0.477
-RAGGED, RAGGED_CHANNELS = 5.54, 1.61
+LAST_STEPS = 0.509
+NOT_STORED = 0.673
+RAGGED, RAGGED_CHANNELS = 4.02, 1.94
 
 
 @dataclass(frozen=True)
@@ -152,8 +160,18 @@ def tiles_for(profile: DeviceProfile, geometry: ProductGeometry) -> list[MatrixT
         # Such a driver compiles a loop for each matrix.
         sizes: tuple[tuple[int, int, int], ...] = ((2 * matrix.m, 2 * matrix.n, max(2 * matrix.k, VECTOR_SIZE)),)
     else:
-        sizes = SIZES_OF_BYTES if _is_read_as_bytes(geometry) else SIZES
+        sizes = _sizes(geometry)
     return [MatrixTile(pixels, channels, max(matrix.k, step), pixels, channels) for pixels, channels, step in sizes]
+
+
+def _sizes(geometry: ProductGeometry) -> tuple[tuple[int, int, int], ...]:
+    """The pixels, channels and bytes of a step of the tiles that a GPU may take."""
+    reads_bytes, channels = _is_read_as_bytes(geometry), geometry.output_channels_per_group
+    if channels <= MOST_NARROW:
+        return NARROW_SIZES_OF_BYTES if reads_bytes else NARROW_SIZES
+    sizes, wide = (SIZES_OF_BYTES, WIDE_SIZES_OF_BYTES) if reads_bytes else (SIZES, WIDE_SIZES)
+    is_short = Runs.of(geometry).total * VECTOR_SIZE <= SHORT_K
+    return sizes if channels <= MOST_NOT_WIDE or is_short else (*sizes, *wide)
 
 
 def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ProductGeometry) -> MatrixTile:
@@ -233,11 +251,12 @@ class _Estimate:
     def of(cls, rates: Rates, geometry: ProductGeometry) -> _Estimate:
         runs, reads_bytes = Runs.of(geometry), _is_read_as_bytes(geometry)
         times, times_of_wait, times_of_word = 0.0, 0.0, 1.0
-        if not has_groups(geometry) and geometry.filter_size != (1, 1) and not runs.are_rows_of_taps(geometry):
+        if not reads_bytes and has_groups(geometry):
+            is_narrow = geometry.output_channels_per_group <= MOST_NARROW
+            times_of_word = TIMES_IN_GROUPS * (TIMES_IN_NARROW_GROUPS if is_narrow else 1)
+        elif not reads_bytes and geometry.filter_size != (1, 1):
             times_of_word = TIMES_WITH_TAPS
-        if not reads_bytes:
-            times_of_word = TIMES_IN_GROUPS if has_groups(geometry) else times_of_word
-        else:
+        if reads_bytes:
             times = times_of_wait = 1.0
             if runs.are_rows_of_taps(geometry):
                 is_first_layer = runs.quads == 1 and joined_groups(geometry) == 1

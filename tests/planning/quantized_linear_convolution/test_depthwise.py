@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
+from dmlvk.benchmark.networks.work import desc_of
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning.kernel_interface import kernel_interface
@@ -170,6 +172,24 @@ def test_large_planes_are_not_prepared(batch: int, size: int, stride: int, is_la
     kernels = {dispatch.kernel for stage in found.initialization for dispatch in stage}
     assert (PREPARATION in kernels) == is_prepared
     assert all(constants(dispatch)["PREPARED"] == is_prepared for dispatch in found.dispatches)
+
+
+@pytest.mark.parametrize(
+    ("batch", "channels", "size", "stride", "rows", "largest"),
+    [
+        (8, 480, 14, 1, 2, 128),
+        (8, 960, 7, 1, 1, 128),
+        (32, 1152, 7, 1, 2, 128),  # 25.9 us, and 37.3 by whole columns of 7
+        (32, 576, 14, 2, 1, 128),
+        (32, 144, 56, 1, 28, 256),  # each workgroup prepares its weights
+    ],
+)
+def test_tiles_of_planes(batch: int, channels: int, size: int, stride: int, rows: int, largest: int) -> None:
+    """As they were measured on an H200. Tiles of few columns are short, and of few invocations if weights are there."""
+    desc = desc_of(Layer(channels, size, channels, 3, stride, channels), batch, "nchw")
+    (dispatch,) = plan(desc, profiles.load("nvidia-h200"), path="depthwise").dispatches
+    assert constants(dispatch)["ROWS"] == rows
+    assert largest // 2 < dispatch.specialization[0] <= largest
 
 
 @pytest.mark.parametrize(("device", "is_held"), [("nvidia-h200", 1), ("intel-dg2", 0)])

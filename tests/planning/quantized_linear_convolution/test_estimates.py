@@ -93,8 +93,8 @@ def test_k_of_three_steps_is_split_over_four_subgroups(in_rows: bool) -> None:
 
 
 def test_joined_channels_that_are_no_whole_words_take_longer() -> None:
-    """60 single channels are joined to 30 or to 20, not to 16; as many groups of 64 are joined to 16 or 32."""
-    uneven, even = (layer(64, channels, (28, 28), channels, 3, channels, in_rows=False) for channels in (60, 64))
+    """58 single channels are joined to 58 or to 29, 64 of them to whole words."""
+    uneven, even = (layer(64, channels, (28, 28), channels, 3, channels, in_rows=False) for channels in (58, 64))
     assert seconds(SplitKPath(), uneven) > seconds(SplitKPath(), even)
 
 
@@ -133,7 +133,7 @@ def test_planes_of_a_halo_are_stored_longer() -> None:
 
 def test_steps_of_single_bytes_are_as_long_as_k_allows() -> None:
     """Nine vectors of K are five steps of 32 bytes: three of 64 would multiply twelve."""
-    offer = Offer.of(SplitKPath(), Problem(layer(8, 16, (55, 55), 64, 3, in_rows=False), H200, NO_OFFSETS))
+    offer = Offer.of(SplitKPath(), Problem(layer(8, 16, (55, 55), 32, 3, in_rows=False), H200, NO_OFFSETS))
     assert offer is not None
     assert (offer.tile.runs.total, offer.tile.tile.step) == (9, 32)
 
@@ -187,7 +187,7 @@ def test_bytes_that_are_hard_to_find_take_longer(layout: str) -> None:
     few, many = (desc_of(Layer(255, 20, 64, kernel), 1, layout) for kernel in (5, 7))
     assert seconds(path, many) > 49 / 25 * seconds(path, few)
     in_rows, in_planes = (desc_of(Layer(255, 20, 64, 5), 8, each) for each in ("nhwc", "nchw"))
-    assert seconds(path, in_rows) > 1.3 * seconds(path, in_planes)
+    assert seconds(path, in_rows) > 1.2 * seconds(path, in_planes)
 
 
 def test_the_filter_of_a_halo_is_fetched_in_each_step() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
+from dmlvk.benchmark.networks.work import desc_of
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
@@ -51,15 +53,8 @@ def test_halos_wherever_a_device_has_matrices(name: str, device: str) -> None:
     ],
 )
 def test_halos_where_they_are_faster(batch: int, channels: int, size: int, groups: int, path: str) -> None:
-    """In NHWC, on the GPU that was measured."""
-    strides = (size * size * channels, 1, size * channels, channels)
-    desc = convolution(
-        *(batch, channels, (size, size), channels, (3, 3)),
-        groups=groups,
-        padding=(1, 1),
-        input_strides=strides,
-        output_strides=strides,
-    )
+    """In NHWC, with constants that are given once, on the GPU that was measured."""
+    desc = desc_of(Layer(channels, size, channels, 3, groups=groups), batch, "nhwc")
     assert plan(desc, profiles.load("nvidia-h200")).path == path
 
 

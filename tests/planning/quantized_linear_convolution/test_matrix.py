@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
+from dmlvk.benchmark.networks.work import desc_of
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning import device_traits
@@ -18,7 +20,7 @@ from tests import profiles
 from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.declared_memory import shared_bytes
 from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, convolution, written_elements
-from tests.planning.quantized_linear_convolution.matrix_devices import MATRIX_DEVICES, push_constant
+from tests.planning.quantized_linear_convolution.matrix_devices import MATRIX_DEVICES, constant, push_constant
 
 
 @pytest.mark.parametrize("device", MATRIX_DEVICES)
@@ -140,6 +142,8 @@ def channels_innermost(tensor: TensorDesc) -> TensorDesc:
         (512, 2048, 7, True, (128, 128), (64, 128)),
         (512, 2048, 7, False, (64, 128), (64, 128)),  # planes that are no whole words
         (320, 1280, 7, True, (128, 128), (64, 128)),  # 250 are nearly two for each of 132 processors
+        (1024, 1050, 7, True, (128, 128), (64, 128)),  # 225; the others would be 441, which is more than a round
+        (1024, 1024, 7, True, (64, 128), (64, 128)),  # 200, and 392, which is a round
         (32, 192, 28, True, (128, 64), (128, 64)),  # by 128 channels a quarter would be computed in vain
         (32, 192, 28, False, (128, 64), (128, 64)),
     ],
@@ -183,6 +187,27 @@ def test_tiles_take_turns_while_a_gpu_stays_busy(batch: int, channels: int, size
     assert push_constant(product, "turns") == turns
     pixels = batch * size * size // product.specialization[10]
     assert product.groups == (max(1, channels // product.specialization[11]), -(-pixels // turns), 1)
+
+
+@pytest.mark.parametrize(
+    ("batch", "layer", "layout", "tile"),
+    [
+        (8, Layer(1024, 14, 512, 1), "nhwc", (64, 64, 128)),  # 200 of them: 8.3 us, and 9.2 by the smaller tile
+        (8, Layer(1024, 7, 2048, 1), "nhwc", (64, 64, 128)),  # 224: 8.2 and 9.4
+        (8, Layer(448, 14, 512, 1), "nhwc", (32, 64, 128)),  # short K
+        (8, Layer(1024, 14, 256, 1), "nhwc", (32, 64, 128)),  # 100 leave processors idle
+        (32, Layer(1024, 14, 256, 1), "nhwc", (64, 128, 64)),  # 392 are three for some
+        (8, Layer(1024, 7, 2048, 1), "nchw", (64, 64, 128)),  # 13.8 and 15.2
+        (8, Layer(112, 14, 672, 1), "nchw", (64, 64, 64)),  # 275: 4.8 and 5.1
+    ],
+)
+def test_tiles_of_long_steps_where_a_processor_has_two(
+    batch: int, layer: Layer, layout: str, tile: tuple[int, int, int]
+) -> None:
+    """As they were measured on an H200, whose processors are 132."""
+    product = plan(desc_of(layer, batch, layout), profiles.load("nvidia-h200"), path="matrix").stages[-1][0]
+    pixels, channels = product.specialization[10:12]
+    assert (pixels, channels, 16 * constant(product, "STEP")) == tile
 
 
 def test_planes_in_place_are_never_cut_apart() -> None:

@@ -6,20 +6,23 @@ from dataclasses import replace
 
 import pytest
 
+from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
+from dmlvk.benchmark.networks.work import LAYOUTS, desc_of
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.planning import device_traits
-from dmlvk.planning.plan import Dispatch, PathError, Plan
+from dmlvk.planning.plan import NO_OFFSETS, Dispatch, PathError, Plan
 from dmlvk.planning.quantized_linear_convolution.choice import convolution_paths
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import BYTES, PLANES, PUSH_CONSTANTS_SIZE
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import MatrixTile
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.split_k import (
     KERNEL,
     MOST_SPLITS,
     SplitKPath,
     obstacle_to_tile,
     shared_memory,
+    tiles_for,
 )
 from tests import profiles
 from tests.planning.limits import check_plan
@@ -256,3 +259,43 @@ def test_windows_of_tensors_that_begin_anywhere(name: str, offset: int) -> None:
     found = plan(desc, small, path="split_k", offsets=offsets)
     check_plan(found, desc, small)
     assert written_elements(found, desc) == desc.output_tensor.element_count
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("filters", "channels", "widths"),
+    [(2, 256, {16}), (16, 256, {16}), (24, 256, {32}), (32, 256, {32}), (64, 64, {32}), (64, 80, {32, 64})],
+)
+def test_tiles_are_as_wide_as_the_output_and_k_allow(
+    filters: int, channels: int, widths: set[int], layout: str
+) -> None:
+    """With 64 images, 32 -> 16 112x112 takes 20 us by tiles of 16 channels, and 30 by tiles of 32 (H200, planes)."""
+    (geometry,) = Problem(desc_of(Layer(channels, 28, filters, 1), 8, layout), H200, NO_OFFSETS).product_geometries
+    assert {tile.channels for tile in tiles_for(H200, geometry)} == widths
+
+
+@pytest.mark.parametrize(
+    ("batch", "layer", "layout", "tile"),
+    [
+        (8, Layer(512, 7, 512, 3), "nhwc", (32, 64, 64, 4)),  # 10.7 us, and 13.2 by 32 channels
+        (8, Layer(512, 7, 512, 3), "nchw", (32, 64, 64, 4)),  # 17.7 and 20.5
+        (64, Layer(32, 112, 16, 1), "nhwc", (32, 16, 64, 1)),
+        (64, Layer(32, 112, 16, 1), "nchw", (64, 16, 32, 1)),
+    ],
+)
+def test_the_tile_that_was_the_fastest(batch: int, layer: Layer, layout: str, tile: tuple[int, int, int, int]) -> None:
+    (product,) = products(plan(desc_of(layer, batch, layout), H200))
+    found = tile_of(product)
+    assert (found.pixels, found.channels, found.step, found.splits) == tile
+
+
+def test_narrow_tiles_of_groups_fetch_parts_of_sectors() -> None:
+    """16 channels of a group are half of a sector: 27 us by tiles of two groups, and 37 by tiles of one (H200)."""
+    path, desc = SplitKPath(), desc_of(Layer(256, 56, 256, 3, 2, 32), 32, "nhwc")
+    problem = Problem(desc, H200, NO_OFFSETS)
+    by_width = {
+        tile.tile.channels: path.seconds(problem, tile)
+        for tile in path.tiles(problem)
+        if tile.geometry.joined in (2, 4)
+    }
+    assert sorted(by_width) == [16, 32] and by_width[16] > 1.15 * by_width[32]
