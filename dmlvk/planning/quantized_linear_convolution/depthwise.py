@@ -69,8 +69,8 @@ class Speed:
         return rates.seconds(self.dispatches, 0, busy) + waits * rates.wait
 
 
-# By whether words hold channels, and whether there are strides. With prepared channels, which are waited for once: 340
-# layers of networks and random ones on an H100 and an H200. Without: 19 layers of networks on an H200.
+# By whether words hold channels, and whether there are strides. With prepared channels, which are waited for once: 520
+# layers of networks and random ones on an H200. Without: 19 layers of networks on an H200.
 PREPARED = {
     (True, False): Speed(0.639, 0.154, 11.5, 10.1, dispatches=0.826, hides_waits=False),
     (True, True): Speed(0.429, 0.172, 5.72, 7.29, dispatches=0.786, hides_waits=False),
