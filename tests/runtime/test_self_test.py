@@ -136,7 +136,7 @@ def test_constants_of_a_question_may_be_given_once(
     [
         ("first_layer", "resnet50", 8, "nchw"),
         ("matrix", "resnet50", 1, "nhwc"),
-        ("matrix", "resnext50", 1, "nchw"),
+        ("matrix", "resnet50", 1, "nchw"),
         ("split_k", "resnet50", 1, "nhwc"),
         ("split_k", "resnet50", 1, "nchw"),
     ],
