@@ -279,6 +279,7 @@ def test_tiles_are_as_wide_as_the_output_and_k_allow(
     [
         (8, Layer(512, 7, 512, 3), "nhwc", (32, 64, 64, 4)),  # 10.7 us, and 13.2 by 32 channels
         (8, Layer(512, 7, 512, 3), "nchw", (32, 64, 64, 4)),  # 17.7 and 20.5
+        (32, Layer(512, 14, 512, 3, 2), "nhwc", (32, 64, 128, 2)),  # 24.9 and 30.5
         (64, Layer(32, 112, 16, 1), "nhwc", (32, 16, 64, 1)),
         (64, Layer(32, 112, 16, 1), "nchw", (64, 16, 32, 1)),
     ],
