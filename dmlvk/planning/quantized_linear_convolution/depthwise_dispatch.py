@@ -46,7 +46,7 @@ LARGEST_PRODUCT_COUNT = 100
 FEW_OUTPUTS, FEW_TAPS = 1 << 15, 9
 
 # Taller tiles read less of the input twice. There are also fewer of them, and too few leave a GPU idle. (By whether
-# words hold channels.) Rows of few columns make narrow tiles, which need more of them.
+# words hold channels.) Planes of few columns are faster with more of them.
 TALLEST_TILE = 28
 ENOUGH_INVOCATIONS = {True: 3 << 13, False: 1 << 16}
 ENOUGH_NARROW_INVOCATIONS, FEW_COLUMNS = 1 << 18, 8
@@ -251,10 +251,10 @@ class Depthwise(BoxCutter):
             lowest = 2 if last and extent >= 2 * geometry.strides[0] else 1
 
             is_narrow = not last and columns <= FEW_COLUMNS
-            enough_tiles = ENOUGH_NARROW_INVOCATIONS if is_narrow else ENOUGH_INVOCATIONS[last]
+            enough = ENOUGH_NARROW_INVOCATIONS if is_narrow else ENOUGH_INVOCATIONS[last]
 
             def is_too_large(height: int, width: int) -> bool:
-                return images * units * -(-rows // height) * -(-columns // width) < enough_tiles
+                return images * units * -(-rows // height) * -(-columns // width) < enough
 
             while height > lowest and is_too_large(height, width):
                 height = -(-height // 2)

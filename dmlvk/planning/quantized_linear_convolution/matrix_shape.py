@@ -68,6 +68,12 @@ class MatrixTile:
     def subgroups(self) -> int:
         return self.pixels // self.subgroup_pixels * (self.channels // self.subgroup_channels) * self.splits
 
+    def count(self, geometry: ConvolutionGeometry) -> int:
+        """How many of these tiles a convolution has."""
+        pixels = geometry.batch * math.prod(geometry.output_size)
+        channels = -(-geometry.output_channels_per_group // self.channels)
+        return geometry.group_count * channels * -(-pixels // self.pixels)
+
     @property
     def shares(self) -> int:
         """Into how many shares the K of a tile is cut."""

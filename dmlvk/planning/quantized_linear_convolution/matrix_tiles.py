@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 from functools import lru_cache
@@ -50,8 +49,8 @@ FEW_STEPS = 4
 NARROW = 64
 MOST_CHANNELS = 4 / 3
 
-# With so few tiles, a multiprocessor of a large GPU has at most three of them, or two, which wait for memory in each
-# step. Small tiles with long steps wait least.
+# With so few tiles, a multiprocessor of a large GPU has at most three of them for words of channels, otherwise two.
+# They wait in each step, and small tiles with long steps wait least.
 FEW_TILES = {True: 400, False: 264}
 SMALL_TILE = {True: (32, 64, 16, 64), False: (64, 64, 64, 16)}
 LONG_STEP = 128
@@ -108,15 +107,11 @@ def small_tile(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Prod
         return None
     in_words, k_bytes = packs_channels(geometry), Runs.of(geometry).total * VECTOR_SIZE
 
-    def count(pixels: int, channels: int) -> int:
-        tiles_of_pixels = -(-geometry.batch * math.prod(geometry.output_size) // pixels)
-        return geometry.group_count * -(-geometry.output_channels_per_group // channels) * tiles_of_pixels
-
     def is_possible(tile: MatrixTile) -> bool:
         return obstacle_to_tile(profile, matrix, profile.min_subgroup_size, tile, in_words) is None
 
     medium = replace(MEDIUM_TILE, step=max(LONG_STEP, 2 * matrix.k))
-    if in_words and k_bytes >= LONG_K and count(medium.pixels, medium.channels) in MEDIUM_TILES and is_possible(medium):
+    if in_words and k_bytes >= LONG_K and medium.count(geometry) in MEDIUM_TILES and is_possible(medium):
         return medium
     pixels, channels, subgroup_pixels, subgroup_channels = SMALL_TILE[in_words]
     if not in_words and geometry.output_channels_per_group <= channels // 2:
@@ -125,7 +120,7 @@ def small_tile(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Prod
     is_long = not in_words or k_bytes >= LONG_STEP
     step = max(LONG_STEP if is_long else LONG_STEP // 2, 2 * matrix.k)
     tile = MatrixTile(pixels, channels, step, subgroup_pixels, subgroup_channels)
-    return tile if count(pixels, channels) <= FEW_TILES[in_words] and is_possible(tile) else None
+    return tile if tile.count(geometry) <= FEW_TILES[in_words] and is_possible(tile) else None
 
 
 def _choose(
@@ -137,7 +132,6 @@ def _choose(
     in_words = packs_channels(geometry)
     tiles = possible_tiles(profile, matrix, in_words)
     channels = geometry.output_channels_per_group
-    pixels = geometry.batch * geometry.output_size[0] * geometry.output_size[1]
     narrowest = min(tile.channels for tile in tiles)
 
     def padded(tile_channels: int) -> int:
@@ -166,7 +160,7 @@ def _choose(
     for tile in fitting:
         is_small = tile.pixels * tile.channels < LARGE_TILE
         enough = ENOUGH_TILES if is_small else ENOUGH_LARGE_TILES[has_parameters]
-        if geometry.group_count * -(-channels // tile.channels) * -(-pixels // tile.pixels) >= enough:
+        if tile.count(geometry) >= enough:
             return tile
     return min(fitting, key=lambda tile: tile.pixels * tile.channels)
 

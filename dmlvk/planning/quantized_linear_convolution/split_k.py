@@ -143,7 +143,7 @@ def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Product
         for each in sorted(tiles_of_splits, key=estimate.seconds)
         if obstacle_to_tile(profile, matrix, each, in_words) is None
     )
-    tiles, steps = estimate.tile_count(tile), -(-estimate.steps(tile) // tile.splits)
+    tiles, steps = tile.count(geometry), -(-estimate.steps(tile) // tile.splits)
     room = min(profile.limits.max_storage_buffer_range, profile.segment_size) // 2
     if steps < MANY_STEPS or tiles * tile.part_sums_size > room:
         return tile

@@ -88,8 +88,7 @@ class Estimate:
     Attributes
     ----------
     rates : Rates
-    groups, channels, pixels : int
-        Groups, output channels of a group, and pixels of all images.
+    geometry : ProductGeometry
     run_bytes : int
         Bytes of K, in whole vectors.
     is_read_as_words : bool
@@ -109,9 +108,7 @@ class Estimate:
     """
 
     rates: Rates
-    groups: int
-    channels: int
-    pixels: int
+    geometry: ProductGeometry
     run_bytes: int
     is_read_as_words: bool
     times_of_word: float
@@ -126,11 +123,6 @@ class Estimate:
     def of(cls, rates: Rates, geometry: ProductGeometry) -> Estimate:
         runs, reads_bytes = Runs.of(geometry), is_read_as_bytes(geometry)
         times, times_of_wait, times_of_word = 0.0, 0.0, 1.0
-        if not reads_bytes and has_groups(geometry):
-            is_narrow = geometry.output_channels_per_group <= MOST_NARROW
-            times_of_word = TIMES_IN_GROUPS * (TIMES_IN_NARROW_GROUPS if is_narrow else 1)
-        elif not reads_bytes and geometry.filter_size != (1, 1):
-            times_of_word = TIMES_WITH_TAPS
         if reads_bytes:
             times = times_of_wait = 1.0
             if runs.are_rows_of_taps(geometry):
@@ -145,11 +137,14 @@ class Estimate:
                 has_many_taps = math.prod(geometry.filter_size) > MOST_MARKED_TAPS
                 times_of_wait = times * (WAITS_WITH_MANY_TAPS if has_many_taps else 1)
                 times *= TIMES_WITH_MANY_TAPS if has_many_taps else 1
+        elif has_groups(geometry):
+            is_narrow = geometry.output_channels_per_group <= MOST_NARROW
+            times_of_word = TIMES_IN_GROUPS * (TIMES_IN_NARROW_GROUPS if is_narrow else 1)
+        elif geometry.filter_size != (1, 1):
+            times_of_word = TIMES_WITH_TAPS
         return cls(
             rates,
-            geometry.group_count,
-            geometry.output_channels_per_group,
-            geometry.batch * math.prod(geometry.output_size),
+            geometry,
             runs.total * VECTOR_SIZE,
             not reads_bytes and geometry.input_channels_per_group % VECTOR_SIZE != 0,
             times_of_word,
@@ -164,16 +159,13 @@ class Estimate:
     def steps(self, tile: MatrixTile) -> int:
         return -(-self.run_bytes // tile.step)
 
-    def tile_count(self, tile: MatrixTile) -> int:
-        return self.groups * -(-self.channels // tile.channels) * -(-self.pixels // tile.pixels)
-
     def times_of_planes(self, tile: MatrixTile) -> float:
         """How often a byte of planes counts, because the pixels of a tile lie in several images."""
         return 1 + ENDS_OF_PLANES * tile.pixels * self.further_images
 
     def seconds(self, tile: MatrixTile) -> float:
         rates = self.rates
-        workgroups = self.tile_count(tile) * tile.parts
+        workgroups = tile.count(self.geometry) * tile.parts
         steps = -(-self.steps(tile) // tile.shares)
         subgroup_bytes = steps * tile.step * (tile.pixels + tile.channels)
         # The subgroup with the most to read is waited for.
