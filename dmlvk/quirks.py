@@ -216,7 +216,7 @@ NVIDIA_SLEEPING_WAITS_SLOW_SUBMISSIONS = Quirk(
     "timeline semaphore begin to take 23 us in place of 3, for a moment or until the process ends.",
     remedy="On Linux a wait polls the timeline, sleeps outside the driver, and polls again.",
     reported="https://github.com/HansKristian-Work/vkd3d-proton/pull/2952 avoids that driver's timelines too; "
-    "measured by python -m bench.sleeping_waits",
+    "docs/decisions/waits.md has the measurement",
     test="tests/runtime/test_waiting.py::TestNapping::test_is_for_nvidia_s_driver_on_linux",
     is_asked=True,
 )

@@ -18,7 +18,7 @@ def keep_freed_memory() -> None:
 
     It is what glibc does by itself, until Dask's nanny sets MALLOC_TRIM_THRESHOLD_. Then each array that a worker loads
     gets memory that the system has yet to clear: on a host with two H200s, maps were 1.2 times slower
-    (`bench/NOTES.md`, several GPUs).
+    (docs/decisions/several_gpus.md).
     """
     if not sys.platform.startswith("linux"):
         return

@@ -26,7 +26,7 @@
 // for each channel. A vector of padding between rows keeps eight rows in different banks. The last step packs
 // channels, never pixels, because neighbouring positions need not be neighbours in the output.
 //
-// The limits of its speed: see bench/NOTES.md. It moves half as many bytes from the second-level cache as matrix.comp.
+// It moves half as many bytes from the second-level cache as matrix.comp.
 // It is faster if there are so few tiles that a multiprocessor has one or two of them.
 //
 // Sums begin with the constant that the bias and the zero points add to a channel. sum(x') is added up by position

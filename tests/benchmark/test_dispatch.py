@@ -1,4 +1,4 @@
-"""The measurements of `bench.dispatch`, with a clock that the test advances, and of `bench.sleeping_waits`."""
+"""The measurements of `bench.dispatch`, with a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from bench import dispatch
 from bench.dispatch import ROUNDS_A_TURN, Contender, in_turns
-from bench.sleeping_waits import longest_run
 
 
 class Clock:
@@ -55,10 +54,3 @@ def test_in_turns_lets_each_wait_by_its_own_means_after_each_round(monkeypatch: 
     in_turns({"a": clock.contender("a", 1.0, 1.0), "b": clock.contender("b", 1.0, 1.0)}, 3, 2)
     turn = {name: [*[name] * 3, f"{name} wait"] * ROUNDS_A_TURN for name in "ab"}
     assert clock.done == (turn["a"] + turn["b"]) * 3  # the first turn warms up
-
-
-@pytest.mark.parametrize(
-    ("rounds", "expected"), [("", 0), ("....", 0), ("x", 1), ("xx.xxx", 3), ("xxx.xx.", 3), (".x.x", 1)]
-)
-def test_longest_run(rounds: str, expected: int) -> None:
-    assert longest_run([each == "x" for each in rounds]) == expected

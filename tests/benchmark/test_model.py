@@ -15,7 +15,6 @@ from click.testing import CliRunner, Result
 from onnx import helper
 
 import dmlvk
-from bench import model_calls
 from bench.networks import model_of as model_of_network
 from dmlvk.benchmark.model import measurement
 from dmlvk.benchmark.model.onnx_runtime import ONNXRuntime
@@ -186,11 +185,3 @@ def test_what_cannot_be_measured_is_one_error(
     assert said in " ".join(result.output.split())
     assert result.output.count("\n") == 1
     assert sorted(models.iterdir()) == before
-
-
-def test_a_session_beside_its_sequence_by_hand(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = model_calls.measure(device, model_calls.small(), 2, 1)
-    assert found["ratio"] == pytest.approx(found["session"] / min(found["nchw"], found["nhwc"]))
-    monkeypatch.setattr(model_calls.ByHand, "run", lambda way, image: image)
-    with pytest.raises(SystemExit, match="wrong bits"):
-        model_calls.measure(device, model_calls.small(), 2, 1)

@@ -1,23 +1,27 @@
-"""Pages of figures: those of bench/results, each with its picture, and the notes of what was tried."""
+"""Pages of figures: the records of bench/results, each as `dmlvk bench --from-json` shows it, with its picture."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import matplotlib
+
+from dmlvk.benchmark.kinds import kind_for
 from tools.debian import ROOT
 from tools.documentation import links
 
 RESULTS = ROOT / "bench" / "results"
-# Where the pages are.
-RESULTS_PAGES = links.DOCS / "made" / "results"
+FOLDER = links.DOCS / "made" / "results"
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """The name and the text of each page."""
-    for path in sorted(RESULTS.glob("*.md")):
+    """The name and the text of each page. Its picture is drawn beside it."""
+    matplotlib.use("Agg")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for path in sorted(RESULTS.glob("*.json")):
         yield path.stem, _page(path)
-    yield "notes", copied(ROOT / "bench" / "NOTES.md", RESULTS_PAGES)
 
 
 def copied(path: Path, page_folder: Path) -> str:
@@ -26,12 +30,13 @@ def copied(path: Path, page_folder: Path) -> str:
 
 
 def _page(path: Path) -> str:
-    title, _, rest = path.read_text(encoding="utf-8").partition("\n")
-    files = [file for file in sorted(RESULTS.glob(f"{path.stem}.*")) if file != path]
-    named = ", ".join(f"[{file.name}]({links.address(file)})" for file in (path, *files))
-    pictures = "".join(
-        f"\n![{title.lstrip('# ')}](/../bench/results/{file.name})\n"
-        for file in files
-        if file.suffix in (".png", ".svg")
-    )
-    return f"{title}\n\nFiles: {named}.\n{pictures}{rest}"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    kind = kind_for(record)
+    picture = kind.draw(record, "png")
+    file = FOLDER / f"{path.stem}.png"
+    # Sphinx copies a picture again when the file is newer.
+    if not file.exists() or file.read_bytes() != picture:
+        file.write_bytes(picture)
+    title, *rest = kind.page(record)
+    head = f"{title}\n\nMade from [{path.name}]({links.address(path)}).\n\n![{title.lstrip('# ')}]({file.name})\n"
+    return "\n".join([head, *rest]) + "\n"
