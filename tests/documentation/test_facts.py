@@ -174,9 +174,9 @@ def test_links_between_pages_lead_to_headings() -> None:
 
 
 def test_a_link_out_of_the_documentation_becomes_an_address(tmp_path: Path) -> None:
-    made = links.with_addresses("[a](../bench/dispatch.py#x) [b](onnx.md) [c](../examples) [d](https://x.y/z)", DOCS)
+    made = links.with_addresses("[a](../bench/paths.py#x) [b](onnx.md) [c](../examples) [d](https://x.y/z)", DOCS)
     assert made == (
-        f"[a]({links.REPOSITORY}/blob/main/bench/dispatch.py#x) [b](onnx.md) [c]({links.REPOSITORY}/tree/main/examples) "
+        f"[a]({links.REPOSITORY}/blob/main/bench/paths.py#x) [b](onnx.md) [c]({links.REPOSITORY}/tree/main/examples) "
         "[d](https://x.y/z)"
     )
     made = links.with_addresses("[a](docs/onnx.md) [b](LICENSE)", ROOT, DOCS / "made")
