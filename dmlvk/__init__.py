@@ -7,7 +7,17 @@ import dmlvk.runtime.pickling  # noqa: F401 - tells pickle about compiled operat
 from dmlvk import dxdispatch, reference
 from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.errors import BindingError, DescriptorError, DeviceError
+from dmlvk.errors import (
+    BindingError,
+    DescriptorError,
+    DeviceError,
+    DeviceLostError,
+    OutOfMemoryError,
+    PathError,
+    ReentryError,
+    ValidationError,
+    WaitTimeoutError,
+)
 from dmlvk.functional import diagonal_matrix1, one_hot, quantized_linear_convolution, slice1
 from dmlvk.operators import (
     DiagonalMatrix1Desc,
@@ -38,13 +48,17 @@ __all__ = [
     "Device",
     "DeviceError",
     "DeviceInfo",
+    "DeviceLostError",
     "DeviceProfile",
     "DeviceType",
     "DiagonalMatrix1Desc",
     "DiagonalMatrixDesc",
     "FeatureLevel",
     "OneHotDesc",
+    "OutOfMemoryError",
+    "PathError",
     "QuantizedLinearConvolutionDesc",
+    "ReentryError",
     "Sequence",
     "Slice1Desc",
     "SliceDesc",
@@ -52,6 +66,8 @@ __all__ = [
     "Tensor",
     "TensorDesc",
     "TensorFlags",
+    "ValidationError",
+    "WaitTimeoutError",
     "devices",
     "diagonal_matrix1",
     "dxdispatch",
@@ -62,3 +78,11 @@ __all__ = [
     "rejected_devices",
     "slice1",
 ]
+
+# Modules with public names of their own, shown once they are imported.
+_MODULES = ("benchmark", "conformance", "cuda", "dask", "demo", "onnx", "planning", "torch")
+
+
+def __dir__() -> list[str]:
+    """The public names alone: what `dir(dmlvk)` and completion show. Inner modules are there, and can be imported."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__") or name in _MODULES)})

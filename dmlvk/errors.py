@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from typing import Any
+from typing import Any, TypeVar
 
 # Characters of a message that a value takes at most: of a million sizes nobody reads more.
 LONGEST_VALUE = 300
@@ -39,6 +39,19 @@ def shown(value: object) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
 
 
+Raised = TypeVar("Raised", bound=type[BaseException])
+
+
+def public(error: Raised) -> Raised:
+    """Name an exception as callers write it: `dmlvk.DeviceError`, though the module `dmlvk.errors` defines it.
+
+    Tracebacks show this name, and what is pickled is found by it.
+    """
+    error.__module__ = error.__module__.rpartition(".")[0]
+    return error
+
+
+@public
 class DescriptorError(ValueError):
     """A descriptor breaks a rule of its operator's page.
 
@@ -72,9 +85,46 @@ class DescriptorError(ValueError):
         return type(self), (self.descriptor, self.field, self.value, self.rule, self.expected)
 
 
+@public
 class BindingError(ValueError):
     """The tensors bound to an operator are not those that its descriptor describes."""
 
 
+@public
+class PathError(ValueError):
+    """An operator does not have the requested kernel path: at all, on this device, or at this size."""
+
+
+@public
 class DeviceError(RuntimeError):
     """The device or its driver could not do what was asked: none found, out of memory, lost, timed out."""
+
+
+@public
+class DeviceLostError(DeviceError):
+    """VK_ERROR_DEVICE_LOST: the device can run nothing any more, and the contents of its memory are gone."""
+
+
+@public
+class OutOfMemoryError(DeviceError):
+    """An allocation does not fit; the message says how much was asked and how much memory there is."""
+
+
+@public
+class ValidationError(DeviceError):
+    """The Khronos validation layer reported a message (only with DMLVK_VALIDATE=1)."""
+
+
+# TimeoutError comes first: tblib, by which Dask pickles exceptions, calls the first base's __new__, and only an
+# OSError's makes an OSError.
+@public
+class WaitTimeoutError(TimeoutError, DeviceError):
+    """Work was not done within the given time. It goes on, and can be waited for again."""
+
+
+@public
+class ReentryError(DeviceError):
+    """A call in the middle of another one on the same thread, by a signal handler or a finalizer.
+
+    It says nothing of the device. Let the handler set a flag, and act on it after the other call.
+    """

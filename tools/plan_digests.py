@@ -31,8 +31,9 @@ from dmlvk.conformance.cases import all_cases
 from dmlvk.conformance.profiles import DEVICE, workload_profile
 from dmlvk.conformance.recorded import NAMES, load
 from dmlvk.data_type import DataType
+from dmlvk.errors import PathError
 from dmlvk.operators import QuantizedLinearConvolutionDesc
-from dmlvk.planning import KERNEL_PATHS, PathError, Plan, plan
+from dmlvk.planning import KERNEL_PATHS, Plan, plan
 from dmlvk.runtime.implementation import spirv
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 

@@ -20,7 +20,7 @@ from dmlvk.benchmark.peers.peer import UnsupportedError
 from dmlvk.benchmark.records import Record, circumstances, one_line, present
 from dmlvk.benchmark.work import Work
 from dmlvk.conformance.case import Case, Workload
-from dmlvk.planning import PathError
+from dmlvk.errors import PathError
 from dmlvk.runtime.implementation import spirv
 
 # SPIR-V capabilities that show with which unit a kernel multiplies, the fastest first.

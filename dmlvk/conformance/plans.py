@@ -15,6 +15,7 @@ from dmlvk.conformance.case import Case, NotSupported, Workload
 from dmlvk.conformance.profiles import DEVICE, workload_profile
 from dmlvk.conformance.recorded import load
 from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.errors import PathError
 from dmlvk.operators import OneHotDesc, OperatorDesc, QuantizedLinearConvolutionDesc, Slice1Desc, SliceDesc
 from dmlvk.planning import (
     CLEAN,
@@ -23,7 +24,6 @@ from dmlvk.planning import (
     SCRATCH,
     Access,
     Dispatch,
-    PathError,
     Plan,
     device_traits,
     plan,

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmlvk.errors import DeviceError
+from dmlvk.errors import DeviceError, public
 
 
+@public
 class ClusterError(DeviceError):
     """A cluster could not do what was asked: no scheduler answers, or no worker has a device. The message says why."""
 
 
+@public
 class ClusterWarning(UserWarning):
     """A worker of the cluster is left out, and why."""
 
 
+@public
 class BatchError(RuntimeError):
     """A batch could not be run. The exception of the worker is its `__cause__`.
 
@@ -34,5 +37,6 @@ class BatchError(RuntimeError):
         return type(self), (self.number, self._message)
 
 
+@public
 class DifferenceError(BatchError):
     """Two devices gave different bits for a batch. The message names both, and the first element that differs."""

@@ -21,11 +21,10 @@ from dmlvk.dask import heap
 from dmlvk.dask.batches import LOADS_AHEAD
 from dmlvk.dask.claims import Claim, claim, wanted
 from dmlvk.dask.errors import ClusterError
-from dmlvk.errors import DeviceError
+from dmlvk.errors import DeviceError, DeviceLostError
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.shared_devices import forget, named_device
 from dmlvk.version import __version__
-from dmlvk.vulkan.library import DeviceLostError
 
 if TYPE_CHECKING:
     from dmlvk.dask.models import Model, OpenedModel

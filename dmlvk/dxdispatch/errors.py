@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmlvk.errors import shown
+from dmlvk.errors import public, shown
 
 MISSING: Any = object()
 
 
+@public
 class ModelError(ValueError):
     """A model breaks a rule of DxDispatch's format, or asks for something that dmlvk does not have.
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dmlvk.errors import public
 
+
+@public
 class ModelError(ValueError):
     """A model cannot be read or run, or the values given to it do not fit. The message names the node or the value."""
 

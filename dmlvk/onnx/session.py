@@ -15,6 +15,7 @@ import onnx
 
 from dmlvk.arguments import as_argument
 from dmlvk.device_profile import DeviceType
+from dmlvk.errors import OutOfMemoryError
 from dmlvk.onnx import folding, placement, quantization
 from dmlvk.onnx.arguments import NodeArgument, as_feeds, checked_feeds, input_checks
 from dmlvk.onnx.devices import opened
@@ -29,7 +30,6 @@ from dmlvk.onnx.steps import DeviceStep, remember
 from dmlvk.runtime.copying import Pickled
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.shared_devices import DeviceName, named_device
-from dmlvk.vulkan.library import OutOfMemoryError
 from dmlvk.vulkan.monitor import Monitor
 from dmlvk.window import in_order
 

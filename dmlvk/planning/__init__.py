@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from dmlvk.arguments import as_argument
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.errors import shown
+from dmlvk.errors import PathError, shown
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.registry import parts
 from dmlvk.planning.plan import (
@@ -20,7 +20,6 @@ from dmlvk.planning.plan import (
     SCRATCH,
     Access,
     Dispatch,
-    PathError,
     Plan,
     Window,
 )

@@ -10,11 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
-from dmlvk.errors import shown
-
-
-class PathError(ValueError):
-    """An operator does not have the requested kernel path: at all, on this device, or at this size."""
+from dmlvk.errors import PathError, shown
 
 
 def require_path(operator_name: str, path: str | None, paths: Sequence[str]) -> None:

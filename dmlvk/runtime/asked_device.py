@@ -12,11 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from dmlvk.errors import DeviceError
+from dmlvk.errors import DeviceError, OutOfMemoryError, ReentryError, ValidationError
 from dmlvk.runtime.device_info import index_of
-from dmlvk.vulkan.library import OutOfMemoryError, ValidationError
 from dmlvk.vulkan.locks import RLock
-from dmlvk.vulkan.monitor import ReentryError
 
 if TYPE_CHECKING:
     from dmlvk.runtime.device import Device

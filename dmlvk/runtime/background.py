@@ -10,13 +10,12 @@ from weakref import ref
 
 from dmlvk import planning
 from dmlvk.device_profile import DeviceType
-from dmlvk.errors import DeviceError
+from dmlvk.errors import DeviceError, ValidationError
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import GENERAL_PATH, Plan
 from dmlvk.runtime import debug
 from dmlvk.runtime.implementation import Implementation
 from dmlvk.vulkan.host_threads import core_count, in_background
-from dmlvk.vulkan.library import ValidationError
 
 if TYPE_CHECKING:
     from dmlvk.runtime.device import Device

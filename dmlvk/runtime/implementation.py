@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dmlvk import quirks
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT
-from dmlvk.errors import DeviceError
+from dmlvk.errors import DeviceError, OutOfMemoryError
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import CLEAN, PERSISTENT, SCRATCH, Dispatch, Plan
 from dmlvk.runtime import debug
@@ -18,7 +18,6 @@ from dmlvk.runtime.binding import Binding, MemoryRange
 from dmlvk.runtime.submission import Submission, submission_of
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.descriptors import BufferRange
-from dmlvk.vulkan.library import OutOfMemoryError
 from dmlvk.vulkan.pipelines import Pipeline
 from dmlvk.vulkan.recorder import PreparedDispatch, Recorder
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dmlvk.data_type import DataType
+from dmlvk.errors import OutOfMemoryError
 from dmlvk.operators import Slice1Desc
 from dmlvk.runtime.elements import Array, Bytes
 from dmlvk.tensor_desc import TensorDesc
-from dmlvk.vulkan.library import OutOfMemoryError
 
 if TYPE_CHECKING:
     from dmlvk.runtime.device import Device

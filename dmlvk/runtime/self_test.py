@@ -32,7 +32,7 @@ from dmlvk import planning, reference
 from dmlvk.bits import first_difference
 from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.errors import DeviceError
+from dmlvk.errors import DeviceError, OutOfMemoryError, ValidationError
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning.plan import Plan
 from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
@@ -43,7 +43,6 @@ from dmlvk.runtime.device_info import index_of
 from dmlvk.runtime.tuned_paths import kernels_hash
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 from dmlvk.vulkan.host_threads import Job, core_count, for_each, in_background
-from dmlvk.vulkan.library import OutOfMemoryError, ValidationError
 from dmlvk.vulkan.locks import RLock
 
 if TYPE_CHECKING:

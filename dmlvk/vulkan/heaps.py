@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dmlvk.errors import shown
+from dmlvk.errors import OutOfMemoryError, shown
 from dmlvk.vulkan.context import Context
-from dmlvk.vulkan.library import OutOfMemoryError, vk
+from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.physical_device import MemoryType
 
 

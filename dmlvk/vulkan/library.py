@@ -11,7 +11,7 @@ import ctypes
 import os
 from typing import Any
 
-from dmlvk.errors import DeviceError
+from dmlvk.errors import DeviceError, DeviceLostError, OutOfMemoryError, ValidationError
 
 INSTALL_HINT = (
     "Debian and Ubuntu: apt install libvulkan1 mesa-vulkan-drivers; "
@@ -52,22 +52,6 @@ RESULT_MEANINGS = {
     -12: "a pool is fragmented",
     -13: "an unknown error in the driver",
 }
-
-
-class DeviceLostError(DeviceError):
-    """VK_ERROR_DEVICE_LOST: the device can run nothing any more, and the contents of its memory are gone."""
-
-
-class OutOfMemoryError(DeviceError):
-    """An allocation does not fit; the message says how much was asked and how much memory there is."""
-
-
-class ValidationError(DeviceError):
-    """The Khronos validation layer reported a message (only with DMLVK_VALIDATE=1)."""
-
-
-class WaitTimeoutError(DeviceError, TimeoutError):
-    """Work was not done within the given time. It goes on, and can be waited for again."""
 
 
 class Library:

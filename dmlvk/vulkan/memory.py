@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT
+from dmlvk.errors import OutOfMemoryError
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.blocks import Block, Lease, Segment, allowed_types
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.heaps import Heaps, size_text
-from dmlvk.vulkan.library import OutOfMemoryError
 from dmlvk.vulkan.memory_types import is_direct, staging_type, tensor_type
 from dmlvk.vulkan.monitor import Monitor, reentered
 from dmlvk.vulkan.physical_device import MemoryType

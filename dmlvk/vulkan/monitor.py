@@ -15,15 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from dmlvk.errors import DeviceError
+from dmlvk.errors import ReentryError
 from dmlvk.vulkan.availability import Availability
 from dmlvk.vulkan.locks import RLock
 
 Result = TypeVar("Result")
-
-
-class ReentryError(DeviceError):
-    """A call in the middle of another one on the same thread. It says nothing of the device."""
 
 
 def reentered() -> ReentryError:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from dmlvk import files
-from dmlvk.errors import DeviceError
+from dmlvk.errors import DeviceError, ValidationError
 from dmlvk.file_lock import FileLock
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.handles import Handle
-from dmlvk.vulkan.library import VK_SUCCESS, ValidationError, vk
+from dmlvk.vulkan.library import VK_SUCCESS, vk
 from dmlvk.vulkan.locks import RLock
 
 # Magic, format version, vendor, device, driver version, pipelineCacheUUID; length and SHA-256 of the driver's data.

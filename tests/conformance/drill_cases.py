@@ -13,7 +13,7 @@ import numpy as np
 from dmlvk import DataType, QuantizedLinearConvolutionDesc, Slice1Desc, TensorDesc, TensorFlags
 from dmlvk.conformance.case import Case, NotSupported, Workload, generator
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.vulkan.library import DeviceLostError
+from dmlvk.errors import DeviceLostError
 from dmlvk.vulkan.recorder import Recorder
 
 TYPES = {"u8": DataType.UINT8, "f16": DataType.FLOAT16, "s64": DataType.INT64}

@@ -18,8 +18,8 @@ from dmlvk.conformance.results import Result, Status
 from dmlvk.conformance.running import execution, take_over
 from dmlvk.conformance.running.execution import Devices, difference, digest, execute
 from dmlvk.conformance.running.ways import PlacedTensor
+from dmlvk.errors import DeviceLostError, OutOfMemoryError, ValidationError
 from dmlvk.runtime.implementation import Provisional
-from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError, ValidationError
 from tests.conformance.drill_cases import all_cases, convolution_workload, workload
 
 CASE = Case("slice1:good:type=u8", partial(workload, "slice1:good:type=u8"))

@@ -456,8 +456,8 @@ def lose_device(dask_worker: Any) -> None:
 
 def lose_device_in_a_batch(dask_worker: Any) -> None:
     """The next batch of a worker loses the device itself."""
+    from dmlvk.errors import DeviceLostError
     from dmlvk.onnx.session import InferenceSession
-    from dmlvk.vulkan.library import DeviceLostError
 
     whole = InferenceSession.run_batch
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.planning.plan import PathError
+from dmlvk.errors import PathError
 from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
 from dmlvk.runtime import answers_file, implementation, self_test
 

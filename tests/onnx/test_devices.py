@@ -18,9 +18,9 @@ import pytest
 from onnx import helper
 
 import dmlvk
+from dmlvk.errors import OutOfMemoryError
 from dmlvk.onnx import InferenceSession, ModelError
 from dmlvk.runtime import device_info, shared_devices
-from dmlvk.vulkan.library import OutOfMemoryError
 from tests.conftest import DEVICE_NAMES
 from tests.onnx.models import Array, convolution, convolution_parameters, convolved, elements, model_of, require_equal
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import dmlvk
+from dmlvk.errors import DeviceLostError, OutOfMemoryError, ReentryError
 from dmlvk.planning.plan import GENERAL_PATH
 from dmlvk.runtime import answers_file, background, device_info, self_test
 from dmlvk.runtime import asked_device as asking
@@ -22,8 +23,6 @@ from dmlvk.runtime.asked_device import MOST_DEVICES, AskedDevice
 from dmlvk.runtime.implementation import Implementation
 from dmlvk.runtime.tuned_paths import kernels_hash
 from dmlvk.vulkan import host_threads
-from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError
-from dmlvk.vulkan.monitor import ReentryError
 from dmlvk.vulkan.pipelines import Pipelines
 from tests.runtime.convolutions import convolution
 from tests.runtime.test_background import run

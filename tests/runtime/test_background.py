@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 
 import dmlvk
+from dmlvk.errors import DeviceLostError, OutOfMemoryError, ValidationError
 from dmlvk.planning.plan import GENERAL_PATH
 from dmlvk.runtime import background
 from dmlvk.runtime.device import OPERATORS_KEPT_ON_CPU
 from dmlvk.runtime.implementation import Implementation, Initialized
 from dmlvk.vulkan import host_threads
-from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError, ValidationError
 from dmlvk.vulkan.pipelines import PIPELINES_KEPT_ON_CPU, Pipelines
 from tests.runtime.convolutions import Convolution, convolution
 from tests.runtime.test_fork import MAY_FORK

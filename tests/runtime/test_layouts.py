@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlvk
+from dmlvk.errors import OutOfMemoryError
 from dmlvk.runtime import background
 from dmlvk.runtime import layouts as turning
 from dmlvk.runtime.layouts import LEAST_SIZE_TURNED_ON_DEVICE, HostLayout
-from dmlvk.vulkan.library import OutOfMemoryError
 from tests import layouts
 from tests.vulkan.variants import open_variant
 

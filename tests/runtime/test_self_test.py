@@ -26,13 +26,13 @@ from dmlvk.command_line import main
 from dmlvk.conformance.running.execution import Devices
 from dmlvk.conformance.running.worker import environment
 from dmlvk.device_profile import DeviceType
+from dmlvk.errors import DeviceLostError, OutOfMemoryError
 from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import BYTES, VECTORS
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR
 from dmlvk.runtime import answers_file, implementation, self_test
 from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
 from dmlvk.vulkan.host_threads import Job
-from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError
 from dmlvk.vulkan.pipeline_cache import PipelineCache
 from tests.planning.quantized_linear_convolution.matrix_devices import SPLIT_K_DEVICES, constant, size_of
 from tests.profiles import NAMES, load

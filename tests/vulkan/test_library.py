@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import dmlvk
-from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError, ValidationError, check, failure, vk
+from dmlvk.errors import DeviceLostError, OutOfMemoryError, ValidationError
+from dmlvk.vulkan.library import check, failure, vk
 from dmlvk.vulkan.recorder import Recorder
 
 

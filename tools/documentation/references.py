@@ -14,7 +14,6 @@ TYPES = {name: f"dmlvk.{name}" for name in dmlvk.__all__ if name[0].isupper()} |
     "InferenceSession": "dmlvk.onnx.InferenceSession",
     "Limits": "dmlvk.device_profile.Limits",
     "OperatorDesc": "dmlvk.operators.OperatorDesc",
-    "PathError": "dmlvk.planning.PathError",
     "Plan": "dmlvk.planning.Plan",
     "Profile": "dmlvk.onnx.profile.Profile",
     "StepTimes": "dmlvk.onnx.profile.StepTimes",

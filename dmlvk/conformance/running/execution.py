@@ -28,12 +28,12 @@ from dmlvk.conformance.results import Result, Status
 from dmlvk.conformance.running import take_over
 from dmlvk.conformance.running.placement import Bytes, Placement, placed_tensors
 from dmlvk.conformance.running.ways import OtherWork, PlacedTensor, placed_on_device, run_once
-from dmlvk.errors import DescriptorError
+from dmlvk.errors import DescriptorError, DeviceLostError, OutOfMemoryError, PathError, ValidationError
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.serialization import deserialize
-from dmlvk.planning import GENERAL_PATH, PathError
+from dmlvk.planning import GENERAL_PATH
 from dmlvk.runtime.elements import element_view
-from dmlvk.vulkan.library import DeviceLostError, OutOfMemoryError, ValidationError, raise_messages
+from dmlvk.vulkan.library import raise_messages
 
 # If a device has no room for less than this, the device is broken rather than small.
 SMALL_MEMORY = 256 << 20

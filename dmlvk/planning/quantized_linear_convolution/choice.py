@@ -10,9 +10,9 @@ from operator import attrgetter
 from typing import Any
 
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.errors import shown
+from dmlvk.errors import PathError, shown
 from dmlvk.operators import QuantizedLinearConvolutionDesc
-from dmlvk.planning.plan import NO_OFFSETS, PathError, Plan
+from dmlvk.planning.plan import NO_OFFSETS, Plan
 from dmlvk.planning.quantized_linear_convolution.path import (
     OPERATOR,
     Obstacle,

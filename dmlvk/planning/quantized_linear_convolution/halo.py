@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
-from dmlvk.errors import shown
+from dmlvk.errors import PathError, shown
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import Range
-from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixUnitsPath
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixCutter
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import (

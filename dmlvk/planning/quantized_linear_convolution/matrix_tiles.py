@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
-from dmlvk.errors import shown
+from dmlvk.errors import PathError, shown
 from dmlvk.planning import device_traits
-from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     KERNEL,
     KERNEL_OF_FEW_REGISTERS,

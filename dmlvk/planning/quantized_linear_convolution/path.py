@@ -10,12 +10,12 @@ from operator import attrgetter
 from typing import ClassVar, Generic, TypeVar
 
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.errors import shown
+from dmlvk.errors import PathError, shown
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import Builder, View
 from dmlvk.planning.device_rates import longest
-from dmlvk.planning.plan import PathError, Plan
+from dmlvk.planning.plan import Plan
 from dmlvk.planning.quantized_linear_convolution.product_geometry import (
     ProductGeometry,
     folded_geometry,

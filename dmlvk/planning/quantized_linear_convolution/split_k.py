@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
-from dmlvk.errors import shown
+from dmlvk.errors import PathError, shown
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import Range
 from dmlvk.planning.device_rates import rates_of
-from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.matrix import PARAMETER_WAITS, MatrixUnitsPath
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import BYTES, MatrixCutter
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import (

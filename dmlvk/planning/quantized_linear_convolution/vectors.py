@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dmlvk.device_profile import DeviceProfile
+from dmlvk.errors import PathError
 from dmlvk.planning.builder import DISPATCH_SECONDS, DispatchBuilder, Range
-from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution import vectors_tiles
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixCutter

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
-from dmlvk.errors import shown
+from dmlvk.errors import PathError, shown
 from dmlvk.planning import device_traits
 from dmlvk.planning.device_rates import rates_of
-from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     ROW_PADDING,
     VECTOR_SIZE,

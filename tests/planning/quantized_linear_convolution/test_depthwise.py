@@ -10,9 +10,10 @@ import pytest
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.networks.work import desc_of
 from dmlvk.device_profile import DeviceProfile
+from dmlvk.errors import PathError
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning.kernel_interface import kernel_interface
-from dmlvk.planning.plan import PERSISTENT, Access, Dispatch, PathError
+from dmlvk.planning.plan import PERSISTENT, Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from tests import profiles
 from tests.planning.limits import check_plan

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dmlvk.errors import PathError
 from dmlvk.operators import QuantizedLinearConvolutionDesc
-from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.first_layer import first_layer_tile
 from tests import profiles

@@ -6,8 +6,8 @@ import pytest
 
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.networks.work import desc_of
+from dmlvk.errors import PathError
 from dmlvk.operators import QuantizedLinearConvolutionDesc
-from dmlvk.planning.plan import PathError
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.halo import Positions
 from tests import profiles

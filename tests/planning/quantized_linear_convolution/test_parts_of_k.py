@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from dmlvk.conformance.profiles import PROFILES
 from dmlvk.device_profile import DeviceProfile
+from dmlvk.errors import PathError
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning.device_rates import LARGE_GPU
-from dmlvk.planning.plan import CLEAN, NO_OFFSETS, Access, Dispatch, PathError, Plan
+from dmlvk.planning.plan import CLEAN, NO_OFFSETS, Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.choice import convolution_paths
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.path import Problem

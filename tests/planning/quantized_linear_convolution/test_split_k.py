@@ -9,8 +9,9 @@ import pytest
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.networks.work import LAYOUTS, desc_of
 from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.errors import PathError
 from dmlvk.planning import device_traits
-from dmlvk.planning.plan import NO_OFFSETS, Dispatch, PathError, Plan
+from dmlvk.planning.plan import NO_OFFSETS, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.choice import convolution_paths
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import BYTES, PLANES, PUSH_CONSTANTS_SIZE

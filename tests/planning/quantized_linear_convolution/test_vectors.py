@@ -8,10 +8,11 @@ import pytest
 
 from dmlvk.conformance.profiles import PROFILES, narrowed_limits
 from dmlvk.device_profile import DeviceProfile
+from dmlvk.errors import PathError
 from dmlvk.planning.device_rates import LARGE_GPU
 from dmlvk.planning.device_traits import ROUNDING
 from dmlvk.planning.kernel_interface import kernel_interface
-from dmlvk.planning.plan import CLEAN, Dispatch, PathError
+from dmlvk.planning.plan import CLEAN, Dispatch
 from dmlvk.planning.quantized_linear_convolution.choice import convolution_paths
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from tests import profiles

@@ -1,0 +1,78 @@
+"""The names that `dmlvk` shows, and the names under which its exceptions are caught, printed and pickled."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+import dmlvk
+
+# The library: what raises to a caller. Commands and harnesses print their errors.
+WINGS = (
+    *("arguments", "cuda", "dask", "dxdispatch", "errors", "functional", "onnx", "operators", "planning", "runtime"),
+    *("tensor_desc", "torch", "vulkan"),
+)
+# These are caught inside dmlvk, or are dmlvk's own mistakes.
+INTERNAL = {"KernelInterfaceError", "NotOnDeviceError", "ObstacleError", "RefusedError"}
+
+
+def modules(name: str) -> Iterator[str]:
+    module = importlib.import_module(name)
+    yield name
+    for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"{name}."):
+        importlib.import_module(found.name)
+        yield found.name
+
+
+def exceptions() -> list[type[BaseException]]:
+    """The exceptions that the library's modules define."""
+    found = set()
+    for wing in WINGS:
+        try:
+            names = list(modules(f"dmlvk.{wing}"))
+        except ImportError as error:  # an extra's library is not installed
+            assert wing in ("dask", "onnx", "torch"), error
+            continue
+        for name in names:
+            for value in vars(sys.modules[name]).values():
+                is_ours = isinstance(value, type) and issubclass(value, BaseException)
+                if is_ours and value.__module__.split(".")[0] == "dmlvk" and value.__name__ not in INTERNAL:
+                    found.add(value)
+    return sorted(found, key=lambda error: error.__name__)
+
+
+def test_every_exception_that_a_caller_may_catch_is_a_public_name() -> None:
+    found = exceptions()
+    assert {"BatchError", "DeviceLostError", "ModelError", "OutOfMemoryError", "PathError"} <= {
+        error.__name__ for error in found
+    }
+    for error in found:
+        module = importlib.import_module(error.__module__)
+        assert getattr(module, error.__name__) is error
+        assert error.__name__ in module.__all__, f"{error.__module__} does not list {error.__name__}"
+        assert error.__module__ in ("dmlvk", "dmlvk.dask", "dmlvk.dxdispatch", "dmlvk.onnx"), error
+
+
+@pytest.mark.parametrize("name", [name for name in dmlvk.__all__ if name.endswith("Error")])
+def test_an_exception_is_printed_and_pickled_by_its_public_name(name: str) -> None:
+    error = getattr(dmlvk, name)
+    made = error("Slice1Desc", "axis", 5, "a rule") if name == "DescriptorError" else error("a message")
+    assert repr(error) == f"<class 'dmlvk.{name}'>"
+    assert str(pickle.loads(pickle.dumps(made))) == str(made)
+    assert type(pickle.loads(pickle.dumps(made))) is error
+
+
+def test_completion_shows_public_names_alone() -> None:
+    assert set(dmlvk.__all__) <= set(dir(dmlvk))
+    program = "import dmlvk, sys; print(*[name for name in dir(dmlvk) if not name.startswith('__')])"
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert set(shown) <= {*dmlvk.__all__, "planning"}
+    for module in ("benchmark", "conformance", "onnx"):
+        program = f"import dmlvk.{module}; print({module!r} in dir(dmlvk))"
+        assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "True\n"
