@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from rich.console import Console
 
 from dmlvk.benchmark import harness, picture, sections, tables
-from dmlvk.benchmark import markdown as operators_markdown
 from dmlvk.benchmark.cold import picture as cold_picture
 from dmlvk.benchmark.cold import tables as cold_tables
 from dmlvk.benchmark.model import picture as model_picture
@@ -27,64 +25,38 @@ class Kind:
 
     Attributes
     ----------
-    show : callable
-        Prints a record on a terminal; its last argument says whether each dispatch has a row.
-    page : callable
-        The lines of a page of Markdown.
+    sections : callable
+        The tables of a record; `dispatches` says whether each dispatch has a row.
+    options : str
+        The options of `dmlvk bench` that measure it, with the fields of the record's network.
     draw : callable
         A picture in a format.
     is_correct : callable
         Whether all results were right.
     """
 
-    show: Callable[[Record, Console, bool], None]
-    page: Callable[[Record], Iterator[str]]
+    sections: Callable[..., Iterator[sections.Section]]
+    options: str
     draw: Callable[[Record, str], bytes]
     is_correct: Callable[[Record], bool]
 
+    def show(self, record: Record, terminal: Console, dispatches: bool = False) -> None:
+        """Print a record on a terminal."""
+        sections.show(self.sections(record, dispatches=dispatches), terminal)
 
-def _show_operators(record: Record, terminal: Console, dispatches: bool) -> None:
-    tables.show(record, terminal, dispatches=dispatches)
-
-
-def _show_sections(
-    found: Callable[..., Iterator[sections.Section]], record: Record, terminal: Console, dispatches: bool
-) -> None:
-    sections.show(found(record, dispatches=dispatches), terminal)
-
-
-def _page_of_sections(found: Callable[..., Iterator[sections.Section]], options: str, record: Record) -> Iterator[str]:
-    yield from sections.markdown(found(record))
-    yield ""
-    yield sections.origin(record, options.format(**record.get("network", {})))
+    def page(self, record: Record) -> Iterator[str]:
+        """The lines of a page of Markdown."""
+        yield from sections.markdown(self.sections(record))
+        yield ""
+        yield sections.origin(record, self.options.format(**record.get("network", {})))
 
 
 KINDS: Mapping[str, Kind] = {
-    OPERATORS: Kind(_show_operators, operators_markdown.page, picture.draw, harness.is_correct),
-    MODEL: Kind(
-        partial(_show_sections, model_tables.sections),
-        partial(_page_of_sections, model_tables.sections, " --model"),
-        model_picture.draw,
-        model_tables.is_correct,
-    ),
-    NETWORK: Kind(
-        partial(_show_sections, network_tables.sections),
-        partial(_page_of_sections, network_tables.sections, " --network {name}"),
-        network_picture.draw,
-        network_tables.is_correct,
-    ),
-    COLD: Kind(
-        partial(_show_sections, cold_tables.sections),
-        partial(_page_of_sections, cold_tables.sections, " --cold --network {name}"),
-        cold_picture.draw,
-        cold_tables.is_correct,
-    ),
-    SWEEP: Kind(
-        partial(_show_sections, sweep_tables.sections),
-        partial(_page_of_sections, sweep_tables.sections, " --sweep"),
-        sweep_picture.draw,
-        sweep_tables.is_correct,
-    ),
+    OPERATORS: Kind(tables.sections, "", picture.draw, harness.is_correct),
+    MODEL: Kind(model_tables.sections, " --model", model_picture.draw, model_tables.is_correct),
+    NETWORK: Kind(network_tables.sections, " --network {name}", network_picture.draw, network_tables.is_correct),
+    COLD: Kind(cold_tables.sections, " --cold --network {name}", cold_picture.draw, cold_tables.is_correct),
+    SWEEP: Kind(sweep_tables.sections, " --sweep", sweep_picture.draw, sweep_tables.is_correct),
 }
 
 

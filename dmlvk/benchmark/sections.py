@@ -13,7 +13,6 @@ from rich.text import Text
 Record = dict[str, Any]
 
 EQUAL, DIFFERENT = "equal", "DIFFERENT"
-COLOURS = {EQUAL: "green", DIFFERENT: "red"}
 
 
 @dataclass(frozen=True)
@@ -26,6 +25,7 @@ class Section:
     heads : sequence of str
         Of the columns. A column of numbers is aligned to the right.
     rows : sequence of sequences of str
+        Without rows the notes stand alone.
     notes : sequence of str
         Lines below the table.
     """
@@ -39,12 +39,16 @@ class Section:
 def show(sections: Iterable[Section], terminal: Console) -> None:
     """Print tables on a terminal."""
     for section in sections:
+        if not section.rows:
+            for note in section.notes:
+                terminal.print(note)
+            continue
         table = Table(title=section.title, title_justify="left")
         for head in section.heads:
             is_number = all(_is_number(row[len(table.columns)]) for row in section.rows)
             table.add_column(head, justify="right" if is_number else "left", overflow="fold")
         for row in section.rows:
-            table.add_row(*(Text(cell, COLOURS.get(cell.partition(":")[0], "")) for cell in row))
+            table.add_row(*(Text(cell, _colour(cell)) for cell in row))
         terminal.print(table)
         for note in section.notes:
             terminal.print(note)
@@ -55,10 +59,12 @@ def markdown(sections: Iterable[Section]) -> Iterator[str]:
     for number, section in enumerate(sections):
         if number:
             yield ""
-        yield f"{'##' if number else '#'} {section.title}"
-        yield ""
-        yield f"| {' | '.join(section.heads)} |"
-        yield f"|{'---|' * len(section.heads)}"
+        if section.rows or not number:
+            yield f"{'##' if number else '#'} {section.title}"
+        if section.rows:
+            yield ""
+            yield f"| {' | '.join(section.heads)} |"
+            yield f"|{'---|' * len(section.heads)}"
         for row in section.rows:
             yield f"| {' | '.join(row)} |"
         if section.notes:
@@ -95,6 +101,10 @@ def origin(record: Record, options: str = "") -> str:
 def ratio_text(ratio: float) -> str:
     """A ratio with two digits that count."""
     return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.3f}"
+
+
+def _colour(cell: str) -> str:
+    return "red" if DIFFERENT in cell else "green" if cell.partition(":")[0] == EQUAL else ""
 
 
 def _is_number(text: str) -> bool:

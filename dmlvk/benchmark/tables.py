@@ -1,4 +1,4 @@
-"""A record of the harness as tables for a terminal."""
+"""A record of the harness as tables."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from dmlvk.benchmark.peers.peer import OTHER_ARITHMETIC
-from dmlvk.benchmark.sections import ratio_text
+from dmlvk.benchmark.sections import DIFFERENT, EQUAL, Section, absences, ratio_text
 
 Record = dict[str, Any]
 
@@ -20,34 +16,43 @@ Record = dict[str, Any]
 MORE_THAN_THE_MARK = 1.05
 
 
-def show(record: Record, terminal: Console, *, dispatches: bool = False) -> None:
-    """Print a record: marks, cases, peers, and all that was absent.
+def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
+    """The tables: the marks, the cases, and the peers' times; below them all that failed or was absent.
 
     Parameters
     ----------
     record : dict
         A result of `dmlvk.benchmark.harness.run`.
-    terminal : Console
     dispatches : bool
-        Whether to print the time of each dispatch too.
+        Whether each dispatch has a row too.
     """
-    device = record["device"]
-    title = f"{device['name']}, {device['driver']}, {record['date']}"
-    terminal.print(_marks(record, title))
-    terminal.print(_cases(record))
+    device, settings = record["device"], record["settings"]
+    yield Section(
+        f"{device['name']}, {device['driver']}, {record['date']}",
+        ("mark", "what", "rate", "median ms", "spread ms", "result"),
+        [_mark(name, mark) for name, mark in record["marks"].items()],
+        [
+            f"Median of {settings['rounds']} rounds; inputs of {settings['data_bytes']:,} bytes for data movement, "
+            f"batches of {settings['batch']} for convolutions.",
+            *(f"mark {name}: absent, {reason}" for name, reason in record["absent_marks"].items()),
+        ],
+    )
+    on_cpu = any(row.get("processor_seconds") for row in record["cases"])
+    rivals = {row["name"]: best_trial(record, row) for row in record["cases"]}
+    heads = ["case", "path", "median ms", "spread ms", *(["processors, ms"] if on_cpu else []), "rate", "of the mark"]
+    heads += ["result", *(["best peer, ms", "times as fast"] if any(rivals.values()) else [])]
+    rows = [_case(row, on_cpu, rivals[row["name"]]) for row in record["cases"]]
+    notes = [*failures(record), *summary(record)]
+    yield Section("cases", heads, [[*row, *[""] * len(heads)][: len(heads)] for row in rows], notes)
     if dispatches:
-        terminal.print(_dispatches(record))
-    if record["peers"]:
-        terminal.print(_peers(record))
-    for name, reason in record["absent_marks"].items():
-        terminal.print(f"mark {name}: absent, {reason}")
-    for reason in dict.fromkeys(record["absent_peers"].values()):
-        names = [name for name, why in record["absent_peers"].items() if why == reason]
-        terminal.print(f"peer{'s' * (len(names) > 1)} {', '.join(names)}: absent, {reason}")
-    for line in failures(record):
-        terminal.print(line)
-    for line in summary(record):
-        terminal.print(line)
+        dispatched = [_dispatch(row["name"], each) for row in record["cases"] for each in row.get("dispatches", ())]
+        yield Section("dispatches", ("case", "kernel", "median us", "GB/s", "TOPS"), dispatched)
+    yield Section(
+        'peers, ms; "-" where a peer lacks the operator',
+        ("work", *record["peers"]),
+        list(_peers(record)),
+        absences(record),
+    )
 
 
 def best_trial(record: Record, row: Record) -> Record | None:
@@ -115,98 +120,59 @@ def _spread(seconds: Record) -> str:
     return f"{_milliseconds(seconds['minimum'])} to {_milliseconds(seconds['maximum'])}"
 
 
-def _verdict(correct: bool) -> Text:
-    return Text("equal", "green") if correct else Text("DIFFERENT", "red")
+def _verdict(correct: bool) -> str:
+    return EQUAL if correct else DIFFERENT
 
 
-def _marks(record: Record, title: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for heading in ("mark", "what"):
-        table.add_column(heading)
-    for heading in ("rate", "median ms", "spread ms"):
-        table.add_column(heading, justify="right")
-    table.add_column("result")
-    for name, mark in record["marks"].items():
-        moves = mark["unit"] == "bytes/s"
-        rate = rate_text(mark["rate"] if moves else 0.0, 0.0 if moves else mark["rate"])
-        seconds = mark["seconds"]
-        cells = rate, _milliseconds(seconds["median"]), _spread(seconds), _verdict(mark["correct"])
-        table.add_row(name, mark["what"], *cells)
-    return table
+def _mark(name: str, mark: Record) -> tuple[str, ...]:
+    moves = mark["unit"] == "bytes/s"
+    rate = rate_text(mark["rate"] if moves else 0.0, 0.0 if moves else mark["rate"])
+    seconds = mark["seconds"]
+    return name, mark["what"], rate, _milliseconds(seconds["median"]), _spread(seconds), _verdict(mark["correct"])
 
 
-def _cases(record: Record) -> Table:
-    table = Table()
-    for heading in ("case", "path"):
-        table.add_column(heading, overflow="fold")
-    on_cpu = any(row.get("processor_seconds") for row in record["cases"])
-    for heading in ("median ms", "spread ms", *(["processors, ms"] if on_cpu else []), "rate", "of the mark"):
-        table.add_column(heading, justify="right")
-    table.add_column("result")
-    has_rivals = any(best_trial(record, row) for row in record["cases"])
-    if has_rivals:
-        table.add_column("best peer, ms")
-        table.add_column("times as fast", justify="right")
+def _case(row: Record, on_cpu: bool, best: Record | None) -> list[str]:
+    if "impossible" in row:
+        return [row["name"], "none, see below"]
+    seconds, mark = row["seconds"], row["mark"]
+    cells = [
+        row["name"],
+        row["path"],
+        _milliseconds(seconds["median"]),
+        _spread(seconds),
+        *([_milliseconds(row["processor_seconds"]["median"])] if on_cpu else []),
+        rate_text(row["bytes_per_second"], row["operations_per_second"]),
+        "" if mark is None else f"{mark['fraction']:.0%} {mark['bound_by']}",
+        _verdict(row["correct"]),
+    ]
+    if best is not None:
+        median = best["seconds"]["median"]
+        cells += [f"{_milliseconds(median)} {best['peer']}", ratio_text(median / seconds["median"])]
+    return cells
+
+
+def _dispatch(name: str, dispatch: Record) -> tuple[str, ...]:
+    seconds = dispatch["seconds"]
+    return (
+        name,
+        dispatch["kernel"],
+        f"{seconds * 1e6:,.1f}",
+        f"{dispatch['bytes'] / seconds / 1e9:,.1f}" if seconds else "",
+        f"{dispatch['operations'] / seconds / 1e12:.3f}" if seconds and dispatch["operations"] else "",
+    )
+
+
+def _peers(record: Record) -> Iterator[tuple[str, ...]]:
     for row in record["cases"]:
-        if "impossible" in row:
-            table.add_row(row["name"], "none, see below")
-            continue
-        seconds, mark = row["seconds"], row["mark"]
-        cells = [
-            row["name"],
-            row["path"],
-            _milliseconds(seconds["median"]),
-            _spread(seconds),
-            *([_milliseconds(row["processor_seconds"]["median"])] if on_cpu else []),
-            rate_text(row["bytes_per_second"], row["operations_per_second"]),
-            "" if mark is None else f"{mark['fraction']:.0%} {mark['bound_by']}",
-            _verdict(row["correct"]),
-        ]
-        best = best_trial(record, row)
-        if has_rivals:
-            cells.append("" if best is None else f"{_milliseconds(best['seconds']['median'])} {best['peer']}")
-            cells.append("" if best is None else ratio_text(best["seconds"]["median"] / seconds["median"]))
-        table.add_row(*cells)
-    return table
-
-
-def _dispatches(record: Record) -> Table:
-    table = Table(title="dispatches", title_justify="left")
-    for heading in ("case", "kernel"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("median us", "GB/s", "TOPS"):
-        table.add_column(heading, justify="right")
-    for row in record["cases"]:
-        for dispatch in row.get("dispatches", ()):
-            seconds = dispatch["seconds"]
-            table.add_row(
-                row["name"],
-                dispatch["kernel"],
-                f"{seconds * 1e6:,.1f}",
-                f"{dispatch['bytes'] / seconds / 1e9:,.1f}" if seconds else "",
-                f"{dispatch['operations'] / seconds / 1e12:.3f}" if seconds and dispatch["operations"] else "",
-            )
-    return table
-
-
-def _peers(record: Record) -> Table:
-    versions = (f"{name} {peer['version']} ({peer['runs_on']})" for name, peer in record["peers"].items())
-    table = Table(title=f"peers, ms: {', '.join(versions)}", title_justify="left")
-    table.add_column("work", overflow="fold")
-    for name in record["peers"]:
-        table.add_column(name, justify="right")
-    for row in record["cases"]:
-        if "peers" in row:
+        if "peers" in row and record["peers"]:
             trials = {trial["peer"]: trial for trial in row["peers"]}
-            cells = (trial_text(trials.get(name, {})) for name in record["peers"])
-            table.add_row(row["work"], *(Text(cell, "red" if cell.endswith("DIFFERENT") else "") for cell in cells))
-    return table
+            yield row["work"], *(trial_text(trials.get(name, {})) for name in record["peers"])
 
 
 def trial_text(trial: Record) -> str:
     """A peer's milliseconds, and whether its result is another one; "failed", or "-" if it lacks the operator."""
     if "seconds" in trial:
-        wrong = " DIFFERENT" if trial["result"] == "DIFFERENT" else ""
+        wrong = f" {DIFFERENT}" if trial["result"] == DIFFERENT else ""
         return _milliseconds(trial["seconds"]["median"]) + wrong
     return "failed" if "failure" in trial else "-"
 

@@ -37,9 +37,8 @@ def bench_cluster(
     """
     with connected(address) as client:
         from dmlvk.benchmark import cluster, harness
-        from dmlvk.benchmark.markdown import page
+        from dmlvk.benchmark.kinds import kind_for
         from dmlvk.benchmark.peers import PEERS
-        from dmlvk.benchmark.tables import show
 
         require_names("--peer", choice.peers, PEERS)
         required_cases(choice, is_cpu=False)
@@ -55,8 +54,10 @@ def bench_cluster(
 
         records = cluster.run(client, choice, selector, keep)
     if markdown_path is not None:
-        files.write_text(markdown_path, "\n".join(line for record in records for line in (*page(record), "")) + "\n")
+        files.write_text(
+            markdown_path, "\n".join(line for record in records for line in (*kind_for(record).page(record), "")) + "\n"
+        )
     for record in records:
-        show(record, console(), dispatches=dispatches)
+        kind_for(record).show(record, console(), dispatches)
     if not all(harness.is_correct(record) for record in records):
         raise click.ClickException("a result is DIFFERENT from the expected one")

@@ -11,7 +11,7 @@ import matplotlib
 import pytest
 
 from dmlvk.benchmark import drawing, picture
-from dmlvk.benchmark.markdown import page
+from dmlvk.benchmark.kinds import kind_for
 from dmlvk.benchmark.peers import PEERS
 from dmlvk.benchmark.records import Record
 
@@ -112,19 +112,19 @@ def on_a_cpu(record: Record) -> Record:
 
 def test_the_page_has_what_the_terminal_has(record: Record) -> None:
     """The peers' times, also those of a CPU beside a CPU's driver; and how it was made."""
-    text = "\n".join(page(on_a_cpu(record)))
+    text = "\n".join(kind_for(record).page(on_a_cpu(record)))
     row = next(row for row in on_a_cpu(record)["cases"] if "seconds" in row["peers"][0])
     assert f"| {row['work']} | {row['peers'][0]['seconds']['median'] * 1e3:.3g}" in text
-    assert "| onnxruntime |" in text and "fastest other library:" in text
+    assert "| best peer, ms | times as fast |" in text and " onnxruntime | " in text
     assert "Measured by `dmlvk bench` with dmlvk" in text
-    gpu = "\n".join(page(record))
-    assert "fastest other library on a GPU:" in gpu
+    gpu = "\n".join(kind_for(record).page(record))
+    assert all(f" {peer} | " in gpu for peer in ("torch-compile", "cudnn-fp16-nhwc"))
     named = "another operator, with other types or without zero points: cudnn-fp16-nhwc, cudnn-fp16-nchw, cudnn-int8"
     assert named in gpu
     assert "no limit of the hardware" not in gpu
     fast = copy.deepcopy(record)
     fast["cases"][0]["mark"]["fraction"] = 2.6
-    assert "more than 100% of the mark: a mark is a plain kernel" in "\n".join(page(fast))
+    assert "more than 100% of the mark: a mark is a plain kernel" in "\n".join(kind_for(fast).page(fast))
 
 
 def test_a_slow_device_has_a_unit_of_its_own(record: Record) -> None:
@@ -136,7 +136,6 @@ def test_a_slow_device_has_a_unit_of_its_own(record: Record) -> None:
 
 def test_each_record_of_the_results_can_be_shown() -> None:
     from dmlvk.benchmark import records
-    from dmlvk.benchmark.kinds import kind_for
 
     found = sorted(H200.parent.glob("*.json"))
     assert len(found) >= 3
