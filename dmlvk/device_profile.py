@@ -127,6 +127,15 @@ class DeviceProfile:
         return hash((self.name, self.driver_id, self.driver_version, self.distrusted_paths))
 
     @property
+    def is_slow_driver(self) -> bool:
+        """Whether any other device of the same type is faster, so that it is the last choice among them.
+
+        SwiftShader computes in vectors of 128 bits, without 8-bit storage: a Sobel filter on a CPU makes 2 frames a
+        second with it, and 58 with lavapipe.
+        """
+        return self.driver_id == DriverId.GOOGLE_SWIFTSHADER
+
+    @property
     def segment_size(self) -> int:
         """The most bytes of one VkBuffer on one VkDeviceMemory. Larger tensors lie in segments of this size."""
         largest = min(self.limits.max_memory_allocation_size, self.limits.max_buffer_size)

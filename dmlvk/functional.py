@@ -93,9 +93,9 @@ def diagonal_matrix1(
         Elements with begin <= x - y < end are filled. If begin > end, those with x - y < end or x - y >= begin are.
     dtype : dtype, optional
         Type of the output: the input's type. Without an input, it defaults to that of ``numpy.asarray(value)``.
-    device : Device, str or int, optional
-        A Device, part of a device's name, or an index of `dmlvk.devices()`. A device that is named is opened once and
-        kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
+    device : Device, DeviceInfo, str or int, optional
+        A Device, an element or an index of `dmlvk.devices()`, or part of a device's name. A device that is named is
+        opened once and kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
 
     Returns
     -------
@@ -181,9 +181,9 @@ def one_hot(
         Size of the output at `axis`.
     axis : int
         Dimension of the sequences; a negative one counts from the last.
-    device : Device, str or int, optional
-        A Device, part of a device's name, or an index of `dmlvk.devices()`. A device that is named is opened once and
-        kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
+    device : Device, DeviceInfo, str or int, optional
+        A Device, an element or an index of `dmlvk.devices()`, or part of a device's name. A device that is named is
+        opened once and kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
 
     Returns
     -------
@@ -259,9 +259,9 @@ def slice1(
         One element for each dimension. The window must lie inside the input, and strides must not be 0.
     output_sizes : sequence of int, optional
         Defaults to all elements of the window: 1 + (size - 1) // abs(stride).
-    device : Device, str or int, optional
-        A Device, part of a device's name, or an index of `dmlvk.devices()`. A device that is named is opened once and
-        kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
+    device : Device, DeviceInfo, str or int, optional
+        A Device, an element or an index of `dmlvk.devices()`, or part of a device's name. A device that is named is
+        opened once and kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
 
     Returns
     -------
@@ -367,9 +367,9 @@ def quantized_linear_convolution(
     strides, dilations, start_padding, end_padding : sequence of int
         (height, width). For rank 3, one element is accepted too.
     group_count : int
-    device : Device, str or int, optional
-        A Device, part of a device's name, or an index of `dmlvk.devices()`. A device that is named is opened once and
-        kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
+    device : Device, DeviceInfo, str or int, optional
+        A Device, an element or an index of `dmlvk.devices()`, or part of a device's name. A device that is named is
+        opened once and kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
 
     Returns
     -------

@@ -2,7 +2,7 @@
 
     pip install numpy vulkan
     python replay.py                     # the device it was recorded on, if there is one of that name; else the first
-    python replay.py --device llvmpipe   # part of a device's name
+    python replay.py --device llvmpipe   # part of a device's name, or its index
     python replay.py --repeat 100
 
 case.json says what was dispatched. Each *.bin is the memory of one tensor before the run, random guard bytes included,
@@ -83,18 +83,22 @@ class Replay:
         check(vk.vkEnumeratePhysicalDevices(self.instance, count, ffi.NULL), "vkEnumeratePhysicalDevices")
         handles = ffi.new("VkPhysicalDevice[]", max(1, count[0]))
         check(vk.vkEnumeratePhysicalDevices(self.instance, count, handles), "vkEnumeratePhysicalDevices")
-        names = {}
+        found = []
         for index in range(count[0]):
             properties = ffi.new("VkPhysicalDeviceProperties*")
             vk.vkGetPhysicalDeviceProperties(handles[index], properties)
-            names[ffi.string(properties.deviceName).decode(errors="replace")] = (handles[index], properties.apiVersion)
-        wanted = self.case["environment"]["device"] if selector is None else selector
-        found = [name for name in names if wanted.casefold() in name.casefold()]
-        if not names or (not found and selector is not None):
-            sys.exit(f"no Vulkan device {selector or ''}; there are {', '.join(names) or 'none'}")
-        name = found[0] if found else next(iter(names))
+            name = ffi.string(properties.deviceName).decode(errors="replace")
+            found.append((name, handles[index], properties.apiVersion))
+        if selector is not None and selector.isdecimal():  # an index, and no part of a name
+            matching = [each for index, each in enumerate(found) if str(index) == selector]
+        else:
+            wanted = self.case["environment"]["device"] if selector is None else selector
+            matching = [each for each in found if wanted.casefold() in each[0].casefold()]
+        if not found or (not matching and selector is not None):
+            listing = ", ".join(f"{index}: {name}" for index, (name, _, _) in enumerate(found))
+            sys.exit(f"no Vulkan device {selector or ''}; there are {listing or 'none'}")
+        name, handle, self.version = (matching or found)[0]
         print(f"Device: {name}")
-        handle, self.version = names[name]
         return handle
 
     def open(self) -> tuple[Any, int]:
@@ -367,7 +371,7 @@ class Replay:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run the recorded dispatches and compare what they leave behind.")
-    parser.add_argument("--device", help="part of a device's name")
+    parser.add_argument("--device", help="part of a device's name, or its index")
     parser.add_argument("--repeat", type=int, default=3, help="runs; default 3")
     arguments = parser.parse_args()
     case = json.loads((HERE / "case.json").read_text(encoding="utf-8"))

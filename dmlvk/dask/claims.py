@@ -20,8 +20,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from dmlvk.errors import DeviceError
-from dmlvk.runtime.device_info import DeviceInfo, best_devices, devices
-from dmlvk.vulkan.physical_device import choose, physical_devices
+from dmlvk.runtime.device_info import DeviceInfo, best_devices, chosen, devices
+from dmlvk.vulkan.physical_device import physical_devices
 
 ALL, BEST = "all", "best"
 # The locks of a cluster that was made so many seconds ago are removed if nobody holds one.
@@ -48,12 +48,12 @@ class Claim:
         self._lock.release()
 
 
-def wanted(request: str | Sequence[int | str] | None) -> list[DeviceInfo]:
+def wanted(request: str | Sequence[int | str | DeviceInfo] | None) -> list[DeviceInfo]:
     """The devices of this host that a cluster is to use, in the order in which workers take them.
 
     Parameters
     ----------
-    request : "best", "all", sequence of int or str, or None
+    request : "best", "all", sequence of int, str or DeviceInfo, or None
         "best" is each device of the best kind: see `best_devices`. A sequence has selectors, as `Device` takes them;
         those that this host lacks are passed over. None is $DMLVK_DEVICE, or "best" if that is not set.
 
@@ -72,7 +72,7 @@ def wanted(request: str | Sequence[int | str] | None) -> list[DeviceInfo]:
     handles = [device.handle for device in physical_devices()]
     for selector in [None] if request is None else request:
         try:
-            index = handles.index(choose(selector).handle)
+            index = handles.index(chosen(selector).handle)
         except DeviceError as error:
             failure = error
         else:

@@ -15,6 +15,7 @@ from dmlvk.dask.errors import ClusterError, ClusterWarning
 from dmlvk.dask.holding import NAME, identity, place_resource
 from dmlvk.dask.plugin import worker_plugin
 from dmlvk.errors import shown
+from dmlvk.runtime.device_info import DeviceInfo
 
 # Seconds to wait for a scheduler's answer.
 CONNECT_SECONDS = 10.0
@@ -82,7 +83,7 @@ def connect(address: str) -> Client:
         ) from error
 
 
-def prepare(client: Client, devices: str | Sequence[int | str] | None = None) -> list[ClusterWorker]:
+def prepare(client: Client, devices: str | Sequence[int | str | DeviceInfo] | None = None) -> list[ClusterWorker]:
     """Give each worker of a cluster a device of its host. Workers that come later get one too.
 
     A device belongs to one worker. If a host has more workers than devices, those that are left over have no device:
@@ -93,7 +94,7 @@ def prepare(client: Client, devices: str | Sequence[int | str] | None = None) ->
     Parameters
     ----------
     client : distributed.Client
-    devices : "best", "all", or sequence of int or str, optional
+    devices : "best", "all", or sequence of int, str or DeviceInfo, optional
         The devices of each host to use. "best": each device of the best kind, all discrete GPUs, or else all
         integrated ones, ..., or else all CPU drivers. "all": each device. A sequence has selectors, as `Device` takes
         them. By default $DMLVK_DEVICE of the worker, else "best"; or what an earlier call has chosen.

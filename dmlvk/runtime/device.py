@@ -25,7 +25,7 @@ from dmlvk.runtime.bound_tensors import Compiled
 from dmlvk.runtime.command_writer import CommandWriter, dispatch_count
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.copying import NotCopied
-from dmlvk.runtime.device_info import another_device
+from dmlvk.runtime.device_info import DeviceInfo, another_device, chosen
 from dmlvk.runtime.exchange import array_of, tensor_of_cuda
 from dmlvk.runtime.implementation import new_pipelines_first
 from dmlvk.runtime.measured_rates import MeasuredRates
@@ -39,7 +39,6 @@ from dmlvk.vulkan.command_buffers import Batch
 from dmlvk.vulkan.device import VulkanDevice
 from dmlvk.vulkan.host_threads import Job, core_count, for_each
 from dmlvk.vulkan.monitor import Monitor
-from dmlvk.vulkan.physical_device import choose
 from dmlvk.vulkan.recorder import ONE_TIME_SUBMIT, SIMULTANEOUS_USE
 
 if TYPE_CHECKING:
@@ -63,8 +62,9 @@ class Device(NotCopied):
 
     Parameters
     ----------
-    selector : int, str or None
-        A position in `devices()`, or part of a name in any case; None for $DMLVK_DEVICE, else the best device.
+    selector : int, str, DeviceInfo or None
+        A position in `devices()`, or an element of it; or part of a name in any case; None for $DMLVK_DEVICE, else the
+        best device. A string of digits is a position.
     timestamps : bool
         Whether submissions measure their time on the GPU, for `Submission.gpu_time`. May be changed at any time.
     profile : DeviceProfile, optional
@@ -104,7 +104,7 @@ class Device(NotCopied):
 
     def __init__(
         self,
-        selector: int | str | None = None,
+        selector: int | str | DeviceInfo | None = None,
         *,
         timestamps: bool = False,
         profile: DeviceProfile | None = None,
@@ -112,7 +112,7 @@ class Device(NotCopied):
         force_copy_queue: bool = False,
     ) -> None:
         self.debug_level = debug.debug_level()
-        physical = choose(selector)
+        physical = chosen(selector)
         questions: Job | None = None
         if profile is None:
             self._profile = replace(physical.profile, rates=MeasuredRates(physical.profile).rates())

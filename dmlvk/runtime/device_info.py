@@ -39,7 +39,7 @@ class DeviceInfo:
     Attributes
     ----------
     index : int
-        The argument for `Device(index)`.
+        The position in `devices()`: `Device(info.index)` opens it, and so does `Device(info)`.
     name : str
         The driver's name for the device; `Device` accepts a part of it.
     type : DeviceType
@@ -71,6 +71,21 @@ class DeviceInfo:
     def __repr__(self) -> str:
         return f"<dmlvk.DeviceInfo {self}>"
 
+    @property
+    def here(self) -> int:
+        """The index that the described device has in this process, which may see other devices than the one it is of.
+
+        Raises
+        ------
+        DeviceError
+            It is not here; the message lists the devices.
+        """
+        found = [index for index, device in enumerate(physical_devices()) if device.profile == self.profile]
+        if not found:
+            listing = "".join(f"\n  {info}" for info in devices())
+            raise DeviceError(f"the device {self} is not here (any more, or with this driver); there are:{listing}")
+        return self.index if self.index in found else found[0]
+
 
 class DeviceList(list[DeviceInfo]):
     """A list of devices that prints one line a device."""
@@ -80,6 +95,19 @@ class DeviceList(list[DeviceInfo]):
 
     def __repr__(self) -> str:
         return f"[{f',{chr(10)} '.join(repr(info) for info in self)}]"
+
+
+def chosen(selector: DeviceInfo | int | str | None = None) -> PhysicalDevice:
+    """The device that a selector names: as `choose` takes it, or a description that `devices()` has given.
+
+    Raises
+    ------
+    DeviceError
+        There is no device, or none matches; the message lists the devices.
+    TypeError
+        The selector has another type.
+    """
+    return choose(selector.here if isinstance(selector, DeviceInfo) else selector)
 
 
 @dataclass(frozen=True)

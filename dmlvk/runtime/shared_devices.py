@@ -1,4 +1,4 @@
-"""The device of a call that names one: an open Device, an index, a part of a name, or nothing.
+"""The device of a call that names one: an open Device, an index, a part of a name, a DeviceInfo, or nothing.
 
 A device that is named by anything but a Device is opened at the first such call and kept for the process. Calls that
 name the same device in different ways share one Device.
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from dmlvk.arguments import integer_of
 from dmlvk.errors import BindingError, shown
 from dmlvk.runtime.device import Device
-from dmlvk.runtime.device_info import another_device, numbered
+from dmlvk.runtime.device_info import DeviceInfo, another_device, numbered
 from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.physical_device import choose
 
 if TYPE_CHECKING:
     from dmlvk.runtime.tensor import Tensor
 
-DeviceName: TypeAlias = "Device | int | str | None"
+DeviceName: TypeAlias = "Device | DeviceInfo | int | str | None"
 
 _kept: dict[int | str | None, Device] = {}
 _monitor = Monitor()
@@ -31,8 +31,9 @@ def named_device(name: DeviceName) -> Device:
 
     Parameters
     ----------
-    name : Device, int, str or None
-        A position in `devices()`, or part of a name in any case; None for $DMLVK_DEVICE, else the best device.
+    name : Device, DeviceInfo, int, str or None
+        A position in `devices()`, or an element of it; or part of a name in any case; None for $DMLVK_DEVICE, else the
+        best device.
 
     Raises
     ------
@@ -55,7 +56,7 @@ def device_of(tensors: Mapping[str, Tensor], name: DeviceName) -> Device:
     ----------
     tensors : mapping of str to Tensor
         The tensors that the call was given, by the names that messages have for them.
-    name : Device, int, str or None
+    name : Device, DeviceInfo, int, str or None
         As for `named_device`. With tensors it has to be their device.
 
     Raises
@@ -93,9 +94,11 @@ def _selector(name: object) -> int | str | None:
     """A name by value, as `choose` takes it."""
     if name is None or isinstance(name, str):
         return name
+    if isinstance(name, DeviceInfo):
+        return name.here
     position = integer_of(name)
     if position is None:
-        kinds = "None, a dmlvk.Device, an index of dmlvk.devices() or part of a device's name"
+        kinds = "None, a dmlvk.Device, an index or an element of dmlvk.devices(), or part of a device's name"
         raise TypeError(f"device = {shown(name)}: must be {kinds}, not {type(name).__name__}")
     return position
 

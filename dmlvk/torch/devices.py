@@ -14,6 +14,7 @@ from dmlvk import cuda
 from dmlvk.arguments import integer_of
 from dmlvk.errors import DeviceError
 from dmlvk.runtime.device import Device
+from dmlvk.runtime.device_info import DeviceInfo
 from dmlvk.runtime.exchange import DL_VULKAN
 from dmlvk.runtime.shared_devices import DeviceName, named_device
 from dmlvk.runtime.tensor import Tensor
@@ -39,11 +40,14 @@ def _device_key(device: DeviceName) -> str:
     """
     if isinstance(device, str):
         return device
-    position = integer_of(device)
+    position = device.here if isinstance(device, DeviceInfo) else integer_of(device)
     if position is not None:
         return str(position)
     if not isinstance(device, Device):
-        raise TypeError(f"device is a {type(device).__name__}: pass None, a dmlvk.Device, an index or part of a name")
+        raise TypeError(
+            f"device is a {type(device).__name__}: pass None, a dmlvk.Device, an index or an element of "
+            "dmlvk.devices(), or part of a name"
+        )
     key = _keys.get(device)
     if key is None:
         key = f"{KEY_START}{next(_numbers)}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -27,8 +29,9 @@ PREFERENCE = (
     DeviceType.OTHER,
 )
 
-# The most characters that a position may have as text. Python refuses to read thousands of digits as a number.
-LONGEST_POSITION = 20
+# A selector of this form is an index and no part of a name: "1" is also a part of "LLVM 15.0.6". Python refuses to read
+# thousands of digits as a number.
+POSITION = re.compile(r"\s*[+-]?\d{1,20}\s*")
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ class PhysicalDevice:
 
 
 def physical_devices() -> list[PhysicalDevice]:
-    """The devices that dmlvk can use, the best first; devices of one type are in the loader's order."""
+    """The devices that dmlvk can use, the best first; those that are as good are in the loader's order."""
     return [device for device in _all_devices() if device.rejection is None]
 
 
@@ -135,8 +138,12 @@ def has_usable_device() -> bool:
 
 
 def _all_devices() -> list[PhysicalDevice]:
-    found = [read_physical_device(handle) for handle in instance().physical_devices()]
-    return sorted(found, key=lambda device: PREFERENCE.index(device.profile.device_type))
+    return best_first(read_physical_device(handle) for handle in instance().physical_devices())
+
+
+def best_first(found: Iterable[PhysicalDevice]) -> list[PhysicalDevice]:
+    """Devices in the order of `dmlvk.devices()`."""
+    return sorted(found, key=lambda each: (PREFERENCE.index(each.profile.device_type), each.profile.is_slow_driver))
 
 
 def choose(selector: int | str | None = None) -> PhysicalDevice:
@@ -146,8 +153,8 @@ def choose(selector: int | str | None = None) -> PhysicalDevice:
     ----------
     selector : int, str or None
         An index in `physical_devices()`; part of a name, in upper or lower case; or None for $DMLVK_DEVICE, and for the
-        best device if that is not set. A string of digits is an index if there is such a device, else part of a name
-        ("4090"). If several names match, the first one counts.
+        best device if that is not set. A string of digits is an index and nothing else. If several names match, the
+        first one counts.
 
     Raises
     ------
@@ -160,28 +167,33 @@ def choose(selector: int | str | None = None) -> PhysicalDevice:
     if not devices:
         left_out = "".join(f"\n  {device.profile.name}: {device.rejection}" for device in rejected_devices())
         raise DeviceError(f"no usable Vulkan device. {driver_hint()}" + (f"\nLeft out:{left_out}" if left_out else ""))
-    origin = "selector"
+    origin = "selector ="
     if selector is None:
-        selector = os.environ.get("DMLVK_DEVICE") or None
-        origin = "$DMLVK_DEVICE"
+        selector = os.environ.get("DMLVK_DEVICE", "").strip() or None
+        origin = "$DMLVK_DEVICE ="
         if selector is None:
             return devices[0]
     position = integer_of(selector)
+    problem = "matches no device"
     if isinstance(selector, str):
-        if selector.strip().isdecimal() and len(selector) <= LONGEST_POSITION:
+        if POSITION.fullmatch(selector):
             position = int(selector)
+        elif named := selector.strip().casefold():
+            for device in devices:
+                if named in device.profile.name.casefold():
+                    return device
+        else:
+            problem = "is empty; leave it out for the best device"
     elif position is None:
-        raise TypeError(f"selector = {shown(selector)}: must be None, an int or a str, not {type(selector).__name__}")
-    if position is not None and 0 <= position < len(devices):
-        return devices[position]
-    if isinstance(selector, str):
-        for device in devices:
-            if selector.casefold() in device.profile.name.casefold():
-                return device
+        kinds = "None, an index, part of a name, or a dmlvk.DeviceInfo"
+        raise TypeError(f"selector = {shown(selector)}: must be {kinds}, not {type(selector).__name__}")
+    if position is not None:
+        if 0 <= position < len(devices):
+            return devices[position]
+        problem = f"matches no device: a number is an index, here from 0 to {len(devices) - 1}"
     listing = "".join(f"\n  {index}: {device.profile.name}" for index, device in enumerate(devices))
-    given = shown(selector)
     raise DeviceError(
-        f"{origin} {given} matches no device; give the index or part of the name of one of these:{listing}"
+        f"{origin} {shown(selector)} {problem}; give the index or part of the name of one of these:{listing}"
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,6 +57,24 @@ def test_the_default_device_and_a_named_one_are_one_where_they_are_the_same(
     others = [info.index for info in dmlvk.devices() if info.name != device.name]
     for other in others:
         assert named_device(other) is not default
+
+
+def test_a_description_of_a_device_names_it_wherever_a_device_is_named(
+    device: dmlvk.Device, kept: dict[Any, dmlvk.Device], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = pickle.loads(pickle.dumps(dmlvk.devices()[index_of(device)]))
+    with dmlvk.Device(info) as opened:
+        assert opened.name == device.name
+    assert one_hot(device=info).tolist() == [[0, 7, 0], [0, 0, 7]]
+    assert named_device(info) is named_device(info.index)
+    tensor = device.tensor(INDICES)
+    assert one_hot(tensor, device=info).device is device
+    # Described elsewhere, where there were other devices before it.
+    assert named_device(replace(info, index=99)) is named_device(info.index)
+    gone = replace(info, profile=replace(info.profile, driver_info="another release"))
+    for call in (dmlvk.Device, named_device):
+        with pytest.raises(dmlvk.DeviceError, match=r"(?s)is not here.*there are:\n  0: "):
+            call(gone)
 
 
 def test_threads_open_a_device_once(device: dmlvk.Device) -> None:

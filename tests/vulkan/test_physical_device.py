@@ -61,6 +61,17 @@ def name(device: PhysicalDevice) -> str:
     return device.profile.name
 
 
+@pytest.mark.parametrize("order", [("lavapipe-25.0", "swiftshader"), ("swiftshader", "lavapipe-25.0")])
+def test_lavapipe_comes_before_swiftshader_in_either_order(
+    order: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = physical_devices()[0]
+    made = [dataclasses.replace(real, handle=each, profile=load(each)) for each in (*order, "adreno-618")]
+    monkeypatch.setattr(physical_device, "_all_devices", lambda: physical_device.best_first(made))
+    monkeypatch.delenv("DMLVK_DEVICE", raising=False)
+    assert [device.handle for device in physical_devices()] == ["adreno-618", "lavapipe-25.0", "swiftshader"]
+
+
 @pytest.mark.usefixtures("machine")
 class TestChoice:
     def test_discrete_before_integrated_before_virtual_before_cpu_before_other(self) -> None:
@@ -88,7 +99,7 @@ class TestChoice:
         assert name(choose("geforce")) == "NVIDIA GeForce RTX 3090"
 
     def test_the_environment_chooses_when_nobody_else_does(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("DMLVK_DEVICE", "4090")
+        monkeypatch.setenv("DMLVK_DEVICE", "rtx 4090")
         assert name(choose()) == "NVIDIA GeForce RTX 4090"
         monkeypatch.setenv("DMLVK_DEVICE", "venus")
         assert name(choose()) == "Virtio-GPU Venus"
@@ -96,15 +107,28 @@ class TestChoice:
         monkeypatch.setenv("DMLVK_DEVICE", "")
         assert name(choose()) == "NVIDIA GeForce RTX 3090"
 
-    @pytest.mark.parametrize("selector", [6, -1, "7", "radeon", "old card"])
+    @pytest.mark.parametrize("selector", [6, -1, "7", "-1", "+9", " 8 ", "4090", "radeon", "old card", "", "  "])
     def test_no_match_lists_the_devices(self, selector: int | str) -> None:
         with pytest.raises(dmlvk.DeviceError) as caught:
             choose(selector)
         assert repr(selector).strip("'") in str(caught.value)
         assert "0: NVIDIA GeForce RTX 3090" in str(caught.value)
 
-    def test_digits_are_part_of_a_name_where_no_device_has_that_index(self) -> None:
-        assert name(choose("4090")) == "NVIDIA GeForce RTX 4090"
+    @pytest.mark.parametrize("selector", ["4090", " 4090", "6"])
+    def test_digits_are_an_index_and_no_part_of_a_name(self, selector: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        rule = r"matches no device: a number is an index, here from 0 to 5; (?s:.*)RTX 4090"
+        with pytest.raises(dmlvk.DeviceError, match=rule):
+            choose(selector)
+        monkeypatch.setenv("DMLVK_DEVICE", selector)
+        with pytest.raises(dmlvk.DeviceError, match=rf"\$DMLVK_DEVICE = '{selector.strip()}' {rule}"):
+            choose()
+        assert name(choose("RTX 4090")) == name(choose(" 1 ")) == "NVIDIA GeForce RTX 4090"
+
+    def test_an_empty_variable_is_none_and_an_empty_selector_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DMLVK_DEVICE", "  ")
+        assert name(choose()) == "NVIDIA GeForce RTX 3090"
+        with pytest.raises(dmlvk.DeviceError, match="is empty; leave it out for the best device"):
+            choose("")
 
     def test_a_number_is_no_part_of_a_name(self) -> None:
         with pytest.raises(dmlvk.DeviceError):

@@ -51,7 +51,7 @@ class Devices:
     """
 
     def __init__(self, selector: str | None) -> None:
-        self._selector = int(selector) if selector is not None and selector.isdecimal() else selector
+        self._selector = selector
         self._open: OrderedDict[tuple[object, ...], dmlvk.Device] = OrderedDict()
         with dmlvk.Device(self._selector) as device:
             self.profile = device.profile
