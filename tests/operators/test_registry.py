@@ -14,7 +14,6 @@ import dmlvk
 from dmlvk import operators, planning, reference
 from dmlvk.benchmark import cases
 from dmlvk.benchmark.peers import PEERS
-from dmlvk.conformance.plans import EXPECTED_PATHS
 from dmlvk.operators.registry import CURRENT_OPERATORS, OPERATORS, Operator, parts
 from dmlvk.operators.rules import OperatorDesc
 from dmlvk.runtime import bound_tensors
@@ -63,7 +62,6 @@ class TestEachOperator:
     def test_its_kernel_paths_are_known(self, operator: Operator) -> None:
         paths = planning.KERNEL_PATHS[operator.desc]
         assert paths and all(isinstance(path, str) for path in paths)
-        assert operator.desc in EXPECTED_PATHS or len(paths) == 1, "of several paths, which is expected where?"
 
     def test_its_conformance_cases_bear_its_stem(self, operator: Operator) -> None:
         default = list(import_module(f"dmlvk.conformance.cases.{operator.stem}").cases(True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -14,11 +16,14 @@ from dmlvk.conformance.profiles import PROFILES
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import PathError
 from dmlvk.operators import QuantizedLinearConvolutionDesc
+from dmlvk.planning import quantized_linear_convolution
 from dmlvk.planning.device_rates import LARGE_GPU
 from dmlvk.planning.plan import CLEAN, NO_OFFSETS, Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.choice import convolution_paths
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
-from dmlvk.planning.quantized_linear_convolution.path import Problem
+from dmlvk.planning.quantized_linear_convolution.path import Path, Problem
+from dmlvk.planning.quantized_linear_convolution.registry import PATH_NAMES as PATHS
+from dmlvk.planning.quantized_linear_convolution.registry import PATHS as REGISTERED
 from dmlvk.planning.quantized_linear_convolution.split_k import MANY_STEPS, SplitKPath
 from tests import profiles
 from tests.planning.limits import check_plan
@@ -54,6 +59,21 @@ def steps_of_shares(product: Dispatch) -> Counter[int]:
 
 def step_count(product: Dispatch) -> int:
     return -(-size_of(product, "VECTORS_OF_K") // constant(product, "STEP"))
+
+
+def test_the_page_has_every_path_and_says_which_of_them_cut_k() -> None:
+    page = inspect.getdoc(quantized_linear_convolution) or ""
+    listed = re.findall(r"^(\w[\w, ]*)\n    (\S.*(?:\n    .*)*)", page, re.MULTILINE)
+    entries = {name: text for names, text in listed for name in names.split(", ")}
+    assert tuple(entries) == PATHS
+    problem = Problem(DESCRIPTORS["ResNet, 256 channels"], H200, NO_OFFSETS)
+    for path in REGISTERED:
+        cuts = type(path).with_parts is not Path.with_parts
+        assert ("It cuts K." in entries[path.name]) == cuts, path.name
+        if not cuts:
+            with pytest.raises(PathError, match="does not cut K"):
+                path.with_parts(None, 2)
+    assert plan(problem.desc, H200, path="split_k/4").path == "split_k/4"
 
 
 @pytest.mark.parametrize("path", ["split_k", "vectors"])
