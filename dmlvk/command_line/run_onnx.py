@@ -127,10 +127,12 @@ def _table(session: InferenceSession, model: Path, findings: dict[str, Finding] 
             cells.append(_verdict(findings.get(row.name)))
         table.add_row(*cells, row.reason)
     counts = {where: sum(row.where == where for row in rows) for where in COLOURS}
-    memory = session.memory
+    memory, traffic = session.memory, session.traffic
     table.caption = (
         ", ".join(f"{count} {where}" for where, count in counts.items() if count)
-        + f". Values on the device take {memory.peak:,} bytes; beside each other they would take {memory.sum:,}."
+        + f". The run has {traffic.parts} part{'s' * (traffic.parts != 1)}; {traffic.bytes_to_device:,} bytes go to "
+        f"the device and {traffic.bytes_from_device:,} come back. Values on the device take {memory.peak:,} bytes; "
+        f"beside each other they would take {memory.sum:,}."
     )
     return table
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from onnx import numpy_helper
 
 from dmlvk.onnx.graph import Array, Graph, Node
 from dmlvk.onnx.host import HostPart
 
+Kind = tuple[tuple[int, ...], np.dtype[Any]]
+# Operators whose outputs are sizes.
+SIZE_OPERATORS = ("Shape", "Size")
 # Constant inputs or not, these are left as they are: a dequantized constant takes four times the memory, and the others
 # do not depend on their inputs alone.
 NOT_FOLDED = {
@@ -37,6 +44,38 @@ def fold(graph: Graph) -> dict[int, str]:
     if foldable:
         reasons |= _compute(graph, foldable)
     return reasons | _prune(graph)
+
+
+def with_known_sizes(graph: Graph, kinds: Mapping[str, Kind]) -> tuple[Graph, dict[int, str]]:
+    """A graph in which the sizes of known values, and what is computed from them alone, are constants.
+
+    Parameters
+    ----------
+    graph : Graph
+        It is not changed.
+    kinds : mapping of str to (tuple of int, dtype)
+        Shape and type of values for one combination of input sizes.
+
+    Returns
+    -------
+    tuple of Graph and dict of int to str
+        The graph, or the given one where nothing becomes constant, and the reasons of the nodes that are gone.
+    """
+    found: dict[str, Array] = {}
+    reasons: dict[int, str] = {}
+    for node in graph.nodes:
+        if node.op_type in SIZE_OPERATORS and not node.domain and node.input(0) in kinds and node.writes:
+            shape = kinds[node.input(0)][0]
+            if node.op_type == "Shape":
+                value = np.array(shape[node.attributes.get("start", 0) : node.attributes.get("end")], np.int64)
+            else:
+                value = np.array(math.prod(shape), np.int64)
+            found[node.writes[0]] = value
+            reasons[node.index] = "its input's sizes are known"
+    if not found:
+        return graph, {}
+    sized = graph.with_constants(found)
+    return sized, reasons | fold(sized)
 
 
 def _constant(node: Node) -> Array | None:

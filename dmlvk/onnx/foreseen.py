@@ -17,7 +17,7 @@ from dmlvk.onnx import placement
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.program import Builder
-from dmlvk.onnx.registry import ENTRIES
+from dmlvk.onnx.registry import ENTRIES, parameters_of
 from dmlvk.onnx.steps import between_convolutions
 from dmlvk.operators import OperatorDesc
 
@@ -36,30 +36,37 @@ SIMILAR = {
 }
 
 
-def foreseen(graph: Graph, on_host: Mapping[int, str], given: Mapping[str, Kind], channels_last: bool) -> list[Any]:
-    """The descriptors of a run's dispatches, as far as they are known.
+def foreseen(
+    graph: Graph, on_host: Mapping[int, str], kinds: Mapping[str, Kind], channels_last: bool
+) -> tuple[list[OperatorDesc], dict[int, str]]:
+    """The descriptors of a run's dispatches, and by number the reasons of the nodes that cannot run on the device.
 
     Parameters
     ----------
     graph : Graph
     on_host : mapping of int to str
         By number, the host's nodes.
-    given : mapping of str to (tuple of int, dtype)
-        Shape and type of each input.
+    kinds : mapping of str to (tuple of int, dtype)
+        Those of `inferred_kinds`. Nodes of other values are left out.
     channels_last : bool
         Whether tensors between convolutions have their channels last.
     """
-    kinds = {**_inferred(graph, given), **given}
     descs: list[OperatorDesc] = []
+    refused: dict[int, str] = {}
     for part in _device_parts(graph, on_host):
         builder = Builder(graph, kinds, {}, between_convolutions(part) if channels_last else ())
         for node in part:
+            dynamic = parameters_of(node)
             try:
                 builder.plan(ENTRIES[node.domain, node.op_type].plan, node)
-            except (NotOnDeviceError, KeyError):  # of unknown sizes
+            except KeyError:  # of unknown sizes
                 continue
+            except NotOnDeviceError as error:
+                # What depends on elements or sizes that only the run finds may run on the device all the same.
+                if all(graph.is_constant(name) or (name in kinds and name not in dynamic) for name in node.reads):
+                    refused[node.index] = str(error)
         descs += [operation.desc for operation in builder.program.operations]
-    return descs
+    return descs, refused
 
 
 def _device_parts(graph: Graph, on_host: Mapping[int, str]) -> list[list[Node]]:
@@ -76,13 +83,13 @@ def _device_parts(graph: Graph, on_host: Mapping[int, str]) -> list[list[Node]]:
     return parts
 
 
-def _inferred(graph: Graph, given: Mapping[str, Kind]) -> dict[str, Kind]:
-    """Shapes and types of a graph's values, as far as ONNX's inference knows them."""
+def inferred_kinds(graph: Graph, given: Mapping[str, Kind]) -> dict[str, Kind]:
+    """Shapes and types of a graph's values for given inputs, as far as ONNX's inference knows them."""
     try:
         found = shape_inference.infer_shapes(_sized(graph, given), data_prop=True).graph.value_info
     except Exception:  # whatever it is, the run itself reports the model's errors
-        return {}
-    return {value.name: kind for value in found if (kind := _kind(value.type)) is not None}
+        found = []
+    return {value.name: kind for value in found if (kind := _kind(value.type)) is not None} | dict(given)
 
 
 def _sized(graph: Graph, given: Mapping[str, Kind]) -> onnx.ModelProto:

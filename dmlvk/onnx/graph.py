@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -118,6 +119,13 @@ class Graph:
         self._count += 1
         attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
         return Node(index, proto, self.versions.get(domain, 0), tuple(sorted(_captured(proto))), attributes)
+
+    def with_constants(self, values: Mapping[str, Array]) -> Graph:
+        """A graph of the same model in which some nodes' outputs are constants. Those nodes are not in it."""
+        made = copy.copy(self)
+        made._arrays = {**self._arrays, **values}
+        made.nodes = [node for node in self.nodes if not values.keys() & set(node.writes)]
+        return made
 
     def is_constant(self, name: str) -> bool:
         """Whether a value is an initializer or was computed when the model was loaded."""

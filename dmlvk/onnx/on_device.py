@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dmlvk.device_profile import DeviceType
-from dmlvk.onnx import placement
+from dmlvk.onnx import crossings, placement
 from dmlvk.onnx.errors import RefusedError
 from dmlvk.onnx.execution import Direct, Held
-from dmlvk.onnx.foreseen import foreseen
+from dmlvk.onnx.folding import with_known_sizes
+from dmlvk.onnx.foreseen import foreseen, inferred_kinds
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.registry import ENTRIES
@@ -36,6 +38,9 @@ class ModelOnDevice:
     device : Device
     channels_last : bool
         Whether tensors between convolutions have their channels last.
+    is_fastest : bool
+        Whether nodes that the device could run go to the host where that costs less. Otherwise whatever can runs on the
+        device.
 
     Attributes
     ----------
@@ -45,9 +50,12 @@ class ModelOnDevice:
         The threads that run here or wait for it.
     """
 
-    def __init__(self, graph: Graph, obstacles: Mapping[int, str], device: Device, channels_last: bool) -> None:
+    def __init__(
+        self, graph: Graph, obstacles: Mapping[int, str], device: Device, channels_last: bool, is_fastest: bool
+    ) -> None:
         self.device = device
         self._channels_last = channels_last
+        self._costs = crossings.costs_of(device.profile) if is_fastest else None
         self.last: Schedule | None = None
         self.users: set[int] = set()
         self._graph = graph
@@ -66,7 +74,7 @@ class ModelOnDevice:
         return self._monitor.run(self._trace, feeds)
 
     def _trace(self, feeds: Mapping[str, Any]) -> tuple[Graph, dict[str, Any], list[Node]]:
-        schedule = Schedule(dict(self._obstacles), keeps_all=True)
+        schedule = Schedule(self._graph, dict(self._obstacles), keeps_all=True)
         values = self._values(schedule, {name: Held(feed) for name, feed in feeds.items()})
         on_device = [node for node in self._graph.nodes if node.index not in schedule.on_host]
         dispatched = [node for node in on_device if not ENTRIES[node.domain, node.op_type].is_view]
@@ -80,8 +88,7 @@ class ModelOnDevice:
         key = tuple((name, getattr(feed, "shape", None)) for name, feed in feeds.items())
         schedule = self._schedules.get(key)
         if schedule is None:
-            schedule = Schedule(dict(self._obstacles))
-            self._compile_foreseen(feeds)
+            schedule = self._new_schedule(feeds)
         remember(self._schedules, key, schedule, SCHEDULES_KEPT)
         self.last = schedule
         values = self._values(schedule, {name: Held(feed) for name, feed in feeds.items()}, profile)
@@ -92,14 +99,26 @@ class ModelOnDevice:
                     profile.download(values[name])
         self._direct = schedule.direct(names)
         # A result is the caller's own: it shares no memory with a feed or a constant.
-        return [self._result(name, values, feeds) for name in names]
+        return [self._result(schedule.graph, name, values, feeds) for name in names]
 
-    def _compile_foreseen(self, feeds: Mapping[str, Any]) -> None:
-        """Compile what a first run with these sizes will dispatch, on all cores. CPU drivers keep few pipelines."""
-        arrays = {name: feed for name, feed in feeds.items() if isinstance(feed, np.ndarray)}
-        if self.device.profile.device_type is not DeviceType.CPU and len(arrays) == len(feeds):
-            kinds = {name: (array.shape, array.dtype) for name, array in arrays.items()}
-            self.device.compile_all(foreseen(self._graph, self._obstacles, kinds, self._channels_last))
+    def _new_schedule(self, feeds: Mapping[str, Any]) -> Schedule:
+        """Where each node runs with inputs of these sizes; on a GPU its kernels are compiled, on all cores."""
+        given = {name: (feed.shape, feed.dtype) for name, feed in feeds.items() if isinstance(feed, np.ndarray)}
+        kinds = inferred_kinds(self._graph, given)
+        graph, folded = with_known_sizes(self._graph, kinds)
+        on_host = dict(self._obstacles) if graph is self._graph else placement.obstacles(graph)
+        is_cpu = self.device.profile.device_type is DeviceType.CPU
+        if self._costs is None and is_cpu:
+            return Schedule(graph, on_host, folded)
+        while True:
+            cheaper = {} if self._costs is None else crossings.cheaper_on_host(graph, on_host, kinds, self._costs)
+            descs, refused = foreseen(graph, on_host | cheaper, kinds, self._channels_last)
+            if not refused:
+                break
+            on_host |= refused
+        if not is_cpu:  # CPU drivers keep few pipelines
+            self.device.compile_all(descs)
+        return Schedule(graph, on_host | cheaper, folded)
 
     def _values(self, schedule: Schedule, values: dict[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """All values that a run leaves. Steps that the schedule lacks are found on the way."""
@@ -125,30 +144,32 @@ class ModelOnDevice:
     def _add_step(self, schedule: Schedule, available: set[str]) -> None:
         """Add the step that follows, or find that there is none."""
         done = {node.index for step in schedule.steps for node in step.nodes}
-        remaining = placement.remaining(done, schedule.on_host, self._graph)
+        remaining = placement.remaining(done, schedule.on_host, schedule.graph)
         if remaining:
-            host, nodes = placement.next_part(remaining, available, schedule.on_host, self._graph)
+            host, nodes = placement.next_part(remaining, available, schedule.on_host, schedule.graph)
             schedule.steps.append(self._step(host, nodes, schedule))
         else:
             schedule.is_complete = True
 
     def _step(self, host: bool, nodes: Sequence[Node], schedule: Schedule) -> Step:
-        keeps_all = schedule.keeps_all
-        private = placement.private_values(nodes, schedule.on_host, self._graph)
+        keeps_all, graph = schedule.keeps_all, schedule.graph
+        private = placement.private_values(nodes, schedule.on_host, graph)
         key = (host, keeps_all, tuple(node.index for node in nodes), private)
-        found = self._steps.get(key)
+        # Schedules of one graph share their steps.
+        shared = self._steps if graph is self._graph and not keeps_all else {}
+        found = shared.get(key)
         if found is None:
             if host:
-                found = HostStep(self._graph, nodes, keeps_all, private)
+                found = HostStep(graph, nodes, keeps_all, private)
             else:
-                found = DeviceStep(self._graph, nodes, self.device, keeps_all, self._channels_last)
-            if not keeps_all:
-                self._steps[key] = found
+                found = DeviceStep(graph, nodes, self.device, keeps_all, self._channels_last)
+            shared[key] = found
         return found
 
-    def _result(self, name: str, values: Mapping[str, Held], feeds: Mapping[str, Any]) -> Any:
+    @staticmethod
+    def _result(graph: Graph, name: str, values: Mapping[str, Held], feeds: Mapping[str, Any]) -> Any:
         if name not in values:
-            return np.array(self._graph.constant(name))
+            return np.array(graph.constant(name))
         result = values[name].host()
         shared = isinstance(result, np.ndarray) and any(
             isinstance(feed, np.ndarray) and np.may_share_memory(result, feed) for feed in feeds.values()
@@ -156,13 +177,34 @@ class ModelOnDevice:
         return result.copy() if shared else result
 
 
+@dataclass(frozen=True)
+class Traffic:
+    """What a run takes between host and device.
+
+    Attributes
+    ----------
+    parts : int
+        Stretches of nodes that run on one side.
+    bytes_to_device, bytes_from_device : int
+        Of the values that cross the bus; constants are not among them.
+    """
+
+    parts: int
+    bytes_to_device: int
+    bytes_from_device: int
+
+
 class Schedule:
     """The steps for one combination of input sizes, as far as they are known.
 
     Parameters
     ----------
+    graph : Graph
+        In which the sizes that are known are constants.
     on_host : dict of int to str
         By number, the reasons of the host's nodes.
+    folded : mapping of int to str
+        By number, the reasons of the nodes that these sizes have made constants.
     keeps_all : bool
         Whether each value is kept, not only those that later steps need.
 
@@ -173,11 +215,34 @@ class Schedule:
         Whether the steps have all nodes.
     """
 
-    def __init__(self, on_host: dict[int, str], keeps_all: bool = False) -> None:
+    def __init__(
+        self, graph: Graph, on_host: dict[int, str], folded: Mapping[int, str] | None = None, keeps_all: bool = False
+    ) -> None:
+        self.graph = graph
         self.on_host = on_host
+        self.folded = folded or {}
         self.keeps_all = keeps_all
         self.steps: list[Step] = []
         self.is_complete = False
+
+    def traffic(self) -> Traffic:
+        """The parts and the bytes of the last run."""
+        from_device: dict[str, int] = {}
+        up = 0
+        read = set(self.graph.outputs)
+        for step in self.steps:
+            if isinstance(step, HostStep):
+                read.update(step.inputs)
+                continue
+            if not isinstance(step, DeviceStep) or step.last is None:
+                continue
+            read.update(step.parameters)
+            inputs = step.last.program.inputs
+            up += sum(inputs[name].size_in_bytes for name in step.last.input_tensors if name not in from_device)
+            outputs = step.last.program.outputs
+            from_device |= {name: outputs[name].size_in_bytes for name in step.last.output_tensors}
+        down = sum(size for name, size in from_device.items() if name in read)
+        return Traffic(len(self.steps), up, down)
 
     def direct(self, names: Sequence[str]) -> Direct | None:
         """The direct way through the steps, if they are a single one on the device, whose outputs these are."""

@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from dmlvk.onnx.errors import NotOnDeviceError
+from dmlvk.onnx.folding import SIZE_OPERATORS
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.registry import entry_of, parameters_of, require_on_device
-
-# Operators whose outputs are sizes. Arithmetic on sizes stays on the host.
-SIZE_OPERATORS = ("Shape", "Size")
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,6 @@ from dmlvk.onnx.graph import Graph, Node
 QUANTIZED_TYPES = (2, 3)  # uint8 and int8, as TensorProto numbers them
 # The bias' scale is the product of the others, which a quantizer may have rounded.
 SCALE_TOLERANCE = 1e-5
-# Beside those of ONNX and com.microsoft whose names begin with QLinear.
-INTEGER_OPERATORS = ("ConvInteger", "MatMulInteger", "QGemm")
 CONVOLUTION_ATTRIBUTES = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 
@@ -43,9 +41,12 @@ def fuse(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
     return reasons | _unused_dequantizers(graph), replaced
 
 
-def has_integer_operators(graph: Graph) -> bool:
-    """Whether a quantizer has put operators of integers into a model, rather than nodes that quantize around floats."""
-    return any(node.op_type.startswith("QLinear") or node.op_type in INTEGER_OPERATORS for node in graph.nodes)
+def has_quantized_operators(graph: Graph) -> bool:
+    """Whether a quantizer has put operators of bytes into a model, rather than nodes that quantize around floats.
+
+    ConvInteger and MatMulInteger are not among them: what follows them is in floats, which the host may optimize.
+    """
+    return any(node.op_type.startswith("QLinear") or node.op_type == "QGemm" for node in graph.nodes)
 
 
 def _fused(graph: Graph, conv: Node) -> tuple[Node, list[Node]] | None:

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import onnx
 
 from dmlvk.arguments import as_argument
 from dmlvk.device_profile import DeviceType
 from dmlvk.errors import OutOfMemoryError
-from dmlvk.onnx import folding, placement, quantization
+from dmlvk.onnx import folding, quantization
+from dmlvk.onnx import placement as placement_of
 from dmlvk.onnx.arguments import NodeArgument, as_feeds, checked_feeds, input_checks
 from dmlvk.onnx.devices import opened
 from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.model_file import LoadedModel, load
-from dmlvk.onnx.on_device import ModelOnDevice
+from dmlvk.onnx.on_device import ModelOnDevice, Schedule, Traffic
 from dmlvk.onnx.placement import Row
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.registry import entry_of
@@ -35,6 +37,7 @@ from dmlvk.window import in_order
 
 # A session keeps others of its model for this many sets of initializers that runs replace.
 SESSIONS_KEPT = 4
+_said: set[str] = set()
 FUSED = "QLinearConv, with its quantized neighbours"
 
 
@@ -59,6 +62,13 @@ class Options(NamedTuple):
 
     fuse_qdq: bool = True
     channels_last: bool | None = None
+    placement: Literal["fastest", "device"] | None = None
+
+    def is_fastest(self, device: Device) -> bool:
+        """Whether nodes go to the host where that costs less."""
+        if self.placement is None:
+            return device.profile.device_type is not DeviceType.CPU
+        return self.placement == "fastest"
 
     def has_channels_last(self, device: Device) -> bool:
         """Whether tensors between convolutions have their channels last on a device."""
@@ -84,6 +94,10 @@ class InferenceSession(Pickled):
     channels_last : bool, optional
         Whether tensors between convolutions have their channels last in memory (NHWC), whatever the model says: no
         result depends on it. By default they have so on GPUs, whose kernels are faster then.
+    placement : {"fastest", "device"}, optional
+        Where nodes run that the device can run. "fastest" leaves those on the host that cost less there, with all that
+        crosses the bus because of them; it is the default on GPUs. "device" runs on the device whatever can; it is the
+        default on CPU drivers, which are there to prove bits. No result of an operator depends on it.
     runs_at_once : int, optional
         So many runs share a device, for `map`, `run_async` and `run` in several threads. With 2, a GPU computes one run
         while the arrays of another one are copied. Each has its own memory on the device, weights included; if there is
@@ -129,7 +143,10 @@ class InferenceSession(Pickled):
         fuse_qdq: bool = True,
         channels_last: bool | None = None,
         runs_at_once: int | None = None,
+        placement: Literal["fastest", "device"] | None = None,
     ) -> None:
+        if placement not in (None, "fastest", "device"):
+            raise ValueError(f"placement is {placement!r}; it must be 'fastest', 'device' or None")
         if runs_at_once is not None:
             rule = "one run, or more that share a device"
             runs_at_once = as_argument("runs_at_once", runs_at_once, 1, None, rule, ValueError)
@@ -137,22 +154,30 @@ class InferenceSession(Pickled):
         self._place = self._loaded.place
         self.devices = opened(device)
         self.device = self.devices[0]
+        if device is None and self.device.profile.device_type is DeviceType.CPU:
+            _say_that_the_host_is_faster(self.device.name)
         if runs_at_once is None:
             is_cpu = self.device.profile.device_type is DeviceType.CPU
             runs_at_once = 1 if is_cpu or len(self.devices) == 1 else 2
         self._runs_at_once = runs_at_once
-        self._options = Options(fuse_qdq, channels_last)
+        self._options = Options(fuse_qdq, channels_last, placement)
         self._graph = graph = Graph(self._loaded)
         self._all_nodes = list(graph.nodes)
         self._folded, self._fused = quantization.fuse(graph) if fuse_qdq else ({}, {})
-        graph.host_optimizes = bool(self._fused) or not quantization.has_integer_operators(graph)
+        graph.host_optimizes = bool(self._fused) or not quantization.has_quantized_operators(graph)
         self._folded |= folding.fold(graph)
-        self._obstacles = placement.obstacles(graph)
+        self._obstacles = placement_of.obstacles(graph)
         self._checks = input_checks(graph, self._place)
         self._others: OrderedDict[frozenset[str], InferenceSession] = OrderedDict()
         # Each device once before any has its second part: the first part that is free is taken.
         self._parts = [
-            ModelOnDevice(graph, self._obstacles, each, self._options.has_channels_last(each))
+            ModelOnDevice(
+                graph,
+                self._obstacles,
+                each,
+                self._options.has_channels_last(each),
+                self._options.is_fastest(each),
+            )
             for _ in range(self._runs_at_once)
             for each in self.devices
         ]
@@ -184,8 +209,13 @@ class InferenceSession(Pickled):
     def placement(self) -> list[Row]:
         """Where each node of the model runs, in the model's order; for the sizes of the last run, if there was one."""
         last = None if self._last is None else self._last.last
-        reasons = self._obstacles if last is None else last.on_host
-        return [self._row(node, reasons) for node in self._all_nodes]
+        return [self._row(node, last) for node in self._all_nodes]
+
+    @property
+    def traffic(self) -> Traffic:
+        """The parts of the last run, and the bytes that it took over the bus."""
+        last = None if self._last is None else self._last.last
+        return Traffic(0, 0, 0) if last is None else last.traffic()
 
     @property
     def memory(self) -> Memory:
@@ -195,10 +225,12 @@ class InferenceSession(Pickled):
         layouts = [step.last.layout for step in steps if isinstance(step, DeviceStep) and step.last is not None]
         return Memory(sum(layout.size for layout in layouts), sum(layout.sum for layout in layouts))
 
-    def _row(self, node: Node, reasons: Mapping[int, str]) -> Row:
+    def _row(self, node: Node, last: Schedule | None) -> Row:
+        reasons = self._obstacles if last is None else last.on_host
         index = self._fused.get(node.index, node.index)
-        if index in self._folded:
-            return Row(node.name, node.op_type, "folded", self._folded[index])
+        folded = self._folded if last is None else {**self._folded, **last.folded}
+        if index in folded:
+            return Row(node.name, node.op_type, "folded", folded[index])
         if index in reasons:
             return Row(node.name, node.op_type, "host", reasons[index])
         entry = entry_of(node)
@@ -246,7 +278,10 @@ class InferenceSession(Pickled):
         found = self._others.get(names)
         if found is None:
             found = InferenceSession(
-                self._loaded.without(names), self.devices, *self._options, runs_at_once=self._runs_at_once
+                self._loaded.without(names),
+                self.devices,
+                runs_at_once=self._runs_at_once,
+                **self._options._asdict(),
             )
         remember(self._others, names, found, SESSIONS_KEPT)
         return found
@@ -375,4 +410,15 @@ def loaded(
     model: LoadedModel, options: Options, device: DeviceName = None, runs_at_once: int | None = None
 ) -> InferenceSession:
     """The session of a recipe, on a device or on the default device of this process."""
-    return InferenceSession(model, named_device(device), *options, runs_at_once=runs_at_once)
+    return InferenceSession(model, named_device(device), runs_at_once=runs_at_once, **options._asdict())
+
+
+def _say_that_the_host_is_faster(name: str) -> None:
+    """Warn once for a driver that runs on the processor."""
+    if name not in _said:
+        _said.add(name)
+        warnings.warn(
+            f"{name} runs on this machine's processor, where ONNX Runtime itself is faster: such a driver is there to "
+            "prove bits. Name a device to run on it without this warning: InferenceSession(model, device=...)",
+            stacklevel=3,
+        )

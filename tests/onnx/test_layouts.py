@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dmlvk
 from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import InferenceSession
-from dmlvk.onnx.foreseen import foreseen
+from dmlvk.onnx.foreseen import foreseen, inferred_kinds
 from dmlvk.onnx.graph import Graph
 from dmlvk.onnx.model_file import load
 from dmlvk.onnx.placement import obstacles
@@ -306,7 +306,8 @@ def test_what_a_run_will_dispatch_is_foreseen(
 
 def foreseen_of(network: Network, last: str, channels_last: bool) -> list[Any]:
     graph = Graph(load(network.model([last])))
-    return foreseen(graph, obstacles(graph), {"x": (network.x.shape, network.x.dtype)}, channels_last)
+    kinds = inferred_kinds(graph, {"x": (network.x.shape, network.x.dtype)})
+    return foreseen(graph, obstacles(graph), kinds, channels_last)[0]
 
 
 def test_operators_that_inference_does_not_know_are_foreseen() -> None:
@@ -320,6 +321,6 @@ def test_what_cannot_be_foreseen() -> None:
     x = np.ones((3, 4), np.float32)
     nodes: list[Node] = [("NonZero", ["x"], ["n"], {}), ("Transpose", ["n"], ["y"], {"perm": [1, 0]})]
     graph = Graph(load(model_of(nodes, {"x": x}, {"y": np.int64})))
-    assert foreseen(graph, obstacles(graph), {"x": (x.shape, x.dtype)}, False) == []
+    assert foreseen(graph, obstacles(graph), {"x": (x.shape, x.dtype)}, False) == ([], {})
     for kind in (((3,), np.dtype(np.bool_)), ((3,), np.dtype("U3")), ((0, 4), np.dtype("V5"))):
-        assert foreseen(graph, obstacles(graph), {"x": kind}, False) == []
+        assert foreseen(graph, obstacles(graph), {"x": kind}, False) == ([], {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -394,3 +395,21 @@ def test_without_onnx_runtime_a_warning_says_so_once(device: dmlvk.Device) -> No
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("1 dmlvk.onnx: the package onnxruntime is not installed"), done.stdout
+
+
+def test_a_cpu_driver_that_nobody_named_says_once_that_the_host_is_faster(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if device.profile.device_type is not dmlvk.DeviceType.CPU:
+        return
+    monkeypatch.setenv("DMLVK_DEVICE", device.name)
+    monkeypatch.setattr("dmlvk.onnx.session._said", set())
+    model = model_of([("Identity", ["x"], ["y"], {})], {"x": np.ones(3, np.float32)}, {"y": np.float32})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        InferenceSession(model, device)
+    with pytest.warns(UserWarning, match="where ONNX Runtime itself is faster"):
+        InferenceSession(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        InferenceSession(model)

@@ -1,0 +1,178 @@
+"""Where a graph is cut between host and device: the division that costs the least time, for the whole graph at once.
+
+A node costs the time of the side that runs it. A value that the other side needs costs a crossing. The cheapest
+division of such a graph is a minimum cut (Greig, Porteous and Seheult, 1989): an edge from the host's end to a node has
+the time that the device takes, an edge from a node to the device's end has that of the host, and an edge between two
+nodes has the time of the crossing.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.registry import entry_of
+from dmlvk.planning.device_rates import rates_of
+
+Kind = tuple[tuple[int, ...], np.dtype[Any]]
+# The quantized products, and the position of their weights.
+PRODUCTS = {"QLinearConv": 3, "QLinearMatMul": 3, "QGemm": 3}
+# Operations of a product whose sizes are not known before the run: those of a small convolution.
+UNKNOWN_OPERATIONS = 1e8
+REASON = "it costs less on the host: what the device would save is less than what crossing the bus costs"
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What runs and crossings cost. Each is a physical quantity; the choice needs no more than their magnitudes.
+
+    Attributes
+    ----------
+    host_call : float
+        Seconds of a node on the host beside its work: ONNX Runtime's own dispatch.
+    host_bytes, host_operations : float
+        Bytes that one processor of the host moves in a second, and operations of quantized products that all do.
+    device_dispatch : float
+        Seconds of a dispatch beside its work.
+    device_bytes, device_operations : float
+        The same of the device.
+    crossing : float
+        Seconds of a value's way over the bus beside its bytes: the end of a submission or of a part on the host, a
+        wait, and the call that begins the next one.
+    bus_bytes : float
+        Bytes of pageable memory that cross the bus in a second.
+    """
+
+    host_call: float
+    host_bytes: float
+    host_operations: float
+    device_dispatch: float
+    device_bytes: float
+    device_operations: float
+    crossing: float
+    bus_bytes: float
+
+
+def costs_of(profile: DeviceProfile) -> Costs:
+    """The costs of a device beside this host."""
+    rates = rates_of(profile)
+    is_cpu = profile.device_type is DeviceType.CPU
+    units = (rates.matrix if profile.cooperative_matrices else 0.0, rates.dot_product, rates.integer)
+    return Costs(
+        host_call=4e-6,
+        host_bytes=4e9,
+        # Eight multiply-adds of bytes a clock and processor, at 2 GHz: what a whole network reaches, not the peak.
+        host_operations=32e9 * (os.cpu_count() or 1),
+        device_dispatch=rates.dispatch,
+        device_bytes=min(rates.copy, 1e11) if is_cpu else rates.copy,
+        device_operations=max(units),
+        crossing=50e-6,
+        bus_bytes=math.inf if is_cpu else 10e9,
+    )
+
+
+def cheaper_on_host(
+    graph: Graph, on_host: Mapping[int, str], kinds: Mapping[str, Kind], costs: Costs
+) -> dict[int, str]:
+    """The nodes that the device could run and the host shall, with the reason.
+
+    Parameters
+    ----------
+    graph : Graph
+    on_host : mapping of int to str
+        By number, the nodes that the host must run.
+    kinds : mapping of str to (tuple of int, dtype)
+        Shape and type of the values, as far as they are known. The bytes of others are not counted.
+    costs : Costs
+    """
+    from networkx import DiGraph, minimum_cut
+    from networkx.algorithms.flow import boykov_kolmogorov
+
+    producers = graph.producers()
+    network = DiGraph()
+    host, device = "host", "device"
+
+    def place(name: str) -> object:
+        """The end of the network at which a value is there: that of its node, or the host's."""
+        node = producers.get(name)
+        return host if node is None or node.index in on_host else node.index
+
+    for node in graph.nodes:
+        if node.index not in on_host:
+            on_device, by_host = _seconds(node, graph, kinds, costs)
+            network.add_edge(host, node.index, capacity=on_device)
+            network.add_edge(node.index, device, capacity=by_host)
+    if not network:
+        return {}
+    users = graph.users()
+    for name in {name for node in graph.nodes for name in (*node.writes, *node.reads)}:
+        if graph.is_constant(name) or name in graph.sparse:
+            continue
+        source = place(name)
+        readers = {host if user.index in on_host else user.index for user in users.get(name, ())}
+        if name in graph.outputs:
+            readers.add(host)
+        readers.discard(source)
+        if not readers or (source == host and readers == {host}):
+            continue
+        seconds = costs.crossing + _size(name, graph, kinds) / costs.bus_bytes
+        # However many nodes read a value on the other side, it crosses once: they share an end of their own.
+        up, down = ("up", name), ("down", name)
+        if source != host:
+            network.add_edge(down, source, capacity=seconds)
+        network.add_edge(source, up, capacity=seconds)
+        for reader in readers:
+            if reader != host:
+                network.add_edge(up, reader)
+            if source != host:
+                network.add_edge(reader, down)
+    _, (stays, _) = minimum_cut(network, host, device, flow_func=boykov_kolmogorov)
+    return {node.index: REASON for node in graph.nodes if node.index in stays and node.index not in on_host}
+
+
+def _seconds(node: Node, graph: Graph, kinds: Mapping[str, Kind], costs: Costs) -> tuple[float, float]:
+    """What a node takes on the device, and on the host."""
+    entry = entry_of(node)
+    if entry is not None and entry.is_view:
+        return 0.0, costs.host_call
+    moved = sum(_size(name, graph, kinds) for name in (*node.reads, *node.writes))
+    operations = _operations(node, graph, kinds)
+    on_device = max(moved / costs.device_bytes, operations / costs.device_operations)
+    on_host = max(moved / costs.host_bytes, operations / costs.host_operations)
+    return costs.device_dispatch + on_device, costs.host_call + on_host
+
+
+def _kind(name: str, graph: Graph, kinds: Mapping[str, Kind]) -> Kind | None:
+    constant = graph.constant(name)
+    return kinds.get(name) if constant is None else (constant.shape, constant.dtype)
+
+
+def _size(name: str, graph: Graph, kinds: Mapping[str, Kind]) -> int:
+    """Bytes of a value; 0 where inference does not know them."""
+    if graph.is_constant(name):
+        return graph.constant_size(name)
+    kind = kinds.get(name)
+    return 0 if kind is None else math.prod(kind[0]) * kind[1].itemsize
+
+
+def _operations(node: Node, graph: Graph, kinds: Mapping[str, Kind]) -> float:
+    """Multiplications and additions of a quantized product; 0 for other nodes."""
+    if node.op_type not in PRODUCTS or not node.writes:
+        return 0.0
+    output, weights = kinds.get(node.writes[0]), _kind(node.input(PRODUCTS[node.op_type]), graph, kinds)
+    if output is None or weights is None:
+        return UNKNOWN_OPERATIONS
+    shape = weights[0]
+    # Each output is a sum over a filter's elements, or over the depth of a matrix.
+    if node.op_type == "QLinearConv":
+        depth = math.prod(shape[1:])
+    else:
+        depth = shape[-1 if node.attributes.get("transB", 0) else 0] if len(shape) < 3 else shape[-2]
+    return 2.0 * math.prod(output[0]) * depth

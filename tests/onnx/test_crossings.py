@@ -1,0 +1,185 @@
+"""Where nodes run is decided for the whole graph: the cheapest division, against all divisions of small graphs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlvk
+from dmlvk.onnx import InferenceSession
+from dmlvk.onnx.crossings import Costs, cheaper_on_host, costs_of
+from dmlvk.onnx.foreseen import inferred_kinds
+from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.model_file import load
+from dmlvk.onnx.on_device import Traffic
+from dmlvk.onnx.placement import obstacles
+from tests import profiles
+from tests.onnx.models import convolution, convolution_parameters, elements, model_of, onnx_runtime, require_equal
+
+COSTS = Costs(
+    host_call=1.0,
+    host_bytes=10.0,
+    host_operations=1e3,
+    device_dispatch=0.5,
+    device_bytes=100.0,
+    device_operations=1e6,
+    crossing=3.0,
+    bus_bytes=50.0,
+)
+
+
+def random_graph(seed: int) -> tuple[Graph, dict[str, Any]]:
+    """Twelve nodes, each of which reads one or two values before it; half of them are for the host alone."""
+    generator = np.random.default_rng(seed)
+    shapes = {"x": (2, 3), "z": (2, 3)}
+    nodes: list[Any] = []
+    for number in range(12):
+        names = list(shapes)
+        a, b = generator.choice(names, 2)
+        operator = generator.choice(["Abs", "Neg", "Transpose", "Concat", "Identity"])
+        if operator == "Concat" and shapes[a][1] == shapes[b][1]:
+            nodes.append((operator, [a, b], [f"v{number}"], {"axis": 0}))
+            shapes[f"v{number}"] = (shapes[a][0] + shapes[b][0], shapes[a][1])
+        elif operator == "Transpose":
+            nodes.append((operator, [a], [f"v{number}"], {}))
+            shapes[f"v{number}"] = shapes[a][::-1]
+        else:
+            nodes.append((operator if operator != "Concat" else "Abs", [a], [f"v{number}"], {}))
+            shapes[f"v{number}"] = shapes[a]
+    read = {name for _, reads, _, _ in nodes for name in reads}
+    outputs = {name: np.float32 for name in shapes if name not in read and name.startswith("v")}
+    inputs = {name: np.ones((2, 3), np.float32) for name in ("x", "z")}
+    graph = Graph(load(model_of(nodes, inputs, outputs)))
+    return graph, inferred_kinds(graph, {name: (array.shape, array.dtype) for name, array in inputs.items()})
+
+
+def cost(graph: Graph, kinds: dict[str, Any], host: set[int], costs: Costs) -> float:
+    """What a division costs, counted from its definition."""
+    size = {name: math.prod(shape) * dtype.itemsize for name, (shape, dtype) in kinds.items()}
+    producers, users = graph.producers(), graph.users()
+    total = 0.0
+    for node in graph.nodes:
+        moved = sum(size[name] for name in (*node.reads, *node.writes))
+        is_view = node.op_type == "Identity"
+        if node.index in host:
+            total += costs.host_call + (0 if is_view else moved / costs.host_bytes)
+        elif not is_view:
+            total += costs.device_dispatch + moved / costs.device_bytes
+    for name, bytes_ in size.items():
+        source: Node | None = producers.get(name)
+        from_host = source is None or source.index in host
+        to = {user.index in host for user in users.get(name, ())} | ({True} if name in graph.outputs else set())
+        if (not from_host) in to:
+            total += costs.crossing + bytes_ / costs.bus_bytes
+    return total
+
+
+def test_traffic_is_what_a_profile_counts(device: dmlvk.Device) -> None:
+    """A value that both sides need, one that two parts of the device read, and an output from the middle."""
+    x = elements(np.random.default_rng(8), np.float32, (6, 5))
+    nodes: list[Any] = [
+        ("Transpose", ["x"], ["t"], {}),
+        ("Abs", ["t"], ["a"], {}),
+        ("Concat", ["a", "t"], ["c"], {"axis": 0}),
+        ("Neg", ["c"], ["n"], {}),
+        ("Concat", ["n", "a"], ["y"], {"axis": 0}),
+    ]
+    session = InferenceSession(
+        model_of(nodes, {"x": x}, {"y": np.float32, "t": np.float32}), device, placement="device"
+    )
+    session.run(None, {"x": x})
+    _, profile = session.profiled({"x": x})
+    assert session.traffic == Traffic(
+        sum(step.where != "outputs" for step in profile.steps),
+        sum(step.bytes_to_device for step in profile.steps),
+        sum(step.bytes_from_device for step in profile.steps),
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_division_costs_less(seed: int) -> None:
+    graph, kinds = random_graph(seed)
+    generator = np.random.default_rng(seed)
+    costs = replace(
+        COSTS, crossing=float(generator.choice([0.01, 0.3, 3.0])), host_bytes=float(generator.choice([5, 50]))
+    )
+    on_host = obstacles(graph)
+    free = [node.index for node in graph.nodes if node.index not in on_host]
+    found = cheaper_on_host(graph, on_host, kinds, costs)
+    assert found.keys() <= set(free)
+    least = min(
+        cost(graph, kinds, on_host.keys() | set(chosen), costs)
+        for count in range(len(free) + 1)
+        for chosen in itertools.combinations(free, count)
+    )
+    assert cost(graph, kinds, on_host.keys() | found.keys(), costs) == pytest.approx(least)
+
+
+def test_both_ends_are_taken() -> None:
+    """The seeds above divide some graphs, and leave others whole."""
+    found = [
+        len(cheaper_on_host(graph, obstacles(graph), kinds, COSTS)) for graph, kinds in map(random_graph, range(12))
+    ]
+    cheap = replace(COSTS, crossing=0.0, bus_bytes=math.inf)
+    free = [cheaper_on_host(graph, obstacles(graph), kinds, cheap) for graph, kinds in map(random_graph, range(12))]
+    assert max(found) > 0 and not all(free)
+
+
+def between_sizes(generator: np.random.Generator, size: int) -> tuple[Any, dict[str, Any]]:
+    """Two convolutions with a Reshape between them whose shape is computed from Shape."""
+    first, second = (convolution_parameters(generator, (16, 16, 1, 1)) for _ in range(2))
+    constants = {f"{k}_{name}": array for k, part in enumerate((first, second)) for name, array in part.items()}
+    names = [[f"{k}_{name}" for name in convolution(part)[1][1:]] for k, part in enumerate((first, second))]
+    constants |= {"zero": np.array([0]), "rest": np.array([16, -1, 2])}
+    nodes: list[Any] = [
+        ("QLinearConv", ["x", *names[0]], ["a"], {}),
+        ("Shape", ["a"], ["s"], {}),
+        ("Gather", ["s", "zero"], ["n"], {}),
+        ("Concat", ["n", "rest"], ["shape"], {"axis": 0}),
+        ("Reshape", ["a", "shape"], ["b"], {}),
+        ("QLinearConv", ["b", *names[1]], ["y"], {}),
+    ]
+    x = elements(generator, np.uint8, (1, 16, size, size))
+    return model_of(nodes, {"x": x}, {"y": np.uint8}, constants), {"x": x}
+
+
+def test_sizes_end_no_part(device: dmlvk.Device) -> None:
+    model, feeds = between_sizes(np.random.default_rng(5), 8)
+    session = InferenceSession(model, device)
+    for _ in range(2):
+        require_equal(session.run(None, feeds), onnx_runtime(model, feeds, optimize=False))
+    assert [row.where for row in session.placement] == ["device", "folded", "folded", "folded", "view", "device"]
+    assert session.placement[1].reason == "its input's sizes are known"
+    assert session.traffic == Traffic(parts=1, bytes_to_device=16 * 8 * 8, bytes_from_device=16 * 8 * 8)
+    _, profile = session.profiled(feeds)
+    assert [step.where for step in profile.steps] == ["device", "outputs"]
+
+
+def test_fastest_is_the_same_and_keeps_cheap_nodes_on_the_host(device: dmlvk.Device) -> None:
+    """A model in which nothing is worth a crossing runs as a whole on the host; the bits are the same."""
+    generator = np.random.default_rng(6)
+    x = elements(generator, np.float32, (3, 4))
+    nodes: list[Any] = [("Abs", ["x"], ["a"], {}), ("Transpose", ["a"], ["t"], {}), ("Neg", ["t"], ["y"], {})]
+    model = model_of(nodes, {"x": x}, {"y": np.float32})
+    session = InferenceSession(model, device, placement="fastest")
+    require_equal(session.run(None, {"x": x}), onnx_runtime(model, {"x": x}))
+    assert [row.where for row in session.placement] == ["host"] * 3
+    assert session.placement[1].reason.startswith("it costs less on the host")
+    assert [row.where for row in InferenceSession(model, device, placement="device").placement][1] == "device"
+    with pytest.raises(ValueError, match="placement is 'host'; it must be 'fastest', 'device' or None"):
+        InferenceSession(model, device, placement="host")  # type: ignore[arg-type]
+
+
+def test_a_gpu_keeps_a_network_in_one_part() -> None:
+    """Convolutions of usual sizes are worth their crossings on a GPU, and movement between the host's nodes is not."""
+    model, feeds = between_sizes(np.random.default_rng(7), 512)
+    graph = Graph(load(model))
+    kinds = inferred_kinds(graph, {name: (array.shape, array.dtype) for name, array in feeds.items()})
+    costs = costs_of(profiles.load("nvidia-h200"))
+    found = cheaper_on_host(graph, obstacles(graph), kinds, costs)
+    assert all(graph.nodes[k].op_type not in ("QLinearConv", "Reshape") for k in found), found
