@@ -113,7 +113,7 @@ def cheaper_on_host(
         return {}
     users = graph.users()
     for name in {name for node in graph.nodes for name in (*node.writes, *node.reads)}:
-        if graph.is_constant(name) or name in graph.sparse:
+        if graph.is_constant(name):
             continue
         source = place(name)
         readers = {host if user.index in on_host else user.index for user in users.get(name, ())}

@@ -86,7 +86,7 @@ def _constant(node: Node) -> Array | None:
     for name, dtype in dtypes.items():
         if name in found:
             return np.asarray(found[name], dtype)
-    return None  # strings and sparse tensors stay with the host
+    return None  # strings stay with the host
 
 
 def _compute(graph: Graph, nodes: list[Node]) -> dict[int, str]:

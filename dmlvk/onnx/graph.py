@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import onnx
 from onnx import helper, numpy_helper, shape_inference
 
 from dmlvk.onnx.model_file import LoadedModel
+from dmlvk.onnx.normal_form import captured
 
 Array = npt.NDArray[Any]
 STANDARD_DOMAINS = ("", "ai.onnx")
@@ -100,8 +102,7 @@ class Graph:
         graph = model.graph
         self._protos = {tensor.name: tensor for tensor in graph.initializer}
         self._arrays: dict[str, Array] = dict(loaded.constants)
-        self.sparse = {tensor.values.name: tensor for tensor in graph.sparse_initializer}
-        given = {value.name: value for value in graph.input if value.name not in self.sparse}
+        given = {value.name: value for value in graph.input}
         self.inputs = {name: value for name, value in given.items() if not self.is_constant(name)}
         self.replaceable = {name: value for name, value in given.items() if name in loaded.replaceable}
         self.outputs = [value.name for value in graph.output]
@@ -109,6 +110,8 @@ class Graph:
         self.host_optimizes = True
         self.nodes: list[Node] = []
         self._count = 0
+        self._taken: set[str] = set()  # names of values, found when the first new one is made
+        self._numbers = count()
         for proto in graph.node:
             self.nodes.append(self.new_node(proto))
 
@@ -118,7 +121,7 @@ class Graph:
         index = self._count
         self._count += 1
         attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
-        return Node(index, proto, self.versions.get(domain, 0), tuple(sorted(_captured(proto))), attributes)
+        return Node(index, proto, self.versions.get(domain, 0), tuple(sorted(captured(proto))), attributes)
 
     def with_constants(self, values: Mapping[str, Array]) -> Graph:
         """A graph of the same model in which some nodes' outputs are constants. Those nodes are not in it."""
@@ -154,11 +157,12 @@ class Graph:
 
     def new_name(self, stem: str) -> str:
         """A name that no value of the graph has."""
-        taken = self._protos.keys() | self._arrays.keys() | self.inputs.keys() | self.producers().keys()
-        count = 0
-        while f"{stem}_{count}" in taken:
-            count += 1
-        return f"{stem}_{count}"
+        if not self._taken:
+            self._taken.update(self._protos, self._arrays, self.inputs, self.producers())
+        while (name := f"{stem}_{next(self._numbers)}") in self._taken:
+            pass
+        self._taken.add(name)
+        return name
 
     def users(self) -> dict[str, list[Node]]:
         """By value, the nodes that read it."""
@@ -198,25 +202,6 @@ def _types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
 
 def _dims(value: onnx.ValueInfoProto) -> Any:
     return value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ()
-
-
-def _captured(proto: onnx.NodeProto) -> set[str]:
-    """Values that the node's own graphs read and do not define."""
-    found: set[str] = set()
-    for attribute in proto.attribute:
-        for graph in (*((attribute.g,) if attribute.HasField("g") else ()), *attribute.graphs):
-            found |= _free_names(graph)
-    return found
-
-
-def _free_names(graph: onnx.GraphProto) -> set[str]:
-    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    own |= {tensor.values.name for tensor in graph.sparse_initializer}
-    free: set[str] = set()
-    for node in graph.node:
-        free |= {name for name in (*node.input, *_captured(node)) if name and name not in own}
-        own |= set(node.output)
-    return free | {value.name for value in graph.output if value.name not in own}
 
 
 def reading(nodes: Iterable[Node]) -> set[str]:

@@ -133,11 +133,12 @@ def _part(
         [helper.make_value_info(name, kinds[name]) for name in inputs],
         [_output(name, graph.types.get(name)) for name in outputs],
         [graph.constant_proto(name) for name in constants],
-        sparse_initializer=[tensor for name, tensor in graph.sparse.items() if name in reading(nodes)],
     )
     source = graph.model
     imports = [helper.make_opsetid(entry.domain, entry.version) for entry in source.opset_import]
-    return helper.make_model(part, opset_imports=imports, ir_version=source.ir_version)
+    return helper.make_model(
+        part, opset_imports=imports, ir_version=source.ir_version, functions=list(source.functions)
+    )
 
 
 def _output(name: str, kind: onnx.TypeProto | None) -> onnx.ValueInfoProto:

@@ -14,9 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
-from onnx import checker, external_data_helper, helper, inliner, numpy_helper
+from onnx import checker, external_data_helper, helper, numpy_helper
 
+from dmlvk.onnx.acceptance import require_accepted
 from dmlvk.onnx.errors import ModelError
+from dmlvk.onnx.normal_form import FREE_INITIALIZERS, normalize
 
 Array = npt.NDArray[Any]
 # A message of Protocol Buffers has less than 2 GiB. Larger models keep their constants beside it.
@@ -107,9 +109,16 @@ def load(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> LoadedModel
         proto.CopyFrom(model)
     else:
         raise TypeError(f"model is a path, bytes or an onnx.ModelProto, not {type(model).__name__}")
-    replaceable = {value.name for value in proto.graph.input} & {tensor.name for tensor in proto.graph.initializer}
+    initializers = {tensor.name for tensor in proto.graph.initializer}
+    initializers |= {tensor.values.name for tensor in proto.graph.sparse_initializer}
+    # Before that version, an initializer that is an input is a constant all the same.
+    can_replace = proto.ir_version >= FREE_INITIALIZERS
+    replaceable = {value.name for value in proto.graph.input} & initializers if can_replace else set()
     constants = _take_constants(proto, place, folder)
-    return LoadedModel(_prepared(proto, place), place, constants, frozenset(replaceable))
+    require_accepted(proto, constants, place)
+    normalize(proto, place)
+    _check(proto, place)
+    return LoadedModel(proto, place, constants, frozenset(replaceable))
 
 
 def _take_constants(proto: onnx.ModelProto, place: str, folder: Path | None) -> dict[str, Array]:
@@ -171,26 +180,29 @@ def _tensors(proto: onnx.ModelProto) -> Any:
     return external_data_helper._get_all_tensors(proto)
 
 
-def _prepared(proto: onnx.ModelProto, place: str) -> onnx.ModelProto:
-    if not proto.graph.node and proto.ir_version:
-        raise ModelError(f"{place}: the graph {proto.graph.name!r} is empty; a model has one node or more")
-    # The checker wants a shape for each input and output; ONNX Runtime takes any rank where there is none.
+def _check(proto: onnx.ModelProto, place: str) -> None:
+    # The checker wants a type and a shape for each input and output; ONNX Runtime takes any rank where there is none.
+    values = (*proto.graph.input, *proto.graph.output)
+    untyped = [value for value in proto.graph.output if not value.HasField("type")]
+    for value in untyped:
+        value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     shapeless = [
         value.type.tensor_type
-        for value in (*proto.graph.input, *proto.graph.output)
+        for value in values
         if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape")
     ]
     try:
         for kind in shapeless:
             kind.shape.SetInParent()
         checker.check_model(proto)
-        for kind in shapeless:
-            kind.ClearField("shape")
-        return inliner.inline_local_functions(proto) if proto.functions else proto
     except checker.ValidationError as error:
         raise ModelError(f"{place}: ONNX's checker refuses the model: {_line(error)}") from error
     except ValueError as error:  # more than 2 GiB
         raise ModelError(f"{place}: the model cannot be checked: {_line(error)}") from error
+    for kind in shapeless:
+        kind.ClearField("shape")
+    for value in untyped:
+        value.ClearField("type")
 
 
 def _line(error: Exception) -> str:

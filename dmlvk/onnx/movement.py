@@ -203,7 +203,7 @@ def plan_depth_to_space(node: Node, builder: Builder) -> None:
     n, c, h, w = source.shape
     depth = c // block**2
     split: tuple[tuple[int, ...], ...]
-    if node.attributes.get("mode", b"DCR") == b"CRD":
+    if _is_crd(node):
         split, order = ((n,), (depth, block, block), (h,), (w,)), (0, 1, 4, 2, 5, 3)
     else:
         split, order = ((n,), (block, block, depth), (h,), (w,)), (0, 3, 4, 1, 5, 2)
@@ -218,8 +218,15 @@ def plan_space_to_depth(node: Node, builder: Builder) -> None:
     n, c, h, w = source.shape
     split = ((n,), (c,), (h // block, block), (w // block, block))
     shape = (n, c * block**2, h // block, w // block)
-    crd = node.attributes.get("mode", b"DCR") == b"CRD"
-    _reorder(builder, node.outputs[0], source, split, (0, 1, 3, 5, 2, 4) if crd else (0, 3, 5, 1, 2, 4), shape)
+    order = (0, 1, 3, 5, 2, 4) if _is_crd(node) else (0, 3, 5, 1, 2, 4)
+    _reorder(builder, node.outputs[0], source, split, order, shape)
+
+
+def _is_crd(node: Node) -> bool:
+    mode = node.attributes.get("mode", b"DCR")
+    if mode not in (b"DCR", b"CRD"):
+        raise NotOnDeviceError(f"mode {mode!r} is not one of ONNX's")
+    return bool(mode == b"CRD")
 
 
 def _reorder(

@@ -10,7 +10,7 @@ from onnx import helper
 from dmlvk.data_type import DataType
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Node
-from dmlvk.onnx.program import Builder, is_movable
+from dmlvk.onnx.program import MOVABLE_ELEMENTS, Builder
 from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc
 from dmlvk.operators.one_hot import INDEX_DATA_TYPES
 from dmlvk.operators.rules import INT32_MAX, INT32_MIN
@@ -30,13 +30,14 @@ def plan_one_hot(node: Node, builder: Builder) -> None:
     if not -rank <= axis < rank:
         raise NotOnDeviceError(f"axis {axis} of an output of rank {rank}")
     axis %= rank
-    depth = np.asarray(builder.parameter(node.inputs[1])).reshape(-1)
-    if depth.size != 1 or depth[0] != int(depth[0]) or depth[0] < 1:
-        raise NotOnDeviceError(f"a depth of {depth.tolist()}")
+    given = np.asarray(builder.parameter(node.inputs[1]))
+    if given.size != 1 or given.ndim > 1 or given.dtype.kind not in "if" or not 1 <= given.reshape(()) < 1 << 32:
+        raise NotOnDeviceError(f"a depth of {given.tolist()}")
+    depth = int(given.reshape(()))
     indices, values = builder.packed(node.inputs[0]), builder.packed(node.inputs[2])
     if values.shape != (2,):
         raise NotOnDeviceError(f"values of shape {values.shape}; on the device they are (2,)")
-    output = builder.new(values.dtype, (*shape[:axis], int(depth[0]), *shape[axis:]))
+    output = builder.new(values.dtype, (*shape[:axis], depth, *shape[axis:]))
     desc = OneHotDesc(
         indices_tensor=TensorDesc(DataType.from_numpy(dtype), (*shape[:axis], 1, *shape[axis:])),
         values_tensor=values.desc((1,) * (rank - 1) + (2,)),
@@ -51,12 +52,18 @@ def _diagonal(limit: int) -> int:
     return min(max(limit, INT32_MIN), INT32_MAX)
 
 
+def _only(elements: list[int]) -> int:
+    if len(elements) != 1:
+        raise NotOnDeviceError(f"{elements} where one number is needed")
+    return elements[0]
+
+
 def plan_trilu(node: Node, builder: Builder) -> None:
     """Trilu: zeros on one side of a diagonal."""
     source = builder.packed(node.inputs[0])
     if len(source.shape) < 2:
         raise NotOnDeviceError(f"a tensor of shape {source.shape}, which is no matrix")
-    k = builder.integers(node.input(1))[0] if node.input(1) else 0
+    k = _only(builder.integers(node.input(1), (0, 1))) if node.input(1) else 0
     begin, end = (INT32_MIN, k) if node.attributes.get("upper", 1) else (k + 1, INT32_MAX)
     output = builder.new(source.dtype, source.shape)
     sizes = (math.prod(source.shape[:-2]), *source.shape[-2:])
@@ -74,13 +81,14 @@ def plan_trilu(node: Node, builder: Builder) -> None:
 def plan_eye_like(node: Node, builder: Builder) -> None:
     """EyeLike: of its input only the shape and the type count, so nothing is moved to the device."""
     shape, dtype = builder.kind(node.inputs[0])
-    if "dtype" in node.attributes:
-        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(node.attributes["dtype"]))
+    element = node.attributes.get("dtype", helper.np_dtype_to_tensor_dtype(dtype))
+    if element not in MOVABLE_ELEMENTS:
+        raise NotOnDeviceError(f"its dtype is {element}, of which the device has no tensors")
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(element))
     if len(shape) != 2:
         raise NotOnDeviceError(f"a tensor of shape {shape}, which is no matrix")
     k = int(node.attributes.get("k", 0))
     output = builder.new(dtype, shape)
-    assert is_movable(dtype), "new has refused all others"
     desc = DiagonalMatrix1Desc(
         output_tensor=output.desc(),
         value=np.ones((), dtype).tobytes(),

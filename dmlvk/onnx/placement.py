@@ -136,7 +136,7 @@ def next_part(
         for node in remaining:
             if (node.index in on_host) != host:
                 continue
-            needed = {name for name in node.reads if not graph.is_constant(name) and name not in graph.sparse}
+            needed = {name for name in node.reads if not graph.is_constant(name)}
             early = {name for name in parameters_of(node) if not graph.is_constant(name)} if not host else set()
             if needed <= known and early <= available:
                 part.append(node)

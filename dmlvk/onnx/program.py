@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from onnx import TensorProto, helper
 
 from dmlvk.data_type import DataType
 from dmlvk.errors import DescriptorError
@@ -195,9 +196,18 @@ class Builder:
             raise NotOnDeviceError(f"its input {name!r} is not known before the run")
         return found
 
-    def integers(self, name: str) -> list[int]:
-        """A parameter as a list of integers."""
-        return [int(element) for element in np.asarray(self.parameter(name)).reshape(-1)]
+    def integers(self, name: str, ranks: Collection[int] = (1,)) -> list[int]:
+        """A parameter as a list of integers.
+
+        Raises
+        ------
+        NotOnDeviceError
+            It is not known before the dispatch, has no integers, or another rank.
+        """
+        found = np.asarray(self.parameter(name))
+        if found.dtype.kind != "i" or found.ndim not in ranks:
+            raise NotOnDeviceError(f"its input {name!r} has elements of {found.dtype.name} and the shape {found.shape}")
+        return [int(element) for element in found.reshape(-1)]
 
     def packed(self, name: str) -> Value:
         """A value as a tensor on the device, in ONNX's own order of dimensions."""
@@ -326,6 +336,20 @@ class Builder:
         return program
 
 
+def type_name(element: int) -> str:
+    """The name of an element type that TensorProto numbers."""
+    known = element in TensorProto.DataType.values()
+    return str(TensorProto.DataType.Name(element).lower()) if known else f"the type {element}"
+
+
 def is_movable(dtype: np.dtype[Any]) -> bool:
     """Whether elements of a type can lie in tensors on the device: numbers of 8 to 64 bits, and bool."""
     return dtype.name == "bool" or dtype.name.upper() in DataType.__members__
+
+
+# Of all types of elements, as TensorProto numbers them, those that are movable.
+MOVABLE_ELEMENTS = frozenset(
+    element
+    for element in TensorProto.DataType.values()
+    if element != TensorProto.UNDEFINED and is_movable(np.dtype(helper.tensor_dtype_to_np_dtype(element)))
+)

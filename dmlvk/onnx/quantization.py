@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 from onnx import helper
 
@@ -27,17 +29,19 @@ def fuse(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
     replaced: dict[int, int] = {}
     if graph.versions.get("", 0) < 10:
         return reasons, replaced
-    for node in list(graph.nodes):
+    # Found once: a fusion changes neither who wrote another convolution's inputs nor who reads its output.
+    producers, users = graph.producers(), graph.users()
+    made_at: dict[int, Node] = {}
+    for node in graph.nodes:
         if node.op_type == "Conv" and not node.domain:
-            fused = _fused(graph, node)
+            fused = _fused(graph, node, producers, users)
             if fused is not None:
                 made, absorbed = fused
                 replaced[node.index] = made.index
                 reasons |= {other.index: f"into the convolution {made.name!r}" for other in absorbed}
-                gone = {other.index for other in absorbed} | {node.index}
-                position = next(k for k, other in enumerate(graph.nodes) if other.index == absorbed[-1].index)
-                graph.nodes.insert(position, made)
-                graph.nodes = [other for other in graph.nodes if other.index not in gone]
+                made_at[absorbed[-1].index] = made
+    gone = (reasons.keys() | replaced.keys()) - made_at.keys()
+    graph.nodes = [made_at.get(node.index, node) for node in graph.nodes if node.index not in gone]
     return reasons | _unused_dequantizers(graph), replaced
 
 
@@ -49,9 +53,10 @@ def has_quantized_operators(graph: Graph) -> bool:
     return any(node.op_type.startswith("QLinear") or node.op_type == "QGemm" for node in graph.nodes)
 
 
-def _fused(graph: Graph, conv: Node) -> tuple[Node, list[Node]] | None:
+def _fused(
+    graph: Graph, conv: Node, producers: Mapping[str, Node], users: Mapping[str, Sequence[Node]]
+) -> tuple[Node, list[Node]] | None:
     """The QLinearConv of a convolution, and the nodes behind it that it takes in; None where it is not the same."""
-    producers, users = graph.producers(), graph.users()
     before = [producers.get(name) for name in conv.inputs if name]
     if not all(node is not None and _is_dequantizer(node, graph) for node in before):
         return None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from onnx import helper
+from onnx import defs
 
 from dmlvk.onnx import convolution, movement, patterns, views
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Graph, Node
-from dmlvk.onnx.program import Builder, is_movable
+from dmlvk.onnx.program import MOVABLE_ELEMENTS, Builder, type_name
 
 MICROSOFT = "com.microsoft"
 # An attribute of operators of version 1, which never had a meaning.
@@ -45,6 +45,8 @@ class Entry:
     data: int = 0
 
 
+# Operators of com.microsoft that are declared as one of ONNX is.
+SAME_DECLARATION = {(MICROSOFT, "QLinearConv"): ("", "QLinearConv", 10)}
 CONVOLUTION = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 ENTRIES: Mapping[tuple[str, str], Entry] = {
@@ -92,20 +94,52 @@ def require_on_device(node: Node, graph: Graph) -> Entry:
     unknown = sorted(node.attributes.keys() - set(entry.attributes) - OLD_ATTRIBUTES)
     if unknown:
         raise NotOnDeviceError(f"its attribute {unknown[0]!r} is not known on the device")
-    sparse = next((name for name in node.inputs if name in graph.sparse), None)
-    if sparse is not None:
-        raise NotOnDeviceError(f"its input {sparse!r} is sparse")
+    _require_declared(node, graph)
     kind = graph.types.get(node.input(entry.data))
     if kind is not None and not kind.HasField("tensor_type"):
         raise NotOnDeviceError(f"its input {node.input(entry.data)!r} is no tensor")
     element = graph.element_type(node.input(entry.data))
-    if element:
-        dtype = helper.tensor_dtype_to_np_dtype(element)
-        if not is_movable(dtype):
-            raise NotOnDeviceError(f"the device has no tensors of {dtype.name}")
+    if element and element not in MOVABLE_ELEMENTS:
+        raise NotOnDeviceError(f"the device has no tensors of {type_name(element)}")
     if entry.check is not None:
         entry.check(node, graph)
     return entry
+
+
+def _require_declared(node: Node, graph: Graph) -> None:
+    """Refuse a node that is not as ONNX declares its operator. What is wrong with it, the host's library says.
+
+    The planners rely on what is declared: which inputs are there, and the types of inputs and attributes.
+    """
+    operator = SAME_DECLARATION.get((node.domain, node.op_type), (node.domain, node.op_type, node.version))
+    domain, op_type, version = operator
+    if not defs.has(op_type, version, domain):
+        return
+    schema = defs.get_schema(op_type, version, domain)
+    if not schema.min_input <= len(node.inputs) <= schema.max_input:
+        raise NotOnDeviceError(f"it has {len(node.inputs)} inputs; {op_type} has {schema.min_input} or more")
+    if not schema.min_output <= len(node.outputs) <= schema.max_output:
+        raise NotOnDeviceError(f"it has the outputs {list(node.outputs)}")
+    bound: dict[str, int] = {}
+    for k in range(max(len(node.inputs), schema.min_input)):
+        formal, name = schema.inputs[min(k, len(schema.inputs) - 1)], node.input(k)
+        if not name:
+            if formal.option != defs.OpSchema.FormalParameterOption.Optional:
+                raise NotOnDeviceError(f"its input {k} ({formal.name}) is absent")
+            continue
+        element = graph.element_type(name)
+        described = f"its input {name!r} has elements of {type_name(element)}"
+        if element and f"tensor({type_name(element)})" not in formal.types:
+            raise NotOnDeviceError(f"{described}, which {op_type} does not take there")
+        if element and bound.setdefault(formal.type_str, element) != element:
+            raise NotOnDeviceError(f"{described}, another input of the same type {type_name(bound[formal.type_str])}")
+    given = {attribute.name: attribute for attribute in node.proto.attribute}
+    for name, declared in schema.attributes.items():
+        if name not in given:
+            if declared.required:
+                raise NotOnDeviceError(f"its attribute {name!r} is absent")
+        elif given[name].type != int(declared.type.value):
+            raise NotOnDeviceError(f"its attribute {name!r} is of another type than {declared.type.name}")
 
 
 def parameters_of(node: Node) -> frozenset[str]:

@@ -54,9 +54,7 @@ class Step(ABC):
         elsewhere = reading([node for node in graph.nodes if node.index not in inside])
         again = [node for node in nodes if not elsewhere.isdisjoint(private.intersection(node.writes))]
         used = (set(graph.outputs) | elsewhere | reading(again)) - private
-        self.inputs = sorted(
-            name for name in reading(nodes) - written if not graph.is_constant(name) and name not in graph.sparse
-        )
+        self.inputs = sorted(name for name in reading(nodes) - written if not graph.is_constant(name))
         self.outputs = [name for node in nodes for name in node.writes if keeps_all or name in used]
 
     @abstractmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Node
@@ -38,14 +39,15 @@ def plan_flatten(node: Node, builder: Builder) -> None:
     builder.view(node.outputs[0], source, (math.prod(source.shape[:axis]), math.prod(source.shape[axis:])))
 
 
-def _axes(node: Node, builder: Builder, rank: int) -> list[int] | None:
-    """The dimensions that a node names, counted from the first; None if it names none."""
-    if node.version >= 13:
-        axes = builder.integers(node.input(1)) if node.input(1) else None
-    else:
-        axes = [int(axis) for axis in node.attributes["axes"]] if "axes" in node.attributes else None
-    if axes is None:
-        return None
+def _given_axes(node: Node, builder: Builder, ranks: Collection[int]) -> list[int]:
+    """The dimensions that a node names: an attribute before version 13. None given and none named are the same."""
+    if node.version < 13:
+        return list(node.attributes.get("axes", ()))
+    return builder.integers(node.input(1), ranks) if node.input(1) else []
+
+
+def _counted(axes: Sequence[int], rank: int) -> list[int]:
+    """Dimensions counted from the first."""
     if any(not -rank <= axis < rank for axis in axes) or len({axis % rank for axis in axes}) != len(axes):
         raise NotOnDeviceError(f"axes {axes} of a tensor of rank {rank}")
     return [axis % rank for axis in axes]
@@ -53,8 +55,8 @@ def _axes(node: Node, builder: Builder, rank: int) -> list[int] | None:
 
 def plan_squeeze(node: Node, builder: Builder) -> None:
     source = builder.packed(node.inputs[0])
-    axes = _axes(node, builder, len(source.shape))
-    if axes is None:
+    axes = _counted(_given_axes(node, builder, (1,)), len(source.shape))
+    if not axes:
         axes = [k for k, size in enumerate(source.shape) if size == 1]
     if any(source.shape[axis] != 1 for axis in axes):
         raise NotOnDeviceError(f"axes {axes} of the shape {source.shape} have other sizes than 1")
@@ -63,8 +65,8 @@ def plan_squeeze(node: Node, builder: Builder) -> None:
 
 def plan_unsqueeze(node: Node, builder: Builder) -> None:
     source = builder.packed(node.inputs[0])
-    count = len(builder.integers(node.input(1)) if node.version >= 13 else node.attributes["axes"])
-    rank = len(source.shape) + count
-    axes = _axes(node, builder, rank) or []
+    given = _given_axes(node, builder, (0, 1))
+    rank = len(source.shape) + len(given)
+    axes = _counted(given, rank)
     sizes = iter(source.shape)
     builder.view(node.outputs[0], source, tuple(1 if k in axes else next(sizes) for k in range(rank)))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.onnx import InferenceSession
+from dmlvk.onnx import InferenceSession, quantization
+from dmlvk.onnx.graph import Graph
+from dmlvk.onnx.graph import Node as GraphNode
+from dmlvk.onnx.model_file import load
 from tests.onnx.models import (
     Array,
     Node,
@@ -187,3 +192,42 @@ def test_what_the_host_fuses_across_the_devices_parts(device: dmlvk.Device) -> N
     np.testing.assert_allclose(found[2], expected[2], rtol=1e-5)  # a mean of floats or of integers
     assert [where for _, operator, where in rows if operator in ("Conv", "Transpose")] == ["device"] * 4
     assert not np.array_equal(found[0], onnx_runtime(model, {"x": x}, optimize=False)[0])
+
+
+def counted(getter: Callable[[GraphNode], Any], counts: Counter[str]) -> property:
+    def get(node: GraphNode) -> Any:
+        counts["asked"] += 1
+        return getter(node)
+
+    return property(get)
+
+
+def test_fusion_takes_time_by_the_number_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted, not timed: how often anybody asks what a node reads or writes."""
+
+    def asked(layers: int) -> int:
+        generator = np.random.default_rng(layers)
+        nodes: list[Node] = []
+        constants: dict[str, Array] = {"s": np.array(0.1, np.float32)}
+        for k in range(layers):
+            constants[f"w{k}"] = elements(generator, np.int8, (1, 1, 1, 1))
+            # Without zero points, so that fusion makes some.
+            nodes += [
+                ("DequantizeLinear", [f"x{k}", "s"], [f"d{k}"], {}),
+                ("DequantizeLinear", [f"w{k}", "s"], [f"f{k}"], {}),
+                ("Conv", [f"d{k}", f"f{k}"], [f"c{k}"], {}),
+                ("QuantizeLinear", [f"c{k}", "s"], [f"x{k + 1}"], {}),
+            ]
+        x = elements(generator, np.uint8, (1, 1, 2, 2))
+        graph = Graph(load(model_of(nodes, {"x0": x}, {f"x{layers}": np.uint8}, constants)))
+        counts = Counter[str]()
+        with monkeypatch.context() as patch:
+            for name in ("reads", "writes"):
+                patch.setattr(GraphNode, name, counted(getattr(GraphNode, name).fget, counts))
+            reasons, replaced = quantization.fuse(graph)
+        assert len(replaced) == layers and len(graph.nodes) == layers
+        assert len(reasons) == 3 * layers
+        return counts["asked"]
+
+    few, many = asked(10), asked(80)
+    assert few < many <= 8 * few
