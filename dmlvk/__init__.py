@@ -19,15 +19,9 @@ from dmlvk.errors import (
     WaitTimeoutError,
 )
 from dmlvk.functional import diagonal_matrix1, one_hot, quantized_linear_convolution, slice1
-from dmlvk.operators import (
-    DiagonalMatrix1Desc,
-    DiagonalMatrixDesc,
-    FeatureLevel,
-    OneHotDesc,
-    QuantizedLinearConvolutionDesc,
-    Slice1Desc,
-    SliceDesc,
-)
+from dmlvk.operators import FeatureLevel
+from dmlvk.operators import descriptors as _descriptors
+from dmlvk.operators.descriptors import *  # noqa: F403 - the registry finds them
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.device import Device
@@ -51,17 +45,11 @@ __all__ = [
     "DeviceLostError",
     "DeviceProfile",
     "DeviceType",
-    "DiagonalMatrix1Desc",
-    "DiagonalMatrixDesc",
     "FeatureLevel",
-    "OneHotDesc",
     "OutOfMemoryError",
     "PathError",
-    "QuantizedLinearConvolutionDesc",
     "ReentryError",
     "Sequence",
-    "Slice1Desc",
-    "SliceDesc",
     "Submission",
     "Tensor",
     "TensorDesc",
@@ -78,6 +66,7 @@ __all__ = [
     "rejected_devices",
     "slice1",
 ]
+__all__ += _descriptors.__all__
 
 # Modules with public names of their own, shown once they are imported.
 _MODULES = ("benchmark", "conformance", "cuda", "dask", "demo", "onnx", "planning", "torch")

@@ -47,6 +47,19 @@ def as_integer(descriptor: str, field: str, value: object, low: int, high: int, 
     return _in_range(value, low, high, rule, partial(DescriptorError, descriptor, field))
 
 
+def as_boolean(descriptor: str, field: str, value: object) -> bool:
+    """The truth value that a descriptor's field holds, given as Python's or NumPy's.
+
+    Raises
+    ------
+    DescriptorError
+        It is neither True nor False.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise DescriptorError(descriptor, field, value, f"must be True or False, not {type(value).__name__}")
+    return bool(value)
+
+
 def as_integers(descriptor: str, field: str, values: Any, low: int, high: int, rule: str) -> tuple[int, ...]:
     """The integers in [low, high] of a descriptor's field, given as any sequence. An error names the element."""
     if type(values) is tuple or type(values) is list:

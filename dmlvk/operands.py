@@ -10,7 +10,8 @@ import numpy.typing as npt
 from dmlvk.arguments import as_integers
 from dmlvk.data_type import DataType
 from dmlvk.errors import DescriptorError
-from dmlvk.operators.quantized_linear_convolution import QUANTIZED_DATA_TYPES, SPATIAL_FIELDS
+from dmlvk.operators.declared import EIGHT_BIT_TYPES
+from dmlvk.operators.quantized_linear_convolution import SPATIAL_FIELDS
 from dmlvk.runtime.exchange import array_of
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import MAXIMUM_UINT32
@@ -56,7 +57,7 @@ def convolved_data_type(output_dtype: Any, output_zero_point: Any, input_type: D
     """
     if output_dtype is not None:
         data_type = as_data_type(output_dtype)
-        if data_type not in QUANTIZED_DATA_TYPES:
+        if data_type not in EIGHT_BIT_TYPES:
             rule, expected = "the output has integers of 8 bits", "int8 or uint8"
             raise DescriptorError("quantized_linear_convolution", "output_dtype", data_type.name, rule, expected)
         return data_type

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.arguments import as_argument, as_integers, as_seconds, integer_of
+from dmlvk.arguments import as_argument, as_boolean, as_integers, as_seconds, integer_of
 from tests.argument_values import FLOAT32, HUGE, INTEGERS, NO_INTEGERS, UINT8
 
 
@@ -111,3 +111,14 @@ class TestDescriptors:
     def test_a_data_type_is_no_array(self, data_type: Any) -> None:
         with pytest.raises(dmlvk.DescriptorError, match="data_type"):
             dmlvk.TensorDesc(data_type, (4,))
+
+
+class TestBooleans:
+    @pytest.mark.parametrize("value", [True, False, np.True_, np.False_])
+    def test_truth_values_become_python_s(self, value: Any) -> None:
+        assert as_boolean("Desc", "field", value) is bool(value)
+
+    @pytest.mark.parametrize("value", [0, 1, None, "True", np.array([True]), 1.0])
+    def test_everything_else_is_refused(self, value: Any) -> None:
+        with pytest.raises(dmlvk.DescriptorError, match=r"Desc\.field = .*: must be True or False, not "):
+            as_boolean("Desc", "field", value)

@@ -20,7 +20,7 @@ from dmlvk.operators.registry import OPERATORS
 # Lists cases lazily and always in the same order: all cases or, given True, only the default cases.
 CaseSource: TypeAlias = Callable[[bool], Iterator[Case]]
 
-STEMS = frozenset(operator.stem for operator in OPERATORS)
+STEMS = frozenset(desc.stem for desc in OPERATORS)
 
 OUR_CASES = "dmlvk.conformance.cases:all_cases"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -20,15 +19,23 @@ from dmlvk.dxdispatch.elements import data_type_of, element
 from dmlvk.dxdispatch.errors import ModelError
 from dmlvk.errors import DescriptorError
 from dmlvk.operators import OperatorDesc
-from dmlvk.operators.rules import INT32_MAX, INT32_MIN
+from dmlvk.operators.declared import (
+    INT32_MAX,
+    INT32_MIN,
+    BooleanRule,
+    DataTypeRule,
+    ElementRule,
+    IntegerRule,
+    IntegersRule,
+    Rule,
+    TensorRule,
+)
 from dmlvk.operators.serialization import DESCRIPTORS, deserialize, serialize
 from dmlvk.tensor_desc import MAXIMUM_UINT32, MAXIMUM_UINT64, TensorDesc, TensorFlags
 
 OPERATOR_PREFIX = "DML_OPERATOR_"
 FLAG_PREFIX = "DML_TENSOR_FLAG_"
 DIMENSION_COUNT = "DimensionCount"
-# INT in DirectML; all other integers are UINT.
-SIGNED_FIELDS = ("input_window_strides", "offset", "diagonal_fill_begin", "diagonal_fill_end")
 # Names that are not the same words in both spellings.
 TOTAL_SIZE = ("total_size_in_bytes", "TotalTensorSizeInBytes")
 # The members of DML_SCALAR_UNION. It has none for FLOAT16, whose bits are given as UInt16.
@@ -73,26 +80,25 @@ def read_descriptor(node: Node) -> tuple[OperatorDesc, Node]:
     holder = node.get("Desc") or node.get("desc") or node
     content: dict[str, Any] = {"operator": operator.operator_name}
     lists: list[str] = []
-    for field in fields(operator):
-        if not field.init:
-            continue
-        name = field.name
+    for name, rule in operator.rules.items():
         spelled = camel_case(name)
         is_optional = name in operator.optional_fields
         found = holder.get(spelled) if is_optional else holder.require(spelled)
         if found is None:
             continue
-        if name in operator.input_fields + operator.output_fields:
+        if isinstance(rule, TensorRule):
             content[name] = read_tensor(found)
-        elif name == "value_data_type":
+        elif isinstance(rule, DataTypeRule):
             content[name] = data_type_of(found).name
-        elif name in operator.bit_fields:
+        elif isinstance(rule, ElementRule):
             content[name] = _value_bytes(found, holder).hex()
-        elif field.type == "int":
-            content[name] = found.integer(*_limits(name))
-        else:
+        elif isinstance(rule, BooleanRule):
+            content[name] = bool(found.integer(0, 1))
+        elif isinstance(rule, IntegersRule):
             lists.append(name)
-            content[name] = list(found.integers(*_limits(name)))
+            content[name] = list(found.integers(*_limits(rule)))
+        else:
+            content[name] = found.integer(*_limits(rule))
     _check_dimension_count(operator, holder, content, lists)
     try:
         return deserialize(content), holder
@@ -100,8 +106,10 @@ def read_descriptor(node: Node) -> tuple[OperatorDesc, Node]:
         raise named(error, holder) from error
 
 
-def _limits(name: str) -> tuple[int, int]:
-    return (INT32_MIN, INT32_MAX) if name in SIGNED_FIELDS else (0, MAXIMUM_UINT32)
+def _limits(rule: Rule) -> tuple[int, int]:
+    """INT in DirectML if a rule takes negative integers, else UINT."""
+    is_signed = isinstance(rule, IntegerRule) and rule.low < 0
+    return (INT32_MIN, INT32_MAX) if is_signed else (0, MAXIMUM_UINT32)
 
 
 def _check_dimension_count(

@@ -12,8 +12,8 @@ from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Node
 from dmlvk.onnx.program import MOVABLE_ELEMENTS, Builder
 from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc
+from dmlvk.operators.declared import INT32_MAX, INT32_MIN
 from dmlvk.operators.one_hot import INDEX_DATA_TYPES
-from dmlvk.operators.rules import INT32_MAX, INT32_MIN
 from dmlvk.tensor_desc import TensorDesc
 
 INDEX_TYPES = tuple(data_type.numpy_dtype for data_type in INDEX_DATA_TYPES)

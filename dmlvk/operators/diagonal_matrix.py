@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import field
 from typing import Any, ClassVar, NoReturn
 
 from dmlvk.data_type import DataType
-from dmlvk.operators.element import element_text, encode_element
-from dmlvk.operators.feature_level import FeatureLevel
-from dmlvk.operators.rules import (
-    ALL_DATA_TYPES,
+from dmlvk.operators.declared import (
     INT32_MAX,
     INT32_MIN,
     SIXTY_FOUR_BIT_TYPES,
     OperatorDesc,
-    output_has_to_be_given,
+    element,
+    integer,
+    operator,
+    result,
 )
+from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc
+from dmlvk.operators.element import encode_element
+from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.tensor_desc import TensorDesc
 
 
-@output_has_to_be_given
-@dataclass(frozen=True, kw_only=True, repr=False)
+@operator("DIAGONAL_MATRIX", number=6, family="data_movement", successor=DiagonalMatrix1Desc)
 class DiagonalMatrixDesc(OperatorDesc):
     """DML_DIAGONAL_MATRIX_OPERATOR_DESC: an element is Value where x == y + Offset, and 0 elsewhere.
 
@@ -52,40 +52,22 @@ class DiagonalMatrixDesc(OperatorDesc):
     number that is too large.
     """
 
-    operator_name: ClassVar[str] = "DIAGONAL_MATRIX"
-    input_fields: ClassVar[tuple[str, ...]] = ()
-    output_fields: ClassVar[tuple[str, ...]] = ("output_tensor",)
-    bit_fields: ClassVar[Mapping[str, str]] = MappingProxyType({"value": "float_bytes"})
     # For the same interface as DIAGONAL_MATRIX1. This operator never has an input.
     input_tensor: ClassVar[None] = None
 
-    output_tensor: TensorDesc
-    offset: int
-    # Descriptors compare by the bits of the value, so that NaN equals itself and -0.0 differs from 0.0.
-    value: Any = field(compare=False)
+    output_tensor: TensorDesc = result(rank=(2, 4))
+    offset: int = integer(INT32_MIN, INT32_MAX, "must fit a signed 32-bit integer")
+    value: Any = element(DataType.FLOAT32, kept_as="float_bytes")
     float_bytes: bytes = field(init=False, repr=False)
     value_bytes: bytes = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        self._check_tensors_are_descs()
-        self._normalise_integer("offset", INT32_MIN, INT32_MAX, "must fit a signed 32-bit integer")
-        self._fill_output()
-        self._check_data_type("output_tensor", ALL_DATA_TYPES)
-        self._check_rank("output_tensor", 2, 4)
-        if hasattr(self.value, "dtype") and getattr(self.value, "ndim", None) == 0:
-            self._set("value", self.value[()])  # a 0-d array can change later, the scalar in it cannot
-        self._set("float_bytes", encode_element(type(self).__name__, "value", self.value, DataType.FLOAT32))
+    def output_sizes(self) -> NoReturn:
+        """No other field says them."""
+        self._fail_without_output("no other field says how large the output is, or its data type")
+
+    def check_output(self) -> None:
+        """Convert the value to the output's data type."""
         self._set("value_bytes", self._convert_value())
-        self._check_outputs()
-
-    def _implied_output(self) -> NoReturn:
-        reason = "no other field says how large the output is, or its data type"
-        self._fail(
-            "output_tensor", None, f"must be a TensorDesc: {reason}", "TensorDesc('float32', (3, 3)), for example"
-        )
-
-    def _text(self, field: str) -> str:
-        return element_text(self.float_bytes, DataType.FLOAT32) if field == "value" else super()._text(field)
 
     def _convert_value(self) -> bytes:
         """Value as an element of the output."""

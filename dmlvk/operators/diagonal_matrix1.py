@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, ClassVar
+from dataclasses import field
+from typing import Any
 
 from dmlvk.data_type import DataType
-from dmlvk.operators.element import element_text, encode_element
+from dmlvk.operators.declared import (
+    INT32_MAX,
+    INT32_MIN,
+    OperatorDesc,
+    data_type,
+    element,
+    integer,
+    operator,
+    result,
+    same_as,
+    source,
+)
 from dmlvk.operators.feature_level import FeatureLevel
-from dmlvk.operators.rules import ALL_DATA_TYPES, INT32_MAX, INT32_MIN, OperatorDesc
-from dmlvk.tensor_desc import TensorDesc, as_data_type
+from dmlvk.tensor_desc import TensorDesc
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@operator("DIAGONAL_MATRIX1", number=3, family="data_movement")
 class DiagonalMatrix1Desc(OperatorDesc):
     """DML_DIAGONAL_MATRIX1_OPERATOR_DESC.
 
@@ -48,68 +56,23 @@ class DiagonalMatrix1Desc(OperatorDesc):
     Source: the page DML_DIAGONAL_MATRIX1_OPERATOR_DESC. Its example 1 is an erratum: Value 7 gives sevens.
     """
 
-    operator_name: ClassVar[str] = "DIAGONAL_MATRIX1"
-    input_fields: ClassVar[tuple[str, ...]] = ("input_tensor",)
-    output_fields: ClassVar[tuple[str, ...]] = ("output_tensor",)
-    optional_fields: ClassVar[tuple[str, ...]] = ("input_tensor",)
-    bit_fields: ClassVar[Mapping[str, str]] = MappingProxyType({"value": "value_bytes"})
-    implied_fields: ClassVar[tuple[str, ...]] = ("value_data_type",)
-
-    input_tensor: TensorDesc | None = None
-    output_tensor: TensorDesc = None  # type: ignore[assignment]  # __post_init__ sets it
-    value_data_type: DataType | None = None
-    # Descriptors compare by the bits of the value, so that NaN equals itself and -0.0 differs from 0.0.
-    value: Any = field(compare=False)
-    diagonal_fill_begin: int
-    diagonal_fill_end: int
+    input_tensor: TensorDesc | None = source(
+        same_as("output_tensor"), rank=(2, 4), sizes=same_as("output_tensor"), default=None
+    )
+    output_tensor: TensorDesc = result(rank=(2, 4), type_from=("input_tensor",), default=None)
+    value_data_type: DataType | None = data_type(of="output_tensor", default=None)
+    value: Any = element("output_tensor", kept_as="value_bytes")
+    diagonal_fill_begin: int = integer(INT32_MIN, INT32_MAX, "must fit a signed 32-bit integer")
+    diagonal_fill_end: int = integer(INT32_MIN, INT32_MAX, "must fit a signed 32-bit integer")
     value_bytes: bytes = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        self._check_tensors_are_descs()
-        rule = "must fit a signed 32-bit integer"
-        self._normalise_integer("diagonal_fill_begin", INT32_MIN, INT32_MAX, rule)
-        self._normalise_integer("diagonal_fill_end", INT32_MIN, INT32_MAX, rule)
-        if self.output_tensor is None:
-            self._check_rank("input_tensor", 2, 4)
-            self._fill_output()
-        self._check_data_type("output_tensor", ALL_DATA_TYPES)
-        self._check_rank("output_tensor", 2, 4)
-        self._check_same_data_type("input_tensor", "output_tensor")
-        self._check_same_rank("input_tensor", "output_tensor")
-        if self.input_tensor is not None and self.input_tensor.sizes != self.output_tensor.sizes:
-            rule = "must equal the sizes of output_tensor; an input broadcasts by strides of 0"
-            self._fail("input_tensor.sizes", self.input_tensor.sizes, rule, str(self.output_tensor.sizes))
-        self._check_value_data_type()
-        self._set("value_bytes", self._encode_value())
-        self._check_outputs()
-
-    def _implied_output(self) -> TensorDesc:
+    def output_sizes(self) -> tuple[int, ...]:
+        """Those of the input, if there is one."""
         if self.input_tensor is None:
-            reason = "without an input_tensor no other field says how large the output is, or its data type"
-            expected = "TensorDesc('float32', (3, 3)), for example"
-            self._fail("output_tensor", None, f"must be a TensorDesc: {reason}", expected)
-        return TensorDesc(self.input_tensor.data_type, self.input_tensor.sizes)
-
-    def _text(self, field: str) -> str:
-        if field == "value":
-            return element_text(self.value_bytes, self.output_tensor.data_type)
-        return super()._text(field)
-
-    def _check_value_data_type(self) -> None:
-        output_type = self.output_tensor.data_type
-        if self.value_data_type is not None:
-            value_type = as_data_type(type(self).__name__, "value_data_type", self.value_data_type)
-            if value_type != output_type:
-                self._fail(
-                    "value_data_type", value_type.name, "must match the DataType of output_tensor", output_type.name
-                )
-        self._set("value_data_type", output_type)
-
-    def _encode_value(self) -> bytes:
-        data_type = self.output_tensor.data_type
-        if hasattr(self.value, "dtype") and getattr(self.value, "ndim", None) == 0:
-            self._set("value", self.value[()])  # a 0-d array can change later, the scalar in it cannot
-        return encode_element(type(self).__name__, "value", self.value, data_type)
+            self._fail_without_output(
+                "without an input_tensor no other field says how large the output is, or its data type"
+            )
+        return self.input_tensor.sizes
 
     @property
     def diagonal_range(self) -> tuple[int, int, bool]:

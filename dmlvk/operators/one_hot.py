@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, NoReturn
+from typing import NoReturn
 
 from dmlvk.data_type import DataType
+from dmlvk.operators.declared import (
+    INDICES,
+    SIXTY_FOUR_BIT_TYPES,
+    OperatorDesc,
+    axis,
+    operator,
+    result,
+    same_as,
+    source,
+)
 from dmlvk.operators.feature_level import FeatureLevel
-from dmlvk.operators.rules import ALL_DATA_TYPES, SIXTY_FOUR_BIT_TYPES, OperatorDesc, output_has_to_be_given
 from dmlvk.tensor_desc import TensorDesc
 
 INDEX_DATA_TYPES = (DataType.INT64, DataType.INT32, DataType.UINT64, DataType.UINT32)
 
 
-@output_has_to_be_given
-@dataclass(frozen=True, kw_only=True, repr=False)
+@operator("ONE_HOT", number=2, family="data_movement")
 class OneHotDesc(OperatorDesc):
     """DML_ONE_HOT_OPERATOR_DESC: along the axis, the indexed element is OnValue and all others are OffValue.
 
@@ -42,32 +49,13 @@ class OneHotDesc(OperatorDesc):
     Source: the page DML_ONE_HOT_OPERATOR_DESC.
     """
 
-    operator_name: ClassVar[str] = "ONE_HOT"
-    input_fields: ClassVar[tuple[str, ...]] = ("indices_tensor", "values_tensor")
-    output_fields: ClassVar[tuple[str, ...]] = ("output_tensor",)
+    indices_tensor: TensorDesc = source(INDEX_DATA_TYPES, role=INDICES)
+    values_tensor: TensorDesc = source(rank=same_as("indices_tensor"))
+    output_tensor: TensorDesc = result(same_as("values_tensor"), rank=same_as("indices_tensor"))
+    axis: int = axis(of="indices_tensor")
 
-    indices_tensor: TensorDesc
-    values_tensor: TensorDesc
-    output_tensor: TensorDesc
-    axis: int
-
-    def __post_init__(self) -> None:
-        self._check_tensors_are_descs()
-        self._check_data_type("indices_tensor", INDEX_DATA_TYPES)
-        self._check_data_type("values_tensor", ALL_DATA_TYPES)
-        self._check_same_data_type("output_tensor", "values_tensor")
-        self._check_same_rank("values_tensor", "indices_tensor")
-        self._check_same_rank("output_tensor", "indices_tensor")
-        rank = self.indices_tensor.rank
-        self._normalise_integer(
-            "axis", 0, rank - 1, f"must be less than the DimensionCount of indices_tensor, which is {rank}"
-        )
-        self._check_input_sizes()
-        self._fill_output()
-        self._check_output_sizes()
-        self._check_outputs()
-
-    def _check_input_sizes(self) -> None:
+    def check(self) -> None:
+        """Check that there is one index a sequence, and two values."""
         indices, values = self.indices_tensor.sizes, self.values_tensor.sizes
         if indices[self.axis] != 1:
             field = f"indices_tensor.sizes[{self.axis}]"
@@ -76,14 +64,17 @@ class OneHotDesc(OperatorDesc):
             rule = "must have at least 2 elements: OffValue and OnValue"
             self._fail("values_tensor.sizes", values, rule, f"{(1,) * (len(values) - 1) + (2,)}, for example")
 
-    def _implied_output(self) -> NoReturn:
+    def output_sizes(self) -> NoReturn:
+        """No other field says the length of the sequences."""
         indices = self.indices_tensor.sizes
-        reason = f"its size at axis {self.axis} is the length of the sequences, which no other field says"
         sizes = str((*indices[: self.axis], "LENGTH", *indices[self.axis + 1 :])).replace("'", "")
-        expected = f"TensorDesc('{self.values_tensor.data_type}', {sizes})"
-        self._fail("output_tensor", None, f"must be a TensorDesc: {reason}", expected)
+        self._fail_without_output(
+            f"its size at axis {self.axis} is the length of the sequences, which no other field says",
+            f"TensorDesc('{self.values_tensor.data_type}', {sizes})",
+        )
 
-    def _check_output_sizes(self) -> None:
+    def check_output(self) -> None:
+        """Check that the output has the sizes of the indices, except at the axis."""
         indices, output = self.indices_tensor.sizes, self.output_tensor.sizes
         expected = (*indices[: self.axis], output[self.axis], *indices[self.axis + 1 :])
         if output != expected:

@@ -6,22 +6,26 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any
 
 from dmlvk.data_type import DataType
+from dmlvk.operators.declared import (
+    BIAS,
+    EIGHT_BIT_TYPES,
+    OperatorDesc,
+    integer,
+    integers,
+    one_a_channel,
+    operator,
+    result,
+    same_as,
+    scale,
+    source,
+    zero_point,
+)
 from dmlvk.operators.feature_level import FeatureLevel
-from dmlvk.operators.rules import OperatorDesc
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
 
-QUANTIZED_DATA_TYPES = (DataType.INT8, DataType.UINT8)
-DATA_FIELDS = ("input_tensor", "filter_tensor", "output_tensor")
-SINGLE_ELEMENT_FIELDS = (
-    "input_scale_tensor",
-    "input_zero_point_tensor",
-    "output_scale_tensor",
-    "output_zero_point_tensor",
-)
-PER_CHANNEL_FIELDS = ("filter_scale_tensor", "filter_zero_point_tensor")
 # The spatial arrays, with the least value of an element and the neutral value that does not change a dimension.
 SPATIAL_FIELDS = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0)}
 
@@ -81,7 +85,20 @@ class ConvolutionGeometry:
         return self.input_channels_per_group * math.prod(self.filter_size)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+PER_CHANNEL = one_a_channel("filter_tensor", 0, noun="output channel")
+ONE_A_CHANNEL = one_a_channel("filter_tensor", 0, noun="output channel", or_one=False)
+
+
+def _spatial_count(desc: QuantizedLinearConvolutionDesc) -> tuple[int, ...]:
+    return (2,) if desc.input_tensor.rank == 4 else (1, 2)
+
+
+def spatial(least: int) -> Any:
+    """An integer for each spatial dimension."""
+    return integers(least, MAXIMUM_UINT32, f"must be {least} or more", count=_spatial_count)
+
+
+@operator("QUANTIZED_LINEAR_CONVOLUTION", number=4, family="products")
 class QuantizedLinearConvolutionDesc(OperatorDesc):
     """DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC: dequantize, cross-correlate, quantize, in exact integers between.
 
@@ -125,78 +142,41 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
     1, or the only dimension.
     """
 
-    operator_name: ClassVar[str] = "QUANTIZED_LINEAR_CONVOLUTION"
-    input_fields: ClassVar[tuple[str, ...]] = (
-        "input_tensor",
-        "input_scale_tensor",
-        "input_zero_point_tensor",
-        "filter_tensor",
-        "filter_scale_tensor",
-        "filter_zero_point_tensor",
-        "bias_tensor",
-        "output_scale_tensor",
-        "output_zero_point_tensor",
+    input_tensor: TensorDesc = source(EIGHT_BIT_TYPES, rank=(3, 4))
+    input_scale_tensor: TensorDesc = scale("input_tensor")
+    input_zero_point_tensor: TensorDesc | None = zero_point("input_tensor", default=None)
+    filter_tensor: TensorDesc = source(EIGHT_BIT_TYPES, rank=same_as("input_tensor"))
+    filter_scale_tensor: TensorDesc = scale("filter_tensor", sizes=PER_CHANNEL)
+    filter_zero_point_tensor: TensorDesc | None = zero_point("filter_tensor", sizes=PER_CHANNEL, default=None)
+    bias_tensor: TensorDesc | None = source(
+        DataType.INT32, rank=same_as("input_tensor"), sizes=ONE_A_CHANNEL, role=BIAS, default=None
     )
-    output_fields: ClassVar[tuple[str, ...]] = ("output_tensor",)
-    optional_fields: ClassVar[tuple[str, ...]] = (
-        "input_zero_point_tensor",
-        "filter_zero_point_tensor",
-        "bias_tensor",
-        "output_zero_point_tensor",
+    output_scale_tensor: TensorDesc = scale("output_tensor")
+    output_zero_point_tensor: TensorDesc | None = zero_point("output_tensor", default=None)
+    output_tensor: TensorDesc = result(
+        EIGHT_BIT_TYPES,
+        rank=same_as("input_tensor"),
+        type_from=("output_zero_point_tensor", "input_tensor"),
+        default=None,
     )
+    strides: Sequence[int] = spatial(1)
+    dilations: Sequence[int] = spatial(1)
+    start_padding: Sequence[int] = spatial(0)
+    end_padding: Sequence[int] = spatial(0)
+    group_count: int = integer(1, MAXIMUM_UINT32, "must be 1 or more")
 
-    input_tensor: TensorDesc
-    input_scale_tensor: TensorDesc
-    input_zero_point_tensor: TensorDesc | None = None
-    filter_tensor: TensorDesc
-    filter_scale_tensor: TensorDesc
-    filter_zero_point_tensor: TensorDesc | None = None
-    bias_tensor: TensorDesc | None = None
-    output_scale_tensor: TensorDesc
-    output_zero_point_tensor: TensorDesc | None = None
-    output_tensor: TensorDesc = None  # type: ignore[assignment]  # __post_init__ sets it
-    strides: Sequence[int]
-    dilations: Sequence[int]
-    start_padding: Sequence[int]
-    end_padding: Sequence[int]
-    group_count: int
-
-    def __post_init__(self) -> None:
-        self._check_tensors_are_descs()
-        self._check_types_and_ranks()
+    def check(self) -> None:
+        """Check the spatial arrays and the numbers of channels."""
         self._check_spatial_arrays()
-        self._normalise_integer("group_count", 1, MAXIMUM_UINT32, "must be 1 or more")
         self._check_channels()
-        self._check_quantization_shapes()
-        sizes = self._convolved_sizes()
-        self._fill_output()
-        self._check_output_sizes(sizes)
-        self._check_outputs()
-
-    def _check_types_and_ranks(self) -> None:
-        for name in DATA_FIELDS:
-            self._check_data_type(name, QUANTIZED_DATA_TYPES)
-            self._check_rank(name, 3, 4)
-            self._check_same_rank(name, "input_tensor")
-        for name in ("input", "filter", "output"):
-            self._check_data_type(f"{name}_scale_tensor", (DataType.FLOAT32,))
-            self._check_same_data_type(f"{name}_zero_point_tensor", f"{name}_tensor")
-        if self.output_tensor is None:  # it will have this type
-            self._check_data_type("output_zero_point_tensor", QUANTIZED_DATA_TYPES)
-        for name in SINGLE_ELEMENT_FIELDS + PER_CHANNEL_FIELDS:
-            self._check_rank(name, 1, 4)
-        self._check_data_type("bias_tensor", (DataType.INT32,))
-        self._check_same_rank("bias_tensor", "input_tensor")
 
     def _check_spatial_arrays(self) -> None:
-        rank = self.input_tensor.rank
-        lengths = (2,) if rank == 4 else (1, 2)
-        for name, (least, neutral) in SPATIAL_FIELDS.items():
-            values = self._normalise_integers(name, lengths, least, MAXIMUM_UINT32, f"must be {least} or more")
+        for name, (_, neutral) in SPATIAL_FIELDS.items():
+            values = getattr(self, name)
             if len(values) != len(self.strides):
                 rule = f"strides, dilations and paddings must have one length; strides has {len(self.strides)} elements"
                 self._fail(name, values, rule, f"{len(self.strides)} elements")
-            if rank == 3 and len(values) == 2 and values[0] != neutral:
+            if self.input_tensor.rank == 3 and len(values) == 2 and values[0] != neutral:
                 rule = "the first of two elements must be neutral, because a tensor of rank 3 has height 1"
                 self._fail(f"{name}[0]", values[0], rule, str(neutral))
 
@@ -210,26 +190,6 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         if filter_channels != channels // groups:
             rule = f"must be the number of channels of input_tensor divided by group_count, {channels} / {groups}"
             self._fail("filter_tensor.sizes[1]", filter_channels, rule, str(channels // groups))
-
-    def _check_quantization_shapes(self) -> None:
-        channels = self.filter_tensor.sizes[0]
-        for name in SINGLE_ELEMENT_FIELDS:
-            tensor: TensorDesc | None = getattr(self, name)
-            if tensor is not None and tensor.element_count != 1:
-                self._fail(f"{name}.sizes", tensor.sizes, "must have one element", "(1, 1, 1, 1)")
-        for name in PER_CHANNEL_FIELDS:
-            tensor = getattr(self, name)
-            if tensor is None or tensor.element_count == 1:
-                continue
-            expected = (1, channels, 1, 1)[: tensor.rank] if tensor.rank > 1 else (channels,)
-            if tensor.sizes != expected:
-                one = (1,) * tensor.rank
-                rule = f"must have one element, or one for each output channel ({channels}), in dimension 1 (rank 1: 0)"
-                self._fail(f"{name}.sizes", tensor.sizes, rule, f"{one} or {expected}")
-        expected = (1, channels, 1, 1)[: self.input_tensor.rank]
-        if self.bias_tensor is not None and self.bias_tensor.sizes != expected:
-            rule = "must have one element for each output channel, in dimension 1"
-            self._fail("bias_tensor.sizes", self.bias_tensor.sizes, rule, str(expected))
 
     def _convolved_sizes(self) -> tuple[int, ...]:
         """The sizes that the output must have."""
@@ -248,16 +208,17 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
                 self._fail(f"filter_tensor.sizes[{dimension}]", taps, rule, "a smaller filter or more padding")
         return tuple(sizes)
 
-    def _implied_output(self) -> TensorDesc:
+    def output_sizes(self) -> tuple[int, ...]:
+        """The sizes that the other fields give."""
         sizes = self._convolved_sizes()
         if math.prod(sizes) > MAXIMUM_UINT32:
             rule = "the other fields give an output of these sizes, and a tensor has at most 2**32 - 1 elements"
             self._fail("output_tensor.sizes", sizes, f"{rule}, not {math.prod(sizes)}")
-        zero_point = self.output_zero_point_tensor
-        return TensorDesc((self.input_tensor if zero_point is None else zero_point).data_type, sizes)
+        return sizes
 
-    def _check_output_sizes(self, expected: tuple[int, ...]) -> None:
-        sizes = self.output_tensor.sizes
+    def check_output(self) -> None:
+        """Check that the output has the sizes that the other fields give."""
+        sizes, expected = self.output_tensor.sizes, self._convolved_sizes()
         if sizes[0] != expected[0]:
             self._fail("output_tensor.sizes[0]", sizes[0], "must be the batch of input_tensor", str(expected[0]))
         if sizes[1] != expected[1]:

@@ -1,69 +1,66 @@
-"""The one list of operators. All other wings (planning, reference, conformance, benchmark) read it.
+"""Finds the operators and their parts. All other wings (planning, reference, conformance, benchmark) ask it.
 
 An operator has one stem. In each wing its module is called by the stem: `dmlvk.operators.slice1`,
-`dmlvk.planning.slice1`, `dmlvk.reference.slice1` and so on. A wing collects what its modules define with `parts`;
-`tests/operators/test_registry.py` lists the names that each wing asks for. This module knows no other wing.
+`dmlvk.planning.slice1`, `dmlvk.reference.slice1` and so on. Only the declaration, in `dmlvk.operators`, and the
+reference must exist: what a wing lacks for an operator falls back, as `parts` says. This module knows no other wing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
-from dmlvk.operators.diagonal_matrix import DiagonalMatrixDesc
-from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc
-from dmlvk.operators.one_hot import OneHotDesc
-from dmlvk.operators.quantized_linear_convolution import QuantizedLinearConvolutionDesc
-from dmlvk.operators.rules import OperatorDesc
-from dmlvk.operators.slice import SliceDesc
-from dmlvk.operators.slice1 import Slice1Desc
+from dmlvk import operators
+from dmlvk.operators.declared import OperatorDesc
+
+# Modules of `dmlvk.operators` that stand on this one.
+ABOVE = ("descriptors", "registry", "serialization")
 
 
-@dataclass(frozen=True)
-class Operator:
-    """An operator.
-
-    Attributes
-    ----------
-    stem : str
-        The name of its module in every wing: DirectML's name in lower case.
-    desc : type of OperatorDesc
-        The class of its descriptors.
-    successor : type of OperatorDesc, optional
-        The descriptors of the operator that took its place. It runs the successor's kernels, so the benchmark has no
-        cases for it.
-    """
-
-    stem: str
-    desc: type[OperatorDesc]
-    successor: type[OperatorDesc] | None = None
+def _declared() -> Iterator[type[OperatorDesc]]:
+    """The classes under `@operator` in the modules beside this one."""
+    for found in pkgutil.iter_modules(operators.__path__):
+        if found.name in ABOVE:
+            continue
+        module = import_module(f"{operators.__name__}.{found.name}")
+        for value in vars(module).values():
+            is_descriptor = isinstance(value, type) and issubclass(value, OperatorDesc) and value is not OperatorDesc
+            if is_descriptor and value.__module__ == module.__name__:
+                yield value
 
 
-# The order is the order of the conformance cases and of the benchmark: a new operator goes to the end.
-OPERATORS: tuple[Operator, ...] = (
-    Operator("slice1", Slice1Desc),
-    Operator("one_hot", OneHotDesc),
-    Operator("diagonal_matrix1", DiagonalMatrix1Desc),
-    Operator("quantized_linear_convolution", QuantizedLinearConvolutionDesc),
-    Operator("slice", SliceDesc, successor=Slice1Desc),
-    Operator("diagonal_matrix", DiagonalMatrixDesc, successor=DiagonalMatrix1Desc),
-)
-CURRENT_OPERATORS: tuple[Operator, ...] = tuple(operator for operator in OPERATORS if operator.successor is None)
+# In the order of their numbers, which is that of the conformance cases and of the benchmark.
+OPERATORS: tuple[type[OperatorDesc], ...] = tuple(sorted(_declared(), key=lambda desc: desc.number))
+CURRENT_OPERATORS: tuple[type[OperatorDesc], ...] = tuple(desc for desc in OPERATORS if desc.successor is None)
 
 
-def parts(wing: str, name: str, operators: Iterable[Operator] = OPERATORS) -> dict[type[OperatorDesc], Any]:
-    """Collect the attribute `name` of each operator's module in a wing.
+def parts(
+    wing: str,
+    name: str,
+    operators: Iterable[type[OperatorDesc]] = OPERATORS,
+    *,
+    is_shared: bool = False,
+    default: Callable[[type[OperatorDesc]], Any] | None = None,
+) -> dict[type[OperatorDesc], Any]:
+    """Find a part of each operator: the attribute `name` of its module in a wing, or what stands in for it.
 
     Parameters
     ----------
     wing : str
         The wing's package, such as "dmlvk.planning".
     name : str
-        What each module has to define.
-    operators : iterable of Operator, optional
-        The operators that the wing has modules for: all of them by default.
+        The function or constant that a module defines.
+    operators : iterable of type of OperatorDesc, optional
+        All of them by default.
+    is_shared : bool, optional
+        Whether the module of the operator's successor, and then that of its family (`<wing>.families.<family>`), stands
+        in for its own.
+    default : function from type of OperatorDesc to object, optional
+        Makes the part of an operator for which no module defines it.
 
     Returns
     -------
@@ -73,8 +70,35 @@ def parts(wing: str, name: str, operators: Iterable[Operator] = OPERATORS) -> di
     Raises
     ------
     ImportError
-        The wing has no module for an operator.
-    AttributeError
-        The module does not define the name.
+        No module defines the part, and there is no default.
     """
-    return {operator.desc: getattr(import_module(f"{wing}.{operator.stem}"), name) for operator in operators}
+    return {desc: _part(desc, wing, name, is_shared, default) for desc in operators}
+
+
+def _part(
+    desc: type[OperatorDesc],
+    wing: str,
+    name: str,
+    is_shared: bool,
+    default: Callable[[type[OperatorDesc]], Any] | None,
+) -> Any:
+    stems = [desc.stem]
+    if is_shared:
+        stems += [desc.successor.stem] if desc.successor is not None else []
+        stems += [f"families.{desc.family}"]
+    modules = [f"{wing}.{stem}" for stem in stems]
+    for path in modules:
+        module = _module(path)
+        if hasattr(module, name):
+            return getattr(module, name)
+    if default is None:
+        raise ImportError(f"{desc.operator_name} has no {name}: none of {', '.join(modules)} defines it")
+    return default(desc)
+
+
+def _module(path: str) -> ModuleType | None:
+    """A module; None if there is none. A mistake inside a module is raised."""
+    package, _, name = path.rpartition(".")
+    if package.endswith(".families") and find_spec(package) is None:
+        return None
+    return import_module(path) if find_spec(f".{name}", package) is not None else None

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from dmlvk.data_type import DataType
 from dmlvk.errors import shown
+from dmlvk.operators.declared import DataTypeRule, OperatorDesc
 from dmlvk.operators.registry import OPERATORS
-from dmlvk.operators.rules import OperatorDesc
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 
-DESCRIPTORS: Mapping[str, type[OperatorDesc]] = {operator.desc.operator_name: operator.desc for operator in OPERATORS}
+DESCRIPTORS: Mapping[str, type[OperatorDesc]] = {desc.operator_name: desc for desc in OPERATORS}
 TENSOR_DEFAULTS = {"strides": None, "guaranteed_base_offset_alignment": 0, "flags": TensorFlags.NONE}
 
 
@@ -23,20 +22,20 @@ def serialize(desc: OperatorDesc) -> dict[str, Any]:
     kept by its bits (`OperatorDesc.bit_fields`) becomes its bytes in hexadecimal digits, in the order of memory.
     """
     content: dict[str, Any] = {"operator": desc.operator_name}
-    for field in fields(desc):
-        value = getattr(desc, field.name)
-        if not field.init or value is None:
+    for name in desc.rules:
+        value = getattr(desc, name)
+        if value is None:
             continue
-        if field.name in desc.bit_fields:
-            content[field.name] = getattr(desc, desc.bit_fields[field.name]).hex()
+        if name in desc.bit_fields:
+            content[name] = getattr(desc, desc.bit_fields[name]).hex()
         elif isinstance(value, TensorDesc):
-            content[field.name] = _serialize_tensor(value)
+            content[name] = _serialize_tensor(value)
         elif isinstance(value, DataType):
-            content[field.name] = value.name
+            content[name] = value.name
         elif isinstance(value, tuple):
-            content[field.name] = list(value)
+            content[name] = list(value)
         else:
-            content[field.name] = value
+            content[name] = value
     return content
 
 
@@ -52,17 +51,18 @@ def deserialize(content: Mapping[str, Any]) -> OperatorDesc:
     if not isinstance(name, str) or name not in DESCRIPTORS:
         raise ValueError(f"operator = {shown(name)}: a descriptor's record must name one of {', '.join(DESCRIPTORS)}")
     operator = DESCRIPTORS[name]
-    known = {field.name for field in fields(operator) if field.init}
     arguments: dict[str, Any] = {}
     for name, value in content.items():
         if name == "operator":
             continue
-        if name not in known:
-            raise ValueError(f"{operator.operator_name} has no field {name}; it has {', '.join(sorted(known))}")
+        if name not in operator.rules:
+            raise ValueError(
+                f"{operator.operator_name} has no field {name}; it has {', '.join(sorted(operator.rules))}"
+            )
         try:
             if isinstance(value, Mapping):
                 arguments[name] = _deserialize_tensor(value)
-            elif name == "value_data_type":
+            elif isinstance(operator.rules[name], DataTypeRule):
                 arguments[name] = DataType[value]
             elif name in operator.bit_fields and isinstance(value, str):
                 arguments[name] = bytes.fromhex(value)

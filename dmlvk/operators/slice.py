@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
-from dmlvk.data_type import DataType
+from dmlvk.operators.declared import (
+    EIGHT_BIT_TYPES,
+    SIXTY_FOUR_BIT_TYPES,
+    OperatorDesc,
+    dimensions_of,
+    integers,
+    operator,
+    result,
+    same_as,
+    source,
+)
 from dmlvk.operators.feature_level import FeatureLevel
-from dmlvk.operators.rules import ALL_DATA_TYPES, SIXTY_FOUR_BIT_TYPES, OperatorDesc
+from dmlvk.operators.slice1 import Slice1Desc
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
 
-EIGHT_BIT_TYPES = (DataType.INT8, DataType.UINT8)
+DIMENSIONS = dimensions_of("input_tensor")
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@operator("SLICE", number=5, family="data_movement", successor=Slice1Desc)
 class SliceDesc(OperatorDesc):
     """DML_SLICE_OPERATOR_DESC: output[c] = input[offset + stride * c], a coordinate at a time.
 
@@ -40,37 +48,17 @@ class SliceDesc(OperatorDesc):
     Source: the page DML_SLICE_OPERATOR_DESC. It is silent about a stride of 0, which is refused here as in SLICE1.
     """
 
-    operator_name: ClassVar[str] = "SLICE"
-    input_fields: ClassVar[tuple[str, ...]] = ("input_tensor",)
-    output_fields: ClassVar[tuple[str, ...]] = ("output_tensor",)
+    input_tensor: TensorDesc = source()
+    output_tensor: TensorDesc = result(same_as("input_tensor"), rank=same_as("input_tensor"), default=None)
+    offsets: Sequence[int] = integers(0, MAXIMUM_UINT32, "must fit an unsigned 32-bit integer", count=DIMENSIONS)
+    sizes: Sequence[int] = integers(1, MAXIMUM_UINT32, "the slice may not be empty", count=DIMENSIONS)
+    strides: Sequence[int] = integers(
+        1, MAXIMUM_UINT32, "must be 1 or more; SLICE1 also takes negative strides", count=DIMENSIONS
+    )
 
-    input_tensor: TensorDesc
-    output_tensor: TensorDesc = None  # type: ignore[assignment]  # __post_init__ sets it
-    offsets: Sequence[int]
-    sizes: Sequence[int]
-    strides: Sequence[int]
-
-    def __post_init__(self) -> None:
-        self._check_tensors_are_descs()
-        self._check_data_type("input_tensor", ALL_DATA_TYPES)
-        self._check_slice()
-        self._fill_output()
-        self._check_same_data_type("output_tensor", "input_tensor")
-        self._check_same_rank("output_tensor", "input_tensor")
-        if self.output_tensor.sizes != self.sizes:
-            rule = "must equal the field sizes; without output_tensor the output is packed"
-            self._fail("output_tensor.sizes", self.output_tensor.sizes, rule, str(self.sizes))
-        self._check_outputs()
-
-    def _implied_output(self) -> TensorDesc:
-        return TensorDesc(self.input_tensor.data_type, self.sizes)
-
-    def _check_slice(self) -> None:
-        rank = (self.input_tensor.rank,)
-        offsets = self._normalise_integers("offsets", rank, 0, MAXIMUM_UINT32, "must fit an unsigned 32-bit integer")
-        sizes = self._normalise_integers("sizes", rank, 1, MAXIMUM_UINT32, "the slice may not be empty")
-        rule = "must be 1 or more; SLICE1 also takes negative strides"
-        strides = self._normalise_integers("strides", rank, 1, MAXIMUM_UINT32, rule)
+    def check(self) -> None:
+        """Check that the slice lies inside the input."""
+        offsets, sizes, strides = self.offsets, self.sizes, self.strides
         for k, extent in enumerate(self.input_tensor.sizes):
             if offsets[k] >= extent:
                 rule = f"the slice may not begin past the end of the input, which has size {extent} in dimension {k}"
@@ -82,6 +70,16 @@ class SliceDesc(OperatorDesc):
                     f"offset + (size - 1) * stride is {last}"
                 )
                 self._fail(f"sizes[{k}]", sizes[k], rule, f"at most {1 + (extent - 1 - offsets[k]) // strides[k]}")
+
+    def output_sizes(self) -> tuple[int, ...]:
+        """Those of the slice."""
+        return tuple(self.sizes)
+
+    def check_output(self) -> None:
+        """Check that the output has the sizes of the slice."""
+        if self.output_tensor.sizes != self.sizes:
+            rule = "must equal the field sizes; without output_tensor the output is packed"
+            self._fail("output_tensor.sizes", self.output_tensor.sizes, rule, str(self.sizes))
 
     @property
     def copy_starts(self) -> tuple[int, ...]:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
+from dmlvk.operators.declared import (
+    INT32_MAX,
+    INT32_MIN,
+    SIXTY_FOUR_BIT_TYPES,
+    OperatorDesc,
+    dimensions_of,
+    integers,
+    operator,
+    result,
+    same_as,
+    source,
+)
 from dmlvk.operators.feature_level import FeatureLevel
-from dmlvk.operators.rules import ALL_DATA_TYPES, INT32_MAX, INT32_MIN, SIXTY_FOUR_BIT_TYPES, OperatorDesc
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
+
+DIMENSIONS = dimensions_of("input_tensor")
 
 
 def maximum_copied_elements(window_sizes: Sequence[int], window_strides: Sequence[int]) -> tuple[int, ...]:
@@ -16,7 +27,7 @@ def maximum_copied_elements(window_sizes: Sequence[int], window_strides: Sequenc
     return tuple(1 + (size - 1) // abs(stride) for size, stride in zip(window_sizes, window_strides, strict=True))
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@operator("SLICE1", number=1, family="data_movement")
 class Slice1Desc(OperatorDesc):
     """DML_SLICE1_OPERATOR_DESC: output[c] = input[start + stride * c], a coordinate at a time.
 
@@ -45,34 +56,19 @@ class Slice1Desc(OperatorDesc):
     lets a stride be 0, which the English page forbids and which leaves the output undefined.
     """
 
-    operator_name: ClassVar[str] = "SLICE1"
-    input_fields: ClassVar[tuple[str, ...]] = ("input_tensor",)
-    output_fields: ClassVar[tuple[str, ...]] = ("output_tensor",)
+    input_tensor: TensorDesc = source()
+    output_tensor: TensorDesc = result(same_as("input_tensor"), rank=same_as("input_tensor"), default=None)
+    input_window_offsets: Sequence[int] = integers(
+        0, MAXIMUM_UINT32, "must fit an unsigned 32-bit integer", count=DIMENSIONS
+    )
+    input_window_sizes: Sequence[int] = integers(1, MAXIMUM_UINT32, "the window may not be empty", count=DIMENSIONS)
+    input_window_strides: Sequence[int] = integers(
+        INT32_MIN, INT32_MAX, "must fit a signed 32-bit integer", count=DIMENSIONS
+    )
 
-    input_tensor: TensorDesc
-    output_tensor: TensorDesc = None  # type: ignore[assignment]  # __post_init__ sets it
-    input_window_offsets: Sequence[int]
-    input_window_sizes: Sequence[int]
-    input_window_strides: Sequence[int]
-
-    def __post_init__(self) -> None:
-        self._check_tensors_are_descs()
-        self._check_data_type("input_tensor", ALL_DATA_TYPES)
-        self._check_same_data_type("output_tensor", "input_tensor")
-        self._check_same_rank("output_tensor", "input_tensor")
-        self._check_window()
-        self._fill_output()
-        self._check_output_sizes()
-        self._check_outputs()
-
-    def _check_window(self) -> None:
-        rank = (self.input_tensor.rank,)
-        offsets = self._normalise_integers(
-            "input_window_offsets", rank, 0, MAXIMUM_UINT32, "must fit an unsigned 32-bit integer"
-        )
-        sizes = self._normalise_integers("input_window_sizes", rank, 1, MAXIMUM_UINT32, "the window may not be empty")
-        rule = "must fit a signed 32-bit integer"
-        strides = self._normalise_integers("input_window_strides", rank, INT32_MIN, INT32_MAX, rule)
+    def check(self) -> None:
+        """Check that the window lies inside the input."""
+        offsets, sizes, strides = self.input_window_offsets, self.input_window_sizes, self.input_window_strides
         for k, size in enumerate(self.input_tensor.sizes):
             if offsets[k] >= size:
                 rule = f"the window may not begin past the end of the input, which has size {size} in dimension {k}"
@@ -92,10 +88,12 @@ class Slice1Desc(OperatorDesc):
             if strides[k] == 0:
                 self._fail(f"input_window_strides[{k}]", 0, "a window stride may not be 0", "1 to copy every element")
 
-    def _implied_output(self) -> TensorDesc:
-        return TensorDesc(self.input_tensor.data_type, self.maximum_copied_elements)
+    def output_sizes(self) -> tuple[int, ...]:
+        """The largest that the window gives."""
+        return self.maximum_copied_elements
 
-    def _check_output_sizes(self) -> None:
+    def check_output(self) -> None:
+        """Check that the window gives as many elements as the output has."""
         most = self.maximum_copied_elements
         for k, size in enumerate(self.output_tensor.sizes):
             if size > most[k]:

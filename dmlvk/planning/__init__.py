@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 # All kernel paths of each operator, over all devices.
-KERNEL_PATHS: Mapping[type[OperatorDesc], tuple[str, ...]] = MappingProxyType(parts(__name__, "PATHS"))
+KERNEL_PATHS: Mapping[type[OperatorDesc], tuple[str, ...]] = MappingProxyType(parts(__name__, "PATHS", is_shared=True))
 
 
 class Planner(Protocol):
@@ -53,7 +53,7 @@ class Planner(Protocol):
     ) -> Plan: ...
 
 
-PLANNERS: Mapping[type[OperatorDesc], Planner] = MappingProxyType(parts(__name__, "plan"))
+PLANNERS: Mapping[type[OperatorDesc], Planner] = MappingProxyType(parts(__name__, "plan", is_shared=True))
 
 
 def plan(

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.bits import as_bits
+from dmlvk.operators.declared import INT32_MAX, INT32_MIN
 from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc
-from dmlvk.operators.rules import INT32_MAX, INT32_MIN
 
 
 def run(desc: DiagonalMatrix1Desc, *, input_tensor: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:

@@ -260,7 +260,7 @@ def test_every_kernel_path_is_forced() -> None:
     for case in DEFAULT:
         if case.path is not None:
             forced[case.groups[0]].add(re.split("[:/]", case.path)[0])  # without a tile's name and the parts of K
-    assert forced == {operator.stem: set(KERNEL_PATHS[operator.desc]) for operator in OPERATORS}
+    assert forced == {desc.stem: set(KERNEL_PATHS[desc]) for desc in OPERATORS}
 
 
 def test_every_data_type_has_every_rank() -> None:
@@ -360,8 +360,7 @@ class TestRefusals:
                 if not isinstance(node, ast.Call):
                     continue
                 names = getattr(node.func, "attr", ""), getattr(node.func, "id", "")
-                is_base = module.name == "rules.py" and "DescriptorError" in names  # `_fail` itself
-                if {"_fail", "DescriptorError"} & set(names) and not is_base:
+                if {"_fail", "DescriptorError"} & set(names):
                     places.add((module.name, node.lineno))
         met = set()
         for case in DEFAULT:
@@ -370,7 +369,7 @@ class TestRefusals:
                     deserialize(case.refusal.content())
                 frames = traceback.extract_tb(caught.value.__traceback__)
                 met |= {(Path(frame.filename).name, frame.lineno) for frame in frames}
-        assert len(places) > 40
+        assert len(places) >= 40
         assert places - met == set()
 
 

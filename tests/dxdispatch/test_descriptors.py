@@ -148,7 +148,7 @@ def with_desc(name: str, changes: dict[str, Any], absent: str = "") -> dict[str,
 
 
 def test_every_operator_is_here() -> None:
-    assert set(BY_HAND) == {operator.desc.operator_name for operator in OPERATORS}
+    assert set(BY_HAND) == {desc.operator_name for desc in OPERATORS}
 
 
 @pytest.mark.parametrize("name", BY_HAND)

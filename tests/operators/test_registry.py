@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 
@@ -12,19 +13,20 @@ import pytest
 
 import dmlvk
 from dmlvk import operators, planning, reference
-from dmlvk.benchmark import cases
+from dmlvk.benchmark import cases, work
 from dmlvk.benchmark.peers import PEERS
-from dmlvk.operators.registry import CURRENT_OPERATORS, OPERATORS, Operator, parts
-from dmlvk.operators.rules import OperatorDesc
+from dmlvk.conformance import cases as conformance_cases
+from dmlvk.operators import Slice1Desc, SliceDesc
+from dmlvk.operators.declared import OperatorDesc
+from dmlvk.operators.registry import CURRENT_OPERATORS, OPERATORS, parts
 from dmlvk.runtime import bound_tensors
 from dmlvk.runtime.compiled_operator import CompiledOperator
 
-# The functions that a part of the package uses from each operator's module, with their parameters.
-FUNCTIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("dmlvk.planning", "plan"): ("desc", "profile", "*path", "*offsets"),
-    ("dmlvk.conformance.cases", "cases"): ("default_only",),
-    ("dmlvk.benchmark.work", "work"): ("desc",),
-    ("dmlvk.benchmark.work", "random_inputs"): ("desc", "random"),
+# The functions that a part of the package uses of each operator, with their parameters.
+FUNCTIONS: Mapping[str, tuple[Mapping[type[OperatorDesc], object], tuple[str, ...]]] = {
+    "plan": (planning.PLANNERS, ("desc", "profile", "*path", "*offsets")),
+    "work": (work.COUNTERS, ("desc",)),
+    "random_inputs": (work.SOURCES, ("desc", "random")),
 }
 
 
@@ -36,48 +38,48 @@ def parameters(function: object) -> tuple[str, ...]:
 
 
 def stems() -> list[str]:
-    return [operator.stem for operator in OPERATORS]
+    return [desc.stem for desc in OPERATORS]
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=stems())
 class TestEachOperator:
-    def test_its_stem_is_directml_s_name_in_lower_case(self, operator: Operator) -> None:
-        assert operator.stem == operator.desc.operator_name.lower()
-        assert operator.desc.__module__ == f"dmlvk.operators.{operator.stem}"
+    def test_its_stem_is_directml_s_name_in_lower_case(self, operator: type[OperatorDesc]) -> None:
+        assert operator.stem == operator.operator_name.lower()
+        assert operator.__module__ == f"dmlvk.operators.{operator.stem}"
 
-    def test_its_descriptor_is_public(self, operator: Operator) -> None:
-        name = operator.desc.__name__
-        assert name in dmlvk.__all__ and getattr(dmlvk, name) is operator.desc
+    def test_its_descriptor_is_public(self, operator: type[OperatorDesc]) -> None:
+        name = operator.__name__
+        assert name in dmlvk.__all__ and getattr(dmlvk, name) is operator
         assert name in operators.__all__
 
-    @pytest.mark.parametrize(("wing", "name"), FUNCTIONS)
-    def test_each_wing_has_its_function(self, operator: Operator, wing: str, name: str) -> None:
-        assert parameters(getattr(import_module(f"{wing}.{operator.stem}"), name)) == FUNCTIONS[wing, name]
+    @pytest.mark.parametrize("name", FUNCTIONS)
+    def test_each_wing_has_its_function(self, operator: type[OperatorDesc], name: str) -> None:
+        functions, expected = FUNCTIONS[name]
+        assert parameters(functions[operator]) == expected
 
-    def test_its_reference_takes_its_inputs(self, operator: Operator) -> None:
+    def test_its_reference_takes_its_inputs(self, operator: type[OperatorDesc]) -> None:
         run = import_module(f"dmlvk.reference.{operator.stem}").run
-        assert parameters(run) == ("desc", *(f"*{field}" for field in operator.desc.input_fields))
-        assert reference.OPERATORS[operator.desc] is run
+        assert parameters(run) == ("desc", *(f"*{field}" for field in operator.input_fields))
+        assert reference.OPERATORS[operator] is run
 
-    def test_its_kernel_paths_are_known(self, operator: Operator) -> None:
-        paths = planning.KERNEL_PATHS[operator.desc]
+    def test_its_kernel_paths_are_known(self, operator: type[OperatorDesc]) -> None:
+        paths = planning.KERNEL_PATHS[operator]
         assert paths and all(isinstance(path, str) for path in paths)
 
-    def test_its_conformance_cases_bear_its_stem(self, operator: Operator) -> None:
-        default = list(import_module(f"dmlvk.conformance.cases.{operator.stem}").cases(True))
-        assert {case.groups[0] for case in default} == {operator.stem}
+    def test_its_conformance_cases_bear_its_stem(self, operator: type[OperatorDesc]) -> None:
+        assert {case.groups[0] for case in conformance_cases.BY_OPERATOR[operator](True)} == {operator.stem}
 
-    def test_it_has_benchmark_cases_unless_it_has_a_successor(self, operator: Operator) -> None:
-        source = cases.SOURCES.get(operator.desc)
+    def test_it_has_benchmark_cases_unless_it_has_a_successor(self, operator: type[OperatorDesc]) -> None:
+        source = cases.SOURCES.get(operator)
         if operator.successor is not None:
             assert source is None
             return
         assert source is not None and parameters(source) == ("scale",)
         assert {case.groups[0] for case in source(cases.SCALES["tiny"])} == {operator.stem}
 
-    def test_type_checkers_know_its_tensors(self, operator: Operator) -> None:
+    def test_type_checkers_know_its_tensors(self, operator: type[OperatorDesc]) -> None:
         """The checkers themselves run on tests/typing_examples.py; here: no operator is left out."""
-        desc = operator.desc
+        desc = operator
         name = desc.__name__.removesuffix("Desc")
         inputs, tensors = (getattr(bound_tensors, f"{name}{kind}") for kind in ("Inputs", "Tensors"))
         assert tuple(inputs.__annotations__) == desc.input_fields and not inputs.__required_keys__
@@ -88,7 +90,7 @@ class TestEachOperator:
             pattern = rf"self: CompiledOperator\[{name}Desc\], \*\*tensors: Unpack\[{name}{kind}\]"
             assert re.search(rf"def {method}\(\s*{pattern}\s*\)", source), method
 
-    def test_it_has_tests(self, operator: Operator) -> None:
+    def test_it_has_tests(self, operator: type[OperatorDesc]) -> None:
         tests = Path(__file__).parent.parent
         for wing in ("operators", "reference", "kernels"):
             folder = tests / wing / operator.stem
@@ -97,29 +99,15 @@ class TestEachOperator:
 
 def test_no_wing_has_a_module_of_an_operator_that_the_registry_lacks() -> None:
     shared = {
-        "planning": {
-            "builder",
-            "data_movement",
-            "device_rates",
-            "device_traits",
-            "division",
-            "grid",
-            "kernel_interface",
-            "loop_nest",
-            "plan",
-        },
         "reference": {"bits"},
         "conformance.cases": {"combinations", "invalid", "invariance", "layouts", "onnx_backend", "values"},
-        "benchmark.work": {"base"},
+        "benchmark.work": {"base", "families"},
         "benchmark.cases": {"scale"},
-        "operators": {"element", "feature_level", "registry", "rules", "serialization"},
     }
-    without_cases = set(stems()) - {operator.stem for operator in CURRENT_OPERATORS}
     for wing, others in shared.items():
         folder = Path(*dmlvk.__path__, *wing.split("."))
         found = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
-        expected = set(stems()) - (without_cases if wing == "benchmark.cases" else set())
-        assert found - {"__init__"} - others == expected, wing
+        assert found - {"__init__"} - others <= set(stems()), wing
 
 
 def test_every_descriptor_is_in_the_registry() -> None:
@@ -127,34 +115,64 @@ def test_every_descriptor_is_in_the_registry() -> None:
         return {each for sub in base.__subclasses__() for each in (sub, *below(sub))}
 
     ours = {desc for desc in below(OperatorDesc) if desc.__module__.startswith("dmlvk.")}
-    assert ours == {operator.desc for operator in OPERATORS}
+    assert ours == set(OPERATORS)
 
 
 def test_every_descriptor_is_compiled_as_what_it_is() -> None:
-    assert bound_tensors.Compiled.__constraints__ == (*(operator.desc for operator in OPERATORS), OperatorDesc)
+    assert bound_tensors.Compiled.__constraints__ == (*OPERATORS, OperatorDesc)
 
 
 def test_a_successor_is_a_current_operator() -> None:
-    current = {operator.desc for operator in CURRENT_OPERATORS}
+    current = set(CURRENT_OPERATORS)
     assert {operator.successor for operator in OPERATORS} - {None} <= current
     assert len(set(stems())) == len(OPERATORS)
 
 
-def test_peers_have_what_the_registry_has() -> None:
-    current = {operator.desc for operator in CURRENT_OPERATORS}
+def test_peers_have_operators_of_the_registry() -> None:
     for peer in PEERS.values():
-        assert set(peer.operators) <= current and peer.operators, peer.name
-    assert {desc for peer in PEERS.values() for desc in peer.operators} == current
+        assert set(peer.operators) <= set(CURRENT_OPERATORS) and peer.operators, peer.name
 
 
-def test_an_operator_without_its_part_is_an_error() -> None:
-    with pytest.raises(ImportError, match=r"dmlvk\.vulkan\.slice1"):
-        parts("dmlvk.vulkan", "plan")
-    with pytest.raises(AttributeError, match="draw"):
-        parts("dmlvk.planning", "draw")
+class TestParts:
+    """Where the part of an operator is found."""
+
+    @pytest.fixture
+    def wing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+        """Makes a package with modules."""
+
+        def made(**modules: str) -> str:
+            package = tmp_path / "a_wing"
+            (package / "families").mkdir(parents=True)
+            for name, text in {"__init__": "", "families/__init__": "", **modules}.items():
+                (package / f"{name}.py").write_text(text, encoding="utf-8")
+            monkeypatch.syspath_prepend(tmp_path)
+            for name in [name for name in sys.modules if name.split(".")[0] == "a_wing"]:
+                del sys.modules[name]
+            return "a_wing"
+
+        return made
+
+    def test_an_operator_without_its_part_is_an_error(self) -> None:
+        with pytest.raises(ImportError, match=r"SLICE1 has no plan: none of dmlvk\.vulkan\.slice1 defines it"):
+            parts("dmlvk.vulkan", "plan", [Slice1Desc])
+        with pytest.raises(ImportError, match=r"planning\.slice, .*\.slice1, .*families\.data_movement defines it"):
+            parts("dmlvk.planning", "draw", [SliceDesc], is_shared=True)
+
+    def test_its_own_module_comes_first_then_its_successor_s_then_its_family_s(self, wing: Callable[..., str]) -> None:
+        texts = {"slice": "a = 1", "slice1": "a = 2; b = 2", "families/data_movement": "a = 3; b = 3; c = 3"}
+        package = wing(**texts)
+        found = [parts(package, name, [SliceDesc], is_shared=True, default=lambda _: 4)[SliceDesc] for name in "abcd"]
+        assert found == [1, 2, 3, 4]
+        alone = [parts(package, name, [SliceDesc], default=lambda desc: desc.stem)[SliceDesc] for name in "ab"]
+        assert alone == [1, "slice"]
+
+    def test_a_mistake_inside_a_module_is_raised(self, wing: Callable[..., str]) -> None:
+        with pytest.raises(ModuleNotFoundError, match="no_such_package"):
+            parts(wing(slice1="import no_such_package"), "a", [Slice1Desc], default=lambda _: None)
 
 
 def test_the_registry_knows_no_other_wing() -> None:
-    source = Path(inspect.getfile(Operator)).read_text(encoding="utf-8")
-    imported = {line.split()[1] for line in source.splitlines() if line.startswith(("from dmlvk", "import dmlvk"))}
-    assert imported == {f"dmlvk.operators.{stem}" for stem in (*stems(), "rules")}
+    source = Path(inspect.getfile(parts)).read_text(encoding="utf-8")
+    lines = [line.strip() for line in source.splitlines() if "dmlvk" in line]
+    imported = [line for line in lines if line.startswith(("from", "import"))]
+    assert imported == ["from dmlvk import operators", "from dmlvk.operators.declared import OperatorDesc"]

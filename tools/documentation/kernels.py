@@ -29,14 +29,14 @@ def page() -> Iterator[str]:
     manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
     yield f"Compiled by {manifest['compiler']}."
     yield ""
-    for operator in CURRENT_OPERATORS:
-        yield f"## {operator.desc.operator_name}"
+    for desc in CURRENT_OPERATORS:
+        yield f"## {desc.operator_name}"
         yield ""
-        if operator.desc is QuantizedLinearConvolutionDesc:
+        if desc is QuantizedLinearConvolutionDesc:
             yield from _convolution_paths()
         else:
-            yield from _paths(operator.stem, KERNEL_PATHS[operator.desc])
-        yield from _folder(operator.stem, manifest["kernels"])
+            yield from _paths(desc.stem, KERNEL_PATHS[desc])
+        yield from _folder(desc.stem, manifest["kernels"])
     for folder, title in OTHERS.items():
         yield f"## {title}"
         yield ""

@@ -23,10 +23,12 @@ SCALES = {
     "tiny": Scale(1 << 16, 1),
 }
 
-SOURCES: Mapping[type[OperatorDesc], Callable[[Scale], Iterator[Case]]] = parts(__name__, "cases", CURRENT_OPERATORS)
+SOURCES: Mapping[type[OperatorDesc], Callable[[Scale], Iterator[Case]]] = parts(
+    __name__, "cases", CURRENT_OPERATORS, default=lambda _: lambda scale: iter(())
+)
 
 # The stems of the operators that have cases, as `dmlvk bench --operator` takes them.
-OPERATORS = tuple(operator.stem for operator in CURRENT_OPERATORS)
+OPERATORS = tuple(desc.stem for desc in CURRENT_OPERATORS)
 
 
 def cases(scale: Scale) -> list[Case]:

@@ -11,7 +11,7 @@ from dmlvk import DataType, DiagonalMatrix1Desc, TensorDesc
 from dmlvk.benchmark.cases.scale import Scale
 from dmlvk.benchmark.cases.slice1 import random_elements
 from dmlvk.conformance.case import Case, Workload
-from dmlvk.operators.rules import INT32_MIN
+from dmlvk.operators.declared import INT32_MIN
 
 DATA_TYPES = (DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8)
 LARGEST_SIDE = 2048

@@ -16,7 +16,7 @@ from dmlvk.benchmark.timing import Times
 from dmlvk.bits import equal_bits
 from dmlvk.conformance.case import Workload
 from dmlvk.operators import DiagonalMatrix1Desc, OperatorDesc, Slice1Desc
-from dmlvk.operators.rules import INT32_MIN
+from dmlvk.operators.declared import INT32_MIN
 from dmlvk.tensor_desc import TensorDesc
 
 Part = TypeVar("Part")

@@ -1,6 +1,7 @@
-"""The least work that an operator can do, and random data for it: a module for each operator.
+"""The least work that an operator can do, and random data for it.
 
-Bytes and operations are counted from the descriptor alone.
+Bytes and operations are counted from the descriptor alone. An operator has a module of its own where these are not what
+`base` says of any operator.
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dmlvk.benchmark.work import base
 from dmlvk.benchmark.work.base import Work
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.registry import parts
 
 __all__ = ["Work", "random_inputs_of", "work_of"]
 
-COUNTERS: Mapping[type[OperatorDesc], Callable[[Any], Work]] = parts(__name__, "work")
+COUNTERS: Mapping[type[OperatorDesc], Callable[[Any], Work]] = parts(
+    __name__, "work", is_shared=True, default=lambda _: base.work
+)
 SOURCES: Mapping[type[OperatorDesc], Callable[[Any, np.random.Generator], dict[str, npt.NDArray[Any]]]] = parts(
-    __name__, "random_inputs"
+    __name__, "random_inputs", is_shared=True, default=lambda _: base.random_inputs
 )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.operators import OperatorDesc
+from dmlvk.operators.declared import BIAS, SCALE
 from dmlvk.tensor_desc import TensorDesc
 
 
@@ -36,6 +37,30 @@ def random_bits(tensor: TensorDesc, random: np.random.Generator) -> npt.NDArray[
     return np.frombuffer(random.bytes(size_of(tensor)), tensor.data_type.numpy_dtype).reshape(tensor.sizes)
 
 
+def work(desc: OperatorDesc) -> Work:
+    """Each tensor is moved once."""
+    sizes = {name: size_of(tensor) for name, tensor in desc.tensors.items()}
+    written = sum(size for name, size in sizes.items() if name in desc.output_fields)
+    return Work(sum(sizes.values()) - written, written)
+
+
 def random_inputs(desc: OperatorDesc, random: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
-    """Elements with random bits for each input, for operators that copy them."""
-    return {name: random_bits(desc.tensors[name], random) for name in desc.input_fields if name in desc.tensors}
+    """Elements for each input, as its role says: scales with which products of bytes use the range of a byte.
+
+    All other elements are random bits.
+    """
+    return {
+        name: random_elements(desc.tensor_rules[name].role, tensor, random)
+        for name, tensor in desc.tensors.items()
+        if name in desc.input_fields
+    }
+
+
+def random_elements(role: str, tensor: TensorDesc, random: np.random.Generator) -> npt.NDArray[Any]:
+    """Elements of a tensor with a role."""
+    dtype = tensor.data_type.numpy_dtype
+    if role == SCALE:
+        return (random.integers(50, 200, tensor.sizes) / 1e4).astype(dtype)
+    if role == BIAS:
+        return random.integers(-5000, 5000, tensor.sizes, dtype)
+    return random_bits(tensor, random)

@@ -3,14 +3,21 @@ descriptors that have to be refused, and one for what must not change a result."
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
 
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.cases import invalid, invariance, onnx_backend
+from dmlvk.operators import OperatorDesc
 from dmlvk.operators.registry import parts
 
-SOURCES: tuple[Callable[[bool], Iterator[Case]], ...] = (
-    *parts(__name__, "cases").values(),
+CaseSource: TypeAlias = Callable[[bool], Iterator[Case]]
+
+BY_OPERATOR: Mapping[type[OperatorDesc], CaseSource] = parts(
+    __name__, "cases", default=lambda _: lambda default_only: iter(())
+)
+SOURCES: tuple[CaseSource, ...] = (
+    *BY_OPERATOR.values(),
     onnx_backend.cases,
     invalid.cases,
     invariance.cases,

@@ -13,7 +13,7 @@ from dmlvk.conformance.cases.layouts import LIMITS, OUTPUT_LAYOUTS, SIZES, TYPES
 from dmlvk.conformance.cases.values import SPECIAL_BITS
 from dmlvk.data_type import DataType
 from dmlvk.operators import DiagonalMatrixDesc
-from dmlvk.operators.rules import INT32_MAX, INT32_MIN
+from dmlvk.operators.declared import INT32_MAX, INT32_MIN
 from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc
 

@@ -25,7 +25,7 @@ from dmlvk.conformance.cases.layouts import (
 from dmlvk.conformance.cases.values import SPECIAL_BITS, random_array
 from dmlvk.data_type import DataType
 from dmlvk.operators import DiagonalMatrix1Desc
-from dmlvk.operators.rules import INT32_MAX, INT32_MIN
+from dmlvk.operators.declared import INT32_MAX, INT32_MIN
 from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc
 

@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Any
 
 from dmlvk.conformance.case import Case, Refusal, Workload
-from dmlvk.operators.rules import INT32_MAX, INT32_MIN
+from dmlvk.operators.declared import INT32_MAX, INT32_MIN
 
 ABOUT = "Descriptors that break one rule each: the error must name the field and the rule."
 REFUSALS = "refusals.json"

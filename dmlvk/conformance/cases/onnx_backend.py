@@ -19,7 +19,7 @@ from dmlvk.conformance.case import Case, NotSupported, Workload
 from dmlvk.conformance.cases.values import Array
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, QuantizedLinearConvolutionDesc, Slice1Desc
-from dmlvk.operators.rules import INT32_MAX, INT32_MIN
+from dmlvk.operators.declared import INT32_MAX, INT32_MIN
 from dmlvk.tensor_desc import TensorDesc
 
 # Written out, so that the list of cases is the same whether or not the package is installed.

@@ -27,7 +27,7 @@ from dmlvk.conformance.cases.values import SPECIAL_BITS, chosen_array, random_ar
 from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import Slice1Desc
-from dmlvk.operators.rules import INT32_MAX, INT32_MIN
+from dmlvk.operators.declared import INT32_MAX, INT32_MIN
 from dmlvk.operators.slice1 import maximum_copied_elements
 from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc, packed_strides

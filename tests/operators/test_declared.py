@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,18 @@ from dmlvk.operators import (
     QuantizedLinearConvolutionDesc,
     Slice1Desc,
 )
+from dmlvk.operators.declared import (
+    EIGHT_BIT_TYPES,
+    axis,
+    boolean,
+    one_a_channel,
+    operator,
+    result,
+    same_as,
+    scale,
+    source,
+    zero_point,
+)
 from dmlvk.operators.registry import OPERATORS
 from dmlvk.operators.serialization import deserialize, serialize
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
@@ -36,7 +49,7 @@ def arguments(desc: OperatorDesc) -> dict[str, Any]:
 
 
 def test_every_operator_has_a_strategy() -> None:
-    assert list(STRATEGIES) == [operator.desc for operator in OPERATORS]
+    assert list(STRATEGIES) == list(OPERATORS)
 
 
 @given(DESCRIPTORS)
@@ -179,3 +192,95 @@ def test_values_of_every_data_type_come_back(data_type: DataType) -> None:
             diagonal_fill_end=1,
         )
         assert eval(repr(desc), dict(NAMES)).value_bytes == desc.value_bytes
+
+
+@operator("SAMPLE", number=99, family="element_wise")
+class SampleDesc(OperatorDesc):
+    """A declaration with fields of the kinds that few operators have."""
+
+    a_tensor: TensorDesc = source(EIGHT_BIT_TYPES)
+    a_scale_tensor: TensorDesc = scale("a_tensor", rank=same_as("a_tensor"), sizes=one_a_channel("a_tensor"))
+    b_tensor: TensorDesc | None = source(same_as("a_tensor"), sizes=same_as("a_tensor"), default=None)
+    output_scale_tensor: TensorDesc = scale("output_tensor")
+    output_zero_point_tensor: TensorDesc | None = zero_point("output_tensor", default=None)
+    output_tensor: TensorDesc = result(
+        EIGHT_BIT_TYPES, sizes=same_as("a_tensor"), type_from=("output_zero_point_tensor", "a_tensor"), default=None
+    )
+    indices_tensor: TensorDesc | None = result(DataType.UINT32, sizes=same_as("output_tensor"), default=None)
+    axis: int | None = axis("a_tensor", default=None)
+    is_padded: bool = boolean()
+
+
+class TestASample:
+    """Rules that are said with a declaration alone."""
+
+    GIVEN: Mapping[str, Any] = {
+        "a_tensor": TensorDesc("uint8", (2, 3, 4)),
+        "a_scale_tensor": TensorDesc("float32", (1, 3, 1)),
+        "output_scale_tensor": TensorDesc("float32", (1,)),
+        "is_padded": np.True_,
+    }
+
+    def test_what_follows_from_it(self) -> None:
+        assert (SampleDesc.stem, SampleDesc.number, SampleDesc.successor) == ("sample", 99, None)
+        assert SampleDesc.input_fields == (*("a_tensor", "a_scale_tensor", "b_tensor"), *SampleDesc.input_fields[3:])
+        assert SampleDesc.input_fields[3:] == ("output_scale_tensor", "output_zero_point_tensor")
+        assert SampleDesc.output_fields == ("output_tensor", "indices_tensor")
+        assert SampleDesc.optional_fields == ("b_tensor", "output_zero_point_tensor", "indices_tensor", "axis")
+        desc = SampleDesc(**self.GIVEN)
+        assert desc.output_tensor == TensorDesc("uint8", (2, 3, 4)) and list(desc.tensors)[-1] == "output_tensor"
+        assert desc.is_padded is True and desc.axis is None and desc.indices_tensor is None
+        signed = SampleDesc(**self.GIVEN, output_zero_point_tensor=TensorDesc("int8", (1,)))
+        assert signed.output_tensor == TensorDesc("int8", (2, 3, 4)) and signed != desc
+        assert "output_tensor" not in repr(signed) and hash(signed) == hash(dataclasses.replace(signed))
+
+    @pytest.mark.parametrize(
+        ("field", "changes", "rule"),
+        [
+            ("a_tensor", {"a_tensor": None}, "must be a TensorDesc, not NoneType"),
+            ("b_tensor", {"b_tensor": 3}, "must be a TensorDesc, not int"),
+            ("indices_tensor", {"indices_tensor": 3}, "must be a TensorDesc, not int"),
+            ("a_tensor.data_type", {"a_tensor": TensorDesc("int16", (2, 3, 4))}, "SAMPLE does not take this data type"),
+            ("b_tensor.data_type", {"b_tensor": TensorDesc("int8", (2, 3, 4))}, "b_tensor and a_tensor must have the"),
+            ("b_tensor.sizes", {"b_tensor": TensorDesc("uint8", (3, 4))}, "mismatched ranks: b_tensor and a_tensor"),
+            ("b_tensor.sizes", {"b_tensor": TensorDesc("uint8", (1, 3, 4))}, "must equal the sizes of a_tensor; an in"),
+            ("output_tensor.sizes", {"output_tensor": TensorDesc("int8", (2, 3, 5))}, "must equal the sizes of a_tens"),
+            ("a_scale_tensor.sizes", {"a_scale_tensor": TensorDesc("float32", (3,))}, "mismatched ranks: a_scale_ten"),
+            ("a_scale_tensor.sizes", {"a_scale_tensor": TensorDesc("float32", (2, 1, 1))}, r"for each channel \(3\)"),
+            ("output_scale_tensor.sizes", {"output_scale_tensor": TensorDesc("float32", (3,))}, "must have one elemen"),
+            (
+                "output_zero_point_tensor.data_type",
+                {"output_zero_point_tensor": TensorDesc("int32", (1,))},
+                "SAMPLE does not take this data type here; expected one of INT8, UINT8",
+            ),
+            (
+                "output_zero_point_tensor.data_type",
+                {
+                    "output_zero_point_tensor": TensorDesc("uint8", (1,)),
+                    "output_tensor": TensorDesc("int8", (2, 3, 4)),
+                },
+                "output_zero_point_tensor and output_tensor must have the same DataType",
+            ),
+            ("indices_tensor.sizes", {"indices_tensor": TensorDesc("uint32", (2, 3, 5))}, "sizes of output_tensor"),
+            (
+                "indices_tensor.strides",
+                {"indices_tensor": TensorDesc("uint32", (2, 3, 4), (0, 4, 1))},
+                "elements of an output may not overlap",
+            ),
+            ("axis", {"axis": 3}, "must be less than the DimensionCount of a_tensor, which is 3"),
+            ("is_padded", {"is_padded": 1}, "must be True or False, not int"),
+        ],
+    )
+    def test_each_rule_is_broken(self, field: str, changes: Mapping[str, Any], rule: str) -> None:
+        with pytest.raises(DescriptorError, match=rule) as caught:
+            SampleDesc(**{**self.GIVEN, **changes})
+        assert caught.value.field == field
+
+    def test_an_output_that_nothing_implies_has_to_be_given(self) -> None:
+        @operator("OTHER_SAMPLE", number=98, family="element_wise")
+        class OtherDesc(OperatorDesc):
+            input_tensor: TensorDesc = source()
+            output_tensor: TensorDesc = result()
+
+        with pytest.raises(DescriptorError, match="no other field says how large the output is"):
+            OtherDesc(input_tensor=TensorDesc("int8", (3,)))  # type: ignore[call-arg]
