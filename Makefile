@@ -41,6 +41,7 @@ define LINT
 	$(VENV_PYTHON) -m ruff format --check .
 	$(VENV_PYTHON) -m tools.format_kernels --check
 	$(VENV_PYTHON) -c "from importlinter.cli import lint_imports_command; lint_imports_command()" --no-logo --no-cache
+	$(VENV_PYTHON) -m tools.stubs --check
 	$(VENV_PYTHON) -m mypy
 	$(VENV_PYTHON) -m basedpyright
 	$(VENV_PYTHON) -m tools.lint_workflows

@@ -2,9 +2,7 @@
 from dmlvk.operators.diagonal_matrix import DiagonalMatrixDesc as DiagonalMatrixDesc
 from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc as DiagonalMatrix1Desc
 from dmlvk.operators.one_hot import OneHotDesc as OneHotDesc
-from dmlvk.operators.quantized_linear_convolution import (
-    QuantizedLinearConvolutionDesc as QuantizedLinearConvolutionDesc,
-)
+from dmlvk.operators.quantized_linear_convolution import QuantizedLinearConvolutionDesc as QuantizedLinearConvolutionDesc
 from dmlvk.operators.slice import SliceDesc as SliceDesc
 from dmlvk.operators.slice1 import Slice1Desc as Slice1Desc
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic
 from weakref import ref
 
 from dmlvk.errors import BindingError
-from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import Plan
+from dmlvk.runtime import bound_tensors
 from dmlvk.runtime.binding import Binding, MemoryRange, check_aliasing, check_tensors
-from dmlvk.runtime.bound_tensors import Described
+from dmlvk.runtime.bound_tensors import Described, typed_as
 from dmlvk.runtime.calls import Calls
 from dmlvk.runtime.command_writer import CommandWriter, record_secondary
 from dmlvk.runtime.copying import Pickled
@@ -24,30 +24,6 @@ from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.recorder import SIMULTANEOUS_USE
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from dmlvk.operators import (
-        DiagonalMatrix1Desc,
-        DiagonalMatrixDesc,
-        OneHotDesc,
-        QuantizedLinearConvolutionDesc,
-        Slice1Desc,
-        SliceDesc,
-    )
-    from dmlvk.runtime.bound_tensors import (
-        DiagonalMatrix1Inputs,
-        DiagonalMatrix1Tensors,
-        DiagonalMatrixInputs,
-        DiagonalMatrixTensors,
-        OneHotInputs,
-        OneHotTensors,
-        QuantizedLinearConvolutionInputs,
-        QuantizedLinearConvolutionTensors,
-        Slice1Inputs,
-        Slice1Tensors,
-        SliceInputs,
-        SliceTensors,
-    )
     from dmlvk.runtime.device import Device
 
 
@@ -117,26 +93,7 @@ class CompiledOperator(Pickled, Generic[Described]):
         """
         self._implementation.build_special()
 
-    @overload
-    def __call__(self: CompiledOperator[Slice1Desc], **tensors: Unpack[Slice1Tensors]) -> Submission: ...
-    @overload
-    def __call__(self: CompiledOperator[OneHotDesc], **tensors: Unpack[OneHotTensors]) -> Submission: ...
-    @overload
-    def __call__(
-        self: CompiledOperator[DiagonalMatrix1Desc], **tensors: Unpack[DiagonalMatrix1Tensors]
-    ) -> Submission: ...
-    @overload
-    def __call__(
-        self: CompiledOperator[QuantizedLinearConvolutionDesc], **tensors: Unpack[QuantizedLinearConvolutionTensors]
-    ) -> Submission: ...
-    @overload
-    def __call__(self: CompiledOperator[SliceDesc], **tensors: Unpack[SliceTensors]) -> Submission: ...
-    @overload
-    def __call__(
-        self: CompiledOperator[DiagonalMatrixDesc], **tensors: Unpack[DiagonalMatrixTensors]
-    ) -> Submission: ...
-    @overload
-    def __call__(self: CompiledOperator[OperatorDesc], **tensors: Tensor) -> Submission: ...
+    @typed_as(bound_tensors.call)
     def __call__(self, **tensors: Tensor) -> Submission:
         """Run once, after all work submitted before; does not wait.
 
@@ -187,22 +144,7 @@ class CompiledOperator(Pickled, Generic[Described]):
             return self.device.submit_inside((binding,))
         return submission_of(queue, queue.submit_inside(batch, (batch, binding)))
 
-    @overload
-    def bind(self: CompiledOperator[Slice1Desc], **tensors: Unpack[Slice1Tensors]) -> Binding: ...
-    @overload
-    def bind(self: CompiledOperator[OneHotDesc], **tensors: Unpack[OneHotTensors]) -> Binding: ...
-    @overload
-    def bind(self: CompiledOperator[DiagonalMatrix1Desc], **tensors: Unpack[DiagonalMatrix1Tensors]) -> Binding: ...
-    @overload
-    def bind(
-        self: CompiledOperator[QuantizedLinearConvolutionDesc], **tensors: Unpack[QuantizedLinearConvolutionTensors]
-    ) -> Binding: ...
-    @overload
-    def bind(self: CompiledOperator[SliceDesc], **tensors: Unpack[SliceTensors]) -> Binding: ...
-    @overload
-    def bind(self: CompiledOperator[DiagonalMatrixDesc], **tensors: Unpack[DiagonalMatrixTensors]) -> Binding: ...
-    @overload
-    def bind(self: CompiledOperator[OperatorDesc], **tensors: Tensor) -> Binding: ...
+    @typed_as(bound_tensors.bind)
     def bind(self, **tensors: Tensor) -> Binding:
         """Check tensors and prepare everything needed to run on them any number of times.
 
@@ -251,26 +193,7 @@ class CompiledOperator(Pickled, Generic[Described]):
         if self._initialized is old:  # not if another thread has just given other contents
             self._initialized = new
 
-    @overload
-    def initialize(self: CompiledOperator[Slice1Desc], **tensors: Unpack[Slice1Inputs]) -> Submission: ...
-    @overload
-    def initialize(self: CompiledOperator[OneHotDesc], **tensors: Unpack[OneHotInputs]) -> Submission: ...
-    @overload
-    def initialize(
-        self: CompiledOperator[DiagonalMatrix1Desc], **tensors: Unpack[DiagonalMatrix1Inputs]
-    ) -> Submission: ...
-    @overload
-    def initialize(
-        self: CompiledOperator[QuantizedLinearConvolutionDesc], **tensors: Unpack[QuantizedLinearConvolutionInputs]
-    ) -> Submission: ...
-    @overload
-    def initialize(self: CompiledOperator[SliceDesc], **tensors: Unpack[SliceInputs]) -> Submission: ...
-    @overload
-    def initialize(
-        self: CompiledOperator[DiagonalMatrixDesc], **tensors: Unpack[DiagonalMatrixInputs]
-    ) -> Submission: ...
-    @overload
-    def initialize(self: CompiledOperator[OperatorDesc], **tensors: Any) -> Submission: ...
+    @typed_as(bound_tensors.initialize)
     def initialize(self, **tensors: Any) -> Submission:
         """Take over the contents of the tensors that are OWNED_BY_DML, and prepare the data derived from them.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -20,7 +19,7 @@ from dmlvk.operators import Slice1Desc, SliceDesc
 from dmlvk.operators.declared import OperatorDesc
 from dmlvk.operators.registry import CURRENT_OPERATORS, OPERATORS, parts
 from dmlvk.runtime import bound_tensors
-from dmlvk.runtime.compiled_operator import CompiledOperator
+from tools import stubs
 
 # The functions that a part of the package uses of each operator, with their parameters.
 FUNCTIONS: Mapping[str, tuple[Mapping[type[OperatorDesc], object], tuple[str, ...]]] = {
@@ -77,19 +76,6 @@ class TestEachOperator:
         assert source is not None and parameters(source) == ("scale",)
         assert {case.groups[0] for case in source(cases.SCALES["tiny"])} == {operator.stem}
 
-    def test_type_checkers_know_its_tensors(self, operator: type[OperatorDesc]) -> None:
-        """The checkers themselves run on tests/typing_examples.py; here: no operator is left out."""
-        desc = operator
-        name = desc.__name__.removesuffix("Desc")
-        inputs, tensors = (getattr(bound_tensors, f"{name}{kind}") for kind in ("Inputs", "Tensors"))
-        assert tuple(inputs.__annotations__) == desc.input_fields and not inputs.__required_keys__
-        assert tuple(tensors.__annotations__) == desc.input_fields + desc.output_fields
-        assert tensors.__required_keys__ == frozenset(desc.output_fields)
-        source = inspect.getsource(CompiledOperator)
-        for method, kind in (("__call__", "Tensors"), ("bind", "Tensors"), ("initialize", "Inputs")):
-            pattern = rf"self: CompiledOperator\[{name}Desc\], \*\*tensors: Unpack\[{name}{kind}\]"
-            assert re.search(rf"def {method}\(\s*{pattern}\s*\)", source), method
-
     def test_it_has_tests(self, operator: type[OperatorDesc]) -> None:
         tests = Path(__file__).parent.parent
         for wing in ("operators", "reference", "kernels"):
@@ -120,6 +106,15 @@ def test_every_descriptor_is_in_the_registry() -> None:
 
 def test_every_descriptor_is_compiled_as_what_it_is() -> None:
     assert bound_tensors.Compiled.__constraints__ == (*OPERATORS, OperatorDesc)
+
+
+def test_type_checkers_know_the_operators() -> None:
+    """The checkers themselves run on tests/typing_examples.py; here: the stubs are those of the declarations."""
+    for path, text in stubs.stubs().items():
+        assert path.read_text(encoding="utf-8") == text, "run `python -m tools.stubs`"
+    (text,) = (text for path, text in stubs.stubs().items() if path.name == "bound_tensors.pyi")
+    tensors = text[text.index("class OneHotInputTensors(") :]
+    assert "    indices_tensor: Tensor\n    values_tensor: Tensor\n\nclass OneHotTensors(OneHotInput" in tensors
 
 
 def test_a_successor_is_a_current_operator() -> None:

@@ -1,0 +1,201 @@
+# Written by `python -m tools.stubs` from the operators' declarations.
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypedDict, TypeVar, overload
+
+import numpy.typing as npt
+from typing_extensions import NotRequired, Unpack
+from typing_extensions import TypeVar as TypeVarWithDefault
+
+from dmlvk import operators
+from dmlvk.runtime.binding import Binding
+from dmlvk.runtime.compiled_operator import CompiledOperator
+from dmlvk.runtime.submission import Submission
+from dmlvk.runtime.tensor import Tensor
+
+Method = TypeVar("Method")
+Described = TypeVarWithDefault("Described", bound=operators.OperatorDesc, default=Any)
+Elements: TypeAlias = Tensor | npt.ArrayLike
+Compiled = TypeVar(
+    "Compiled",
+    operators.Slice1Desc,
+    operators.OneHotDesc,
+    operators.DiagonalMatrix1Desc,
+    operators.QuantizedLinearConvolutionDesc,
+    operators.SliceDesc,
+    operators.DiagonalMatrixDesc,
+    operators.OperatorDesc,
+)
+
+class Slice1Inputs(TypedDict, total=False):
+    input_tensor: Elements
+
+class Slice1InputTensors(TypedDict, total=False):
+    input_tensor: Tensor
+
+class Slice1Tensors(Slice1InputTensors):
+    output_tensor: Tensor
+
+class OneHotInputs(TypedDict, total=False):
+    indices_tensor: Elements
+    values_tensor: Elements
+
+class OneHotInputTensors(TypedDict, total=False):
+    indices_tensor: Tensor
+    values_tensor: Tensor
+
+class OneHotTensors(OneHotInputTensors):
+    output_tensor: Tensor
+
+class DiagonalMatrix1Inputs(TypedDict, total=False):
+    input_tensor: Elements
+
+class DiagonalMatrix1InputTensors(TypedDict, total=False):
+    input_tensor: Tensor
+
+class DiagonalMatrix1Tensors(DiagonalMatrix1InputTensors):
+    output_tensor: Tensor
+
+class QuantizedLinearConvolutionInputs(TypedDict, total=False):
+    input_tensor: Elements
+    input_scale_tensor: Elements
+    input_zero_point_tensor: Elements
+    filter_tensor: Elements
+    filter_scale_tensor: Elements
+    filter_zero_point_tensor: Elements
+    bias_tensor: Elements
+    output_scale_tensor: Elements
+    output_zero_point_tensor: Elements
+
+class QuantizedLinearConvolutionInputTensors(TypedDict, total=False):
+    input_tensor: Tensor
+    input_scale_tensor: Tensor
+    input_zero_point_tensor: Tensor
+    filter_tensor: Tensor
+    filter_scale_tensor: Tensor
+    filter_zero_point_tensor: Tensor
+    bias_tensor: Tensor
+    output_scale_tensor: Tensor
+    output_zero_point_tensor: Tensor
+
+class QuantizedLinearConvolutionTensors(QuantizedLinearConvolutionInputTensors):
+    output_tensor: Tensor
+
+class SliceInputs(TypedDict, total=False):
+    input_tensor: Elements
+
+class SliceInputTensors(TypedDict, total=False):
+    input_tensor: Tensor
+
+class SliceTensors(SliceInputTensors):
+    output_tensor: Tensor
+
+class DiagonalMatrixInputs(TypedDict, total=False):
+    pass
+
+class DiagonalMatrixInputTensors(TypedDict, total=False):
+    pass
+
+class DiagonalMatrixTensors(DiagonalMatrixInputTensors):
+    output_tensor: Tensor
+
+@overload
+def call(
+    self: CompiledOperator[operators.Slice1Desc], **tensors: Unpack[Slice1Tensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.OneHotDesc], **tensors: Unpack[OneHotTensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.DiagonalMatrix1Desc], **tensors: Unpack[DiagonalMatrix1Tensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.QuantizedLinearConvolutionDesc], **tensors: Unpack[QuantizedLinearConvolutionTensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.SliceDesc], **tensors: Unpack[SliceTensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.DiagonalMatrixDesc], **tensors: Unpack[DiagonalMatrixTensors]
+) -> Submission: ...
+
+@overload
+def call(self: CompiledOperator[operators.OperatorDesc], **tensors: Tensor) -> Submission: ...
+
+@overload
+def bind(
+    self: CompiledOperator[operators.Slice1Desc], **tensors: Unpack[Slice1Tensors]
+) -> Binding: ...
+
+@overload
+def bind(
+    self: CompiledOperator[operators.OneHotDesc], **tensors: Unpack[OneHotTensors]
+) -> Binding: ...
+
+@overload
+def bind(
+    self: CompiledOperator[operators.DiagonalMatrix1Desc], **tensors: Unpack[DiagonalMatrix1Tensors]
+) -> Binding: ...
+
+@overload
+def bind(
+    self: CompiledOperator[operators.QuantizedLinearConvolutionDesc], **tensors: Unpack[QuantizedLinearConvolutionTensors]
+) -> Binding: ...
+
+@overload
+def bind(
+    self: CompiledOperator[operators.SliceDesc], **tensors: Unpack[SliceTensors]
+) -> Binding: ...
+
+@overload
+def bind(
+    self: CompiledOperator[operators.DiagonalMatrixDesc], **tensors: Unpack[DiagonalMatrixTensors]
+) -> Binding: ...
+
+@overload
+def bind(self: CompiledOperator[operators.OperatorDesc], **tensors: Tensor) -> Binding: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.Slice1Desc], **tensors: Unpack[Slice1Inputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.OneHotDesc], **tensors: Unpack[OneHotInputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.DiagonalMatrix1Desc], **tensors: Unpack[DiagonalMatrix1Inputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.QuantizedLinearConvolutionDesc], **tensors: Unpack[QuantizedLinearConvolutionInputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.SliceDesc], **tensors: Unpack[SliceInputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.DiagonalMatrixDesc], **tensors: Unpack[DiagonalMatrixInputs]
+) -> Submission: ...
+
+@overload
+def initialize(self: CompiledOperator[operators.OperatorDesc], **tensors: Any) -> Submission: ...
+
+def typed_as(signature: Method) -> Callable[[Callable[..., Any]], Method]: ...
