@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn, TypeAlias
 
 from dmlvk.data_type import DataType
 from dmlvk.operators.declared import (
@@ -28,6 +28,11 @@ from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
 
 # The spatial arrays, with the least value of an element and the neutral value that does not change a dimension.
 SPATIAL_FIELDS = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0)}
+
+# The arguments of `_fail`.
+Mistake: TypeAlias = "tuple[str, object, str, str]"
+# Fields of errors that may come of dimensions in another order.
+ORDERED = ("input_tensor.sizes", "filter_tensor.sizes", "filter_tensor.sizes[1]", "group_count")
 
 
 def output_size(
@@ -169,6 +174,72 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         """Check the spatial arrays and the numbers of channels."""
         self._check_spatial_arrays()
         self._check_channels()
+
+    def _fail(self, field: str, value: object, rule: str, expected: str | None = None) -> NoReturn:
+        """Say what a picture, or a filter, of another order of dimensions needs, in place of what does not fit then."""
+        mistake = None
+        if (
+            field in ORDERED
+            and isinstance(self.input_tensor, TensorDesc)
+            and isinstance(self.filter_tensor, TensorDesc)
+        ):
+            is_batch = self.input_tensor.rank == self.filter_tensor.rank
+            mistake = self._channels_last() if is_batch else self._picture()
+        super()._fail(*(mistake or (field, value, rule, expected)))
+
+    def _picture(self) -> Mistake | None:
+        """The commonest mistake: an input that is a picture and no batch. Says how it becomes one."""
+        sizes, filters = self.input_tensor.sizes, self.filter_tensor.sizes
+        if len(sizes) == 2:
+            rule = f"{self.operator_name} takes 3 to 4 dimensions here, not 2; is it one gray picture, {{H, W}}? "
+            rule += "array[np.newaxis, np.newaxis] is {N, C, H, W}"
+            return "input_tensor.sizes", sizes, rule, f"{(1, 1, *sizes)}"
+        if len(sizes) != 3 or len(filters) != 4:
+            return None
+        rule = f"must be {{N, C, H, W}}, as filter_tensor {filters} is {{M, C / group_count, H, W}}; is it one picture"
+        if sizes[0] != self._filtered_channels and self._may_be_last(sizes):
+            rule += (
+                ", channels last, {H, W, C}? np.moveaxis(array, -1, 0)[np.newaxis], which is "
+                "np.transpose(array, (2, 0, 1))[np.newaxis]"
+            )
+            return "input_tensor.sizes", sizes, rule, f"{(1, sizes[2], *sizes[:2])}"
+        rule += ", {C, H, W}? array[np.newaxis]; or a batch of gray ones? array[:, np.newaxis]"
+        return "input_tensor.sizes", sizes, rule, f"{(1, *sizes)} or {(sizes[0], 1, *sizes[1:])}"
+
+    @property
+    def _filtered_channels(self) -> int | None:
+        """The channels of the input that the filter fits; None if group_count, which may be unchecked, is no number."""
+        return self.filter_tensor.sizes[1] * self.group_count if isinstance(self.group_count, int) else None
+
+    def _may_be_last(self, sizes: Sequence[int]) -> bool:
+        """Whether the last size of an input looks like its channels: it fits the filter, or is that of a picture."""
+        return sizes[-1] == self._filtered_channels or (sizes[-1] in (1, 3, 4) and min(sizes[-3:-1]) > 4)
+
+    def _channels_last(self) -> Mistake | None:
+        """What to do about channels that come last, if they do not fit as they are."""
+        channels, sizes, filters = self._filtered_channels, self.input_tensor.sizes, self.filter_tensor.sizes
+        rest = "W" if len(sizes) == 3 else "H, W"
+        if sizes[1] == channels or not 3 <= len(sizes) <= 4:
+            return None
+        if sizes[-1] == channels or (self._may_be_last(sizes) and len(sizes) == 4):
+            moved = (sizes[0], sizes[-1], *sizes[1:-1])
+            strides = (math.prod(sizes[1:]), 1, *(math.prod(sizes[k + 1 :]) for k in range(1, len(sizes) - 1)))
+            axes = (0, len(sizes) - 1, *range(1, len(sizes) - 1))
+            rule = (
+                f"must be {{N, C, {rest}}} with C = {channels}, as filter_tensor {filters} has it, and here C is "
+                f"{sizes[1]}; is it channels last, {{N, {rest}, C}}? np.moveaxis(array, -1, 1), which is "
+                f"np.transpose(array, {axes}), or without a copy "
+                f"TensorDesc('{self.input_tensor.data_type}', {moved}, strides={strides})"
+            )
+            return "input_tensor.sizes", sizes, rule, str((sizes[0], channels, *sizes[1:-1]))
+        rule = f"must be {{M, C, {rest}}} with C = {sizes[1]}, as input_tensor {sizes} has it; is it "
+        if self.group_count == 1 and filters[-1] == sizes[1]:
+            rule += f"channels last, {{M, {rest}, C}}? np.moveaxis(filter, -1, 1)"
+            return "filter_tensor.sizes", filters, rule, str((filters[0], filters[-1], *filters[1:-1]))
+        if self.group_count == 1 and len(filters) == 4 and filters[2] == sizes[1]:
+            rule += "TensorFlow's {H, W, C, M}? np.transpose(filter, (3, 2, 0, 1))"
+            return "filter_tensor.sizes", filters, rule, str((filters[3], filters[2], *filters[:2]))
+        return None
 
     def _check_spatial_arrays(self) -> None:
         for name, (_, neutral) in SPATIAL_FIELDS.items():

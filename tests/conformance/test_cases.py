@@ -252,7 +252,7 @@ def test_names_are_unique_and_each_group_says_what_it_tests() -> None:
 def test_a_default_run_takes_minutes() -> None:
     """A case on a device takes about a tenth of a second on a CPU driver; a refused descriptor takes no time."""
     assert 1000 <= len(BUILT) <= 2600
-    assert len(DEFAULT) <= 2700
+    assert len(DEFAULT) <= 2750
 
 
 def test_every_kernel_path_is_forced() -> None:

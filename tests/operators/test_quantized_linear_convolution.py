@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import numpy as np
@@ -350,3 +351,85 @@ def test_feature_level_4_0_takes_other_ranks(rank: int) -> None:
 @pytest.mark.parametrize(("sizes", "level"), [((6,), 0x5200), ((1, 6), 0x5200), ((1, 6, 1), 0x4000), ((1,), 0x5200)])
 def test_feature_level_5_2_takes_a_filter_scale_of_rank_1_and_2(sizes: tuple[int, ...], level: int) -> None:
     assert describe(filter_scale_tensor=TensorDesc(FLOAT32, sizes)).minimum_feature_level == level
+
+
+@pytest.mark.parametrize(
+    ("sizes", "filters", "groups", "words", "expected"),
+    [
+        # A batch with channels last; of groups; of RGBA under a filter of RGB; of rank 3.
+        (
+            (1, 48, 64, 3),
+            (8, 3, 3, 3),
+            1,
+            "is it channels last, {N, H, W, C}? np.moveaxis(array, -1, 1)",
+            (1, 3, 48, 64),
+        ),
+        ((2, 48, 64, 32), (32, 1, 3, 3), 32, "np.transpose(array, (0, 3, 1, 2))", (2, 32, 48, 64)),
+        ((2, 47, 64, 6), (8, 3, 3, 3), 2, "is it channels last", (2, 6, 47, 64)),
+        ((1, 48, 64, 4), (8, 3, 3, 3), 1, "is it channels last", (1, 3, 48, 64)),
+        ((1, 48, 3), (8, 3, 3), 1, "is it channels last, {N, W, C}? np.moveaxis(array, -1, 1)", (1, 3, 48)),
+        # A single picture: in color, gray with a channel, gray without, and with channels first.
+        ((48, 64, 3), (8, 3, 3, 3), 1, "is it one picture, channels last, {H, W, C}?", (1, 3, 48, 64)),
+        ((48, 64, 4), (8, 3, 3, 3), 1, "np.moveaxis(array, -1, 0)[np.newaxis]", (1, 4, 48, 64)),
+        ((48, 64, 1), (8, 1, 3, 3), 1, "is it one picture, channels last", (1, 1, 48, 64)),
+        ((48, 64), (8, 1, 3, 3), 1, "is it one gray picture, {H, W}?", (1, 1, 48, 64)),
+        ((48, 64), (8, 3, 3), 1, "is it one gray picture", (1, 1, 48, 64)),
+        ((3, 48, 64), (8, 3, 3, 3), 1, "is it one picture, {C, H, W}?", (1, 3, 48, 64)),
+        ((5, 48, 64), (8, 1, 3, 3), 1, "or a batch of gray ones?", (1, 5, 48, 64)),
+    ],
+)
+def test_a_picture_that_is_not_nchw_is_asked_whether_its_channels_are_last(
+    sizes: tuple[int, ...], filters: tuple[int, ...], groups: int, words: str, expected: tuple[int, ...]
+) -> None:
+    tensors = {"input_tensor": TensorDesc(UINT8, sizes), "filter_tensor": TensorDesc(INT8, filters)}
+    changes = tensors | {"filter_scale_tensor": ONE, "output_tensor": None, "group_count": groups}
+    make = describe if len(filters) == 4 else describe_rank_3
+    error = refused("input_tensor.sizes", sizes, words, make, **changes)
+    assert "{N, C, " in error.rule
+    assert (error.expected or "").startswith(str(expected))
+    # What the message says to do has the order of dimensions that it expects.
+    array = np.zeros(sizes, np.uint8)
+    calls = re.findall(r"(?:np\.moveaxis\(.*?\)|np\.transpose\(.*?\)\)|array)(?:\[[^]]*\])?(?=[,;. ]|$)", error.rule)
+    calls = [call for call in calls if call != "array"]
+    assert calls
+    assert eval(calls[0], {"np": np, "array": array}).shape[2:] == expected[2:]
+    assert (
+        len(calls) < 2
+        or "np.transpose" not in error.rule
+        or (eval(calls[1], {"np": np, "array": array}).shape == eval(calls[0], {"np": np, "array": array}).shape)
+    )
+
+
+def test_strides_of_the_message_describe_the_same_picture_without_a_copy() -> None:
+    array = np.random.default_rng(1).integers(0, 256, (2, 5, 7, 3), np.uint8)
+    right = {"filter_tensor": TensorDesc(INT8, (6, 3, 3, 2)), "output_tensor": None}
+    error = refused("input_tensor.sizes", array.shape, "without a copy", input_tensor=TensorDesc.of(array), **right)
+    (text,) = re.findall(r"TensorDesc\(.*\)\)", error.rule)
+    desc = eval(text, {"TensorDesc": TensorDesc})
+    strided = np.lib.stride_tricks.as_strided(array, desc.sizes, desc.strides)
+    assert np.array_equal(strided, np.moveaxis(array, -1, 1))
+    assert describe(input_tensor=desc, **right).input_tensor == desc
+
+
+@pytest.mark.parametrize(
+    ("filters", "words", "expected"),
+    [
+        ((6, 3, 2, 4), "is it channels last, {M, H, W, C}? np.moveaxis(filter, -1, 1)", (6, 4, 3, 2)),
+        ((3, 2, 4, 6), "is it TensorFlow's {H, W, C, M}? np.transpose(filter, (3, 2, 0, 1))", (6, 4, 3, 2)),
+    ],
+)
+def test_a_filter_that_is_not_mchw_is_asked_for_its_order(
+    filters: tuple[int, ...], words: str, expected: tuple[int, ...]
+) -> None:
+    tensor = TensorDesc(INT8, filters)
+    error = refused("filter_tensor.sizes", filters, words, filter_tensor=tensor, filter_scale_tensor=ONE)
+    assert error.expected == str(expected)
+    call = words.partition("? ")[2]
+    assert eval(call, {"np": np, "filter": np.zeros(filters, np.int8)}).shape == expected
+
+
+def test_channels_that_fit_nowhere_are_named() -> None:
+    error = refused(
+        "filter_tensor.sizes[1]", 5, "divided by group_count, 4 / 1", filter_tensor=TensorDesc(INT8, (6, 5, 3, 2))
+    )
+    assert error.expected == "4"
