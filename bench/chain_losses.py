@@ -83,9 +83,9 @@ def measured(device: dmlvk.Device, variants: Mapping[str, Sequence[Binding]], ro
             for _ in range(RUNS_IN_A_ROW):
                 submission = sequence.submit()
                 submission.wait()
-            times[name].append(submission.gpu_time or 0.0)
+            times[name].append(submission.gpu_time)
         flush.submit().wait()
-        times[FLUSHED].append(recorded[ORDERED].submit().gpu_time or 0.0)
+        times[FLUSHED].append(recorded[ORDERED].submit().gpu_time)
     return {name: median(seconds) for name, seconds in times.items()}
 
 

@@ -19,6 +19,7 @@ INSTEAD = {
     "bfloat16": "array.astype(np.float32) keeps its values, array.view(np.uint16) its bits",
     "complex64": "array.view(np.float32) has its real and imaginary parts side by side",
     "complex128": "array.view(np.float64) has its real and imaginary parts side by side",
+    "object": "give its elements a type first, such as array.astype(np.float32), if one type holds them all",
     "datetime64": "array.view(np.int64) has its bits",
     "timedelta64": "array.view(np.int64) has its bits",
 }

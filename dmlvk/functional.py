@@ -13,7 +13,7 @@ from typing import Any, SupportsIndex, TypeAlias, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.arguments import as_integer
+from dmlvk.arguments import as_integer, named_arguments
 from dmlvk.data_type import DataType
 from dmlvk.operands import (
     Array,
@@ -69,6 +69,7 @@ def diagonal_matrix1(
     diagonal_fill_end: SupportsIndex, dtype: DType | None = None, device: DeviceName = None,
 ) -> Operand: ...
 # fmt: on
+@named_arguments
 def diagonal_matrix1(
     input: Argument | None = None,
     *,
@@ -116,7 +117,7 @@ def diagonal_matrix1(
     given = None if dtype is None else as_data_type(dtype)
     operand = output = described = None
     if input is not None:
-        operand = as_operand(input, given.numpy_dtype if given is not None and is_untyped(input) else None)
+        operand = as_operand("input", input, given.numpy_dtype if given is not None and is_untyped(input) else None)
         described = _describe(operand)
         if given is not None or sizes is not None:
             data_type = described.data_type if given is None else given
@@ -163,6 +164,7 @@ def one_hot(
     device: DeviceName = None,
 ) -> Operand: ...
 # fmt: on
+@named_arguments
 def one_hot(
     indices: Argument, values: Argument, *, output_length: SupportsIndex, axis: SupportsIndex, device: DeviceName = None
 ) -> Operand:
@@ -199,10 +201,10 @@ def one_hot(
     -----
     Source: the page DML_ONE_HOT_OPERATOR_DESC.
     """
-    index_operand = as_operand(indices)
+    index_operand = as_operand("indices", indices)
     index_desc = _describe(index_operand)
     rank = index_desc.rank
-    value_operand = with_rank(as_operand(values), rank)
+    value_operand = with_rank(as_operand("values", values), rank)
     value_desc = _describe(value_operand)
     rule = f"must name one of the {rank} dimensions of indices"
     dimension = as_integer("one_hot", "axis", axis, -rank, rank - 1, rule) % rank
@@ -240,6 +242,7 @@ def slice1(
     input_window_strides: Integers, output_sizes: Integers | None = None, device: DeviceName = None,
 ) -> Operand: ...
 # fmt: on
+@named_arguments
 def slice1(
     input: Argument,
     *,
@@ -277,7 +280,7 @@ def slice1(
     -----
     Source: the page DML_SLICE1_OPERATOR_DESC.
     """
-    operand = as_operand(input)
+    operand = as_operand("input", input)
     described = _describe(operand)
     output = None if output_sizes is None else TensorDesc(described.data_type, output_sizes)
     fields: dict[str, Any] = {
@@ -329,6 +332,7 @@ def quantized_linear_convolution(
     end_padding: Integers = (0, 0), group_count: SupportsIndex = 1, device: DeviceName = None,
 ) -> Operand: ...
 # fmt: on
+@named_arguments
 def quantized_linear_convolution(
     input: Argument,
     input_scale: Argument,
@@ -387,8 +391,9 @@ def quantized_linear_convolution(
     -----
     Source: the page DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC.
     """
-    operands: dict[str, Operand | None] = {"input_tensor": as_operand(input), "filter_tensor": as_operand(filter)}
-    input_desc, filter_desc = (_describe(operand) for operand in operands.values() if operand is not None)
+    data = {"input_tensor": as_operand("input", input), "filter_tensor": as_operand("filter", filter)}
+    input_desc, filter_desc = (_describe(operand) for operand in data.values())
+    operands: dict[str, Operand | None] = {**data}
     output_type = convolved_data_type(output_dtype, output_zero_point, input_desc.data_type)
     rank = input_desc.rank
     for name, scale in (("input", input_scale), ("filter", filter_scale), ("output", output_scale)):

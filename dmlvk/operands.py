@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dmlvk.arguments import as_integers
 from dmlvk.data_type import DataType
-from dmlvk.errors import DescriptorError
+from dmlvk.errors import DescriptorError, shown
 from dmlvk.operators.declared import EIGHT_BIT_TYPES
 from dmlvk.operators.quantized_linear_convolution import SPATIAL_FIELDS
 from dmlvk.runtime.exchange import array_of
@@ -20,11 +20,11 @@ Array: TypeAlias = npt.NDArray[Any]
 Operand: TypeAlias = "Array | Tensor"
 
 
-def as_operand(argument: Any, dtype: npt.DTypeLike | None = None) -> Operand:
+def as_operand(name: str, argument: Any, dtype: npt.DTypeLike | None = None) -> Operand:
     """A Tensor unchanged; any other argument as an array: another library's by DLPack."""
     if isinstance(argument, Tensor):
         return argument
-    return array_of(argument) if dtype is None else np.asarray(argument, dtype)
+    return array_of(argument, dtype, name)
 
 
 def is_untyped(argument: object) -> bool:
@@ -69,7 +69,8 @@ def convolved_data_type(output_dtype: Any, output_zero_point: Any, input_type: D
 
 def scale_operand(name: str, scale: Any, rank: int) -> Operand:
     """A scale as an array of float32; a Tensor unchanged."""
-    operand = as_operand(scale)
+    _require_numbers(name, scale, "must be a real number or an array of them")
+    operand = as_operand(name, scale)
     if isinstance(operand, Tensor):
         return operand
     if operand.dtype.kind not in "fiu":
@@ -79,7 +80,9 @@ def scale_operand(name: str, scale: Any, rank: int) -> Operand:
 
 def integer_operand(name: str, argument: Any, data_type: DataType, rank: int) -> Operand | None:
     """A zero point or a bias as an array of the data type, if all its values fit; a Tensor or None unchanged."""
-    operand = None if argument is None else as_operand(argument)
+    if argument is not None:
+        _require_numbers(name, argument, "must be an integer or an array of integers")
+    operand = None if argument is None else as_operand(name, argument)
     if operand is None or isinstance(operand, Tensor):
         return operand
     if operand.dtype.kind not in "iu":
@@ -92,6 +95,13 @@ def integer_operand(name: str, argument: Any, data_type: DataType, rank: int) ->
             rule = f"must be in the range of {data_type.name}"
             raise DescriptorError("quantized_linear_convolution", name, worst, rule, expected)
     return _with_channel_dimension(operand.astype(data_type.numpy_dtype), rank)
+
+
+def _require_numbers(name: str, argument: object, rule: str) -> None:
+    """Refuse what is no number at all: `as_operand` would advise to read a file."""
+    if argument is None or isinstance(argument, (str, bytes)):
+        kind = "None" if argument is None else f"{type(argument).__name__} {shown(argument)}"
+        raise TypeError(f"{name} {rule}, not {kind}")
 
 
 def _with_channel_dimension(array: Array, rank: int) -> Array:

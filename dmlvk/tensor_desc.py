@@ -11,7 +11,7 @@ from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 
-from dmlvk.arguments import as_integer, as_integers, integer_of
+from dmlvk.arguments import as_array, as_integer, as_integers, integer_of, named_arguments
 from dmlvk.data_type import DataType, data_type_hint
 from dmlvk.errors import DescriptorError
 from dmlvk.overlap import find_overlap
@@ -91,6 +91,7 @@ class TensorDesc:
     guaranteed_base_offset_alignment: int
     flags: TensorFlags
 
+    @named_arguments
     def __init__(
         self,
         data_type: Any,
@@ -115,6 +116,7 @@ class TensorDesc:
         object.__setattr__(self, "total_size_in_bytes", self._checked_total_size(total_size_in_bytes))
 
     @classmethod
+    @named_arguments
     def of(
         cls,
         array: Any,
@@ -147,7 +149,7 @@ class TensorDesc:
             own = known.strides if isinstance(strides, str) and strides == "array" else strides
             return cls(known.data_type, known.sizes, own, flags=flags)
         if not hasattr(array, "dtype") or not hasattr(array, "shape"):
-            array = np.asarray(array)
+            array = as_array(array)
         data_type, sizes = DataType.from_numpy(array.dtype), tuple(array.shape) or (1,)
         if isinstance(strides, str):
             if strides != "array":

@@ -271,6 +271,9 @@ class TestQuantizedLinearConvolution:
         [
             ({"input_scale": "1"}, TypeError, "input_scale must be a real number"),
             ({"input_scale": True}, TypeError, "input_scale must be a real number"),
+            ({"output_scale": None}, TypeError, "output_scale must be a real number or an array of them, not None"),
+            ({"bias": "2"}, TypeError, "bias must be an integer or an array of integers, not str '2'"),
+            ({"filter": None}, TypeError, "filter = None: must be numbers or an array"),
             ({"input_zero_point": 1.5}, TypeError, "input_zero_point must be an integer"),
             ({"input_zero_point": 256}, DescriptorError, "input_zero_point = 256.*0 to 255"),
             ({"filter_zero_point": [0, -129, 0]}, DescriptorError, "filter_zero_point = -129"),

@@ -302,7 +302,7 @@ def _run(
         times = time_bindings(device, [binding], rounds).times
     else:
         device.submit([binding]).wait()
-        times = Times((device.submit([binding]).gpu_time or 0.0,))
+        times = Times((device.submit([binding]).gpu_time,))
     return times, tensors["output_tensor"].numpy().ravel()
 
 

@@ -146,10 +146,7 @@ def time_bindings(
     while len(found) < rounds:
         before, begun = time.process_time(), time.perf_counter()
         submission = device.submit([bindings[len(found) % len(bindings)]])
-        times = submission.dispatch_times
-        if times is None:
-            raise dmlvk.DeviceError(f"{device.name} has no timestamps to measure with")
-        found.append(times)
+        found.append(submission.dispatch_times)
         host.append(time.perf_counter() - begun)
         processor.append(time.process_time() - before)
         if len(found) >= FEWEST_ROUNDS and time.perf_counter() - start > ENOUGH_SECONDS:

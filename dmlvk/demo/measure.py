@@ -90,8 +90,9 @@ def measure(device: dmlvk.Device, panel: Panel) -> Measurement:
         submission = device.submit([binding])
         submission.wait()
         host_times.append(time.perf_counter() - start)
-        if submission.gpu_time is not None:
-            device_times.append(submission.gpu_time)
+        times = submission.measured_times()
+        if times is not None:
+            device_times.append(sum(times))
     device.timestamps = False
     return Measurement(
         panel=panel,

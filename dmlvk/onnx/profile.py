@@ -103,7 +103,8 @@ class Profile:
         done = perf_counter()
         self.steps[-1].to_device_seconds += submitted - start
         self.steps[-1].seconds += done - submitted
-        self.steps[-1].gpu_seconds = submission.gpu_time
+        times = submission.measured_times()
+        self.steps[-1].gpu_seconds = None if times is None else sum(times)
 
     def on_host(self, run: Callable[[Mapping[str, Any]], list[Any]], feeds: Mapping[str, Any]) -> list[Any]:
         """Run nodes of the host."""

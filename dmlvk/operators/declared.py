@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
-from dmlvk.arguments import as_boolean, as_integer, as_integers
+from dmlvk.arguments import as_boolean, as_integer, as_integers, unknown_argument
 from dmlvk.data_type import DataType
 from dmlvk.errors import DescriptorError
 from dmlvk.operators.element import element_text, encode_element
@@ -470,6 +470,17 @@ class OperatorDesc:
     optional_fields: ClassVar[tuple[str, ...]]
     bit_fields: ClassVar[Mapping[str, str]]
     implied_fields: ClassVar[tuple[str, ...]]
+
+    if not TYPE_CHECKING:  # which knows the fields of each descriptor from its own `__init__`
+
+        def __new__(cls, *positional: object, **given: object) -> OperatorDesc:
+            known = [field.name for field in dataclasses.fields(cls) if field.init]
+            if positional:
+                raise TypeError(f"{cls.__name__} takes its fields by name, {known[0]}=...; they are {', '.join(known)}")
+            error = unknown_argument(cls.__name__, given, known)
+            if error is not None:
+                raise error
+            return super().__new__(cls)
 
     def __post_init__(self) -> None:
         tensors = self.tensor_rules.items()

@@ -38,6 +38,7 @@ __all__ = [
     "Window",
     "plan",
     "preferred_path",
+    "require_descriptor",
     "require_path_name",
 ]
 
@@ -93,10 +94,24 @@ def plan(
         field: as_argument(f"offsets[{shown(field)}]", offset, 0, None, rule, ValueError)
         for field, offset in offsets.items()
     }
-    planner = PLANNERS.get(type(desc))
-    if planner is None:
-        raise TypeError(f"{type(desc).__name__} is not an operator descriptor")
-    return planner(desc, profile, path=path, offsets=offsets)
+    require_descriptor(desc)
+    return PLANNERS[type(desc)](desc, profile, path=path, offsets=offsets)
+
+
+def require_descriptor(desc: object) -> None:
+    """Raise a TypeError that says what to pass, unless this is the descriptor of an operator of the registry."""
+    if type(desc) in PLANNERS:
+        return
+    if isinstance(desc, type):
+        advice = f"this is the class {desc.__name__}: describe an operator by calling it, {desc.__name__}(...)"
+    elif isinstance(desc, (list, tuple)):
+        advice = "pass one at a time, or all to compile_all"
+    else:
+        advice = (
+            "describe the operator, such as dmlvk.Slice1Desc(input_tensor=dmlvk.TensorDesc.of(array), ...), or call a "
+            "one-liner, such as dmlvk.slice1(array, ...)"
+        )
+    raise TypeError(f"desc = {shown(desc)}: {type(desc).__name__} is not an operator descriptor; {advice}")
 
 
 def preferred_path(desc: OperatorDesc, name: str) -> str | None:
@@ -108,6 +123,7 @@ def preferred_path(desc: OperatorDesc, name: str) -> str | None:
         When no operator has a path of that name.
     """
     require_path_name(name)
+    require_descriptor(desc)
     return name if name in KERNEL_PATHS[type(desc)] else None
 
 

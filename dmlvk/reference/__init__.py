@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
+from dmlvk.arguments import as_array, similar
 from dmlvk.errors import BindingError
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.registry import parts
@@ -48,14 +48,15 @@ def _checked(desc: OperatorDesc, arrays: dict[str, npt.ArrayLike]) -> dict[str, 
     name = type(desc).__name__
     inputs = {field: tensor for field, tensor in desc.tensors.items() if field in desc.input_fields}
     if unknown := sorted(arrays.keys() - inputs.keys()):
-        raise BindingError(f"{name} has no input {unknown[0]}; expected {', '.join(inputs) or 'none'}")
+        hint = similar(unknown[0], inputs)
+        raise BindingError(f"{name} has no input {unknown[0]}; expected {', '.join(inputs) or 'none'}{hint}")
     checked = {}
     for field, tensor in inputs.items():
         if field not in arrays:
             raise BindingError(
                 f"{name} needs an array for {field}, of shape {tensor.sizes} and data type {tensor.data_type.name}"
             )
-        array = np.asarray(arrays[field])
+        array = as_array(arrays[field])
         if array.dtype != tensor.data_type.numpy_dtype or array.shape != tensor.sizes:
             raise BindingError(
                 f"{field} is an array of shape {array.shape} and dtype {array.dtype}; {name} describes "

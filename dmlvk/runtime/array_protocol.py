@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +13,67 @@ from dmlvk.runtime.elements import Array
 if TYPE_CHECKING:
     from dmlvk.tensor_desc import TensorDesc
 
+Class = TypeVar("Class", bound=type)
+
 HINT = (
     "a dmlvk.Tensor computes nothing by itself: copy its elements to the host (tensor.numpy()), share them "
     "(np.from_dlpack(tensor), torch.from_dlpack(tensor)), or run an operator on them (dmlvk.slice1, ...)"
 )
+
+
+TO_HOST = "tensor.numpy() copies its elements to an array"
+ON_HOST = "tensor.numpy().{name} has it, on a copy of its elements"
+# Names that arrays of other libraries have, and what has their place here. Attributes of NumPy's arrays are added.
+ELSEWHERE: dict[str, str] = {
+    **dict.fromkeys(np.ndarray.__dict__, ON_HOST),
+    **dict.fromkeys(
+        ("array", "as_numpy", "asarray", "asnumpy", "contiguous", "copy_to_host", "cpu", "data", "detach", "download"),
+        TO_HOST,
+    ),
+    **dict.fromkeys(("eval", "fetch", "get", "host", "numpy_array", "read", "to_host", "to_numpy", "value"), TO_HOST),
+    **dict.fromkeys(("values", "tonumpy"), TO_HOST),
+    "to": f"{TO_HOST}; other.tensor(tensor) copies them to another device",
+    "cuda": "torch.from_dlpack(tensor) and cupy.from_dlpack(tensor) share its memory on CUDA's GPUs",
+    **dict.fromkeys(("clone", "copy"), "device.tensor(tensor) copies it on the device; tensor.numpy() to the host"),
+    **dict.fromkeys(("assign", "copy_", "fill_", "put", "set", "update", "upload"), "tensor.write(array) writes it"),
+    "fill": "tensor.write(array) writes it; device.zeros(sizes, data_type) makes one of zeros",
+    **{name: f"tensor.desc.{name}" for name in ("data_type", "element_count", "element_strides", "is_packed")},
+    **{name: f"tensor.desc.{name}" for name in ("rank", "sizes", "strides", "total_size_in_bytes")},
+}
+
+
+class Elsewhere:
+    """An attribute that is not there, and whose error says what is. `hasattr` says no; no call gets slower by it."""
+
+    def __init__(self, advice: str) -> None:
+        self._advice = advice
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> NoReturn:
+        kind = f"dmlvk.{(owner or type(instance)).__name__}"
+        raise AttributeError(f"a {kind} has no attribute {self._name!r}: {self._advice.format(name=self._name)}")
+
+
+def with_advice(advice: Mapping[str, str]) -> Callable[[Class], Class]:
+    """Add attributes to a class that are not there, each with what has its place. `dir` does not show them."""
+
+    def add(owner: Class) -> Class:
+        for name, text in advice.items():
+            if not name.startswith("__") and not hasattr(owner, name):
+                absent = Elsewhere(text)
+                absent.__set_name__(owner, name)
+                setattr(owner, name, absent)
+        every = owner.__dir__
+
+        def shown(self: object) -> list[str]:
+            return [name for name in every(self) if name not in advice or hasattr(self, name)]  # type: ignore[call-arg]
+
+        owner.__dir__ = shown  # type: ignore[method-assign, assignment]
+        return owner
+
+    return add
 
 
 class ArrayProtocol:

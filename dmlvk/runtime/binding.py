@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
+from dmlvk.arguments import similar
 from dmlvk.errors import BindingError
 from dmlvk.planning.plan import CLEAN, SCRATCH, Access, Dispatch, Plan, Window
 from dmlvk.runtime.copying import NotCopied
@@ -212,7 +213,8 @@ def check_tensors(
     """
     unknown = [name for name in tensors if name not in fields]
     if unknown:
-        raise BindingError(f"{operator} has no tensor named {unknown[0]}; it takes {', '.join(fields) or 'none'}")
+        takes = f"it takes {', '.join(fields) or 'none'}"
+        raise BindingError(f"{operator} has no tensor named {unknown[0]}; {takes}{similar(unknown[0], fields)}")
     checked = {}
     for name, expected in fields.items():
         tensor = tensors.get(name)

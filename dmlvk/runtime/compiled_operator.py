@@ -9,6 +9,7 @@ from weakref import ref
 from dmlvk.errors import BindingError
 from dmlvk.planning.plan import Plan
 from dmlvk.runtime import bound_tensors
+from dmlvk.runtime.array_protocol import with_advice
 from dmlvk.runtime.binding import Binding, MemoryRange, check_aliasing, check_tensors
 from dmlvk.runtime.bound_tensors import Described, typed_as
 from dmlvk.runtime.calls import Calls
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from dmlvk.runtime.device import Device
 
 
+BY_CALL = "a call runs it: operator(input_tensor=..., output_tensor=...)"
+ELSEWHERE = dict.fromkeys(("compute", "dispatch", "execute", "forward", "launch", "run", "submit"), BY_CALL)
+
+
+@with_advice(ELSEWHERE)
 class CompiledOperator(Pickled, Generic[Described]):
     """An operator ready to run. Made by `Device.compile`.
 
@@ -239,8 +245,8 @@ class CompiledOperator(Pickled, Generic[Described]):
         if isinstance(value, Tensor):
             return value
         desc = plain(self._owned_fields[field])
-        array = array_of(value)
         name = self.desc.operator_name
+        array = array_of(value, name=f"{name}: {field}")
         if array.shape != desc.sizes or array.dtype.newbyteorder("=") != desc.data_type.numpy_dtype:
             raise BindingError(
                 f"{name}: {field} is an array of shape {array.shape} and dtype {array.dtype}; the descriptor has sizes "

@@ -39,7 +39,7 @@ def note(device: Device, desc: OperatorDesc, text: str) -> None:
 def report(device_name: str, level: int, bindings: Iterable[Binding], submission: Submission) -> None:
     """Wait for a submission and print its dispatches to standard error, one line each."""
     submission.wait()
-    times = iter(submission.dispatch_times or ())
+    times = iter(submission.measured_times() or ())
     for binding in bindings:
         for number, stage in enumerate(binding.dispatches):
             for dispatch in stage:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 import numpy as np
 
 from dmlvk import planning
-from dmlvk.arguments import as_argument
+from dmlvk.arguments import as_argument, named_arguments
 from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import BindingError, shown
@@ -102,6 +102,7 @@ class Device(NotCopied):
 
     in_place_of_a_copy = "open the device once more (dmlvk.Device(selector)) where it is needed"
 
+    @named_arguments
     def __init__(
         self,
         selector: int | str | DeviceInfo | None = None,
@@ -169,6 +170,7 @@ class Device(NotCopied):
         """Raise a DeviceError when the device is closed or lost."""
         self.vulkan.require_open()
 
+    @named_arguments
     def tensor(self, array_or_desc: Any, dtype: Any = None) -> Tensor:
         """Make a tensor.
 
@@ -180,7 +182,8 @@ class Device(NotCopied):
             has `__dlpack__`). Elements without dimensions become a tensor of sizes (1,). A desc makes a tensor whose
             contents are undefined.
         dtype : DataType or dtype, optional
-            The elements are converted to this type, as NumPy's `astype` does.
+            The elements are converted to this type. Fractions are cut off for integers; floats are rounded, to an
+            infinity past the largest. An integer type has to hold every element.
 
         Raises
         ------
@@ -190,7 +193,9 @@ class Device(NotCopied):
         TypeError
             For elements without a DirectML data type: bools, for example, which `dtype="uint8"` converts.
         ValueError
-            For lists of unequal lengths.
+            For lists of unequal lengths, an array with masked elements, or a NaN for a `dtype` of integers.
+        OverflowError
+            For a number that `dtype` cannot hold, where `astype` would wrap: 300 or -1 for uint8, infinity for int32.
         BufferError
             Another library does not give its elements away; the message is that library's.
         DeviceError
@@ -213,6 +218,7 @@ class Device(NotCopied):
         tensor.write(array.reshape(desc.sizes))
         return tensor
 
+    @named_arguments
     def empty(self, sizes: int | Iterable[SupportsIndex], data_type: Any = DataType.FLOAT32) -> Tensor:
         """Make a packed tensor whose contents are undefined.
 
@@ -231,12 +237,14 @@ class Device(NotCopied):
         # Not SupportsIndex: arrays have an __index__, even those that are no index.
         return self.tensor(TensorDesc(data_type, (sizes,) if isinstance(sizes, (int, np.integer)) else sizes))
 
+    @named_arguments
     def zeros(self, sizes: int | Iterable[SupportsIndex], data_type: Any = DataType.FLOAT32) -> Tensor:
         """Make a packed tensor of zeros, without moving them from the host. Parameters and errors as for `empty`."""
         tensor = self.empty(sizes, data_type)
         self.vulkan.transfers.clear(tensor.memory(), tensor.offset, tensor.desc.total_size_in_bytes)
         return tensor
 
+    @named_arguments
     def buffer(self, size_in_bytes: int) -> Buffer:
         """Make a buffer, in which `Buffer.tensor` places tensors. Its contents are undefined.
 
@@ -255,6 +263,7 @@ class Device(NotCopied):
         """Plan an operator for this device: see `dmlvk.planning.plan`."""
         return planning.plan(desc, self.profile, path=path, offsets=offsets or {})
 
+    @named_arguments
     def compile(self, desc: Compiled, path: str | None = None, *, wait: bool = False) -> CompiledOperator[Compiled]:
         """Plan an operator and build its pipelines. Equal descriptors are compiled once.
 
@@ -289,7 +298,11 @@ class Device(NotCopied):
         self.require_open()
         path = _forced_path(desc) if path is None else path
         key = (desc, path)
-        known = self._operators.get(key)
+        try:
+            known = self._operators.get(key)
+        except TypeError:  # an array, or a list, which is not hashable
+            planning.require_descriptor(desc)
+            raise
         if known is not None:
             try:  # noqa: SIM105 - contextlib.suppress would be a third of it all
                 self._operators.move_to_end(key)
@@ -311,6 +324,7 @@ class Device(NotCopied):
 
         Where nothing is compiled in the background, there is nothing better than to wait, and all is ready.
         """
+        planning.require_descriptor(desc)
         path = _forced_path(desc)
         if (desc, path) in self._operators:
             return True
@@ -333,6 +347,8 @@ class Device(NotCopied):
         ValueError, DeviceError
             As `compile`, for a descriptor that it refuses.
         """
+        if isinstance(descs, OperatorDesc):
+            raise TypeError(f"descs is a {type(descs).__name__}, not a list of descriptors: compile(desc) takes one")
         listed = list(descs)
         operators: list[Any] = [None] * len(listed)
         done = count()
@@ -475,9 +491,9 @@ class Device(NotCopied):
             raise
         for position, binding in enumerate(checked):
             if not isinstance(binding, Binding):
-                raise TypeError(
-                    f"bindings[{position}] is a {type(binding).__name__}, not a Binding; operator.bind makes one"
-                )
+                kind = type(binding).__name__
+                advice = "operator.bind(input_tensor=..., output_tensor=...) makes one"
+                raise TypeError(f"bindings[{position}] is a {kind}, not a Binding; {advice}")
             if binding.device is not self:
                 raise BindingError(f"bindings[{position}] is of {another_device(binding.device, self)}")
         return tuple([binding.latest() for binding in checked])
@@ -528,6 +544,12 @@ def _require_list(bindings: object) -> None:
     try:
         iter(bindings)  # type: ignore[call-overload]
     except TypeError:
-        kind = type(bindings).__name__
-        message = f"bindings is a {kind}, not a list of Bindings; pass a single one as [binding]: submit([binding])"
-        raise TypeError(message) from None
+        pass
+    else:
+        if not isinstance(bindings, Tensor):  # which has __getitem__, and refuses to be iterated over
+            return
+    advice = "pass a single one as [binding]: submit([binding])"
+    if isinstance(bindings, (CompiledOperator, OperatorDesc, Tensor)):
+        advice = "tensors are bound to a compiled operator: [operator.bind(input_tensor=..., output_tensor=...)]"
+    kind = type(bindings).__name__
+    raise TypeError(f"bindings is a {kind}, not a list of Bindings; {advice}") from None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from dmlvk.arguments import integer_of
+from dmlvk.arguments import as_array, converted, integer_of
 from dmlvk.errors import DeviceError, shown
 from dmlvk.runtime.array_protocol import ArrayProtocol
 from dmlvk.runtime.cuda_driver import library_device
@@ -170,14 +170,16 @@ def _host_elements(tensor: Tensor) -> Array:
     return element_view(tensor.desc, view.bytes()[start : start + length])
 
 
-def array_of(values: Any, dtype: object = None) -> Array:
+def array_of(values: Any, dtype: object = None, name: str = "elements") -> Array:
     """An array with the elements of any array-like object: without a copy where its library shares memory.
 
     Parameters
     ----------
     values : array_like
     dtype : DataType or dtype, optional
-        The elements are converted to this type, as NumPy's `astype` does.
+        The elements are converted to this type: see `arguments.converted`.
+    name : str
+        What messages call the values.
 
     Raises
     ------
@@ -186,9 +188,11 @@ def array_of(values: Any, dtype: object = None) -> Array:
     TypeError, BufferError
         Elements that no array can hold, that are not numbers, or that their library does not give away.
     ValueError
-        Lists of unequal lengths.
+        Lists of unequal lengths, masked elements, or a NaN for integers.
+    OverflowError
+        A number that the type cannot hold.
     """
-    array = _array_of(values)
+    array = _array_of(values, name, is_converted=dtype is not None)
     if dtype is None:
         return array
     data_type = as_data_type("Device.tensor", "dtype", dtype)
@@ -197,23 +201,24 @@ def array_of(values: Any, dtype: object = None) -> Array:
             f"elements of dtype {array.dtype} are not converted to {data_type.name}: bools, integers and floats are; "
             "make such an array of them first"
         )
-    return array.astype(data_type.numpy_dtype, copy=False)
+    return converted(array, data_type.numpy_dtype, data_type.name, name)
 
 
 def is_converted(dtype: np.dtype[Any]) -> bool:
     """Whether `dtype=` converts elements of a NumPy dtype: bools, integers, floats, and other libraries' floats.
 
-    NumPy would also take None for NaN, read text as numbers, and leave out the imaginary parts of complex numbers.
+    NumPy would also take None for NaN, read text as numbers, and leave out the imaginary parts of complex numbers. Of
+    objects, only Python's integers come here.
     """
-    return dtype.kind in "biuf" or (dtype.kind == "V" and dtype.type is not np.void)  # bfloat16, of ml_dtypes
+    return dtype.kind in "biufO" or (dtype.kind == "V" and dtype.type is not np.void)  # bfloat16, of ml_dtypes
 
 
-def _array_of(values: Any) -> Array:
+def _array_of(values: Any, name: str, *, is_converted: bool) -> Array:
     if isinstance(values, ArrayProtocol):
         tensor = cast("Tensor", values)
         return host_elements(tensor) if obstacle_to_host_view(tensor) is None else tensor.numpy()
-    if isinstance(values, np.ndarray) or not hasattr(values, "__dlpack__"):
-        return np.asarray(values)
+    if isinstance(values, (np.ndarray, type)) or not hasattr(values, "__dlpack__"):
+        return as_array(values, name, is_converted=is_converted)
     if str(getattr(values, "dtype", "")).endswith("bfloat16"):
         raise TypeError("bfloat16 has no DirectML data type: convert the elements to float32 first (torch: x.float())")
     values = _resolved(values)

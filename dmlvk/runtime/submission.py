@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dmlvk.arguments import as_seconds
 from dmlvk.errors import DeviceError
+from dmlvk.runtime.array_protocol import with_advice
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.vulkan.timestamps import QueryPool
 
@@ -18,6 +19,19 @@ OF_NOTHING = (
     "this Submission was made by hand and stands for no work; calling an operator gives one, and so do Device.submit "
     "and Sequence.submit"
 )
+
+NOT_MEASURED = (
+    "this Submission was not timed: set device.timestamps = True before work is submitted, and before a sequence is "
+    "recorded; or open the device with dmlvk.Device(timestamps=True)"
+)
+
+IN_OUTPUT = "the result is in the tensor that was bound as output_tensor: output.numpy() waits for it and copies it"
+ELSEWHERE = {
+    **dict.fromkeys(("cpu", "numpy", "output", "output_tensor", "result", "results", "tolist"), IN_OUTPUT),
+    **dict.fromkeys(("get", "join", "synchronize"), f"submission.wait() waits for the work; {IN_OUTPUT}"),
+    **dict.fromkeys(("elapsed_time", "seconds", "time"), "submission.gpu_time, where device.timestamps was set"),
+    **dict.fromkeys(("is_done", "ready"), "submission.done"),
+}
 
 
 class TimestampQueries:
@@ -56,6 +70,7 @@ class Timing:
         return self._times
 
 
+@with_advice(ELSEWHERE)
 class Submission(NotCopied):
     """Work in order on a device's queue. The caller need not keep anything: all that the work uses is kept for it."""
 
@@ -108,17 +123,26 @@ class Submission(NotCopied):
         queue.wait(self._value, None if timeout is None else as_seconds("timeout", timeout))
 
     @property
-    def gpu_time(self) -> float | None:
+    def gpu_time(self) -> float:
         """Seconds on the GPU from the start of the first dispatch to the end of the last, after waiting for them.
 
-        None if no timestamps were requested (`Device.timestamps`), or the device has none.
+        Raises
+        ------
+        DeviceError
+            No timestamps were requested: see `Device.timestamps`. Or the device was lost or closed.
         """
-        times = self.dispatch_times
-        return None if times is None else sum(times)
+        return sum(self.dispatch_times)
 
     @property
-    def dispatch_times(self) -> tuple[float, ...] | None:
-        """Seconds of each dispatch, if the device runs them one after the other; None as for `gpu_time`."""
+    def dispatch_times(self) -> tuple[float, ...]:
+        """Seconds of each dispatch, if the device runs them one after the other. Errors as for `gpu_time`."""
+        times = self.measured_times()
+        if times is None:
+            raise DeviceError(NOT_MEASURED if hasattr(self, "_queue") else OF_NOTHING)
+        return times
+
+    def measured_times(self) -> tuple[float, ...] | None:
+        """As `dispatch_times`; None if no timestamps were requested, or the device has none."""
         return None
 
 
@@ -132,9 +156,8 @@ class MeasuredSubmission(Submission):
         self._value = value
         self._timing = timing
 
-    @property
-    def dispatch_times(self) -> tuple[float, ...]:
-        """Seconds of each dispatch, after waiting for them, if the device runs them one after the other."""
+    def measured_times(self) -> tuple[float, ...]:
+        """Seconds of each dispatch, after waiting for them."""
         self.wait()
         return self._timing.times()
 

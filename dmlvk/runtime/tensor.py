@@ -7,9 +7,9 @@ from weakref import WeakSet
 
 import numpy as np
 
-from dmlvk.arguments import as_argument
+from dmlvk.arguments import as_argument, named_arguments
 from dmlvk.errors import BindingError
-from dmlvk.runtime.array_protocol import ArrayProtocol
+from dmlvk.runtime.array_protocol import ELSEWHERE, ArrayProtocol, with_advice
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.elements import Array, Bytes, element_view, write_elements
 from dmlvk.runtime.exchange import array_of, dlpack_capsule, dlpack_device
@@ -44,6 +44,7 @@ class Buffer(NotCopied):
     def __repr__(self) -> str:
         return f"<dmlvk.Buffer of {self.size_in_bytes} bytes on {self.device.name}>"
 
+    @named_arguments
     def tensor(self, desc: TensorDesc, offset: int = 0) -> Tensor:
         """Place a tensor in the buffer. The tensor keeps the memory alive. Tensors may overlap.
 
@@ -84,6 +85,7 @@ class Buffer(NotCopied):
         self._memory = None
 
 
+@with_advice(ELSEWHERE)
 class Tensor(NotCopied, ArrayProtocol):
     """A tensor in a device's memory. Made by `Device.tensor` and `Buffer.tensor`.
 

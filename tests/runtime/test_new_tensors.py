@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -233,24 +235,41 @@ class TestErrors:
         [
             ([True, False], "dtype bool has no DirectML data type; .*view it as uint8"),
             (np.zeros(3, np.complex64), "dtype complex64 has no DirectML data type"),
-            (["a", "b"], "dtype str.* has no DirectML data type"),
-            (b"abc", "dtype bytes.* has no DirectML data type"),
-            (None, "dtype object has no DirectML data type"),
-            ([1, None], "dtype object has no DirectML data type"),
-            ([2**70], "dtype object has no DirectML data type"),
+            (["a", "b"], r"elements\[0\] = 'a': must be a number, not str"),
+            (
+                "photo.png",
+                r"= 'photo.png': must be numbers or an array, not text; a file .* np.load\(path\)",
+            ),
+            (Path("photo.png"), r"Path\('photo.png'\): must be numbers or an array, not text; a file is read first"),
+            (b"abc", r"= b'abc': must be numbers or an array, not bytes; np.frombuffer"),
+            (None, r"= None: must be numbers or an array; device.empty\(sizes"),
+            ({"a": [1]}, r"= \{'a': \[1\]\}: must be numbers or an array, not a dict; pass one of its values"),
+            ({1, 2}, r"must be numbers or an array, not a set, which has no order; sorted\(values\)"),
+            (iter([1]), r"must be numbers or an array, not an iterator, which has no size; list\(values\)"),
+            (np.ndarray, r"must be numbers or an array, not a class; a type of elements is passed as dtype="),
+            (object(), r"must be numbers, a list of them, or an array of NumPy or another library, not object"),
+            ([[1, 2], [3, None]], r"elements\[1\]\[1\] = None: must be a number, not NoneType"),
+            (np.array([1, 2], object), r"Python objects \(dtype object\); array.astype\(np.int64\)"),
             (np.datetime64("2026-11-23"), "dtype datetime64"),
-            (np.zeros(2, [("a", np.int8)]), "dtype void8"),
+            (np.zeros(2, [("a", np.int8)]), r"a structured array has the fields a: pass one of them, array\['a'\]"),
             (np.ones(2, ml_dtypes.bfloat16), r"dtype bfloat16 has .*array.astype\(np.float32\) keeps its values"),
             (BFloat16(VALUES), r"bfloat16 has no DirectML data type: convert .* float32 first \(torch: x.float\(\)\)"),
         ],
         ids=[
             "bool",
             "complex",
+            "a list of text",
             "text",
+            "a path",
             "bytes",
             "None",
+            "a dict",
+            "a set",
+            "an iterator",
+            "a class",
+            "an object",
             "None within",
-            "large",
+            "objects",
             "dates",
             "structures",
             "bfloat16",
@@ -261,20 +280,87 @@ class TestErrors:
         with pytest.raises(TypeError, match=message):
             device.tensor(values)
 
-    @pytest.mark.parametrize(
-        "values", [None, [None], "1", ["1", "2"], b"1", [1j], np.datetime64("2026-11-23"), [2**70]]
-    )
+    @pytest.mark.parametrize("values", [None, [None], "1", ["1", "2"], b"1", [1j], np.datetime64("2026-11-23")])
     def test_elements_that_are_no_numbers_are_not_converted(self, device: dmlvk.Device, values: Any) -> None:
-        with pytest.raises(TypeError, match="are not converted to FLOAT32: bools, integers and floats are"):
+        rule = "must be (a )?number|are not converted to FLOAT32: bools, integers and floats are"
+        with pytest.raises(TypeError, match=rule):
             device.tensor(values, dtype="float32")
 
     def test_structures_are_not_converted(self, device: dmlvk.Device) -> None:
-        with pytest.raises(TypeError, match="are not converted to INT8"):
+        with pytest.raises(TypeError, match="a structured array has the fields a: pass one of them"):
             device.tensor(np.ones(2, [("a", np.int8)]), dtype="int8")
 
+    def test_integers_that_no_type_holds_are_refused_or_rounded(self, device: dmlvk.Device) -> None:
+        with pytest.raises(OverflowError, match=f"{2**70}: no data type holds this integer, and dtype='float64' would"):
+            device.tensor([1, 2**70])
+        assert device.tensor([1, 2**70], dtype="float64").tolist() == [1.0, 2.0**70]
+
     def test_lists_of_unequal_lengths_are_refused(self, device: dmlvk.Device) -> None:
-        with pytest.raises(ValueError, match="inhomogeneous"):
+        with pytest.raises(ValueError, match=r"elements = \[\[1\], \[2, 3\]\]: the lists have unequal lengths"):
             device.tensor([[1], [2, 3]])
+
+    @pytest.mark.parametrize("wrap", [list, np.array, OnlyDLPack, np.ma.masked_array], ids=lambda wrap: wrap.__name__)
+    @pytest.mark.parametrize(
+        ("values", "dtype", "place", "limits"),
+        [
+            ([1, 300], "uint8", 1, "UINT8 has 0 to 255"),
+            ([-1, 3], "uint8", 0, "UINT8 has 0 to 255"),
+            ([5, 128], "int8", 1, "INT8 has -128 to 127"),
+            ([5, 2**31], "int32", 1, "INT32 has -2147483648 to 2147483647"),
+            ([2**63], "int64", 0, "INT64 has "),
+            ([-1], "uint64", 0, "UINT64 has 0 to "),
+            ([1.0, 256.0], "uint8", 1, "UINT8 has 0 to 255"),
+            ([1.0, -1.0], "uint32", 1, "UINT32 has 0 to "),
+            ([2.0**63], "int64", 0, "INT64 has "),
+            ([2.0**64], "uint64", 0, "UINT64 has "),
+            ([1.0, np.inf], "int32", 1, "INT32 has "),
+            ([-np.inf], "int8", 0, "INT8 has "),
+        ],
+        ids=str,
+    )
+    def test_a_number_that_the_type_cannot_hold_is_refused(
+        self, device: dmlvk.Device, wrap: Any, values: Any, dtype: str, place: int, limits: str
+    ) -> None:
+        with pytest.raises(OverflowError, match=rf"elements\[{place}\] = .*: {limits}.*np.clip"):
+            device.tensor(wrap(np.array(values)) if wrap is OnlyDLPack else wrap(values), dtype=dtype)
+
+    @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint64", "int64"])
+    def test_nan_is_no_integer(self, device: dmlvk.Device, dtype: str) -> None:
+        for values in ([[0.0, float("nan")]], np.array([[1, np.nan]], np.float16)):
+            with pytest.raises(ValueError, match=rf"elements\[0\]\[1\] = nan: {dtype.upper()} has .*, and no NaN"):
+                device.tensor(values, dtype=dtype)
+
+    @pytest.mark.filterwarnings("error")
+    def test_what_a_type_can_hold_is_converted_as_numpy_does(self, device: dmlvk.Device) -> None:
+        for values, dtype in (
+            (np.array([255.9, 0.0, -0.9]), "uint8"),  # fractions are cut off
+            (np.array([2.0**63 - 1024, -(2.0**63)]), "int64"),
+            (np.array([0, 2**64 - 1], np.uint64), "uint64"),
+            (np.array([-128, 127]), "int8"),
+            (np.array([True, False]), "int8"),
+            (np.array([np.nan, -np.inf, 1e-50]), "float32"),
+            (np.array([65504.0, 1.0 + 2**-12]), "float16"),
+        ):
+            expect(device.tensor(values, dtype=dtype), values.astype(dtype))
+        # Rounded to the nearest, past the largest, without NumPy's warning.
+        assert device.tensor([1e300, -1e300], dtype="float32").tolist() == [np.inf, -np.inf]
+        assert device.tensor(np.array([70000.0], np.float32), dtype="float16").tolist() == [np.inf]
+
+    def test_a_mask_is_not_lost(self, device: dmlvk.Device) -> None:
+        masked = np.ma.masked_array([1, 2, 3], [False, True, False])
+        message = r"1 of the 3 elements of a masked array are masked.*array.filled\(value\).*array.data"
+        window = {"input_window_offsets": (0,), "input_window_sizes": (3,), "input_window_strides": (1,)}
+        for use in (
+            device.tensor,
+            partial(device.tensor, dtype="uint8"),
+            device.tensor(np.arange(3)).write,
+            partial(dmlvk.slice1, **window, device=device),
+        ):
+            with pytest.raises(ValueError, match=message):
+                use(masked)
+            with pytest.raises(ValueError, match=message):
+                use(np.ma.masked_less(np.arange(3), 1))
+        expect(device.tensor(np.ma.masked_array([1, 2, 3])), np.array([1, 2, 3]))
 
     @pytest.mark.parametrize(
         "values", [[], np.zeros((2, 0, 3)), OnlyDLPack(np.zeros((0, 2)))], ids=["list", "array", "DLPack"]

@@ -51,8 +51,12 @@ class TestTimes:
     def test_there_are_none_unless_asked_for(self, device: dmlvk.Device) -> None:
         copy = device.compile(copy_desc(DESC))
         submission = copy(input_tensor=device.tensor(VALUES), output_tensor=device.tensor(DESC))
-        assert submission.gpu_time is None
-        assert submission.dispatch_times is None
+        sequence = device.sequence([copy.bind(input_tensor=device.tensor(VALUES), output_tensor=device.tensor(DESC))])
+        for measured in (submission, sequence.submit()):
+            assert measured.measured_times() is None
+            for name in ("gpu_time", "dispatch_times"):
+                with pytest.raises(dmlvk.DeviceError, match=r"not timed: set device.timestamps = True before"):
+                    getattr(measured, name)
 
     def test_are_seconds_on_the_device(self, device: dmlvk.Device) -> None:
         desc = dmlvk.TensorDesc(dmlvk.DataType.INT32, (1 << 20,))

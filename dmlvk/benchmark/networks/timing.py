@@ -87,7 +87,7 @@ def time_chain(
     begin = time.perf_counter()
     while len(on_wall) < rounds:
         submission = measured.submit()
-        on_device.append(submission.gpu_time or 0.0)
+        on_device.append(submission.gpu_time)
         on_wall.append(_run(plain))
         enough = ENOUGH_ON_CPU_SECONDS if is_cpu else ENOUGH_SECONDS
         if len(on_wall) >= FEWEST_ROUNDS and time.perf_counter() - begin > enough:
