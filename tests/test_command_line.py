@@ -78,7 +78,7 @@ def test_devices_as_json(device: dmlvk.Device) -> None:
     result = run("devices", "--json")
     assert result.exit_code == 0
     content = json.loads(result.output)
-    assert list(content) == ["dmlvk", "devices", "rejected"]
+    assert list(content) == ["dmlvk", "devices", "rejected", "cache"]
     assert content["dmlvk"] == dmlvk.__version__ and content["rejected"] == []
     assert [entry["name"] for entry in content["devices"]] == [info.name for info in dmlvk.devices()]
     keys = ["index", "name", "type", "vendor", "driver", "driver_release", "vulkan", "memory_size", "accelerated"]
@@ -102,7 +102,9 @@ def test_devices_as_json_with_no_device_that_can_be_used(monkeypatch: pytest.Mon
     result = run("devices", "--json")
     assert result.exit_code == 0
     expected = [{"name": "Old GPU", "reason": "it offers Vulkan 1.0"}]
-    assert json.loads(result.output) == {"dmlvk": dmlvk.__version__, "devices": [], "rejected": expected}
+    content = json.loads(result.output)
+    assert content.pop("cache").keys() == {"folder", "files", "bytes"}
+    assert content == {"dmlvk": dmlvk.__version__, "devices": [], "rejected": expected}
 
 
 @pytest.mark.parametrize("other", [("--record", "profile.json"), ("--device", "0")])

@@ -29,6 +29,7 @@ from dmlvk.conformance.running.runner import Runner, worker_path
 from dmlvk.conformance.waivers import WaiverReport
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.vulkan import device_properties
+from dmlvk.vulkan.library import DRIVER_VARIABLES, driver_hint
 from tests.conftest import DEVICE_NAMES
 from tests.damaged_files import Damage, damages, is_named
 from tests.vulkan.variants import copy_desc
@@ -129,6 +130,8 @@ WRONG_VARIABLES = {
     "DMLVK_DEBUG": "3",
     "DMLVK_KERNEL": "nosuch",
     "DMLVK_BACKGROUND": "yes",
+    "DMLVK_SELF_TEST": "2",
+    "DMLVK_VALIDATE": "yes",
     "DMLVK_DEVICE": "no such device",
     "DMLVK_CACHE_DIR": "file",
     "DMLVK_RECORD": "folder",
@@ -164,6 +167,51 @@ def test_a_variable_that_is_wrong_is_one_line(
     refused(run(*command), name, str(Path(value[:100])))
     assert sorted(cluttered.iterdir()) == before
     assert (cluttered / "file").read_text() == "Dear reader"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "right"),
+    [
+        ("DMLVK_DEBUG", "3", "0, 1 .* or 2"),
+        ("DMLVK_KERNEL", "nosuch", "there are 'blocks'"),
+        ("DMLVK_BACKGROUND", "yes", "0 .* or 1"),
+        ("DMLVK_SELF_TEST", "2", "0 .* or always"),
+        ("DMLVK_SELF_TEST", "on", "0 .* or always"),
+    ],
+)
+def test_a_variable_that_is_wrong_is_an_error_when_a_device_is_opened(
+    device: dmlvk.Device, name: str, value: str, right: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=f"{name} (is|=) '{value}'.*{right}"):
+        dmlvk.Device(device.name)
+    monkeypatch.setenv(name, "")
+    dmlvk.Device(device.name).close()
+
+
+@pytest.mark.parametrize("value", ["yes", "2", "true", "sync"])
+def test_a_wrong_value_for_the_validation_layer_is_an_error_at_the_first_use(value: str) -> None:
+    program = "import dmlvk; print('imported', flush=True); dmlvk.devices()"
+    finished = python("-c", program, capture_output=True, env={**os.environ, "DMLVK_VALIDATE": value})
+    assert finished.stdout == "imported\n"
+    expected = (
+        f"ValueError: DMLVK_VALIDATE is '{value}'; it can be 0, 1 (the Khronos validation layer) or synchronization"
+    )
+    assert expected in finished.stderr
+
+
+@pytest.mark.parametrize("name", ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"])
+@pytest.mark.parametrize("value", ["", os.pathsep, "  "])
+def test_an_empty_list_of_drivers_is_no_reason_to_install_one(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in DRIVER_VARIABLES:
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv(name, value)
+    assert driver_hint().startswith(f"{name} is set and names no file")
+    assert "install" not in driver_hint()
+    monkeypatch.delenv(name)
+    assert "install" in driver_hint()
 
 
 ODD_NAME = "GPU [/red] [bold] :smile: [link=x]"

@@ -126,9 +126,25 @@ def required_cases(choice: Choice, is_cpu: bool) -> list[Case]:
                 f"--case {pattern!r} names cases of {' and '.join(named)}, but --operator chooses "
                 f"{' and '.join(choice.operators)}: leave one of the two out"
             )
+    every = cases(choice.scale(is_cpu))
+    for option, key, names in (("--type", "type", choice.types), ("--layout", "layout", choice.layouts)):
+        known = dict.fromkeys(case.parameters[key].upper() for case in every if key in case.parameters)
+        require_names(option, [name.upper() for name in names], known)
     chosen = choice.chosen(is_cpu)
     if not chosen:
         raise click.ClickException("no case matches the options; `dmlvk bench --list` prints the names")
+    for option, key, names in (("--type", "type", choice.types), ("--layout", "layout", choice.layouts)):
+        found = {case.parameters.get(key, "").upper() for case in chosen}
+        for name in names:
+            if name.upper() not in found:
+                raise click.UsageError(f"{option} {name}: no case that the other options choose has it; leave it out")
+    for operator in choice.operators:
+        if operator not in {case.groups[0] for case in chosen}:
+            raise click.UsageError(f"--operator {operator}: the other options choose none of its cases; leave it out")
+    for pattern in choice.patterns:
+        if not select(chosen, patterns=[pattern], types=choice.types):
+            message = f"--case {pattern!r} matches none of the chosen cases; `dmlvk bench --list` prints the names"
+            raise click.UsageError(message)
     return chosen
 
 

@@ -18,10 +18,11 @@ import dmlvk
 from dmlvk import files, quirks
 from dmlvk.command_line.terminal import clear_errors, console
 from dmlvk.errors import DeviceError
-from dmlvk.runtime import answers_file
+from dmlvk.runtime import answers_file, device_files
 from dmlvk.runtime.device_info import TYPE_NAMES, RejectedDevice, binary_size
 from dmlvk.vulkan.library import driver_hint
 from dmlvk.vulkan.physical_device import choose
+from dmlvk.vulkan.pipeline_cache import cache_folder
 
 
 @click.command()
@@ -63,13 +64,27 @@ def devices(record: Path | None, selector: str | None, as_json: bool) -> None:
         print_faults(terminal, f"{index}: {info.name}", info)
     for rejected in dmlvk.rejected_devices():
         terminal.print(f"Left out: {rejected.name}: {rejected.reason}")
+    terminal.print(Text(cache_text()), soft_wrap=True)
+
+
+def cache_text() -> str:
+    """Where the cache is, and whether it holds anything."""
+    folder = cache_folder()
+    if folder is None:
+        return "Cache: switched off by DMLVK_CACHE_DIR"
+    count, size = device_files.cached()
+    if not count:
+        return f"Cache: {folder} (empty; CPU drivers give no pipelines to keep)"
+    return f"Cache: {folder} ({count} file{'s' if count > 1 else ''}, {binary_size(size)})"
 
 
 def as_data(found: Iterable[dmlvk.DeviceInfo], rejected: Iterable[RejectedDevice]) -> dict[str, Any]:
     """What `dmlvk devices --json` writes. Programs read it: keys may be added, and those that there are stay.
 
-    Memory is in bytes, types are DeviceType's names. "profile" is as `dmlvk devices --record` writes it.
+    Memory is in bytes, types are DeviceType's names. "profile" is as `dmlvk devices --record` writes it. The cache's
+    folder is null if it is switched off.
     """
+    folder = cache_folder()
     return {
         "dmlvk": dmlvk.__version__,
         "devices": [
@@ -93,6 +108,10 @@ def as_data(found: Iterable[dmlvk.DeviceInfo], rejected: Iterable[RejectedDevice
             for info in found
         ],
         "rejected": [{"name": device.name, "reason": device.reason} for device in rejected],
+        "cache": {
+            "folder": None if folder is None else str(folder),
+            **dict(zip(("files", "bytes"), device_files.cached(), strict=True)),
+        },
     }
 
 

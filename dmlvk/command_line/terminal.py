@@ -17,9 +17,10 @@ from dmlvk.command_line.standard_streams import is_readers_end, name_readers_end
 from dmlvk.conformance.errors import ConformanceError
 from dmlvk.dxdispatch.errors import ModelError
 from dmlvk.errors import BindingError, DescriptorError, DeviceError
-from dmlvk.runtime import background
+from dmlvk.runtime import background, self_test
 from dmlvk.runtime.debug import debug_level
 from dmlvk.runtime.tuned_paths import record_file
+from dmlvk.vulkan.library import require_validation_setting
 from dmlvk.vulkan.pipeline_cache import cache_folder
 
 if TYPE_CHECKING:
@@ -72,8 +73,11 @@ def require_settings() -> None:
         if name := os.environ.get("DMLVK_KERNEL"):
             planning.require_path_name(name)
         record_file()
-        if os.environ.get("DMLVK_CACHE_DIR"):
-            files.require_folder_place(cache_folder(), "DMLVK_CACHE_DIR: ")
+        self_test.mode()
+        require_validation_setting()
+        folder = cache_folder()
+        if folder is not None and os.environ.get("DMLVK_CACHE_DIR"):
+            files.require_folder_place(folder, "DMLVK_CACHE_DIR: ")
     except (OSError, ValueError) as error:
         raise click.ClickException(one_line(error)) from error
 

@@ -89,7 +89,7 @@ def tune(
     terminal = console()
     with dmlvk.Device(selector, timestamps=True) as device:
         store = tuned_paths.TunedPaths(device.profile)
-        device_files.require_place(store.file)
+        file = device_files.require_place(store.file)
         work = _work(device, patterns, descriptors, batch)
         tunings = {}
         with shown_progress(terminal, len(work)) as progress:
@@ -99,7 +99,7 @@ def tune(
                 tuner.remember(store, tunings[name])
         title = f"{device.name}, {device.profile.driver_name} {device.profile.driver_info}"
     _show(tunings, title)
-    terminal.print(f"remembered in {store.file}")
+    terminal.print(f"remembered in {file}")
     wrong = [name for name, tuning in tunings.items() if not all(attempt.correct for attempt in tuning.attempts)]
     if wrong:
         raise click.ClickException(f"a path's result is DIFFERENT from the reference: {', '.join(wrong)}")
@@ -149,7 +149,7 @@ def _measure_rates(selector: str | None) -> None:
         if device.profile.device_type in WITHOUT_RATES:
             raise click.ClickException(f"{device.name} is no GPU; on CPU drivers rates decide nothing")
         store = MeasuredRates(device.profile)
-        device_files.require_place(store.file)
+        file = device_files.require_place(store.file)
         measured = measure_rates(device)
         if measured.wrong:
             raise click.ClickException(f"nothing is remembered: wrong results of the marks {', '.join(measured.wrong)}")
@@ -157,7 +157,7 @@ def _measure_rates(selector: str | None) -> None:
         title = f"{device.name}, {device.profile.driver_name} {device.profile.driver_info}"
     terminal = console()
     terminal.print(_rates_table({title: measured.rates}))
-    terminal.print(f"remembered in {store.file}")
+    terminal.print(f"remembered in {file}")
 
 
 def _rates_table(rates: Mapping[str, Rates]) -> Table:

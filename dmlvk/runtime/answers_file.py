@@ -67,7 +67,7 @@ class AnswersFile:
 
     Attributes
     ----------
-    path : Path
+    path : Path or None
     driver : str
         The device's driver today.
     """
@@ -89,6 +89,8 @@ class AnswersFile:
 
     def keep(self, question: str, answer: Answer | None) -> None:
         """Write the answer to a question in place of an earlier one; None takes that away."""
+        if self.path is None:
+            return
         with suppress(OSError, NotImplementedError), device_files.locked(self.path):
             kept = [each for each in self.answers() if each.question != question]
             kept += [] if answer is None else [answer]
@@ -102,6 +104,8 @@ class AnswersFile:
         """
         with ExitStack() as held:
             with suppress(OSError, NotImplementedError):  # the folder cannot be written
+                if self.path is None:
+                    raise FileNotFoundError
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 held.enter_context(FileLock(Path(f"{self.path}.{question}.lock"), LONGEST_QUESTION_SECONDS))
             yield

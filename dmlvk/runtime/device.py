@@ -29,7 +29,7 @@ from dmlvk.runtime.device_info import DeviceInfo, another_device, chosen
 from dmlvk.runtime.exchange import array_of, tensor_of_cuda
 from dmlvk.runtime.implementation import new_pipelines_first
 from dmlvk.runtime.measured_rates import MeasuredRates
-from dmlvk.runtime.self_test import SelfTest, prepare
+from dmlvk.runtime.self_test import SelfTest, mode, prepare
 from dmlvk.runtime.sequence import Sequence
 from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
 from dmlvk.runtime.tensor import Buffer, Tensor
@@ -113,6 +113,7 @@ class Device(NotCopied):
         force_copy_queue: bool = False,
     ) -> None:
         self.debug_level = debug.debug_level()
+        _require_settings()
         physical = chosen(selector)
         questions: Job | None = None
         if profile is None:
@@ -531,6 +532,14 @@ class Device(NotCopied):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _require_settings() -> None:
+    """Raise a ValueError if a variable DMLVK_... has a value that it cannot have: here, not at the first use."""
+    background.is_allowed()
+    mode()
+    if forced := os.environ.get("DMLVK_KERNEL"):
+        planning.require_path_name(forced)
 
 
 def _forced_path(desc: OperatorDesc) -> str | None:

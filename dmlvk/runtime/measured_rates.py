@@ -26,7 +26,7 @@ class MeasuredRates:
 
     Attributes
     ----------
-    file : Path
+    file : Path or None
     device, driver : str
         The rates must be of this device and driver.
     device_type : DeviceType
@@ -53,8 +53,9 @@ class MeasuredRates:
             The folder cannot be written; the file's path is taken by something other than a file; or another process
             holds the file for too long.
         """
-        with device_files.locked(self.file):
-            device_files.write(self.file, {"device": self.device, "driver": self.driver, "rates": asdict(rates)})
+        file = device_files.require_place(self.file)
+        with device_files.locked(file):
+            device_files.write(file, {"device": self.device, "driver": self.driver, "rates": asdict(rates)})
 
 
 def read(file: Path) -> tuple[str, str, Rates] | None:

@@ -79,7 +79,7 @@ class TunedPaths:
 
     Attributes
     ----------
-    file : Path
+    file : Path or None
     device, driver, kernels : str
         A choice must be for this device, driver and set of kernels.
     """
@@ -114,10 +114,11 @@ class TunedPaths:
         """
         made = TunedPath(serialize(desc), self.driver, self.kernels, path, seconds)
         key = key_of(made.descriptor)
-        with device_files.locked(self.file):
-            kept = [each for each in read(self.file) if self.is_current(each) and key_of(each.descriptor) != key]
+        file = device_files.require_place(self.file)
+        with device_files.locked(file):
+            kept = [each for each in read(file) if self.is_current(each) and key_of(each.descriptor) != key]
             choices = [choice.to_json() for choice in (*kept, made)]
-            device_files.write(self.file, {"device": self.device, "choices": choices})
+            device_files.write(file, {"device": self.device, "choices": choices})
         self._paths = None
 
 
@@ -132,7 +133,7 @@ def key_of(record: Mapping[str, Any]) -> str:
     return json.dumps({name: value for name, value in record.items() if name != "value"}, sort_keys=True)
 
 
-def read(file: Path) -> Iterator[TunedPath]:
+def read(file: Path | None) -> Iterator[TunedPath]:
     """The choices in a file, as far as they can be read."""
     entries = device_files.read(file).get("choices")
     for entry in entries if isinstance(entries, list) else ():

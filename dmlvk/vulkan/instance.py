@@ -11,7 +11,15 @@ from weakref import ref
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.handles import destroy_in
 from dmlvk.vulkan.host_threads import forget_threads
-from dmlvk.vulkan.library import VK_SUCCESS, check, driver_hint, raise_messages, skip_inherited_exit_handlers, vk
+from dmlvk.vulkan.library import (
+    VK_SUCCESS,
+    check,
+    driver_hint,
+    raise_messages,
+    require_validation_setting,
+    skip_inherited_exit_handlers,
+    vk,
+)
 from dmlvk.vulkan.monitor import Monitor
 
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
@@ -155,6 +163,7 @@ class Instance:
         DeviceError
             There is no driver, or the validation layer is not installed; the message says what to install.
         """
+        require_validation_setting()
         self.close()
         ffi = vk.ffi
         layers: list[str] = []

@@ -54,6 +54,16 @@ RESULT_MEANINGS = {
 }
 
 
+def require_validation_setting() -> None:
+    """Raise a ValueError unless $DMLVK_VALIDATE has a value that it may have."""
+    text = os.environ.get("DMLVK_VALIDATE", "")
+    if text not in ("", "0", "1", "synchronization"):
+        raise ValueError(
+            f"DMLVK_VALIDATE is {text!r}; it can be 0, 1 (the Khronos validation layer) or synchronization (missing "
+            "barriers too)"
+        )
+
+
 class Library:
     """The C functions (vk...), enumerants (VK_...) and cffi's `ffi`, loaded at the first use.
 
@@ -63,6 +73,7 @@ class Library:
     ffi: Any
 
     def __init__(self) -> None:
+        # What it may be is checked when the loader is first used: an import does not fail.
         validation = os.environ.get("DMLVK_VALIDATE", "")
         self.validates = validation not in ("", "0")
         self.validates_synchronization = validation == "synchronization"
@@ -169,6 +180,8 @@ def load_in_new_namespace() -> int:
 def driver_hint() -> str:
     """The advice for a loader that finds no driver: install one, or correct an environment variable."""
     for name in DRIVER_VARIABLES:
+        if not os.environ.get(name, name).strip(os.pathsep + " "):
+            return f"{name} is set and names no file, so the loader finds none: unset it, or name a driver's JSON file"
         listed = [path for path in os.environ.get(name, "").split(os.pathsep) if path]
         missing = [path for path in listed if not os.path.exists(path)]
         if missing:

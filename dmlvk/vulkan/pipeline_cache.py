@@ -21,8 +21,13 @@ from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import VK_SUCCESS, vk
 from dmlvk.vulkan.locks import RLock
 
+# Values of $DMLVK_CACHE_DIR that are no folder: nothing is read or written. A folder of this name is "./off".
+OFF = ("off", "none", "no", "false", "0")
+
 # Magic, format version, vendor, device, driver version, pipelineCacheUUID; length and SHA-256 of the driver's data.
 HEADER = struct.Struct("<8sIIII16sQ32s")
+# A driver that keeps no pipelines, as those of CPUs, gives Vulkan's own header alone.
+SIZE_WITHOUT_PIPELINES = HEADER.size + 32
 MAGIC = b"dmlvk-pc"
 FORMAT_VERSION = 1
 LOCK_TIMEOUT_SECONDS = 5.0
@@ -37,9 +42,11 @@ SECONDS_OF_A_COMPILER = 0.01
 SAVING_SHARE = 10
 
 
-def cache_folder() -> Path:
-    """$DMLVK_CACHE_DIR, else the user's cache folder for dmlvk."""
-    override = os.environ.get("DMLVK_CACHE_DIR")
+def cache_folder() -> Path | None:
+    """$DMLVK_CACHE_DIR, else the user's cache folder for dmlvk; None if the variable switches the cache off."""
+    override = os.environ.get("DMLVK_CACHE_DIR", "").strip()
+    if override.lower() in OFF:
+        return None
     if override:
         return Path(override)
     import platformdirs
@@ -93,7 +100,8 @@ class PipelineCache:
         self._uuid = context.physical.pipeline_cache_uuid
         self._identity = (profile.vendor_id, profile.device_id, profile.driver_version)
         stem = "-".join(f"{number:x}" for number in self._identity)
-        self.path = cache_folder() / f"pipelines-{stem}-{self._uuid.hex()}.bin"
+        folder = cache_folder()
+        self.path = None if folder is None else folder / f"pipelines-{stem}-{self._uuid.hex()}.bin"
         self.added = 0
         self.loaded = self._read_file()
         self._current = CacheObject(self._create(self.loaded))
@@ -126,6 +134,8 @@ class PipelineCache:
 
     def _read_file(self) -> bytes:
         """The driver's data from the file; empty without a file, or if the file is damaged or another driver's."""
+        if self.path is None:
+            return b""
         try:
             content = files.read_bytes(self.path)
         except OSError:
@@ -226,7 +236,7 @@ class PipelineCache:
         added, current = self.added, self._current
         # The handle is empty if an exception ended an earlier attempt to close the device.
         is_new = added != self._added_before_save
-        if not is_new or current.handle == vk.ffi.NULL or self._context.availability.is_lost:
+        if not is_new or current.handle == vk.ffi.NULL or self._context.availability.is_lost or self.path is None:
             return
         caches = [current, *self._earlier]
         try:
@@ -244,7 +254,7 @@ class PipelineCache:
                 if there not in (b"", self._saved) and len(there) <= LARGEST_SIZE:
                     data = self._merged(there, caches)
                 if data:
-                    self._write_file(data)
+                    self._write_file(self.path, data)
                     self._saved = data
         except ValidationError:
             raise
@@ -264,7 +274,7 @@ class PipelineCache:
         handles = [cache.handle for cache in caches]
         vk.vkMergePipelineCaches(self._context.handle, target.handle, len(handles), handles)
 
-    def _write_file(self, data: bytes) -> None:
+    def _write_file(self, path: Path, data: bytes) -> None:
         digest = hashlib.sha256(data).digest()
         header = HEADER.pack(MAGIC, FORMAT_VERSION, *self._identity, self._uuid, len(data), digest)
-        files.replace_bytes(self.path, header + data)
+        files.replace_bytes(path, header + data)

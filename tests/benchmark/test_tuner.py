@@ -22,6 +22,7 @@ from dmlvk.benchmark.harness import Settings
 from dmlvk.benchmark.tuner import PLANNER, Attempt, Tuning, candidates, random_workload, tune
 from dmlvk.command_line import main
 from dmlvk.operators.serialization import deserialize, serialize
+from dmlvk.runtime.device_files import require_place
 from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
 from dmlvk.runtime.tuned_paths import read as read_choices
 from tests.argument_values import INT32
@@ -94,9 +95,9 @@ def choices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TunedPaths:
 
 def edit(choices: TunedPaths, name: str, value: str) -> None:
     """Change something in the first entry of the file."""
-    content = json.loads(choices.file.read_text())
+    content = json.loads(require_place(choices.file).read_text())
     content["choices"][0][name] = value
-    choices.file.write_text(json.dumps(content))
+    require_place(choices.file).write_text(json.dumps(content))
 
 
 @pytest.mark.parametrize("change", ["driver", "kernels"])
@@ -138,8 +139,8 @@ def test_a_path_that_the_planner_does_not_know_is_not_used(opened: dmlvk.Device)
     ],
 )
 def test_a_broken_file_is_as_if_there_were_none(choices: TunedPaths, content: str) -> None:
-    choices.file.parent.mkdir(parents=True)
-    choices.file.write_bytes(content.encode("latin-1"))
+    require_place(choices.file).parent.mkdir(parents=True)
+    require_place(choices.file).write_bytes(content.encode("latin-1"))
     assert choices.path(DESC) is None
     choices.remember(DESC, "direct", {})
     assert choices.path(DESC) == "direct"
@@ -264,8 +265,8 @@ def test_whatever_lies_in_place_of_the_choices_is_as_if_there_were_none(
 ) -> None:
     """A regular file of this name is ours and is replaced. Anything else stays, and an error comes before any work."""
     choices = TunedPaths(opened.profile)
-    choices.file.parent.mkdir(parents=True, exist_ok=True)
-    damage.make(choices.file)
+    require_place(choices.file).parent.mkdir(parents=True, exist_ok=True)
+    damage.make(require_place(choices.file))
     with dmlvk.Device(opened.profile.name) as own:
         own.compile(DESC)
     listed = run("--list")
@@ -310,17 +311,17 @@ WRONG_VALUES: tuple[Any, ...] = (1, [], [[1]], {"a": []}, {"data_type": []}, Tru
     ids=repr,
 )
 def test_a_choice_of_wrong_types_is_passed_over(choices: TunedPaths, change: dict[str, Any]) -> None:
-    choices.file.parent.mkdir(parents=True)
+    require_place(choices.file).parent.mkdir(parents=True)
     content = {"format": 1, "device": "a device", "choices": [GOOD_CHOICE | change, GOOD_CHOICE]}
-    choices.file.write_text(json.dumps(content))
+    require_place(choices.file).write_text(json.dumps(content))
     assert [choice.to_json() for choice in read_choices(choices.file)] == [GOOD_CHOICE]
     assert run("--list").output.count("a device") == 1
 
 
 def test_brackets_in_names_are_shown_as_they_are(choices: TunedPaths) -> None:
-    choices.file.parent.mkdir(parents=True)
+    require_place(choices.file).parent.mkdir(parents=True)
     names = {"device": "GPU [/red] [bold]", "choices": [GOOD_CHOICE | {"driver": "[/] :smile:", "path": "[x]"}]}
-    choices.file.write_text(json.dumps({"format": 1, **names}))
+    require_place(choices.file).write_text(json.dumps({"format": 1, **names}))
     listed = run("--list")
     assert listed.exit_code == 0, listed.exception
     for name in ("GPU [/red] [bold]", "[/] :smile:", "[x]"):
@@ -329,12 +330,15 @@ def test_brackets_in_names_are_shown_as_they_are(choices: TunedPaths) -> None:
 
 def test_other_files_in_the_folder_are_not_forgotten(choices: TunedPaths) -> None:
     choices.remember(DESC, "direct", {})
-    others = [choices.file.with_name(name) for name in ("choices-of-mine.json", "choices.json", "choices-1-2-3.txt")]
+    others = [
+        require_place(choices.file).with_name(name)
+        for name in ("choices-of-mine.json", "choices.json", "choices-1-2-3.txt")
+    ]
     for other in others:
         other.write_text("{}")
     assert run("--clear").exit_code == 0
     assert all(other.exists() for other in others)
-    assert not choices.file.exists()
+    assert choices.file is not None and not choices.file.exists()
 
 
 @pytest.mark.parametrize("damage", [damage for damage in damages() if not damage.is_empty], ids=str)

@@ -66,6 +66,7 @@ def test_rates_are_remembered_for_a_device_and_its_driver() -> None:
 )
 def test_a_damaged_file_holds_no_rates(content: bytes) -> None:
     store = MeasuredRates(H200)
+    assert store.file is not None
     store.file.parent.mkdir(parents=True)
     names = [field.name for field in fields(Rates)]
     values: dict[bytes, Any] = {

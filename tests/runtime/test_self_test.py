@@ -161,11 +161,14 @@ def test_how_often_is_asked(
 
 def test_another_value_is_refused(device: dmlvk.Device, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLVK_SELF_TEST", "yes")
-    with (
-        opened(device) as own,
-        pytest.raises(ValueError, match=r"DMLVK_SELF_TEST is 'yes'; it can be 0 .*, 1 .*always"),
-    ):
-        own.compile(DESC, wait=True)
+    message = r"DMLVK_SELF_TEST is 'yes'; it can be 0 .*, 1 .*always"
+    with pytest.raises(ValueError, match=message):
+        opened(device)
+    monkeypatch.setenv("DMLVK_SELF_TEST", "1")
+    with opened(device) as own:
+        monkeypatch.setenv("DMLVK_SELF_TEST", "yes")
+        with pytest.raises(ValueError, match=message):
+            own.compile(DESC, wait=True)
 
 
 def broken(path: str, whole: Callable[[str], bytes]) -> Callable[[str], bytes]:
@@ -403,6 +406,7 @@ def test_another_driver_and_other_kernels_are_asked_anew(
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 1}', b'{"format": 1, "answers": [1, {"path": 2}]}'])
 def test_a_damaged_file_is_none(device: dmlvk.Device, path: str, asked: list[str], content: bytes) -> None:
     file = answers_file.AnswersFile(device.profile)
+    assert file.path is not None
     file.path.parent.mkdir(parents=True)
     file.path.write_bytes(content)
     with opened(device) as own:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import subprocess
@@ -12,8 +13,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import dmlvk
+from dmlvk.command_line import main
+from dmlvk.planning.device_rates import LARGE_GPU
+from dmlvk.runtime.answers_file import Answer, AnswersFile
+from dmlvk.runtime.device_files import cached, remembered_files
+from dmlvk.runtime.measured_rates import MeasuredRates
+from dmlvk.runtime.tuned_paths import TunedPaths
 from dmlvk.vulkan import pipeline_cache
 from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.pipeline_cache import HEADER, cache_folder
@@ -78,6 +86,49 @@ def test_the_folder_is_where_the_system_keeps_caches(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     expected = Path(os.environ["LOCALAPPDATA"], "dmlvk", "Cache") if os.name == "nt" else tmp_path / "dmlvk"
     assert cache_folder() == expected
+
+
+@pytest.mark.parametrize("value", ["off", "OFF", "0", "none", "no", "false", " off "])
+def test_the_cache_can_be_switched_off(
+    device: dmlvk.Device, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DMLVK_CACHE_DIR", value)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert cache_folder() is None
+    assert use(device) == use(device) == b""
+    with dmlvk.Device(device.name) as own:  # and all else that is remembered
+        choices, rates, answers = TunedPaths(own.profile), MeasuredRates(own.profile), AnswersFile(own.profile)
+        assert choices.path(copy_desc(DESC)) is None and rates.rates() is None and answers.answers() == []
+        answers.keep("question", Answer("matrix", "question", "driver", "kernels"))
+        with answers.asking("question"):
+            pass
+        for remember in (lambda: choices.remember(copy_desc(DESC), "blocks", {}), lambda: rates.remember(LARGE_GPU)):
+            with pytest.raises(OSError, match="nothing can be remembered: the cache is switched off"):
+                remember()
+    assert remembered_files("choices-") == [] and cached() == (0, 0)
+    assert [path.name for path in tmp_path.iterdir() if path.name != "shader_validation_cache-0.bin"] == []
+    (line,) = (line for line in CliRunner().invoke(main, ["devices"]).output.splitlines() if line.startswith("Cache"))
+    assert line == "Cache: switched off by DMLVK_CACHE_DIR"
+    finished = CliRunner().invoke(main, ["tune", "--device", device.name, "--case", "slice1"])
+    assert finished.exit_code == 1 and "the cache is switched off" in finished.output
+
+
+def test_the_devices_say_where_the_cache_is_and_what_it_holds(device: dmlvk.Device, folder: Path) -> None:
+    def said() -> str:
+        output = CliRunner().invoke(main, ["devices"]).output
+        return " ".join(output[output.index("Cache: ") :].split())
+
+    assert said() == f"Cache: {folder} (empty; CPU drivers give no pipelines to keep)"
+    use(device)
+    is_cpu = device.profile.device_type is dmlvk.DeviceType.CPU
+    assert (cached() == (0, 0)) == is_cpu, "a header alone is nothing"
+    (folder / "choices-1-2-00000000.json").write_bytes(b"x" * 3000)
+    count = 1 + (not is_cpu)
+    assert said().startswith(f"Cache: {folder} ({count} file{'s' if count > 1 else ''}, ")
+    content = json.loads(CliRunner().invoke(main, ["devices", "--json"]).output)
+    assert content["cache"] == {"folder": str(folder), "files": count, "bytes": cached()[1]}
+    assert cached()[1] >= 3000
 
 
 def test_a_folder_of_any_name(device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
