@@ -45,7 +45,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "Device": dmlvk.Device,
     **{f"Device.{name}": getattr(dmlvk.Device, name) for name in ("tensor", "empty", "zeros", "buffer", "compile")},
     "Buffer.tensor": dmlvk.Buffer.tensor,
-    **{operator.desc.__name__: operator.desc for operator in OPERATORS},
+    **{desc.__name__: desc for desc in OPERATORS},
 }
 
 
