@@ -56,7 +56,7 @@ def run_onnx(
     except ImportError as error:
         raise click.ClickException(one_line(error)) from error
     try:
-        session = InferenceSession(model, selector, fuse_qdq)
+        session = InferenceSession(model, device=selector, fuse_qdq=fuse_qdq)
         runs = _runs(session, inputs)
         terminal = console()
         results: list[list[Any]] = []

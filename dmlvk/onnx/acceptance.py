@@ -79,10 +79,21 @@ def _refusal(runtime: Any, model: onnx.ModelProto) -> str | None:
     options.add_session_config_entry("session.disable_prepacking", "1")
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
-        runtime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+        new_session(runtime, model.SerializeToString(), options)
     except Exception as error:  # onnxruntime's own, which have no common class
         return " ".join(str(error).split()) or type(error).__name__
     return None
+
+
+def new_session(runtime: Any, content: bytes, options: Any) -> Any:
+    """A session of ONNX Runtime on the processor. In a process that has one pool of threads for all, it uses that."""
+    try:
+        return runtime.InferenceSession(content, options, ["CPUExecutionProvider"])
+    except RuntimeError as error:
+        if "use_per_session_threads" not in str(error):
+            raise
+        options.use_per_session_threads = False
+        return runtime.InferenceSession(content, options, ["CPUExecutionProvider"])
 
 
 def _with_constants(model: onnx.ModelProto, constants: Mapping[str, Array], most: int | None) -> onnx.ModelProto:

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 from dmlvk.errors import shown
 from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.graph import Graph
+from dmlvk.onnx.host import from_ort_value, is_ort_value
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,16 @@ class NodeArgument:
     type: str
 
     @classmethod
+    def of_output(cls, stated: onnx.ValueInfoProto, inferred: onnx.TypeProto) -> NodeArgument:
+        """The description of an output, from what the model states and what its nodes give."""
+        if not (inferred.HasField("tensor_type") and inferred.tensor_type.HasField("shape")):
+            return cls.of(stated if stated.type.WhichOneof("value") else helper.make_value_info(stated.name, inferred))
+        found = _shape(inferred)
+        if stated.type.tensor_type.HasField("shape"):
+            found = _merged(_shape(stated.type), found)
+        return cls(stated.name, found, _type_name(inferred))
+
+    @classmethod
     def of(cls, value: onnx.ValueInfoProto) -> NodeArgument:
         """The description of a value."""
         return cls(value.name, _shape(value.type), _type_name(value.type))
@@ -42,6 +53,16 @@ def _shape(kind: onnx.TypeProto) -> list[int | str | None]:
     if not kind.HasField("tensor_type"):
         return []
     return [_size(dim) for dim in kind.tensor_type.shape.dim]
+
+
+def _merged(stated: list[int | str | None], inferred: list[int | str | None]) -> list[int | str | None]:
+    """Sizes that a model states and that its nodes give, as ONNX Runtime merges them."""
+    if len(stated) != len(inferred):
+        return []
+    pairs = list(zip(stated, inferred, strict=True))
+    if any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
+        return [a if a == b else None for a, b in pairs]
+    return [b if a is None or (isinstance(b, int) and not isinstance(a, int)) else a for a, b in pairs]
 
 
 def _size(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
@@ -102,6 +123,8 @@ class InputCheck:
         ModelError
             Its type, rank or size is not the input's.
         """
+        if is_ort_value(feed):
+            feed = from_ort_value(feed)
         if not self._is_tensor:
             return feed  # sequences and the like belong to the host
         try:
@@ -127,7 +150,9 @@ class InputCheck:
         if native != expected and not (expected.kind == "O" and array.dtype.kind in "OSU"):
             rule = f"it must be of {expected.name}, {described.type}"
             raise ModelError(f"{self._field} is an array of {array.dtype.name}; {rule}")
-        return array.astype(native, copy=False)
+        if array.dtype.kind == "S":
+            array = np.char.decode(array, "utf-8")
+        return array.astype(expected, copy=False)
 
 
 def input_checks(graph: Graph, place: str) -> dict[str, InputCheck]:

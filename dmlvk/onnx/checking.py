@@ -110,7 +110,11 @@ def first_difference(name: str, found: Array, expected: Array) -> str:
     """The first element of an output whose bits differ; "" if none does."""
     if found.shape != expected.shape or found.dtype != expected.dtype:
         return f"{name} is {found.dtype.name} {found.shape}; expected {expected.dtype.name} {expected.shape}"
-    different = bits.first_difference(found, expected)
+    if found.dtype.kind == "O":  # text
+        places = np.argwhere(found != expected)
+        different = (tuple(map(int, places[0])), len(places)) if len(places) else None
+    else:
+        different = bits.first_difference(found, expected)
     if different is None:
         return ""
     place, count = different

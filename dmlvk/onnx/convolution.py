@@ -29,6 +29,7 @@ CONVOLUTION_FIELDS = (
     "output_zero_point_tensor",
     "bias_tensor",
 )
+SMALLEST_NORMAL = np.finfo(np.float32).tiny
 QUANTIZED = (np.dtype(np.int8), np.dtype(np.uint8))
 
 
@@ -63,16 +64,32 @@ class _Operands:
         self.owned[name] = array
 
 
-def check_convolution(node: Node, graph: Graph) -> None:
-    """Refuse a convolution by what is known without sizes."""
-    _require_scales(node, graph, (1, 4, 6))
+def require_exact_scales(scales: Sequence[Array]) -> None:
+    """Refuse scales with which sums cannot be scaled as ONNX Runtime scales them.
 
+    It multiplies a sum by input scale x filter scale / output scale. Where a step of that leaves the normal range of
+    float32, kernels and ONNX Runtime part: 0 times infinity is NaN, and a GPU may take denormals for 0.
 
-def _require_scales(node: Node, graph: Graph, positions: Sequence[int]) -> None:
-    for position in positions:
-        scale = graph.constant(node.input(position))
-        if scale is not None and not (np.isfinite(scale) & (scale != 0)).all():
-            raise NotOnDeviceError(f"the scale {node.input(position)!r} is 0, infinite or NaN")
+    Parameters
+    ----------
+    scales : sequence of ndarray
+        Of the input, of the filter (one, or one for each channel) and of the output.
+
+    Raises
+    ------
+    NotOnDeviceError
+        With the scale.
+    """
+    source, filters, output = (np.asarray(scale, np.float32).reshape(-1) for scale in scales)
+    if 1 not in (source.size, filters.size) or 1 not in (max(source.size, filters.size), output.size):
+        return  # of sizes that no convolution has, which its plan refuses
+    with np.errstate(all="ignore"):
+        product = source * filters
+        steps = (source, filters, output, product, product / output)
+    for name, step in zip(("input", "filter", "output", "input times filter", "total"), steps, strict=True):
+        wrong = step[~(np.isfinite(step) & (np.abs(step) >= SMALLEST_NORMAL))]
+        if wrong.size:
+            raise NotOnDeviceError(f"its {name} scale is {wrong[0]:g}, which is no normal float32")
 
 
 def _parameter_sizes(builder: Builder, name: str, dtype: Any, channels: int = 1) -> tuple[int, ...]:
@@ -211,13 +228,11 @@ def spatial_arrays(attributes: Mapping[str, Any], sizes: Sequence[int], taps: Se
 def check_product(node: Node, graph: Graph) -> None:
     """QLinearMatMul: refuse a second operand that is not a constant matrix."""
     _require_constant_matrix(node, graph)
-    _require_scales(node, graph, (1, 4, 6))
 
 
 def check_gemm(node: Node, graph: Graph) -> None:
     """QGemm of com.microsoft: refuse what a convolution with 1x1 filters is not."""
     _require_constant_matrix(node, graph)
-    _require_scales(node, graph, (1, 4, 7))
     if node.attributes.get("alpha", 1.0) != 1.0:
         raise NotOnDeviceError(f"alpha is {node.attributes['alpha']:g}; on the device it is 1")
     if node.attributes.get("transA", 0):

@@ -26,12 +26,17 @@ class Held:
         The elements as unsigned integers of their size.
     value : Value, optional
         Shape and type of the tensor.
+    is_shared : bool
+        Whether the array is a feed's or a constant's memory, so that no caller may have it.
     """
 
-    def __init__(self, array: Any = None, tensor: Tensor | None = None, value: Value | None = None) -> None:
+    def __init__(
+        self, array: Any = None, tensor: Tensor | None = None, value: Value | None = None, is_shared: bool = False
+    ) -> None:
         self._array = array
         self.tensor = tensor
         self._value = value
+        self.is_shared = is_shared
 
     @property
     def is_tensor(self) -> bool:
@@ -58,7 +63,7 @@ class Held:
     def reshaped(self, value: Value) -> Held:
         """The same elements in another shape, wherever they are."""
         if self.tensor is None:
-            return Held(self._array.reshape(value.shape), None, None)
+            return Held(self._array.reshape(value.shape), is_shared=self.is_shared)
         return Held(None, self.tensor, value)
 
     def is_copied_to(self, tensor: Tensor) -> bool:
@@ -75,6 +80,43 @@ class Held:
         if array.dtype != carrier or array.shape != tensor.desc.sizes:
             array = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(tensor.desc.sizes).view(carrier)
         tensor.write(array)
+
+
+def own_results(held: Sequence[Held | None], constants: Sequence[Any]) -> list[Any]:
+    """The results of a run, each of which is the caller's own: it shares no memory with any other array.
+
+    Parameters
+    ----------
+    held : sequence of Held or None
+        The values of the outputs; None for those that are constants.
+    constants : sequence of ndarray or None
+        Their elements.
+    """
+    taken: set[int] = set()
+    results: list[Any] = []
+    for value, constant in zip(held, constants, strict=True):
+        if value is None:
+            results.append(np.array(constant))
+            continue
+        array = value.host()
+        if isinstance(array, (list, tuple)):
+            results.append([_own(each, value.is_shared, taken) for each in array])
+        else:
+            results.append(_own(array, value.is_shared, taken))
+    return results
+
+
+def _own(array: Any, is_shared: bool, taken: set[int]) -> Any:
+    """An array, or a copy of it if its memory is another's too."""
+    if not isinstance(array, np.ndarray):
+        return array
+    memory: Any = array
+    while isinstance(memory, np.ndarray) and memory.base is not None:
+        memory = memory.base
+    if is_shared or id(memory) in taken:
+        return np.array(array, order="C")
+    taken.add(id(memory))
+    return array
 
 
 class Execution:
@@ -153,7 +195,7 @@ class Execution:
         if value.storage in sources:  # a view of an input: it need not come back
             return sources[value.storage].reshaped(value)
         if value.storage in self.program.constants:
-            return Held(self.program.constants[value.storage].reshape(value.shape))
+            return Held(self.program.constants[value.storage].reshape(value.shape), is_shared=True)
         return Held(None, self.output_tensors[name], value)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 import onnx
@@ -17,6 +18,32 @@ from dmlvk.onnx.normal_form import captured
 
 Array = npt.NDArray[Any]
 STANDARD_DOMAINS = ("", "ai.onnx")
+
+
+# Larger constants are no sizes, and nobody needs their elements to find types.
+LARGEST_SIZES = 1 << 12
+
+
+class HostOptions(NamedTuple):
+    """What the library of the host's nodes is told, by the names of ONNX Runtime's SessionOptions.
+
+    Attributes
+    ----------
+    intra_op_num_threads, inter_op_num_threads : int
+        Threads within an operator, and of operators beside each other; 0 for the library's own choice.
+    is_parallel : bool
+        Whether operators run beside each other.
+    log_severity_level : int
+        From 0, all messages, to 4, none but those after which it cannot go on.
+    graph_optimization_level : int, optional
+        As ONNX Runtime numbers them.
+    """
+
+    intra_op_num_threads: int = 0
+    inter_op_num_threads: int = 0
+    is_parallel: bool = False
+    log_severity_level: int = 3
+    graph_optimization_level: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,12 +95,12 @@ class Node:
         """The name of an input; "" if it is absent."""
         return self.proto.input[position] if position < len(self.proto.input) else ""
 
-    @property
+    @cached_property
     def reads(self) -> frozenset[str]:
         """All values that the node needs."""
         return frozenset(filter(None, (*self.proto.input, *self.captured)))
 
-    @property
+    @cached_property
     def writes(self) -> tuple[str, ...]:
         return tuple(filter(None, self.proto.output))
 
@@ -91,9 +118,12 @@ class Graph:
         Inputs with an initializer, which a run may be given too.
     outputs : list of str
     types : dict of str to TypeProto
-        As far as ONNX's inference finds them.
+        As far as ONNX's inference finds them, or else as the model says.
+    uncertain : set of str
+        The values whose types only the model says. Their sizes may be those of another batch or of an earlier model.
     host_optimizes : bool
         Whether ONNX Runtime may replace the host's nodes by others, which changes bits.
+    host_options : HostOptions
     """
 
     def __init__(self, loaded: LoadedModel) -> None:
@@ -106,8 +136,9 @@ class Graph:
         self.inputs = {name: value for name, value in given.items() if not self.is_constant(name)}
         self.replaceable = {name: value for name, value in given.items() if name in loaded.replaceable}
         self.outputs = [value.name for value in graph.output]
-        self.types = _types(model)
+        self.types, self.uncertain = _types(model)
         self.host_optimizes = True
+        self.host_options = HostOptions()
         self.nodes: list[Node] = []
         self._count = 0
         self._taken: set[str] = set()  # names of values, found when the first new one is made
@@ -186,18 +217,47 @@ class Graph:
         return kind.tensor_type.elem_type if kind is not None and kind.HasField("tensor_type") else 0
 
 
-def _types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
+def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A model with the same types, which lacks the elements of large constants: those are inputs."""
+    graph = onnx.GraphProto(name=model.graph.name or "graph")
+    graph.node.extend(model.graph.node)
+    graph.input.extend(model.graph.input)
+    # The sizes that a model says may be old, and inference would rather believe them than the nodes.
+    graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in model.graph.output)
+    inputs = {value.name for value in graph.input}
+    for tensor in model.graph.initializer:
+        if tensor.ByteSize() <= LARGEST_SIZES:
+            graph.initializer.append(tensor)
+        elif tensor.name not in inputs:
+            graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    return helper.make_model(
+        graph, opset_imports=model.opset_import, ir_version=model.ir_version, functions=model.functions
+    )
+
+
+def _types(model: onnx.ModelProto) -> tuple[dict[str, onnx.TypeProto], set[str]]:
+    """The types of a model's values, and the names of those whose types only the model says."""
+    declared = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
+    bare = _skeleton(model)
     try:
-        inferred = shape_inference.infer_shapes(model, data_prop=True)
+        graph = shape_inference.infer_shapes(bare, data_prop=True).graph
     except Exception:  # inference is an aid; whoever runs the model reports its errors
-        inferred = model
-    graph = inferred.graph
+        graph = bare.graph
     given = {dim.dim_param for value in (*model.graph.input, *model.graph.output) for dim in _dims(value)}
     for value in (*graph.value_info, *graph.output):
         for dim in _dims(value):
             if dim.dim_param and dim.dim_param not in given:  # a name that inference made
                 dim.ClearField("dim_param")
-    return {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
+    found = {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
+    uncertain = {name for name in declared if name not in found or not _is_certain(found[name])}
+    return found | {name: declared[name] for name in uncertain}, uncertain
+
+
+def _is_certain(kind: onnx.TypeProto) -> bool:
+    """Whether inference has found a type and, of a tensor, how many dimensions it has."""
+    if kind.HasField("tensor_type"):
+        return bool(kind.tensor_type.elem_type) and kind.tensor_type.HasField("shape")
+    return bool(kind.WhichOneof("value"))
 
 
 def _dims(value: onnx.ValueInfoProto) -> Any:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -9,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
+from dmlvk.onnx.acceptance import new_session
 from dmlvk.onnx.errors import ModelError
-from dmlvk.onnx.graph import Graph, Node, reading
+from dmlvk.onnx.graph import Graph, HostOptions, Node, reading
 from dmlvk.onnx.model_file import LARGEST_MESSAGE
 
 # Bytes of a constant that a part of a large model is given at each run, because no message holds all constants.
@@ -34,6 +38,90 @@ def _onnx_runtime() -> Any:
     return onnxruntime
 
 
+# The reason of a node on the host that computes sizes.
+SIZES = "it computes sizes"
+# Operators with nothing to share among threads.
+IDLE_OPERATORS = {
+    *("Cast", "Concat", "Constant", "ConstantOfShape", "Flatten", "Gather", "Identity", "Range", "Reshape", "Shape"),
+    *("Size", "Slice", "Squeeze", "Unsqueeze"),
+}
+# The element types that ONNX Runtime's arrays have. Values of all others are its OrtValues.
+NUMPY_TYPES = {
+    "bool",
+    "double",
+    "float",
+    "float16",
+    "string",
+    *(f"{k}int{n}" for k in ("", "u") for n in (8, 16, 32, 64)),
+}
+
+
+def _session_options(runtime: Any, wanted: HostOptions, optimize: bool, threads: int) -> Any:
+    options = runtime.SessionOptions()
+    options.log_severity_level = wanted.log_severity_level
+    # Threads that spin while they wait would take the processor from other parts, and from drivers that run on it.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = wanted.inter_op_num_threads
+    if wanted.is_parallel:
+        options.execution_mode = runtime.ExecutionMode.ORT_PARALLEL
+    if not optimize:
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    elif wanted.graph_optimization_level is not None:
+        options.graph_optimization_level = runtime.GraphOptimizationLevel(wanted.graph_optimization_level)
+    return options
+
+
+def threads_of_a_part(graph: Graph, on_host: Mapping[int, str], runs_at_once: int) -> int:
+    """The threads of each of the host's parts, so that all parts together have no more than one session of the whole.
+
+    ONNX Runtime makes a pool of threads for each part. Python can give all of them one pool, but then every other
+    session of the process has to use it too, or fails. So the parts with work to share have equal shares of the
+    threads, and parts that are many, and hence small, have none but the caller's.
+
+    Returns
+    -------
+    int
+        0 if the one part that there is may have what ONNX Runtime takes by itself.
+    """
+    # Each change between device and host on the way to a node is a part more.
+    levels: dict[str, tuple[int, bool]] = {}
+    parts = set()
+    for node in graph.nodes:
+        here = node.index in on_host
+        found = [levels[name] for name in node.reads if name in levels]
+        level = max((depth + (place != here) for depth, place in found), default=0)
+        levels |= dict.fromkeys(node.writes, (level, here))
+        if here and node.op_type not in IDLE_OPERATORS and on_host[node.index] != SIZES:
+            parts.add(level)
+    wanted = graph.host_options.intra_op_num_threads
+    shares = max(len(parts), 1) * runs_at_once
+    if shares == 1:
+        return wanted
+    return max(1, (wanted or processors()) // shares)
+
+
+def processors() -> int:
+    """The processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def host_session_options() -> Any:
+    """SessionOptions of ONNX Runtime as it makes them.
+
+    Raises
+    ------
+    ModelError
+        ONNX Runtime is not installed.
+    """
+    runtime = _onnx_runtime()
+    if runtime is None:
+        raise ModelError("there are no SessionOptions without the package onnxruntime")
+    return runtime.SessionOptions()
+
+
 def host_name() -> str:
     """The name of the library that runs the host's nodes."""
     return "ONNX's reference evaluator" if _onnx_runtime() is None else "ONNX Runtime"
@@ -53,6 +141,8 @@ class HostPart:
         Types of the inputs.
     optimize : bool
         Whether ONNX Runtime may replace nodes by others, which can change the last bits.
+    threads : int
+        That share the work; 0 for what ONNX Runtime takes by itself.
     """
 
     def __init__(
@@ -63,6 +153,7 @@ class HostPart:
         outputs: Sequence[str],
         kinds: Mapping[str, onnx.TypeProto],
         optimize: bool = True,
+        threads: int = 0,
     ) -> None:
         self._outputs = list(outputs)
         self._label = _label(nodes)
@@ -73,22 +164,18 @@ class HostPart:
             kinds = {**kinds, **{name: kind_of(array, None) for name, array in self._given.items()}}
             constants = [name for name in constants if name not in self._given]
         model = _part(graph, nodes, [*inputs, *self._given], self._outputs, kinds, constants)
-        runtime = _onnx_runtime()
+        self._runtime = runtime = _onnx_runtime()
+        self._gives_ort_values = False
         try:
             if runtime is None:
                 from onnx.reference import ReferenceEvaluator
 
-                self._run = ReferenceEvaluator(model).run
+                self._session = ReferenceEvaluator(model)
             else:
-                options = runtime.SessionOptions()
-                options.log_severity_level = 3
-                # A model may have a hundred parts. Threads of all parts that spin while they wait would take the
-                # processor from the part that runs, and from drivers that run on the processor.
-                options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-                if not optimize:
-                    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
-                session = runtime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
-                self._run = session.run
+                options = _session_options(runtime, graph.host_options, optimize, threads)
+                self._session = new_session(runtime, model.SerializeToString(), options)
+                types = [described.type for described in self._session.get_outputs()]
+                self._gives_ort_values = any(not NUMPY_TYPES.issuperset(_elements(kind)) for kind in types)
         except Exception as error:
             raise self._error(error) from error
 
@@ -101,15 +188,99 @@ class HostPart:
             The host's library refuses the nodes or their inputs.
         """
         try:
-            found = self._run(self._outputs, {**feeds, **self._given})
+            return self._run({**feeds, **self._given})
         except Exception as error:
             raise self._error(error) from error
-        # Single elements come as NumPy's scalars from the reference evaluator.
-        return [np.asarray(value) if isinstance(value, np.generic) else value for value in found]
+
+    def _run(self, feeds: Mapping[str, Any]) -> list[Any]:
+        runtime = self._runtime
+        if runtime is None:
+            # Its results may be its inputs and constants themselves, and single elements are NumPy's scalars.
+            return [
+                np.array(value) if isinstance(value, (np.ndarray, np.generic)) else value
+                for value in self._session.run(self._outputs, feeds)
+            ]
+        if self._gives_ort_values:
+            values = {name: ort_value(feed) for name, feed in feeds.items() if feed is not None}
+            return [from_ort_value(value) for value in self._session.run_with_ort_values(self._outputs, values)]
+        given = {name: ort_value(feed) if lacks_numpy_type(feed) else feed for name, feed in feeds.items()}
+        found: list[Any] = self._session.run(self._outputs, given)
+        return found
 
     def _error(self, error: Exception) -> ModelError:
         message = " ".join(str(error).split()) or type(error).__name__
         return ModelError(f"{host_name()} cannot run {self._label}: {message}")
+
+
+def lacks_numpy_type(value: Any) -> bool:
+    """Whether a value has elements of a type that NumPy has from the package ml_dtypes alone, as bfloat16."""
+    first = value[0] if isinstance(value, list) and value else value
+    return isinstance(first, np.ndarray) and first.dtype.isbuiltin == 2
+
+
+def is_ort_value(value: Any) -> bool:
+    """Whether a value is ONNX Runtime's own."""
+    return type(value).__name__ == "OrtValue" and hasattr(value, "data_ptr")
+
+
+def ort_value(value: Any) -> Any:
+    """An array or a list of arrays as ONNX Runtime's OrtValue."""
+    runtime = _onnx_runtime()
+    if is_ort_value(value):
+        return value
+    if lacks_numpy_type(value) and isinstance(value, np.ndarray):
+        proto = numpy_helper.from_array(value)
+        made = runtime.OrtValue.ortvalue_from_shape_and_type(list(value.shape), proto.data_type)
+        ctypes.memmove(made.data_ptr(), proto.raw_data, len(proto.raw_data))
+        return made
+    if isinstance(value, np.ndarray) and value.dtype.kind not in "OSU":
+        return runtime.OrtValue.ortvalue_from_numpy(value)
+    # Text and sequences: ONNX Runtime makes their OrtValues as outputs alone.
+    listed = value if isinstance(value, (list, tuple)) else [value]
+    constants = [numpy_helper.from_array(np.asarray(array), f"v{k}") for k, array in enumerate(listed)]
+    operator = "Identity" if isinstance(value, np.ndarray) else "SequenceConstruct"
+    node = helper.make_node(operator, [constant.name for constant in constants], ["value"])
+    graph = helper.make_graph([node], "a value", [], [onnx.ValueInfoProto(name="value")], constants)
+    return _session_of(graph).run_with_ort_values(None, {})[0]
+
+
+def from_ort_value(value: Any) -> Any:
+    """ONNX Runtime's OrtValue as an array that owns its memory, or as a list of them."""
+    kind = value.data_type()
+    if value.is_tensor() and not NUMPY_TYPES.issuperset(_elements(kind)):
+        content = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+        proto = onnx.TensorProto(data_type=value.element_type(), dims=value.shape(), raw_data=content)
+        return np.array(numpy_helper.to_array(proto))
+    if value.is_tensor() and "string" not in kind:
+        return np.array(value.numpy())
+    # Text and sequences: ONNX Runtime gives them to Python as outputs alone.
+    return _identity(kind).run(None, {"value": value})[0]
+
+
+@cache
+def _identity(kind: str) -> Any:
+    """A session that has a value of a type as its input and output."""
+    names = {"float": "FLOAT", "double": "DOUBLE"}
+    (element,) = _elements(kind)
+    described = helper.make_tensor_type_proto(getattr(onnx.TensorProto, names.get(element, element.upper())), None)
+    if kind.startswith("seq"):
+        described = helper.make_sequence_type_proto(described)
+    node = helper.make_node("Identity", ["value"], ["same"])
+    values = [helper.make_value_info(name, described) for name in ("value", "same")]
+    graph = helper.make_graph([node], "a value", values[:1], values[1:])
+    return _session_of(graph)
+
+
+def _session_of(graph: onnx.GraphProto) -> Any:
+    runtime = _onnx_runtime()
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 16)], ir_version=8)
+    options = _session_options(runtime, HostOptions(), optimize=False, threads=1)
+    return new_session(runtime, model.SerializeToString(), options)
+
+
+def _elements(kind: str) -> set[str]:
+    """The element types in ONNX Runtime's name of a type, such as "seq(tensor(float))"."""
+    return set(re.findall(r"\((\w+)\)", kind))
 
 
 def _label(nodes: Sequence[Node]) -> str:
@@ -131,7 +302,7 @@ def _part(
         [node.proto for node in nodes],
         "a part on the host",
         [helper.make_value_info(name, kinds[name]) for name in inputs],
-        [_output(name, graph.types.get(name)) for name in outputs],
+        [_output(name, graph) for name in outputs],
         [graph.constant_proto(name) for name in constants],
     )
     source = graph.model
@@ -141,11 +312,14 @@ def _part(
     )
 
 
-def _output(name: str, kind: onnx.TypeProto | None) -> onnx.ValueInfoProto:
+def _output(name: str, graph: Graph) -> onnx.ValueInfoProto:
     """An output. Where ONNX's inference does not know its type, the host's library finds it."""
     value = onnx.ValueInfoProto(name=name)
+    kind = graph.types.get(name)
     if kind is not None:
         value.type.CopyFrom(kind)
+        if name in graph.uncertain and kind.HasField("tensor_type"):
+            value.type.tensor_type.ClearField("shape")
     return value
 
 
@@ -155,8 +329,8 @@ def is_known(kind: onnx.TypeProto | None) -> bool:
 
 
 def kind_of(value: Any, known: onnx.TypeProto | None) -> onnx.TypeProto:
-    """The type of an input: the inferred one, or else that of the value, with any sizes."""
-    if known is not None and is_known(known):
+    """The type of an input: the known one if the value has it, or else that of the value, with any sizes."""
+    if known is not None and is_known(known) and _has_kind(value, known):
         return known
     if isinstance(value, np.ndarray):
         element = helper.np_dtype_to_tensor_dtype(value.dtype)
@@ -165,3 +339,16 @@ def kind_of(value: Any, known: onnx.TypeProto | None) -> onnx.TypeProto:
         element = helper.np_dtype_to_tensor_dtype(value[0].dtype)
         return helper.make_sequence_type_proto(helper.make_tensor_type_proto(element, None))
     raise ModelError(f"the type of a value between the host's nodes is not known: {type(value).__name__}")
+
+
+def _has_kind(value: Any, kind: onnx.TypeProto) -> bool:
+    if not isinstance(value, np.ndarray):
+        return True
+    tensor = kind.tensor_type
+    if not kind.HasField("tensor_type") or tensor.elem_type != helper.np_dtype_to_tensor_dtype(value.dtype):
+        return False
+    dims = tensor.shape.dim
+    return not tensor.HasField("shape") or (
+        len(dims) == value.ndim
+        and all(not dim.HasField("dim_value") or dim.dim_value == n for dim, n in zip(dims, value.shape, strict=True))
+    )

@@ -12,10 +12,11 @@ import numpy as np
 from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import crossings, placement
 from dmlvk.onnx.errors import RefusedError
-from dmlvk.onnx.execution import Direct, Held
+from dmlvk.onnx.execution import Direct, Held, own_results
 from dmlvk.onnx.folding import with_known_sizes
 from dmlvk.onnx.foreseen import foreseen, inferred_kinds
 from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.host import threads_of_a_part
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.registry import ENTRIES
 from dmlvk.onnx.steps import DeviceStep, HostStep, Step, remember
@@ -41,6 +42,8 @@ class ModelOnDevice:
     is_fastest : bool
         Whether nodes that the device could run go to the host where that costs less. Otherwise whatever can runs on the
         device.
+    runs_at_once : int
+        The session has so many of these, which share the host's processors.
 
     Attributes
     ----------
@@ -51,10 +54,17 @@ class ModelOnDevice:
     """
 
     def __init__(
-        self, graph: Graph, obstacles: Mapping[int, str], device: Device, channels_last: bool, is_fastest: bool
+        self,
+        graph: Graph,
+        obstacles: Mapping[int, str],
+        device: Device,
+        channels_last: bool,
+        is_fastest: bool,
+        runs_at_once: int = 1,
     ) -> None:
         self.device = device
         self._channels_last = channels_last
+        self._runs_at_once = runs_at_once
         self._costs = crossings.costs_of(device.profile) if is_fastest else None
         self.last: Schedule | None = None
         self.users: set[int] = set()
@@ -75,7 +85,7 @@ class ModelOnDevice:
 
     def _trace(self, feeds: Mapping[str, Any]) -> tuple[Graph, dict[str, Any], list[Node]]:
         schedule = Schedule(self._graph, dict(self._obstacles), keeps_all=True)
-        values = self._values(schedule, {name: Held(feed) for name, feed in feeds.items()})
+        values = self._values(schedule, _held(feeds))
         on_device = [node for node in self._graph.nodes if node.index not in schedule.on_host]
         dispatched = [node for node in on_device if not ENTRIES[node.domain, node.op_type].is_view]
         return self._graph, {name: held.host() for name, held in values.items()}, dispatched
@@ -89,17 +99,17 @@ class ModelOnDevice:
         schedule = self._schedules.get(key)
         if schedule is None:
             schedule = self._new_schedule(feeds)
+            schedule.threads = threads_of_a_part(schedule.graph, schedule.on_host, self._runs_at_once)
         remember(self._schedules, key, schedule, SCHEDULES_KEPT)
         self.last = schedule
-        values = self._values(schedule, {name: Held(feed) for name, feed in feeds.items()}, profile)
+        values = self._values(schedule, _held(feeds), profile)
         if profile is not None:
             profile.begin("outputs")
             for name in names:
                 if name in values:
                     profile.download(values[name])
         self._direct = schedule.direct(names)
-        # A result is the caller's own: it shares no memory with a feed or a constant.
-        return [self._result(schedule.graph, name, values, feeds) for name in names]
+        return own_results([values.get(name) for name in names], [schedule.graph.constant(name) for name in names])
 
     def _new_schedule(self, feeds: Mapping[str, Any]) -> Schedule:
         """Where each node runs with inputs of these sizes; on a GPU its kernels are compiled, on all cores."""
@@ -160,21 +170,15 @@ class ModelOnDevice:
         found = shared.get(key)
         if found is None:
             if host:
-                found = HostStep(graph, nodes, keeps_all, private)
+                found = HostStep(graph, nodes, keeps_all, private, schedule.threads)
             else:
                 found = DeviceStep(graph, nodes, self.device, keeps_all, self._channels_last)
             shared[key] = found
         return found
 
-    @staticmethod
-    def _result(graph: Graph, name: str, values: Mapping[str, Held], feeds: Mapping[str, Any]) -> Any:
-        if name not in values:
-            return np.array(graph.constant(name))
-        result = values[name].host()
-        shared = isinstance(result, np.ndarray) and any(
-            isinstance(feed, np.ndarray) and np.may_share_memory(result, feed) for feed in feeds.values()
-        )
-        return result.copy() if shared else result
+
+def _held(feeds: Mapping[str, Any]) -> dict[str, Held]:
+    return {name: Held(feed, is_shared=True) for name, feed in feeds.items()}
 
 
 @dataclass(frozen=True)
@@ -213,6 +217,8 @@ class Schedule:
     steps : list of Step
     is_complete : bool
         Whether the steps have all nodes.
+    threads : int
+        Of each of the host's parts.
     """
 
     def __init__(
@@ -224,6 +230,7 @@ class Schedule:
         self.keeps_all = keeps_all
         self.steps: list[Step] = []
         self.is_complete = False
+        self.threads = 0
 
     def traffic(self) -> Traffic:
         """The parts and the bytes of the last run."""
@@ -236,7 +243,7 @@ class Schedule:
                 continue
             if not isinstance(step, DeviceStep) or step.last is None:
                 continue
-            read.update(step.parameters)
+            read.update(step.looked_at)
             inputs = step.last.program.inputs
             up += sum(inputs[name].size_in_bytes for name in step.last.input_tensors if name not in from_device)
             outputs = step.last.program.outputs
@@ -247,6 +254,6 @@ class Schedule:
     def direct(self, names: Sequence[str]) -> Direct | None:
         """The direct way through the steps, if they are a single one on the device, whose outputs these are."""
         step = self.steps[0] if len(self.steps) == 1 and self.is_complete else None
-        if not isinstance(step, DeviceStep) or step.last is None or step.parameters:
+        if not isinstance(step, DeviceStep) or step.last is None or step.looked_at:
             return None
         return Direct(step.last, names) if Direct.is_possible(step.last, names) else None

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.folding import SIZE_OPERATORS
 from dmlvk.onnx.graph import Graph, Node
-from dmlvk.onnx.registry import entry_of, parameters_of, require_on_device
+from dmlvk.onnx.host import SIZES
+from dmlvk.onnx.registry import entry_of, parameters_of, require_on_device, scales_of
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def obstacles(graph: Graph) -> dict[int, str]:
             found[node.index] = str(error)
             continue
         if data and all(name in sizes for name in data):
-            found[node.index] = "it computes sizes"
+            found[node.index] = SIZES
     found |= {node.index: "it is a view between nodes of the host" for node in _enclosed_views(graph, found)}
     return found
 
@@ -87,6 +88,9 @@ def is_repeated(node: Node, on_host: Mapping[int, str], graph: Graph) -> bool:
 
 def remaining(done: Set[int], on_host: Mapping[int, str], graph: Graph) -> list[Node]:
     """The nodes that have not run, and those that run once more because of their users."""
+    left = [node for node in graph.nodes if node.index not in done]
+    if not left or not any(is_repeated(node, on_host, graph) for node in graph.nodes):
+        return left
     users = graph.users()
     return [
         node
@@ -101,11 +105,11 @@ def remaining(done: Set[int], on_host: Mapping[int, str], graph: Graph) -> list[
 
 def private_values(nodes: Sequence[Node], on_host: Mapping[int, str], graph: Graph) -> frozenset[str]:
     """The values that some of the host's nodes write for their own part alone, because the nodes are repeated."""
-    users = graph.users()
+    repeated = [node for node in nodes if is_repeated(node, on_host, graph)]
+    users = graph.users() if repeated else {}
     return frozenset(
         name
-        for node in nodes
-        if is_repeated(node, on_host, graph)
+        for node in repeated
         for name in node.writes
         if name not in graph.outputs and all(user.index in on_host for user in users.get(name, []))
     )
@@ -137,7 +141,8 @@ def next_part(
             if (node.index in on_host) != host:
                 continue
             needed = {name for name in node.reads if not graph.is_constant(name)}
-            early = {name for name in parameters_of(node) if not graph.is_constant(name)} if not host else set()
+            looked_at = () if host else (*parameters_of(node), *scales_of(node))
+            early = {name for name in looked_at if not graph.is_constant(name)}
             if needed <= known and early <= available:
                 part.append(node)
                 known.update(node.writes)
@@ -150,6 +155,8 @@ def next_part(
 
 def _without_idle(part: Sequence[Node], available: Set[str], on_host: Mapping[int, str], graph: Graph) -> list[Node]:
     """A part of the host without the repeated nodes that nobody needs yet."""
+    if not any(is_repeated(node, on_host, graph) for node in part):
+        return list(part)
     users = graph.users()
     needed: set[str] = set()
     kept = []

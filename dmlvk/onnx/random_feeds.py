@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
 import numpy as np
+from onnx import TensorProto, helper
 
 from dmlvk.onnx.arguments import NodeArgument
 from dmlvk.onnx.errors import ModelError
 
-FLOATS = {"float": "float32", "double": "float64"}
+# Bytes of an input that are made at random at most.
+LARGEST = 1 << 33
 
 
 def random_feed(generator: np.random.Generator, argument: NodeArgument, sizes: Sequence[int]) -> np.ndarray:
@@ -22,18 +25,21 @@ def random_feed(generator: np.random.Generator, argument: NodeArgument, sizes: S
         The input has no such type.
     """
     match = re.fullmatch(r"tensor\((\w+)\)", argument.type)
-    try:
-        dtype = np.dtype(FLOATS.get(match[1], match[1]) if match else "")
-    except TypeError:
-        dtype = np.dtype("V")
-    if dtype.kind == "f":
-        return generator.standard_normal(sizes).astype(dtype)
+    element = getattr(TensorProto, match[1].upper(), TensorProto.UNDEFINED) if match else TensorProto.UNDEFINED
+    if element in (TensorProto.UNDEFINED, TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128):
+        raise ModelError(f"the input {argument.name!r} is {argument.type}, for which there are no random elements")
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(element))
+    if math.prod(sizes) * dtype.itemsize > LARGEST:
+        shape = f"{math.prod(sizes)} elements, {list(sizes)}"
+        raise ModelError(f"the input {argument.name!r} has {shape}, which are too many to be made at random")
     if dtype.kind == "b":
         return generator.integers(0, 2, sizes).astype(bool)
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return generator.integers(limits.min, limits.max, sizes, dtype, endpoint=True)
-    raise ModelError(f"the input {argument.name!r} is {argument.type}, for which there are no random elements")
+    if match is not None and "int" in match[1]:  # of 4 or 2 bits: one more bit is dropped
+        return generator.integers(-8, 8, sizes).astype(np.int8).astype(dtype)
+    return generator.standard_normal(sizes).astype(dtype)
 
 
 def random_batch(

@@ -31,6 +31,8 @@ class Entry:
         The attributes that `plan` knows. A later version of ONNX may add others, which change the meaning.
     parameters : tuple of int
         Inputs that must be known before the dispatch, because sizes follow from them.
+    scales : tuple of int
+        The positions of the scales of input, filter and output, whose values decide whether the device has its bits.
     is_view : bool
         Whether its output is its input's memory.
     data : int
@@ -41,6 +43,7 @@ class Entry:
     attributes: tuple[str, ...] = ()
     check: Callable[[Node, Graph], None] | None = None
     parameters: tuple[int, ...] = ()
+    scales: tuple[int, ...] = ()
     is_view: bool = False
     data: int = 0
 
@@ -50,12 +53,12 @@ SAME_DECLARATION = {(MICROSOFT, "QLinearConv"): ("", "QLinearConv", 10)}
 CONVOLUTION = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 ENTRIES: Mapping[tuple[str, str], Entry] = {
-    ("", "QLinearConv"): Entry(convolution.plan_convolution, CONVOLUTION, convolution.check_convolution),
-    (MICROSOFT, "QLinearConv"): Entry(
-        convolution.plan_convolution, (*CONVOLUTION, "channels_last"), convolution.check_convolution
+    ("", "QLinearConv"): Entry(convolution.plan_convolution, CONVOLUTION, scales=(1, 4, 6)),
+    (MICROSOFT, "QLinearConv"): Entry(convolution.plan_convolution, (*CONVOLUTION, "channels_last"), scales=(1, 4, 6)),
+    ("", "QLinearMatMul"): Entry(convolution.plan_product, (), convolution.check_product, scales=(1, 4, 6)),
+    (MICROSOFT, "QGemm"): Entry(
+        convolution.plan_gemm, ("alpha", "transA", "transB"), convolution.check_gemm, scales=(1, 4, 7)
     ),
-    ("", "QLinearMatMul"): Entry(convolution.plan_product, (), convolution.check_product),
-    (MICROSOFT, "QGemm"): Entry(convolution.plan_gemm, ("alpha", "transA", "transB"), convolution.check_gemm),
     ("", "Slice"): Entry(movement.plan_slice, ("axes", "ends", "starts"), parameters=(1, 2, 3, 4)),
     ("", "Split"): Entry(movement.plan_split, ("axis", "num_outputs", "split"), parameters=(1,)),
     ("", "Concat"): Entry(movement.plan_concat, ("axis",)),
@@ -103,6 +106,10 @@ def require_on_device(node: Node, graph: Graph) -> Entry:
         raise NotOnDeviceError(f"the device has no tensors of {type_name(element)}")
     if entry.check is not None:
         entry.check(node, graph)
+    scales = [graph.constant(name) for name in scales_of(node)]
+    known = [scale for scale in scales if scale is not None]
+    if known and len(known) == len(scales):
+        convolution.require_exact_scales(known)
     return entry
 
 
@@ -146,3 +153,9 @@ def parameters_of(node: Node) -> frozenset[str]:
     """The values that must be known before the node's dispatch."""
     entry = entry_of(node)
     return frozenset() if entry is None else frozenset(filter(None, map(node.input, entry.parameters)))
+
+
+def scales_of(node: Node) -> tuple[str, ...]:
+    """The values of a node's scales, which must be looked at before its dispatch."""
+    entry = entry_of(node)
+    return () if entry is None else tuple(map(node.input, entry.scales))

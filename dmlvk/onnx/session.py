@@ -6,7 +6,7 @@ import os
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from time import perf_counter
@@ -22,9 +22,21 @@ from dmlvk.onnx import placement as placement_of
 from dmlvk.onnx.arguments import NodeArgument, as_feeds, checked_feeds, input_checks
 from dmlvk.onnx.devices import opened
 from dmlvk.onnx.errors import ModelError
-from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.graph import Graph, HostOptions, Node
+from dmlvk.onnx.host import from_ort_value, host_session_options, ort_value
 from dmlvk.onnx.model_file import LoadedModel, load
 from dmlvk.onnx.on_device import ModelOnDevice, Schedule, Traffic
+from dmlvk.onnx.onnx_runtime_calls import (
+    ELSEWHERE,
+    PROVIDER,
+    ModelMetadata,
+    fuses,
+    host_options,
+    is_session_options,
+    names_of,
+    require_run_options,
+    warn_of_ignored,
+)
 from dmlvk.onnx.placement import Row
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.registry import entry_of
@@ -63,6 +75,7 @@ class Options(NamedTuple):
     fuse_qdq: bool = True
     channels_last: bool | None = None
     placement: Literal["fastest", "device"] | None = None
+    sess_options: HostOptions = HostOptions()
 
     def is_fastest(self, device: Device) -> bool:
         """Whether nodes go to the host where that costs less."""
@@ -84,6 +97,12 @@ class InferenceSession(Pickled):
     ----------
     model : path, bytes or ModelProto
         Any valid model. External data are read from the folder of its path.
+    sess_options : onnxruntime.SessionOptions, optional
+        As ONNX Runtime takes them. Threads, log level and level of optimization are those of the nodes on the host; a
+        level below ORT_ENABLE_EXTENDED fuses nothing, as in ONNX Runtime. A warning names what has no meaning here. A
+        device in this place is taken for `device`.
+    providers, provider_options : sequence, optional
+        As ONNX Runtime takes them. They have no meaning here, which a warning says: `device` is in their place.
     device : Device, int, str, or iterable of Device, int or str, optional
         A device, or a selector of one; the best device by default. "all" is each device of the best kind that the host
         has: all discrete GPUs, or else all integrated ones, ..., or else all CPU drivers; a GPU with two drivers counts
@@ -138,13 +157,30 @@ class InferenceSession(Pickled):
 
     def __init__(
         self,
-        model: str | os.PathLike[str] | bytes | onnx.ModelProto | LoadedModel,
+        model: str | os.PathLike[str] | bytes | onnx.ModelProto | LoadedModel | None = None,
+        sess_options: Any = None,
+        providers: Sequence[str | tuple[str, dict[Any, Any]]] | None = None,
+        provider_options: Sequence[Mapping[Any, Any]] | None = None,
+        *,
         device: DeviceName | Iterable[DeviceName] = None,
         fuse_qdq: bool = True,
         channels_last: bool | None = None,
         runs_at_once: int | None = None,
         placement: Literal["fastest", "device"] | None = None,
+        path_or_bytes: str | os.PathLike[str] | bytes | None = None,
+        **others: Any,
     ) -> None:
+        model = path_or_bytes if model is None else model
+        if model is None:
+            raise TypeError("InferenceSession needs a model: a path, bytes or an onnx.ModelProto")
+        if sess_options is not None and not is_session_options(sess_options):
+            if device is not None:
+                raise TypeError(f"a device is given twice: {sess_options!r} and device={device!r}")
+            sess_options, device = None, sess_options
+        warn_of_ignored(sess_options, providers, provider_options, others)
+        self._sess_options = sess_options
+        options = host_options(sess_options)
+        fuse_qdq = fuse_qdq and fuses(options)
         if placement not in (None, "fastest", "device"):
             raise ValueError(f"placement is {placement!r}; it must be 'fastest', 'device' or None")
         if runs_at_once is not None:
@@ -160,8 +196,9 @@ class InferenceSession(Pickled):
             is_cpu = self.device.profile.device_type is DeviceType.CPU
             runs_at_once = 1 if is_cpu or len(self.devices) == 1 else 2
         self._runs_at_once = runs_at_once
-        self._options = Options(fuse_qdq, channels_last, placement)
+        self._options = Options(fuse_qdq, channels_last, placement, options)
         self._graph = graph = Graph(self._loaded)
+        graph.host_options = options
         self._all_nodes = list(graph.nodes)
         self._folded, self._fused = quantization.fuse(graph) if fuse_qdq else ({}, {})
         graph.host_optimizes = bool(self._fused) or not quantization.has_quantized_operators(graph)
@@ -177,6 +214,7 @@ class InferenceSession(Pickled):
                 each,
                 self._options.has_channels_last(each),
                 self._options.is_fastest(each),
+                self._runs_at_once * len(self.devices),
             )
             for _ in range(self._runs_at_once)
             for each in self.devices
@@ -201,8 +239,8 @@ class InferenceSession(Pickled):
         """The outputs: name, shape and type, as ONNX Runtime has them."""
         types = self._graph.types
         return [
-            NodeArgument.of(onnx.helper.make_value_info(name, types.get(name, onnx.TypeProto())))
-            for name in self._graph.outputs
+            NodeArgument.of_output(value, types.get(value.name, onnx.TypeProto()))
+            for value in self._graph.model.graph.output
         ]
 
     @property
@@ -238,7 +276,14 @@ class InferenceSession(Pickled):
             return Row(node.name, node.op_type, "view", "the same memory under another description")
         return Row(node.name, node.op_type, "device", FUSED if index != node.index else "")
 
-    def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        feeds: Mapping[str, Any] | None = None,
+        run_options: Any = None,
+        *,
+        input_feed: Mapping[str, Any] | None = None,
+    ) -> list[Any]:
         """Run the model.
 
         Parameters
@@ -246,12 +291,18 @@ class InferenceSession(Pickled):
         output_names : sequence of str or None
             The outputs to return; None or nothing for all.
         feeds : mapping of str to array_like
-            An array for each input, of the input's type and sizes; also for initializers that are inputs.
+            An array for each input, of the input's type and sizes; also for initializers that are inputs. Types that
+            NumPy lacks, such as bfloat16, are those of the package ml_dtypes. An OrtValue of onnxruntime is taken too.
+        run_options : onnxruntime.RunOptions, optional
+            As ONNX Runtime takes them. A run ends at once if they say so; nothing else of them has a meaning here.
+        input_feed : mapping of str to array_like, optional
+            ONNX Runtime's name of `feeds`.
 
         Returns
         -------
         list of ndarray
-            The outputs, in the order of their names.
+            The outputs, in the order of their names. Each is the caller's own: it shares no memory with another one,
+            with a feed, or with what the session keeps.
 
         Raises
         ------
@@ -261,7 +312,10 @@ class InferenceSession(Pickled):
         DeviceError
             The device is closed, lost, or out of memory.
         """
-        names = list(output_names or self._graph.outputs)
+        names = names_of(output_names) or self._graph.outputs
+        if run_options is not None:
+            require_run_options(run_options)
+        feeds = input_feed if feeds is None else feeds
         for name in names:
             if name not in self._graph.outputs:
                 raise ModelError(f"{self._place} has no output {name!r}; it has {', '.join(self._graph.outputs)}")
@@ -270,7 +324,7 @@ class InferenceSession(Pickled):
             return self._turns.run(self._with_inputs, replaced).run(names, feeds)
         return self._on_some_device(names, self._checked(feeds))
 
-    def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    def _checked(self, feeds: Any) -> dict[str, Any]:
         return checked_feeds(self._graph, self._checks, feeds, self._place)
 
     def _with_inputs(self, names: frozenset[str]) -> InferenceSession:
@@ -279,22 +333,83 @@ class InferenceSession(Pickled):
         if found is None:
             found = InferenceSession(
                 self._loaded.without(names),
-                self.devices,
+                device=self.devices,
                 runs_at_once=self._runs_at_once,
                 **self._options._asdict(),
             )
         remember(self._others, names, found, SESSIONS_KEPT)
         return found
 
-    def run_async(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> Future[list[Any]]:
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        feeds: Mapping[str, Any],
+        callback: Callable[[list[Any], Any, str], None] | None = None,
+        user_data: Any = None,
+        run_options: Any = None,
+    ) -> Future[list[Any]]:
         """As `run`, on a thread of the session; returns at once.
+
+        Parameters
+        ----------
+        output_names, feeds, run_options
+            As for `run`.
+        callback : callable, optional
+            As ONNX Runtime calls it, when the run has ended: with the outputs, `user_data`, and "" or the error.
+        user_data : object, optional
 
         Returns
         -------
         concurrent.futures.Future
             Its result is the list of outputs; its exception is that of `run`.
         """
-        return self._executor().submit(self.run, output_names, dict(feeds))
+        future = self._executor().submit(self.run, output_names, dict(feeds), run_options)
+        if callback is not None:
+
+            def call(done: Future[list[Any]]) -> None:
+                error = done.exception()
+                callback([] if error else done.result(), user_data, str(error) if error else "")
+
+            future.add_done_callback(call)
+        return future
+
+    def run_with_ort_values(
+        self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
+    ) -> list[Any]:
+        """As `run`, with onnxruntime's OrtValues as feeds and results."""
+        feeds = {name: from_ort_value(value) for name, value in input_dict_ort_values.items()}
+        return [ort_value(output) for output in self.run(output_names, feeds, run_options)]
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the model says about itself."""
+        return ModelMetadata.of(self._loaded.proto)
+
+    def get_session_options(self) -> Any:
+        """The SessionOptions that the session was given, or ONNX Runtime's default ones."""
+        return host_session_options() if self._sess_options is None else self._sess_options
+
+    def get_providers(self) -> list[str]:
+        """A name for the devices, and ONNX Runtime's name for the processor, where the other nodes run."""
+        return [PROVIDER, "CPUExecutionProvider"]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """By the names of `get_providers`, the devices' names."""
+        return {PROVIDER: {"device": ", ".join(device.name for device in self.devices)}, "CPUExecutionProvider": {}}
+
+    def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
+        """Has no meaning here, which a warning says."""
+        warn_of_ignored(None, providers, provider_options, {})
+
+    def enable_fallback(self) -> None:
+        """Has no effect: a node that the device cannot run is the host's in any case."""
+
+    def disable_fallback(self) -> None:
+        """Has no effect: a node that the device cannot run is the host's in any case."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ELSEWHERE:
+            raise AttributeError(f"dmlvk.onnx.InferenceSession has no {name}: {ELSEWHERE[name]}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def map(
         self, batches: Iterable[Any], output_names: Sequence[str] | None = None, *, in_flight: int | None = None
@@ -410,7 +525,7 @@ def loaded(
     model: LoadedModel, options: Options, device: DeviceName = None, runs_at_once: int | None = None
 ) -> InferenceSession:
     """The session of a recipe, on a device or on the default device of this process."""
-    return InferenceSession(model, named_device(device), runs_at_once=runs_at_once, **options._asdict())
+    return InferenceSession(model, device=named_device(device), runs_at_once=runs_at_once, **options._asdict())
 
 
 def _say_that_the_host_is_faster(name: str) -> None:

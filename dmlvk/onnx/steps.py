@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from dmlvk.onnx.convolution import require_exact_scales
 from dmlvk.onnx.errors import NotOnDeviceError, RefusedError
 from dmlvk.onnx.execution import Execution, Held
 from dmlvk.onnx.graph import Graph, Node, reading
 from dmlvk.onnx.host import HostPart, is_known, kind_of
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Builder, Program
-from dmlvk.onnx.registry import ENTRIES, parameters_of
+from dmlvk.onnx.registry import ENTRIES, parameters_of, scales_of
 from dmlvk.runtime.device import Device
 
 # Operators whose outputs lie in memory as their inputs do.
@@ -69,14 +70,22 @@ class Step(ABC):
 
 
 class HostStep(Step):
-    """Nodes that the host runs."""
+    """Nodes that the host runs, on so many threads."""
 
     def __init__(
-        self, graph: Graph, nodes: Sequence[Node], keeps_all: bool = False, private: frozenset[str] = frozenset()
+        self,
+        graph: Graph,
+        nodes: Sequence[Node],
+        keeps_all: bool = False,
+        private: frozenset[str] = frozenset(),
+        threads: int = 0,
     ) -> None:
         super().__init__(graph, nodes, keeps_all, private)
         # Inputs whose types inference does not know: a part has the types of the values that it was made for.
-        self._of_any_type = [name for name in self.inputs if not is_known(graph.types.get(name))]
+        self._of_any_type = [
+            name for name in self.inputs if name in graph.uncertain or not is_known(graph.types.get(name))
+        ]
+        self._threads = threads
         self._parts: OrderedDict[Any, HostPart] = OrderedDict()
 
     def run(self, values: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
@@ -85,11 +94,14 @@ class HostStep(Step):
             for name in self.inputs:
                 profile.download(values[name])
         feeds = {name: values[name].host() for name in self.inputs}
-        key = tuple(kind_of(feeds[name], None).SerializeToString() for name in self._of_any_type)
+        types = self.graph.types
+        key = tuple(kind_of(feeds[name], types.get(name)).SerializeToString() for name in self._of_any_type)
         part = self._parts.get(key)
         if part is None:
-            kinds = {name: kind_of(feed, self.graph.types.get(name)) for name, feed in feeds.items()}
-            part = HostPart(self.graph, self.nodes, self.inputs, self.outputs, kinds, self.graph.host_optimizes)
+            kinds = {name: kind_of(feed, types.get(name)) for name, feed in feeds.items()}
+            part = HostPart(
+                self.graph, self.nodes, self.inputs, self.outputs, kinds, self.graph.host_optimizes, self._threads
+            )
         remember(self._parts, key, part, PARTS_KEPT)
         found = part.run(feeds) if profile is None else profile.on_host(part.run, feeds)
         return {name: Held(array) for name, array in zip(self.outputs, found, strict=True)}
@@ -114,13 +126,15 @@ class DeviceStep(Step):
         self._channels_last = between_convolutions(nodes) if channels_last else frozenset()
         parameters = {name for node in nodes for name in parameters_of(node)}
         self.parameters = sorted(name for name in parameters if not graph.is_constant(name))
+        self._scaled = [node for node in nodes if not all(map(graph.is_constant, scales_of(node)))]
+        self.looked_at = sorted({*self.parameters, *self._scales()})
         self.executions: OrderedDict[Any, Execution] = OrderedDict()
         self.last: Execution | None = None
 
     def run(self, values: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         if profile is not None:
             profile.begin("device", self.nodes)
-            for name in self.parameters:
+            for name in self.looked_at:
                 profile.download(values[name])
         given = {}
         for name in self.inputs:
@@ -128,6 +142,7 @@ class DeviceStep(Step):
                 user = next(node for node in self.nodes if name in node.reads)
                 raise RefusedError(user.index, f"its input {name!r} is no tensor")
             given[name] = values[name].kind
+        self._require_exact_scales(values)
         parameters = {name: np.asarray(values[name].host()) for name in self.parameters}
         key = (*given.values(), *(array.tobytes() for array in parameters.values()))
         execution = self.executions.get(key)
@@ -137,6 +152,22 @@ class DeviceStep(Step):
             remember(self.executions, key, execution, PROGRAMS_KEPT)
             self.last = execution
         return execution.run(values, profile)
+
+    def _scales(self) -> set[str]:
+        """The scales that only a run knows."""
+        return {name for node in self._scaled for name in scales_of(node) if not self.graph.is_constant(name)}
+
+    def _require_exact_scales(self, values: Mapping[str, Held]) -> None:
+        for node in self._scaled:
+            scales = (self.graph.constant(name) for name in scales_of(node))
+            found = [
+                values[name].host() if scale is None else scale
+                for name, scale in zip(scales_of(node), scales, strict=True)
+            ]
+            try:
+                require_exact_scales(found)
+            except NotOnDeviceError as error:
+                raise RefusedError(node.index, str(error)) from error
 
     def _program(self, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> Program:
         builder = Builder(self.graph, given, parameters, self._channels_last)
