@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,8 +23,8 @@ from tools import drivers
 os.environ.setdefault("DMLVK_VALIDATE", "1")
 # So that a test finds the kernels of its plan; tests of the background set it themselves.
 os.environ.setdefault("DMLVK_BACKGROUND", "0")
-if "DMLVK_TEST_DEVICES" not in os.environ:
-    os.environ.update(drivers.environment())
+has_named_devices = "DMLVK_TEST_DEVICES" in os.environ
+os.environ.update(drivers.layer_environment() if has_named_devices else drivers.environment())
 # Programs that a shell starts in the background ignore Ctrl-C, but the tests of interrupts send it to themselves.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -33,7 +34,8 @@ os.environ["DMLVK_CACHE_DIR"] = _cache.name
 sys.modules["onnxruntime"] = None  # type: ignore[assignment]
 
 import dmlvk  # noqa: E402
-from dmlvk.vulkan.library import raise_messages  # noqa: E402
+from dmlvk.vulkan.instance import VALIDATION_LAYER, Instance  # noqa: E402
+from dmlvk.vulkan.library import raise_messages, vk  # noqa: E402
 
 DEVICE_NAMES = [name.strip() for name in os.environ.get("DMLVK_TEST_DEVICES", "llvmpipe,SwiftShader").split(",")]
 
@@ -43,6 +45,19 @@ settings.register_profile("default", deadline=None, max_examples=50, suppress_he
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
 settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default"))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Without the validation layer, end at once with one message: each test that opens a device would fail of it."""
+    if not vk.validates or hasattr(session.config, "workerinput"):
+        return
+    try:
+        with closing(Instance()) as probe:
+            probe.open()
+    except dmlvk.DeviceError as error:
+        if VALIDATION_LAYER in str(error):
+            message = f"{error}. `{drivers.COMMAND}` gets it for the tests; DMLVK_VALIDATE=0 runs them without it"
+            raise pytest.UsageError(message) from None
 
 
 @pytest.fixture(scope="session", params=DEVICE_NAMES)

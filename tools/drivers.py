@@ -159,15 +159,23 @@ def environment() -> dict[str, str]:
     if drivers and not {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"} & os.environ.keys():
         # Loaders older than 1.3.207 know only the second name.
         variables["VK_DRIVER_FILES"] = variables["VK_ICD_FILENAMES"] = os.pathsep.join(drivers)
+    return variables | layer_environment()
+
+
+def layer_environment() -> dict[str, str]:
+    """The environment variable that leads the loader to a validation layer in .drivers/, unless the user has set it."""
     layer = find_validation_layer()
-    if layer is not None and layer.parent == VALIDATION and "VK_LAYER_PATH" not in os.environ:
-        variables["VK_LAYER_PATH"] = str(VALIDATION)
-    return variables
+    is_ours = layer is not None and layer.parent == VALIDATION
+    return {"VK_LAYER_PATH": str(VALIDATION)} if is_ours and "VK_LAYER_PATH" not in os.environ else {}
 
 
 def main() -> None:
     if names := os.environ.get("DMLVK_TEST_DEVICES"):
         print(f"Test devices: {names} (DMLVK_TEST_DEVICES); no drivers are fetched")
+        try:
+            get_validation_layer()
+        except SetupError as error:  # the loader may know one by other ways, and the tests say so if it does not
+            print(f"dmlvk: {error}")
         return
     get_lavapipe()
     get_swiftshader()

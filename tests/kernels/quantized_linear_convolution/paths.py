@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 import dmlvk
@@ -38,12 +40,16 @@ def paths_of(device: dmlvk.Device) -> tuple[str, ...]:
 
 
 def takes(device: dmlvk.Device, desc: QuantizedLinearConvolutionDesc, path: str) -> bool:
-    """Whether a path that takes only some convolutions takes this one; the other paths take any."""
+    """Whether a path that takes only some convolutions takes this one on a device; the other paths take any.
+
+    If not, the error has to name the path's obstacle, what is possible, and the paths that can.
+    """
     if path in MADE_FOR_SOME:
         try:
             device.plan(desc, path)
-        except ValueError as error:
-            assert "cannot take path" in str(error)
+        except dmlvk.PathError as error:
+            rule = rf"cannot take path '{path}' here: \w.* = .*, possible: .+; these can: .*'direct'"
+            assert re.search(rule, str(error)), error
             return False
     return True
 

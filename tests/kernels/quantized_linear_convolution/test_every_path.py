@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,40 @@ import pytest
 
 import dmlvk
 from dmlvk import TensorDesc
+from dmlvk.conformance.recorded import NAMES, load
+from dmlvk.planning import plan
 from dmlvk.planning.quantized_linear_convolution.registry import PATH_NAMES
-from tests.convolution_cases import TYPES
-from tests.kernels.quantized_linear_convolution.arrays import PLAIN, describe, quantized
-from tests.kernels.quantized_linear_convolution.paths import MADE_FOR_SOME, PATHS, run
+from tests.convolution_cases import TYPES, random_case
+from tests.kernels.quantized_linear_convolution.arrays import PLAIN, describe, quantized, special_case
+from tests.kernels.quantized_linear_convolution.paths import MADE_FOR_SOME, PATHS, paths_of, run, takes
 from tests.layouts import random_bytes
+
+# Of test_first_layer.py: channels, filters, attributes. One needs more shared memory than some devices have.
+FIRST_LAYERS: list[tuple[int, int, dict[str, Any]]] = [
+    (3, 20, {"kernel": (7, 7), "strides": (2, 2), "start_padding": (3, 3), "end_padding": (3, 3)}),
+    (4, 5, {"kernel": (2, 9), "strides": (3, 3)}),
+]
 
 
 def test_every_path_is_named_here() -> None:
     assert sorted((*PATHS, *MADE_FOR_SOME)) == sorted(PATH_NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_forced_path_is_taken_or_says_its_obstacle_on_recorded_devices(name: str) -> None:
+    """The convolutions on which tests here force each path of a device, on devices that are not at hand."""
+    profile = load(name)
+    recorded: Any = SimpleNamespace(profile=profile, plan=lambda desc, path: plan(desc, profile, path=path))
+    cases = [random_case(5, "u8", "s8")]  # groups
+    cases += [special_case(1, "u8", 1, channels, filters, (17, 45), **rest) for channels, filters, rest in FIRST_LAYERS]
+    taken = set()
+    for arrays, attributes in cases:
+        desc = describe(arrays, np.int8, attributes)
+        for path in paths_of(recorded):
+            if takes(recorded, desc, path):
+                assert plan(desc, profile, path=path).path == path
+                taken.add(path)
+    assert taken >= set(paths_of(recorded)) - {"depthwise", "halo"}, "each is tested where it runs"
 
 
 @pytest.mark.parametrize("x_type", TYPES)

@@ -11,7 +11,7 @@ import pytest
 import dmlvk
 from dmlvk import DataType, TensorDesc
 from tests.kernels.quantized_linear_convolution.arrays import describe, last, special_case
-from tests.kernels.quantized_linear_convolution.paths import paths_of, run
+from tests.kernels.quantized_linear_convolution.paths import paths_of, run, takes
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,5 @@ def test_first_layers_on_matrix_units(
                 input_tensor=TensorDesc(desc.input_tensor.data_type, sizes, last(sizes)),
                 output_tensor=TensorDesc(DataType.INT8, output_sizes, last(output_sizes)),
             )
-        run(device, desc, arrays, dmlvk.reference.run(desc, **arrays), "first_layer", seed)
+        if takes(device, desc, "first_layer"):  # not where its rows need more shared memory than the device has
+            run(device, desc, arrays, dmlvk.reference.run(desc, **arrays), "first_layer", seed)

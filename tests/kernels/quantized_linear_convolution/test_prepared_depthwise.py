@@ -105,7 +105,8 @@ def check(gpu: dmlvk.Device, form: str, desc: QuantizedLinearConvolutionDesc, ar
         assert dispatch.kernel == KERNEL
         names = kernel_interface(KERNEL).specialization_constants
         constants = dict(zip(names, dispatch.specialization, strict=True))
-        assert (constants["PREPARED"], constants["HELD"]) == (1, FORMS[form])
+        held = 0 if device_traits.has_few_registers(gpu.profile) else FORMS[form]  # whatever the profile, on such a GPU
+        assert (constants["PREPARED"], constants["HELD"]) == (1, held)
     expected = dmlvk.reference.run(desc, **arrays)
     assert len(np.unique(expected)) > 20
     run(gpu, desc, arrays, expected, "depthwise")
