@@ -179,12 +179,17 @@ def test_ten_thousand_exports_leave_nothing(gpu: dmlvk.Device) -> None:
     torch.from_dlpack(tensor)
     torch.cuda.synchronize()
     gpu.wait()
-    before, free = gpu.memory_used, torch.cuda.mem_get_info()[0]
-    for _ in range(10_000):
-        torch.from_dlpack(tensor)
-    gpu.wait()
+    before = gpu.memory_used
+    lost = []
+    while not lost or (lost[-1] > 64 << 20 and len(lost) < 5):
+        free = torch.cuda.mem_get_info()[0]
+        for _ in range(10_000):
+            torch.from_dlpack(tensor)
+        gpu.wait()
+        lost.append(free - torch.cuda.mem_get_info()[0])
     assert gpu.memory_used == before
-    assert torch.cuda.mem_get_info()[0] >= free - (64 << 20)
+    # The free memory is the whole GPU's, of which other processes may take some at times. A leak takes it each time.
+    assert min(lost) <= 64 << 20, lost
     assert len(sharing_of(gpu)._released) < 100_000
 
 
