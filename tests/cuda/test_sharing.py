@@ -180,7 +180,7 @@ def test_ten_thousand_exports_leave_nothing(gpu: dmlvk.Device) -> None:
     torch.cuda.synchronize()
     gpu.wait()
     before = gpu.memory_used
-    lost = []
+    lost: list[int] = []
     while not lost or (lost[-1] > 64 << 20 and len(lost) < 5):
         free = torch.cuda.mem_get_info()[0]
         for _ in range(10_000):
