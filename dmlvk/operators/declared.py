@@ -474,12 +474,12 @@ class OperatorDesc:
     if not TYPE_CHECKING:  # which knows the fields of each descriptor from its own `__init__`
 
         def __new__(cls, *positional: object, **given: object) -> OperatorDesc:
-            known = [field.name for field in dataclasses.fields(cls) if field.init]
-            if positional:
-                raise TypeError(f"{cls.__name__} takes its fields by name, {known[0]}=...; they are {', '.join(known)}")
-            error = unknown_argument(cls.__name__, given, known)
-            if error is not None:
-                raise error
+            if positional or not given.keys() <= cls.__dataclass_fields__.keys():
+                known = [field.name for field in dataclasses.fields(cls) if field.init]
+                if positional:
+                    fields = f"{known[0]}=...; they are {', '.join(known)}"
+                    raise TypeError(f"{cls.__name__} takes its fields by name, {fields}")
+                raise unknown_argument(cls.__name__, given, known) or AssertionError("one of them is unknown")
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
