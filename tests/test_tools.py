@@ -246,7 +246,17 @@ def test_drivers_are_fetched_unless_devices_are_named(
     monkeypatch.setattr(sys, "argv", ["drivers"])
     monkeypatch.setenv("DMLVK_TEST_DEVICES", "GeForce")
     drivers.main()
-    assert not fetched and "Test devices: GeForce" in capsys.readouterr().out
+    assert fetched == ["validation_layer"], "devices of the machine's own are tested under the layer too"
+    assert "Test devices: GeForce" in capsys.readouterr().out
+
+    def refuse() -> None:
+        raise SetupError("there is no apt-get to get it with")
+
+    with monkeypatch.context() as context:
+        context.setattr(drivers, "get_validation_layer", refuse)
+        drivers.main()
+    assert "no apt-get" in capsys.readouterr().out
+    fetched.clear()
     monkeypatch.delenv("DMLVK_TEST_DEVICES")
     drivers.main()
     assert fetched == ["lavapipe", "swiftshader", "validation_layer"]
