@@ -143,6 +143,10 @@ class HostPart:
         Whether ONNX Runtime may replace nodes by others, which can change the last bits.
     threads : int
         That share the work; 0 for what ONNX Runtime takes by itself.
+
+    Attributes
+    ----------
+    outputs : list of str
     """
 
     def __init__(
@@ -155,7 +159,7 @@ class HostPart:
         optimize: bool = True,
         threads: int = 0,
     ) -> None:
-        self._outputs = list(outputs)
+        self.outputs = list(outputs)
         self._label = _label(nodes)
         constants = sorted(name for name in reading(nodes) if graph.is_constant(name))
         self._given: dict[str, Any] = {}
@@ -163,7 +167,7 @@ class HostPart:
             self._given = {name: graph.constant(name) for name in constants if graph.constant_size(name) > LARGE}
             kinds = {**kinds, **{name: kind_of(array, None) for name, array in self._given.items()}}
             constants = [name for name in constants if name not in self._given]
-        model = _part(graph, nodes, [*inputs, *self._given], self._outputs, kinds, constants)
+        model = _part(graph, nodes, [*inputs, *self._given], self.outputs, kinds, constants)
         self._runtime = runtime = _onnx_runtime()
         self._gives_ort_values = False
         try:
@@ -198,13 +202,13 @@ class HostPart:
             # Its results may be its inputs and constants themselves, and single elements are NumPy's scalars.
             return [
                 np.array(value) if isinstance(value, (np.ndarray, np.generic)) else value
-                for value in self._session.run(self._outputs, feeds)
+                for value in self._session.run(self.outputs, feeds)
             ]
         if self._gives_ort_values:
             values = {name: ort_value(feed) for name, feed in feeds.items() if feed is not None}
-            return [from_ort_value(value) for value in self._session.run_with_ort_values(self._outputs, values)]
+            return [from_ort_value(value) for value in self._session.run_with_ort_values(self.outputs, values)]
         given = {name: ort_value(feed) if lacks_numpy_type(feed) else feed for name, feed in feeds.items()}
-        found: list[Any] = self._session.run(self._outputs, given)
+        found: list[Any] = self._session.run(self.outputs, given)
         return found
 
     def _error(self, error: Exception) -> ModelError:

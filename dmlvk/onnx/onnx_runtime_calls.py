@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -173,9 +173,9 @@ def names_of(output_names: Any) -> list[str]:
     TypeError
         They are no sequence of names.
     """
-    if output_names is None or len(output_names) == 0:
+    if output_names is None or (isinstance(output_names, str) and not output_names):
         return []
-    if isinstance(output_names, (str, bytes)):
+    if isinstance(output_names, (str, bytes)) or not isinstance(output_names, Iterable):
         raise TypeError(f"output_names is a sequence of names or None: [{output_names!r}], not {output_names!r}")
     names = list(output_names)
     wrong = [name for name in names if not isinstance(name, str)]

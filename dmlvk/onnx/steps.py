@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.onnx.convolution import require_exact_scales
-from dmlvk.onnx.errors import NotOnDeviceError, RefusedError
+from dmlvk.onnx.errors import ModelError, NotOnDeviceError, RefusedError
 from dmlvk.onnx.execution import Execution, Held
 from dmlvk.onnx.graph import Graph, Node, reading
 from dmlvk.onnx.host import HostPart, is_known, kind_of
@@ -41,8 +41,8 @@ class Step(ABC):
     Attributes
     ----------
     nodes : sequence of Node
-    inputs, outputs : list of str
-        The values that come from outside, and those that are used outside, or all.
+    inputs, used, outputs : list of str
+        The values that come from outside; those that are used outside; and those that are kept, which may be all.
     """
 
     def __init__(
@@ -56,7 +56,8 @@ class Step(ABC):
         again = [node for node in nodes if not elsewhere.isdisjoint(private.intersection(node.writes))]
         used = (set(graph.outputs) | elsewhere | reading(again)) - private
         self.inputs = sorted(name for name in reading(nodes) - written if not graph.is_constant(name))
-        self.outputs = [name for node in nodes for name in node.writes if keeps_all or name in used]
+        self.used = [name for node in nodes for name in node.writes if name in used]
+        self.outputs = [name for node in nodes for name in node.writes] if keeps_all else self.used
 
     @abstractmethod
     def run(self, values: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
@@ -99,12 +100,20 @@ class HostStep(Step):
         part = self._parts.get(key)
         if part is None:
             kinds = {name: kind_of(feed, types.get(name)) for name, feed in feeds.items()}
-            part = HostPart(
-                self.graph, self.nodes, self.inputs, self.outputs, kinds, self.graph.host_optimizes, self._threads
-            )
+            try:
+                part = self._part(self.outputs, kinds)
+            except ModelError:
+                if self.outputs == self.used:
+                    raise
+                # The library may lack a node that it leaves out where nobody asks for its output.
+                part = self._part(self.used, kinds)
         remember(self._parts, key, part, PARTS_KEPT)
         found = part.run(feeds) if profile is None else profile.on_host(part.run, feeds)
-        return {name: Held(array) for name, array in zip(self.outputs, found, strict=True)}
+        return {name: Held(array) for name, array in zip(part.outputs, found, strict=True)}
+
+    def _part(self, outputs: Sequence[str], kinds: Mapping[str, Any]) -> HostPart:
+        graph = self.graph
+        return HostPart(graph, self.nodes, self.inputs, outputs, kinds, graph.host_optimizes, self._threads)
 
 
 class DeviceStep(Step):

@@ -1,0 +1,284 @@
+"""What programs written for ONNX Runtime pass to a session, and call of it."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import dmlvk
+from dmlvk.onnx import InferenceSession
+from tests.onnx.models import Array, Node, convolution, convolution_parameters, elements, model_of, require_equal
+from tests.reference.onnx_runtime import ONNX_RUNTIME
+
+NODES: list[Node] = [("Transpose", ["x"], ["o"], {"perm": [1, 0]}), ("Relu", ["x"], ["out"], {})]
+
+
+def _model() -> bytes:
+    x = helper.make_tensor_value_info("x", 1, ["b", 3])
+    content: bytes = model_of(NODES, {"x": x}, {"o": np.float32, "out": np.float32}).SerializeToString()
+    return content
+
+
+def _options(runtime: Any, **changes: Any) -> Any:
+    options = runtime.SessionOptions()
+    for name, value in changes.items():
+        setattr(options, name, value)
+    return options
+
+
+# Each gives a session from the package, a model and a device; and says what the one warning names.
+SESSIONS: dict[str, tuple[Callable[[Any, bytes, Any], InferenceSession], list[str]]] = {
+    "options second": (
+        lambda ort, model, device: InferenceSession(model, _options(ort, intra_op_num_threads=1), device=device),
+        [],
+    ),
+    "options by name": (
+        lambda ort, model, device: InferenceSession(
+            model, sess_options=_options(ort, inter_op_num_threads=2, log_severity_level=4), device=device
+        ),
+        [],
+    ),
+    "profiling": (
+        lambda ort, model, device: InferenceSession(
+            model, _options(ort, enable_profiling=True, optimized_model_filepath="x.onnx"), device=device
+        ),
+        ["SessionOptions.enable_profiling", "SessionOptions.optimized_model_filepath", "device="],
+    ),
+    "providers": (
+        lambda ort, model, device: InferenceSession(model, providers=["CUDAExecutionProvider"], device=device),
+        ["CUDAExecutionProvider", "device="],
+    ),
+    "options and providers": (
+        lambda ort, model, device: InferenceSession(
+            model, _options(ort), [("CUDAExecutionProvider", {"device_id": 1}), "CPUExecutionProvider"], device=device
+        ),
+        ["CUDAExecutionProvider", "CPUExecutionProvider", "device="],
+    ),
+    "options of providers": (
+        lambda ort, model, device: InferenceSession(
+            model, None, ["CPUExecutionProvider"], [{"use_arena": "1"}], device=device
+        ),
+        ["CPUExecutionProvider", "device="],
+    ),
+    "by ONNX Runtime's names": (
+        lambda ort, model, device: InferenceSession(
+            path_or_bytes=model, providers=None, disabled_optimizers=["a"], device=device
+        ),
+        ["disabled_optimizers", "device="],
+    ),
+    "a device second": (lambda ort, model, device: InferenceSession(model, device), []),
+}
+
+
+def _sessions(device: str, model: bytes, x: Array) -> dict[str, tuple[list[str], list[Array]]]:
+    import onnxruntime
+
+    found = {}
+    with dmlvk.Device(device) as opened:
+        for name, (make, _) in SESSIONS.items():
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                session = make(onnxruntime, model, opened)
+            found[name] = [str(each.message) for each in caught], session.run(None, {"x": x})
+    return found
+
+
+def test_arguments_are_those_of_onnx_runtime(device: dmlvk.Device) -> None:
+    x = np.random.default_rng(1).standard_normal((4, 3)).astype(np.float32)
+    found = ONNX_RUNTIME.call("arguments", _sessions, device.name, _model(), x)
+    for name, (_, words) in SESSIONS.items():
+        messages, outputs = found[name]
+        require_equal(outputs, [np.ascontiguousarray(x.T), np.maximum(x, 0)])
+        assert len(messages) == bool(words), (name, messages)
+        assert all(word in messages[0] for word in words), (name, messages)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"providers": "CPUExecutionProvider"}, ValueError, "providers is a sequence"),
+        ({"providers": [3]}, ValueError, "not 3"),
+        ({"providers": ["a"], "provider_options": [{}, {}]}, ValueError, "has 2: one for each"),
+        ({"providers": ["a"], "provider_options": {"a": 1}}, ValueError, "sequence of dicts"),
+        ({"provider_options": [{}]}, ValueError, "without providers"),
+        ({"fuse_qdp": False}, TypeError, "no argument 'fuse_qdp'"),
+        ({"sess_options": "llvmpipe"}, TypeError, "a device is given twice"),
+    ],
+)
+def test_wrong_arguments(device: dmlvk.Device, arguments: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        InferenceSession(_model(), device=device, **arguments)
+
+
+def test_a_session_without_a_model_is_refused(device: dmlvk.Device) -> None:
+    with pytest.raises(TypeError, match="needs a model"):
+        InferenceSession(device=device)
+
+
+def _called(device: str, model: bytes, x: Array) -> dict[str, Any]:
+    import onnxruntime
+
+    with dmlvk.Device(device) as opened:
+        session = InferenceSession(model, opened)
+        right = onnxruntime.InferenceSession(model)
+        feeds = {"x": onnxruntime.OrtValue.ortvalue_from_numpy(x)}
+        end = onnxruntime.RunOptions()
+        end.terminate = True
+        metadata = right.get_modelmeta()
+        absent = []
+        for name in dir(onnxruntime.InferenceSession):
+            if name[0] == "_" or hasattr(session, name):
+                continue
+            try:
+                getattr(session, name)
+            except AttributeError as error:
+                absent.append((name, str(error)))
+        try:
+            session.run(None, {"x": x}, end)
+            ended = ""
+        except dmlvk.onnx.ModelError as error:
+            ended = str(error)
+        return {
+            "an OrtValue": session.run(None, feeds),
+            "OrtValues": [value.numpy() for value in session.run_with_ort_values(None, feeds)],
+            "run options": session.run(None, {"x": x}, onnxruntime.RunOptions()),
+            "names": session.run(output_names=None, input_feed={"x": x}),
+            "ended": ended,
+            "metadata": [
+                [getattr(found, name) for name in dir(metadata) if name[0] != "_"]
+                for found in (session.get_modelmeta(), metadata)
+            ],
+            "absent": absent,
+            "providers": (session.get_providers(), sorted(session.get_provider_options())),
+            "options": type(session.get_session_options()).__name__,
+        }
+
+
+def test_calls_are_those_of_onnx_runtime(device: dmlvk.Device) -> None:
+    x = np.random.default_rng(2).standard_normal((4, 3)).astype(np.float32)
+    found = ONNX_RUNTIME.call("calls", _called, device.name, _model(), x)
+    for name in ("an OrtValue", "OrtValues", "run options", "names"):
+        require_equal(found[name], [np.ascontiguousarray(x.T), np.maximum(x, 0)])
+    assert "terminate" in found["ended"]
+    ours, right = found["metadata"]
+    assert ours == right
+    assert found["absent"] and all(": " in message and name in message for name, message in found["absent"])
+    assert found["providers"] == (
+        ["DmlvkExecutionProvider", "CPUExecutionProvider"],
+        ["CPUExecutionProvider", "DmlvkExecutionProvider"],
+    )
+    assert found["options"] == "SessionOptions"
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [("out", r"\['out'\], not 'out'"), (b"out", "sequence of names"), ([3], "not 3"), (3, "sequence of names")],
+)
+def test_wrong_names_of_outputs(device: dmlvk.Device, names: Any, message: str) -> None:
+    session = InferenceSession(_model(), device)
+    with pytest.raises(TypeError, match=message):
+        session.run(names, {"x": np.ones((1, 3), np.float32)})
+
+
+def test_nothing_asked_for_is_everything(device: dmlvk.Device) -> None:
+    session = InferenceSession(_model(), device)
+    x = np.random.default_rng(3).standard_normal((4, 3)).astype(np.float32)
+    nothing: list[Any] = [None, [], (), ""]
+    for names in nothing:
+        assert len(session.run(names, {"x": x})) == 2
+    require_equal(session.run(("out", "o", "out"), {"x": x}), [np.maximum(x, 0), x.T.copy(), np.maximum(x, 0)])
+
+
+def test_a_callback_gets_outputs_or_the_error(device: dmlvk.Device) -> None:
+    session = InferenceSession(_model(), device)
+    x = np.random.default_rng(4).standard_normal((4, 3)).astype(np.float32)
+    for feeds, error in (({"x": x}, ""), ({"q": x}, "no input 'q'")):
+        called = threading.Event()
+        got: list[Any] = []
+
+        def callback(
+            outputs: list[Array], data: str, message: str, called: threading.Event = called, got: list[Any] = got
+        ) -> None:
+            got.append((len(outputs), data, message))
+            called.set()
+
+        session.run_async(["out"], feeds, callback, "mine")
+        assert called.wait(60)
+        ((count, data, message),) = got
+        assert (count, data) == (0 if error else 1, "mine")
+        assert error in message and bool(error) == bool(message)
+
+
+def _levels(device: str, model: bytes, x: Array) -> list[tuple[list[Array], list[Array], list[str]]]:
+    import onnxruntime
+
+    found = []
+    with dmlvk.Device(device) as opened:
+        for level in ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL"):
+            options = _options(onnxruntime, graph_optimization_level=getattr(onnxruntime.GraphOptimizationLevel, level))
+            session = InferenceSession(model, options, device=opened)
+            right = onnxruntime.InferenceSession(model, options)
+            outputs = session.run(None, {"x": x}), right.run(None, {"x": x})
+            found.append((*outputs, [row.where for row in session.placement]))
+    return found
+
+
+def test_the_level_of_optimization_decides_what_is_fused(device: dmlvk.Device) -> None:
+    generator = np.random.default_rng(5)
+    x = generator.standard_normal((1, 4, 9, 9)).astype(np.float32)
+    nodes: list[Node] = [
+        ("QuantizeLinear", ["x", "s", "z"], ["q"], {}),
+        ("DequantizeLinear", ["q", "s", "z"], ["d"], {}),
+        ("DequantizeLinear", ["w", "ws", "wz"], ["f"], {}),
+        ("Conv", ["d", "f"], ["c"], {}),
+        ("QuantizeLinear", ["c", "s", "z"], ["y"], {}),
+    ]
+    constants: dict[str, Array] = {
+        "s": np.array(0.021, np.float32),
+        "z": np.array(120, np.uint8),
+        "w": elements(generator, np.int8, (5, 4, 3, 3)),
+        "ws": np.array(0.003, np.float32),
+        "wz": np.array(0, np.int8),
+    }
+    model = model_of(nodes, {"x": x}, {"y": np.uint8}, constants).SerializeToString()
+    for number, (found, right, places) in enumerate(ONNX_RUNTIME.call("levels", _levels, device.name, model, x)):
+        require_equal(found, right)
+        assert ("device" in places) == (number >= 2)
+
+
+def _threads(device: str, model: bytes, x: Array) -> tuple[list[Array], list[Array], int, list[str]]:
+    import os
+
+    import onnxruntime
+
+    options = _options(onnxruntime, intra_op_num_threads=1, log_severity_level=4)
+    right = onnxruntime.InferenceSession(model, options).run(None, {"x": x})
+    with dmlvk.Device(device) as opened:
+        session = InferenceSession(model, opened, placement="device")
+        before = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 0
+        found = session.run(None, {"x": x})
+        after = len(os.listdir("/proc/self/task")) if before else 0
+        return found, right, after - before, [row.where for row in session.placement]
+
+
+def test_the_parts_of_the_host_share_the_processors_threads(device: dmlvk.Device) -> None:
+    generator = np.random.default_rng(6)
+    parameters = convolution_parameters(generator, (3, 3, 1, 1))
+    nodes: list[Node] = []
+    for k in range(40):
+        nodes.append(convolution(parameters, f"x{k}" if k else "x", f"q{k}"))
+        nodes.append(("com.microsoft.QLinearSigmoid", [f"q{k}", "y_scale", "y_zero", "p", "o"], [f"x{k + 1}"], {}))
+    constants: dict[str, Array] = {**parameters, "p": np.array(1 / 256, np.float32), "o": np.array(0, np.uint8)}
+    x = elements(generator, np.uint8, (1, 3, 32, 32))
+    model = model_of(nodes, {"x": x}, {"x40": np.uint8}, constants).SerializeToString()
+    found, right, threads, places = ONNX_RUNTIME.call("threads", _threads, device.name, model, x)
+    require_equal(found, right)
+    assert places.count("host") == 40
+    # The drivers have threads of their own, a few.
+    assert threads <= 16
