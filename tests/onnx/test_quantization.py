@@ -223,7 +223,7 @@ def test_fusion_takes_time_by_the_number_of_nodes(monkeypatch: pytest.MonkeyPatc
         counts = Counter[str]()
         with monkeypatch.context() as patch:
             for name in ("reads", "writes"):
-                patch.setattr(GraphNode, name, counted(getattr(GraphNode, name).fget, counts))
+                patch.setattr(GraphNode, name, counted(getattr(GraphNode, name).func, counts))
             reasons, replaced = quantization.fuse(graph)
         assert len(replaced) == layers and len(graph.nodes) == layers
         assert len(reasons) == 3 * layers
