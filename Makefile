@@ -96,7 +96,8 @@ test-thorough: export HYPOTHESIS_PROFILE = thorough
 test-thorough: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(PYTHON) -m tools.drivers
-	$(VENV_PYTHON) -m pytest tests/kernels tests/runtime/test_faults.py tests/runtime/test_strikes.py $(PYTEST_ARGUMENTS)
+	$(VENV_PYTHON) -m pytest tests/kernels tests/runtime/test_faults.py tests/runtime/test_strikes.py \
+		tests/runtime/test_closing.py $(PYTEST_ARGUMENTS)
 
 test-torch: .venv/torch.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dmlvk.errors import DeviceError, OutOfMemoryError, ReentryError, ValidationError
 from dmlvk.runtime.device_info import index_of
+from dmlvk.vulkan.instance import ProcessEndError
 from dmlvk.vulkan.locks import RLock
 
 if TYPE_CHECKING:
@@ -135,7 +136,8 @@ class AskedDevice:
         """
         if user.is_closed:
             user.require_open()
-        if isinstance(error, ReentryError):  # a signal handler's question, or the one that it came in
+        # A signal handler's question, or the one that it came in; or no device can be opened any more.
+        if isinstance(error, (ReentryError, ProcessEndError)):
             raise error
         current = self._device
         if current is not None and current.is_closed:  # by nobody here: the process ends

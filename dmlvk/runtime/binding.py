@@ -65,6 +65,9 @@ class Binding(NotCopied):
     #     The ids of the allocations that the work reads, writes, or either.
     # uses, written : frozenset of Access
     #     The records in which the host finds the work that uses memory, and the work that writes memory.
+    # kept : list of object
+    #     What work in flight needs of the binding: pipelines, descriptor sets, memory, the secondary command buffer.
+    #     Not the device: that is closed when its users have dropped it, and closing waits for the work.
     # batch : Batch, optional
     #     The binding alone, recorded for a call of the operator.
     # secondary : CommandBuffer, optional
@@ -114,6 +117,7 @@ class Binding(NotCopied):
         self.stages = tuple(
             tuple(self._prepare(implementation, dispatch, memory) for dispatch in stage) for stage in stages
         )
+        self.kept: list[object] = [self.stages, self._memory]
 
     def __repr__(self) -> str:
         return f"<dmlvk.Binding {self.operator_name} ({self.plan.path}) on {self.device.name}>"

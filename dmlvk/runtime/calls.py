@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from weakref import WeakSet, proxy, ref
+from weakref import proxy, ref
 
 if TYPE_CHECKING:
     from dmlvk.runtime.binding import Binding
@@ -23,12 +23,13 @@ class Call:
         Equal to the keyword arguments of the call; the interpreter compares the two without running any Python code.
         None once the call is forgotten.
     binding : Binding
-        Holds the memory: a submission of the batch keeps the call.
     batch : Batch
         The recorded binding.
+    kept : tuple
+        What a submission of the batch keeps alive.
     """
 
-    __slots__ = ("__weakref__", "_calls", "_key", "_tensors", "batch", "binding", "tensors")
+    __slots__ = ("__weakref__", "_calls", "_key", "_tensors", "batch", "binding", "kept", "tensors")
 
     def __init__(self, calls: Calls, key: tuple[object, ...], tensors: Mapping[str, Tensor], binding: Binding) -> None:
         # A weak reference: the calls are dropped with their operator, even if some of their tensors remain.
@@ -39,6 +40,7 @@ class Call:
         self.binding = binding
         assert binding.batch is not None, "a call is remembered once it is recorded"
         self.batch = binding.batch
+        self.kept = (binding.batch, binding.kept)
 
     def forget(self) -> None:
         """Forget this call: one of its tensors was dropped or freed, or there are too many calls."""
@@ -51,7 +53,7 @@ class Call:
         for reference in self._tensors:
             tensor = reference()
             if tensor is not None and tensor.calls is not None:
-                tensor.calls.discard(self)
+                tensor.calls.discard(ref(self))
 
 
 class Calls(dict[tuple[object, ...], Call]):
@@ -94,8 +96,8 @@ class Calls(dict[tuple[object, ...], Call]):
         # The tensors come first: so every call that can be found is also forgotten with its tensors.
         for tensor in tensors.values():
             if tensor.calls is None:
-                tensor.calls = WeakSet()
-            tensor.calls.add(call)
+                tensor.calls = set()
+            tensor.calls.add(ref(call, tensor.calls.discard))
         self[call._key] = call
         if any(tensor.is_freed for tensor in tensors.values()):  # by another thread, just now
             call.forget()

@@ -253,6 +253,7 @@ def record_secondary_inside(vulkan: VulkanDevice, binding: Binding) -> CommandBu
 
     if binding.secondary is None:
         binding.secondary = record_secondary_buffer(vulkan.queue.command_buffers, write)
+        binding.kept.append(binding.secondary)
     return binding.secondary
 
 

@@ -414,14 +414,14 @@ class Device(NotCopied):
         batch = self._recorded(listed)
         if batch is None:
             return self.vulkan.monitor.run(self.submit_inside, self._checked(listed))
-        return submission_of(self.vulkan.queue, self.vulkan.queue.submit(batch, (batch, listed)))
+        return submission_of(self.vulkan.queue, self.vulkan.queue.submit(batch, kept_by(batch, listed)))
 
     def submit_inside(self, listed: tuple[Binding, ...]) -> Submission:
         """As `submit`, with the device's monitor entered and the bindings already checked."""
         if self.timestamps or self.debug_level:
             return self._submit_measured_inside(listed)
         batch = self._recorded(listed) or self._record(listed)
-        return submission_of(self.vulkan.queue, self.vulkan.queue.submit_inside(batch, (batch, listed)))
+        return submission_of(self.vulkan.queue, self.vulkan.queue.submit_inside(batch, kept_by(batch, listed)))
 
     def _recorded(self, listed: tuple[Binding, ...]) -> Batch | None:
         """The remembered batch of a list that was submitted to this device before; None if there is none."""
@@ -463,7 +463,7 @@ class Device(NotCopied):
         if self.timestamps or vulkan.context.configuration.compute_family.timestamp_valid_bits:
             queries = TimestampQueries(vulkan, dispatch_count(bindings))
         batch = CommandWriter(vulkan, ONE_TIME_SUBMIT, queries).write(bindings)
-        value = vulkan.queue.submit_inside(batch, (batch, bindings, queries))
+        value = vulkan.queue.submit_inside(batch, (kept_by(batch, bindings), queries))
         return submission_of(vulkan.queue, value, None if queries is None else Timing(queries))
 
     def report(self, bindings: tuple[Binding, ...], submission: Submission) -> None:
@@ -506,14 +506,14 @@ class Device(NotCopied):
 
     def close(self) -> None:
         """Wait for all work, then release all memory. Its tensors cannot be used afterwards. May be repeated."""
-        self._close()
+        self._close(self.vulkan.close)
         self._operators.clear()
         self._lists.clear()
         self.cuda_sharing = None
 
-    def _close(self) -> None:
+    def _close(self, close: Callable[[], None]) -> None:
         try:
-            self.vulkan.close()
+            close()
         finally:
             # What refuses to close now, or is interrupted, stays open.
             self_test = getattr(self, "self_test", None)
@@ -521,9 +521,10 @@ class Device(NotCopied):
                 self_test.close()
 
     def __del__(self) -> None:
-        # Every object that belongs to a device keeps the device alive, so none is in use any more.
+        # Every object that belongs to a device keeps the device alive, so none is in use any more. Work in flight does
+        # not keep it: closing waits for that.
         if hasattr(self, "vulkan"):
-            self._close()
+            self._close(self.vulkan.close_from_finalizer)
 
     def __enter__(self) -> Device:
         return self
@@ -540,6 +541,11 @@ def _require_settings() -> None:
     mode()
     if forced := os.environ.get("DMLVK_KERNEL"):
         planning.require_path_name(forced)
+
+
+def kept_by(batch: Batch, bindings: tuple[Binding, ...]) -> tuple[object, ...]:
+    """What a submission of a list keeps alive."""
+    return (batch, *[binding.kept for binding in bindings])
 
 
 def _forced_path(desc: OperatorDesc) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import ref
 
 import numpy as np
 
@@ -97,15 +97,16 @@ class Tensor(NotCopied, ArrayProtocol):
         Bytes from the start of its memory.
     """
 
-    # calls : WeakSet of Call, optional
-    #     The calls with this tensor that operators remember.
+    # calls : set of weak references to Call, optional
+    #     The calls with this tensor that operators remember. Not a WeakSet: while one thread goes through that,
+    #     another one may not add to it.
 
     __slots__ = ("__weakref__", "_memory", "calls", "desc", "device", "offset")
 
     in_place_of_a_copy = "copy the contents (device.tensor(tensor.numpy())), or send tensor.numpy()"
 
     def __init__(self, device: Device, desc: TensorDesc, memory: Allocation, offset: int = 0) -> None:
-        self.calls: WeakSet[Call] | None = None
+        self.calls: set[ref[Call]] | None = None
         self.device = device
         self.desc = desc
         self.offset = offset
@@ -148,8 +149,10 @@ class Tensor(NotCopied, ArrayProtocol):
 
     def _forget_calls(self) -> None:
         if self.calls is not None:
-            for call in tuple(self.calls):
-                call.forget()
+            for reference in self.calls.copy():
+                call = reference()
+                if call is not None:
+                    call.forget()
 
     def numpy(self, out: Array | None = None) -> Array:
         """Copy the elements to an array, after waiting for the work that writes them.

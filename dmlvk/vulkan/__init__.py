@@ -6,7 +6,8 @@ The modules in layers: each imports only from the layers above its own, also for
 
     availability  free_ranges  library  locks  memory_use  specialization
     handles  host_threads  monitor  partner  validation
-    instance  visits
+    visits
+    instance
     device_properties
     physical_device
     configuration  memory_types

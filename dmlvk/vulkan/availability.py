@@ -36,6 +36,13 @@ class Availability:
         """Have a function called, by any thread and any number of times, when the device stops being usable."""
         self._listeners.append(listener)
 
+    def grant(self) -> None:
+        """Make the device usable, now that it is complete, unless another thread has closed it meanwhile."""
+        self.is_usable = True
+        if self.is_closed:
+            self.withdraw()
+            self.require_open()
+
     def withdraw(self) -> None:
         """Make the device unusable: from now on each part looks here before it does anything."""
         self.is_usable = False

@@ -6,20 +6,21 @@ import sys
 from weakref import ref
 
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.errors import DeviceError
+from dmlvk.errors import DeviceError, ReentryError
 from dmlvk.narrower_profile import narrower
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.blocks import Block, Segment
-from dmlvk.vulkan.configuration import configure
+from dmlvk.vulkan.configuration import Configuration, configure
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.descriptors import DescriptorSets
 from dmlvk.vulkan.external import memory_handle, semaphore_handle, timeline_for_export
 from dmlvk.vulkan.handles import Handle
+from dmlvk.vulkan.host_threads import in_background
 from dmlvk.vulkan.host_view import HostView
-from dmlvk.vulkan.instance import close_ownerless, open_devices
+from dmlvk.vulkan.instance import close_ownerless, open_devices, while_process_lasts
 from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.memory import MemoryPool
-from dmlvk.vulkan.monitor import Monitor
+from dmlvk.vulkan.monitor import Monitor, reentered
 from dmlvk.vulkan.partner import Partner
 from dmlvk.vulkan.pauses import Pauses
 from dmlvk.vulkan.physical_device import PhysicalDevice
@@ -93,24 +94,31 @@ class VulkanDevice:
         self._views: set[ref[HostView]] = set()
         self.copy_queue: Queue | None = None
         close_ownerless()
-        # From here on, whatever an exception interrupts: everything that was made is destroyed when the owner is gone.
-        open_devices[self] = ref(owner)
         try:
-            context.create()
-            self.queue = Queue(context, configuration.compute_family.index)
-            if configuration.copy_queue is not None:
-                self.copy_queue = Queue(context, configuration.copy_queue.family, configuration.copy_queue.index)
-            self.dispatch_barrier = DispatchBarrier(self.queue.command_buffers)
-            self.memory = MemoryPool(context, self.queue, force_staging=force_staging)
-            self.transfers = Transfers(context, self.queue, self.copy_queue, self.memory)
-            self.descriptors = DescriptorSets(context)
-            self.pipelines = Pipelines(context, self.descriptors, self.queue)
-            self.pauses = Pauses(self.queue, self.visits)
-            self.query_pools = QueryPools(context)
-            context.availability.is_usable = True
+            while_process_lasts(self._open, owner, configuration, force_staging)
         except BaseException:
             self.close()
             raise
+
+    def _open(self, owner: object, configuration: Configuration, force_staging: bool) -> None:
+        # From here on, whatever an exception interrupts: everything that was made is destroyed when the owner is gone.
+        open_devices[self] = ref(owner)
+        self.visits.during(self._make_parts, configuration, force_staging)
+
+    def _make_parts(self, configuration: Configuration, force_staging: bool) -> None:
+        context = self.context
+        context.create()
+        self.queue = Queue(context, configuration.compute_family.index)
+        if configuration.copy_queue is not None:
+            self.copy_queue = Queue(context, configuration.copy_queue.family, configuration.copy_queue.index)
+        self.dispatch_barrier = DispatchBarrier(self.queue.command_buffers)
+        self.memory = MemoryPool(context, self.queue, force_staging=force_staging)
+        self.transfers = Transfers(context, self.queue, self.copy_queue, self.memory)
+        self.descriptors = DescriptorSets(context)
+        self.pipelines = Pipelines(context, self.descriptors, self.queue)
+        self.pauses = Pauses(self.queue, self.visits)
+        self.query_pools = QueryPools(context)
+        context.availability.grant()
 
     @property
     def is_closed(self) -> bool:
@@ -141,6 +149,9 @@ class VulkanDevice:
         if self._is_destroyed:
             open_devices.pop(self, None)  # an exception may have struck just before the end of `_destroy`
         elif not self.context.availability.is_inherited:
+            # Before it waits for another thread that closes the device, and that waits for this one.
+            if self.visits.is_entered or self.context.handles.is_entered or self._is_changing:
+                raise reentered()
             self._closing.run(self._close)
 
     def _close(self) -> None:
@@ -190,11 +201,15 @@ class VulkanDevice:
         return [queue for queue in queues if queue is not None]
 
     @property
+    def _is_changing(self) -> bool:
+        return any(monitor.is_entered for monitor in self._monitors())
+
+    @property
     def is_entered(self) -> bool:
         """Whether this thread is in the middle of a change, so that a signal handler or a finalizer asks."""
         queues = (self.queue, self.copy_queue)
         is_releasing = any(queue is not None and queue.is_releasing for queue in queues)
-        return is_releasing or self.pipelines.is_entered or any(monitor.is_entered for monitor in self._monitors())
+        return is_releasing or self.pipelines.is_entered or self._is_changing
 
     def wait_idle(self) -> None:
         """Wait for everything submitted so far."""
@@ -233,7 +248,14 @@ class VulkanDevice:
         if self._closing.is_entered:
             self._has_dropped_view = True
         else:
+            self.close_from_finalizer()
+
+    def close_from_finalizer(self) -> None:
+        """As `close`, but on another thread, and later, if this one is in the middle of a call of this device."""
+        try:
             self.close()
+        except ReentryError:
+            in_background(self.close)
 
     def _viewed_blocks(self) -> set[Block]:
         """The blocks that other libraries see."""

@@ -1,4 +1,10 @@
-"""Vulkan objects, and the ledger that destroys them. An object is in the ledger before the driver makes it."""
+"""Vulkan objects, and the ledger that destroys them.
+
+An object is in the ledger from before the driver makes it until after the driver has destroyed it, whoever does that:
+finalizers in any thread, the part that the object belongs to, or the end of the device. Each object is destroyed with
+its own lock held. So the end of the device, which destroys whatever the ledger still has, waits for everybody else who
+is in the middle of that.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ from typing import Any
 
 from dmlvk.vulkan.availability import Availability
 from dmlvk.vulkan.library import VK_SUCCESS, failure, vk
+from dmlvk.vulkan.locks import RLock
 
 
 def destroy_in(array: Any, destroy: Any, *parents: Any) -> None:
@@ -35,16 +42,19 @@ class Handle:
     Attributes
     ----------
     array : Vk...[1]
-        The output of a vkCreate... function; NULL before the call and after the object is destroyed.
+        The output of a vkCreate... function; NULL before the call, and from the moment when somebody destroys it.
+    lock : RLock
+        Held while the object is destroyed.
     """
 
-    __slots__ = ("_destroy", "_handles", "array")
+    __slots__ = ("_destroy", "_handles", "array", "lock")
 
     def __init__(self, handles: Handles, kind: str) -> None:
         self._handles = handles
         # void vkDestroy...(VkDevice device, Vk... object, const VkAllocationCallbacks* pAllocator)
         self._destroy = "vkFreeMemory" if kind == "DeviceMemory" else f"vkDestroy{kind}"
         self.array: Any = vk.ffi.new(f"Vk{kind}[1]")
+        self.lock: Any = RLock()
 
     @property
     def value(self) -> Any:
@@ -57,10 +67,11 @@ class Handle:
         return self.array[0] == vk.ffi.NULL
 
     def destroy(self) -> None:
-        """Destroy the object, if there is one; nothing may use it any more."""
+        """Destroy the object, if there is one, or wait for the thread that does so; nothing may use it any more."""
         handles = self._handles
         if not handles.availability.is_inherited:
-            destroy_in(self.array, getattr(vk, self._destroy), handles.device[0])
+            destroy = getattr(vk, self._destroy)
+            with self.lock: destroy_in(self.array, destroy, handles.device[0])  # noqa: E701  # fmt: skip
         handles.forget(self)
 
 
@@ -79,6 +90,11 @@ class Handles:
         self.device = device
         self.availability = availability
         self._live: dict[int, Handle] = {}
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether this thread is in the middle of destroying an object."""
+        return any(handle.lock._is_owned() for handle in list(self._live.values()))
 
     def new(self, kind: str) -> Handle:
         """A place for an object of a kind such as "Buffer", for a call that is about to fill it."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from weakref import ref
 
 from dmlvk.errors import DeviceError
+from dmlvk.vulkan.availability import Availability
 from dmlvk.vulkan.handles import destroy_in
 from dmlvk.vulkan.host_threads import forget_threads
 from dmlvk.vulkan.library import (
@@ -21,9 +23,26 @@ from dmlvk.vulkan.library import (
     vk,
 )
 from dmlvk.vulkan.monitor import Monitor
+from dmlvk.vulkan.visits import Visits
 
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
 API_VERSION = 1 << 22 | 3 << 12  # VK_API_VERSION_1_3: the highest version whose structures dmlvk reads
+
+
+Result = TypeVar("Result")
+
+
+class ProcessEndError(DeviceError):
+    """The process is ending, so that no device can be opened any more. It says nothing of the device."""
+
+
+class Process(Availability):
+    """Whether this process still uses Vulkan: until it ends."""
+
+    def require_open(self) -> None:
+        """Raise a DeviceError if the process is about to end."""
+        if self.is_closed:
+            raise ProcessEndError("this process is ending, and has closed its devices: none can be opened any more")
 
 
 class OpenDevice(Protocol):
@@ -38,14 +57,28 @@ class OpenDevice(Protocol):
     def __hash__(self) -> int: ...
 
 
+_process = Process("dmlvk")
+# The uses of the instance that are going on; the end of the process waits for them.
+_visits = Visits(_process)
 _monitor = Monitor()
 _instance: Instance | None = None
 # Devices that are not destroyed, each with its owner. When the process ends, they are closed before the instance.
 open_devices: dict[OpenDevice, ref[object]] = {}
 
 
+def while_process_lasts(use: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function that uses the instance or opens a device, and keep the process from closing both meanwhile.
+
+    Raises
+    ------
+    DeviceError
+        The process is ending: daemon threads may still run, but use no device any more.
+    """
+    return _visits.during(use, *arguments)
+
+
 def instance() -> Instance:
-    """The process's instance, made at the first call.
+    """The process's instance, made at the first call. Called inside of `while_process_lasts`.
 
     Raises
     ------
@@ -76,6 +109,9 @@ def close_ownerless() -> None:
 
 def _close_all() -> None:
     global _instance
+    # Daemon threads go on while the process ends. They open no device from now on, so the list below is complete.
+    _process.is_closed = True
+    _visits.wait_for_end()
     # The stack runs backwards, and each function even if another one fails.
     with ExitStack() as stack:
         if _instance is not None:
@@ -93,7 +129,10 @@ def _close_unused(instance: Instance) -> None:
 
 def _after_fork_in_child() -> None:
     """Leave the parent's devices alone. A child lacks the threads of the drivers, so no device works in it."""
-    global _instance
+    global _instance, _process, _visits
+    # Threads that the child lacks may be in the middle of a visit.
+    _process = Process("dmlvk")
+    _visits = Visits(_process)
     for device in list(open_devices):
         device.disown()
     open_devices.clear()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT
-from dmlvk.errors import OutOfMemoryError
+from dmlvk.errors import DeviceError, OutOfMemoryError
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.blocks import Block, Lease, Segment, allowed_types
 from dmlvk.vulkan.context import Context
@@ -227,7 +228,8 @@ class MemoryPool:
         # If a thread is allocating, that allocation, or the repair after it, finds the memory in the queue.
         monitor = self.monitor
         if monitor.is_whole and not monitor.is_entered and self._availability.is_usable:
-            monitor.run(self._drain)
+            with suppress(DeviceError):  # closed just now: the memory goes with the device
+                monitor.run(self._drain)
 
     def _drain(self, keep: int = 1) -> None:
         """Free the dropped memory, and destroy all empty shared blocks but `keep`; with 0, all kept blocks too.

@@ -17,7 +17,7 @@ from dmlvk.device_profile import (
 )
 from dmlvk.errors import DeviceError, shown
 from dmlvk.vulkan.device_properties import read_profile
-from dmlvk.vulkan.instance import Instance, instance, names, version_tuple
+from dmlvk.vulkan.instance import Instance, instance, names, version_tuple, while_process_lasts
 from dmlvk.vulkan.library import driver_hint, vk
 
 # The best type first; a device of type OTHER does not say what it is.
@@ -130,6 +130,10 @@ def has_usable_device() -> bool:
     DeviceError
         There is no Vulkan loader, or it has no driver.
     """
+    return while_process_lasts(_probe)
+
+
+def _probe() -> bool:
     with closing(Instance()) as probe:
         probe.open()
         return any(
@@ -138,6 +142,10 @@ def has_usable_device() -> bool:
 
 
 def _all_devices() -> list[PhysicalDevice]:
+    return while_process_lasts(_read_all)
+
+
+def _read_all() -> list[PhysicalDevice]:
     return best_first(read_physical_device(handle) for handle in instance().physical_devices())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from threading import get_ident
 from typing import Any
 
@@ -377,6 +378,10 @@ class Queue:
             with lock: self._release()  # noqa: E701  # fmt: skip
 
     def _release(self) -> None:
+        with suppress(IndexError):  # the device is closed just now, and `drop` has emptied it
+            self._release_first()
+
+    def _release_first(self) -> None:
         in_flight, completed = self._in_flight, self.completed
         while in_flight and in_flight[0][0] <= completed:
             _, batch, keep = in_flight[0]

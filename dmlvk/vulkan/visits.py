@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
-from weakref import WeakSet
+from weakref import ref
 
 from dmlvk.vulkan.availability import Availability
 from dmlvk.vulkan.locks import Lock
@@ -42,11 +42,12 @@ class Visits:
     def __init__(self, availability: Availability) -> None:
         self._availability = availability
         self._free: deque[Visit] = deque()
-        self._all: WeakSet[Visit] = WeakSet()
+        # A visit takes itself out when it goes. Not a WeakSet: other threads may add to it during the loops below.
+        self._all: set[ref[Visit]] = set()
 
     def register(self, visit: Visit) -> None:
         """Let closing the device know a visit, before the first use of the visit."""
-        self._all.add(visit)
+        self._all.add(ref(visit, self._all.discard))
 
     def during(self, use: Callable[..., Result], *arguments: Any) -> Result:
         """Call a function, and keep the device open until it returns.
@@ -80,8 +81,18 @@ class Visits:
             One of the visits is this thread's own: its handler or finalizer cannot wait for it.
         """
         here = threading.get_ident()
-        for visit in list(self._all):
+        for visit in self._visits():
             while visit.lock.locked():
                 if visit.thread == here:
                     raise reentered()
                 time.sleep(POLL_SECONDS)
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether this thread is in the middle of a visit."""
+        here = threading.get_ident()
+        return any(visit.lock.locked() and visit.thread == here for visit in self._visits())
+
+    def _visits(self) -> list[Visit]:
+        visits = [reference() for reference in self._all.copy()]
+        return [visit for visit in visits if visit is not None]
