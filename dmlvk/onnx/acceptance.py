@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy.typing as npt
@@ -87,13 +88,16 @@ def _refusal(runtime: Any, model: onnx.ModelProto) -> str | None:
 
 def new_session(runtime: Any, content: bytes, options: Any) -> Any:
     """A session of ONNX Runtime on the processor. In a process that has one pool of threads for all, it uses that."""
+    # Its fallback would print to the terminal and try the same again.
+    make = partial(runtime.InferenceSession, content, options, ["CPUExecutionProvider"], enable_fallback=0)
     try:
-        return runtime.InferenceSession(content, options, ["CPUExecutionProvider"])
+        return make()
     except RuntimeError as error:
         if "use_per_session_threads" not in str(error):
             raise
         options.use_per_session_threads = False
-        return runtime.InferenceSession(content, options, ["CPUExecutionProvider"])
+        options.intra_op_num_threads = options.inter_op_num_threads = 0
+        return make()
 
 
 def _with_constants(model: onnx.ModelProto, constants: Mapping[str, Array], most: int | None) -> onnx.ModelProto:

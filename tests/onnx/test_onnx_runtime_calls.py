@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -282,3 +284,20 @@ def test_the_parts_of_the_host_share_the_processors_threads(device: dmlvk.Device
     assert places.count("host") == 40
     # The drivers have threads of their own, a few.
     assert threads <= 16
+
+
+WITH_ONE_POOL = """
+import sys
+import numpy as np
+import onnxruntime
+onnxruntime.set_global_thread_pool_sizes(2, 1)
+from dmlvk.onnx import InferenceSession
+session = InferenceSession(bytes.fromhex(sys.argv[1]), sys.argv[2])
+print([array.tolist() for array in session.run(None, {"x": np.array([[1, -2, 3]], np.float32)})])
+"""
+
+
+def test_in_a_process_with_one_pool_for_all_sessions(device: dmlvk.Device) -> None:
+    command = [sys.executable, "-c", WITH_ONE_POOL, _model().hex(), device.name]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.stdout.strip() == "[[[1.0], [-2.0], [3.0]], [[1.0, 0.0, 3.0]]]", ended.stderr
