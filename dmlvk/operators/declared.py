@@ -8,7 +8,7 @@ say is in its methods `check`, `output_sizes` and `check_output`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
@@ -23,6 +23,8 @@ from dmlvk.tensor_desc import TensorDesc, TensorFlags, as_data_type
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
+
+    from dmlvk.operators.drawing import Choices
 else:
 
     def dataclass_transform(**_: Any) -> Callable[[Any], Any]:
@@ -81,13 +83,13 @@ class OneAChannel:
     noun: str = "channel"
     or_one: bool = True
 
-    def sizes(self, desc: OperatorDesc, rank: int) -> tuple[int, ...]:
-        """The sizes at a rank, with one element for each channel."""
-        channels = desc.tensors[self.of].sizes[self.dimension]
+    def sizes_of(self, sizes: Sequence[int], rank: int) -> tuple[int, ...]:
+        """The sizes at a rank, given those of the tensor with the channels, with one element for each channel."""
+        channels = sizes[self.dimension]
         return (1, channels, *(1,) * (rank - 2)) if rank > 1 else (channels,)
 
     def check(self, desc: OperatorDesc, name: str, tensor: TensorDesc) -> None:
-        expected = self.sizes(desc, tensor.rank)
+        expected = self.sizes_of(desc.tensors[self.of].sizes, tensor.rank)
         if tensor.sizes == expected or (self.or_one and tensor.element_count == 1):
             return
         if not self.or_one:
@@ -501,6 +503,14 @@ class OperatorDesc:
             rule.settle(self, name)
         self.check_output()
         self._check_outputs()
+
+    @classmethod
+    def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Fields of a random descriptor that `check` and `check_output` tie to others, in place of those given.
+
+        See `dmlvk.operators.drawing`.
+        """
+        return {}
 
     def check(self) -> None:
         """Check what no rule of a field says. The fields are checked; the output may be missing."""

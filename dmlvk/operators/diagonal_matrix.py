@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, ClassVar, NoReturn
 
 from dmlvk.data_type import DataType
 from dmlvk.operators.declared import (
+    ALL_DATA_TYPES,
     INT32_MAX,
     INT32_MIN,
     SIXTY_FOUR_BIT_TYPES,
@@ -19,6 +21,7 @@ from dmlvk.operators.declared import (
     result,
 )
 from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc
+from dmlvk.operators.drawing import Choices
 from dmlvk.operators.element import encode_element
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.tensor_desc import TensorDesc
@@ -60,6 +63,16 @@ class DiagonalMatrixDesc(OperatorDesc):
     value: Any = element(DataType.FLOAT32, kept_as="float_bytes")
     float_bytes: bytes = field(init=False, repr=False)
     value_bytes: bytes = field(init=False, repr=False, compare=False)
+
+    @classmethod
+    def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """A value that every data type holds, and any output."""
+        sizes = choose.sizes("output_tensor", choose.one_of("output_tensor.rank", (2, 3, 4)))
+        data_type = choose.one_of("output_tensor.data_type", ALL_DATA_TYPES)
+        return {
+            "output_tensor": choose.tensor("output_tensor", data_type, sizes),
+            "value": choose.integer("value", 0, 100),
+        }
 
     def output_sizes(self) -> NoReturn:
         """No other field says them."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 from dmlvk.data_type import DataType
 from dmlvk.operators.declared import (
@@ -15,6 +16,7 @@ from dmlvk.operators.declared import (
     same_as,
     source,
 )
+from dmlvk.operators.drawing import Choices
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.tensor_desc import TensorDesc
 
@@ -53,6 +55,19 @@ class OneHotDesc(OperatorDesc):
     values_tensor: TensorDesc = source(rank=same_as("indices_tensor"))
     output_tensor: TensorDesc = result(same_as("values_tensor"), rank=same_as("indices_tensor"))
     axis: int = axis(of="indices_tensor")
+
+    @classmethod
+    def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """One index a sequence, two values, and an output of any length."""
+        axis, sizes = fields["axis"], fields["indices_tensor"].sizes
+        index_type, value_type = fields["indices_tensor"].data_type, fields["values_tensor"].data_type
+        fastest = choose.integer("values_axis", 0, len(sizes) - 1)
+        two = [2 if k == fastest else 1 for k in range(len(sizes))]
+        return {
+            "indices_tensor": choose.tensor("indices_tensor", index_type, (*sizes[:axis], 1, *sizes[axis + 1 :])),
+            "values_tensor": choose.tensor("values_tensor", value_type, two),
+            "output_tensor": choose.tensor("output_tensor", value_type, sizes),
+        }
 
     def check(self) -> None:
         """Check that there is one index a sequence, and two values."""

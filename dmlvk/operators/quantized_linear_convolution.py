@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn, TypeAlias
@@ -23,6 +23,7 @@ from dmlvk.operators.declared import (
     source,
     zero_point,
 )
+from dmlvk.operators.drawing import Choices
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
 
@@ -169,6 +170,32 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
     start_padding: Sequence[int] = spatial(0)
     end_padding: Sequence[int] = spatial(0)
     group_count: int = integer(1, MAXIMUM_UINT32, "must be 1 or more")
+
+    @classmethod
+    def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Channels that groups divide, and filters no larger than the padded input."""
+        rank, groups = fields["input_tensor"].rank, choose.integer("group_count", 1, 3)
+        channels, filters = (groups * choose.integer("channels", 1, 3) for _ in range(2))
+        sizes = {
+            "input_tensor": (choose.integer("batch", 1, 2), channels, *choose.sizes("pixels", rank - 2)),
+            "filter_tensor": (filters, channels // groups, *(choose.integer("taps", 1, 3) for _ in range(rank - 2))),
+            "bias_tensor": (1, filters, 1, 1)[:rank],
+        }
+        for name in ("filter_scale_tensor", "filter_zero_point_tensor"):
+            if name in fields:
+                one = (1,) * fields[name].rank
+                sizes[name] = choose.one_of(f"{name}.is_per_channel", (one, PER_CHANNEL.sizes_of((filters,), len(one))))
+        tied: dict[str, Any] = {
+            name: choose.tensor(name, fields[name].data_type, extents)
+            for name, extents in sizes.items()
+            if name in fields
+        }
+        missing = [max(0, 9 - extent) for extent in sizes["input_tensor"][2:]]
+        tied["start_padding"] = [choose.integer("start_padding", least, least + 3) for least in missing]
+        tied["end_padding"] = [choose.integer("end_padding", 0, 3) for _ in missing]
+        for name in ("strides", "dilations"):
+            tied[name] = [choose.integer(name, 1, 3) for _ in missing]
+        return {**tied, "group_count": groups}
 
     def check(self) -> None:
         """Check the spatial arrays and the numbers of channels."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dmlvk.operators.declared import (
     EIGHT_BIT_TYPES,
@@ -15,6 +16,7 @@ from dmlvk.operators.declared import (
     same_as,
     source,
 )
+from dmlvk.operators.drawing import Choices
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.operators.slice1 import Slice1Desc
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
@@ -55,6 +57,15 @@ class SliceDesc(OperatorDesc):
     strides: Sequence[int] = integers(
         1, MAXIMUM_UINT32, "must be 1 or more; SLICE1 also takes negative strides", count=DIMENSIONS
     )
+
+    @classmethod
+    def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """A slice inside the input."""
+        extents = fields["input_tensor"].sizes
+        offsets = [choose.integer("offsets", 0, size - 1) for size in extents]
+        strides = [choose.one_of("strides", (1, 1, 2, 3, MAXIMUM_UINT32)) for _ in extents]
+        most = [1 + (n - 1 - offset) // stride for n, offset, stride in zip(extents, offsets, strides, strict=True)]
+        return {"offsets": offsets, "sizes": [choose.integer("sizes", 1, n) for n in most], "strides": strides}
 
     def check(self) -> None:
         """Check that the slice lies inside the input."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dmlvk.operators.declared import (
     INT32_MAX,
@@ -16,6 +17,7 @@ from dmlvk.operators.declared import (
     same_as,
     source,
 )
+from dmlvk.operators.drawing import Choices
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
 
@@ -65,6 +67,25 @@ class Slice1Desc(OperatorDesc):
     input_window_strides: Sequence[int] = integers(
         INT32_MIN, INT32_MAX, "must fit a signed 32-bit integer", count=DIMENSIONS
     )
+
+    @classmethod
+    def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """A window inside the input, and as many of its elements as it gives, or fewer."""
+        source: TensorDesc = fields["input_tensor"]
+        offsets = [choose.integer("input_window_offsets", 0, size - 1) for size in source.sizes]
+        extents = [size - offset for size, offset in zip(source.sizes, offsets, strict=True)]
+        sizes = [choose.integer("input_window_sizes", 1, extent) for extent in extents]
+        strides = [choose.one_of("input_window_strides", (1, 1, -1, 2, -3, INT32_MAX, INT32_MIN)) for _ in sizes]
+        most = maximum_copied_elements(sizes, strides)
+        output = [choose.one_of("output_tensor.sizes", (size, choose.integer("less", 1, size))) for size in most]
+        return {
+            "input_window_offsets": offsets,
+            "input_window_sizes": sizes,
+            "input_window_strides": strides,
+            "output_tensor": choose.tensor("output_tensor", source.data_type, output)
+            if choose.one_of("output_tensor.is_present", (True, False))
+            else None,
+        }
 
     def check(self) -> None:
         """Check that the window lies inside the input."""

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 
 import dmlvk
+from dmlvk.conformance.cases.broken_rules import broken_rules, valid
 from dmlvk.data_type import DataType
 from dmlvk.errors import DescriptorError
 from dmlvk.operators import (
     DiagonalMatrix1Desc,
     DiagonalMatrixDesc,
-    OneHotDesc,
     OperatorDesc,
     QuantizedLinearConvolutionDesc,
     Slice1Desc,
@@ -56,7 +56,7 @@ def test_every_operator_has_a_strategy() -> None:
 def test_the_output_is_always_there(desc: OperatorDesc) -> None:
     output = desc.tensors["output_tensor"]
     assert isinstance(output, TensorDesc) and output is getattr(desc, "output_tensor")  # noqa: B009
-    assert list(desc.tensors)[-1] == "output_tensor"
+    assert next(name for name in desc.tensors if name in desc.output_fields) == "output_tensor"
 
 
 @given(DESCRIPTORS)
@@ -64,19 +64,16 @@ def test_an_output_that_is_left_out_is_the_packed_one_that_fits(desc: OperatorDe
     """It is of the sizes that any other output has; SLICE1 alone may write less than its window gives."""
     fields = arguments(desc)
     written_out = fields.pop("output_tensor")
-    needs_output = isinstance(desc, (OneHotDesc, DiagonalMatrixDesc))
-    if needs_output or (isinstance(desc, DiagonalMatrix1Desc) and desc.input_tensor is None):
+    rule = desc.tensor_rules["output_tensor"]
+    if not rule.is_optional or (isinstance(desc, DiagonalMatrix1Desc) and desc.input_tensor is None):
         with pytest.raises(DescriptorError, match=r"output_tensor = None: must be a TensorDesc: .*no other field says"):
             type(desc)(**fields)
         return
     output = type(desc)(**fields).tensors["output_tensor"]
     assert output.strides is None and output.flags is TensorFlags.NONE
     assert output.total_size_in_bytes == output.minimum_size_in_bytes and not output.guaranteed_base_offset_alignment
-    if isinstance(desc, QuantizedLinearConvolutionDesc):
-        zero_point = desc.output_zero_point_tensor
-        assert output.data_type is (desc.input_tensor if zero_point is None else zero_point).data_type
-    else:
-        assert output.data_type is written_out.data_type
+    from_others = [fields[name].data_type for name in rule.type_from if fields[name] is not None]
+    assert output.data_type is (from_others[0] if from_others else written_out.data_type)
     if isinstance(desc, Slice1Desc):
         assert output.sizes == desc.maximum_copied_elements
     else:
@@ -284,3 +281,43 @@ class TestASample:
 
         with pytest.raises(DescriptorError, match="no other field says how large the output is"):
             OtherDesc(input_tensor=TensorDesc("int8", (3,)))  # type: ignore[call-arg]
+
+
+class TestBrokenRules:
+    """One refusal a rule, from the declaration alone."""
+
+    @pytest.mark.parametrize("declared", [*OPERATORS, SampleDesc], ids=lambda declared: declared.stem)
+    def test_each_is_refused_where_it_is_broken(self, declared: type[OperatorDesc]) -> None:
+        broken = broken_rules(declared)
+        for rule, changes in broken.items():
+            with pytest.raises(DescriptorError) as caught:
+                declared(**changed(valid(declared), changes))
+            (place,) = changes
+            assert caught.value.field.split(".")[0].split("[")[0] == place.partition(".")[0], rule
+        for name, rule_of_field in declared.rules.items():
+            assert any(place.partition(".")[0] == name for changes in broken.values() for place in changes), (
+                rule_of_field
+            )
+
+    def test_the_sample_s(self) -> None:
+        rules = broken_rules(SampleDesc)
+        some = ("a_absent", "a_scale_sizes", "b_rank", "indices_sizes", "axis_negative", "is_padded_no_truth_value")
+        assert set(some) < set(rules)
+        assert "output_zero_point_absent" not in rules and len(rules) > 20
+
+
+def changed(desc: OperatorDesc, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a descriptor with changes, which are named as the conformance suite names them."""
+    fields = arguments(desc)
+    for place, value in changes.items():
+        name, _, member = place.partition(".")
+        if member:
+            tensor = fields[name]
+            value = {"data_type": DataType.__getitem__}.get(member, lambda value: value)(value)
+            value = (0,) * tensor.rank if value == "broadcast" else value
+            kept = {"data_type": tensor.data_type, "sizes": tensor.sizes}
+            value = TensorDesc(**{**kept, member: value})
+        elif name == "value_data_type":
+            value = DataType[value]
+        fields[name] = value
+    return fields

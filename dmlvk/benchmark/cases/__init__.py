@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
+from dmlvk.benchmark.cases import by_declaration
 from dmlvk.benchmark.cases.scale import Scale
 from dmlvk.conformance.case import Case
 from dmlvk.operators import OperatorDesc
@@ -24,7 +25,7 @@ SCALES = {
 }
 
 SOURCES: Mapping[type[OperatorDesc], Callable[[Scale], Iterator[Case]]] = parts(
-    __name__, "cases", CURRENT_OPERATORS, default=lambda _: lambda scale: iter(())
+    __name__, "cases", CURRENT_OPERATORS, default=by_declaration.cases
 )
 
 # The stems of the operators that have cases, as `dmlvk bench --operator` takes them.

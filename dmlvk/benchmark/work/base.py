@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dmlvk.conformance.cases.values import elements_of
 from dmlvk.operators import OperatorDesc
-from dmlvk.operators.declared import BIAS, SCALE
 from dmlvk.tensor_desc import TensorDesc
 
 
@@ -45,22 +45,9 @@ def work(desc: OperatorDesc) -> Work:
 
 
 def random_inputs(desc: OperatorDesc, random: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
-    """Elements for each input, as its role says: scales with which products of bytes use the range of a byte.
-
-    All other elements are random bits.
-    """
+    """Elements for each input, as its role says: see `dmlvk.conformance.cases.values.elements_of`."""
     return {
-        name: random_elements(desc.tensor_rules[name].role, tensor, random)
+        name: elements_of(random, tensor, desc.tensor_rules[name].role)
         for name, tensor in desc.tensors.items()
         if name in desc.input_fields
     }
-
-
-def random_elements(role: str, tensor: TensorDesc, random: np.random.Generator) -> npt.NDArray[Any]:
-    """Elements of a tensor with a role."""
-    dtype = tensor.data_type.numpy_dtype
-    if role == SCALE:
-        return (random.integers(50, 200, tensor.sizes) / 1e4).astype(dtype)
-    if role == BIAS:
-        return random.integers(-5000, 5000, tensor.sizes, dtype)
-    return random_bits(tensor, random)

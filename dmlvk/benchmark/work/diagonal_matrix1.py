@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 
-from dmlvk.benchmark.work.base import Work, random_inputs, size_of
+from dmlvk.benchmark.work.base import Work, size_of
 from dmlvk.operators import DiagonalMatrix1Desc
-
-__all__ = ["random_inputs", "work"]
 
 
 def work(desc: DiagonalMatrix1Desc) -> Work:

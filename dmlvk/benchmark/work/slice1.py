@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 
-from dmlvk.benchmark.work.base import Work, random_inputs, size_of
+from dmlvk.benchmark.work.base import Work, size_of
 from dmlvk.operators import Slice1Desc, SliceDesc
-
-__all__ = ["random_inputs", "work"]
 
 # Memory is read in units of this many bytes.
 SECTOR_SIZE = 32

@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from dmlvk.conformance.case import Case
-from dmlvk.conformance.cases import invalid, invariance, onnx_backend
+from dmlvk.conformance.cases import by_declaration, invalid, invariance, onnx_backend
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.registry import parts
 
 CaseSource: TypeAlias = Callable[[bool], Iterator[Case]]
 
-BY_OPERATOR: Mapping[type[OperatorDesc], CaseSource] = parts(
-    __name__, "cases", default=lambda _: lambda default_only: iter(())
-)
+BY_OPERATOR: Mapping[type[OperatorDesc], CaseSource] = parts(__name__, "cases", default=by_declaration.cases)
 SOURCES: tuple[CaseSource, ...] = (
     *BY_OPERATOR.values(),
     onnx_backend.cases,

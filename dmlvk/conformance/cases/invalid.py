@@ -14,14 +14,15 @@ from importlib import resources
 from typing import Any
 
 from dmlvk.conformance.case import Case, Refusal, Workload
+from dmlvk.conformance.cases.broken_rules import OUTPUT_RULES, Changes, base_content, broken_rules
+from dmlvk.operators import OperatorDesc
 from dmlvk.operators.declared import INT32_MAX, INT32_MIN
+from dmlvk.operators.registry import OPERATORS, parts
 
 ABOUT = "Descriptors that break one rule each: the error must name the field and the rule."
 REFUSALS = "refusals.json"
 
 Content = dict[str, Any]
-# Changes to a valid descriptor: members by their names, those of a tensor after a dot. A tensor that is None is absent.
-Changes = Mapping[str, Any]
 
 
 def tensor(data_type: str, *sizes: int) -> Content:
@@ -90,11 +91,6 @@ BASES: Mapping[str, Content] = {
 # The rules of every tensor, broken by SLICE1's input.
 TENSOR_BASE = "slice1"
 LARGEST = 2**32 - 1
-
-OUTPUT_RULES: Mapping[str, Changes] = {
-    "output_owned": {"output_tensor.flags": 1},
-    "output_overlaps": {"output_tensor.strides": "broadcast"},
-}
 
 RULES: Mapping[str, Mapping[str, Changes]] = {
     "tensor": {
@@ -260,6 +256,12 @@ RULES: Mapping[str, Mapping[str, Changes]] = {
     },
 }
 
+# Operators without rules above break those of their declarations, and those that their own module names.
+NAMED_RULES: Mapping[type[OperatorDesc], Mapping[str, Changes]] = parts(
+    "dmlvk.conformance.cases", "BROKEN_RULES", default=lambda _: {}
+)
+BY_DECLARATION: Mapping[str, type[OperatorDesc]] = {desc.stem: desc for desc in OPERATORS if desc.stem not in RULES}
+
 # The convolution's tensors at rank 3, where they differ.
 RANK_3: Mapping[str, Any] = {
     "input_tensor": tensor("UINT8", 2, 6, 11),
@@ -275,8 +277,10 @@ RANK_3: Mapping[str, Any] = {
 
 def invalid_content(operator: str, rule: str) -> Content:
     """The whole descriptor, as plain data."""
-    changes = dict(RULES[operator][rule])
-    content = copy.deepcopy(BASES[TENSOR_BASE if operator == "tensor" else operator])
+    declared = BY_DECLARATION.get(operator)
+    changes = dict(rules()[operator][rule])
+    base = BASES[TENSOR_BASE if operator == "tensor" else operator] if declared is None else base_content(declared)
+    content = copy.deepcopy(dict(base))
     if changes.pop("rank", 4) == 3:
         content |= copy.deepcopy(dict(RANK_3))
     for name, value in changes.items():
@@ -297,14 +301,21 @@ def recorded_refusals() -> Mapping[str, Any]:
     return dict(json.loads(ours.read_text(encoding="utf-8"))) if ours.is_file() else {}
 
 
+@cache
+def rules() -> Mapping[str, Mapping[str, Changes]]:
+    """The broken rules of each operator, by their names."""
+    declared = {stem: {**broken_rules(desc), **NAMED_RULES[desc]} for stem, desc in BY_DECLARATION.items()}
+    return {**RULES, **declared}
+
+
 def _no_workload(name: str) -> Workload:
     raise ValueError(f"{name} has no tensors: its descriptor has to be refused")
 
 
 def cases(default_only: bool = False) -> Iterator[Case]:
     """One case for each rule; all cases run by default."""
-    for operator, rules in RULES.items():
-        for rule in rules:
+    for operator, broken in rules().items():
+        for rule in broken:
             name = f"invalid:{operator}:rule={rule}"
             recorded = recorded_refusals().get(name, {}).get("error", {})
             refusal = Refusal(

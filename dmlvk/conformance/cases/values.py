@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.data_type import DataType
+from dmlvk.operators.declared import BIAS, SCALE
 from dmlvk.tensor_desc import TensorDesc
 
 Array = npt.NDArray[Any]
@@ -42,6 +43,28 @@ def chosen_array(numbers: np.random.Generator, desc: TensorDesc, candidates: Seq
     chosen = choice[numbers.integers(0, len(choice), count)]
     chosen[: len(choice)] = choice[:count]
     return in_memory(desc, chosen.view(np.uint8))
+
+
+def elements_of(numbers: np.random.Generator, desc: TensorDesc, role: str) -> Array:
+    """Elements as a tensor's role says. Elements that share memory are equal.
+
+    Scales are such that a product of bytes uses the range of a byte. Other floating point numbers are multiples of 1/8,
+    and one in eight is a special one. Integers are random bits, but for a bias.
+    """
+    dtype = desc.data_type.numpy_dtype
+    count = -(-desc.minimum_size_in_bytes // dtype.itemsize)
+    if role == SCALE:
+        elements = (numbers.integers(50, 200, count) / 1e4).astype(dtype)
+    elif role == BIAS:
+        elements = numbers.integers(-5000, 5000, count).astype(dtype)
+    elif desc.data_type.is_floating_point:
+        elements = (numbers.integers(-2000, 2000, count) / 8).astype(dtype)
+        special = np.array(SPECIAL_BITS[desc.data_type], f"u{dtype.itemsize}").view(dtype)
+        chosen = numbers.integers(0, 8 * len(special), count)
+        elements = np.where(chosen < len(special), special[chosen % len(special)], elements)
+    else:
+        return random_array(numbers, desc)
+    return in_memory(desc, elements.view(np.uint8))
 
 
 def in_memory(desc: TensorDesc, memory: Array) -> Array:
