@@ -6,6 +6,8 @@ import math
 import reprlib
 from typing import Any, TypeVar
 
+from dmlvk.printable import CleanMessage
+
 # Characters of a message that a value takes at most: of a million sizes nobody reads more.
 LONGEST_VALUE = 300
 
@@ -52,7 +54,7 @@ def public(error: Raised) -> Raised:
 
 
 @public
-class DescriptorError(ValueError):
+class DescriptorError(CleanMessage, ValueError):
     """A descriptor breaks a rule of its operator's page.
 
     The message names the descriptor, the field, its value, the rule, and what would be right.
@@ -86,18 +88,20 @@ class DescriptorError(ValueError):
 
 
 @public
-class BindingError(ValueError):
+class BindingError(CleanMessage, ValueError):
     """The tensors bound to an operator are not those that its descriptor describes."""
 
 
 @public
-class PathError(ValueError):
+class PathError(CleanMessage, ValueError):
     """An operator does not have the requested kernel path: at all, on this device, or at this size."""
 
 
 @public
-class DeviceError(RuntimeError):
+class DeviceError(CleanMessage, RuntimeError):
     """The device or its driver could not do what was asked: none found, out of memory, lost, timed out."""
+
+    is_multiline = True  # a validation layer's messages are
 
 
 @public

@@ -1,21 +1,29 @@
 """Reads and writes files safely: the file at a path need not be the expected one.
 
 A path may lead to an endless FIFO, to a device that is never full, to a folder, or to someone's letters. All of dmlvk
-reads and writes through these functions. They never wait for another program and never read without a bound. They
-return the content, or raise an OSError that names the file.
+reads and writes through these functions. They never wait for another program, never read without a bound, and never
+execute what they read. They return the content, or raise an OSError that names the file. Where another file says what
+to read or write, the caller names the folders in which that may be.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import stat
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from pkgutil import get_data
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from dmlvk.printable import printable
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 # Far more than dmlvk ever writes, and far less than would exceed a machine's memory.
 MOST_BYTES = 1 << 28
@@ -39,32 +47,148 @@ class FileError(OSError):
     """A file is not of the expected kind. The message names the file and says what is wrong."""
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        return printable(str(self.args[0]))
 
 
-def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+class OutsideError(FileError):
+    """A path leads out of the folders in which it has to stay."""
+
+
+def read_bytes(path: Path, most_bytes: int | None = MOST_BYTES, *, within: Iterable[Path] | None = None) -> bytes:
     """The content of a regular file.
+
+    Parameters
+    ----------
+    path : Path
+    most_bytes : int, optional
+        The file's largest size; None for as much as fits into memory.
+    within : iterable of Path, optional
+        The folders in which the file has to be, wherever links lead.
 
     Raises
     ------
     OSError
         The file cannot be opened or read.
     FileError
-        The file is no regular file, or larger than `most_bytes`.
+        The file is no regular file, or larger than `most_bytes`, or elsewhere.
     """
-    with _opened(path) as file:
+    with _opened(path, within) as file:
         size = os.fstat(file.fileno()).st_size
-        # Some files of the system have content and no size.
-        content = b"" if size > most_bytes else file.read(most_bytes + 1)
-        if max(len(content), size) > most_bytes:
-            raise FileError(f"{str(path)!r} cannot be read: it has more than {most_bytes >> 20} MiB")
+        most = max(size, 1) if most_bytes is None else most_bytes
+        try:
+            # Some files of the system have content and no size.
+            content = b"" if size > most else file.read(most + 1)
+        except MemoryError:
+            raise FileError(f"{str(path)!r} cannot be read: memory does not hold its {size} bytes") from None
+        if max(len(content), size) > most:
+            raise FileError(f"{str(path)!r} cannot be read: it has more than {most >> 20} MiB")
         return content
+
+
+def read_part(path: Path, offset: int, count: int, folder: Path) -> bytes:
+    """Some bytes of a file below a folder, none of whose parts is a link, and which has no second name elsewhere.
+
+    Raises
+    ------
+    OSError, FileError
+        As `read_bytes` does, or the file is too short.
+    """
+    with _opened(path, [folder]) as file:
+        status = os.fstat(file.fileno())
+        expected = os.path.join(os.path.realpath(folder), os.path.relpath(path, folder))
+        if os.path.normcase(os.path.realpath(path)) != os.path.normcase(expected):
+            raise OutsideError(f"{str(path)!r} cannot be read: it leads over a link")
+        if status.st_nlink > 1:
+            raise OutsideError(f"{str(path)!r} cannot be read: it has another name elsewhere, a hard link")
+        if offset + count > status.st_size:
+            raise FileError(
+                f"{str(path)!r} is too short: {count} bytes from byte {offset} are wanted, and it has {status.st_size}"
+            )
+        file.seek(offset)
+        return file.read(count)
 
 
 def first_bytes(path: Path, count: int) -> bytes:
     """The first bytes of a file of any size. Raises as `read_bytes` does."""
     with _opened(path) as file:
         return file.read(count)
+
+
+def read_npy(
+    path: Path, most_bytes: int | None = MOST_BYTES, *, within: Iterable[Path] | None = None
+) -> npt.NDArray[Any]:
+    """The array in a .npy file; an array of Python's objects, which would have to be executed, is refused.
+
+    Raises
+    ------
+    OSError, FileError
+        As `read_bytes` does, or the file holds something other than one array.
+    """
+    import numpy as np
+
+    content = read_bytes(path, most_bytes, within=within)
+    try:
+        array = np.load(io.BytesIO(content), allow_pickle=False)
+    except Exception as error:  # what NumPy raises for a damaged header depends on where it stops
+        problem = " ".join(str(error).split()) or type(error).__name__
+        raise FileError(f"{str(path)!r} cannot be read as .npy: {problem}") from error
+    if not isinstance(array, np.ndarray):
+        raise FileError(f"{str(path)!r} is an archive of several arrays, where one array, a .npy, is expected")
+    return array
+
+
+def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The arrays in a .npz file of dmlvk's own. Raises as `read_bytes` does."""
+    return _arrays(read_bytes(path, None))
+
+
+def _arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
+    import numpy as np
+
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def npy_bytes(array: npt.NDArray[Any]) -> bytes:
+    """An array as a .npy file.
+
+    Raises
+    ------
+    ValueError
+        It is an array of Python's objects.
+    """
+    import numpy as np
+
+    content = io.BytesIO()
+    np.save(content, array, allow_pickle=False)
+    return content.getvalue()
+
+
+def packaged_bytes(package: str, name: str) -> bytes:
+    """A file that is part of dmlvk, beside the modules of a package."""
+    content = get_data(package, name)
+    assert content is not None, "whatever loaded this module also reads what lies beside it"
+    return content
+
+
+def packaged_text(package: str, name: str) -> str:
+    """As `packaged_bytes`, of UTF-8 text."""
+    return packaged_bytes(package, name).decode().replace("\r\n", "\n")
+
+
+def packaged_json(package: str, name: str, absent: Any = None) -> Any:
+    """As `packaged_bytes`, of JSON. A file that a tool has yet to make counts as `absent`, if that is given."""
+    try:
+        return json.loads(packaged_bytes(package, name))
+    except FileNotFoundError:
+        if absent is None:
+            raise
+        return absent
+
+
+def packaged_arrays(package: str, name: str) -> dict[str, npt.NDArray[Any]]:
+    """As `packaged_bytes`, of a .npz file."""
+    return _arrays(packaged_bytes(package, name))
 
 
 def read_text(path: Path, most_bytes: int = MOST_BYTES) -> str:
@@ -109,16 +233,41 @@ def read_toml(path: Path) -> dict[str, Any]:
     return content
 
 
-def _opened(path: Path) -> BinaryIO:
-    handle = os.open(path, os.O_RDONLY | _FLAGS)
+def _opened(path: Path, within: Iterable[Path] | None = None) -> BinaryIO:
+    """A regular file, open to read. To be opened means something to some devices, so a folder is checked before too."""
+    folders = None if within is None else list(within)
     try:
-        mode = os.fstat(handle).st_mode
-        if not stat.S_ISREG(mode):
-            raise FileError(f"{str(path)!r} cannot be read: it is {_kind(mode)}, not a file")
+        if folders is not None:
+            _require_within(path, folders)
+        handle = os.open(path, os.O_RDONLY | _FLAGS)
+    except ValueError as error:  # a null character, or half a surrogate pair
+        raise FileError(f"{str(path)!r} is no path: {error}") from error
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise FileError(f"{str(path)!r} cannot be read: it is {_kind(status.st_mode)}, not a file")
+        if folders is not None and not os.path.samestat(status, os.stat(_require_within(path, folders))):
+            raise OutsideError(f"{str(path)!r} cannot be read: it was changed in this moment")
         return open(handle, "rb")
     except BaseException:
         os.close(handle)
         raise
+
+
+def _require_within(path: Path, folders: Iterable[Path]) -> Path:
+    """Where a path leads, links followed.
+
+    Raises
+    ------
+    OutsideError
+        That is in none of the folders.
+    ValueError
+        It is no path.
+    """
+    real = Path(os.path.realpath(path))
+    if not any(real.is_relative_to(os.path.realpath(folder)) for folder in folders):
+        raise OutsideError(f"{str(path)!r} leads out of the folders that are allowed, to {str(real)!r}")
+    return real
 
 
 def _shallow(value: Any, place: str) -> Any:
@@ -227,7 +376,9 @@ def _require_writable(path: Path, mode: int) -> None:
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
-    """Write a file anew, in place: its permissions and the links to it stay.
+    """Write a file anew: a reader sees the old or the new file, never a part. Its mode and links that lead to it stay.
+
+    What is no regular file, such as a pipe, is written to in place. So is a file in a folder that takes no new file.
 
     Raises
     ------
@@ -235,11 +386,103 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
         The error always names the file. The system itself does not name it when it notices a full disk.
     """
     try:
-        with open_to_write(path) as file:
-            file.write(content)
+        real = os.path.realpath(path)
+        try:
+            mode = os.stat(real).st_mode
+        except FileNotFoundError:
+            mode = None
+        with _naming(path):
+            if mode is None or stat.S_ISREG(mode):
+                _require_writable_file(path, real)
+                with suppress(_NoNewFileError):
+                    return _replace_content(real, content, 0o666, mode)
+            with open_to_write(path) as file:
+                file.write(content)
+    except ValueError as error:
+        raise FileError(f"{str(path)!r} is no path: {error}") from error
+
+
+def write_inside(folder: Path, name: str | Path, content: bytes | memoryview, also: Iterable[Path] = ()) -> Path:
+    """Write a file whose name another file gives: nothing outside the folder is changed, wherever links lead.
+
+    Folders that are missing are made. A file that is there is replaced, not written into, so that a second name of it,
+    a hard link, keeps the old content.
+
+    Parameters
+    ----------
+    folder : Path
+        A relative name belongs to it.
+    name : str or Path
+    content : bytes
+    also : iterable of Path
+        Further folders, below which the file may be.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    OutsideError
+        The file would be elsewhere.
+    OSError
+        It cannot be written. The error names it.
+    """
+    path = folder / name
+    real, root = place_inside(folder, name, also)
+    with _naming(path), ExitStack() as stack:
+        require_replaceable(real)  # also before folders are made for a path that is too long
+        _require_writable_file(path, str(real))
+        root.mkdir(parents=True, exist_ok=True)
+        # A link that takes a folder's place between the check and now is not followed.
+        parent = stack.enter_context(_folder_below(root, real.relative_to(root).parts[:-1]))
+        _replace_content(real.name if parent is not None else str(real), content, 0o666, None, parent)
+    return path
+
+
+def place_inside(folder: Path, name: str | Path, also: Iterable[Path] = ()) -> tuple[Path, Path]:
+    """Where `write_inside` would write, and the folder above that it may write below. Raises as it does."""
+    path = folder / name
+    try:
+        roots = [Path(os.path.realpath(each)) for each in (folder, *also)]
+        real = _require_within(path, roots)
+    except ValueError as error:
+        raise FileError(f"{str(path)!r} is no path: {error}") from error
+    if real in roots:
+        raise FileError(f"{str(path)!r} cannot be written: it is a folder")
+    return real, next(root for root in roots if real.is_relative_to(root))
+
+
+@contextmanager
+def _folder_below(root: Path, parts: Iterable[str]) -> Iterator[int | None]:
+    """A handle of a folder below another, made where it is missing, no part of which is a link; None on Windows."""
+    if os.open not in os.supports_dir_fd or os.mkdir not in os.supports_dir_fd:
+        root.joinpath(*parts).mkdir(parents=True, exist_ok=True)
+        yield None
+        return
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(root, flags & ~os.O_NOFOLLOW)
+    try:
+        for part in parts:
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=handle)
+            below = os.open(part, flags, dir_fd=handle)
+            os.close(handle)
+            handle = below
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file that a caller knows in an error about it: not a temporary one beside it, nor none."""
+    try:
+        yield
     except OSError as error:
-        if error.filename is None:
-            error.filename = str(path)
+        if error.errno is not None:
+            error.filename, error.filename2 = str(path), None
         raise
 
 
@@ -261,34 +504,83 @@ def require_replaceable(path: Path) -> None:
             raise FileError(f"{path} cannot be written: it is {_kind(mode)}")
 
 
-def _replace(source: str, path: Path) -> None:
-    """As os.replace, which Windows refuses while another process reads the file: that takes a moment."""
-    end = time.monotonic() + LONGEST_READ_SECONDS
-    while True:
-        try:
-            return os.replace(source, path)
-        except PermissionError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.01)
+def _require_writable_file(path: Path, real: str) -> None:
+    """A file that is read-only stays as it is, though its folder takes another in its place."""
+    if os.path.exists(real) and not os.access(real, os.W_OK):
+        raise FileError(f"{path} cannot be written: it is read-only")
+
+
+class _NoNewFileError(Exception):
+    """A file can be changed, but its folder takes no other."""
 
 
 def replace_bytes(path: Path, content: bytes) -> None:
     """Put a regular file at a path, or replace the one there: a reader sees the old or the new file, never a part.
 
+    Only its owner can read it: it is a file of dmlvk's own.
+
     Raises
     ------
     OSError
-        Also if something other than a regular file is at the path. It is left alone.
+        Also if something other than a regular file is at the path. It is left alone. The error names the file.
     """
     require_replaceable(path)
-    import tempfile  # a program that only reads its cache never needs this module
+    with _naming(path):
+        _replace_content(str(path), content, 0o600)
 
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")
+
+def _replace_content(
+    path: str, content: bytes | memoryview, mode: int, kept_mode: int | None = None, folder: int | None = None
+) -> None:
+    """Write a temporary file beside the path, then put it there.
+
+    Parameters
+    ----------
+    path : str
+    content : bytes
+    mode : int
+        Of a new file; the system takes away what the user does not want.
+    kept_mode : int, optional
+        Of the file that is replaced.
+    folder : int, optional
+        The handle of the folder to which the path belongs.
+
+    Raises
+    ------
+    _NoNewFileError
+        `kept_mode` is given, and the folder takes no further file.
+    OSError
+    """
+    # The start of the name alone: a name may have the greatest length already.
+    start, name = os.path.split(path)
+    temporary = os.path.join(start, f"{name[:40]}.{os.urandom(6).hex()}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS
+    try:
+        handle = os.open(temporary, flags, mode, dir_fd=folder)
+    except PermissionError as error:
+        if kept_mode is None:
+            raise
+        raise _NoNewFileError from error
     try:
         with open(handle, "wb") as file:
+            if kept_mode is not None and hasattr(os, "fchmod"):
+                os.fchmod(handle, stat.S_IMODE(kept_mode))
             file.write(content)
-        _replace(temporary, path)
+        _replace(temporary, path, folder)
     except BaseException:
-        os.unlink(temporary)
+        os.unlink(temporary, dir_fd=folder)
         raise
+
+
+def _replace(source: str, path: str, folder: int | None) -> None:
+    """As os.replace, which Windows refuses while another process reads the file: that takes a moment."""
+    end = time.monotonic() + LONGEST_READ_SECONDS
+    while True:
+        try:
+            if folder is not None:
+                return os.replace(source, path, src_dir_fd=folder, dst_dir_fd=folder)
+            return os.replace(source, path)
+        except PermissionError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)

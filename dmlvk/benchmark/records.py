@@ -7,7 +7,6 @@ import json
 import os
 import platform
 from collections.abc import Iterable
-from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -70,7 +69,7 @@ def kind_of(record: Record) -> str:
 def circumstances(device: dmlvk.Device, rounds: int) -> Record:
     """The circumstances of a run: where, when, and with which software."""
     profile = device.profile
-    manifest = json.loads(resources.files("dmlvk").joinpath("spirv", "manifest.json").read_text(encoding="utf-8"))
+    manifest = files.packaged_json("dmlvk", "spirv/manifest.json")
     return {
         "format": FORMAT,
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),

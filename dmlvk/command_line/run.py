@@ -27,6 +27,14 @@ from dmlvk.command_line.terminal import COMPILED, clear_errors, console, shown_p
     help="The folder for the outputs of an ONNX model, NAME.npy, or for the files that a model of DxDispatch writes.",
 )
 @click.option(
+    "--allow-path",
+    "allow_paths",
+    multiple=True,
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="Of DxDispatch: a further folder in which the model may read and write.",
+)
+@click.option(
     "--check", is_flag=True, help="Of an ONNX model: compare each node on the device with ONNX Runtime on its inputs."
 )
 @click.option(
@@ -38,25 +46,34 @@ from dmlvk.command_line.terminal import COMPILED, clear_errors, console, shown_p
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @clear_errors
 def run(
-    model: Path, inputs: tuple[str, ...], output: Path | None, check: bool, fuse_qdq: bool, selector: str | None
+    model: Path,
+    inputs: tuple[str, ...],
+    output: Path | None,
+    allow_paths: tuple[Path, ...],
+    check: bool,
+    fuse_qdq: bool,
+    selector: str | None,
 ) -> None:
     """Run a MODEL: an ONNX file, or a JSON file of DxDispatch.
 
     Of an ONNX model, prints where each node runs, and the reason. With --check, ends with status 1 if any node on the
     device differs from ONNX Runtime. Of a model of DxDispatch, prints what its commands print; the whole model is
-    checked before anything runs.
+    checked before anything runs. It reads files in its own folder and the working directory, and writes files in its
+    own folder or that of --output.
     """
     if output is not None:
         files.require_folder_place(output)
     suffix = model.suffix.lower()
     if suffix == ".onnx":
+        if allow_paths:
+            raise click.UsageError("--allow-path belongs to models of DxDispatch; an ONNX model writes no files")
         run_onnx(model, selector, inputs, output, check, fuse_qdq)
     elif suffix == ".json":
         if inputs or check:
             raise click.UsageError(
                 "--input and --check belong to ONNX models; a model of DxDispatch names its own files"
             )
-        loaded = dxdispatch.load(model)
+        loaded = dxdispatch.load(model, allow_paths=allow_paths)
         with dmlvk.Device(selector) as device, shown_parts(console(), COMPILED) as show:
             device.compile_progress = show
             loaded.run(device, output_folder=output, log=click.echo)

@@ -8,12 +8,11 @@ that those drivers lack costs what the group costs on other paths.
 from __future__ import annotations
 
 import heapq
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
+from dmlvk import files
 from dmlvk.conformance.case import Case
 
 COSTS = "costs.json"
@@ -40,8 +39,7 @@ class Costs:
 @cache
 def recorded_costs() -> Costs:
     """The costs that come with dmlvk."""
-    ours = resources.files("dmlvk.conformance").joinpath(COSTS)
-    content = json.loads(ours.read_text(encoding="utf-8")) if ours.is_file() else {"groups": {}, "cases": {}}
+    content = files.packaged_json("dmlvk.conformance", COSTS, {"groups": {}, "cases": {}})
     return Costs(content["groups"], content["cases"])
 
 

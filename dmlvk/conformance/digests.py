@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 
 from dmlvk import files
@@ -24,8 +23,7 @@ def recorded_digests(path: Path | None = None) -> dict[str, str]:
         The file cannot be read.
     """
     if path is None:
-        ours = resources.files("dmlvk.conformance").joinpath("manifest.json")
-        return dict(json.loads(ours.read_text(encoding="utf-8"))) if ours.is_file() else {}
+        return dict(files.packaged_json("dmlvk.conformance", "manifest.json", {}))
     content = files.read_bytes(path)
     try:
         digests = files.parse_json(content, "it")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from dmlvk.conformance.case import Case
 from dmlvk.conformance.folders import file_system_name
 from dmlvk.conformance.running.placement import Placement, placed_tensors
 from dmlvk.dxdispatch.descriptors import camel_case, write_descriptor
-from dmlvk.dxdispatch.source_files import npy_bytes
 from dmlvk.runtime.elements import element_view
 from dmlvk.tensor_desc import TensorFlags
 
@@ -118,10 +116,9 @@ def export_model(case: Case, parent: Path) -> Path:
     # Written first, because this file marks the folder as an export.
     files.write_text(folder / MODEL, json.dumps(model, indent=1))
     for name, values in memory.items():
-        files.write_bytes(folder / f"{name}.npy", npy_bytes(values))
-    files.write_bytes(folder / f"{point}.expected.npy", npy_bytes(_elements(output, expected)))
-    script = resources.files("dmlvk.conformance").joinpath("check.py").read_text(encoding="utf-8")
-    files.write_text(folder / "check.py", script)
+        files.write_bytes(folder / f"{name}.npy", files.npy_bytes(values))
+    files.write_bytes(folder / f"{point}.expected.npy", files.npy_bytes(_elements(output, expected)))
+    files.write_bytes(folder / "check.py", files.packaged_bytes("dmlvk.conformance", "check.py"))
     # A result of an earlier export would be taken for an answer to this one.
     (folder / f"{point}.actual.npy").unlink(missing_ok=True)
     return folder

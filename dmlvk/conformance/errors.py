@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dmlvk.printable import CleanMessage
 
-class ConformanceError(ValueError):
+
+class ConformanceError(CleanMessage, ValueError):
     """A pattern that names nothing, or a file that cannot be understood. The message says what would be right."""

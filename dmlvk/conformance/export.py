@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -97,14 +96,12 @@ def export_case(case: Case, result: Result, environment: Environment, parent: Pa
     tensor_memory = wanted[output.start : output.start + output.desc.total_size_in_bytes]
     as_bits(element_view(output.desc, tensor_memory))[...] = as_bits(expected)
     files.write_bytes(folder / "output_tensor.expected.bin", wanted.data)
-    script = resources.files("dmlvk.conformance").joinpath("replay.py").read_text(encoding="utf-8")
-    files.write_text(folder / "replay.py", script)
+    files.write_bytes(folder / "replay.py", files.packaged_bytes("dmlvk.conformance", "replay.py"))
     return folder
 
 
 def _write_array(path: Path, array: npt.NDArray[Any]) -> None:
-    with files.open_to_write(path) as file:
-        np.save(file, array)
+    files.write_bytes(path, files.npy_bytes(array))
 
 
 def _require_own(folder: Path) -> None:

@@ -6,11 +6,9 @@ NAME.outputs beside the results.
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from dmlvk import files
@@ -31,16 +29,12 @@ def keep_output(folder: Path, result: Result, elements: npt.NDArray[Any]) -> Non
     OSError
     """
     folder.mkdir(parents=True, exist_ok=True)
-    memory = io.BytesIO()
-    np.save(memory, elements, allow_pickle=False)
-    files.write_bytes(folder / f"{folder_name(result)}.npy", memory.getbuffer())
+    files.write_bytes(folder / f"{folder_name(result)}.npy", files.npy_bytes(elements))
 
 
 def kept_output(folder: Path, result: Result) -> npt.NDArray[Any] | None:
     """The output of a case; None if there is none that can be read."""
     try:
-        content = files.read_bytes(folder / f"{folder_name(result)}.npy")
-        found = np.load(io.BytesIO(content), allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        return files.read_npy(folder / f"{folder_name(result)}.npy")
+    except OSError:
         return None
-    return found if isinstance(found, np.ndarray) else None

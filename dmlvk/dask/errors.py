@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dmlvk.errors import DeviceError, public
+from dmlvk.printable import CleanMessage
 
 
 @public
@@ -18,7 +19,7 @@ class ClusterWarning(UserWarning):
 
 
 @public
-class BatchError(RuntimeError):
+class BatchError(CleanMessage, RuntimeError):
     """A batch could not be run. The exception of the worker is its `__cause__`.
 
     Attributes

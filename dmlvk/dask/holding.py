@@ -10,13 +10,13 @@ import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from distributed import Reschedule, Status, Worker, get_worker
 from distributed.utils_comm import retry_operation
 from tornado.ioloop import PeriodicCallback
 
+from dmlvk import files
 from dmlvk.dask import heap
 from dmlvk.dask.batches import LOADS_AHEAD
 from dmlvk.dask.claims import Claim, claim, wanted
@@ -42,7 +42,7 @@ RESCHEDULE_SECONDS = 0.1
 
 def identity() -> dict[str, str]:
     """The version of dmlvk and its kernels here. All workers that take part have those of the client."""
-    manifest = resources.files("dmlvk").joinpath("spirv", "manifest.json").read_bytes()
+    manifest = files.packaged_bytes("dmlvk", "spirv/manifest.json")
     return {"version": __version__, "kernels": hashlib.sha256(manifest).hexdigest()}
 
 

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import dmlvk
+from dmlvk import files
 
 if TYPE_CHECKING:
     from dmlvk.onnx import Row
@@ -78,13 +78,13 @@ class Reading:
 
 def network() -> bytes:
     """The ONNX model: "pictures", FLOAT32 {n,1,8,8} of ink from 0 to 1, to "probabilities", FLOAT32 {n,10}."""
-    return files("dmlvk.demo").joinpath(NETWORK).read_bytes()
+    return files.packaged_bytes("dmlvk.demo", NETWORK)
 
 
 def unseen_pictures() -> tuple[np.ndarray, np.ndarray]:
     """Pictures that the training has not seen, {n,8,8} UINT8 of ink from 0 to 16, and their labels, {n} UINT8."""
-    with files("dmlvk.demo").joinpath(PICTURES).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        return arrays["pictures"], arrays["labels"]
+    arrays = files.packaged_arrays("dmlvk.demo", PICTURES)
+    return arrays["pictures"], arrays["labels"]
 
 
 def ink(pictures: np.ndarray) -> np.ndarray:

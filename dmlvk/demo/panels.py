@@ -5,14 +5,15 @@ A new operator joins with a function that returns its panels, named in `all_pane
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
 import dmlvk
+from dmlvk import files
 from dmlvk.demo.palette import require_pillow
 from dmlvk.operators.quantized_linear_convolution import output_size
 
@@ -74,7 +75,7 @@ def photograph() -> np.ndarray:
     require_pillow()
     from PIL import Image
 
-    with files("dmlvk.demo").joinpath("astronaut.jpg").open("rb") as file, Image.open(file) as image:
+    with Image.open(io.BytesIO(files.packaged_bytes("dmlvk.demo", "astronaut.jpg"))) as image:
         return np.asarray(image.convert("RGB"))
 
 

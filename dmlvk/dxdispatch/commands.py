@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 
+from dmlvk import files
 from dmlvk.dxdispatch.dispatchables import Dispatchable, Source, find_resource, read_bindings
 from dmlvk.dxdispatch.document import Node
 from dmlvk.dxdispatch.printing import is_printable
@@ -18,7 +19,7 @@ from dmlvk.dxdispatch.source_files import (
     PICTURES,
     PIXEL_TYPES,
     kind_of,
-    npy_bytes,
+    path_name,
     picture_bytes,
     require_pillow,
 )
@@ -58,14 +59,17 @@ class WriteFile:
     ----------
     resource : Resource
     target_path : str
-        As the model has it.
+        With this system's separators.
     dimensions : tuple of int
         Of a .npy file or a picture; empty for one dimension.
+    node : Node
+        Of the path, for messages.
     """
 
     resource: Resource
     target_path: str
     dimensions: tuple[int, ...]
+    node: Node = field(compare=False, repr=False)
 
     def content(self, memory: bytes) -> bytes:
         """The file's content."""
@@ -75,7 +79,7 @@ class WriteFile:
         values = self.resource.all_values(memory)
         if self.dimensions:
             values = values[: math.prod(self.dimensions)].reshape(self.dimensions)
-        return npy_bytes(values) if kind == ".npy" else picture_bytes(values.reshape(self._planes), kind)
+        return files.npy_bytes(values) if kind == ".npy" else picture_bytes(values.reshape(self._planes), kind)
 
     @property
     def _planes(self) -> tuple[int, int, int]:
@@ -116,8 +120,7 @@ def read_command(node: Node, resources: Mapping[str, Resource], dispatchables: M
 
 def _read_write_file(node: Node, resource: Resource) -> WriteFile:
     target = node.require("targetPath")
-    if not target.text("a path") or "\0" in target.value:
-        target.fail("must be a path")
+    path = path_name(target)
     given = node.get("dimensions")
     dimensions = () if given is None else given.integers(1, MAXIMUM_UINT32)
     kind = kind_of(target.value)
@@ -135,4 +138,4 @@ def _read_write_file(node: Node, resource: Resource) -> WriteFile:
         if channels not in CHANNEL_MODES or len(dimensions) != 4 or dimensions[0] != 1:
             (given or target).fail("a picture needs dimensions", "[1, channels, height, width] with 1, 3 or 4 channels")
         require_pillow(target)
-    return WriteFile(resource, target.value, dimensions)
+    return WriteFile(resource, path, dimensions, target)

@@ -182,6 +182,15 @@ def _check_fit(point: str, tensor: TensorDesc, source: Source) -> None:
             f"{source.resource.name} has {source.resource.size}"
         )
         source.node.fail(rule, f"a resource of {source.offset + tensor.total_size_in_bytes} bytes or more")
+    elements = sum((size - 1) * stride for size, stride in zip(tensor.sizes, tensor.element_strides, strict=True)) + 1
+    end = source.offset + elements * tensor.data_type.size_in_bytes
+    content = source.resource.content.size
+    if not source.resource.is_size_given and end > content:
+        rule = (
+            f"the elements of {point} end at byte {end}, and the resource {source.resource.name!r} has initial values "
+            f"of {content} bytes, and no sizeInBytes that says more"
+        )
+        source.node.fail(rule, f"initial values of {end} bytes or more, or sizeInBytes")
 
 
 def _check_aliasing(desc: OperatorDesc, sources: Mapping[str, Source]) -> None:

@@ -126,11 +126,12 @@ def read_document(path: Path) -> Node:
     Raises
     ------
     ModelError
-        The file is no such JSON.
-    OSError
-        The file cannot be read.
+        The file is no such JSON, or cannot be read.
     """
-    content = files.read_bytes(path)
+    try:
+        content = files.read_bytes(path)
+    except OSError as error:
+        raise ModelError(str(path), "", MISSING, f"the model cannot be read: {error.strerror or error}") from error
     root = Node(str(path), "", _parsed(str(path), content))
     if not isinstance(root.value, dict):
         raise ModelError(

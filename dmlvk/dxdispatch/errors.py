@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from dmlvk.errors import public, shown
+from dmlvk.printable import CleanMessage
 
 MISSING: Any = object()
 
 
 @public
-class ModelError(ValueError):
+class ModelError(CleanMessage, ValueError):
     """A model breaks a rule of DxDispatch's format, or asks for something that dmlvk does not have.
 
     Attributes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from dmlvk.dxdispatch.dispatchables import Dispatchable, Source, read_dispatchab
 from dmlvk.dxdispatch.document import read_document
 from dmlvk.dxdispatch.printing import printed
 from dmlvk.dxdispatch.resources import Resource, read_resource
+from dmlvk.dxdispatch.source_files import ALLOW, readable_folders
+from dmlvk.printable import printable
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.device import Device
@@ -37,16 +39,19 @@ class Model:
     Attributes
     ----------
     path : Path
-        The model's file. Paths of files to write are relative to its folder.
+        The model's file. Files that the model writes are in its folder, unless the caller of `run` names another.
     resources : mapping of str to Resource
     dispatchables : mapping of str to Dispatchable
     commands : tuple of Command
+    allow_paths : tuple of Path
+        Further folders in which the model may read and write.
     """
 
     path: Path
     resources: Mapping[str, Resource]
     dispatchables: Mapping[str, Dispatchable]
     commands: tuple[Command, ...]
+    allow_paths: tuple[Path, ...] = ()
 
     def __repr__(self) -> str:
         counts = (
@@ -68,7 +73,8 @@ class Model:
         device : Device, int or str, optional
             A device, or what selects one: see `dmlvk.Device`. A device that is not given open is closed at the end.
         output_folder : path, optional
-            The folder for files to write; the model's own by default. Folders that are missing are made.
+            The folder for files to write; the model's own by default. Folders that are missing are made. Nothing
+            outside it is written, apart from the folders that `load` was told to allow.
         log : callable, optional
             Takes the text of each command that prints, and a line for each file that is written or that cannot be
             written. The latter does not end the run: DxDispatch goes on too.
@@ -82,14 +88,28 @@ class Model:
 
         Raises
         ------
+        ModelError
+            A path to write leads out of the folder, itself or by a link. Nothing has run then.
         DeviceError
             There is no such device, or it has too little memory.
         """
         folder = self.path.parent if output_folder is None else Path(output_folder)
+        self._require_targets(folder)
         if isinstance(device, Device):
             return _Run(self, device, folder, log).run()
         with Device(device) as opened:
             return _Run(self, opened, folder, log).run()
+
+    def _require_targets(self, folder: Path) -> None:
+        for command in self.commands:
+            if isinstance(command, WriteFile):
+                try:
+                    files.place_inside(folder, command.target_path, self.allow_paths)
+                except files.OutsideError as error:
+                    expected = f"a path in the folder for what the model writes, where links lead too; {ALLOW}"
+                    command.node.fail(f"the file cannot be written: {error}", expected)
+                except OSError:
+                    pass  # DxDispatch says so when it comes to it, and goes on
 
 
 class _Run:
@@ -144,29 +164,30 @@ class _Run:
         }
 
     def _write_file(self, command: WriteFile) -> None:
-        path = self.folder / (command.target_path if os.sep == "\\" else command.target_path.replace("\\", "/"))
+        path = self.folder / command.target_path
         try:
             content = command.content(self._read(command.resource))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            files.write_bytes(path, content)
+            files.write_inside(self.folder, command.target_path, content, self.model.allow_paths)
         except OSError as error:
-            self.log(f"Failed to write resource to file '{path}': {error}")
+            self.log(printable(f"Failed to write resource to file '{path}': {error}"))
         else:
-            self.log(f"Resource '{command.resource.name}' written to '{path}'")
+            self.log(printable(f"Resource '{command.resource.name}' written to '{path}'"))
 
 
 def _rounded(size: int) -> int:
     return -(-size // WORD.itemsize) * WORD.itemsize
 
 
-def load(path: str | os.PathLike[str]) -> Model:
+def load(path: str | os.PathLike[str], *, allow_paths: Iterable[str | os.PathLike[str]] = ()) -> Model:
     """Read a model of DxDispatch, and check all of it. No device is needed.
 
     Parameters
     ----------
     path : path
         A file of JSON, in which comments and trailing commas are allowed, and text after the root is ignored. Files
-        that it names lie in its folder or in the working directory.
+        that it names lie in its folder or in the working directory, wherever links lead.
+    allow_paths : iterable of path, optional
+        Further folders in which this model may read and write.
 
     Returns
     -------
@@ -176,16 +197,19 @@ def load(path: str | os.PathLike[str]) -> Model:
     ------
     ModelError
         The file is no model, or asks for something that dmlvk does not have: another operator, HLSL, ONNX.
-        The message names the file, the key, the value, the rule and what would be right.
-    OSError
-        The file cannot be read.
+        Or a file cannot be read: the model's own, or one that it names, or that is elsewhere. The message names the
+        file, the key, the value, the rule and what would be right.
     """
+    allowed = tuple(Path(folder) for folder in allow_paths)
     root = read_document(Path(path))
     # Operators first: a model of another operator is refused for that, and not for something in its resources.
     nodes = dict(root.require("dispatchables", "{...}").members())
     for node in nodes.values():
         operator_of(node)
-    resources = {name: read_resource(name, node) for name, node in root.require("resources", "{...}").members()}
+    folders = readable_folders(root, allowed)
+    resources = {
+        name: read_resource(name, node, folders) for name, node in root.require("resources", "{...}").members()
+    }
     dispatchables = {name: read_dispatchable(name, node, resources) for name, node in nodes.items()}
     commands = [read_command(node, resources, dispatchables) for node in root.require("commands", "[...]").items()]
-    return Model(Path(path), resources, dispatchables, tuple(commands))
+    return Model(Path(path), resources, dispatchables, tuple(commands), allowed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from dmlvk.dxdispatch.resources import Resource
+from dmlvk.printable import printable
 
 
 def is_printable(resource: Resource) -> bool:
@@ -19,9 +20,10 @@ def is_printable(resource: Resource) -> bool:
 def printed(resource: Resource, memory: bytes, *, is_verbose: bool) -> str:
     """The line, or the lines, that the command prints; as many elements as there were initial values."""
     values = resource.values(memory)
+    name = printable(resource.name)
     texts = [number_text(value) for value in values.tolist()]
     if not is_verbose:
-        return f"Resource '{resource.name}': {', '.join(texts)}"
+        return f"Resource '{name}': {', '.join(texts)}"
     width = len(str(len(texts)))
     digits = 2 * values.dtype.itemsize
     bits = values.view(f"u{values.dtype.itemsize}").tolist()
@@ -29,7 +31,7 @@ def printed(resource: Resource, memory: bytes, *, is_verbose: bool) -> str:
         f"[{index:{width}}] {text} (0x{word:{digits}X})\n"
         for index, (text, word) in enumerate(zip(texts, bits, strict=True))
     ]
-    return f"Resource '{resource.name}':\n{''.join(lines)}"
+    return f"Resource '{name}':\n{''.join(lines)}"
 
 
 def number_text(value: float | int) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,8 +70,8 @@ class Resource:
         return np.frombuffer(memory, self.element_type, size // self.element_type.itemsize)
 
 
-def read_resource(name: str, node: Node) -> Resource:
-    """A resource of a model, its files included.
+def read_resource(name: str, node: Node, folders: Sequence[Path]) -> Resource:
+    """A resource of a model, its files included, which are in the folders.
 
     Raises
     ------
@@ -79,7 +81,7 @@ def read_resource(name: str, node: Node) -> Resource:
     data_type = None
     if type_node is not None and type_node.one_of(["UNKNOWN", *TYPE_NAMES], TYPE_PREFIX) != "UNKNOWN":
         data_type = data_type_of(type_node)
-    values = _initial_values(node, data_type)
+    values = _initial_values(node, data_type, folders)
     if not values.size:
         node.require("initialValues").fail("must have an element or more")
     content = np.ascontiguousarray(values).view(np.uint8)
@@ -104,7 +106,7 @@ def kind_of_source(node: Node) -> str:
     return kind_of(path) if isinstance(path, str) else ""
 
 
-def _initial_values(node: Node, data_type: DataType | None) -> Array:
+def _initial_values(node: Node, data_type: DataType | None, folders: Sequence[Path]) -> Array:
     initial = node.require("initialValues", GENERATORS)
     if initial.value == "deferred":
         initial.fail("only ONNX models have deferred resources, and dmlvk.dxdispatch does not run them", GENERATORS)
@@ -118,7 +120,7 @@ def _initial_values(node: Node, data_type: DataType | None) -> Array:
     if len(given) != 1:
         initial.fail("must have one of value, valueStart and sourcePath", GENERATORS)
     if given == ["sourcePath"]:
-        return _file_values(node, initial.require("sourcePath"), data_type)
+        return _file_values(node, initial.require("sourcePath"), data_type, folders)
     if data_type is None:
         node.require("initialValuesDataType", f"one of {', '.join(TYPE_NAMES)}").fail("must say the values' type")
     count = initial.require("valueCount").integer(1, MAXIMUM_UINT32)
@@ -145,11 +147,11 @@ def _mixed_values(initial: Node) -> Array:
     return np.concatenate(parts) if parts else np.empty(0, np.uint8)
 
 
-def _file_values(node: Node, source: Node, data_type: DataType | None) -> Array:
+def _file_values(node: Node, source: Node, data_type: DataType | None, folders: Sequence[Path]) -> Array:
     path = resolved(source)
     kind = kind_of(path)
     if kind == ".npy":
-        values = read_npy(source, path)
+        values = read_npy(source, path, folders)
         found = DataType.from_numpy(values.dtype)
         if data_type is not None and found is not data_type:
             node.require("initialValuesDataType").fail(f"{path} has another data type", f"{found.name}, or none")
@@ -158,7 +160,8 @@ def _file_values(node: Node, source: Node, data_type: DataType | None) -> Array:
         # DxDispatch reads both keys beside initialValues.
         size_node, mode_node = node.get("resampleSize"), node.get("resampleMode")
         sizes = () if size_node is None else size_node.integers(0, MAXIMUM_UINT32)
-        return read_picture(source, path, data_type, sizes, "scale" if mode_node is None else mode_node.text())
+        mode = "scale" if mode_node is None else mode_node.text()
+        return read_picture(source, path, folders, data_type, sizes, mode)
     if data_type is None:
         node.require("initialValuesDataType", f"one of {', '.join(TYPE_NAMES)}").fail("must say the raw file's type")
-    return np.frombuffer(read_raw(source, path), np.uint8)
+    return np.frombuffer(read_raw(source, path, folders), np.uint8)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ Array = npt.NDArray[Any]
 PICTURES = (".png", ".jpg")
 CHANNEL_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 PIXEL_TYPES = (DataType.FLOAT32, DataType.FLOAT16)
-# What NumPy raises for a damaged .npy depends on where it stops reading.
-DAMAGED = (ValueError, TypeError, EOFError, OverflowError, SyntaxError, MemoryError, RecursionError, UnicodeError)
+# Of Pillow's formats, some are programs, which it runs: a name's extension says nothing.
+PICTURE_FORMATS = ("PNG", "JPEG")
+ALLOW = "--allow-path FOLDER, in Python allow_paths of dmlvk.dxdispatch.load, allows another folder"
+INSIDE = f"a file in the model's folder or in the working directory, where links lead too; {ALLOW}"
 
 
 def kind_of(path: str | Path) -> str:
@@ -30,29 +33,39 @@ def kind_of(path: str | Path) -> str:
     return extension if extension == ".npy" or extension in PICTURES else ""
 
 
+def path_name(node: Node) -> str:
+    """A path that a model has as text, with this system's separators."""
+    name = node.text("a path")
+    if not name or "\0" in name:
+        node.fail("must be a path")
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        node.fail("is no path: it has half a surrogate pair")
+    # A model that was written on Windows may have its separators.
+    return name if os.sep == "\\" else name.replace("\\", "/")
+
+
 def resolved(node: Node) -> Path:
     """The file that a model names: beside the model, else in the working directory."""
-    name = node.text("a path")
-    if "\0" in name:
-        node.fail("is no path: it has a null character")
-    # A model that was written on Windows may have its separators.
-    beside = Path(node.file).parent / (name if os.sep == "\\" else name.replace("\\", "/"))
-    return beside if os.path.exists(beside) else Path(name)
+    beside = Path(node.file).parent / path_name(node)
+    return beside if os.path.exists(beside) else Path(node.text())
 
 
-def read_npy(node: Node, path: Path) -> Array:
+def readable_folders(node: Node, allowed: Sequence[Path]) -> list[Path]:
+    """The folders in which a model's files may be."""
+    return [Path(node.file).parent, Path(), *allowed]
+
+
+def read_npy(node: Node, path: Path, folders: Sequence[Path]) -> Array:
     """The elements of a .npy file in one dimension. Bools become UINT8.
 
     Raises
     ------
     ModelError
     """
-    try:
-        array = np.load(io.BytesIO(read_raw(node, path)), allow_pickle=False)
-    except DAMAGED as error:
-        node.fail(f"{path} cannot be read as .npy: {error}")
-    if not isinstance(array, np.ndarray):
-        node.fail(f"{path} is an archive of several arrays", "one array, as numpy.save writes it")
+    with _named(node):
+        array = files.read_npy(path, None, within=folders)
     if not array.flags.c_contiguous:
         node.fail(f"{path} is in Fortran's order", "C order: numpy.save(path, numpy.ascontiguousarray(array))")
     if array.dtype == np.bool_:
@@ -64,26 +77,39 @@ def read_npy(node: Node, path: Path) -> Array:
     return array.astype(data_type.numpy_dtype, copy=False).reshape(-1)
 
 
-def read_raw(node: Node, path: Path) -> bytes:
-    """The bytes of a file of any size.
+def read_raw(node: Node, path: Path, folders: Sequence[Path]) -> bytes:
+    """The bytes of a file of any size, in one of the folders.
 
     Raises
     ------
     ModelError
     """
+    with _named(node):
+        return files.read_bytes(path, None, within=folders)
+
+
+@contextmanager
+def _named(node: Node) -> Iterator[None]:
+    """Raise an error of a file as the error of the model that names it."""
     try:
-        return files.read_bytes(path, max(path.stat().st_size, 1))
+        yield
+    except files.OutsideError as error:
+        node.fail(f"the file cannot be read: {error}", INSIDE)
     except OSError as error:
         node.fail(f"the file cannot be read: {error}", "a file beside the model or in the working directory")
 
 
-def read_picture(node: Node, path: Path, data_type: DataType | None, sizes: Sequence[int], mode: str) -> Array:
+def read_picture(
+    node: Node, path: Path, folders: Sequence[Path], data_type: DataType | None, sizes: Sequence[int], mode: str
+) -> Array:
     """A picture as elements from 0 to 1, channel by channel.
 
     Parameters
     ----------
     node : Node
     path : Path
+    folders : sequence of Path
+        In which it may be.
     data_type : DataType
         FLOAT32 or FLOAT16.
     sizes : sequence of int
@@ -105,8 +131,9 @@ def read_picture(node: Node, path: Path, data_type: DataType | None, sizes: Sequ
     require_pillow(node)
     from PIL import Image
 
+    content = read_raw(node, path, folders)
     try:
-        with Image.open(io.BytesIO(read_raw(node, path))) as picture:
+        with Image.open(io.BytesIO(content), formats=PICTURE_FORMATS) as picture:
             pixels = picture.convert(CHANNEL_MODES[sizes[1]])
             if pixels.size != (sizes[3], sizes[2]):
                 pixels = pixels.resize((sizes[3], sizes[2]), Image.Resampling.BICUBIC)
@@ -123,13 +150,6 @@ def require_pillow(node: Node) -> None:
         import PIL.Image  # noqa: F401
     except ImportError:
         node.fail("pictures need Pillow", "it to be installed: pip install pillow, or dmlvk's extra 'demo'")
-
-
-def npy_bytes(values: Array) -> bytes:
-    """An array as a .npy file."""
-    file = io.BytesIO()
-    np.save(file, values, allow_pickle=False)
-    return file.getvalue()
 
 
 def picture_bytes(values: Array, kind: str) -> bytes:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dmlvk.errors import public
+from dmlvk.printable import CleanMessage
 
 
 @public
-class ModelError(ValueError):
+class ModelError(CleanMessage, ValueError):
     """A model cannot be read or run, or the values given to it do not fit. The message names the node or the value."""
 
 

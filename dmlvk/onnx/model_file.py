@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError
 from onnx import checker, external_data_helper, helper, numpy_helper
 
+from dmlvk import files
 from dmlvk.onnx.acceptance import require_accepted
 from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.normal_form import FREE_INITIALIZERS, normalize
@@ -23,6 +26,25 @@ from dmlvk.onnx.normal_form import FREE_INITIALIZERS, normalize
 Array = npt.NDArray[Any]
 # A message of Protocol Buffers has less than 2 GiB. Larger models keep their constants beside it.
 LARGEST_MESSAGE = 1 << 30
+MOST_BYTES = (1 << 31) - 1
+# Bits of an element of raw data, as far as this release of onnx has the type.
+_BITS = {
+    128: "COMPLEX128",
+    64: "DOUBLE INT64 UINT64 COMPLEX64",
+    32: "FLOAT INT32 UINT32",
+    16: "FLOAT16 BFLOAT16 INT16 UINT16",
+    8: "INT8 UINT8 BOOL FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0",
+    6: "FLOAT6E2M3 FLOAT6E3M2",
+    4: "INT4 UINT4 FLOAT4E2M1",
+    2: "INT2 UINT2",
+}
+BITS = {
+    number: bits
+    for bits, names in _BITS.items()
+    for name, number in onnx.TensorProto.DataType.items()
+    if name in names.split()
+}
+COMPLEX = (onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128)
 
 
 @dataclass(frozen=True)
@@ -98,7 +120,7 @@ def load(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> LoadedModel
         path = Path(model)
         place, folder = str(path), path.parent
         try:
-            content = path.read_bytes()
+            content = files.read_bytes(path, MOST_BYTES)
         except OSError as error:
             raise ModelError(f"{path}: the model cannot be read: {error.strerror or error}") from error
         proto = _parsed(content, place)
@@ -109,6 +131,7 @@ def load(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> LoadedModel
         proto.CopyFrom(model)
     else:
         raise TypeError(f"model is a path, bytes or an onnx.ModelProto, not {type(model).__name__}")
+    _require_types(proto, place)
     initializers = {tensor.name for tensor in proto.graph.initializer}
     initializers |= {tensor.values.name for tensor in proto.graph.sparse_initializer}
     # Before that version, an initializer that is an input is a constant all the same.
@@ -123,15 +146,17 @@ def load(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> LoadedModel
 
 def _take_constants(proto: onnx.ModelProto, place: str, folder: Path | None) -> dict[str, Array]:
     """Take initializers of external data, or all of a large model, out of it. Other external data are read into it."""
-    own_tensors = {tensor.name for tensor in proto.graph.initializer if tensor.name}
-    for tensor in _tensors(proto):
-        if external_data_helper.uses_external_data(tensor) and tensor.name not in own_tensors:
+    for tensor in _tensors_of_nodes(proto):
+        if external_data_helper.uses_external_data(tensor):
             _read_external(tensor, place, folder)
+        _require_whole(tensor, place)
     is_large = proto.ByteSize() > LARGEST_MESSAGE
     inputs = {value.name for value in proto.graph.input}
     kept, constants = [], {}
     for tensor in proto.graph.initializer:
         is_external = external_data_helper.uses_external_data(tensor)
+        if not is_external:
+            _require_whole(tensor, place)
         if not (is_external or is_large) or tensor.data_type == onnx.TensorProto.STRING:
             kept.append(tensor)
             continue
@@ -154,16 +179,74 @@ def _read_external(tensor: onnx.TensorProto, place: str, folder: Path | None) ->
             f"{place}: the tensor {tensor.name!r} lies in a file of external data, which only a model with a path "
             "can have: pass the model's path, or load the data first (onnx.load)"
         )
+    known = {entry.key: entry.value for entry in tensor.external_data}
+    location = known.get("location", "")
+    about = (
+        f"{place}: the external data of the tensor {tensor.name!r} (location {location!r}, a path from the model's "
+        "folder) cannot be read"
+    )
+    size = _size_in_bytes(tensor, place)
+    offset, length = (_external_number(known, key, about) for key in ("offset", "length"))
+    if length not in (None, size):
+        raise ModelError(f"{about}: length is {length}, and {_described(tensor)} has {size} bytes")
+    if not location or PurePath(location).is_absolute():
+        raise ModelError(f"{about}: the location must be a path from the model's folder")
     try:
-        external_data_helper.load_external_data_for_tensor(tensor, str(folder))
-    except (OSError, ValueError, checker.ValidationError) as error:
-        location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
-        raise ModelError(
-            f"{place}: the external data of the tensor {tensor.name!r} (location {location!r}, a path from the "
-            f"model's folder) cannot be read: {_line(error)}"
-        ) from error
+        tensor.raw_data = files.read_part(folder / location, offset or 0, size, folder)
+    except OSError as error:
+        raise ModelError(f"{about}: {error.strerror or error}") from error
+    except (ValueError, MemoryError) as error:  # more than a message holds, or than this machine
+        raise ModelError(f"{about}: {_line(error)}") from error
     tensor.data_location = onnx.TensorProto.DEFAULT
     del tensor.external_data[:]
+
+
+def _external_number(known: Mapping[str, str], key: str, about: str) -> int | None:
+    text = known.get(key)
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise ModelError(f"{about}: {key} is {text[:40]!r}; expected a number of bytes")
+    return int(text)
+
+
+def _described(tensor: onnx.TensorProto) -> str:
+    return f"a tensor {onnx.TensorProto.DataType.Name(tensor.data_type)} {list(tensor.dims)}"
+
+
+def _size_in_bytes(tensor: onnx.TensorProto, place: str) -> int:
+    """The bytes of a tensor's elements, of a type and sizes that there are."""
+    if tensor.data_type not in BITS:
+        raise ModelError(
+            f"{place}: the tensor {tensor.name!r} has the data type {tensor.data_type}, which is none of ONNX's"
+            + (" with raw data" if tensor.data_type == onnx.TensorProto.STRING else "")
+        )
+    if any(size < 0 for size in tensor.dims):
+        raise ModelError(f"{place}: the tensor {tensor.name!r} has the sizes {list(tensor.dims)}; a size is 0 or more")
+    return -(-math.prod(tensor.dims) * BITS[tensor.data_type] // 8)
+
+
+def _require_whole(tensor: onnx.TensorProto, place: str) -> None:
+    """Check that a tensor has exactly the elements of its sizes: what reads it trusts that."""
+    if tensor.data_type == onnx.TensorProto.STRING:
+        field, found, expected = "string_data", len(tensor.string_data), math.prod(tensor.dims)
+    else:
+        size = _size_in_bytes(tensor, place)
+        if tensor.HasField("raw_data"):
+            field, found, expected = "raw_data", len(tensor.raw_data), size
+        else:
+            field = helper.tensor_dtype_to_field(tensor.data_type)
+            found = len(getattr(tensor, field))
+            # An element here is half of a complex number, and a byte full of small ones.
+            count = math.prod(tensor.dims)
+            is_packed = BITS[tensor.data_type] in (2, 4)
+            expected = 2 * count if tensor.data_type in COMPLEX else size if is_packed else count
+    if found != expected:
+        units = "bytes" if field == "raw_data" else "elements"
+        raise ModelError(
+            f"{place}: the tensor {tensor.name!r} has {found} {units} in {field}, and "
+            f"{_described(tensor)} has {expected}"
+        )
 
 
 def _parsed(content: bytes, place: str) -> onnx.ModelProto:
@@ -175,9 +258,27 @@ def _parsed(content: bytes, place: str) -> onnx.ModelProto:
     return proto
 
 
-def _tensors(proto: onnx.ModelProto) -> Any:
-    """All tensors with data: of the graph, of its nodes' attributes, and of their graphs."""
-    return external_data_helper._get_all_tensors(proto)
+def _tensors_of_nodes(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """All tensors with data apart from the model's own initializers: of nodes, of graphs in nodes, of functions."""
+    yield from _parts(proto.graph.sparse_initializer)
+    pending: list[Any] = [proto.graph, *proto.functions]
+    while pending:
+        for node in pending.pop().node:
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield attribute.t
+                yield from attribute.tensors
+                yield from _parts([attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else [])
+                yield from _parts(attribute.sparse_tensors)
+                for graph in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
+                    yield from graph.initializer
+                    yield from _parts(graph.sparse_initializer)
+                    pending.append(graph)
+
+
+def _parts(sparse: Iterable[onnx.SparseTensorProto]) -> Iterator[onnx.TensorProto]:
+    for tensor in sparse:
+        yield from (tensor.values, tensor.indices)
 
 
 def _check(proto: onnx.ModelProto, place: str) -> None:
@@ -203,6 +304,28 @@ def _check(proto: onnx.ModelProto, place: str) -> None:
         kind.ClearField("shape")
     for value in untyped:
         value.ClearField("type")
+
+
+def _require_types(proto: onnx.ModelProto, place: str) -> None:
+    """Check the data types that the graph says of its values."""
+    for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
+        _require_element_types(value, value.type, place)
+    for value in proto.graph.input:
+        if value.type.HasField("tensor_type") and not value.type.tensor_type.elem_type:
+            raise ModelError(f"{place}: the input {value.name!r} has no data type (0, UNDEFINED)")
+
+
+def _require_element_types(value: onnx.ValueInfoProto, kind: onnx.TypeProto, place: str) -> None:
+    """Check that a value's tensors have data types that there are; 0 is one that is not said."""
+    name = kind.WhichOneof("value")
+    if name in ("tensor_type", "sparse_tensor_type"):
+        number = getattr(kind, name).elem_type
+        if number not in onnx.TensorProto.DataType.values():
+            raise ModelError(f"{place}: the value {value.name!r} has the data type {number}, which is none of ONNX's")
+    elif name in ("sequence_type", "optional_type"):
+        _require_element_types(value, getattr(kind, name).elem_type, place)
+    elif name == "map_type":
+        _require_element_types(value, kind.map_type.value_type, place)
 
 
 def _line(error: Exception) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import resources
 from typing import Any
+
+from dmlvk import files
 
 # The specialization constant with a workgroup's number of invocations along x.
 LOCAL_SIZE_X = "LOCAL_SIZE_X"
@@ -91,8 +91,7 @@ class KernelInterface:
 
 @cache
 def _manifest() -> dict[str, Any]:
-    text = resources.files("dmlvk").joinpath("spirv/manifest.json").read_text(encoding="utf-8")
-    return dict(json.loads(text)["kernels"])
+    return dict(files.packaged_json("dmlvk", "spirv/manifest.json")["kernels"])
 
 
 @cache

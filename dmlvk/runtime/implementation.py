@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
-from pkgutil import get_data
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from dmlvk import quirks
+from dmlvk import files, quirks
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT
 from dmlvk.errors import DeviceError, OutOfMemoryError
 from dmlvk.operators import OperatorDesc
@@ -35,13 +34,11 @@ def spirv(kernel: str) -> bytes:
         There is no such kernel: the installation is damaged.
     """
     try:
-        content = get_data("dmlvk", f"spirv/{kernel}.spv")
+        return files.packaged_bytes("dmlvk", f"spirv/{kernel}.spv")
     except OSError as error:
         raise DeviceError(
             f"{kernel}.spv, a compiled kernel, is missing from this installation of dmlvk: install it again"
         ) from error
-    assert content is not None, "whatever loaded this module also reads what lies beside it"
-    return content
 
 
 NOTHING_SHARED: Mapping[str, Allocation] = MappingProxyType({})

@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +124,7 @@ class TunedPaths:
 @cache
 def kernels_hash() -> str:
     """A hash over all compiled kernels."""
-    return hashlib.sha256(resources.files("dmlvk").joinpath("spirv", "manifest.json").read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(files.packaged_bytes("dmlvk", "spirv/manifest.json")).hexdigest()[:16]
 
 
 def key_of(record: Mapping[str, Any]) -> str:

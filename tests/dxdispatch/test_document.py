@@ -63,8 +63,8 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
         dmlvk.dxdispatch.load(path)
 
 
-def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"missing\.json"):
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(dmlvk.dxdispatch.ModelError, match=r"missing\.json: the model cannot be read"):
         dmlvk.dxdispatch.load(tmp_path / "missing.json")
 
 

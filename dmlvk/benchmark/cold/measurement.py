@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import dmlvk
+from dmlvk import files
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.cold import CACHES, EMPTY, ONE_THREAD, WAYS
 from dmlvk.benchmark.cold.process import save
@@ -118,7 +119,7 @@ def run(
 
 def _in_a_process(request: Record, data: Path, cache_folder: Path) -> Record:
     request_file, result_file = data / "request.json", data / "result.json"
-    request_file.write_text(json.dumps(request), encoding="utf-8")
+    files.write_text(request_file, json.dumps(request))
     result_file.unlink(missing_ok=True)
     # A file that records descriptors is the user's own program's.
     environment = {**os.environ, **CACHES_OFF, "DMLVK_CACHE_DIR": str(cache_folder), "DMLVK_RECORD": ""}
@@ -128,5 +129,5 @@ def _in_a_process(request: Record, data: Path, cache_folder: Path) -> Record:
         words = done.stderr.decode(errors="replace").split("\n")
         last = next((line for line in reversed(words) if line.strip()), "it said nothing")
         raise ProcessError(f"the measuring process ended with status {done.returncode}: {last}")
-    found: Record = json.loads(result_file.read_text(encoding="utf-8"))
+    found: Record = files.read_json(result_file)
     return found

@@ -5,6 +5,7 @@ REQUEST is a file of JSON that `dmlvk.benchmark.cold.measurement` writes, beside
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 import dmlvk
-from dmlvk import QuantizedLinearConvolutionDesc
+from dmlvk import QuantizedLinearConvolutionDesc, files
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.cold import ALL_CORES, FIRST_RESULT, ONE_THREAD
 from dmlvk.benchmark.networks.work import LayerWork, desc_of
@@ -119,12 +120,13 @@ def measure(request: Record, folder: Path) -> Record:
 def save(work: LayerWork, path: Path) -> None:
     """Write a layer's data, for a process that is to measure it."""
     arrays: dict[str, Any] = {"images": work.images, "expected": work.expected, **work.constants}
-    np.savez(path, **arrays)
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    files.write_bytes(path, content.getvalue())
 
 
 def _loaded(layer: Layer, path: Path) -> LayerWork:
-    with np.load(path) as arrays:
-        found: dict[str, Any] = dict(arrays)
+    found: dict[str, Any] = files.read_arrays(path)
     images, expected = found.pop("images"), found.pop("expected")
     return LayerWork(layer, found, images, expected)
 
@@ -139,10 +141,10 @@ def main(request: str, result: str) -> None:
     """Measure, and write the result; a device's refusal is a result too."""
     path = Path(request)
     try:
-        found = measure(json.loads(path.read_text(encoding="utf-8")), path.parent)
+        found = measure(files.read_json(path), path.parent)
     except dmlvk.DeviceError as error:
         found = {"failure": one_line(error)}
-    Path(result).write_text(json.dumps(found), encoding="utf-8")
+    files.write_text(Path(result), json.dumps(found))
 
 
 if __name__ == "__main__":

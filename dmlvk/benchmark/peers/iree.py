@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from dmlvk import files
 from dmlvk.benchmark.peers.onnx_runtime import model_of
 from dmlvk.benchmark.peers.peer import (
     OTHER_ARITHMETIC,
@@ -54,7 +55,7 @@ class IREE(Peer):
         model, feeds = model_of(replace(workload, inputs=inputs), expected)
         with tempfile.TemporaryDirectory() as folder:
             onnx_file, mlir_file = Path(folder) / "model.onnx", Path(folder) / "model.mlir"
-            onnx_file.write_bytes(model)
+            files.write_bytes(onnx_file, model)
             importer.main(importer.parse_arguments([str(onnx_file), "-o", str(mlir_file)]))
             compiled = iree.compiler.tools.compile_file(
                 str(mlir_file), input_type="onnx", target_backends=["vulkan-spirv"]

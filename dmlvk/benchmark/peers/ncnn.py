@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from dmlvk import files
 from dmlvk.benchmark.peers.peer import (
     OTHER_ARITHMETIC,
     Peer,
@@ -75,8 +76,8 @@ def _time(desc: QuantizedLinearConvolutionDesc, length: int, rounds: int) -> Tim
     parameters, weights = _model(desc, length)
     image = np.random.default_rng(0).standard_normal(desc.input_tensor.sizes[1:], np.float32)
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "chain.param").write_text(parameters)
-        (Path(folder) / "chain.bin").write_bytes(weights)
+        files.write_text(Path(folder) / "chain.param", parameters)
+        files.write_bytes(Path(folder) / "chain.bin", weights)
         network = ncnn.Net()
         network.opt.use_vulkan_compute = True
         if network.load_param(os.path.join(folder, "chain.param")) or network.load_model(

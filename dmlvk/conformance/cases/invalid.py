@@ -7,12 +7,11 @@ implementation. `python -m tools.expected_digests` writes it.
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Iterator, Mapping
 from functools import cache, partial
-from importlib import resources
 from typing import Any
 
+from dmlvk import files
 from dmlvk.conformance.case import Case, Refusal, Workload
 from dmlvk.conformance.cases.broken_rules import OUTPUT_RULES, Changes, base_content, broken_rules
 from dmlvk.operators import OperatorDesc
@@ -297,8 +296,7 @@ def invalid_content(operator: str, rule: str) -> Content:
 @cache
 def recorded_refusals() -> Mapping[str, Any]:
     """The published table: by case name, the descriptor and the error."""
-    ours = resources.files("dmlvk.conformance").joinpath(REFUSALS)
-    return dict(json.loads(ours.read_text(encoding="utf-8"))) if ours.is_file() else {}
+    return dict(files.packaged_json("dmlvk.conformance", REFUSALS, {}))
 
 
 @cache

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,7 @@ def page(findings: Findings) -> str:
 
 
 def _resource(name: str) -> str:
-    return resources.files("dmlvk.conformance.comparison").joinpath(name).read_text(encoding="utf-8")
+    return files.packaged_text("dmlvk.conformance.comparison", name)
 
 
 class _Words:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 
@@ -100,7 +99,7 @@ def tested_groups(results: Iterable[Result], groups: Mapping[str, str]) -> list[
 
 def style() -> str:
     """The style sheet of all pages."""
-    return resources.files("dmlvk.conformance.reports").joinpath("style.css").read_text(encoding="utf-8")
+    return files.packaged_text("dmlvk.conformance.reports", "style.css")
 
 
 def write_html(path: Path, run: Run, waivers: WaiverReport, groups: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -123,7 +122,7 @@ def write_html(path: Path, run: Run, waivers: WaiverReport, groups: Mapping[str,
 
 def page(run: Run, waivers: WaiverReport, groups: Mapping[str, str] = MappingProxyType({})) -> str:
     """The page of a run."""
-    source = resources.files("dmlvk.conformance.reports").joinpath("report.html").read_text(encoding="utf-8")
+    source = files.packaged_text("dmlvk.conformance.reports", "report.html")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     results = list(run.results.values())
     counts = run.counts()

@@ -14,7 +14,6 @@ import queue
 import re
 import threading
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dmlvk
+from dmlvk import files
 from dmlvk.conformance.names import OUR_CASES, CaseFinder, case_source
 from dmlvk.conformance.outputs import keep_output
 from dmlvk.conformance.privacy import public_system, without_home
@@ -81,7 +81,7 @@ def environment(devices: Devices) -> Environment:
 
 def kernel_hashes() -> dict[str, str]:
     """SHA-256 of each kernel's SPIR-V, from the manifest."""
-    manifest = json.loads(files("dmlvk").joinpath("spirv", "manifest.json").read_text(encoding="utf-8"))
+    manifest = files.packaged_json("dmlvk", "spirv/manifest.json")
     return {name: entry["spirv_sha256"] for name, entry in manifest["kernels"].items()}
 
 
