@@ -31,6 +31,7 @@ MOST_BYTES = 1 << 28
 MOST_DEPTH = 64
 # The time and memory of tomllib grow with the square of the number of parts of a dotted key.
 MOST_DOTS = 1000
+NPY_START, ZIP_START = b"\x93NUMPY", b"PK\x03\x04"
 LONGEST_READ_SECONDS = 1.0 if sys.platform == "win32" else 0.0
 # O_NONBLOCK: a FIFO is opened without waiting for its other end. O_NOCTTY: a terminal does not become ours.
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
@@ -127,6 +128,8 @@ def read_npy(
     import numpy as np
 
     content = read_bytes(path, most_bytes, within=within)
+    if not content.startswith((NPY_START, ZIP_START)):  # NumPy would take it for a pickle, and say how to run that
+        raise FileError(f"{str(path)!r} is no .npy file")
     try:
         array = np.load(io.BytesIO(content), allow_pickle=False)
     except Exception as error:  # what NumPy raises for a damaged header depends on where it stops
@@ -489,6 +492,11 @@ def _naming(path: Path) -> Iterator[None]:
 def write_text(path: Path, text: str) -> None:
     """Write a file of UTF-8 text anew. Raises as `write_bytes` does."""
     write_bytes(path, encoded(text))
+
+
+def json_text(value: Any, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:
+    """A value as JSON in printable ASCII: a program reads what there was, and a terminal obeys nothing of it."""
+    return json.dumps(value, indent=indent, default=default).replace("\x7f", "\\u007f")
 
 
 def encoded(text: str) -> bytes:

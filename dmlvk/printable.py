@@ -7,8 +7,9 @@ line of its own. Every way to a person passes `printable`: the console, errors, 
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class _Escapes(dict[int, str]):
@@ -38,6 +39,37 @@ def printable(text: str, *, is_multiline: bool = False) -> str:
         Whether line ends stay as they are. Otherwise they are escapes, so that the text is one line.
     """
     return text if text.isprintable() else text.translate(_LINES if is_multiline else _ESCAPES)
+
+
+def markdown(text: str) -> str:
+    """A text that Markdown shows as it is, in one line: in a paragraph, a heading, an item, the cell of a table."""
+    # Within a word an underscore means nothing.
+    shown = re.sub(r"([\\`*<>|\[\]~$&]|(?<!\w)_|_(?!\w))", r"\\\1", printable(" ".join(text.split())))
+    # At the start of a line: a heading, an item, a rule.
+    shown = re.sub(r"^(?=(#{1,6}|[+-]) |-{3,}$)", r"\\", shown)
+    shown = re.sub(r"^(\d+)(?=[.)] )", r"\1\\", shown)
+    # What some make a link of, though nobody wrote one.
+    return re.sub(r"(?i)\b(https?|ftp|mailto|xmpp|www)([:.])", r"\1\\\2", shown)
+
+
+def markdown_code(text: str) -> str:
+    """A text between backticks, as it is and in one line: with more of them than it has itself."""
+    shown = printable(" ".join(text.split()))
+    fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
+    # Else the text's own backtick would belong to the fence; Markdown takes one space away on each side.
+    space = " " if not shown or "`" in (shown[0], shown[-1]) else ""
+    return f"{fence}{space}{shown}{space}{fence}"
+
+
+def printable_data(value: Any) -> Any:
+    """Plain data, as JSON holds it, in which every text and every name is printable; texts may have several lines."""
+    if isinstance(value, str):
+        return printable(value, is_multiline=True)
+    if isinstance(value, dict):
+        return {printable_data(name): printable_data(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [printable_data(each) for each in value]
+    return value
 
 
 class CleanMessage(Exception):

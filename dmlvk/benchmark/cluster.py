@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -128,7 +127,7 @@ def write(records: Sequence[Record], path: Path) -> None:
     if len(records) == 1:
         records_of.write(records[0], path)
     else:
-        files.write_text(path, json.dumps({"format": records_of.FORMAT, "devices": list(records)}, indent=1) + "\n")
+        files.write_text(path, files.json_text({"format": records_of.FORMAT, "devices": list(records)}, 1) + "\n")
 
 
 def read(path: Path) -> list[Record]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import platform
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ import numpy as np
 
 import dmlvk
 from dmlvk import files
+from dmlvk.printable import printable_data
 
 FORMAT = 1
 MOST_CHARACTERS = 200
@@ -39,18 +39,18 @@ Lib = TypeVar("Lib", bound=Library)
 
 def write(record: Record, path: Path) -> None:
     """Write a record as JSON."""
-    files.write_text(path, json.dumps(record, indent=1) + "\n")
+    files.write_text(path, files.json_text(record, 1) + "\n")
 
 
 def read(path: Path) -> Record:
-    """Read a record.
+    """Read a record. Its texts are printable, so that a picture, a page and a table can show them.
 
     Raises
     ------
     OSError
         The file cannot be read, or is not a record of this format.
     """
-    record = files.read_json(path)
+    record = printable_data(files.read_json(path))
     if (
         not isinstance(record, dict)
         or record.get("format") != FORMAT

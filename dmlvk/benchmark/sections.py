@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dmlvk import printable
+
 Record = dict[str, Any]
 
 EQUAL, DIFFERENT = "equal", "DIFFERENT"
@@ -48,7 +50,7 @@ def show(sections: Iterable[Section], terminal: Console) -> None:
             is_number = all(_is_number(row[len(table.columns)]) for row in section.rows)
             table.add_column(head, justify="right" if is_number else "left", overflow="fold")
         for row in section.rows:
-            table.add_row(*(Text(cell, _colour(cell)) for cell in row))
+            table.add_row(*(Text(printable.printable(cell), _colour(cell)) for cell in row))
         terminal.print(table)
         for note in section.notes:
             terminal.print(note)
@@ -60,17 +62,17 @@ def markdown(sections: Iterable[Section]) -> Iterator[str]:
         if number:
             yield ""
         if section.rows or not number:
-            yield f"{'##' if number else '#'} {section.title}"
+            yield f"{'##' if number else '#'} {printable.markdown(section.title)}"
         if section.rows:
             yield ""
-            yield f"| {' | '.join(section.heads)} |"
+            yield f"| {' | '.join(map(printable.markdown, section.heads))} |"
             yield f"|{'---|' * len(section.heads)}"
         for row in section.rows:
-            yield f"| {' | '.join(row)} |"
+            yield f"| {' | '.join(map(printable.markdown, row))} |"
         if section.notes:
             yield ""
         for note in section.notes:
-            yield f"- {note}"
+            yield f"- {printable.markdown(note)}"
 
 
 def title_of(record: Record, subject: str) -> str:
@@ -93,8 +95,9 @@ def origin(record: Record, options: str = "") -> str:
     versions = record["versions"]
     installed = versions["dmlvk"] if versions["dmlvk"][:1].isdigit() else f"({versions['dmlvk']})"
     return (
-        f"Measured by `dmlvk bench{options}` with dmlvk {installed}, Python {versions['python']} and NumPy "
-        f"{versions['numpy']}. Both `--markdown` in that run and `--from-json` with `--markdown` write this page."
+        f"Measured by {printable.markdown_code(f'dmlvk bench{options}')} with dmlvk {printable.markdown(installed)}, "
+        f"Python {printable.markdown(versions['python'])} and NumPy {printable.markdown(versions['numpy'])}. Both "
+        "`--markdown` in that run and `--from-json` with `--markdown` write this page."
     )
 
 

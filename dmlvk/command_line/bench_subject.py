@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from dmlvk.command_line.terminal import COMPILED, one_line, require_names, shown_progress
+from dmlvk.command_line.terminal import COMPILED, echo, one_line, require_names, shown_progress
 
 if TYPE_CHECKING:
     import dmlvk
@@ -166,7 +166,7 @@ def measure_operators(
         chosen = required_cases(choice, is_cpu(device))
         if lists:
             for case in chosen:
-                click.echo(case.name)
+                echo(case.name)
             return None
         # On a CPU driver, peers that compile for Vulkan take minutes: they run only if requested.
         slow = [name for name, peer in PEERS.items() if is_cpu(device) and peer.runs_on == "Vulkan"]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dmlvk.command_line.terminal import echo
+
 if TYPE_CHECKING:
     from distributed import Client
 
@@ -39,7 +41,7 @@ def connected(address: str) -> Iterator[Client]:
                 other(message, category, *place, **options)  # type: ignore[arg-type]
             elif str(message) not in said:
                 said.add(str(message))
-                click.echo(f"Warning: {message}", err=True)
+                echo(f"Warning: {message}", is_error=True)
 
         warnings.showwarning = show
         with connect(address) as client:

@@ -15,7 +15,7 @@ from dmlvk import files
 from dmlvk.command_line.conformance_cluster import ClusterRequest
 from dmlvk.command_line.conformance_request import Request
 from dmlvk.command_line.standard_streams import is_readers_end
-from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, one_line
+from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, echo, one_line
 from dmlvk.command_line.without_device import check_recorded_devices, export_for_dxdispatch, listed
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
 from dmlvk.conformance.export import export_case
@@ -119,7 +119,7 @@ def conformance(**options: object) -> None:
     request = Request(**options)  # type: ignore[arg-type]
     if request.list_names:
         for line in listed(request.chosen()):
-            click.echo(line)
+            echo(line)
         return
     if request.export_dxdispatch is not None:
         files.require_folder_place(request.export_dxdispatch)
@@ -170,10 +170,10 @@ def run_request(request: Request) -> int:
     if interrupted:
         json = request.json or request.resume
         hint = f"; go on with --resume {json}" if json is not None and run.environment is not None else ""
-        click.echo(f"Interrupted{hint}")
+        echo(f"Interrupted{hint}")
     for error in errors:
         if not is_readers_end(error):
-            click.echo(f"Error: {one_line(error)}", err=True)
+            echo(f"Error: {one_line(error)}", is_error=True)
         elif len(errors) == 1 and not interrupted and run.succeeded:
             raise error
     return INTERRUPTED if interrupted else 1 if errors or not run.succeeded else 0

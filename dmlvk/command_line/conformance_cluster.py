@@ -8,13 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 from rich.console import Console
 
 from dmlvk import files
 from dmlvk.command_line.clusters import connected
 from dmlvk.command_line.standard_streams import is_readers_end
-from dmlvk.command_line.terminal import INTERRUPTED, console, one_line
+from dmlvk.command_line.terminal import INTERRUPTED, console, echo, one_line
 from dmlvk.conformance.comparison.findings import Findings, findings_of
 from dmlvk.conformance.comparison.page import write_html as write_comparison
 from dmlvk.conformance.comparison.runs import runs_of
@@ -91,10 +90,10 @@ class ClusterRequest:
             errors += self._report(active, terminal)
         if interrupted:
             json = request.json or request.resume
-            click.echo(f"Interrupted{f'; go on with --resume {json}' if json is not None and active else ''}")
+            echo(f"Interrupted{f'; go on with --resume {json}' if json is not None and active else ''}")
         for error in errors:
             if not is_readers_end(error):
-                click.echo(f"Error: {one_line(error)}", err=True)
+                echo(f"Error: {one_line(error)}", is_error=True)
         good = not errors and all(run.succeeded for run in active) and not self._compared(active).disagreements
         return INTERRUPTED if interrupted else 0 if good else 1
 

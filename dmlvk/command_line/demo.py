@@ -61,7 +61,7 @@ def demo(output: Path, selector: str | None) -> None:
         table.add_row(
             entry.operator,
             entry.panel.title,
-            "\n".join(entry.kernels),
+            Text("\n".join(entry.kernels)),
             f"{entry.seconds * 1e6:,.0f} us",
             _rate(entry.gigabytes_per_second),
             Text("equal", "green") if entry.correct else Text("DIFFERS", "red"),

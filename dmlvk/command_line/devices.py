@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,7 +15,7 @@ from rich.text import Text
 
 import dmlvk
 from dmlvk import files, quirks
-from dmlvk.command_line.terminal import clear_errors, console
+from dmlvk.command_line.terminal import clear_errors, console, echo
 from dmlvk.errors import DeviceError
 from dmlvk.runtime import answers_file, device_files
 from dmlvk.runtime.device_info import TYPE_NAMES, RejectedDevice, binary_size
@@ -40,7 +39,7 @@ def devices(record: Path | None, selector: str | None, as_json: bool) -> None:
         raise click.UsageError("--json writes all devices, and goes with no other option")
     found = dmlvk.devices()
     if as_json:
-        click.echo(json.dumps(as_data(found, dmlvk.rejected_devices()), indent=1))
+        echo(files.json_text(as_data(found, dmlvk.rejected_devices()), 1))
         return
     if not found:
         raise DeviceError(f"no usable Vulkan device. {driver_hint()}")
@@ -137,7 +136,7 @@ def write_profile(path: Path, selector: str | None) -> str:
     """Write a device's profile as `DeviceProfile.from_record` reads it; returns the device's name."""
     profile = choose(selector).profile
     record = {"source": f"read on the device by dmlvk, {platform.system()}", "profile": path.stem}
-    files.write_text(path, json.dumps(record | profile.to_record(), indent=1) + "\n")
+    files.write_text(path, files.json_text(record | profile.to_record(), 1) + "\n")
     return profile.name
 
 
@@ -148,14 +147,14 @@ def _subgroups(info: dmlvk.DeviceInfo) -> str:
 
 
 # The rows of `dmlvk devices` for a device: each row's label, and the value that it shows.
-_DEVICE_ROWS: dict[str, Callable[[dmlvk.DeviceInfo], str]] = {
+_DEVICE_ROWS: dict[str, Callable[[dmlvk.DeviceInfo], str | Text]] = {
     "type": lambda info: TYPE_NAMES[info.type],
     "vendor": lambda info: info.vendor,
     "driver": lambda info: info.driver,
     "Vulkan version": lambda info: ".".join(str(part) for part in info.profile.api_version),
     "memory": lambda info: binary_size(info.memory_size),
     "integer dot product": lambda info: "yes" if info.profile.has_integer_dot_product else "no",
-    "accelerated": lambda info: "\n".join(info.accelerated) or "nothing beyond the above",
+    "accelerated": lambda info: Text("\n".join(info.accelerated) or "nothing beyond the above"),
     "subgroup size": _subgroups,
     "shared memory": lambda info: binary_size(info.profile.limits.max_compute_shared_memory_size),
     "threads a workgroup": lambda info: str(info.profile.limits.max_compute_work_group_invocations),

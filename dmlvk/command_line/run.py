@@ -9,7 +9,7 @@ import click
 import dmlvk
 from dmlvk import dxdispatch, files
 from dmlvk.command_line.run_onnx import run_onnx
-from dmlvk.command_line.terminal import COMPILED, clear_errors, console, shown_parts
+from dmlvk.command_line.terminal import COMPILED, clear_errors, console, echo, shown_parts
 
 
 @click.command()
@@ -76,6 +76,6 @@ def run(
         loaded = dxdispatch.load(model, allow_paths=allow_paths)
         with dmlvk.Device(selector) as device, shown_parts(console(), COMPILED) as show:
             device.compile_progress = show
-            loaded.run(device, output_folder=output, log=click.echo)
+            loaded.run(device, output_folder=output, log=echo)
     else:
         raise files.FileError(f"{model} is no model that dmlvk runs: expected an .onnx file, or a .json of DxDispatch")

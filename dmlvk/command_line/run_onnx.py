@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,12 +15,15 @@ from rich.text import Text
 
 from dmlvk import files
 from dmlvk.command_line.terminal import COMPILED, console, one_line, shown_progress
+from dmlvk.printable import printable
 
 if TYPE_CHECKING:
     from dmlvk.onnx import InferenceSession
     from dmlvk.onnx.checking import Finding
 
 Feeds = dict[str, np.ndarray]
+# Elements of an input for which random ones are made, if it is not given.
+MOST_RANDOM = 1 << 28
 COLOURS = {"device": "green", "view": "green", "folded": "cyan", "host": "yellow"}
 
 
@@ -78,9 +81,8 @@ def run_onnx(
         text = "; ".join(f"{finding.name}: {finding.text}" for finding in wrong[:3])
         raise click.ClickException(f"{len(wrong)} nodes differ from the host's: {text}")
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        for path, content in _files(session, results, output):
-            files.write_bytes(path, content)
+        for name, content in _files(session, results):
+            path = files.write_inside(output, name, content)
             terminal.print(f"Output: {path}", soft_wrap=True)
 
 
@@ -94,25 +96,41 @@ def _runs(session: InferenceSession, inputs: Sequence[str]) -> list[Feeds]:
         feeds = {}
         for each in session.get_inputs():
             sizes = [size if isinstance(size, int) else 1 for size in each.shape]
+            if math.prod(sizes) > MOST_RANDOM or min(sizes, default=0) < 0:
+                rule = f"its sizes are {sizes}, for which there are no random elements"
+                raise ModelError(f"the input {each.name!r}: {rule}: pass --input")
             try:
                 feeds[each.name] = random_feed(generator, each, sizes)
             except ModelError as error:
                 raise ModelError(f"{error}: pass --input") from error
         return [feeds]
     given: dict[str, list[np.ndarray]] = {}
+    names = [each.name for each in session.get_inputs()]
     for text in inputs:
-        name, separator, place = text.partition("=")
-        if not separator:
-            raise click.BadParameter(f"{text!r} is not name=file.npy", param_hint="--input")
+        name, place = _named(text, names)
         try:
-            array = np.load(io.BytesIO(files.read_bytes(Path(place))), allow_pickle=False)
-        except ValueError as error:
-            raise click.BadParameter(f"{place} is no .npy file: {error}", param_hint="--input") from error
+            array = files.read_npy(Path(place), None)
+        except OSError as error:
+            raise click.BadParameter(f"{name!r}: {error}", param_hint="--input") from error
         given.setdefault(name, []).append(array)
     counts = {name: len(arrays) for name, arrays in given.items()}
     if len(set(counts.values())) > 1:
         raise click.BadParameter(f"each input has one file for each run; there are {counts}", param_hint="--input")
     return [{name: arrays[k] for name, arrays in given.items()} for k in range(next(iter(counts.values())))]
+
+
+def _named(text: str, names: Sequence[str]) -> tuple[str, str]:
+    """The name and the file of "name=file.npy". Both may contain "=": the longest name of an input counts."""
+    if "=" not in text:
+        raise click.BadParameter(f"{text!r} is not NAME=FILE.npy", param_hint="--input")
+    known = [name for name in names if text.startswith(f"{name}=")]
+    if not known:
+        there = ", ".join(map(repr, names)) or "none"
+        raise click.BadParameter(
+            f"{text!r} begins with no input of the model; its inputs are {there}", param_hint="--input"
+        )
+    name = max(known, key=len)
+    return name, text[len(name) + 1 :]
 
 
 def _table(session: InferenceSession, model: Path, findings: dict[str, Finding] | None) -> Table:
@@ -141,23 +159,23 @@ def _verdict(finding: Finding | None) -> Text:
     if finding is None:
         return Text("")
     if finding.is_equal is None:
-        return Text(finding.text, "yellow")
+        return Text(printable(finding.text), "yellow")
     return Text("equal", "green") if finding.is_equal else Text("DIFFERS", "red")
 
 
-def _files(session: InferenceSession, results: list[list[Any]], folder: Path) -> Iterator[tuple[Path, bytes]]:
-    """The outputs as .npy files. Characters that are not safe in a file's name become "_"."""
+def _files(session: InferenceSession, results: list[list[Any]]) -> Iterator[tuple[str, bytes]]:
+    """The outputs as .npy files by name. Characters that are not safe in a file's name become "_"."""
     taken: set[str] = set()
     for number, outputs in enumerate(results):
         for described, array in zip(session.get_outputs(), outputs, strict=True):
             stem = re.sub(r"[^\w.-]", "_", described.name)
             stem = stem if len(results) == 1 else f"{number}_{stem}"
-            while stem in taken:
+            # Some file systems take two names that differ in their case for one.
+            while stem.casefold() in taken:
                 stem += "_"
-            taken.add(stem)
-            content = io.BytesIO()
+            taken.add(stem.casefold())
             try:
-                np.save(content, array, allow_pickle=False)
+                content = files.npy_bytes(np.asarray(array))
             except (TypeError, ValueError) as error:
                 raise click.ClickException(f"the output {described.name!r} cannot be a .npy file: {error}") from error
-            yield folder / f"{stem}.npy", content.getvalue()
+            yield f"{stem}.npy", content

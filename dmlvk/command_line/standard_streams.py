@@ -83,6 +83,14 @@ def name_readers_ends() -> None:
             setattr(sys, name, PipeOfWindows(stream))
 
 
+def encode_everything() -> None:
+    """Let standard output and standard error write an escape for a character that their encoding lacks."""
+    for name in OUTPUTS:
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def is_pipe(stream: io.TextIOWrapper) -> bool:
     """Whether a stream writes to a pipe."""
     try:

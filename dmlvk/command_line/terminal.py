@@ -10,13 +10,21 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
 
 from dmlvk import files, planning
-from dmlvk.command_line.standard_streams import is_readers_end, name_readers_ends, open_closed_streams
+from dmlvk.command_line.standard_streams import (
+    encode_everything,
+    is_readers_end,
+    name_readers_ends,
+    open_closed_streams,
+)
 from dmlvk.conformance.errors import ConformanceError
 from dmlvk.dxdispatch.errors import ModelError
 from dmlvk.errors import BindingError, DescriptorError, DeviceError
+from dmlvk.printable import printable
 from dmlvk.runtime import background, self_test
 from dmlvk.runtime.debug import debug_level
 from dmlvk.runtime.tuned_paths import record_file
@@ -43,6 +51,11 @@ CORRECTABLE = (
 )
 
 
+def echo(text: str, *, is_error: bool = False) -> None:
+    """Print lines of text. Nothing in it is obeyed by a terminal."""
+    click.echo(printable(text, is_multiline=True), err=is_error)
+
+
 def clear_errors(command: Callable[..., None]) -> Callable[..., None]:
     """End with one line and status 1 on an error that the user can correct. A traceback is for bugs."""
 
@@ -61,7 +74,7 @@ def clear_errors(command: Callable[..., None]) -> Callable[..., None]:
 
 def one_line(error: Exception) -> str:
     """An error's message in one line."""
-    text = " ".join(str(error).split())
+    text = printable(" ".join(str(error).split()))
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."
 
 
@@ -99,12 +112,13 @@ class Commands(click.Group):
         """Run the command line, and flush the output while a failure can still be reported."""
         open_closed_streams()
         name_readers_ends()
+        encode_everything()
         try:
             return super().main(*arguments, **options)
         except OSError as error:  # an error in click's own output, such as --help
             if is_readers_end(error):
                 raise SystemExit(BROKEN_PIPE) from None
-            click.echo(f"Error: {one_line(error)}", err=True)
+            echo(f"Error: {one_line(error)}", is_error=True)
             raise SystemExit(1) from None
         finally:
             _flush(sys.exc_info()[1])
@@ -114,7 +128,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            click.echo("Interrupted", err=True)
+            echo("Interrupted", is_error=True)
             ctx.exit(INTERRUPTED)
         except OSError as error:
             if not is_readers_end(error):
@@ -122,8 +136,10 @@ class Commands(click.Group):
             ctx.exit(BROKEN_PIPE)
         except click.UsageError as error:
             command = (error.ctx or ctx).command_path
-            text = " ".join(error.format_message().split())
+            text = printable(" ".join(error.format_message().split()))
             raise WrongCommandLine(f"{text.rstrip('.')}; {command} --help tells more") from error
+        except click.ClickException as error:
+            raise click.ClickException(one_line(error)) from error
 
 
 def _flush(ending: BaseException | None) -> None:
@@ -139,18 +155,31 @@ def _flush(ending: BaseException | None) -> None:
             return  # with a status of its own
         if is_readers_end(error):
             raise SystemExit(BROKEN_PIPE) from None
-        click.echo(f"Error: standard output: {one_line(error)}", err=True)
+        echo(f"Error: standard output: {one_line(error)}", is_error=True)
         raise SystemExit(1) from None
 
 
 class PlainConsole(Console):
-    """A terminal for names from outside: [brackets] and :colons: in a string have no special meaning.
+    """A terminal for names from outside: [brackets], :colons: and codes for terminals in a string mean nothing.
 
-    Coloured text is a `rich.text.Text`.
+    A string is one line, and shows as it is. Coloured text, and text of several lines, is a `rich.text.Text`; what a
+    terminal would obey in it is an escape too.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:  # type: ignore[override]
+        """A string of a table, a title, a line."""
+        return super().render_str(printable(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """All that is printed, in pieces."""
+        for piece in super().render(renderable, options):
+            if piece.control or piece.text.isprintable():
+                yield piece
+            else:
+                yield Segment(printable(piece.text, is_multiline=True), piece.style)
 
     def on_broken_pipe(self) -> NoReturn:
         """Tell the caller that prints; rich would end the process."""
@@ -187,7 +216,7 @@ class Steps:
     def __call__(self, name: str) -> None:
         """A step of this name begins."""
         if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, advance=1, description=name)
+            self._progress.update(self._task, advance=1, description=printable(name))
 
     def parts(self, what: str) -> Callable[[int, int], None]:
         """A function to call with how many parts of a step are done, and how many there are: they have a second bar.

@@ -12,7 +12,7 @@ import click
 from rich.table import Table
 
 from dmlvk import files
-from dmlvk.command_line.terminal import clear_errors, console
+from dmlvk.command_line.terminal import clear_errors, console, echo
 from dmlvk.rates import Rates
 from dmlvk.runtime import device_files, measured_rates, tuned_paths
 
@@ -70,7 +70,7 @@ def tune(
     if clears:
         for kind, prefix in (("forgotten", tuned_paths.PREFIX), ("rates forgotten", measured_rates.PREFIX)):
             for file in device_files.remembered_files(prefix):
-                click.echo(f"{kind}: {device_files.device_of(file)}")
+                echo(f"{kind}: {device_files.device_of(file)}")
                 device_files.clear(file)
         return
     if lists:
@@ -230,4 +230,4 @@ def _list() -> None:
     if rates:
         console().print(_rates_table(rates))
     if not table.row_count and not rates:
-        click.echo("nothing is remembered; `dmlvk tune` measures")
+        echo("nothing is remembered; `dmlvk tune` measures")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +36,7 @@ def recorded_digests(path: Path | None = None) -> dict[str, str]:
 def write_digests(path: Path, results: Iterable[Result]) -> None:
     """Write the digests of the cases that passed, by name. Outputs whose values are open have no digest."""
     digests = {result.name: result.digest for result in results if result.status is Status.PASS and result.digest}
-    files.write_text(path, json.dumps(dict(sorted(digests.items())), indent=0) + "\n")
+    files.write_text(path, files.json_text(dict(sorted(digests.items())), 0) + "\n")
 
 
 def compared(result: Result, digests: Mapping[str, str]) -> Result:

@@ -144,7 +144,7 @@ class ResultsWriter:
             return
         with naming(self._path):
             record = {**entry.to_json(), "run": run} if run else entry.to_json()
-            self._file.write(files.encoded(json.dumps(record, ensure_ascii=False, default=list) + "\n"))
+            self._file.write(files.encoded(files.json_text(record, default=list) + "\n"))
             self._file.flush()
 
     def __enter__(self) -> ResultsWriter:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import Dispatch
+from dmlvk.printable import printable
 from dmlvk.runtime.submission import Submission
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def debug_level() -> int:
 def note(device: Device, desc: OperatorDesc, text: str) -> None:
     """Print a line about an operator to standard error, if $DMLVK_DEBUG asked for lines."""
     if device.debug_level:
-        print(f"dmlvk {device.name}: {desc.operator_name} {text}", file=sys.stderr)
+        _print(f"dmlvk {device.name}: {desc.operator_name} {text}")
 
 
 def report(device_name: str, level: int, bindings: Iterable[Binding], submission: Submission) -> None:
@@ -44,9 +45,13 @@ def report(device_name: str, level: int, bindings: Iterable[Binding], submission
         for number, stage in enumerate(binding.dispatches):
             for dispatch in stage:
                 line = f"dmlvk {device_name}: {binding.operator_name} {dispatch_text(dispatch)}"
-                print(line + time_text(dispatch, next(times, None)), file=sys.stderr)
+                _print(line + time_text(dispatch, next(times, None)))
                 if level > 1:
-                    print(plan_text(binding, number, dispatch), file=sys.stderr)
+                    _print(plan_text(binding, number, dispatch))
+
+
+def _print(text: str) -> None:
+    print(printable(text, is_multiline=True), file=sys.stderr)
 
 
 def dispatch_text(dispatch: Dispatch) -> str:

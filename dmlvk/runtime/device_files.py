@@ -6,7 +6,6 @@ The start of a file's name tells its kind. What cannot be read holds nothing.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -87,7 +86,7 @@ def locked(file: Path) -> FileLock:
 
 def write(file: Path, content: Mapping[str, Any]) -> None:
     """Replace a file, which the caller has locked."""
-    files.replace_bytes(file, files.encoded(json.dumps({"format": FORMAT, **content}, indent=1)))
+    files.replace_bytes(file, files.encoded(files.json_text({"format": FORMAT, **content}, 1)))
 
 
 def clear(file: Path) -> None:

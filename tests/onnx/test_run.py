@@ -120,7 +120,7 @@ def test_differences() -> None:
 
 
 WRONG: dict[str, tuple[list[str], str]] = {
-    "no name": (["--input", "file.npy"], "'file.npy' is not name=file.npy"),
+    "no name": (["--input", "file.npy"], "'file.npy' is not NAME=FILE.npy"),
     "no file": (["--input", "x=absent.npy"], "absent.npy"),
     "no array": (["--input", f"x={__file__}"], "is no .npy file"),
     "missing input": (["--input", "x={folder}/x.npy"], "the input 'n' is missing; its inputs are x, n"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from dmlvk import files
 from dmlvk.conformance.comparison.changes import Change, Speed
 from dmlvk.conformance.comparison.findings import Findings, count_text, matrices
 from dmlvk.conformance.results import Status
+from dmlvk.printable import markdown, markdown_code
 
 # At most this many cases of one kind are listed; the files of --html and --json have all.
 MOST_LISTED = 50
@@ -32,24 +32,24 @@ def page(findings: Findings) -> str:
 
 def _lines(findings: Findings) -> Iterator[str]:
     if findings.runs:
-        yield from ("# Devices", "", f"**{escaped(findings.verdict)}**", "")
+        yield from ("# Devices", "", f"**{markdown(findings.verdict)}**", "")
         yield from _devices(findings)
         yield from _operators(findings)
     if findings.notes:
-        yield from ("## Notes", "", *(f"- {escaped(note)}" for note in findings.notes), "")
+        yield from ("## Notes", "", *(f"- {markdown(note)}" for note in findings.notes), "")
     yield from _disagreements(findings)
     for update in findings.updates:
-        causes = escaped("; ".join(update.causes))
-        yield from (f"## {escaped(update.after.label)} after {escaped(update.before.label)}", "")
+        causes = markdown("; ".join(update.causes))
+        yield from (f"## {markdown(update.after.label)} after {markdown(update.before.label)}", "")
         yield from (f"{causes}. Cases of both: {update.common:,}.", "")
         yield from _changes("Broke", update.broke)
         yield from _changes("Mended", update.mended)
         yield from _changes("Changed otherwise", update.others)
     for speed_update in findings.speed_updates:
         before, after = speed_update.before, speed_update.after
-        yield from (f"## Speed of {escaped(after.device)}", "")
+        yield from (f"## Speed of {markdown(after.device)}", "")
         texts = (f"{found.driver}, dmlvk {found.package} ({found.date})" for found in (after, before))
-        yield from (f"{escaped(' after '.join(texts))}. Cases of both: {speed_update.common:,}.", "")
+        yield from (f"{markdown(' after '.join(texts))}. Cases of both: {speed_update.common:,}.", "")
         yield from _speeds("Slower", speed_update.slower)
         yield from _speeds("Faster", speed_update.faster)
 
@@ -69,7 +69,7 @@ def _devices(findings: Findings) -> Iterator[str]:
 
 def _operators(findings: Findings) -> Iterator[str]:
     for matrix in matrices(findings.runs):
-        yield from (f"## {escaped(matrix.operator)}", "")
+        yield from (f"## {markdown(matrix.operator)}", "")
         rows = [[run.label, *(count_text(cell) if cell else "" for cell in cells)] for run, cells in matrix.rows]
         yield from table(["device", *matrix.paths], rows, right_from=1)
     if findings.runs:
@@ -82,11 +82,11 @@ def _disagreements(findings: Findings) -> Iterator[str]:
         return
     yield from ("## Disagreements", "")
     for found in findings.disagreements[:MOST_LISTED]:
-        yield f"- `{found.case}`"
+        yield f"- {markdown_code(found.case)}"
         for side in found.sides:
-            yield f"  - `{side.digest}`: {escaped(', '.join(side.names))}"
+            yield f"  - {markdown_code(side.digest)}: {markdown(', '.join(side.names))}"
         if found.case in findings.differences:
-            yield f"  - {escaped(findings.differences[found.case])}"
+            yield f"  - {markdown(findings.differences[found.case])}"
     yield from (*_rest(len(findings.disagreements)), "")
 
 
@@ -94,15 +94,15 @@ def _changes(title: str, changes: Sequence[Change]) -> Iterator[str]:
     if changes:
         yield from (f"### {title}: {len(changes):,}", "")
         for change in changes[:MOST_LISTED]:
-            profile = "" if change.after.profile == "device" else f" (profile {change.after.profile})"
-            yield f"- `{change.after.name}`{profile}: {escaped(change.text)}"
+            profile = "" if change.after.profile == "device" else f" (profile {markdown(change.after.profile)})"
+            yield f"- {markdown_code(change.after.name)}{profile}: {markdown(change.text)}"
         yield from (*_rest(len(changes)), "")
 
 
 def _speeds(title: str, speeds: Sequence[Speed]) -> Iterator[str]:
     if speeds:
         yield from (f"### {title}: {len(speeds):,}", "")
-        yield from (f"- `{speed.case}`: {escaped(speed.text)}" for speed in speeds[:MOST_LISTED])
+        yield from (f"- {markdown_code(speed.case)}: {markdown(speed.text)}" for speed in speeds[:MOST_LISTED])
         yield from (*_rest(len(speeds)), "")
 
 
@@ -113,14 +113,8 @@ def _rest(count: int) -> Iterator[str]:
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], right_from: int) -> Iterator[str]:
     """A table and an empty line. Columns from `right_from` on hold numbers, aligned to the right."""
-    yield f"| {' | '.join(map(escaped, headings))} |"
+    yield f"| {' | '.join(map(markdown, headings))} |"
     yield f"| {' | '.join('---:' if k >= right_from else '---' for k in range(len(headings)))} |"
     for row in rows:
-        yield f"| {' | '.join(map(escaped, row))} |"
+        yield f"| {' | '.join(map(markdown, row))} |"
     yield ""
-
-
-def escaped(text: str) -> str:
-    """Text that Markdown shows as it is, in one line."""
-    # Within a word an underscore means nothing.
-    return re.sub(r"([\\`*<>|\[\]]|(?<!\w)_|_(?!\w))", r"\\\1", " ".join(text.split()))

@@ -12,8 +12,9 @@ from markupsafe import Markup
 
 from dmlvk import files
 from dmlvk.conformance.comparison.findings import Findings
-from dmlvk.conformance.reports.html import WORST_FIRST, style
+from dmlvk.conformance.reports.html import WORST_FIRST, shown, style
 from dmlvk.conformance.results import Result, Status
+from dmlvk.printable import printable_data
 
 # The page shows at most this much of a message.
 LONGEST_MESSAGE = 300
@@ -35,8 +36,8 @@ def page(findings: Findings) -> str:
     """The page's source."""
     counts = [run.counts() for run in findings.runs]
     statuses = [status for status in Status if any(each.get(status) for each in counts)]
-    data = rows(findings)
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    data = printable_data(rows(findings))
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=shown)
     return environment.from_string(_resource("page.html")).render(
         findings=findings,
         most_disagreements=MOST_DISAGREEMENTS,

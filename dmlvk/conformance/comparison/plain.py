@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ def write_json(path: Path, findings: Findings) -> None:
     ------
     OSError
     """
-    files.write_text(path, json.dumps(record(findings), indent=1, ensure_ascii=False) + "\n")
+    files.write_text(path, files.json_text(record(findings), 1) + "\n")
 
 
 def record(findings: Findings) -> Record:

@@ -12,6 +12,7 @@ from dmlvk.conformance.comparison.changes import Change, Speed, SpeedUpdate, Upd
 from dmlvk.conformance.comparison.findings import Findings
 from dmlvk.conformance.reports.terminal import COLOURS
 from dmlvk.conformance.results import Status
+from dmlvk.printable import printable
 
 # At most this many cases of one kind are listed; the files of --html and --json have all.
 MOST_LISTED = 12
@@ -31,13 +32,13 @@ def print_findings(console: Console, findings: Findings) -> None:
         return
     shown = findings.disagreements[:MOST_LISTED]
     for found in shown:
-        console.print(Text.assemble(("Disagreement", "red"), f" {found.case}"), soft_wrap=True)
+        console.print(Text.assemble(("Disagreement", "red"), f" {printable(found.case)}"), soft_wrap=True)
         for side in found.sides:
             console.print(f"  {side.digest}: {', '.join(side.names)}", soft_wrap=True)
         if found.case in findings.differences:
             console.print(f"  {findings.differences[found.case]}", soft_wrap=True)
     _print_rest(console, len(findings.disagreements), "disagreements")
-    console.print(Text(findings.verdict, "red" if findings.disagreements else "green"), soft_wrap=True)
+    console.print(Text(printable(findings.verdict), "red" if findings.disagreements else "green"), soft_wrap=True)
 
 
 def device_table(findings: Findings) -> Table:
@@ -72,7 +73,9 @@ def _print_update(console: Console, update: Update) -> None:
 def _print_changes(console: Console, word: str, colour: str, changes: Sequence[Change]) -> None:
     for change in changes[:MOST_LISTED]:
         profile = "" if change.after.profile == "device" else f" [{change.after.profile}]"
-        console.print(Text.assemble((word, colour), f" {change.after.name}{profile}: {change.text}"), soft_wrap=True)
+        console.print(
+            Text.assemble((word, colour), printable(f" {change.after.name}{profile}: {change.text}")), soft_wrap=True
+        )
     _print_rest(console, len(changes), "such cases")
 
 
@@ -89,7 +92,7 @@ def _print_speed_update(console: Console, update: SpeedUpdate) -> None:
 
 def _print_speeds(console: Console, word: str, colour: str, speeds: Sequence[Speed]) -> None:
     for speed in speeds[:MOST_LISTED]:
-        console.print(Text.assemble((word, colour), f" {speed.case}: {speed.text}"), soft_wrap=True)
+        console.print(Text.assemble((word, colour), printable(f" {speed.case}: {speed.text}")), soft_wrap=True)
     _print_rest(console, len(speeds), "such cases")
 
 

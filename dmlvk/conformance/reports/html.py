@@ -14,6 +14,7 @@ from markupsafe import Markup
 from dmlvk import files
 from dmlvk.conformance.results import Result, Run, Status
 from dmlvk.conformance.waivers import WaiverReport
+from dmlvk.printable import printable
 
 # The worst result in a cell of the matrix gives the cell its colour.
 WORST_FIRST = (
@@ -120,10 +121,15 @@ def write_html(path: Path, run: Run, waivers: WaiverReport, groups: Mapping[str,
     files.write_text(path, page(run, waivers, groups))
 
 
+def shown(value: object) -> object:
+    """What a template shows: every text is printable, then jinja escapes what HTML would obey."""
+    return value if isinstance(value, Markup) or not isinstance(value, str) else printable(value, is_multiline=True)
+
+
 def page(run: Run, waivers: WaiverReport, groups: Mapping[str, str] = MappingProxyType({})) -> str:
     """The page of a run."""
     source = files.packaged_text("dmlvk.conformance.reports", "report.html")
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=shown)
     results = list(run.results.values())
     counts = run.counts()
     return environment.from_string(source).render(

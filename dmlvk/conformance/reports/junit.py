@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from xml.etree import ElementTree
 
 from dmlvk import files
 from dmlvk.conformance.results import PASSED, Result, Run, Status
-
-# Characters that XML 1.0 cannot hold, not even escaped.
-UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+from dmlvk.printable import printable
 
 
 def write_junit(path: Path, *runs: Run) -> None:
@@ -25,7 +22,7 @@ def write_junit(path: Path, *runs: Run) -> None:
     everything = [result for run in runs for result in run.results.values()]
     root = ElementTree.Element("testsuites", _totals(everything), name="dmlvk conformance")
     for run in runs:
-        device = "" if len(runs) == 1 or run.environment is None else f"{_printable(run.environment.device)}."
+        device = "" if len(runs) == 1 or run.environment is None else f"{run.environment.device}."
         suites: dict[str, list[Result]] = {}
         for result in run.results.values():
             suites.setdefault(f"{device}{result.profile}.{result.name.partition(':')[0]}", []).append(result)
@@ -36,6 +33,10 @@ def write_junit(path: Path, *runs: Run) -> None:
                 suite.append(_properties(run))
             for result in results:
                 suite.append(_test_case(result))
+    # XML cannot hold control characters, not even escaped.
+    for element in root.iter():
+        element.attrib.update({name: printable(value) for name, value in element.attrib.items()})
+        element.text = None if element.text is None else printable(element.text, is_multiline=True)
     ElementTree.indent(root)
     files.write_bytes(path, ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
 
@@ -65,7 +66,7 @@ def _properties(run: Run) -> ElementTree.Element:
     environment = run.environment
     assert environment is not None
     for name in ("device", "driver", "vulkan", "package", "python", "numpy", "system", "command"):
-        ElementTree.SubElement(element, "property", name=name, value=_printable(getattr(environment, name)))
+        ElementTree.SubElement(element, "property", name=name, value=getattr(environment, name))
     return element
 
 
@@ -77,11 +78,7 @@ def _test_case(result: Result) -> ElementTree.Element:
     kind = _kind(result)
     if kind:
         waived = f" (waived: {result.waiver})" if result.waiver else ""
-        message = _printable(f"{result.status.value} {result.reason}{waived}")
+        message = f"{result.status.value} {result.reason}{waived}"
         details = ElementTree.SubElement(element, kind, message=message, type=result.status.value)
-        details.text = _printable(result.message)
+        details.text = result.message
     return element
-
-
-def _printable(text: str) -> str:
-    return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -13,6 +13,7 @@ from rich.text import Text
 from dmlvk.conformance.plans import PlanCheck
 from dmlvk.conformance.results import Result, Run, Status
 from dmlvk.conformance.waivers import WaiverReport
+from dmlvk.printable import printable
 
 COLOURS = {
     Status.PASS: "green",
@@ -46,7 +47,7 @@ def with_progress(console: Console, results: Iterable[Result], total: int) -> It
         for result in results:
             if not result.is_good:
                 console.print(failure_text(result), soft_wrap=True)
-            progress.update(task, advance=1, description=result.name)
+            progress.update(task, advance=1, description=printable(result.name))
             yield result
 
 
@@ -57,9 +58,9 @@ def with_plan_progress(console: Console, checks: Iterable[PlanCheck], case_count
         case = ""
         for check in checks:
             for problem in check.problems:
-                text = Text.assemble((check.device, "red"), f" {check.case}: {problem}")
+                text = Text.assemble((check.device, "red"), printable(f" {check.case}: {problem}"))
                 console.print(text, soft_wrap=True)
-            progress.update(task, advance=check.case != case, description=check.case)
+            progress.update(task, advance=check.case != case, description=printable(check.case))
             case = check.case
             yield check
 
@@ -87,7 +88,7 @@ def failure_text(result: Result) -> Text:
     where = "" if result.profile == "device" else f" [{result.profile}]"
     colour = COLOURS[result.status]
     first_line = result.message.partition("\n")[0]
-    return Text.assemble((result.status.value, colour), f" {result.name}{where}: {first_line}")
+    return Text.assemble((result.status.value, colour), printable(f" {result.name}{where}: {first_line}"))
 
 
 def summary_table(run: Run) -> Table:
