@@ -89,13 +89,13 @@ class OneAChannel:
         return (1, channels, *(1,) * (rank - 2)) if rank > 1 else (channels,)
 
     def check(self, desc: OperatorDesc, name: str, tensor: TensorDesc) -> None:
-        expected = self.sizes_of(desc.tensors[self.of].sizes, tensor.rank)
+        expected = self.sizes_of(getattr(desc, self.of).sizes, tensor.rank)
         if tensor.sizes == expected or (self.or_one and tensor.element_count == 1):
             return
         if not self.or_one:
             rule = f"must have one element for each {self.noun}, in dimension 1"
             desc._fail(f"{name}.sizes", tensor.sizes, rule, str(expected))
-        channels = desc.tensors[self.of].sizes[self.dimension]
+        channels = getattr(desc, self.of).sizes[self.dimension]
         rule = f"must have one element, or one for each {self.noun} ({channels}), in dimension 1 (rank 1: 0)"
         desc._fail(f"{name}.sizes", tensor.sizes, rule, f"{(1,) * tensor.rank} or {expected}")
 
@@ -235,7 +235,7 @@ class AxisRule(Rule):
     of: str
 
     def normalise(self, desc: OperatorDesc, name: str) -> None:
-        value, rank = getattr(desc, name), desc.tensors[self.of].rank
+        value, rank = getattr(desc, name), getattr(desc, self.of).rank
         if value is not None or not self.is_optional:
             rule = f"must be less than the DimensionCount of {self.of}, which is {rank}"
             desc._set(name, as_integer(type(desc).__name__, name, value, 0, rank - 1, rule))
@@ -277,7 +277,7 @@ class DataTypeRule(Rule):
     of: str
 
     def settle(self, desc: OperatorDesc, name: str) -> None:
-        expected = desc.tensors[self.of].data_type
+        expected = getattr(desc, self.of).data_type
         if getattr(desc, name) is not None:
             given = as_data_type(type(desc).__name__, name, getattr(desc, name))
             if given != expected:
@@ -301,7 +301,7 @@ class ElementRule(Rule):
     kept_as: str
 
     def data_type(self, desc: OperatorDesc) -> DataType:
-        return self.of if isinstance(self.of, DataType) else desc.tensors[self.of].data_type
+        return self.of if isinstance(self.of, DataType) else getattr(desc, self.of).data_type
 
     def settle(self, desc: OperatorDesc, name: str) -> None:
         value: Any = getattr(desc, name)
@@ -495,7 +495,7 @@ class OperatorDesc:
         for name, rule in self.rules.items():
             rule.normalise(self, name)
         self.check()
-        if self.tensors.get(OUTPUT) is None:
+        if getattr(self, OUTPUT) is None:
             self._set(OUTPUT, self.implied_output())
         for name, tensor_rule in tensors:
             tensor_rule.check_sizes(self, name)
@@ -526,7 +526,7 @@ class OperatorDesc:
         sizes = self.tensor_rules[OUTPUT].sizes
         if not isinstance(sizes, Same):
             self._fail_without_output("no other field says how large the output is")
-        return self.tensors[sizes.field].sizes
+        return tuple(getattr(self, sizes.field).sizes)
 
     def _fail_without_output(
         self, reason: str, expected: str = "TensorDesc('float32', (3, 3)), for example"
