@@ -12,19 +12,28 @@ from tests.oracle import Oracle
 
 
 def run_node(
-    operator: str, inputs: Sequence[np.ndarray | None], output_dtype: Any, opset: int, **attributes: Any
+    operator: str,
+    inputs: Sequence[np.ndarray | None],
+    output_dtype: Any,
+    opset: int,
+    *,
+    domain: str = "",
+    outputs_before: int = 0,
+    **attributes: Any,
 ) -> np.ndarray:
-    """The single output of an operator. None means that an optional input is absent."""
+    """An operator's output, the first one or a later one. None means that an optional input is absent."""
     names = ["" if array is None else f"input_{k}" for k, array in enumerate(inputs)]
     present = {name: array for name, array in zip(names, inputs, strict=True) if array is not None}
+    others = [f"other_{k}" for k in range(outputs_before)]
     element = helper.np_dtype_to_tensor_dtype
     graph = helper.make_graph(
-        [helper.make_node(operator, names, ["output"], **attributes)],
+        [helper.make_node(operator, names, [*others, "output"], domain=domain, **attributes)],
         operator,
         [helper.make_tensor_value_info(name, element(array.dtype), array.shape) for name, array in present.items()],
         [helper.make_tensor_value_info("output", element(np.dtype(output_dtype)), None)],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    opsets = [helper.make_opsetid("", opset), *([helper.make_opsetid(domain, 1)] if domain else [])]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
     return ONNX_RUNTIME.call(operator, _run, model.SerializeToString(), present)
 
 

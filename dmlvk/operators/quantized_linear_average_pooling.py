@@ -1,0 +1,140 @@
+"""QUANTIZED_LINEAR_AVERAGE_POOLING: the mean of each window of an 8-bit tensor that has a scale and a zero point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from dmlvk.operators.declared import (
+    EIGHT_BIT_TYPES,
+    OperatorDesc,
+    boolean,
+    one_a_channel,
+    operator,
+    result,
+    same_as,
+    scale,
+    source,
+    zero_point,
+)
+from dmlvk.operators.feature_level import FeatureLevel
+from dmlvk.operators.pooling import (
+    PoolingGeometry,
+    check_pooled_sizes,
+    check_windows,
+    pooled_sizes,
+    pooling_geometry,
+    spatial,
+)
+from dmlvk.tensor_desc import TensorDesc
+
+PARAMETER_FIELDS = (
+    "input_scale_tensor",
+    "input_zero_point_tensor",
+    "output_scale_tensor",
+    "output_zero_point_tensor",
+)
+PER_CHANNEL = one_a_channel("input_tensor")
+
+
+@operator("QUANTIZED_LINEAR_AVERAGE_POOLING", number=12, family="windows")
+class QuantizedLinearAveragePoolingDesc(OperatorDesc):
+    """DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC: dequantize, take the mean of each window, quantize.
+
+    The arithmetic is that of ONNX Runtime, to the bit. It has two operators, and so there are two formulas:
+
+    - QLinearAveragePool. d = f32(sx * (x - zx)) of each tap inside the input; t, the binary32 sum of these, one after
+      the other in the order of the window's rows; y = clamp(nearest_even(f32(f32(f32(t / n) / sy) + zy))). n is the
+      number of taps inside the input, or of all taps with `include_padding`.
+    - QLinearGlobalAveragePool: y = clamp(nearest_even(f32(f32(sum(x - zx)) * m)) + zy) with m = f32(sx / f32(sy * n)).
+      A window that is the whole of all spatial dimensions, without any padding, has this formula, whatever the strides
+      are. ONNX Runtime's QLinearAveragePool does the same: for such a window, its two operators agree.
+
+    Parameters
+    ----------
+    input_tensor : TensorDesc
+        INT8 or UINT8; {N, C, H, W} or {N, C, D, H, W}.
+    output_tensor : TensorDesc, optional
+        INT8 or UINT8; N and C are the input's, and each spatial size is exactly
+        floor((input + start + end - (1 + (window - 1) * dilation)) / stride) + 1. By default it has the data type of
+        output_zero_point_tensor, or else of input_tensor, and is packed.
+    input_scale_tensor, output_scale_tensor : TensorDesc
+        FLOAT32, one element of rank 1 to 5, or one a channel: {C}, {1, C}, {1, C, 1} and so on.
+    input_zero_point_tensor, output_zero_point_tensor : TensorDesc, optional
+        The shapes of the scales, and the data type of the tensor they belong to. An absent tensor means 0.
+    strides, window_size, start_padding, end_padding, dilations : sequence of int
+        One for each spatial dimension. A dilation is the distance of a window's elements.
+    include_padding : bool
+        Whether taps on padding count in the mean, as real zeros.
+
+    Raises
+    ------
+    DescriptorError
+        Also where a window has no element of the input.
+
+    Notes
+    -----
+    Source: the page DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC; of the arithmetic, ONNX Runtime. A scale for
+    each channel and dilations have no counterpart there; here they mean what they mean for DirectML.
+    """
+
+    input_tensor: TensorDesc = source(EIGHT_BIT_TYPES, rank=(4, 5))
+    input_scale_tensor: TensorDesc = scale(of="input_tensor", rank=(1, 5), sizes=PER_CHANNEL)
+    input_zero_point_tensor: TensorDesc | None = zero_point(
+        of="input_tensor", rank=(1, 5), sizes=PER_CHANNEL, default=None
+    )
+    output_scale_tensor: TensorDesc = scale(of="output_tensor", rank=(1, 5), sizes=PER_CHANNEL)
+    output_zero_point_tensor: TensorDesc | None = zero_point(
+        of="output_tensor", rank=(1, 5), sizes=PER_CHANNEL, default=None
+    )
+    output_tensor: TensorDesc = result(
+        EIGHT_BIT_TYPES,
+        rank=same_as("input_tensor"),
+        type_from=("output_zero_point_tensor", "input_tensor"),
+        default=None,
+    )
+    strides: Sequence[int] = spatial(1)
+    window_size: Sequence[int] = spatial(1)
+    start_padding: Sequence[int] = spatial(0)
+    end_padding: Sequence[int] = spatial(0)
+    dilations: Sequence[int] = spatial(1)
+    include_padding: bool = boolean()
+
+    def check(self) -> None:
+        """Check that the windows fit the padded input, and that each of them has a tap inside the input."""
+        check_windows(self)
+
+    def output_sizes(self) -> tuple[int, ...]:
+        """The number of windows along each dimension."""
+        return pooled_sizes(self)
+
+    def check_output(self) -> None:
+        """Check that the output has an element for each window."""
+        check_pooled_sizes(self, "output_tensor")
+
+    @cached_property
+    def geometry(self) -> PoolingGeometry:
+        """Sizes, strides and paddings in the form of rank 5."""
+        return pooling_geometry(self)
+
+    @property
+    def is_global(self) -> bool:
+        """Whether the formula is that of QLinearGlobalAveragePool."""
+        is_whole = tuple(self.window_size) == self.input_tensor.sizes[2:]
+        return is_whole and not any((*self.start_padding, *self.end_padding))
+
+    def channel_stride(self, field: str) -> int:
+        """Elements from one channel's entry to the next in a scale or zero point; 0 if all channels share one.
+
+        Parameters
+        ----------
+        field : str
+            Such as "input_scale_tensor"; the tensor must be there.
+        """
+        tensor: TensorDesc = getattr(self, field)
+        return 0 if tensor.element_count == 1 else tensor.element_strides[min(1, tensor.rank - 1)]
+
+    @property
+    def minimum_feature_level(self) -> FeatureLevel:
+        """6.2."""
+        return FeatureLevel.FEATURE_LEVEL_6_2

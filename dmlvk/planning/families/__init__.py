@@ -1,0 +1,1 @@
+"""What plans of operators of a kind share."""

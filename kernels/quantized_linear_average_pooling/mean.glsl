@@ -1,0 +1,196 @@
+// The arithmetic of QUANTIZED_LINEAR_AVERAGE_POOLING, the same bits on every device.
+//
+// Maths, of windows: d = f32(sx * (x - zx)), t = f32 sum of these in the order of the taps, and
+// y = clamp(nearest_even(f32(f32(f32(t / n) / sy) + zy))); what no INT32 holds becomes the least value. Of a whole plane
+// (IS_GLOBAL): y = clamp(nearest_even(f32(f32(sum(x - zx)) * m)) + zy) with m = f32(sx / f32(sy * n)).
+//
+// Vulkan promises neither a rounding mode nor a correct division. So y is found in two steps:
+//
+// - An estimate, for every output: v = sum(x - zx) * sx / (sy * n) + zy from the exact sum of integers. If v is not close to
+//   the middle between two integers, y is the integer next to it, on every device. The bound: an operand rounds to within
+//   2^-24 of it, and so does each of the additions; with A = sum |x - zx| <= 255 * taps, t is within
+//   2^-24 * sx * A * (taps + 1) of sx * sum(x - zx). The two divisions add 2^-24 of the quotient each. So v is within
+//   255 * (taps + 3) * 2^-24 * sx / sy of the number that is rounded at last, and that one is a sum within 2^-15 of its
+//   value. The estimate itself is a division (2.5 units in the last place), two products and a sum, of a number below 512
+//   where it matters: 2^-12.
+// - The others are computed once more, operation by operation, in integers (Binary32). These are few, except where the
+//   scales are equal and n is even: then a quarter of the means of 2 x 2 lie in the middle. A device that rounds to nearest
+//   even (ROUNDS_TO_NEAREST_EVEN) adds up the taps in float32, which is most of the work.
+//
+// Scales that are 0, infinite or not a number give the least value.
+//
+// Include this file after parameters.glsl. The kernel declares `input_words` and defines WINDOW_TAPS and IS_GLOBAL.
+
+#include "quantized_linear_convolution/arithmetic.glsl"
+#include "quantized_linear_convolution/multiplier.glsl"
+
+const int LOWEST = (UNSIGNED_TYPES & 2) != 0 ? 0 : -128;
+const int HIGHEST = LOWEST + 255;
+
+const uint LEAST_EXPONENT = 127 - 60;
+const uint LARGEST_EXPONENT = 127 + 60;
+
+struct Parameters {
+    uint input_scale;
+    uint output_scale;
+    int input_zero_point;
+    int output_zero_point;
+    float ratio;      // of the scales
+    float certainty;  // the largest distance from an integer at which the estimate is that integer
+    bool is_ordinary;  // whether the estimate holds, and float32 holds all intermediate results as normal numbers
+};
+
+bool is_of_ordinary_size(uint scale) {
+    uint exponent = scale >> 23 & 0xFF;
+    return exponent >= LEAST_EXPONENT && exponent <= LARGEST_EXPONENT;
+}
+
+Parameters parameters_of(uint channel) {
+    Parameters p;
+    p.input_scale = input_scale(channel);
+    p.output_scale = output_scale(channel);
+    p.input_zero_point = input_zero_point(channel);
+    p.output_zero_point = output_zero_point(channel);
+    p.ratio = 0.0;
+    p.certainty = -1.0;
+    p.is_ordinary = is_of_ordinary_size(p.input_scale) && is_of_ordinary_size(p.output_scale);
+    if (p.is_ordinary) {
+        p.ratio = uintBitsToFloat(p.input_scale) / uintBitsToFloat(p.output_scale);
+        float error = IS_GLOBAL != 0 ? 0.0 : abs(p.ratio) * (255.0 / 16000000.0) * float(WINDOW_TAPS + 3);
+        if (error < 0.2 && abs(p.ratio) < 65536.0)
+            p.certainty = 0.5 - 1.0 / 2048.0 - error;
+    }
+    return p;
+}
+
+// The mean of `taps` numbers with a sum, as a byte. `is_certain` is false if it has to be computed once more.
+uint estimated_mean(int sum, float reciprocal_of_taps, Parameters p, out bool is_certain) {
+    float value = float(sum) * (p.ratio * reciprocal_of_taps);
+    if (IS_GLOBAL == 0)
+        value += float(p.output_zero_point);
+    float rounded = roundEven(value);
+    is_certain = abs(value - rounded) <= p.certainty;
+    int number = int(clamp(rounded, -1024.0, 1024.0)) + (IS_GLOBAL != 0 ? p.output_zero_point : 0);
+    return uint(clamp(number, LOWEST, HIGHEST)) & 0xFF;
+}
+
+Binary32 from_integer(int value) {
+    if (value == 0)
+        return Binary32(0, 0, false);
+    uint magnitude = uint(abs(value));
+    int top = findMSB(magnitude);
+    return Binary32(magnitude << (31 - top), top, value < 0);
+}
+
+// The bits of a number; NaN is infinity here: both end as the least value.
+uint to_bits(Binary32 value) {
+    uint sign = value.negative ? 1u << 31 : 0;
+    if (value.mantissa == 0)
+        return sign;
+    if (value.exponent == INFINITE_EXPONENT)
+        return sign | 0x7F800000u;
+    if (value.exponent < -126)
+        return sign | value.mantissa >> (8 - 126 - value.exponent);
+    return sign | uint(value.exponent + 127) << 23 | value.mantissa >> 8 & 0x7FFFFFu;
+}
+
+// from_bits knows finite numbers alone.
+Binary32 loaded(uint bits) {
+    return kind_of(bits) < INFINITE ? from_bits(bits) : infinity(false);
+}
+
+// f32(a + b). An infinite operand gives infinity.
+Binary32 sum_of(Binary32 a, Binary32 b) {
+    if (a.mantissa == 0)
+        return b;
+    if (b.mantissa == 0)
+        return a;
+    if (a.exponent < b.exponent || a.exponent == b.exponent && a.mantissa < b.mantissa) {
+        Binary32 other = a;
+        a = b;
+        b = other;
+    }
+    int distance = a.exponent - b.exponent;
+    // Beyond that b is too small to change a. Nearer, no bit of b is lost in 64 bits: it has 24.
+    if (a.exponent == INFINITE_EXPONENT || distance > 40)
+        return a;
+    uint high = distance < 32 ? b.mantissa >> distance : 0;
+    uint low = distance == 0 ? 0 : distance < 32 ? b.mantissa << (32 - distance) : b.mantissa >> (distance - 32);
+    int exponent = a.exponent;
+    if (a.negative == b.negative) {
+        high += a.mantissa;
+        if (high < a.mantissa) {
+            low = low >> 1 | (low & 1) | high << 31;
+            high = high >> 1 | 1u << 31;
+            ++exponent;
+        }
+    } else {
+        high = a.mantissa - high - (low != 0 ? 1 : 0);
+        low = 0u - low;
+        if (high == 0) {
+            if (low == 0)
+                return Binary32(0, 0, false);
+            high = low;
+            low = 0;
+            exponent -= 32;
+        }
+        int top = findMSB(high);
+        if (top < 31) {
+            high = high << (31 - top) | low >> 1 >> top;
+            low <<= 31 - top;
+            exponent -= 31 - top;
+        }
+    }
+    return rounded_to_binary32(high, low != 0, exponent, a.negative);
+}
+
+bool is_usable(uint scale) {
+    return kind_of(scale) == FINITE;
+}
+
+// f32(n), for n > 0.
+Binary32 from_count(uint n) {
+    int top = findMSB(n);
+    return rounded_to_binary32(n << (31 - top), false, top, false);
+}
+
+bool is_number_beside_0(Binary32 value) {
+    return value.mantissa != 0 && value.exponent != INFINITE_EXPONENT;
+}
+
+// The byte of a window's sum t, which has n taps.
+uint finished_mean(Binary32 t, uint n, Parameters p) {
+    Binary32 value = t;
+    if (is_number_beside_0(value))
+        value = divide(value, from_count(n));
+    if (is_number_beside_0(value))
+        value = divide(value, from_bits(p.output_scale));
+    value = sum_of(value, from_integer(p.output_zero_point));
+    if (value.mantissa == 0 || value.exponent < -1)
+        return uint(clamp(0, LOWEST, HIGHEST)) & 0xFF;
+    if (value.exponent > 30)
+        return uint(LOWEST) & 0xFF;
+    // The whole number, and the rest as a fraction of 2^32.
+    uint whole = value.exponent < 0 ? 0 : value.mantissa >> (31 - value.exponent);
+    uint rest = value.mantissa << (value.exponent + 1);
+    whole += rest > 1u << 31 || rest == 1u << 31 && (whole & 1) != 0 ? 1 : 0;
+    int number = int(min(whole, 1024));
+    return uint(clamp(value.negative ? -number : number, LOWEST, HIGHEST)) & 0xFF;
+}
+
+// The byte of a whole plane's sum.
+uint finished_plane(Wide sum, Parameters p) {
+    Binary32 divisor = multiply(from_bits(p.output_scale), from_count(TAPS_OF_MEAN));
+    Binary32 m = Binary32(0, 0, false);
+    if (divisor.mantissa == 0)
+        m = infinity(int(p.input_scale ^ p.output_scale) < 0);
+    else if (divisor.exponent != INFINITE_EXPONENT)
+        m = divide(from_bits(p.input_scale), divisor);
+    int number = scaled(sum, m.mantissa, m.exponent, m.negative) + p.output_zero_point;
+    return uint(clamp(number, LOWEST, HIGHEST)) & 0xFF;
+}
+
+// t with a further tap.
+Binary32 with_tap(Binary32 t, int number, Parameters p) {
+    return number == 0 ? t : sum_of(t, multiply(from_bits(p.input_scale), from_integer(number)));
+}
