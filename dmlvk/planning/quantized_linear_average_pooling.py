@@ -4,10 +4,12 @@ vectors
     Each invocation makes a vector of channels, which are packed in the input and in the output.
 rows
     Each invocation makes a word of a row, which is packed in the input and in the output.
+planes
+    Workgroups add up whole planes, which are packed, or of which they take vectors of channels.
 elements
     Each invocation makes the elements of one word of the output, one after the other. For any layout.
 
-Parts that vectors or rows do not suit are made by elements. On devices that round to nearest even, there are kernels
+Parts that the others do not suit are made by elements. On devices that round to nearest even, there are kernels
 that add up float32 numbers; see kernels/quantized_linear_average_pooling/mean.glsl.
 """
 
@@ -23,10 +25,23 @@ from dmlvk.operators import QuantizedLinearAveragePoolingDesc
 from dmlvk.operators.quantized_linear_average_pooling import PARAMETER_FIELDS
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import Builder, DispatchBuilder, View, dense_copy
-from dmlvk.planning.families.windows import CHANNEL, ELEMENTS, ROWS, VECTORS, Part, Windows, stages_of
+from dmlvk.planning.families.windows import (
+    CHANNEL,
+    COLUMN,
+    ELEMENTS,
+    ROWS,
+    VECTORS,
+    WORD_SIZE,
+    Part,
+    Windows,
+    stages_of,
+)
+from dmlvk.planning.grid import folded
+from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import SCRATCH, Access, Dispatch, Plan, require_path
 
-PATHS = (VECTORS, ROWS, ELEMENTS)
+PLANES = "planes"
+PATHS = (PLANES, VECTORS, ROWS, ELEMENTS)
 STEM = "quantized_linear_average_pooling"
 
 # Storage buffers of a kernel that reads each scale and zero point in a buffer of its own.
@@ -36,6 +51,14 @@ STATE_SIZE = 8
 MOST_STATES = 1 << 20
 # Bytes whose sum fits 16 bits: the most taps of kernels/quantized_linear_average_pooling/vectors.glsl.
 MOST_TAPS_OF_VECTORS = 65_535 // 255
+# Bytes whose sum fits 31 bits.
+MOST_TAPS_OF_PLANES = 1 << 23
+# Of kernels/quantized_linear_average_pooling/planes_of_vectors.comp: invocations of a workgroup, for which it has
+# shared memory, and vectors that they take side by side, which are whole lines of caches.
+PLANE_WORKGROUP = 128
+LANES = 8
+# Bytes of a plane for each invocation of planes.comp, at most twice as many.
+BYTES_OF_PART = 16
 
 
 def plan(
@@ -67,10 +90,12 @@ class _Planner:
         last = {id(parts[-1]) for parts in pieces}
 
         takes_few_taps = self.desc.geometry.tap_count <= MOST_TAPS_OF_VECTORS
-        chosen = path or (ELEMENTS if self.has_few_buffers else self.windows.path(has_vectors=takes_few_taps))
+        chosen = path or self._path(takes_few_taps)
 
         def dispatch(part: Part, number: int | None) -> Dispatch:
             if number is None and not self.has_few_buffers:
+                if chosen == PLANES and (found := self._planes(part)) is not None:
+                    return found
                 words = self.windows.vector_words(part) if chosen == VECTORS and takes_few_taps else 0
                 if words:
                     return self._vectors(part, words, is_only)
@@ -83,6 +108,14 @@ class _Planner:
         if copies:
             stages = (tuple(copies), *stages)
         return Plan(chosen, stages, scratch_size=self.builder.scratch.size)
+
+    def _path(self, takes_few_taps: bool) -> str:
+        """The path that suits the layout."""
+        if self.has_few_buffers:
+            return ELEMENTS
+        if self.desc.geometry.tap_count > 1 and self._planes(self.windows.everything) is not None:
+            return PLANES
+        return self.windows.path(has_vectors=takes_few_taps)
 
     @property
     def has_few_buffers(self) -> bool:
@@ -166,6 +199,80 @@ class _Planner:
             return f"{STEM}/{path}_of_few_buffers"
         is_rounding = device_traits.ROUNDING in self.builder.profile.properties
         return f"{STEM}/{path}_rounding" if is_rounding else f"{STEM}/{path}"
+
+    def _planes(self, part: Part) -> Dispatch | None:
+        """A dispatch that adds up whole planes; None if they do not suit it."""
+        geometry, windows = self.desc.geometry, self.windows
+        source, output = windows.input, windows.outputs[0]
+        if not self.desc.is_global or geometry.tap_count > MOST_TAPS_OF_PLANES or part.seen is None:
+            return None
+        depth, height, width = geometry.input_size
+        pixel_stride = source.strides[COLUMN]
+        sizes, strides = (width, height, depth), source.strides[:1:-1]
+        step = next((stride for size, stride in zip(sizes, strides, strict=True) if size > 1), pixel_stride)
+        expected = (step, width * step, width * height * step)
+        if any(size > 1 and stride != wanted for size, stride, wanted in zip(sizes, strides, expected, strict=True)):
+            return None
+        if step == 1:
+            return self._packed_planes(part)
+        words = windows.vector_words(part)
+        if not words:
+            return None
+        unit = words * WORD_SIZE
+        vectors = part.extents[CHANNEL] // unit
+        size = min(PLANE_WORKGROUP, self.builder.workgroup_size)
+        lanes = min(size, LANES, 1 << max(0, vectors - 1).bit_length())
+        dispatch = self._plane_windows(f"{STEM}/planes_of_vectors", part, unit, WORD_SIZE)
+        dispatch.push(
+            images=part.extents[0],
+            vectors=vectors,
+            input_stride_n=source.strides[0] // unit,
+            pixel_stride=step // unit,
+            output_stride_n=output.strides[0] // WORD_SIZE,
+        )
+        workgroups = part.extents[0] * -(-vectors // lanes)
+        own = {"LANES": lanes, "VECTOR_WORDS": words}
+        return self._plane_dispatch(dispatch, part, workgroups, size, own)
+
+    def _packed_planes(self, part: Part) -> Dispatch | None:
+        geometry, windows = self.desc.geometry, self.windows
+        (source, output), taps, extents = (windows.input, windows.outputs[0]), geometry.tap_count, part.extents
+        if extents[0] > 1 and extents[CHANNEL] < geometry.channels:
+            return None
+        for view, pitch in ((source, taps), (output, 1)):
+            steps = (geometry.channels * pitch, pitch)
+            if any(
+                extent > 1 and view.strides[k] != step
+                for k, (extent, step) in enumerate(zip(extents, steps, strict=False))
+            ):
+                return None
+        size = self.builder.workgroup_size
+        parts = min(size, 1 << max(0, taps // BYTES_OF_PART - 1).bit_length())
+        planes = extents[0] * extents[CHANNEL]
+        dispatch = self._plane_windows(f"{STEM}/planes", part, 1, 1)
+        dispatch.push(planes=planes, channels=extents[CHANNEL])
+        return self._plane_dispatch(dispatch, part, -(-planes * parts // size), size, {"PARTS": parts})
+
+    def _plane_windows(self, kernel: str, part: Part, input_unit: int, output_unit: int) -> DispatchBuilder:
+        windows, dispatch = self.windows, DispatchBuilder(kernel)
+        bounds = windows.input_bounds(part)
+        dispatch.window(windows.input.tensor, bounds, bounds[0], input_unit, "input_start", Access.READ)
+        bounds = windows.outputs[0].bounds(part.box)
+        dispatch.window(windows.outputs[0].tensor, bounds, bounds[0], output_unit, "output_start", Access.WRITE)
+        self._parameters(dispatch, part)
+        return dispatch
+
+    def _plane_dispatch(
+        self, dispatch: DispatchBuilder, part: Part, workgroups: int, size: int, own: Mapping[str, int]
+    ) -> Dispatch:
+        constants = {name: value for name, value in self._constants.items() if name != "IS_GLOBAL"}
+        first, end = self.windows.input_bounds(part)
+        return dispatch.finish(
+            {LOCAL_SIZE_X: size, **constants, **own},
+            folded(workgroups, self.builder.profile),
+            seconds=self.windows.seconds(part),
+            bytes_moved=end - first + part.count,
+        )
 
     def _vectors(self, part: Part, words: int, is_only: bool) -> Dispatch:
         kernel = self._kernel(VECTORS)

@@ -30,9 +30,9 @@ Binary32 sum_of_taps(Binary32 t, uint source, uvec3 strides, Taps taps, Paramete
 
 // The byte of a window that has all its taps in this dispatch, whose sum of integers is known.
 uint exact_mean(int sum, uint source, uvec3 strides, Taps taps, uint n, Parameters p) {
+    if (IS_GLOBAL != 0)
+        return exact_plane(sum, p);
     if (!is_usable(p.input_scale) || !is_usable(p.output_scale))
         return uint(LOWEST) & 0xFF;
-    if (IS_GLOBAL != 0)
-        return finished_plane(widened(sum), p);
     return finished_mean(sum_of_taps(Binary32(0, 0, false), source, strides, taps, p), n, p);
 }

@@ -190,6 +190,11 @@ uint finished_plane(Wide sum, Parameters p) {
     return uint(clamp(number, LOWEST, HIGHEST)) & 0xFF;
 }
 
+// The same, where its scales may be 0, infinite or not a number.
+uint exact_plane(int sum, Parameters p) {
+    return is_usable(p.input_scale) && is_usable(p.output_scale) ? finished_plane(widened(sum), p) : uint(LOWEST) & 0xFF;
+}
+
 // t with a further tap.
 Binary32 with_tap(Binary32 t, int number, Parameters p) {
     return number == 0 ? t : sum_of(t, multiply(from_bits(p.input_scale), from_integer(number)));

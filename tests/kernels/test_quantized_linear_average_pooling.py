@@ -86,7 +86,7 @@ def check(
 
 
 @given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
-@examples(3)
+@examples(0.6)
 def test_any_windows_of_any_layout(
     device: dmlvk.Device, desc: QuantizedLinearAveragePoolingDesc, blocks: int, seed: int
 ) -> None:
@@ -112,8 +112,21 @@ def test_usual_windows(device: dmlvk.Device, data_type: DataType, is_last: bool)
             check(device, desc, 1, seed)
 
 
+@pytest.mark.parametrize("is_last", [False, True])
+@pytest.mark.parametrize("data_type", [DataType.INT8, DataType.UINT8])
+def test_whole_planes(device: dmlvk.Device, data_type: DataType, is_last: bool) -> None:
+    for sizes in ((3, 48, 7, 7), (2, 20, 3, 1), (2, 144, 1, 2), (1, 4, 61, 50), (5, 3, 14, 14)):
+        fields = {"strides": [1, 1], "window_size": sizes[2:], "start_padding": [0, 0], "end_padding": [0, 0]}
+        desc = described(sizes, is_last, data_type, **fields)
+        if sizes[1] % 4 == 0:
+            kernel = f"quantized_linear_average_pooling/planes{'_of_vectors' if is_last else ''}"
+            assert [dispatch.kernel for dispatch in device.plan(desc).dispatches] == [kernel]
+        for seed in (3, 4):
+            check(device, desc, 1, seed)
+
+
 @given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
-@examples(1)
+@examples(0.3)
 def test_windows_across_cuts_in_memory(
     tight_device: dmlvk.Device, desc: QuantizedLinearAveragePoolingDesc, blocks: int, seed: int
 ) -> None:
