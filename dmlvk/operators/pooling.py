@@ -116,7 +116,7 @@ def _check_taps(desc: Pooling, k: int, count: int) -> None:
         _fail_empty(desc, "start_padding", k, 0, f"the first window ends at {reach - start}, before the input")
     # Taps before the input are at negative positions. The first tap from 0 on has the position first % dilation.
     before = min(count, -(-start // stride))
-    empty = _first_of(before, stride, -start, dilation, size)
+    empty = first_of(before, stride, -start, dilation, size)
     if empty is not None:
         rule = f"a dilation of {dilation} steps over the whole input, of size {size}"
         _fail_empty(desc, "start_padding", k, empty, rule)
@@ -179,7 +179,7 @@ def five_strides(tensor: TensorDesc) -> Five:
     return n, c, d, h, w
 
 
-def _first_of(count: int, step: int, start: int, modulus: int, limit: int) -> int | None:
+def first_of(count: int, step: int, start: int, modulus: int, limit: int) -> int | None:
     """The first i < count with (start + i * step) % modulus >= limit; None if there is none."""
     start %= modulus
     if limit >= modulus or count <= 0:

@@ -45,13 +45,13 @@ def check(device: dmlvk.Device, desc: MaxPooling2Desc, blocks: int, seed: int, p
 
 
 @given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
-@examples(0.6)
+@examples(0.3)
 def test_any_windows_of_any_layout(device: dmlvk.Device, desc: MaxPooling2Desc, blocks: int, seed: int) -> None:
     check(device, desc, blocks, seed)
 
 
 @given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
-@examples(0.3)
+@examples(0.12)
 def test_elements(device: dmlvk.Device, desc: MaxPooling2Desc, blocks: int, seed: int) -> None:
     check(device, desc, blocks, seed, "elements")
 
@@ -80,7 +80,7 @@ def test_usual_windows(device: dmlvk.Device, data_type: DataType, is_last: bool)
 
 
 @given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
-@examples(0.3)
+@examples(0.12)
 def test_windows_across_cuts_in_memory(
     tight_device: dmlvk.Device, desc: MaxPooling2Desc, blocks: int, seed: int
 ) -> None:

@@ -86,7 +86,7 @@ def check(
 
 
 @given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
-@examples(0.6)
+@examples(0.3)
 def test_any_windows_of_any_layout(
     device: dmlvk.Device, desc: QuantizedLinearAveragePoolingDesc, blocks: int, seed: int
 ) -> None:
@@ -126,7 +126,7 @@ def test_whole_planes(device: dmlvk.Device, data_type: DataType, is_last: bool) 
 
 
 @given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
-@examples(0.3)
+@examples(0.12)
 def test_windows_across_cuts_in_memory(
     tight_device: dmlvk.Device, desc: QuantizedLinearAveragePoolingDesc, blocks: int, seed: int
 ) -> None:
