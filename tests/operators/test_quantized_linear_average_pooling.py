@@ -45,7 +45,9 @@ def test_parameters_are_one_or_one_a_channel() -> None:
     for sizes in ((1,), (3,), (1, 3), (1, 3, 1), (1, 1, 1, 1), (1, 3, 1, 1, 1)):
         desc = describe(input_scale_tensor=TensorDesc(DataType.FLOAT32, sizes))
         assert desc.channel_stride("input_scale_tensor") == (1 if 3 in sizes else 0)
-    refused("input_scale_tensor.sizes", "one for each channel (3)", input_scale_tensor=TensorDesc(DataType.FLOAT32, (2,)))
+    refused(
+        "input_scale_tensor.sizes", "one for each channel (3)", input_scale_tensor=TensorDesc(DataType.FLOAT32, (2,))
+    )
     refused("output_scale_tensor.data_type", "data type", output_scale_tensor=TensorDesc(DataType.FLOAT16, (1,)))
     refused("input_zero_point_tensor.data_type", "DataType", input_zero_point_tensor=TensorDesc(DataType.INT8, (1,)))
 
