@@ -1,7 +1,9 @@
 # Written by `python -m tools.stubs` from the operators' declarations.
 from dmlvk.operators.diagonal_matrix import DiagonalMatrixDesc as DiagonalMatrixDesc
 from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc as DiagonalMatrix1Desc
+from dmlvk.operators.max_pooling2 import MaxPooling2Desc as MaxPooling2Desc
 from dmlvk.operators.one_hot import OneHotDesc as OneHotDesc
+from dmlvk.operators.quantized_linear_average_pooling import QuantizedLinearAveragePoolingDesc as QuantizedLinearAveragePoolingDesc
 from dmlvk.operators.quantized_linear_convolution import QuantizedLinearConvolutionDesc as QuantizedLinearConvolutionDesc
 from dmlvk.operators.slice import SliceDesc as SliceDesc
 from dmlvk.operators.slice1 import Slice1Desc as Slice1Desc
@@ -9,7 +11,9 @@ from dmlvk.operators.slice1 import Slice1Desc as Slice1Desc
 __all__ = [
     "DiagonalMatrix1Desc",
     "DiagonalMatrixDesc",
+    "MaxPooling2Desc",
     "OneHotDesc",
+    "QuantizedLinearAveragePoolingDesc",
     "QuantizedLinearConvolutionDesc",
     "Slice1Desc",
     "SliceDesc",

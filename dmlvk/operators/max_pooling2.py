@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from dmlvk.data_type import DataType
 from dmlvk.operators.declared import OperatorDesc, operator, result, same_as, source
@@ -13,12 +14,16 @@ from dmlvk.operators.pooling import (
     PoolingGeometry,
     check_pooled_sizes,
     check_windows,
+    drawn_windows,
     five_strides,
     pooled_sizes,
     pooling_geometry,
     spatial,
 )
 from dmlvk.tensor_desc import TensorDesc
+
+if TYPE_CHECKING:
+    from dmlvk.operators.drawing import Choices
 
 INTEGER_DATA_TYPES = tuple(data_type for data_type in DataType if not data_type.is_floating_point)
 
@@ -66,6 +71,11 @@ class MaxPooling2Desc(OperatorDesc):
     start_padding: Sequence[int] = spatial(0)
     end_padding: Sequence[int] = spatial(0)
     dilations: Sequence[int] = spatial(1)
+
+    @classmethod
+    def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Windows with a tap inside the input."""
+        return drawn_windows(choose, fields)
 
     def check(self) -> None:
         """Check that the windows fit the padded input, and that each of them has a tap inside the input."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from dmlvk.operators.declared import dimensions_of, integers
 from dmlvk.operators.quantized_linear_convolution import output_size
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
+
+if TYPE_CHECKING:
+    from dmlvk.operators.drawing import Choices
 
 Three = tuple[int, int, int]
 Five = tuple[int, int, int, int, int]
@@ -82,6 +85,24 @@ def spatial(least: int) -> Any:
     """A field with an element of at least 0 or 1 for each spatial dimension."""
     count = dimensions_of("input_tensor", excluding=2)
     return integers(least, MAXIMUM_UINT32, f"must be {least} or more", count=count)
+
+
+def drawn_windows(choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Random windows, each with a tap inside the input."""
+    drawn: dict[str, Any] = {}
+    for size in fields["input_tensor"].sizes[2:]:
+        window, stride = choose.integer("window_size", 1, 4), choose.integer("strides", 1, 3)
+        dilation = choose.integer("dilations", 1, min(3, size))
+        reach = (window - 1) * dilation
+        start = choose.integer("start_padding", 0, reach)
+        needed = max(0, reach + 1 - size - start)
+        end = needed + choose.integer("end_padding", 0, 2)
+        while end > needed and (output_size(size, window, stride, dilation, start, end) - 1) * stride - start >= size:
+            end -= 1
+        values = {"strides": stride, "window_size": window, "start_padding": start, "end_padding": end}
+        for name, value in {**values, "dilations": dilation}.items():
+            drawn[name] = (*drawn.get(name, ()), value)
+    return drawn
 
 
 def check_windows(desc: Pooling) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from dmlvk.operators.declared import (
     EIGHT_BIT_TYPES,
@@ -22,11 +23,15 @@ from dmlvk.operators.pooling import (
     PoolingGeometry,
     check_pooled_sizes,
     check_windows,
+    drawn_windows,
     pooled_sizes,
     pooling_geometry,
     spatial,
 )
 from dmlvk.tensor_desc import TensorDesc
+
+if TYPE_CHECKING:
+    from dmlvk.operators.drawing import Choices
 
 PARAMETER_FIELDS = (
     "input_scale_tensor",
@@ -99,6 +104,11 @@ class QuantizedLinearAveragePoolingDesc(OperatorDesc):
     end_padding: Sequence[int] = spatial(0)
     dilations: Sequence[int] = spatial(1)
     include_padding: bool = boolean()
+
+    @classmethod
+    def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Windows with a tap inside the input."""
+        return drawn_windows(choose, fields)
 
     def check(self) -> None:
         """Check that the windows fit the padded input, and that each of them has a tap inside the input."""

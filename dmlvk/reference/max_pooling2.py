@@ -9,25 +9,27 @@ from dmlvk.reference.pooling import Array, five_dimensional, taps
 
 
 def run(desc: MaxPooling2Desc, *, input_tensor: Array) -> Array:
-    """The largest element of each window."""
-    return values_and_indices(desc, input_tensor)[0]
+    """The largest element of each window.
 
-
-def values_and_indices(desc: MaxPooling2Desc, input_tensor: Array) -> tuple[Array, Array]:
-    """The largest element of each window, and its index in the packed input; of equal ones, the first index.
-
-    Source: DML_MAX_POOLING2_OPERATOR_DESC (directml.h): the indices "treat the input tensor as a contiguous
-    one-dimensional array".
+    Source: DML_MAX_POOLING2_OPERATOR_DESC (directml.h). Padding is never the largest: each window has elements.
     """
-    geometry = desc.geometry
     x = five_dimensional(input_tensor)
+    values = np.full(desc.geometry.output_sizes, np.iinfo(x.dtype).min, x.dtype)
+    for outputs, positions in taps(desc.geometry):
+        values[outputs] = np.maximum(values[outputs], x[positions])
+    return values.reshape(desc.output_tensor.sizes)
+
+
+def indices(desc: MaxPooling2Desc, input_tensor: Array) -> Array:
+    """Where in the packed input each output was found; of equal elements, the first one counts.
+
+    The indices "treat the input tensor as a contiguous one-dimensional array", the page says.
+    """
+    x = five_dimensional(input_tensor)
+    values = run(desc, input_tensor=input_tensor).reshape(desc.geometry.output_sizes)
     places = np.arange(x.size, dtype=np.uint32).reshape(x.shape)
-    values, indices = np.zeros(geometry.output_sizes, x.dtype), np.zeros(geometry.output_sizes, np.uint32)
-    is_found = np.zeros(geometry.output_sizes, bool)
-    for outputs, positions in taps(geometry):
-        seen = x[positions]
-        is_larger = ~is_found[outputs] | (seen > values[outputs])
-        values[outputs] = np.where(is_larger, seen, values[outputs])
-        indices[outputs] = np.where(is_larger, places[positions], indices[outputs])
-        is_found[outputs] = True
-    return values.reshape(desc.output_tensor.sizes), indices.reshape(desc.output_tensor.sizes)
+    found = np.full(values.shape, x.size, np.uint32)
+    for outputs, positions in taps(desc.geometry):
+        is_first = (found[outputs] == x.size) & (x[positions] == values[outputs])
+        found[outputs] = np.where(is_first, places[positions], found[outputs])
+    return found.reshape(desc.output_tensor.sizes)

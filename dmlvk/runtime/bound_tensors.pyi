@@ -24,6 +24,8 @@ Compiled = TypeVar(
     operators.QuantizedLinearConvolutionDesc,
     operators.SliceDesc,
     operators.DiagonalMatrixDesc,
+    operators.MaxPooling2Desc,
+    operators.QuantizedLinearAveragePoolingDesc,
     operators.OperatorDesc,
 )
 
@@ -99,6 +101,33 @@ class DiagonalMatrixInputTensors(TypedDict, total=False):
 class DiagonalMatrixTensors(DiagonalMatrixInputTensors):
     output_tensor: Tensor
 
+class MaxPooling2Inputs(TypedDict, total=False):
+    input_tensor: Elements
+
+class MaxPooling2InputTensors(TypedDict, total=False):
+    input_tensor: Tensor
+
+class MaxPooling2Tensors(MaxPooling2InputTensors):
+    output_tensor: Tensor
+    output_indices_tensor: NotRequired[Tensor]
+
+class QuantizedLinearAveragePoolingInputs(TypedDict, total=False):
+    input_tensor: Elements
+    input_scale_tensor: Elements
+    input_zero_point_tensor: Elements
+    output_scale_tensor: Elements
+    output_zero_point_tensor: Elements
+
+class QuantizedLinearAveragePoolingInputTensors(TypedDict, total=False):
+    input_tensor: Tensor
+    input_scale_tensor: Tensor
+    input_zero_point_tensor: Tensor
+    output_scale_tensor: Tensor
+    output_zero_point_tensor: Tensor
+
+class QuantizedLinearAveragePoolingTensors(QuantizedLinearAveragePoolingInputTensors):
+    output_tensor: Tensor
+
 @overload
 def call(
     self: CompiledOperator[operators.Slice1Desc], **tensors: Unpack[Slice1Tensors]
@@ -127,6 +156,16 @@ def call(
 @overload
 def call(
     self: CompiledOperator[operators.DiagonalMatrixDesc], **tensors: Unpack[DiagonalMatrixTensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.MaxPooling2Desc], **tensors: Unpack[MaxPooling2Tensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.QuantizedLinearAveragePoolingDesc], **tensors: Unpack[QuantizedLinearAveragePoolingTensors]
 ) -> Submission: ...
 
 @overload
@@ -163,6 +202,16 @@ def bind(
 ) -> Binding: ...
 
 @overload
+def bind(
+    self: CompiledOperator[operators.MaxPooling2Desc], **tensors: Unpack[MaxPooling2Tensors]
+) -> Binding: ...
+
+@overload
+def bind(
+    self: CompiledOperator[operators.QuantizedLinearAveragePoolingDesc], **tensors: Unpack[QuantizedLinearAveragePoolingTensors]
+) -> Binding: ...
+
+@overload
 def bind(self: CompiledOperator[operators.OperatorDesc], **tensors: Tensor) -> Binding: ...
 
 @overload
@@ -193,6 +242,16 @@ def initialize(
 @overload
 def initialize(
     self: CompiledOperator[operators.DiagonalMatrixDesc], **tensors: Unpack[DiagonalMatrixInputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.MaxPooling2Desc], **tensors: Unpack[MaxPooling2Inputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.QuantizedLinearAveragePoolingDesc], **tensors: Unpack[QuantizedLinearAveragePoolingInputs]
 ) -> Submission: ...
 
 @overload

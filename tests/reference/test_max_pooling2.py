@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dmlvk.operators import MaxPooling2Desc
-from dmlvk.reference.max_pooling2 import values_and_indices
+from dmlvk.reference.max_pooling2 import indices as indices_of
+from dmlvk.reference.max_pooling2 import run
 from dmlvk.tensor_desc import TensorDesc
 from tests.reference.onnx_runtime import run_node
 
@@ -26,8 +27,9 @@ def described(x: np.ndarray, **fields: Any) -> MaxPooling2Desc:
 
 def pooled(x: np.ndarray, **fields: Any) -> tuple[np.ndarray, np.ndarray]:
     desc = described(x, **fields)
-    values, indices = values_and_indices(desc, x.reshape(desc.input_tensor.sizes))
-    return tuple(each if x.ndim > 3 else each[:, :, 0] for each in (values, indices))  # type: ignore[return-value]
+    wide = x.reshape(desc.input_tensor.sizes)
+    found = run(desc, input_tensor=wide), indices_of(desc, wide)
+    return tuple(each if x.ndim > 3 else each[:, :, 0] for each in found)  # type: ignore[return-value]
 
 
 def ceil_padding(size: int, window: int, stride: int, dilation: int, start: int, end: int) -> int:
