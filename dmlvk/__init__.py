@@ -18,7 +18,14 @@ from dmlvk.errors import (
     ValidationError,
     WaitTimeoutError,
 )
-from dmlvk.functional import diagonal_matrix1, one_hot, quantized_linear_convolution, slice1
+from dmlvk.functional import (
+    diagonal_matrix1,
+    max_pooling2,
+    one_hot,
+    quantized_linear_average_pooling,
+    quantized_linear_convolution,
+    slice1,
+)
 from dmlvk.operators import FeatureLevel
 from dmlvk.operators import descriptors as _descriptors
 from dmlvk.operators.descriptors import *  # noqa: F403 - the registry finds them
@@ -60,7 +67,9 @@ __all__ = [
     "diagonal_matrix1",
     "dxdispatch",
     "is_available",
+    "max_pooling2",
     "one_hot",
+    "quantized_linear_average_pooling",
     "quantized_linear_convolution",
     "reference",
     "rejected_devices",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, SupportsIndex, TypeAlias, TypeVar, overload
+from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +20,22 @@ from dmlvk.operands import (
     Operand,
     as_data_type,
     as_operand,
-    convolved_data_type,
+    quantized_data_type,
     integer_operand,
     is_untyped,
     scale_operand,
     spatial_operand,
     with_rank,
 )
-from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, QuantizedLinearConvolutionDesc, Slice1Desc
+from dmlvk.operators import (
+    DiagonalMatrix1Desc,
+    MaxPooling2Desc,
+    OneHotDesc,
+    OperatorDesc,
+    QuantizedLinearAveragePoolingDesc,
+    QuantizedLinearConvolutionDesc,
+    Slice1Desc,
+)
 from dmlvk.runtime.shared_devices import DeviceName, device_of
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
@@ -394,7 +402,7 @@ def quantized_linear_convolution(
     data = {"input_tensor": as_operand("input", input), "filter_tensor": as_operand("filter", filter)}
     input_desc, filter_desc = (_describe(operand) for operand in data.values())
     operands: dict[str, Operand | None] = {**data}
-    output_type = convolved_data_type(output_dtype, output_zero_point, input_desc.data_type)
+    output_type = quantized_data_type(output_dtype, output_zero_point, input_desc.data_type)
     rank = input_desc.rank
     for name, scale in (("input", input_scale), ("filter", filter_scale), ("output", output_scale)):
         operands[f"{name}_scale_tensor"] = scale_operand(f"{name}_scale", scale, rank)
@@ -415,20 +423,227 @@ def quantized_linear_convolution(
     return _run(desc, operands, device)
 
 
-def _run(desc: OperatorDesc, operands: Mapping[str, Operand | None], device: DeviceName) -> Operand:
-    """Bind the operands by field name and run the operator. The output goes to where the operands came from."""
+# fmt: off
+@overload
+def max_pooling2(
+    input: Tensor, *, window_size: Integers, strides: Integers | None = None, start_padding: Integers | None = None,
+    end_padding: Integers | None = None, dilations: Integers | None = None, return_indices: Literal[False] = False,
+    device: DeviceName = None,
+) -> Tensor: ...
+@overload
+def max_pooling2(
+    input: Tensor, *, window_size: Integers, strides: Integers | None = None, start_padding: Integers | None = None,
+    end_padding: Integers | None = None, dilations: Integers | None = None, return_indices: Literal[True],
+    device: DeviceName = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def max_pooling2(
+    input: Plain, *, window_size: Integers, strides: Integers | None = None, start_padding: Integers | None = None,
+    end_padding: Integers | None = None, dilations: Integers | None = None, return_indices: Literal[False] = False,
+    device: DeviceName = None,
+) -> Array: ...
+@overload
+def max_pooling2(
+    input: Plain, *, window_size: Integers, strides: Integers | None = None, start_padding: Integers | None = None,
+    end_padding: Integers | None = None, dilations: Integers | None = None, return_indices: Literal[True],
+    device: DeviceName = None,
+) -> tuple[Array, Array]: ...
+@overload
+def max_pooling2(
+    input: Argument, *, window_size: Integers, strides: Integers | None = None, start_padding: Integers | None = None,
+    end_padding: Integers | None = None, dilations: Integers | None = None, return_indices: bool = False,
+    device: DeviceName = None,
+) -> Operand | tuple[Operand, Operand]: ...
+# fmt: on
+def max_pooling2(
+    input: Argument,
+    *,
+    window_size: Integers,
+    strides: Integers | None = None,
+    start_padding: Integers | None = None,
+    end_padding: Integers | None = None,
+    dilations: Integers | None = None,
+    return_indices: bool = False,
+    device: DeviceName = None,
+) -> Any:
+    """Take the largest element of each window of an array of integers.
+
+    Parameters
+    ----------
+    input : array_like or Tensor
+        Integers, {N, C, H, W} or {N, C, D, H, W}.
+    window_size : sequence of int
+        One for each spatial dimension, as the other sequences.
+    strides, dilations : sequence of int, optional
+        Distances of the windows, and of a window's elements: 1 by default.
+    start_padding, end_padding : sequence of int, optional
+        0 by default. Padding has no elements: it is never the largest one.
+    return_indices : bool, optional
+        Whether to return where in the input each output was found, too.
+    device : Device, DeviceInfo, str or int, optional
+        A Device, an element or an index of `dmlvk.devices()`, or part of a device's name. A device that is named is
+        opened once and kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
+
+    Returns
+    -------
+    numpy.ndarray or Tensor
+        Of the type of `input`; a Tensor if `input` is one. With `return_indices`, a pair: the second one, of uint32, has
+        the indices of the packed input; of equal elements, the first one counts.
+
+    Raises
+    ------
+    DescriptorError
+        For types, sizes or windows that MAX_POOLING2 does not accept.
+
+    Notes
+    -----
+    Source: the page DML_MAX_POOLING2_OPERATOR_DESC.
+    """
+    operand = as_operand(input)
+    described = _describe(operand)
+    fields = _windows(described, window_size, strides, start_padding, end_padding, dilations)
+    desc = MaxPooling2Desc(input_tensor=described, **fields)
+    if return_indices:
+        desc = replace(desc, output_indices_tensor=TensorDesc(DataType.UINT32, desc.output_tensor.sizes))
+    return _run(desc, {"input_tensor": operand}, device)
+
+
+# fmt: off
+@overload
+def quantized_linear_average_pooling(
+    input: Tensor, input_scale: Argument, output_scale: Argument, *, window_size: Integers,
+    input_zero_point: Argument | None = None, output_zero_point: Argument | None = None,
+    output_dtype: DType | None = None, strides: Integers | None = None, start_padding: Integers | None = None,
+    end_padding: Integers | None = None, dilations: Integers | None = None, include_padding: bool = False,
+    device: DeviceName = None,
+) -> Tensor: ...
+@overload
+def quantized_linear_average_pooling(
+    input: Plain, input_scale: Plain, output_scale: Plain, *, window_size: Integers,
+    input_zero_point: Plain | None = None, output_zero_point: Plain | None = None,
+    output_dtype: DType | None = None, strides: Integers | None = None, start_padding: Integers | None = None,
+    end_padding: Integers | None = None, dilations: Integers | None = None, include_padding: bool = False,
+    device: DeviceName = None,
+) -> Array: ...
+@overload
+def quantized_linear_average_pooling(
+    input: Argument, input_scale: Argument, output_scale: Argument, *, window_size: Integers,
+    input_zero_point: Argument | None = None, output_zero_point: Argument | None = None,
+    output_dtype: DType | None = None, strides: Integers | None = None, start_padding: Integers | None = None,
+    end_padding: Integers | None = None, dilations: Integers | None = None, include_padding: bool = False,
+    device: DeviceName = None,
+) -> Operand: ...
+# fmt: on
+def quantized_linear_average_pooling(
+    input: Argument,
+    input_scale: Argument,
+    output_scale: Argument,
+    *,
+    window_size: Integers,
+    input_zero_point: Argument | None = None,
+    output_zero_point: Argument | None = None,
+    output_dtype: DType | None = None,
+    strides: Integers | None = None,
+    start_padding: Integers | None = None,
+    end_padding: Integers | None = None,
+    dilations: Integers | None = None,
+    include_padding: bool = False,
+    device: DeviceName = None,
+) -> Operand:
+    """Take the mean of each window of an int8 or uint8 array that has a scale and a zero point.
+
+    Parameters
+    ----------
+    input : array_like or Tensor
+        int8 or uint8, {N, C, H, W} or {N, C, D, H, W}.
+    input_scale, output_scale : float or array_like or Tensor
+        One number, or one for each channel; rounded to float32 unless it is a Tensor.
+    window_size : sequence of int
+        One for each spatial dimension, as the other sequences.
+    input_zero_point, output_zero_point : int or array_like or Tensor, optional
+        In the same forms as the scales, and in the range of the tensor that each belongs to; default 0.
+    output_dtype : dtype, optional
+        int8 or uint8. Defaults to the type of `output_zero_point` if that is int8 or uint8, else to that of `input`.
+    strides, dilations : sequence of int, optional
+        Distances of the windows, and of a window's elements: 1 by default.
+    start_padding, end_padding : sequence of int, optional
+        0 by default.
+    include_padding : bool, optional
+        Whether padding counts in the means, as real zeros.
+    device : Device, DeviceInfo, str or int, optional
+        A Device, an element or an index of `dmlvk.devices()`, or part of a device's name. A device that is named is
+        opened once and kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
+
+    Returns
+    -------
+    numpy.ndarray or Tensor
+        Of `output_dtype`; a Tensor if an argument is one. The bits are those of ONNX Runtime's QLinearAveragePool.
+
+    Raises
+    ------
+    DescriptorError
+        For sizes, types or values that QUANTIZED_LINEAR_AVERAGE_POOLING does not accept.
+    TypeError
+        For a scale that is not a real number, or a zero point that is not an integer.
+
+    Notes
+    -----
+    Source: the page DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC.
+    """
+    name = "quantized_linear_average_pooling"
+    operands: dict[str, Operand | None] = {"input_tensor": (operand := as_operand(input))}
+    described = _describe(operand)
+    output_type = quantized_data_type(output_dtype, output_zero_point, described.data_type, name)
+    for end, scale, zero_point, data_type in (
+        ("input", input_scale, input_zero_point, described.data_type),
+        ("output", output_scale, output_zero_point, output_type),
+    ):
+        operands[f"{end}_scale_tensor"] = scale_operand(f"{end}_scale", scale, 4)
+        operands[f"{end}_zero_point_tensor"] = integer_operand(f"{end}_zero_point", zero_point, data_type, 4, name)
+    fields = {field: _describe(operand) for field, operand in operands.items() if operand is not None}
+    fields |= _windows(described, window_size, strides, start_padding, end_padding, dilations)
+    desc = QuantizedLinearAveragePoolingDesc(**fields, include_padding=include_padding)
+    if desc.output_tensor.data_type is not output_type:
+        desc = replace(desc, output_tensor=TensorDesc(output_type, desc.output_tensor.sizes))
+    return _run(desc, operands, device)
+
+
+def _windows(
+    described: TensorDesc,
+    window_size: Integers,
+    strides: Integers | None,
+    start_padding: Integers | None,
+    end_padding: Integers | None,
+    dilations: Integers | None,
+) -> dict[str, Any]:
+    """The fields of a pooling's windows, with defaults for what is left out."""
+    ones, zeros = ((number,) * (described.rank - 2) for number in (1, 0))
+    return {
+        "window_size": window_size,
+        "strides": ones if strides is None else strides,
+        "start_padding": zeros if start_padding is None else start_padding,
+        "end_padding": zeros if end_padding is None else end_padding,
+        "dilations": ones if dilations is None else dilations,
+    }
+
+
+def _run(desc: OperatorDesc, operands: Mapping[str, Operand | None], device: DeviceName) -> Any:
+    """Bind the operands by field name and run the operator. The output goes to where the operands came from.
+
+    Several outputs are a tuple.
+    """
     present = {name: operand for name, operand in operands.items() if operand is not None}
     on_device = {name: operand for name, operand in present.items() if isinstance(operand, Tensor)}
     chosen = device_of(on_device, device)
     bound = {
         name: operand if isinstance(operand, Tensor) else chosen.tensor(operand) for name, operand in present.items()
     }
-    output = chosen.tensor(desc.tensors["output_tensor"])
-    submission = chosen.compile(desc)(**bound, output_tensor=output)
-    if on_device:
-        return output
-    submission.wait()
-    return output.numpy()
+    outputs = {name: chosen.tensor(desc.tensors[name]) for name in desc.output_fields if name in desc.tensors}
+    submission = chosen.compile(desc)(**bound, **outputs)
+    if not on_device:
+        submission.wait()
+    results = tuple(outputs.values() if on_device else (output.numpy() for output in outputs.values()))
+    return results if len(results) > 1 else results[0]
 
 
 def _describe(operand: Operand) -> TensorDesc:

@@ -19,6 +19,8 @@ from dmlvk.tensor_desc import MAXIMUM_UINT32
 Array: TypeAlias = npt.NDArray[Any]
 Operand: TypeAlias = "Array | Tensor"
 
+CONVOLUTION = "quantized_linear_convolution"
+
 
 def as_operand(name: str, argument: Any, dtype: npt.DTypeLike | None = None) -> Operand:
     """A Tensor unchanged; any other argument as an array: another library's by DLPack."""
@@ -47,8 +49,10 @@ def with_rank(operand: Operand, rank: int) -> Operand:
     return array.reshape((1,) * (rank - array.ndim) + array.shape)
 
 
-def convolved_data_type(output_dtype: Any, output_zero_point: Any, input_type: DataType) -> DataType:
-    """The type of a convolution's output: the given one, else its zero point's, else its input's.
+def quantized_data_type(
+    output_dtype: Any, output_zero_point: Any, input_type: DataType, function: str = CONVOLUTION
+) -> DataType:
+    """The type of a quantized output: the given one, else its zero point's, else its input's.
 
     Raises
     ------
@@ -59,7 +63,7 @@ def convolved_data_type(output_dtype: Any, output_zero_point: Any, input_type: D
         data_type = as_data_type(output_dtype)
         if data_type not in EIGHT_BIT_TYPES:
             rule, expected = "the output has integers of 8 bits", "int8 or uint8"
-            raise DescriptorError("quantized_linear_convolution", "output_dtype", data_type.name, rule, expected)
+            raise DescriptorError(function, "output_dtype", data_type.name, rule, expected)
         return data_type
     if isinstance(output_zero_point, Tensor):
         return output_zero_point.desc.data_type
@@ -78,7 +82,9 @@ def scale_operand(name: str, scale: Any, rank: int) -> Operand:
     return _with_channel_dimension(operand.astype(np.float32), rank)
 
 
-def integer_operand(name: str, argument: Any, data_type: DataType, rank: int) -> Operand | None:
+def integer_operand(
+    name: str, argument: Any, data_type: DataType, rank: int, function: str = CONVOLUTION
+) -> Operand | None:
     """A zero point or a bias as an array of the data type, if all its values fit; a Tensor or None unchanged."""
     if argument is not None:
         _require_numbers(name, argument, "must be an integer or an array of integers")
@@ -93,7 +99,7 @@ def integer_operand(name: str, argument: Any, data_type: DataType, rank: int) ->
         if worst is not None:
             expected = f"{limits.min} to {limits.max}"
             rule = f"must be in the range of {data_type.name}"
-            raise DescriptorError("quantized_linear_convolution", name, worst, rule, expected)
+            raise DescriptorError(function, name, worst, rule, expected)
     return _with_channel_dimension(operand.astype(data_type.numpy_dtype), rank)
 
 

@@ -320,3 +320,35 @@ class TestOneLiners:
         with pytest.raises(dmlvk.DescriptorError, match=field) as caught:
             dmlvk.quantized_linear_convolution(x, 1.0, x, 1.0, 1.0, **{field: value})
         assert len(str(caught.value)) < MOST_CHARACTERS
+
+
+class TestPooling:
+    """Values, windows by default, and indices as a second result."""
+
+    def test_the_largest_elements_and_where_they_are(self, device: dmlvk.Device) -> None:
+        image = np.arange(48, dtype=np.int16).reshape(1, 1, 6, 8)[:, :, ::-1]
+        pooled = dmlvk.max_pooling2(image, window_size=(2, 2), strides=(2, 2), device=device)
+        assert pooled.dtype == np.int16 and pooled.tolist() == image[:, :, ::2, 1::2].tolist()
+        pooled, indices = dmlvk.max_pooling2(image, window_size=[3, 3], return_indices=True, device=device)
+        assert indices.dtype == np.uint32 and image.ravel()[indices].tolist() == pooled.tolist()
+        tensors = dmlvk.max_pooling2(device.tensor(image), window_size=[3, 3], return_indices=True)
+        assert [each.tolist() for each in tensors] == [pooled.tolist(), indices.tolist()]
+
+    def test_means(self, device: dmlvk.Device) -> None:
+        image = np.arange(64, dtype=np.uint8).reshape(1, 4, 4, 4)
+        mean = dmlvk.quantized_linear_average_pooling
+        whole = mean(image, 0.5, 1.0, window_size=(4, 4), output_zero_point=np.int8(-3), device=device)
+        assert whole.dtype == np.int8
+        assert whole.ravel().tolist() == [1, 9, 17, 25]  # 3.75, 11.75, ... to the nearest, less 3
+        each = mean(image, [1, 2, 3, 4], [1, 2, 3, 4], window_size=(1, 1), strides=(3, 3), device=device)
+        assert each.tolist() == image[:, :, ::3, ::3].tolist()
+        padded = {"window_size": (2, 2), "start_padding": (1, 1), "strides": (4, 4), "device": device}
+        assert mean(image, 1.0, 1.0, **padded).ravel().tolist() == [0, 16, 32, 48]
+        assert mean(image, 1.0, 1.0, **padded, include_padding=True).ravel().tolist() == [0, 4, 8, 12]
+
+    def test_what_is_refused_names_the_function_s_argument(self, device: dmlvk.Device) -> None:
+        image = np.zeros((1, 1, 4, 4), np.uint8)
+        with pytest.raises(dmlvk.DescriptorError, match="quantized_linear_average_pooling.input_zero_point = 300"):
+            dmlvk.quantized_linear_average_pooling(image, 1, 1, window_size=(2, 2), input_zero_point=300, device=device)
+        with pytest.raises(dmlvk.DescriptorError, match="MaxPooling2Desc.input_tensor.data_type"):
+            dmlvk.max_pooling2(image.astype(np.float32), window_size=(2, 2), device=device)

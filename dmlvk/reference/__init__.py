@@ -14,6 +14,11 @@ from dmlvk.operators.registry import parts
 
 OPERATORS: dict[type[OperatorDesc], Callable[..., npt.NDArray[Any]]] = parts(__name__, "run")
 
+# Of operators with more outputs than `output_tensor`: the function of each other output, by field.
+FURTHER: dict[type[OperatorDesc], dict[str, Callable[..., npt.NDArray[Any]]]] = parts(
+    __name__, "FURTHER", default=lambda _: {}
+)
+
 
 def run(desc: OperatorDesc, **arrays: npt.ArrayLike) -> npt.NDArray[Any]:
     """Run an operator in NumPy.
@@ -42,6 +47,13 @@ def run(desc: OperatorDesc, **arrays: npt.ArrayLike) -> npt.NDArray[Any]:
     if operator is None:
         raise TypeError(f"desc must be an operator descriptor, not {type(desc).__name__}")
     return operator(desc, **_checked(desc, arrays))
+
+
+def further_outputs(desc: OperatorDesc, **arrays: npt.ArrayLike) -> dict[str, npt.NDArray[Any]]:
+    """The outputs of an operator beside `output_tensor` that a descriptor has, by field: see `run`."""
+    checked = _checked(desc, arrays)
+    functions = FURTHER[type(desc)]
+    return {field: functions[field](desc, **checked) for field in desc.output_fields[1:] if field in desc.tensors}
 
 
 def _checked(desc: OperatorDesc, arrays: dict[str, npt.ArrayLike]) -> dict[str, npt.NDArray[Any]]:

@@ -20,7 +20,7 @@ def run(desc: MaxPooling2Desc, *, input_tensor: Array) -> Array:
     return values.reshape(desc.output_tensor.sizes)
 
 
-def indices(desc: MaxPooling2Desc, input_tensor: Array) -> Array:
+def indices(desc: MaxPooling2Desc, *, input_tensor: Array) -> Array:
     """Where in the packed input each output was found; of equal elements, the first one counts.
 
     The indices "treat the input tensor as a contiguous one-dimensional array", the page says.
@@ -33,3 +33,6 @@ def indices(desc: MaxPooling2Desc, input_tensor: Array) -> Array:
         is_first = (found[outputs] == x.size) & (x[positions] == values[outputs])
         found[outputs] = np.where(is_first, places[positions], found[outputs])
     return found.reshape(desc.output_tensor.sizes)
+
+
+FURTHER = {"output_indices_tensor": indices}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,7 +22,7 @@ from tests.layouts import examples, random_bytes, view
 @st.composite
 def descriptors(draw: st.DrawFn) -> MaxPooling2Desc:
     sizes, data_type = draw(tensor_sizes()), draw(st.sampled_from(INTEGER_DATA_TYPES))
-    fields = draw(spatial_fields(sizes[2:]))
+    fields: dict[str, Any] = draw(spatial_fields(sizes[2:]))
     source = TensorDesc(data_type, sizes, draw(layouts(tuple(sizes), is_output=False)))
     pooled = MaxPooling2Desc(input_tensor=source, **fields).output_tensor.sizes
     return MaxPooling2Desc(
@@ -40,7 +42,7 @@ def check(device: dmlvk.Device, desc: MaxPooling2Desc, blocks: int, seed: int, p
     elements = view(memory, desc.input_tensor).view(desc.input_tensor.data_type.numpy_dtype)
     expected = {"output_tensor": reference(desc, input_tensor=elements)}
     if desc.output_indices_tensor is not None:
-        expected["output_indices_tensor"] = indices(desc, elements)
+        expected["output_indices_tensor"] = indices(desc, input_tensor=elements)
     run(device, desc, {"input_tensor": memory}, expected, offset=16 * blocks, seed=seed, path=path)
 
 
@@ -66,7 +68,9 @@ def test_usual_windows(device: dmlvk.Device, data_type: DataType, is_last: bool)
         def layout(extents: tuple[int, ...]) -> tuple[int, ...] | None:
             return (extents[1] * extents[2] * extents[3], 1, extents[1] * extents[3], extents[1]) if is_last else None
 
-        fields = {name: [value] * 2 for name, value in (("window_size", window), ("strides", stride), ("dilations", 1))}
+        fields: dict[str, Any] = {
+            name: [value] * 2 for name, value in (("window_size", window), ("strides", stride), ("dilations", 1))
+        }
         fields |= {"start_padding": [padding] * 2, "end_padding": [padding] * 2}
         pooled = MaxPooling2Desc(input_tensor=TensorDesc(data_type, sizes), **fields).output_tensor.sizes
         desc = MaxPooling2Desc(
@@ -92,7 +96,7 @@ def test_windows_across_cuts_in_memory(
 def test_taps_that_no_window_shows_together(tight_device: dmlvk.Device, data_type: DataType, is_last: bool) -> None:
     sizes = (1, 24, 61, 50)
     strides = (24 * 61 * 50, 1, 24 * 50, 24) if is_last else None
-    fields = {"strides": [7, 9], "window_size": [9, 5], "start_padding": [1, 0], "end_padding": [3, 2]}
+    fields: dict[str, Any] = {"strides": [7, 9], "window_size": [9, 5], "start_padding": [1, 0], "end_padding": [3, 2]}
     source, dilations = TensorDesc(data_type, sizes, strides), [2, 1 if is_last else 3]
     plain = MaxPooling2Desc(input_tensor=source, **fields, dilations=dilations)
     indices = TensorDesc(DataType.UINT32, plain.output_tensor.sizes)

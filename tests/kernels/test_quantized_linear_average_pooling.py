@@ -36,7 +36,7 @@ def descriptors(draw: st.DrawFn) -> QuantizedLinearAveragePoolingDesc:
         shape = draw(st.sampled_from([(1,), (1, 1, 1, 1), (1, 1, 1, 1, 1), (channels,), (1, channels, 1, 1)]))
         return TensorDesc(data_type, shape, draw(st.none() | st.just([5] * len(shape))))
 
-    tensors: dict[str, TensorDesc] = {
+    tensors: dict[str, Any] = {
         "input_tensor": TensorDesc(types["input"], sizes, draw(layouts(tuple(sizes), is_output=False)))
     }
     is_plain = draw(st.booleans())  # one scale for all, as in ONNX
@@ -142,7 +142,7 @@ def described(
     def layout(extents: tuple[int, ...]) -> tuple[int, ...] | None:
         return (extents[1] * extents[2] * extents[3], 1, extents[1] * extents[3], extents[1]) if is_last else None
 
-    tensors = {
+    tensors: dict[str, Any] = {
         field: TensorDesc(DataType.FLOAT32 if "scale" in field else data_type, (1,)) for field in PARAMETER_FIELDS
     }
     tensors["input_tensor"] = TensorDesc(data_type, sizes, layout(sizes))

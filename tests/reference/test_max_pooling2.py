@@ -28,7 +28,7 @@ def described(x: np.ndarray, **fields: Any) -> MaxPooling2Desc:
 def pooled(x: np.ndarray, **fields: Any) -> tuple[np.ndarray, np.ndarray]:
     desc = described(x, **fields)
     wide = x.reshape(desc.input_tensor.sizes)
-    found = run(desc, input_tensor=wide), indices_of(desc, wide)
+    found = run(desc, input_tensor=wide), indices_of(desc, input_tensor=wide)
     return tuple(each if x.ndim > 3 else each[:, :, 0] for each in found)  # type: ignore[return-value]
 
 

@@ -46,7 +46,7 @@ def parameters(random: np.random.Generator, dtype: Any, kind: int) -> tuple[Any,
     sx = np.float32(random.uniform(0.5, 2) * 2.0 ** random.integers(-8, 3))
     sy = sx if kind % 3 == 0 else np.float32(sx * np.float32(random.choice([0.5, 0.3, 0.77, 1.3])))
     info = np.iinfo(dtype)
-    zx, zy = (dtype(random.choice([info.min, info.max, random.integers(info.min, info.max)])) for _ in range(2))
+    zx, zy = (dtype(random.choice([info.min, info.max, int(random.integers(info.min, info.max))])) for _ in range(2))
     return sx, zx, sy, zy
 
 

@@ -32,6 +32,7 @@ from dmlvk.errors import DescriptorError, DeviceLostError, OutOfMemoryError, Pat
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.serialization import deserialize
 from dmlvk.planning import GENERAL_PATH
+from dmlvk.reference import further_outputs
 from dmlvk.runtime.elements import element_view
 from dmlvk.vulkan.library import raise_messages
 
@@ -223,6 +224,13 @@ def _judged(
     keep(workload.digested(outcomes[0].elements))
     reported = digest(workload.digested(outcomes[0].elements))
     for field in bound.keys() - {"output_tensor"}:
+        if field in workload.desc.output_fields:
+            found = _look(placed[field].read(), placements[field])
+            right = further_outputs(workload.desc, **workload.inputs)[field]
+            verdict = _verdict([found], right, placements[field])
+            if verdict["status"] is not Status.PASS:
+                return {**verdict, "message": f"{field}: {verdict['message']}", "digest": reported}
+            continue
         damage = np.flatnonzero(placed[field].read() != placements[field].content)
         if damage.size:
             message = f"{damage.size} bytes of {field} or around it changed, but an input may only be read"

@@ -180,7 +180,9 @@ class Windows:
 
         Boxes of outputs with equal numbers of parts, or not, have no output in common.
         """
-        pending, whole, pieces = [self.everything.box], [], []
+        pending = [self.everything.box]
+        whole: list[Part] = []
+        pieces: list[list[Part]] = []
         while pending:
             box = pending.pop()
             part = self.part(box, self.all_taps)
@@ -210,7 +212,8 @@ class Windows:
 
     def _cut_taps(self, box: Box) -> list[Part] | None:
         """A box of outputs in parts of few enough taps; None if a single tap is too much for these outputs."""
-        pending, parts = [self.all_taps], []
+        pending = [self.all_taps]
+        parts: list[Part] = []
         while pending:
             taps = pending.pop()
             part = self.part(box, taps)
