@@ -20,9 +20,9 @@ from dmlvk.operands import (
     Operand,
     as_data_type,
     as_operand,
-    quantized_data_type,
     integer_operand,
     is_untyped,
+    quantized_data_type,
     scale_operand,
     spatial_operand,
     with_rank,
@@ -487,8 +487,8 @@ def max_pooling2(
     Returns
     -------
     numpy.ndarray or Tensor
-        Of the type of `input`; a Tensor if `input` is one. With `return_indices`, a pair: the second one, of uint32, has
-        the indices of the packed input; of equal elements, the first one counts.
+        Of the type of `input`; a Tensor if `input` is one. With `return_indices`, a pair: the second one, of uint32,
+        has the indices of the packed input; of equal elements, the first one counts.
 
     Raises
     ------
@@ -499,7 +499,7 @@ def max_pooling2(
     -----
     Source: the page DML_MAX_POOLING2_OPERATOR_DESC.
     """
-    operand = as_operand(input)
+    operand = as_operand("input", input)
     described = _describe(operand)
     fields = _windows(described, window_size, strides, start_padding, end_padding, dilations)
     desc = MaxPooling2Desc(input_tensor=described, **fields)
@@ -591,7 +591,7 @@ def quantized_linear_average_pooling(
     Source: the page DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC.
     """
     name = "quantized_linear_average_pooling"
-    operands: dict[str, Operand | None] = {"input_tensor": (operand := as_operand(input))}
+    operands: dict[str, Operand | None] = {"input_tensor": (operand := as_operand("input", input))}
     described = _describe(operand)
     output_type = quantized_data_type(output_dtype, output_zero_point, described.data_type, name)
     for end, scale, zero_point, data_type in (
@@ -600,7 +600,7 @@ def quantized_linear_average_pooling(
     ):
         operands[f"{end}_scale_tensor"] = scale_operand(f"{end}_scale", scale, 4)
         operands[f"{end}_zero_point_tensor"] = integer_operand(f"{end}_zero_point", zero_point, data_type, 4, name)
-    fields = {field: _describe(operand) for field, operand in operands.items() if operand is not None}
+    fields: dict[str, Any] = {f: _describe(each) for f, each in operands.items() if each is not None}
     fields |= _windows(described, window_size, strides, start_padding, end_padding, dilations)
     desc = QuantizedLinearAveragePoolingDesc(**fields, include_padding=include_padding)
     if desc.output_tensor.data_type is not output_type:
