@@ -198,7 +198,7 @@ class _Planner:
         if self.has_few_buffers:
             return f"{STEM}/{path}_of_few_buffers"
         is_rounding = device_traits.ROUNDING in self.builder.profile.properties
-        return f"{STEM}/{path}_rounding" if is_rounding else f"{STEM}/{path}"
+        return f"{STEM}/{path}_float32" if is_rounding else f"{STEM}/{path}"
 
     def _planes(self, part: Part) -> Dispatch | None:
         """A dispatch that adds up whole planes; None if they do not suit it."""

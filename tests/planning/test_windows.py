@@ -136,13 +136,13 @@ def test_plans_keep_to_the_guaranteed_minimum(name: str) -> None:
         (max_pooling(DataType.INT8, [64, 64, 55, 55], **fields([3, 3], 2, 0)), "max_pooling2/elements"),  # 27 columns
         (max_pooling(DataType.INT8, [64, 6, 56, 56], is_last=True, **fields([2, 2], 2, 0)), "max_pooling2/elements"),
         (max_pooling(DataType.INT64, [64, 64, 56, 56], is_last=True, **fields([2, 2], 2, 0)), "max_pooling2/elements"),
-        (average_pooling([64, 64, 56, 56], is_last=True, **fields([2, 2], 2, 0)), "vectors_rounding"),
-        (average_pooling([64, 64, 56, 56], **fields([2, 2], 2, 0)), "rows_rounding"),
-        (average_pooling([64, 64, 55, 55], **fields([3, 3], 2, 0)), "elements_rounding"),
-        (average_pooling([64, 64, 56, 56], is_last=True, **fields([17, 17], 2, 0)), "elements_rounding"),  # 289 taps
+        (average_pooling([64, 64, 56, 56], is_last=True, **fields([2, 2], 2, 0)), "vectors_float32"),
+        (average_pooling([64, 64, 56, 56], **fields([2, 2], 2, 0)), "rows_float32"),
+        (average_pooling([64, 64, 55, 55], **fields([3, 3], 2, 0)), "elements_float32"),
+        (average_pooling([64, 64, 56, 56], is_last=True, **fields([17, 17], 2, 0)), "elements_float32"),  # 289 taps
         (average_pooling([64, 2048, 7, 7], **fields([7, 7], 1, 0)), "planes"),
         (average_pooling([64, 2048, 7, 7], is_last=True, **fields([7, 7], 1, 0)), "planes_of_vectors"),
-        (average_pooling([64, 2048, 7, 7], is_last=True, **fields([7, 7], 1, 1)), "vectors_rounding"),
+        (average_pooling([64, 2048, 7, 7], is_last=True, **fields([7, 7], 1, 1)), "vectors_float32"),
     ],
 )
 def test_the_layout_decides_the_kernel(desc: OperatorDesc, kernel: str) -> None:

@@ -21,7 +21,11 @@ from tools.documentation import links
 KERNELS = ROOT / "kernels"
 MANIFEST = ROOT / "dmlvk" / "spirv" / "manifest.json"
 # Kernels of no operator, and what they are.
-OTHERS = {"data_movement": "What the movers share", "benchmark": "The marks of `dmlvk bench`"}
+OTHERS = {
+    "data_movement": "What the movers share",
+    "windows": "What pooling operators share",
+    "benchmark": "The marks of `dmlvk bench`",
+}
 
 
 def page() -> Iterator[str]:

@@ -1,0 +1,18 @@
+#version 460
+
+// QUANTIZED_LINEAR_AVERAGE_POOLING in any layout, on devices that round to nearest even
+// (shaderRoundingModeRTEFloat32).
+//
+// Loops: one invocation makes the elements of one word of the output, one after the other.
+// Why apart: a kernel that relies on the rounding has to declare it.
+//
+// Maths, loops in full, layout, preconditions and driver bugs avoided: elements.glsl. Seven storage buffers.
+
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_spirv_intrinsics : require
+
+spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 32);  // RoundingModeRTE 32
+
+#define ROUNDS_TO_NEAREST_EVEN
+#include "elements.glsl"
