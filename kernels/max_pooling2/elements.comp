@@ -20,15 +20,15 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 
-#define MORE_PUSH_CONSTANTS                                                  \
-    uint element_count; /* 0 unless IS_FLAT */                               \
-    uint lane_extent;                                                        \
-    uint indices_start;                                                      \
-    uint first_index; /* of the element at the first output's first tap */   \
-    uint indices_stride_n;                                                   \
-    uint indices_stride_c;                                                   \
-    uint indices_stride_d;                                                   \
-    uint indices_stride_h;                                                   \
+#define MORE_PUSH_CONSTANTS                                                                                            \
+    uint element_count; /* 0 unless IS_FLAT */                                                                         \
+    uint lane_extent;                                                                                                  \
+    uint indices_start;                                                                                                \
+    uint first_index; /* of the element at the first output's first tap */                                             \
+    uint indices_stride_n;                                                                                             \
+    uint indices_stride_c;                                                                                             \
+    uint indices_stride_d;                                                                                             \
+    uint indices_stride_h;                                                                                             \
     uint indices_stride_w;
 #include "windows/window.glsl"
 

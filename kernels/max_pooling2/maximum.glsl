@@ -6,10 +6,7 @@
 //
 // The kernel defines ELEMENT_SIZE and IS_SIGNED before it includes this file.
 
-const uint FLIP = IS_SIGNED == 0 ? 0
-    : ELEMENT_SIZE == 1          ? 0x80808080u
-    : ELEMENT_SIZE == 2          ? 0x80008000u
-                                 : 0x80000000u;
+const uint FLIP = IS_SIGNED == 0 ? 0 : ELEMENT_SIZE == 1 ? 0x80808080u : ELEMENT_SIZE == 2 ? 0x80008000u : 0x80000000u;
 
 // Each element of a word in the upper bits of a number of its own.
 void take_word(inout uvec4 largest, uint word) {

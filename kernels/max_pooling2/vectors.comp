@@ -36,10 +36,10 @@ void main() {
     uvec4 largest[4];
     [[unroll]] for (uint word = 0; word < 4; ++word)
         largest[word] = uvec4(0);
-#define TAKE_VECTOR(value)                                                                           \
-    uvec4 vector = value;                                                                            \
-    [[unroll]] for (uint word = 0; word < 4; ++word)                                                 \
-        if (word < VECTOR_WORDS)                                                                     \
+#define TAKE_VECTOR(value)                                                                                             \
+    uvec4 vector = value;                                                                                              \
+    [[unroll]] for (uint word = 0; word < 4; ++word)                                                                   \
+        if (word < VECTOR_WORDS)                                                                                       \
             take_word(largest[word], vector[word]);
     FOR_EACH_TAP(taps, source)
     store_vector(output_offset(place),

@@ -14,13 +14,13 @@
 // Driver bugs avoided: lavapipe ends the loops of an invocation after 65,535 iterations in all. The planner gives a
 // dispatch a box of taps with fewer.
 
-#define MORE_PUSH_CONSTANTS                    \
-    uint element_count; /* 0 unless IS_FLAT */ \
-    uint lane_extent;                          \
-    uint state_start;                          \
-    uint input_scale_start;                    \
-    uint input_zero_point_start;               \
-    uint output_scale_start;                   \
+#define MORE_PUSH_CONSTANTS                                                                                            \
+    uint element_count; /* 0 unless IS_FLAT */                                                                         \
+    uint lane_extent;                                                                                                  \
+    uint state_start;                                                                                                  \
+    uint input_scale_start;                                                                                            \
+    uint input_zero_point_start;                                                                                       \
+    uint output_scale_start;                                                                                           \
     uint output_zero_point_start;
 #include "windows/window.glsl"
 

@@ -35,7 +35,7 @@ struct Parameters {
     uint output_scale;
     int input_zero_point;
     int output_zero_point;
-    float ratio;      // of the scales
+    float ratio;  // of the scales
     float certainty;  // the largest distance from an integer at which the estimate is that integer
     bool is_ordinary;  // whether the estimate holds, and float32 holds all intermediate results as normal numbers
 };
@@ -192,7 +192,8 @@ uint finished_plane(Wide sum, Parameters p) {
 
 // The same, where its scales may be 0, infinite or not a number.
 uint exact_plane(int sum, Parameters p) {
-    return is_usable(p.input_scale) && is_usable(p.output_scale) ? finished_plane(widened(sum), p) : uint(LOWEST) & 0xFF;
+    return is_usable(p.input_scale) && is_usable(p.output_scale) ? finished_plane(widened(sum), p)
+                                                                 : uint(LOWEST) & 0xFF;
 }
 
 // t with a further tap.

@@ -9,7 +9,8 @@ layout(constant_id = FIRST_PARAMETER_CONSTANT) const uint INPUT_SCALE_STRIDE = 0
 layout(constant_id = FIRST_PARAMETER_CONSTANT + 1) const uint INPUT_ZERO_POINT_STRIDE = 0;
 layout(constant_id = FIRST_PARAMETER_CONSTANT + 2) const uint OUTPUT_SCALE_STRIDE = 0;
 layout(constant_id = FIRST_PARAMETER_CONSTANT + 3) const uint OUTPUT_ZERO_POINT_STRIDE = 0;
-layout(constant_id = FIRST_PARAMETER_CONSTANT + 4) const uint PRESENT = 0;  // bits 0 and 1: zero points of input, output
+layout(
+    constant_id = FIRST_PARAMETER_CONSTANT + 4) const uint PRESENT = 0;  // bits 0 and 1: zero points of input, output
 layout(constant_id = FIRST_PARAMETER_CONSTANT + 5) const uint UNSIGNED_TYPES = 0;  // bits 0 and 1: input, output
 // Taps by which a sum is divided; 0: those inside the input.
 layout(constant_id = FIRST_PARAMETER_CONSTANT + 6) const uint TAPS_OF_MEAN = 0;

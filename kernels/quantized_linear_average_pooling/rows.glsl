@@ -14,10 +14,10 @@
 //
 // Driver bugs avoided: the last loop tests its condition before each round (SwiftShader).
 
-#define MORE_PUSH_CONSTANTS       \
-    uint input_scale_start;       \
-    uint input_zero_point_start;  \
-    uint output_scale_start;      \
+#define MORE_PUSH_CONSTANTS                                                                                            \
+    uint input_scale_start;                                                                                            \
+    uint input_zero_point_start;                                                                                       \
+    uint output_scale_start;                                                                                           \
     uint output_zero_point_start;
 #include "windows/window.glsl"
 

@@ -17,10 +17,10 @@
 //
 // Driver bugs avoided: the last loop tests its condition before each round (SwiftShader).
 
-#define MORE_PUSH_CONSTANTS       \
-    uint input_scale_start;       \
-    uint input_zero_point_start;  \
-    uint output_scale_start;      \
+#define MORE_PUSH_CONSTANTS                                                                                            \
+    uint input_scale_start;                                                                                            \
+    uint input_zero_point_start;                                                                                       \
+    uint output_scale_start;                                                                                           \
     uint output_zero_point_start;
 #include "windows/window.glsl"
 
@@ -47,10 +47,10 @@ void main() {
     uvec2 sums[4];
     [[unroll]] for (uint word = 0; word < 4; ++word)
         sums[word] = uvec2(0);
-#define TAKE_VECTOR(value)                                                                           \
-    uvec4 vector = value;                                                                            \
-    [[unroll]] for (uint word = 0; word < 4; ++word)                                                 \
-        if (word < VECTOR_WORDS)                                                                     \
+#define TAKE_VECTOR(value)                                                                                             \
+    uvec4 vector = value;                                                                                              \
+    [[unroll]] for (uint word = 0; word < 4; ++word)                                                                   \
+        if (word < VECTOR_WORDS)                                                                                       \
             sums[word] += ((uvec2(vector[word]) ^ FLIP) >> uvec2(0, 8)) & 0x00FF00FFu;
     FOR_EACH_TAP(taps, source)
 

@@ -15,9 +15,7 @@ const uint SEGMENT_WORDS = (SEGMENT + PER_WORD - 1) / PER_WORD;
 const uint MOST_WORDS = 8;
 const uint MOST_COLUMNS = 8;
 
-struct Segment {
-    uint words[MOST_WORDS];
-};
+struct Segment { uint words[MOST_WORDS]; };
 
 // The elements first <= element < last of a segment that lie inside the input.
 struct Inside {

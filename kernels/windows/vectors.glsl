@@ -28,17 +28,17 @@ uint tap_distance(uint d, uint h, uint w) {
         + w * DILATION_W * push.input_stride_w;
 }
 
-#define FOR_EACH_TAP(taps, source)                                                                   \
-    if (IS_SMALL && number_of(taps) == WINDOW_TAPS) {                                                \
-        [[unroll]] for (uint tap = 0; tap < WINDOW_TAPS; ++tap) {                                    \
-            uint row = tap / WINDOW_W;                                                               \
-            uint distance = tap_distance(row / WINDOW_H, row % WINDOW_H, tap % WINDOW_W);            \
-            TAKE_VECTOR(load_vector(source + distance))                                              \
-        }                                                                                            \
-    } else {                                                                                         \
-        for (uint d = taps.low.x; d < taps.high.x; ++d)                                              \
-            for (uint h = taps.low.y; h < taps.high.y; ++h)                                          \
-                for (uint w = taps.low.z; w < taps.high.z; ++w) {                                    \
-                    TAKE_VECTOR(load_vector(source + tap_distance(d, h, w)))                         \
-                }                                                                                    \
+#define FOR_EACH_TAP(taps, source)                                                                                     \
+    if (IS_SMALL && number_of(taps) == WINDOW_TAPS) {                                                                  \
+        [[unroll]] for (uint tap = 0; tap < WINDOW_TAPS; ++tap) {                                                      \
+            uint row = tap / WINDOW_W;                                                                                 \
+            uint distance = tap_distance(row / WINDOW_H, row % WINDOW_H, tap % WINDOW_W);                              \
+            TAKE_VECTOR(load_vector(source + distance))                                                                \
+        }                                                                                                              \
+    } else {                                                                                                           \
+        for (uint d = taps.low.x; d < taps.high.x; ++d)                                                                \
+            for (uint h = taps.low.y; h < taps.high.y; ++h)                                                            \
+                for (uint w = taps.low.z; w < taps.high.z; ++w) {                                                      \
+                    TAKE_VECTOR(load_vector(source + tap_distance(d, h, w)))                                           \
+                }                                                                                                      \
     }

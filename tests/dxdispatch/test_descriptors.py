@@ -163,7 +163,7 @@ BY_HAND: dict[str, tuple[dict[str, Any], OperatorDesc]] = {
             "StartPadding": [1, 0],
             "EndPadding": [1, 0],
             "Dilations": [1, 1],
-            "IncludePadding": True,
+            "IncludePadding": 1,
         },
         dmlvk.QuantizedLinearAveragePoolingDesc(
             input_tensor=TensorDesc(DataType.UINT8, (2, 4, 9, 8)),

@@ -1,4 +1,4 @@
-"""MAX_POOLING2: rules that its declaration does not say, with a descriptor that breaks each. All else follows from it."""
+"""MAX_POOLING2: rules that its declaration does not say, with a descriptor that breaks each. All else is derived."""
 
 from __future__ import annotations
 
