@@ -93,7 +93,7 @@ def read_descriptor(node: Node) -> tuple[OperatorDesc, Node]:
         elif isinstance(rule, ElementRule):
             content[name] = _value_bytes(found, holder).hex()
         elif isinstance(rule, BooleanRule):
-            content[name] = bool(found.integer(0, 1))
+            content[name] = found.value if isinstance(found.value, bool) else bool(found.integer(0, 1))
         elif isinstance(rule, IntegersRule):
             lists.append(name)
             content[name] = list(found.integers(*_limits(rule)))
