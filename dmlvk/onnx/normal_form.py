@@ -7,7 +7,8 @@ none of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -22,6 +23,8 @@ Array = npt.NDArray[Any]
 MICROSOFT = "com.microsoft"
 # The first version of the format whose initializers need not be inputs. Before, those that are inputs are constants.
 FREE_INITIALIZERS = 4
+# ONNX Runtime reads initializers of more bytes ahead.
+READ_AHEAD = 127
 # A sparse tensor may be a few bytes that stand for any number of them.
 LARGEST_DENSE = 1 << 30
 
@@ -39,11 +42,12 @@ def normalize(model: onnx.ModelProto, place: str) -> None:
     _require_one_description(graph, place)
     _name_domains(model)
     _number_versions(model)
+    outputs = {value.name for value in graph.output}
     for part in _graphs(graph):
         part.name = part.name or "graph"
     for nodes in (graph.node, *(function.node for function in model.functions)):
         for node in nested(nodes):
-            _spell_constant(node, place)
+            _spell_constant(node, outputs, place)
     _name_outputs(model)
     _make_dense(graph, place)
     if model.functions:
@@ -104,14 +108,17 @@ def _number_versions(model: onnx.ModelProto) -> None:
     model.ir_version = FREE_INITIALIZERS
 
 
-def _spell_constant(node: onnx.NodeProto, place: str) -> None:
-    """A Constant has no inputs, one attribute, and no sparse one."""
-    if node.domain or node.op_type != "Constant":
+def _spell_constant(node: onnx.NodeProto, outputs: Container[str], place: str) -> None:
+    """A Constant is ONNX's own, whatever its domain, and has no inputs, one attribute, and no sparse one."""
+    if node.op_type != "Constant":
         return
+    node.domain = ""
     del node.input[:]
     del node.attribute[1:]
     for attribute in node.attribute:
         if attribute.name == "sparse_value":
+            if node.output and node.output[0] in outputs:
+                raise ModelError(f"{place}: the sparse constant {node.output[0]!r} is an output of the model")
             array = dense(attribute.sparse_tensor, node.output[0] if node.output else "", place)
             attribute.CopyFrom(helper.make_attribute("value", numpy_helper.from_array(array)))
 
@@ -128,17 +135,30 @@ def _name_outputs(model: onnx.ModelProto) -> None:
 
 
 def _make_initializers_unique(graph: onnx.GraphProto) -> None:
-    """The last of several initializers of a name counts, and a sparse one more than a dense one."""
+    """One initializer of each name: the one whose elements ONNX Runtime takes. A sparse one counts more than others."""
     sparse = {tensor.values.name: tensor for tensor in graph.sparse_initializer}
-    tensors = {tensor.name: tensor for tensor in graph.initializer if tensor.name and tensor.name not in sparse}
+    tensors: dict[str, list[onnx.TensorProto]] = {}
+    for tensor in graph.initializer:
+        if tensor.name and tensor.name not in sparse:
+            tensors.setdefault(tensor.name, []).append(tensor)
     if len(tensors) < len(graph.initializer):
-        kept = list(tensors.values())
+        kept = [_counted_of(same) for same in tensors.values()]
         del graph.initializer[:]
         graph.initializer.extend(kept)
     if len(sparse) < len(graph.sparse_initializer):
         last = list(sparse.values())
         del graph.sparse_initializer[:]
         graph.sparse_initializer.extend(last)
+
+
+def _counted_of(tensors: Sequence[onnx.TensorProto]) -> onnx.TensorProto:
+    """The last of some initializers of one name counts; but of large ones, which are read ahead, the one before it."""
+    last = tensors[-1]
+    is_number = last.data_type in onnx.TensorProto.DataType.values() and last.data_type != onnx.TensorProto.UNDEFINED
+    if len(tensors) == 1 or not is_number or last.data_type == onnx.TensorProto.STRING:
+        return last
+    size = math.prod(last.dims) * helper.tensor_dtype_to_np_dtype(last.data_type).itemsize
+    return tensors[-2] if size > READ_AHEAD else last
 
 
 def _require_one_description(graph: onnx.GraphProto, place: str) -> None:
@@ -366,7 +386,9 @@ class _Inliner:
                 f"{field} with {len(call.input)} inputs and {len(call.output)} outputs; it has "
                 f"{len(function.input)} and {len(function.output)}"
             )
-        self._require_versions(function, field)
+        # ONNX Runtime takes a body's operators as those of the model's version, whatever the function imports.
+        for entry in function.opset_import:
+            self.versions.setdefault(entry.domain, entry.version)
         attributes = {attribute.name: attribute for attribute in (*function.attribute_proto, *call.attribute)}
         names = dict(zip(function.input, (*call.input, *[""] * len(function.input)), strict=False))
         passed = set(names)
@@ -389,26 +411,3 @@ class _Inliner:
             pass
         self.taken.add(made)
         return made
-
-    def _require_versions(self, function: onnx.FunctionProto, field: str) -> None:
-        """A body may be of another version than the model, if its operators are the same in both."""
-        own = {entry.domain: entry.version for entry in function.opset_import}
-        for node in nested(function.node):
-            domain, version = node.domain, own.get(node.domain, 0)
-            model_version = self.versions.setdefault(domain, version)
-            if version == model_version or (domain, node.op_type, node.overload) in self._functions:
-                continue
-            if _since(node, version) != _since(node, model_version):
-                raise ModelError(
-                    f"{field}, whose operator {node.op_type} is that of version {version} of the domain {domain!r}; "
-                    f"the model imports version {model_version}, where the operator is another"
-                )
-
-
-def _since(node: onnx.NodeProto, version: int) -> int:
-    if not defs.has(node.op_type, node.domain):
-        return 0
-    try:
-        return int(defs.get_schema(node.op_type, version, node.domain).since_version)
-    except defs.SchemaError:
-        return -1

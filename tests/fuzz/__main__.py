@@ -1,10 +1,13 @@
-"""Calls dmlvk with random numbers of all kinds: 100,000 times on each test driver.
+"""Calls dmlvk with random numbers of all kinds, 100,000 times on each test driver, and with 3,000 odd models of ONNX.
 
     python -m tests.fuzz [--device NAME ...] [--count 100000] [--seed 0] [--case NUMBER]
+                         [--models 3000] [--model NUMBER]
 
 The same seed gives the same cases. A case may raise dmlvk's errors, with messages of bounded length and in bounded
 time. An operator that is accepted is also run, if it is small, and compared with dmlvk.reference bit for bit, between
 guard bytes. A failed case is printed as code; --case runs it again. The exit status is 1 if a case failed.
+
+An odd model runs on the first device with the bits of ONNX Runtime, or both refuse it. --model runs one and prints it.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -28,6 +32,7 @@ DRIVERS = ("llvmpipe", "SwiftShader")
 CACHE = "DMLVK_CACHE_DIR"
 # Cases of one process. The memory that drivers and caches keep is freed when the process ends.
 CHUNK = 5000
+MODELS_A_PROCESS = 500
 # A case may take seconds. A case that takes minutes hangs.
 PATIENCE_SECONDS = 240.0
 
@@ -39,11 +44,15 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100_000, help="cases on each device")
     parser.add_argument("--seed", type=int, default=0, help="the same seed, the same cases")
     parser.add_argument("--case", type=int, help="run this one case only, and print it")
+    parser.add_argument("--models", type=int, default=3000, help="odd models of ONNX on the first device")
+    parser.add_argument("--model", type=int, help="run this one odd model only, and print it")
     parser.add_argument("--worker", nargs=2, metavar=("FIRST", "JOURNAL"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     devices = arguments.device or DRIVERS
     if arguments.worker:
         return work(devices[0], arguments.seed, int(arguments.worker[0]), arguments.count, Path(arguments.worker[1]))
+    if arguments.model is not None:
+        return show_model(devices[0], arguments.seed, arguments.model)
     if arguments.case is not None:
         return max(show(device, arguments.seed, arguments.case) for device in devices)
     failures = 0
@@ -57,6 +66,7 @@ def main() -> int:
                 count = min(CHUNK, arguments.count - first)
                 failed, first = run_chunk(progress, task, device, arguments.seed, first, count)
                 failures += failed
+        failures += run_models(progress, devices[0], arguments.seed, arguments.models)
     print(f"{failures} failed")
     return 1 if failures else 0
 
@@ -110,6 +120,50 @@ def work(device: str, seed: int, first: int, count: int, journal: Path) -> int:
     fuzzer.close()
     print(f"{device}: {fuzzer.accepted} accepted, {fuzzer.refused} refused, {fuzzer.compared} run and compared")
     return int(failed)
+
+
+def run_models(progress: Progress, device: str, seed: int, count: int) -> int:
+    """Compare odd models with ONNX Runtime. Returns the number of failed ones."""
+    from tests.fuzz.odd_models import odd_model
+    from tests.fuzz.odd_outcomes import compared
+    from tests.reference.onnx_runtime import ONNX_RUNTIME
+
+    task = progress.add_task(f"odd models, {device}, seed {seed}", total=count)
+    happened = Counter[str]()
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[CACHE] = folder
+        for number in range(count):
+            if number % MODELS_A_PROCESS == 0:
+                ONNX_RUNTIME.close()
+            odd = odd_model(seed, number)
+            found = compared(device, odd)
+            happened[found.happened] += 1
+            if found.fault is not None:
+                failed += 1
+                text = f"FAILED model {number} of seed {seed} ({'; '.join(odd.words)}):\n    {found.fault}"
+                progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            progress.update(task, completed=number + 1)
+        ONNX_RUNTIME.close()
+    progress.console.print(f"{device}: {dict(happened)} by ONNX Runtime, {failed} otherwise by dmlvk")
+    return failed
+
+
+def show_model(device: str, seed: int, number: int) -> int:
+    """Run one odd model, and print it and its outcome."""
+    import onnx
+
+    from tests.fuzz.odd_models import odd_model
+    from tests.fuzz.odd_outcomes import compared
+    from tests.reference.onnx_runtime import ONNX_RUNTIME
+
+    odd = odd_model(seed, number)
+    print(onnx.printer.to_text(onnx.load_from_string(odd.model)))
+    print("; ".join(odd.words))
+    found = compared(device, odd)
+    ONNX_RUNTIME.close()
+    print(f"{device}: {found.fault or 'nothing is wrong'}; by ONNX Runtime: {found.happened}")
+    return int(found.fault is not None)
 
 
 def show(device: str, seed: int, number: int) -> int:
