@@ -361,7 +361,7 @@ class _Maker:
         weights = self.random.integers(-63, 64, (filters, channels, taps, taps)).astype(np.int8)
         given = [
             (np.float32(0.03), "float32"), (self.elements((), self.dtype), self.dtype), (weights, "int8"),
-            (np.float32(0.01), "float32"), (np.int8(0), "int8"), (np.float32(0.2), "float32"), (np.uint8(99), "uint8"),
+            (np.float32(0.01), "float32"), (np.int8(0), "int8"), (np.float32(0.2), "float32"), (99, self.dtype),
         ]  # fmt: skip
         names = [self.parameter(array, dtype, is_odd=False) for array, dtype in given]
         attributes: dict[str, Any] = {"strides": [int(self.pick([1, 2]))] * 2, "dilations": [1, 1], "group": 1}
@@ -369,10 +369,6 @@ class _Maker:
                                  {"auto_pad": "VALID"}, {"auto_pad": "VALID", "pads": [1, 1, 1, 1]}])  # fmt: skip
         self.add("QLinearConv", names, **attributes)
         # The sizes are not followed: what comes behind takes any.
-        self.kinds[self.current] = ((), "uint8")
-        self.dtype = "uint8"
-        self.identity()
-        self.kinds.pop(self.current)
         self.shape = ()
         return None
 
