@@ -11,6 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from dmlvk.onnx.errors import ModelError
+from dmlvk.onnx.inference import require_harmless
 from dmlvk.onnx.normal_form import nested
 
 Array = npt.NDArray[Any]
@@ -44,7 +45,7 @@ def require_accepted(model: onnx.ModelProto, constants: Mapping[str, Array], pla
     """
     for nodes in (model.graph.node, *(function.node for function in model.functions)):
         for node in nested(nodes):
-            _require_harmless(node, place)
+            require_harmless(node, place)
     try:
         import onnxruntime
     except ImportError:
@@ -60,16 +61,6 @@ def require_accepted(model: onnx.ModelProto, constants: Mapping[str, Array], pla
         error = _refusal(onnxruntime, _with_constants(model, constants, None))
     if error is not None and LACKING not in error:
         raise ModelError(f"{place}: ONNX Runtime refuses the model: {error}")
-
-
-def _require_harmless(node: onnx.NodeProto, place: str) -> None:
-    """Refuse a node at which the shape inference of ONNX, which is ONNX Runtime's too, ends the process."""
-    if node.op_type != "Split":
-        return
-    stated = next((attribute.i for attribute in node.attribute if attribute.name == "num_outputs"), None)
-    if stated is not None and stated != len(node.output):
-        rule = f"it must be the number of its outputs, {len(node.output)}"
-        raise ModelError(f"{place}: the node {node.name!r} (Split) has num_outputs {stated}; {rule}")
 
 
 def _refusal(runtime: Any, model: onnx.ModelProto) -> str | None:

@@ -11,6 +11,7 @@ from onnx import helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from dmlvk.onnx.errors import ModelError
+from dmlvk.onnx.inference import inferred
 from dmlvk.onnx.session import InferenceSession
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.device_info import devices
@@ -145,8 +146,7 @@ class DmlvkBackend(Backend):  # type: ignore[misc]
 
 
 def _infer_outputs(model: onnx.ModelProto, node: onnx.NodeProto) -> None:
-    inferred = onnx.shape_inference.infer_shapes(model)
-    for value, found in zip(model.graph.output, inferred.graph.output, strict=True):
+    for value, found in zip(model.graph.output, inferred(model).output, strict=True):
         if not found.type.WhichOneof("value"):
             raise ModelError(f"the type of the output {value.name!r} of {node.op_type} is not known: pass outputs_info")
         value.type.CopyFrom(found.type)

@@ -11,10 +11,9 @@ from onnx import numpy_helper
 
 from dmlvk.onnx.graph import Array, Graph, Node
 from dmlvk.onnx.host import HostPart
+from dmlvk.onnx.inference import SIZE_OPERATORS
 
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
-# Operators whose outputs are sizes.
-SIZE_OPERATORS = ("Shape", "Size")
 # Constant inputs or not, these are left as they are: a dequantized constant takes four times the memory, and the others
 # do not depend on their inputs alone.
 NOT_FOLDED = {

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, shape_inference
+from onnx import helper
 
 from dmlvk.onnx import placement
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.inference import inferred
 from dmlvk.onnx.program import Builder
 from dmlvk.onnx.registry import ENTRIES, parameters_of
 from dmlvk.onnx.steps import between_convolutions
@@ -86,7 +87,7 @@ def _device_parts(graph: Graph, on_host: Mapping[int, str]) -> list[list[Node]]:
 def inferred_kinds(graph: Graph, given: Mapping[str, Kind]) -> dict[str, Kind]:
     """Shapes and types of a graph's values for given inputs, as far as ONNX's inference knows them."""
     try:
-        found = shape_inference.infer_shapes(_sized(graph, given), data_prop=True).graph.value_info
+        found = list(inferred(_sized(graph, given)).value_info)
     except Exception:  # whatever it is, the run itself reports the model's errors
         found = []
     return {value.name: kind for value in found if (kind := _kind(value.type)) is not None} | dict(given)

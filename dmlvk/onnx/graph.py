@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy.typing as npt
 import onnx
-from onnx import helper, numpy_helper, shape_inference
+from onnx import helper, numpy_helper
 
+from dmlvk.onnx.inference import inferred
 from dmlvk.onnx.model_file import LoadedModel
 from dmlvk.onnx.normal_form import captured
 
@@ -240,7 +241,7 @@ def _types(model: onnx.ModelProto) -> tuple[dict[str, onnx.TypeProto], set[str]]
     declared = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
     bare = _skeleton(model)
     try:
-        graph = shape_inference.infer_shapes(bare, data_prop=True).graph
+        graph = inferred(bare)
     except Exception:  # inference is an aid; whoever runs the model reports its errors
         graph = bare.graph
     given = {dim.dim_param for value in (*model.graph.input, *model.graph.output) for dim in _dims(value)}

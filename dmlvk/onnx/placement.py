@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from dmlvk.onnx.errors import NotOnDeviceError
-from dmlvk.onnx.folding import SIZE_OPERATORS
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.host import SIZES
+from dmlvk.onnx.inference import SIZE_OPERATORS
 from dmlvk.onnx.registry import entry_of, parameters_of, require_on_device, scales_of
 
 
