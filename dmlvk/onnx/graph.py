@@ -251,7 +251,7 @@ def _types(model: onnx.ModelProto) -> tuple[dict[str, onnx.TypeProto], set[str]]
                 dim.ClearField("dim_param")
     found = {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
     uncertain = {name for name in declared if name not in found or not _is_certain(found[name])}
-    return found | {name: declared[name] for name in uncertain}, uncertain
+    return found | {name: declared[name] for name in uncertain if declared[name].WhichOneof("value")}, uncertain
 
 
 def _is_certain(kind: onnx.TypeProto) -> bool:

@@ -353,8 +353,8 @@ def _spinning(model: bytes, device: str, feeds: dict[str, Array]) -> list[str]:
 
     made, original = [], onnxruntime.InferenceSession
 
-    def observed(*arguments: Any) -> Any:
-        made.append(original(*arguments))
+    def observed(*arguments: Any, **options: Any) -> Any:
+        made.append(original(*arguments, **options))
         return made[-1]
 
     onnxruntime.InferenceSession = observed
