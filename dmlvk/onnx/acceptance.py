@@ -24,15 +24,24 @@ LARGEST_ASKED = 1 << 30
 LACKING = "NOT_IMPLEMENTED"
 
 
-def require_accepted(model: onnx.ModelProto, constants: Mapping[str, Array], place: str) -> None:
+def outlined(model: onnx.ModelProto, constants: Mapping[str, Array]) -> onnx.ModelProto:
+    """A copy of a model as it was given, with inputs in the place of its large constants."""
+    return _with_constants(model, constants, LARGEST_KEPT)
+
+
+def require_accepted(
+    outline: onnx.ModelProto, model: onnx.ModelProto, constants: Mapping[str, Array], place: str
+) -> None:
     """Refuse a model that ONNX Runtime refuses when it is loaded.
 
     Without the package onnxruntime, only what would end the process is looked for.
 
     Parameters
     ----------
+    outline : ModelProto
+        The model as it was given, from `outlined`.
     model : ModelProto
-        As it was given.
+        Its normal form.
     constants : mapping of str to ndarray
         Initializers that are kept beside it.
     place : str
@@ -50,7 +59,6 @@ def require_accepted(model: onnx.ModelProto, constants: Mapping[str, Array], pla
         import onnxruntime
     except ImportError:
         return
-    outline = _with_constants(model, constants, LARGEST_KEPT)
     error = _refusal(onnxruntime, outline)
     if error is None or LACKING in error:
         return

@@ -30,7 +30,8 @@ def require_harmless(node: onnx.NodeProto, place: str) -> None:
         Its number of outputs is not the one that it says, or an input is absent that it must have.
     """
     field = f"{place}: the node {node.name!r} ({node.op_type})"
-    stated = next((attribute.i for attribute in node.attribute if attribute.name == "num_outputs"), None)
+    given = (attribute for attribute in node.attribute if attribute.name == "num_outputs")
+    stated = next((attribute.i for attribute in given if not attribute.ref_attr_name), None)
     if node.op_type == "Split" and stated is not None and stated != len(node.output):
         rule = f"it must be the number of its outputs, {len(node.output)}"
         raise ModelError(f"{field} has num_outputs {stated}; {rule}")

@@ -305,6 +305,18 @@ def _names(graph: onnx.GraphProto) -> Iterator[str]:
             yield from _names(part)
 
 
+def _defined(node: onnx.NodeProto) -> Iterator[str]:
+    """The values that a node and its own graphs define."""
+    yield from filter(None, node.output)
+    for graph in _own_graphs(node):
+        for value in (*graph.input, *graph.initializer):
+            yield value.name
+        for tensor in graph.sparse_initializer:
+            yield tensor.values.name
+        for inside in graph.node:
+            yield from _defined(inside)
+
+
 Function = tuple[str, str, str]
 
 
@@ -399,10 +411,13 @@ class _Inliner:
             elif actual:
                 names[formal] = actual
 
+        # Its graphs may read values of the caller, as ONNX Runtime has it.
+        own = {name for node in function.node for name in _defined(node)}
+
         def rename(name: str) -> str:
-            if name and name not in names:
+            if name in own and name not in names:
                 names[name] = self._new(name)
-            return names.get(name, "")
+            return names.get(name, name)
 
         return self.inlined(function.node, rename, attributes, (*callers, called)) + tail
 

@@ -55,6 +55,8 @@ def _counted(axes: Sequence[int], rank: int) -> list[int]:
 
 def plan_squeeze(node: Node, builder: Builder) -> None:
     source = builder.packed(node.inputs[0])
+    if len(node.inputs) > 1 and not node.inputs[1]:
+        raise NotOnDeviceError("its axes are absent but have a place, which ONNX Runtime refuses")
     axes = _counted(_given_axes(node, builder, (1,)), len(source.shape))
     if not axes:
         axes = [k for k, size in enumerate(source.shape) if size == 1]

@@ -41,15 +41,16 @@ def compared(device: str, odd: OddModel) -> Comparison:
         found: Outcome = ONNX_RUNTIME.call("an odd model on dmlvk", by_dmlvk, device, odd.model, odd.feeds)
     except pytest.fail.Exception as error:
         return Comparison(expected[0], str(error))
-    fault = _fault(found, expected)
+    fault = fault_of(found, expected)
     if fault is not None and found[0] == expected[0] == "run":
         # Fused convolutions have the bits of the optimized model.
         optimized = ONNX_RUNTIME.call("an odd model", by_onnx_runtime, odd.model, odd.feeds, True)
-        fault = fault if _fault(found, optimized) is not None else None
+        fault = fault if fault_of(found, optimized) is not None else None
     return Comparison(expected[0], fault)
 
 
-def _fault(found: Outcome, expected: Outcome) -> str | None:
+def fault_of(found: Outcome, expected: Outcome) -> str | None:
+    """The fault of what dmlvk did, beside what ONNX Runtime did; None if there is none."""
     (ours, mine), (theirs, right) = found, expected
     described = f"dmlvk {ours}: {_shown(mine)}\n    ONNX Runtime {theirs}: {_shown(right)}"
     if ours == "wrong":

@@ -11,11 +11,15 @@ import pytest
 
 import dmlvk
 from dmlvk import reference
+from tests.conftest import DEVICE_NAMES
 from tests.fuzz.generate import Generator
+from tests.fuzz.odd_models import odd_model
+from tests.fuzz.odd_outcomes import Outcome, compared, fault_of
 from tests.fuzz.run import Fuzzer
 from tools.debian import ROOT
 
 SAMPLE = 400
+ODD_MODELS = 48
 
 # Calls in which a fault was found once, by the fault.
 FOUND = {
@@ -55,6 +59,34 @@ def test_the_same_seed_gives_the_same_cases() -> None:
     assert Generator(3, 1).case() != Generator(4, 1).case()
 
 
+def test_odd_models() -> None:
+    """On one device: what a model means does not depend on it."""
+    found = [(number, compared(DEVICE_NAMES[0], odd_model(0, number))) for number in range(ODD_MODELS)]
+    assert [(number, comparison.fault) for number, comparison in found if comparison.fault] == []
+    happened = [comparison.happened for _, comparison in found]
+    assert happened.count("run") > ODD_MODELS // 3 and happened.count("refused") > ODD_MODELS // 5
+
+
+ONES, REASON = [np.ones(1)], "a reason that says enough"
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (("run", ONES), ("run", [np.zeros(1)])),
+        (("run", ONES), ("run", [np.ones(1, np.float32)])),
+        (("run", ONES), ("refused", REASON)),
+        (("refused", REASON), ("run", ONES)),
+        (("refused late", REASON), ("refused", REASON)),
+        (("refused", "two\nlines of it"), ("refused", REASON)),
+        (("wrong", "KeyError: 0"), ("refused", "NOT_IMPLEMENTED")),
+    ],
+)
+def test_a_wrong_outcome_of_an_odd_model(found: Outcome, expected: Outcome) -> None:
+    assert fault_of(found, expected) is not None
+    assert fault_of(expected, expected) is None or "NOT_IMPLEMENTED" in expected[1]
+
+
 class TestItFinds:
     """Each fault that a case may have, made on purpose."""
 
@@ -91,7 +123,7 @@ class TestItFinds:
     def test_a_repr_that_is_wrong(self, fuzzer: Fuzzer, monkeypatch: pytest.MonkeyPatch) -> None:
         text = "desc = dmlvk.DiagonalMatrixDesc(output_tensor=dmlvk.TensorDesc(5, (3, 4)), offset=1, value=7)"
         assert fuzzer.run_text(text) is None
-        monkeypatch.setattr("dmlvk.operators.diagonal_matrix.element_text", lambda *arguments: "8.0")
+        monkeypatch.setattr("dmlvk.operators.declared.element_text", lambda *arguments: "8.0")
         wrong = fuzzer.run_text(text)
         assert wrong is not None and "its repr makes another descriptor" in wrong
 

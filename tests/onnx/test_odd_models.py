@@ -135,6 +135,18 @@ def in_branches(*nodes: onnx.NodeProto, **options: Any) -> onnx.ModelProto:
 
 TRANSPOSE = node("Transpose", ["a"], ["b"])
 NAMED_RELU = helper.make_function("", "Relu", ["a"], ["b"], [TRANSPOSE], [helper.make_opsetid("", 17)])
+SPLITTING = function("F", [node("Split", ["a"], ["b"])], 18, attributes=["n"])
+SPLITTING.node[0].attribute.add(name="num_outputs", ref_attr_name="n", type=onnx.AttributeProto.INT)
+BRANCHING = [
+    node("Constant", [], ["c"], value=tensor("", np.array(True))),
+    node(
+        "If",
+        ["c"],
+        ["b"],
+        then_branch=helper.make_graph([node("Relu", ["outside"], ["p"])], "t", [], [onnx.ValueInfoProto(name="p")]),
+        else_branch=helper.make_graph([node("Abs", ["outside"], ["p"])], "e", [], [onnx.ValueInfoProto(name="p")]),
+    ),
+]
 LOCAL = [("", 17), ("f", 1)]
 THREE = [tensor("c", np.arange(3, dtype=np.float32)), tensor("c", np.ones(3, np.float32))]
 ADD = [node("Add", ["x", "c"], ["y"])]
@@ -226,6 +238,16 @@ STRUCTURE: dict[str, onnx.ModelProto] = {
     "a function named as an operator": changed(
         lambda made: made.functions.append(NAMED_RELU)
     ),
+    "an attribute passed on to Split": model(
+        [node("F", ["x"], ["y"], domain="f", n=1)],
+        imports=[("", 18), ("f", 1)],
+        functions=[SPLITTING],
+    ),
+    "a branch in a function that reads a value of the caller": changed(
+        lambda made: made.graph.node.insert(0, node("Relu", ["x"], ["outside"])),
+        model([node("F", ["x"], ["y"], domain="f")], imports=LOCAL, functions=[function("F", BRANCHING)]),
+    ),
+    "absent axes that have a place": model([node("Squeeze", ["x", ""], ["y"])], x=ONE),
     "a function in a branch": in_branches(
         node("F", ["x"], ["p"], domain="f"), imports=LOCAL, functions=[function("F", [TRANSPOSE], 13)]
     ),
