@@ -17,6 +17,7 @@ import dmlvk
 from dmlvk import files, quirks
 from dmlvk.command_line.terminal import clear_errors, console, echo
 from dmlvk.errors import DeviceError
+from dmlvk.printable import printable
 from dmlvk.runtime import answers_file, device_files
 from dmlvk.runtime.device_info import TYPE_NAMES, RejectedDevice, binary_size
 from dmlvk.vulkan.library import driver_hint
@@ -39,7 +40,7 @@ def devices(record: Path | None, selector: str | None, as_json: bool) -> None:
         raise click.UsageError("--json writes all devices, and goes with no other option")
     found = dmlvk.devices()
     if as_json:
-        echo(files.json_text(as_data(found, dmlvk.rejected_devices()), 1))
+        echo(files.json_text(as_data(found, dmlvk.rejected_devices()), 1), is_multiline=True)
         return
     if not found:
         raise DeviceError(f"no usable Vulkan device. {driver_hint()}")
@@ -118,18 +119,20 @@ def print_quirks(terminal: Console, heading: str, info: dmlvk.DeviceInfo) -> Non
     """Print the known bugs of a device's driver, below the table: a narrow terminal has room for them there."""
     applying = quirks.of(info.profile)
     if applying:
-        terminal.print(Text(f"{heading}: bugs of its driver that dmlvk works around"))
+        terminal.print(Text(printable(f"{heading}: bugs of its driver that dmlvk works around")))
     for quirk in applying:
-        terminal.print(Padding(Text(f"{quirk.name}: {quirk.effect}"), (0, 0, 0, 4), expand=False))
+        terminal.print(Padding(Text(printable(f"{quirk.name}: {quirk.effect}")), (0, 0, 0, 4), expand=False))
 
 
 def print_faults(terminal: Console, heading: str, info: dmlvk.DeviceInfo) -> None:
     """Print the kernel paths that a device does not take, because it answered a known question wrong."""
     found = answers_file.faults(info.profile)
     if found:
-        terminal.print(Text(f"{heading}: kernel paths that are not taken, because a known question was answered wrong"))
+        terminal.print(
+            Text(printable(f"{heading}: kernel paths that are not taken, because a known question was answered wrong"))
+        )
     for path, fault in found.items():
-        terminal.print(Padding(Text(f"{path}: {fault}"), (0, 0, 0, 4), expand=False))
+        terminal.print(Padding(Text(printable(f"{path}: {fault}")), (0, 0, 0, 4), expand=False))
 
 
 def write_profile(path: Path, selector: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -76,6 +77,6 @@ def run(
         loaded = dxdispatch.load(model, allow_paths=allow_paths)
         with dmlvk.Device(selector) as device, shown_parts(console(), COMPILED) as show:
             device.compile_progress = show
-            loaded.run(device, output_folder=output, log=echo)
+            loaded.run(device, output_folder=output, log=partial(echo, is_multiline=True))
     else:
         raise files.FileError(f"{model} is no model that dmlvk runs: expected an .onnx file, or a .json of DxDispatch")

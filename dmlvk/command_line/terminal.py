@@ -51,9 +51,9 @@ CORRECTABLE = (
 )
 
 
-def echo(text: str, *, is_error: bool = False) -> None:
-    """Print lines of text. Nothing in it is obeyed by a terminal."""
-    click.echo(printable(text, is_multiline=True), err=is_error)
+def echo(text: str, *, is_error: bool = False, is_multiline: bool = False) -> None:
+    """Print a line of text, or several if it is said so. Nothing in it is obeyed by a terminal."""
+    click.echo(printable(text, is_multiline=is_multiline), err=is_error)
 
 
 def clear_errors(command: Callable[..., None]) -> Callable[..., None]:

@@ -24,7 +24,7 @@ NAME_END = r"[0-9a-f]+-[0-9a-f]+-[0-9a-f]{8}\.json"
 def device_file(prefix: str, profile: DeviceProfile) -> Path | None:
     """The file of a device, which need not exist; None if the cache is switched off."""
     folder = cache_folder()
-    name = hashlib.sha256(profile.name.encode()).hexdigest()[:8]
+    name = hashlib.sha256(files.encoded(profile.name)).hexdigest()[:8]
     return None if folder is None else folder / f"{prefix}{profile.vendor_id:x}-{profile.device_id:x}-{name}.json"
 
 

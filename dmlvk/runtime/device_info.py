@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import DeviceError
+from dmlvk.printable import printable
 from dmlvk.vulkan.physical_device import PhysicalDevice, choose, has_usable_device, physical_devices
 from dmlvk.vulkan.physical_device import rejected_devices as rejected_physical_devices
 
@@ -66,7 +67,7 @@ class DeviceInfo:
     def __str__(self) -> str:
         """One line: index, name, type, driver, memory, and what is accelerated."""
         facts = (TYPE_NAMES[self.type], self.driver, binary_size(self.memory_size), *self.accelerated)
-        return f"{self.index}: {self.name}, {', '.join(facts)}"
+        return printable(f"{self.index}: {self.name}, {', '.join(facts)}")
 
     def __repr__(self) -> str:
         return f"<dmlvk.DeviceInfo {self}>"
