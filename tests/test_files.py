@@ -123,3 +123,52 @@ def test_windows_refuses_to_replace_a_file_while_another_process_reads_it(
     with pytest.raises(PermissionError):
         files.replace_bytes(path, b"newer")
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [files.write_bytes, files.replace_bytes, lambda path, content: files.write_inside(path.parent, path.name, content)],
+    ids=["write", "replace", "inside"],
+)
+@pytest.mark.parametrize("old", [None, b"old"], ids=["new", "old"])
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_full_disk_leaves_no_half(
+    write: Callable[[Path, bytes], object], old: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old file stays whole, nothing else is left, and the error names the file, which the system's does not."""
+    path = tmp_path / "page.html"
+    if old is not None:
+        path.write_bytes(old)
+    opened = os.open
+
+    def full(name: object, flags: int, *arguments: object, **options: object) -> int:
+        handle = opened(name, flags, *arguments, **options)  # type: ignore[arg-type]
+        if flags & os.O_WRONLY:
+            disk = opened("/dev/full", os.O_WRONLY)
+            os.dup2(disk, handle)
+            os.close(disk)
+        return handle
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(OSError, match=r"No space left.*page\.html"):
+        write(path, b"x" * 100_000)
+    monkeypatch.undo()
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == ({} if old is None else {path.name: old})
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions are others there")
+def test_a_file_that_is_written_anew_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    path.chmod(0o604)
+    files.write_bytes(path, b"new")
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o604)
+    files.write_bytes(tmp_path / ("x" * 255), b"the longest name")
+
+
+def test_json_is_printable_ascii() -> None:
+    value = {"\x1b\x7f\x9b\u202e\ud800": ["größe\n", 1.5, None]}
+    text = files.json_text(value)
+    assert text.isascii()
+    assert text.isprintable()
+    assert files.parse_json(text, "here") == value

@@ -126,9 +126,7 @@ def _named(text: str, names: Sequence[str]) -> tuple[str, str]:
     known = [name for name in names if text.startswith(f"{name}=")]
     if not known:
         there = ", ".join(map(repr, names)) or "none"
-        raise click.BadParameter(
-            f"{text!r} begins with no input of the model; its inputs are {there}", param_hint="--input"
-        )
+        raise click.BadParameter(f"{text!r} names no input of the model; its inputs are {there}", param_hint="--input")
     name = max(known, key=len)
     return name, text[len(name) + 1 :]
 

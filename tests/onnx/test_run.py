@@ -123,6 +123,11 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "no name": (["--input", "file.npy"], "'file.npy' is not NAME=FILE.npy"),
     "no file": (["--input", "x=absent.npy"], "absent.npy"),
     "no array": (["--input", f"x={__file__}"], "is no .npy file"),
+    "another's name": (["--input", "q=x.npy"], "'q=x.npy' names no input of the model; its inputs are 'x', 'n'"),
+    "empty array": (["--input", "x={folder}/empty.npy"], "is no .npy file"),
+    "damaged header": (["--input", "x={folder}/header.npy"], "cannot be read as .npy"),
+    "short array": (["--input", "x={folder}/short.npy"], "cannot be read as .npy"),
+    "folder": (["--input", "x={folder}"], "--input"),
     "missing input": (["--input", "x={folder}/x.npy"], "the input 'n' is missing; its inputs are x, n"),
 }
 
@@ -133,6 +138,9 @@ def test_wrong_inputs(
 ) -> None:
     arguments, message = WRONG[name]
     np.save(tmp_path / "x.npy", np.ones(SHAPE, np.uint8))
+    (tmp_path / "empty.npy").touch()
+    (tmp_path / "header.npy").write_bytes(b"\x93NUMPY\x01\x00\x04\x00(((\n")
+    (tmp_path / "short.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:-3])
     filled = [argument.replace("{folder}", str(tmp_path)) for argument in arguments]
     done = run(model[0], "--device", device.name, *filled)
     assert done.exit_code != 0
@@ -153,3 +161,27 @@ def test_random_inputs_are_the_same_each_time(device: dmlvk.Device, model: tuple
     np.testing.assert_array_equal(first, second)
     assert np.unique(first).size > 20
     assert InferenceSession(model[0], device).get_inputs()[0].shape == list(SHAPE)
+
+
+def test_an_input_and_a_file_whose_names_have_an_equals_sign(device: dmlvk.Device, tmp_path: Path) -> None:
+    values = np.random.default_rng(4).normal(size=(2, 2, 3)).astype(np.float32)
+    nodes: Any = [("Transpose", ["a"], ["p"], {}), ("Transpose", ["a=b"], ["q"], {})]
+    inputs = dict(zip(("a", "a=b"), values, strict=True))
+    onnx.save(model_of(nodes, inputs, {"p": np.float32, "q": np.float32}), tmp_path / "m.onnx")
+    np.save(tmp_path / "x=1.npy", values[0])
+    np.save(tmp_path / "b=y.npy", values[1])
+    given = ["--input", f"a={tmp_path}/x=1.npy", "--input", f"a=b={tmp_path}/b=y.npy"]
+    done = run(tmp_path / "m.onnx", "--device", device.name, "--output", tmp_path / "out", *given)
+    assert done.exit_code == 0, done.output
+    for name, value in zip("pq", values, strict=True):
+        np.testing.assert_array_equal(np.load(tmp_path / "out" / f"{name}.npy"), value.T)
+
+
+def test_no_random_elements_for_an_input_that_no_memory_holds(device: dmlvk.Device, tmp_path: Path) -> None:
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2**20, 2**20])
+    onnx.save(model_of([("Relu", ["x"], ["y"], {})], {"x": x}, {"y": np.float32}), tmp_path / "m.onnx")
+    done = run(tmp_path / "m.onnx", "--device", device.name)
+    assert done.exit_code == 1
+    assert "the input 'x'" in done.output
+    assert "pass --input" in done.output
+    assert len(done.output.splitlines()) == 1
