@@ -20,6 +20,9 @@ from dmlvk.operands import (
     Operand,
     as_data_type,
     as_operand,
+    broadcast_desc,
+    broadcast_sizes,
+    brought,
     integer_operand,
     is_untyped,
     quantized_data_type,
@@ -28,7 +31,11 @@ from dmlvk.operands import (
     with_rank,
 )
 from dmlvk.operators import (
+    ByteTableDesc,
     DiagonalMatrix1Desc,
+    ElementWiseDequantizeLinearDesc,
+    ElementWiseQuantizedLinearAddDesc,
+    ElementWiseQuantizeLinearDesc,
     MaxPooling2Desc,
     OneHotDesc,
     OperatorDesc,
@@ -627,6 +634,316 @@ def _windows(
     }
 
 
+# fmt: off
+@overload
+def byte_table(
+    input: Tensor, table: Argument, *, second_input: Argument | None = None, axis: SupportsIndex | None = None,
+    device: DeviceName = None,
+) -> Tensor: ...
+@overload
+def byte_table(
+    input: Plain, table: npt.NDArray[Scalar], *, second_input: Plain | None = None, axis: SupportsIndex | None = None,
+    device: DeviceName = None,
+) -> npt.NDArray[Scalar]: ...
+@overload
+def byte_table(
+    input: Argument, table: Argument, *, second_input: Argument | None = None, axis: SupportsIndex | None = None,
+    device: DeviceName = None,
+) -> Operand: ...
+# fmt: on
+def byte_table(
+    input: Argument,
+    table: Argument,
+    *,
+    second_input: Argument | None = None,
+    axis: SupportsIndex | None = None,
+    device: DeviceName = None,
+) -> Operand:
+    """Look up each byte in a table, or each pair of bytes: any function of one or two 8-bit numbers.
+
+    Parameters
+    ----------
+    input : array_like or Tensor
+        int8 or uint8. A byte is an index by its bits, so that -1 is the table's last element, as in NumPy.
+    table : array_like or Tensor
+        int8 or uint8: (256,), or with a second input (65536,) or (256, 256), of which `input` chooses the row. With an
+        axis there is one for each index along it: (n, 256), (n, 65536) or (n, 256, 256).
+    second_input : array_like or Tensor, optional
+        int8 or uint8. It broadcasts with `input`, as in NumPy; a Tensor must have the sizes of the result.
+    axis : int, optional
+        The dimension of the result along which tables change; a negative one counts from the last.
+    device : Device, DeviceInfo, str or int, optional
+        A Device, an element or an index of `dmlvk.devices()`, or part of a device's name. A device that is named is
+        opened once and kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
+
+    Returns
+    -------
+    numpy.ndarray or Tensor
+        Of the type of `table`; a Tensor if an argument is one.
+
+    Raises
+    ------
+    DescriptorError
+        For sizes, types or an axis that BYTE_TABLE does not accept.
+    """
+    operands = {"input_tensor": as_operand("input", input), "table_tensor": as_operand("table", table)}
+    if second_input is not None:
+        operands["second_input_tensor"] = as_operand("second_input", second_input)
+    tables = operands["table_tensor"]
+    if not isinstance(tables, Tensor) and second_input is not None and tables.shape[-2:] == (256, 256):
+        operands["table_tensor"] = tables.reshape((*tables.shape[:-2], 256 * 256))
+    sizes = broadcast_sizes(
+        "byte_table", {name: operand for name, operand in operands.items() if name != "table_tensor"}
+    )
+    fields: dict[str, Any] = {
+        name: _describe(operand) if name == "table_tensor" else broadcast_desc(operand, sizes)
+        for name, operand in operands.items()
+    }
+    if axis is not None:
+        rule = f"must name one of the {len(sizes)} dimensions of the result"
+        fields["axis"] = as_integer("byte_table", "axis", axis, -len(sizes), len(sizes) - 1, rule) % len(sizes)
+    return _run(ByteTableDesc(**fields), operands, device)
+
+
+# fmt: off
+@overload
+def quantized_linear_add(
+    a: Tensor, a_scale: Argument, b: Argument, b_scale: Argument, output_scale: Argument, *,
+    a_zero_point: Argument | None = None, b_zero_point: Argument | None = None,
+    output_zero_point: Argument | None = None, output_dtype: DType | None = None, device: DeviceName = None,
+) -> Tensor: ...
+@overload
+def quantized_linear_add(
+    a: Plain, a_scale: Plain, b: Plain, b_scale: Plain, output_scale: Plain, *,
+    a_zero_point: Plain | None = None, b_zero_point: Plain | None = None,
+    output_zero_point: Plain | None = None, output_dtype: DType | None = None, device: DeviceName = None,
+) -> Array: ...
+@overload
+def quantized_linear_add(
+    a: Argument, a_scale: Argument, b: Argument, b_scale: Argument, output_scale: Argument, *,
+    a_zero_point: Argument | None = None, b_zero_point: Argument | None = None,
+    output_zero_point: Argument | None = None, output_dtype: DType | None = None, device: DeviceName = None,
+) -> Operand: ...
+# fmt: on
+def quantized_linear_add(
+    a: Argument,
+    a_scale: Argument,
+    b: Argument,
+    b_scale: Argument,
+    output_scale: Argument,
+    *,
+    a_zero_point: Argument | None = None,
+    b_zero_point: Argument | None = None,
+    output_zero_point: Argument | None = None,
+    output_dtype: DType | None = None,
+    device: DeviceName = None,
+) -> Operand:
+    """Add int8 or uint8 arrays that have scales and zero points.
+
+    Parameters
+    ----------
+    a, b : array_like or Tensor
+        int8 or uint8. They broadcast as in NumPy; a Tensor must have the sizes of the result. Exchanged, they may give
+        sums that differ by 1 where these lie between two integers.
+    a_scale, b_scale, output_scale : float or array_like or Tensor
+        One number, rounded to float32 unless it is a Tensor.
+    a_zero_point, b_zero_point, output_zero_point : int or array_like or Tensor, optional
+        One number in the range of the array that it belongs to; default 0.
+    output_dtype : dtype, optional
+        int8 or uint8. Defaults to the type of `output_zero_point` if that is int8 or uint8, else to that of `a`.
+    device : Device, DeviceInfo, str or int, optional
+        A Device, an element or an index of `dmlvk.devices()`, or part of a device's name. A device that is named is
+        opened once and kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
+
+    Returns
+    -------
+    numpy.ndarray or Tensor
+        Of `output_dtype`; a Tensor if an argument is one.
+
+    Raises
+    ------
+    DescriptorError
+        For sizes, types or values that ELEMENT_WISE_QUANTIZED_LINEAR_ADD does not accept.
+    TypeError
+        For a scale that is not a real number, or a zero point that is not an integer.
+
+    Notes
+    -----
+    Source: the page DML_ELEMENT_WISE_QUANTIZED_LINEAR_ADD_OPERATOR_DESC.
+    """
+    function = "quantized_linear_add"
+    data = {"a_tensor": as_operand("a", a), "b_tensor": as_operand("b", b)}
+    sizes = broadcast_sizes(function, data)
+    fields: dict[str, Any] = {name: broadcast_desc(operand, sizes) for name, operand in data.items()}
+    output_type = quantized_data_type(output_dtype, output_zero_point, fields["a_tensor"].data_type, function)
+    operands: dict[str, Operand] = dict(data)
+    for name, scale, zero_point in (
+        ("a", a_scale, a_zero_point),
+        ("b", b_scale, b_zero_point),
+        ("output", output_scale, output_zero_point),
+    ):
+        operands[f"{name}_scale_tensor"] = with_rank(scale_operand(f"{name}_scale", scale, None), len(sizes))
+        if zero_point is not None:
+            data_type = output_type if name == "output" else fields[f"{name}_tensor"].data_type
+            checked = integer_operand(f"{name}_zero_point", zero_point, data_type, None, function)
+            operands[f"{name}_zero_point_tensor"] = with_rank(checked, len(sizes))
+    fields |= {name: _describe(operand) for name, operand in operands.items() if name not in fields}
+    fields["output_tensor"] = TensorDesc(output_type, sizes)
+    return _run(ElementWiseQuantizedLinearAddDesc(**fields), operands, device)
+
+
+# fmt: off
+@overload
+def quantize_linear(
+    input: Tensor, scale: Argument, *, zero_point: Argument | None = None, axis: SupportsIndex | None = None,
+    output_dtype: DType | None = None, device: DeviceName = None,
+) -> Tensor: ...
+@overload
+def quantize_linear(
+    input: Plain, scale: Plain, *, zero_point: Plain | None = None, axis: SupportsIndex | None = None,
+    output_dtype: DType | None = None, device: DeviceName = None,
+) -> Array: ...
+@overload
+def quantize_linear(
+    input: Argument, scale: Argument, *, zero_point: Argument | None = None, axis: SupportsIndex | None = None,
+    output_dtype: DType | None = None, device: DeviceName = None,
+) -> Operand: ...
+# fmt: on
+def quantize_linear(
+    input: Argument,
+    scale: Argument,
+    *,
+    zero_point: Argument | None = None,
+    axis: SupportsIndex | None = None,
+    output_dtype: DType | None = None,
+    device: DeviceName = None,
+) -> Operand:
+    """Make 8-bit integers of floats: round(input / scale) + zero point, halves to even, clamped to the type.
+
+    Parameters
+    ----------
+    input : array_like or Tensor
+        float32.
+    scale : float or array_like or Tensor
+        One number, or an array that broadcasts to `input` as in NumPy; with an axis, one for each index along it. It is
+        rounded to float32. A Tensor has one element, or the sizes of `input`.
+    zero_point : int or array_like or Tensor, optional
+        In the same forms, and in the range of the result's type; default 0.
+    axis : int, optional
+        The dimension of `input` along which scales and zero points of one dimension lie; a negative one counts from the
+        last.
+    output_dtype : dtype, optional
+        int8 or uint8. Defaults to the type of `zero_point` if that is int8 or uint8, else to uint8.
+    device : Device, DeviceInfo, str or int, optional
+        A Device, an element or an index of `dmlvk.devices()`, or part of a device's name. A device that is named is
+        opened once and kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
+
+    Returns
+    -------
+    numpy.ndarray or Tensor
+        Of `output_dtype`; a Tensor if an argument is one.
+
+    Raises
+    ------
+    DescriptorError
+        For sizes, types or values that ELEMENT_WISE_QUANTIZE_LINEAR does not accept.
+    TypeError
+        For a scale that is not a real number, or a zero point that is not an integer.
+
+    Notes
+    -----
+    Source: the page DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC.
+    """
+    function = "quantize_linear"
+    data = as_operand("input", input, np.float32 if is_untyped(input) else None)
+    output_type = quantized_data_type(output_dtype, zero_point, DataType.UINT8, function)
+    operands, fields = _linear(function, data, scale, zero_point, output_type, axis)
+    fields["output_tensor"] = TensorDesc(output_type, fields["input_tensor"].sizes)
+    return _run(ElementWiseQuantizeLinearDesc(**fields), operands, device)
+
+
+# fmt: off
+@overload
+def dequantize_linear(
+    input: Tensor, scale: Argument, *, zero_point: Argument | None = None, axis: SupportsIndex | None = None,
+    device: DeviceName = None,
+) -> Tensor: ...
+@overload
+def dequantize_linear(
+    input: Plain, scale: Plain, *, zero_point: Plain | None = None, axis: SupportsIndex | None = None,
+    device: DeviceName = None,
+) -> npt.NDArray[np.float32]: ...
+@overload
+def dequantize_linear(
+    input: Argument, scale: Argument, *, zero_point: Argument | None = None, axis: SupportsIndex | None = None,
+    device: DeviceName = None,
+) -> Operand: ...
+# fmt: on
+def dequantize_linear(
+    input: Argument,
+    scale: Argument,
+    *,
+    zero_point: Argument | None = None,
+    axis: SupportsIndex | None = None,
+    device: DeviceName = None,
+) -> Operand:
+    """Make floats of 8-bit integers: (input - zero point) * scale.
+
+    Parameters
+    ----------
+    input : array_like or Tensor
+        int8 or uint8.
+    scale : float or array_like or Tensor
+        One number, or an array that broadcasts to `input` as in NumPy; with an axis, one for each index along it. It is
+        rounded to float32. A Tensor has one element, or the sizes of `input`.
+    zero_point : int or array_like or Tensor, optional
+        In the same forms, and in the range of the type of `input`; default 0.
+    axis : int, optional
+        The dimension of `input` along which scales and zero points of one dimension lie; a negative one counts from the
+        last.
+    device : Device, DeviceInfo, str or int, optional
+        A Device, an element or an index of `dmlvk.devices()`, or part of a device's name. A device that is named is
+        opened once and kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
+
+    Returns
+    -------
+    numpy.ndarray or Tensor
+        float32; a Tensor if an argument is one.
+
+    Raises
+    ------
+    DescriptorError
+        For sizes, types or values that ELEMENT_WISE_DEQUANTIZE_LINEAR does not accept.
+    TypeError
+        For a scale that is not a real number, or a zero point that is not an integer.
+
+    Notes
+    -----
+    Source: the page DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC.
+    """
+    data = as_operand("input", input)
+    operands, fields = _linear("dequantize_linear", data, scale, zero_point, _describe(data).data_type, axis)
+    return _run(ElementWiseDequantizeLinearDesc(**fields), operands, device)
+
+
+def _linear(
+    function: str, data: Operand, scale: Any, zero_point: Any, quantized: DataType, axis: SupportsIndex | None
+) -> tuple[dict[str, Operand], dict[str, Any]]:
+    """The operands and the tensors of quantize_linear and dequantize_linear, by field, without the output."""
+    sizes = _describe(data).sizes
+    operands = {"input_tensor": data, "scale_tensor": scale_operand("scale", scale, None)}
+    if zero_point is not None:
+        operands["zero_point_tensor"] = integer_operand("zero_point", zero_point, quantized, None, function)
+    if axis is not None:
+        rule = f"must name one of the {len(sizes)} dimensions of input"
+        dimension = as_integer(function, "axis", axis, -len(sizes), len(sizes) - 1, rule) % len(sizes)
+        for name in ("scale_tensor", "zero_point_tensor"):
+            parameter = operands.get(name)
+            if parameter is not None and not isinstance(parameter, Tensor) and parameter.ndim == 1:
+                operands[name] = parameter.reshape((-1, *(1,) * (len(sizes) - 1 - dimension)))
+    return operands, {name: broadcast_desc(operand, sizes) for name, operand in operands.items()}
+
+
 def _run(desc: OperatorDesc, operands: Mapping[str, Operand | None], device: DeviceName) -> Any:
     """Bind the operands by field name and run the operator. The output goes to where the operands came from.
 
@@ -636,7 +953,8 @@ def _run(desc: OperatorDesc, operands: Mapping[str, Operand | None], device: Dev
     on_device = {name: operand for name, operand in present.items() if isinstance(operand, Tensor)}
     chosen = device_of(on_device, device)
     bound = {
-        name: operand if isinstance(operand, Tensor) else chosen.tensor(operand) for name, operand in present.items()
+        name: operand if isinstance(operand, Tensor) else brought(chosen, operand, desc.tensors[name])
+        for name, operand in present.items()
     }
     outputs = {name: chosen.tensor(desc.tensors[name]) for name in desc.output_fields if name in desc.tensors}
     submission = chosen.compile(desc)(**bound, **outputs)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,10 @@ from dmlvk.operators.declared import EIGHT_BIT_TYPES
 from dmlvk.operators.quantized_linear_convolution import SPATIAL_FIELDS
 from dmlvk.runtime.exchange import array_of
 from dmlvk.runtime.tensor import Tensor
-from dmlvk.tensor_desc import MAXIMUM_UINT32
+from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc, packed_strides
+
+if TYPE_CHECKING:
+    from dmlvk.runtime.device import Device
 
 Array: TypeAlias = npt.NDArray[Any]
 Operand: TypeAlias = "Array | Tensor"
@@ -71,8 +75,8 @@ def quantized_data_type(
     return as_data_type(zero_point_type) if zero_point_type in (np.int8, np.uint8) else input_type
 
 
-def scale_operand(name: str, scale: Any, rank: int) -> Operand:
-    """A scale as an array of float32; a Tensor unchanged."""
+def scale_operand(name: str, scale: Any, rank: int | None) -> Operand:
+    """A scale as an array of float32; a Tensor unchanged. Without a rank it keeps its shape."""
     _require_numbers(name, scale, "must be a real number or an array of them")
     operand = as_operand(name, scale)
     if isinstance(operand, Tensor):
@@ -83,9 +87,12 @@ def scale_operand(name: str, scale: Any, rank: int) -> Operand:
 
 
 def integer_operand(
-    name: str, argument: Any, data_type: DataType, rank: int, function: str = CONVOLUTION
+    name: str, argument: Any, data_type: DataType, rank: int | None, function: str = CONVOLUTION
 ) -> Operand | None:
-    """A zero point or a bias as an array of the data type, if all its values fit; a Tensor or None unchanged."""
+    """A zero point or a bias as an array of the data type, if all its values fit; a Tensor or None unchanged.
+
+    Without a rank it keeps its shape.
+    """
     if argument is not None:
         _require_numbers(name, argument, "must be an integer or an array of integers")
     operand = None if argument is None else as_operand(name, argument)
@@ -110,14 +117,59 @@ def _require_numbers(name: str, argument: object, rule: str) -> None:
         raise TypeError(f"{name} {rule}, not {kind}")
 
 
-def _with_channel_dimension(array: Array, rank: int) -> Array:
-    """Reshape one element to {1, 1, ...}, and one for each channel to {1, C, 1, ...}.
+def _with_channel_dimension(array: Array, rank: int | None) -> Array:
+    """Reshape one element to {1, 1, ...}, and one for each channel to {1, C, 1, ...}; nothing without a rank.
 
     The descriptor refuses other shapes.
     """
+    if rank is None:
+        return array
     if array.ndim <= 1 or array.shape == (1, array.size) + (1,) * (array.ndim - 2):
         return array.reshape((1, array.size, 1, 1)[:rank] if rank > 1 else -1)
     return array
+
+
+def broadcast_sizes(function: str, operands: Mapping[str, Operand]) -> tuple[int, ...]:
+    """The sizes to which operands broadcast, as in NumPy. No dimensions count as one element.
+
+    Raises
+    ------
+    DescriptorError
+        They do not broadcast.
+    """
+    shapes = {name.removesuffix("_tensor"): tuple(operand.shape) for name, operand in operands.items()}
+    try:
+        return np.broadcast_shapes(*shapes.values()) or (1,)
+    except ValueError:
+        first, *others = shapes
+        rule = f"must broadcast with {first}, which has the shape {shapes[first]}"
+        raise DescriptorError(function, others[0], shapes[others[0]], rule) from None
+
+
+def broadcast_desc(operand: Operand, sizes: tuple[int, ...]) -> TensorDesc:
+    """The tensor of an array that broadcasts to some sizes: packed, with strides of 0. A Tensor's own.
+
+    An array that does not broadcast keeps its own sizes, which the descriptor refuses.
+    """
+    if isinstance(operand, Tensor):
+        return operand.desc
+    array: Array = operand
+    own = (1,) * (len(sizes) - array.ndim) + array.shape
+    if len(own) != len(sizes) or any(size not in (1, wanted) for size, wanted in zip(own, sizes, strict=True)):
+        return TensorDesc.of(array)
+    strides = packed_strides(own)
+    steps = [0 if size < wanted else stride for size, wanted, stride in zip(own, sizes, strides, strict=True)]
+    return TensorDesc(DataType.from_numpy(array.dtype), sizes, None if own == sizes else steps)
+
+
+def brought(device: Device, operand: Array, desc: TensorDesc) -> Tensor:
+    """A tensor on a device with an array's elements; an array that broadcasts is copied as small as it is."""
+    if operand.size == desc.element_count:
+        return device.tensor(operand.reshape(desc.sizes))
+    tensor = device.tensor(desc)
+    content = operand.astype(desc.data_type.numpy_dtype).tobytes()  # in the processor's byte order
+    tensor.write_bytes(content.ljust(desc.total_size_in_bytes, b"\0"))
+    return tensor
 
 
 def spatial_operand(name: str, values: Any, rank: int) -> tuple[int, ...]:

@@ -62,11 +62,15 @@ def export_model(case: Case, parent: Path) -> Path:
     Raises
     ------
     ValueError
-        The format cannot express the case: its Value is a NaN with other bits than the usual ones.
+        The format cannot express the case: its Value is a NaN with other bits than the usual ones, or DirectML does not
+        have the operator.
     OSError
         The folder cannot be written, or it exists and contains something other than an exported case.
     """
     workload = case.build()
+    level = workload.desc.minimum_feature_level
+    if level is None:
+        raise ValueError(f"DirectML does not have the operator {workload.desc.operator_name}")
     placements = placed_tensors(case.name, workload, None)
     dispatchable = write_descriptor(workload.desc)
     sources: dict[bool, dict[str, Any]] = {True: {}, False: {}}
@@ -92,7 +96,7 @@ def export_model(case: Case, parent: Path) -> Path:
     model = {
         RECORD: {
             "case": case.name,
-            "minimum_feature_level": workload.desc.minimum_feature_level.name,
+            "minimum_feature_level": level.name,
             "output": {
                 "actual": f"{point}.actual.npy",
                 "expected": f"{point}.expected.npy",

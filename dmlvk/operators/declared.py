@@ -572,8 +572,8 @@ class OperatorDesc:
         return {name: tensor for name, tensor in fields if tensor is not None}
 
     @property
-    def minimum_feature_level(self) -> FeatureLevel:
-        """The lowest DML_FEATURE_LEVEL on which DirectML itself would take this descriptor."""
+    def minimum_feature_level(self) -> FeatureLevel | None:
+        """The lowest DML_FEATURE_LEVEL on which DirectML itself would take this descriptor; None if it never would."""
         raise NotImplementedError
 
     def _fail(self, field: str, value: object, rule: str, expected: str | None = None) -> NoReturn:

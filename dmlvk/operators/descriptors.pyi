@@ -1,6 +1,10 @@
 # Written by `python -m tools.stubs` from the operators' declarations.
+from dmlvk.operators.byte_table import ByteTableDesc as ByteTableDesc
 from dmlvk.operators.diagonal_matrix import DiagonalMatrixDesc as DiagonalMatrixDesc
 from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc as DiagonalMatrix1Desc
+from dmlvk.operators.element_wise_dequantize_linear import ElementWiseDequantizeLinearDesc as ElementWiseDequantizeLinearDesc
+from dmlvk.operators.element_wise_quantize_linear import ElementWiseQuantizeLinearDesc as ElementWiseQuantizeLinearDesc
+from dmlvk.operators.element_wise_quantized_linear_add import ElementWiseQuantizedLinearAddDesc as ElementWiseQuantizedLinearAddDesc
 from dmlvk.operators.max_pooling2 import MaxPooling2Desc as MaxPooling2Desc
 from dmlvk.operators.one_hot import OneHotDesc as OneHotDesc
 from dmlvk.operators.quantized_linear_average_pooling import QuantizedLinearAveragePoolingDesc as QuantizedLinearAveragePoolingDesc
@@ -9,8 +13,12 @@ from dmlvk.operators.slice import SliceDesc as SliceDesc
 from dmlvk.operators.slice1 import Slice1Desc as Slice1Desc
 
 __all__ = [
+    "ByteTableDesc",
     "DiagonalMatrix1Desc",
     "DiagonalMatrixDesc",
+    "ElementWiseDequantizeLinearDesc",
+    "ElementWiseQuantizeLinearDesc",
+    "ElementWiseQuantizedLinearAddDesc",
     "MaxPooling2Desc",
     "OneHotDesc",
     "QuantizedLinearAveragePoolingDesc",

@@ -154,7 +154,8 @@ class DispatchBuilder:
         """Bind another window's memory at a binding that the kernel does not read: Vulkan requires a buffer there."""
         word = self._interface.word_of(start)
         self.windows.append(replace(other, base_word=word))
-        self._push_constants[start] = 0
+        name = start.partition("[")[0]
+        self._push_constants.setdefault(name, [0] * self._interface.push_constants[name][1])
 
     def push(self, **values: int | Sequence[int]) -> None:
         """Set push constants."""

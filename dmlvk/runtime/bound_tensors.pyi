@@ -24,6 +24,10 @@ Compiled = TypeVar(
     operators.QuantizedLinearConvolutionDesc,
     operators.SliceDesc,
     operators.DiagonalMatrixDesc,
+    operators.ByteTableDesc,
+    operators.ElementWiseQuantizedLinearAddDesc,
+    operators.ElementWiseQuantizeLinearDesc,
+    operators.ElementWiseDequantizeLinearDesc,
     operators.MaxPooling2Desc,
     operators.QuantizedLinearAveragePoolingDesc,
     operators.OperatorDesc,
@@ -101,6 +105,68 @@ class DiagonalMatrixInputTensors(TypedDict, total=False):
 class DiagonalMatrixTensors(DiagonalMatrixInputTensors):
     output_tensor: Tensor
 
+class ByteTableInputs(TypedDict, total=False):
+    input_tensor: Elements
+    second_input_tensor: Elements
+    table_tensor: Elements
+
+class ByteTableInputTensors(TypedDict, total=False):
+    input_tensor: Tensor
+    second_input_tensor: Tensor
+    table_tensor: Tensor
+
+class ByteTableTensors(ByteTableInputTensors):
+    output_tensor: Tensor
+
+class ElementWiseQuantizedLinearAddInputs(TypedDict, total=False):
+    a_tensor: Elements
+    a_scale_tensor: Elements
+    a_zero_point_tensor: Elements
+    b_tensor: Elements
+    b_scale_tensor: Elements
+    b_zero_point_tensor: Elements
+    output_scale_tensor: Elements
+    output_zero_point_tensor: Elements
+
+class ElementWiseQuantizedLinearAddInputTensors(TypedDict, total=False):
+    a_tensor: Tensor
+    a_scale_tensor: Tensor
+    a_zero_point_tensor: Tensor
+    b_tensor: Tensor
+    b_scale_tensor: Tensor
+    b_zero_point_tensor: Tensor
+    output_scale_tensor: Tensor
+    output_zero_point_tensor: Tensor
+
+class ElementWiseQuantizedLinearAddTensors(ElementWiseQuantizedLinearAddInputTensors):
+    output_tensor: Tensor
+
+class ElementWiseQuantizeLinearInputs(TypedDict, total=False):
+    input_tensor: Elements
+    scale_tensor: Elements
+    zero_point_tensor: Elements
+
+class ElementWiseQuantizeLinearInputTensors(TypedDict, total=False):
+    input_tensor: Tensor
+    scale_tensor: Tensor
+    zero_point_tensor: Tensor
+
+class ElementWiseQuantizeLinearTensors(ElementWiseQuantizeLinearInputTensors):
+    output_tensor: Tensor
+
+class ElementWiseDequantizeLinearInputs(TypedDict, total=False):
+    input_tensor: Elements
+    scale_tensor: Elements
+    zero_point_tensor: Elements
+
+class ElementWiseDequantizeLinearInputTensors(TypedDict, total=False):
+    input_tensor: Tensor
+    scale_tensor: Tensor
+    zero_point_tensor: Tensor
+
+class ElementWiseDequantizeLinearTensors(ElementWiseDequantizeLinearInputTensors):
+    output_tensor: Tensor
+
 class MaxPooling2Inputs(TypedDict, total=False):
     input_tensor: Elements
 
@@ -160,6 +226,26 @@ def call(
 
 @overload
 def call(
+    self: CompiledOperator[operators.ByteTableDesc], **tensors: Unpack[ByteTableTensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.ElementWiseQuantizedLinearAddDesc], **tensors: Unpack[ElementWiseQuantizedLinearAddTensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.ElementWiseQuantizeLinearDesc], **tensors: Unpack[ElementWiseQuantizeLinearTensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.ElementWiseDequantizeLinearDesc], **tensors: Unpack[ElementWiseDequantizeLinearTensors]
+) -> Submission: ...
+
+@overload
+def call(
     self: CompiledOperator[operators.MaxPooling2Desc], **tensors: Unpack[MaxPooling2Tensors]
 ) -> Submission: ...
 
@@ -203,6 +289,26 @@ def bind(
 
 @overload
 def bind(
+    self: CompiledOperator[operators.ByteTableDesc], **tensors: Unpack[ByteTableTensors]
+) -> Binding: ...
+
+@overload
+def bind(
+    self: CompiledOperator[operators.ElementWiseQuantizedLinearAddDesc], **tensors: Unpack[ElementWiseQuantizedLinearAddTensors]
+) -> Binding: ...
+
+@overload
+def bind(
+    self: CompiledOperator[operators.ElementWiseQuantizeLinearDesc], **tensors: Unpack[ElementWiseQuantizeLinearTensors]
+) -> Binding: ...
+
+@overload
+def bind(
+    self: CompiledOperator[operators.ElementWiseDequantizeLinearDesc], **tensors: Unpack[ElementWiseDequantizeLinearTensors]
+) -> Binding: ...
+
+@overload
+def bind(
     self: CompiledOperator[operators.MaxPooling2Desc], **tensors: Unpack[MaxPooling2Tensors]
 ) -> Binding: ...
 
@@ -242,6 +348,26 @@ def initialize(
 @overload
 def initialize(
     self: CompiledOperator[operators.DiagonalMatrixDesc], **tensors: Unpack[DiagonalMatrixInputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.ByteTableDesc], **tensors: Unpack[ByteTableInputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.ElementWiseQuantizedLinearAddDesc], **tensors: Unpack[ElementWiseQuantizedLinearAddInputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.ElementWiseQuantizeLinearDesc], **tensors: Unpack[ElementWiseQuantizeLinearInputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.ElementWiseDequantizeLinearDesc], **tensors: Unpack[ElementWiseDequantizeLinearInputs]
 ) -> Submission: ...
 
 @overload

@@ -37,9 +37,15 @@ def random_bits(tensor: TensorDesc, random: np.random.Generator) -> npt.NDArray[
     return np.frombuffer(random.bytes(size_of(tensor)), tensor.data_type.numpy_dtype).reshape(tensor.sizes)
 
 
+def distinct_size_of(tensor: TensorDesc) -> int:
+    """Bytes of a tensor's elements; those that are broadcast by a stride of 0 count once."""
+    layout = zip(tensor.sizes, tensor.element_strides, strict=True)
+    return math.prod(size for size, stride in layout if stride) * tensor.data_type.size_in_bytes
+
+
 def work(desc: OperatorDesc) -> Work:
     """Each tensor is moved once."""
-    sizes = {name: size_of(tensor) for name, tensor in desc.tensors.items()}
+    sizes = {name: distinct_size_of(tensor) for name, tensor in desc.tensors.items()}
     written = sum(size for name, size in sizes.items() if name in desc.output_fields)
     return Work(sum(sizes.values()) - written, written)
 

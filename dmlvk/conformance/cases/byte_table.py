@@ -1,0 +1,86 @@
+"""Cases of BYTE_TABLE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
+from dmlvk.conformance.cases.layouts import LIMITS
+from dmlvk.conformance.cases.values import random_array
+from dmlvk.data_type import DataType
+from dmlvk.operators import ByteTableDesc
+from dmlvk.planning import KERNEL_PATHS
+from dmlvk.tensor_desc import TensorDesc
+
+BYTES = {"uint8": DataType.UINT8, "int8": DataType.INT8}
+PATHS = (PLANNERS_CHOICE, *KERNEL_PATHS[ByteTableDesc])
+# Both sides of all pairs of bytes.
+PAIRS = tuple(side.ravel().astype(np.uint8) for side in np.meshgrid(np.arange(256), np.arange(256), indexing="ij"))
+
+
+def workload(desc: ByteTableDesc, numbers: np.random.Generator, p: Parameters, **inputs: Any) -> Workload:
+    """A workload with random bytes in the inputs that are not given."""
+    arrays = {
+        name: inputs[name] if name in inputs else random_array(numbers, tensor)
+        for name, tensor in desc.tensors.items()
+        if name in desc.input_fields
+    }
+    return Workload(desc, arrays, device_type=getattr(p, "device", None), limits=getattr(p, "limits", LIMITS["own"]))
+
+
+def every(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Every byte, in a table of random bytes; the last unit of the output is not whole."""
+    desc = ByteTableDesc(input_tensor=TensorDesc(p.input, (1003,)), table_tensor=TensorDesc(p.table, (256,)))
+    values = np.arange(1003).astype(np.uint8).view(p.input.numpy_dtype)
+    return workload(desc, numbers, p, input_tensor=values)
+
+
+def pairs(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Every pair of bytes."""
+    sizes = (1 << 16,)
+    desc = ByteTableDesc(
+        input_tensor=TensorDesc(p.first, sizes),
+        second_input_tensor=TensorDesc(p.second, sizes),
+        table_tensor=TensorDesc(p.table, sizes),
+    )
+    first, second = (side.view(kind.numpy_dtype) for side, kind in zip(PAIRS, (p.first, p.second), strict=True))
+    return workload(desc, numbers, p, input_tensor=first, second_input_tensor=second)
+
+
+def axis(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """A table for each index along an axis, of bytes or of pairs whose second one broadcasts."""
+    sizes = (3, 5, 33) if p.rows == "odd" else (3, 5, 64)
+    tensor, length = TensorDesc(DataType.UINT8, sizes), 65536 if p.second else 256
+    desc = ByteTableDesc(
+        input_tensor=tensor,
+        second_input_tensor=TensorDesc(DataType.INT8, sizes, (0, 1, 0)) if p.second else None,
+        table_tensor=TensorDesc(DataType.UINT8, (sizes[p.axis], length)),
+        axis=p.axis,
+    )
+    return workload(desc, numbers, p)
+
+
+GROUPS = (
+    Group("byte_table:every", every, {"input": BYTES, "table": BYTES, "path": PATHS, "device": DEVICES}),
+    Group("byte_table:pairs", pairs, {"first": BYTES, "second": BYTES, "table": BYTES}),
+    Group(
+        "byte_table:axis",
+        axis,
+        {
+            "axis": (0, 1, 2),
+            "rows": ("odd", "whole"),
+            "second": {"absent": False, "present": True},
+            "limits": {"own": LIMITS["own"], "floor": LIMITS["floor"]},
+        },
+    ),
+)
+
+
+def cases(default_only: bool = False) -> Iterator[Case]:
+    """All cases, or those that run by default."""
+    for group in GROUPS:
+        yield from group.cases(default_only)

@@ -1,0 +1,55 @@
+"""Cases of ELEMENT_WISE_DEQUANTIZE_LINEAR."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.cases.byte_table import BYTES
+from dmlvk.conformance.cases.combinations import PLANNERS_CHOICE, Group, Parameters
+from dmlvk.conformance.cases.element_wise_quantize_linear import parameters_group
+from dmlvk.data_type import DataType
+from dmlvk.operators import ElementWiseDequantizeLinearDesc
+from dmlvk.tensor_desc import TensorDesc
+
+
+def exponents(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Every byte times scales of every exponent: denormals, roundings up to the next power of two, infinities, NaN."""
+    mantissas = numbers.integers(0, 1 << 23, 512, np.uint32)
+    mantissas[::8] = {"random": mantissas[::8], "ones": 0x7FFFFF, "none": 0}[p.mantissas]
+    scales = (np.arange(512, dtype=np.uint32) << 23 | mantissas).view(np.float32)
+    sizes = (512, 256)
+    desc = ElementWiseDequantizeLinearDesc(
+        input_tensor=TensorDesc(p.type, sizes),
+        scale_tensor=TensorDesc(DataType.FLOAT32, sizes, (1, 0)),
+        zero_point_tensor=TensorDesc(p.type, (1, 1)),
+    )
+    inputs = {
+        "input_tensor": np.tile(np.arange(256, dtype=np.uint8), (512, 1)).view(p.type.numpy_dtype),
+        "scale_tensor": np.broadcast_to(scales[:, np.newaxis], sizes),
+        "zero_point_tensor": np.array([[p.zero_point]], np.uint8).view(p.type.numpy_dtype),
+    }
+    return Workload(desc, inputs)
+
+
+GROUPS = (
+    Group(
+        "element_wise_dequantize_linear:exponents",
+        exponents,
+        {
+            "mantissas": ("random", "ones", "none"),
+            "type": BYTES,
+            "zero_point": (0, 117, 255),
+            "path": (PLANNERS_CHOICE, "integers"),
+        },
+    ),
+    parameters_group(ElementWiseDequantizeLinearDesc),
+)
+
+
+def cases(default_only: bool = False) -> Iterator[Case]:
+    """All cases, or those that run by default."""
+    for group in GROUPS:
+        yield from group.cases(default_only)

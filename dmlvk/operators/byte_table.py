@@ -1,0 +1,66 @@
+"""BYTE_TABLE: any function of one 8-bit number, or of two, as a table. It is dmlvk's own operator."""
+
+from __future__ import annotations
+
+from dmlvk.operators.declared import EIGHT_BIT_TYPES, OperatorDesc, axis, operator, result, same_as, source
+from dmlvk.tensor_desc import TensorDesc
+
+# Elements of a table: one for each byte, or for each pair of bytes.
+BYTES, PAIRS = 1 << 8, 1 << 16
+
+
+@operator("BYTE_TABLE", number=7, family="element_wise")
+class ByteTableDesc(OperatorDesc):
+    """output = table[input], or table[256 * input + second input]. DirectML has no such operator.
+
+    A byte is an index by its bits, so that -1 in INT8 is 255: the table's last element, as in NumPy. Any function of
+    one or two 8-bit numbers is exact as a table.
+
+    Parameters
+    ----------
+    input_tensor : TensorDesc
+        INT8 or UINT8.
+    second_input_tensor : TensorDesc, optional
+        INT8 or UINT8, with the sizes of `input_tensor`; it broadcasts by strides of 0.
+    table_tensor : TensorDesc
+        INT8 or UINT8: {256}, or {65536} with a second input. With an axis, a row of that length for each index along
+        it: {n, 256} or {n, 65536}.
+    output_tensor : TensorDesc, optional
+        The sizes of `input_tensor`, the data type of `table_tensor`. By default it is packed.
+    axis : int, optional
+        The dimension of `input_tensor` along which tables change.
+
+    Raises
+    ------
+    DescriptorError
+    """
+
+    input_tensor: TensorDesc = source(EIGHT_BIT_TYPES)
+    second_input_tensor: TensorDesc | None = source(EIGHT_BIT_TYPES, sizes=same_as("input_tensor"), default=None)
+    table_tensor: TensorDesc = source(EIGHT_BIT_TYPES, rank=(1, 2))
+    output_tensor: TensorDesc = result(same_as("table_tensor"), sizes=same_as("input_tensor"), default=None)
+    axis: int | None = axis(of="input_tensor", default=None)
+
+    def check(self) -> None:
+        """Check that there is an element for each byte or pair of bytes, in a table for each index along the axis."""
+        expected = self.table_sizes
+        if self.table_tensor.sizes != expected:
+            what = "byte" if self.second_input_tensor is None else "pair of bytes"
+            where = "" if self.axis is None else f", in a row for each index along dimension {self.axis}"
+            rule = f"must have one element for each {what}{where}"
+            self._fail("table_tensor.sizes", self.table_tensor.sizes, rule, str(expected))
+
+    @property
+    def table_length(self) -> int:
+        """Elements of a table."""
+        return BYTES if self.second_input_tensor is None else PAIRS
+
+    @property
+    def table_sizes(self) -> tuple[int, ...]:
+        """The sizes that `table_tensor` must have."""
+        length = self.table_length
+        return (length,) if self.axis is None else (self.input_tensor.sizes[self.axis], length)
+
+    @property
+    def minimum_feature_level(self) -> None:
+        """None: DirectML does not have this operator."""

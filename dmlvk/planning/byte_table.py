@@ -1,0 +1,100 @@
+"""BYTE_TABLE: a table's bytes in place of an input's, or of a pair of inputs'.
+
+shared
+    A workgroup first loads the table into shared memory. For one table of 256 bytes.
+buffer
+    Tables are read where they lie. For tables of pairs, and for a table for each index along an axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.errors import PathError
+from dmlvk.planning.builder import Arena, Builder, View, copies
+from dmlvk.planning.families.element_wise import (
+    FIRST,
+    OUTPUT,
+    SECOND,
+    THIRD,
+    Stepping,
+    element_wise_dispatches,
+)
+from dmlvk.planning.loop_nest import Operand
+from dmlvk.planning.plan import Dispatch, Plan, require_path
+from dmlvk.tensor_desc import TensorFlags
+
+if TYPE_CHECKING:
+    from dmlvk.operators import ByteTableDesc
+
+SHARED, BUFFER = "shared", "buffer"
+PATHS = (SHARED, BUFFER)
+# Bytes that an invocation writes.
+UNIT = 16
+
+
+def plan(desc: ByteTableDesc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:
+    """Plan a BYTE_TABLE.
+
+    Parameters
+    ----------
+    desc : ByteTableDesc
+    profile : DeviceProfile
+    path : str, optional
+        One of PATHS; None chooses.
+    offsets : mapping of str to int
+        Bytes from the start of its memory to a tensor's own start, by field.
+    """
+    require_path(desc.operator_name, path, PATHS)
+    is_single = desc.second_input_tensor is None and desc.axis is None
+    if path == SHARED and not is_single:
+        raise PathError(
+            f"{desc.operator_name} has the path {SHARED!r} for one table of 256 bytes, not for pairs or along an axis"
+        )
+    # CPU drivers have no shared memory that is nearer than a cache, and a barrier costs them much.
+    chosen = path or (SHARED if is_single and profile.device_type is not DeviceType.CPU else BUFFER)
+    builder = Builder(profile, offsets)
+    table, copying = _packed_table(desc, builder)
+    output = desc.output_tensor
+    along = tuple(int(k == desc.axis) for k in range(output.rank))
+    tensors = [Stepping.of(FIRST, "input_tensor", desc.input_tensor, output.rank)]
+    if desc.second_input_tensor is not None:
+        tensors.append(Stepping.of(SECOND, "second_input_tensor", desc.second_input_tensor, output.rank))
+    tensors.append(Stepping(THIRD, Operand(table, desc.table_length), along))
+    dispatches = element_wise_dispatches(
+        f"byte_table/{chosen}",
+        UNIT,
+        ("output_tensor", output),
+        tensors,
+        profile,
+        specialization={} if chosen == SHARED else {"HAS_SECOND": int(desc.second_input_tensor is not None)},
+        offsets=offsets,
+        bindings=(OUTPUT, FIRST, THIRD) if chosen == SHARED else (OUTPUT, FIRST, SECOND, THIRD),
+    )
+    is_owned = bool(desc.table_tensor.flags & TensorFlags.OWNED_BY_DML)
+    return Plan(
+        path=chosen,
+        stages=(*(() if is_owned or not copying else (copying,)), dispatches),
+        initialization=(copying,) if is_owned and copying else (),
+        scratch_size=builder.scratch.size,
+        persistent_size=builder.persistent.size,
+    )
+
+
+def _packed_table(desc: ByteTableDesc, builder: Builder) -> tuple[str, tuple[Dispatch, ...]]:
+    """Where the tables lie one after the other in one window; and the dispatches that copy them there.
+
+    They are copied if they have gaps or any other order in their tensor, or lie across two of its memory's segments.
+    """
+    tensor = desc.table_tensor
+    sizes = tensor.sizes
+    source = View("table_tensor", 0, 1, tensor.element_strides)
+    if tensor.is_packed and builder.fits(source.tensor, source.bounds([(0, size) for size in sizes])):
+        return source.tensor, ()
+    is_owned = tensor.flags & TensorFlags.OWNED_BY_DML
+    arena: Arena = builder.persistent if is_owned else builder.scratch
+    strides = (1,) if len(sizes) == 1 else (sizes[1], 1)
+    destination = View(arena.name, arena.allocate(tensor.element_count), 1, strides)
+    return arena.name, tuple(copies(builder, source, destination, sizes))

@@ -1,0 +1,140 @@
+"""ELEMENT_WISE_QUANTIZED_LINEAR_ADD: a table of all pairs of bytes is made first, once if the parameters are owned.
+
+estimate
+    The sum in plain floats; the table is read where that does not say for certain which integer is nearest.
+table
+    The table alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dmlvk.data_type import DataType
+from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.planning.builder import Builder, DispatchBuilder, View, copies
+from dmlvk.planning.families.element_wise import FIRST, SECOND, THIRD, Stepping, element_wise_dispatches
+from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
+from dmlvk.planning.loop_nest import Operand
+from dmlvk.planning.plan import PERSISTENT, Access, Dispatch, Plan, require_path
+from dmlvk.tensor_desc import TensorFlags
+
+if TYPE_CHECKING:
+    from dmlvk.operators import ElementWiseQuantizedLinearAddDesc
+
+ESTIMATE, TABLE = "estimate", "table"
+PATHS = (ESTIMATE, TABLE)
+FOLDER = "element_wise_quantized_linear_add"
+# Bytes that an invocation writes.
+UNIT = 16
+BLOCK_SIZE = 16
+
+TENSORS = ("a_tensor", "b_tensor", "output_tensor")
+SCALES = ("a_scale_tensor", "b_scale_tensor", "output_scale_tensor")
+ZERO_POINTS = ("a_zero_point_tensor", "b_zero_point_tensor", "output_zero_point_tensor")
+PARAMETERS = SCALES + ZERO_POINTS
+
+# As kernels/element_wise_quantized_linear_add/table.comp writes them: four numbers, and a byte for each pair of bytes.
+PAIRS = 1 << 16
+TABLE_SIZE = BLOCK_SIZE + PAIRS
+# An invocation of table.comp writes a word. It takes as long as copying this many elements.
+INVOCATIONS = PAIRS // 4
+ELEMENTS_PER_INVOCATION = 16
+
+
+def plan(
+    desc: ElementWiseQuantizedLinearAddDesc,
+    profile: DeviceProfile,
+    *,
+    path: str | None = None,
+    offsets: Mapping[str, int],
+) -> Plan:
+    """Plan an ELEMENT_WISE_QUANTIZED_LINEAR_ADD.
+
+    Parameters
+    ----------
+    desc : ElementWiseQuantizedLinearAddDesc
+    profile : DeviceProfile
+    path : str, optional
+        One of PATHS; None chooses.
+    offsets : mapping of str to int
+        Bytes from the start of its memory to a tensor's own start, by field.
+    """
+    require_path(desc.operator_name, path, PATHS)
+    # A CPU driver takes both branches for each group of lanes.
+    chosen = path or (TABLE if profile.device_type is DeviceType.CPU else ESTIMATE)
+    builder = Builder(profile, offsets)
+    parameters = [desc.tensors[field] for field in PARAMETERS if field in desc.tensors]
+    is_owned = all(tensor.flags & TensorFlags.OWNED_BY_DML for tensor in parameters)
+    arena = builder.persistent if is_owned else builder.scratch
+    table = View(arena.name, arena.allocate(TABLE_SIZE), 1, (1,))
+    preparation = _preparation(desc, builder, table)
+    output = desc.output_tensor
+    tensors = [
+        Stepping.of(FIRST, "a_tensor", desc.a_tensor, output.rank),
+        Stepping.of(SECOND, "b_tensor", desc.b_tensor, output.rank),
+        Stepping(THIRD, Operand(table.tensor, TABLE_SIZE), (0,) * output.rank),
+    ]
+    dispatches = element_wise_dispatches(
+        f"{FOLDER}/sum",
+        UNIT,
+        ("output_tensor", output),
+        tensors,
+        profile,
+        specialization={"HAS_ESTIMATE": int(chosen == ESTIMATE), "UNSIGNED_TYPES": _unsigned_types(desc)},
+        offsets=offsets,
+    )
+    return Plan(
+        path=chosen,
+        stages=(dispatches,) if is_owned else (*preparation, dispatches),
+        initialization=preparation if is_owned else (),
+        scratch_size=builder.scratch.size,
+        persistent_size=builder.persistent.size,
+    )
+
+
+def _unsigned_types(desc: ElementWiseQuantizedLinearAddDesc) -> int:
+    return sum(int(desc.tensors[field].data_type is DataType.UINT8) << bit for bit, field in enumerate(TENSORS))
+
+
+def _preparation(
+    desc: ElementWiseQuantizedLinearAddDesc, builder: Builder, table: View
+) -> tuple[tuple[Dispatch, ...], ...]:
+    """The stages that fill the table. On devices with few storage buffers, the first gathers the parameters."""
+    tensors = desc.tensors
+    views = {
+        field: View(field, 0, tensors[field].data_type.size_in_bytes, (0,)) for field in PARAMETERS if field in tensors
+    }
+    is_gathered = builder.profile.limits.max_per_stage_descriptor_storage_buffers <= len(PARAMETERS)
+    gathering: list[Dispatch] = []
+    kernel = "table_of_gathered" if is_gathered else "table"
+    dispatch = DispatchBuilder(f"{FOLDER}/{kernel}")
+    bounds = table.start, table.start + TABLE_SIZE
+    dispatch.window(table.tensor, bounds, table.start, BLOCK_SIZE, "table_start", Access.WRITE)
+    if is_gathered:
+        arena = builder.persistent if table.tensor == PERSISTENT else builder.scratch
+        start = arena.allocate(BLOCK_SIZE * len(PARAMETERS))
+        for index, field in enumerate(PARAMETERS):
+            if field in views:
+                place = View(arena.name, start + BLOCK_SIZE * index, views[field].element_size, (0,))
+                gathering += copies(builder, views[field], place, (1,))
+        bounds = start, start + BLOCK_SIZE * len(PARAMETERS)
+        dispatch.window(arena.name, bounds, start, BLOCK_SIZE, "parameters_start", Access.READ)
+    else:
+        for index, field in enumerate(PARAMETERS):
+            view, place_of_start = views.get(field), f"starts[{index}]"
+            if view is None:
+                dispatch.unread_window(dispatch.windows[1], place_of_start)
+            else:
+                bounds = view.bounds([(0, 1)])
+                dispatch.window(view.tensor, bounds, view.start, view.element_size, place_of_start, Access.READ)
+    present = sum(int(field in views) << bit for bit, field in enumerate(ZERO_POINTS))
+    dispatch.push(present=present, unsigned_types=_unsigned_types(desc))
+    filling = dispatch.finish(
+        {LOCAL_SIZE_X: builder.workgroup_size},
+        builder.grid(INVOCATIONS),
+        seconds=builder.element_seconds(INVOCATIONS * ELEMENTS_PER_INVOCATION),
+        bytes_moved=TABLE_SIZE,
+    )
+    return (tuple(gathering), (filling,)) if is_gathered else ((filling,),)

@@ -1,0 +1,221 @@
+"""Element-wise operators: an output and up to three tensors that step along with it, in any layout.
+
+Their kernels (kernels/element_wise/loop_nest.glsl) have four places: the output, and a first, second and third tensor.
+A place that an operator does not use is left out. A tensor of tables counts whole tables as its elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dmlvk.device_profile import DeviceProfile
+from dmlvk.planning.builder import DispatchBuilder
+from dmlvk.planning.division import quick_division
+from dmlvk.planning.grid import SLOWEST_BYTES_PER_SECOND, folded, workgroup_size
+from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
+from dmlvk.planning.loop_nest import Dimension, LoopNest, Operand, WindowLimits, pieces, simplified
+from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Access, Dispatch
+from dmlvk.tensor_desc import TensorDesc
+
+OUTPUT, FIRST, SECOND, THIRD = range(4)
+PLACES = (OUTPUT, FIRST, SECOND, THIRD)
+
+# Offsets inside a window are 32-bit counts of bytes or elements in the kernels.
+LARGEST_WINDOW = 1 << 31
+# The largest element that has a type; larger ones are tables, whose places count bytes.
+LARGEST_ELEMENT = 4
+# Dimensions in push constants; further ones are specialization constants.
+PUSHED_DIMENSIONS = 4
+FURTHER_DIMENSIONS = ("FIFTH", "SIXTH", "SEVENTH", "EIGHTH")
+# The step of a tensor from one element of a row to the next, if it is neither 0 nor 1.
+ANY_OTHER_STEP = 2
+
+
+@dataclass(frozen=True)
+class Stepping:
+    """A tensor that steps along with an element-wise output.
+
+    Attributes
+    ----------
+    place : int
+        Its place in the kernel: FIRST, SECOND or THIRD.
+    operand : Operand
+    strides : tuple of int
+        Elements that it advances with each of the output's dimensions.
+    """
+
+    place: int
+    operand: Operand
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, place: int, field: str, tensor: TensorDesc, rank: int) -> Stepping:
+        """A tensor with the output's sizes, or with one element for all of them."""
+        strides = (0,) * rank if tensor.element_count == 1 else tensor.element_strides
+        return cls(place, Operand(field, tensor.data_type.size_in_bytes), strides)
+
+
+def element_wise_dispatches(
+    kernel: str,
+    unit: int,
+    output: tuple[str, TensorDesc],
+    tensors: Sequence[Stepping],
+    profile: DeviceProfile,
+    *,
+    specialization: Mapping[str, int],
+    offsets: Mapping[str, int],
+    bindings: Sequence[int] = PLACES,
+) -> tuple[Dispatch, ...]:
+    """Cut the loops to the device's limits and make one dispatch of each piece.
+
+    Parameters
+    ----------
+    kernel : str
+    unit : int
+        Elements of the output that an invocation writes: UNIT in the kernel.
+    output : (str, TensorDesc)
+        Its field and its desc.
+    tensors : sequence of Stepping
+        In order of their places.
+    profile : DeviceProfile
+    specialization : mapping of str to int
+        The kernel's own specialization constants.
+    offsets : mapping of str to int
+        Bytes from the start of its memory to a tensor's own start, by field.
+    bindings : sequence of int
+        The places that the kernel has, in the order of its bindings.
+    """
+    field, desc = output
+    operands = (Operand(field, desc.data_type.size_in_bytes), *(tensor.operand for tensor in tensors))
+    nest = LoopNest(
+        tuple(
+            Dimension(size, (desc.element_strides[k], *(tensor.strides[k] for tensor in tensors)))
+            for k, size in enumerate(desc.sizes)
+        ),
+        operands,
+    )
+    slowest = SLOWEST_BYTES_PER_SECOND[profile.device_type]
+    bytes_per_element = sum(min(operand.element_size, LARGEST_ELEMENT) for operand in operands)
+    limits = WindowLimits(
+        # The aligned start of a binding may lie before the window's.
+        window_size=min(profile.limits.max_storage_buffer_range, LARGEST_WINDOW) - profile.offset_alignment,
+        segment_size=profile.segment_size,
+        offsets=tuple(offsets.get(operand.field, 0) for operand in operands),
+        element_count=max(1, int(slowest * MAXIMUM_SUBMISSION_SECONDS / bytes_per_element)),
+    )
+    places = (OUTPUT, *(tensor.place for tensor in tensors))
+    return tuple(
+        _dispatch(kernel, unit, piece, places, bindings, profile, specialization, bytes_per_element / slowest)
+        for piece in pieces(simplified(nest), limits)
+    )
+
+
+def _dispatch(
+    kernel: str,
+    unit: int,
+    piece: LoopNest,
+    places: Sequence[int],
+    bindings: Sequence[int],
+    profile: DeviceProfile,
+    specialization: Mapping[str, int],
+    seconds_per_element: float,
+) -> Dispatch:
+    dispatch = DispatchBuilder(kernel)
+    for place in bindings:
+        start = f"starts[{place}]"
+        if place not in places:
+            dispatch.unread_window(dispatch.windows[FIRST], start)
+            continue
+        index = places.index(place)
+        operand = piece.operands[index]
+        address = operand.start * operand.element_size
+        access = Access.WRITE if place == OUTPUT else Access.READ
+        dispatch.window(operand.field, piece.bounds(index), address, _unit_of(operand), start, access)
+    dimensions = piece.dimensions[::-1]  # kernels count them from the innermost
+    strides = [_strides_by_place(piece, dimension, places) for dimension in dimensions]
+    pushed = [dimension.size for dimension in dimensions[:PUSHED_DIMENSIONS]]
+    pushed += [1] * (PUSHED_DIMENSIONS - len(pushed))
+    grouping = _units_of_run(piece, unit)
+    divisions = [quick_division(divisor) for divisor in (*pushed, grouping)]
+    unit_count = grouping * (piece.element_count // piece.run_length)
+    steps = strides[0] if piece.run_rank else (0,) * len(PLACES)
+    size = workgroup_size(profile)
+    dispatch.push(
+        unit_count=unit_count,
+        grouping=grouping,
+        grouping_multiplier=divisions[-1][0],
+        shifts=sum(shift << 5 * k for k, (_, shift) in enumerate(divisions)),
+        sizes=pushed,
+        multipliers=[multiplier for multiplier, _ in divisions[:-1]],
+        strides=_padded([stride for row in strides[:PUSHED_DIMENSIONS] for stride in row], len(PLACES)),
+    )
+    return dispatch.finish(
+        {
+            LOCAL_SIZE_X: size,
+            "RANK": len(dimensions),
+            "RUN_RANK": piece.run_rank,
+            "HAS_ONLY_WHOLE_UNITS": int(_has_only_whole_units(piece, unit)),
+            **{
+                f"{name}_STEP": min(steps[place], ANY_OTHER_STEP)
+                for place, name in ((FIRST, "FIRST"), (SECOND, "SECOND"), (THIRD, "THIRD"))
+            },
+            **dict(_further_dimensions(dimensions, strides)),
+            **specialization,
+        },
+        folded(-(-unit_count // size), profile),
+        seconds=piece.element_count * seconds_per_element,
+        bytes_moved=sum(_distinct_bytes(piece, index) for index in range(len(piece.operands))),
+    )
+
+
+def _unit_of(operand: Operand) -> int:
+    """Bytes in which a kernel counts places in a tensor: its elements; of tables, bytes."""
+    return operand.element_size if operand.element_size <= LARGEST_ELEMENT else 1
+
+
+def _strides_by_place(piece: LoopNest, dimension: Dimension, places: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a dimension at all places, as the kernel counts them; 0 at those that are not used."""
+    by_place = [0] * len(PLACES)
+    for place, operand, stride in zip(places, piece.operands, dimension.strides, strict=True):
+        by_place[place] = stride * (operand.element_size // _unit_of(operand))
+    return tuple(by_place)
+
+
+def _further_dimensions(dimensions: Sequence[Dimension], strides: Sequence[Sequence[int]]) -> Iterator[tuple[str, int]]:
+    """The dimensions that have no room in the push constants, as specialization constants."""
+    for k, name in enumerate(FURTHER_DIMENSIONS, PUSHED_DIMENSIONS):
+        is_used = k < len(dimensions)
+        yield f"{name}_SIZE", dimensions[k].size if is_used else 1
+        for place in PLACES:
+            yield f"{name}_STRIDE_{place}", strides[k][place] if is_used else 0
+
+
+def _units_of_run(piece: LoopNest, unit: int) -> int:
+    """The most units that a run touches."""
+    if piece.run_rank == 0:
+        return 1
+    outer = piece.dimensions[: len(piece.dimensions) - piece.run_rank]
+    aligned = all(dimension.strides[OUTPUT] % unit == 0 for dimension in outer)
+    lead = piece.operands[OUTPUT].start % unit if aligned else unit - 1
+    return -(-(lead + piece.run_length) // unit)
+
+
+def _has_only_whole_units(piece: LoopNest, unit: int) -> bool:
+    """Whether all rows (along the innermost dimension) begin and end with units of the output."""
+    if piece.run_rank == 0:
+        return False
+    distances = [piece.operands[OUTPUT].start, piece.dimensions[-1].size]
+    distances += [dimension.strides[OUTPUT] for dimension in piece.dimensions[:-1]]
+    return all(distance % unit == 0 for distance in distances)
+
+
+def _distinct_bytes(piece: LoopNest, operand: int) -> int:
+    """Bytes of a tensor's elements. An element that is broadcast counts once."""
+    sizes = (dimension.size for dimension in piece.dimensions if dimension.strides[operand] != 0)
+    return math.prod(sizes) * piece.operands[operand].element_size
+
+
+def _padded(values: list[int], rows: int) -> list[int]:
+    return values + [0] * (PUSHED_DIMENSIONS * rows - len(values))
