@@ -783,9 +783,9 @@ def quantized_linear_add(
         ("output", output_scale, output_zero_point),
     ):
         operands[f"{name}_scale_tensor"] = with_rank(scale_operand(f"{name}_scale", scale, None), len(sizes))
-        if zero_point is not None:
-            data_type = output_type if name == "output" else fields[f"{name}_tensor"].data_type
-            checked = integer_operand(f"{name}_zero_point", zero_point, data_type, None, function)
+        data_type = output_type if name == "output" else fields[f"{name}_tensor"].data_type
+        checked = integer_operand(f"{name}_zero_point", zero_point, data_type, None, function)
+        if checked is not None:
             operands[f"{name}_zero_point_tensor"] = with_rank(checked, len(sizes))
     fields |= {name: _describe(operand) for name, operand in operands.items() if name not in fields}
     fields["output_tensor"] = TensorDesc(output_type, sizes)
@@ -932,8 +932,9 @@ def _linear(
     """The operands and the tensors of quantize_linear and dequantize_linear, by field, without the output."""
     sizes = _describe(data).sizes
     operands = {"input_tensor": data, "scale_tensor": scale_operand("scale", scale, None)}
-    if zero_point is not None:
-        operands["zero_point_tensor"] = integer_operand("zero_point", zero_point, quantized, None, function)
+    checked = integer_operand("zero_point", zero_point, quantized, None, function)
+    if checked is not None:
+        operands["zero_point_tensor"] = checked
     if axis is not None:
         rule = f"must name one of the {len(sizes)} dimensions of input"
         dimension = as_integer(function, "axis", axis, -len(sizes), len(sizes) - 1, rule) % len(sizes)

@@ -51,6 +51,7 @@ REQUIREMENTS = [
     "ml_dtypes>=0.3",
     "onnx>=1.19",
     "onnxruntime>=1.20",
+    "networkx>=3.0",
 ]
 
 # Folders and files of tests that are left to Linux, and why.

@@ -34,7 +34,7 @@ QUANTIZED = (np.dtype(np.int8), np.dtype(np.uint8))
 
 
 @dataclass
-class _Operands:
+class Operands:
     """The tensors of a convolution: described, and either owned or placed."""
 
     builder: Builder
@@ -58,6 +58,7 @@ class _Operands:
         return constant is not None and not constant.any()
 
     def own(self, name: str, array: Array) -> None:
+        """Give a parameter to the operator."""
         array = np.ascontiguousarray(array)
         data_type = DataType.from_numpy(array.dtype)
         self.tensors[name] = TensorDesc(data_type, array.shape, flags=TensorFlags.OWNED_BY_DML)
@@ -104,7 +105,7 @@ def _parameter_sizes(builder: Builder, name: str, dtype: Any, channels: int = 1)
     return (count,)
 
 
-def _require_quantized(builder: Builder, name: str) -> np.dtype[Any]:
+def require_quantized(builder: Builder, name: str) -> np.dtype[Any]:
     _, dtype = builder.kind(name)
     if dtype not in QUANTIZED:
         raise NotOnDeviceError(f"{name!r} has elements of {dtype.name}; on the device they are int8 or uint8")
@@ -135,15 +136,15 @@ def plan_convolution(node: Node, builder: Builder) -> None:
         raise NotOnDeviceError(f"the padded input of sizes {sizes} is smaller than the filter of sizes {filter_shape}")
     output_type = input_type
     if names["output_zero_point_tensor"]:
-        output_type = _require_quantized(builder, names["output_zero_point_tensor"])
+        output_type = require_quantized(builder, names["output_zero_point_tensor"])
     if channels_last:
         output = builder.new(output_type, (sizes[0], *spatial, filters))
     else:
         order = (0, *range(2, rank), 1) if node.outputs[0] in builder.channels_last else ()
         output = builder.new(output_type, (sizes[0], filters, *spatial), order)
 
-    _require_quantized(builder, names["input_tensor"])
-    operands = _Operands(builder)
+    require_quantized(builder, names["input_tensor"])
+    operands = Operands(builder)
     for name, value in (("input_tensor", builder.value(names["input_tensor"])), ("output_tensor", output)):
         # The convolution's dimensions are batch, channels, pixels; `by_field` are the node's that they are.
         by_field = (0, rank - 1, *range(1, rank - 1)) if channels_last else tuple(range(rank))
@@ -153,7 +154,7 @@ def plan_convolution(node: Node, builder: Builder) -> None:
             [value.strides[k] for k in by_field] if channels_last or value.order else None,
         )
         operands.places[name] = value
-    filter_type = _require_quantized(builder, names["filter_tensor"])
+    filter_type = require_quantized(builder, names["filter_tensor"])
     operands.add("filter_tensor", names["filter_tensor"], filter_shape)
     _add_quantization(operands, names, (input_type, filter_type, output_type), filters)
     if names["bias_tensor"]:
@@ -167,7 +168,7 @@ def plan_convolution(node: Node, builder: Builder) -> None:
 
 
 def _add_quantization(
-    operands: _Operands, names: Mapping[str, str], types: tuple[np.dtype[Any], ...], channels: int
+    operands: Operands, names: Mapping[str, str], types: tuple[np.dtype[Any], ...], channels: int
 ) -> None:
     for kind, dtype in zip(("input", "filter", "output"), types, strict=True):
         count = channels if kind == "filter" else 1
@@ -287,15 +288,15 @@ def _plan_rows(
     }
     output_type = input_type
     if names["output_zero_point_tensor"]:
-        output_type = _require_quantized(builder, names["output_zero_point_tensor"])
+        output_type = require_quantized(builder, names["output_zero_point_tensor"])
     rows = math.prod(shape[:-1])
     output = builder.new(output_type, (*shape[:-1], columns))
-    operands = _Operands(builder)
-    operands.tensors["input_tensor"] = _rows_desc(_require_quantized(builder, node.input(0)), depth, rows)
+    operands = Operands(builder)
+    operands.tensors["input_tensor"] = _rows_desc(require_quantized(builder, node.input(0)), depth, rows)
     operands.places["input_tensor"] = builder.packed(node.input(0))
     operands.tensors["output_tensor"] = _rows_desc(output_type, columns, rows)
     operands.places["output_tensor"] = output
-    filter_type = _require_quantized(builder, node.input(3))
+    filter_type = require_quantized(builder, node.input(3))
     operands.own("filter_tensor", matrix.T.reshape(columns, depth, 1, 1))
     _add_quantization(operands, names, (input_type, filter_type, output_type), columns)
     if bias is not None:

@@ -13,9 +13,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from dmlvk.onnx import placement
+from dmlvk.onnx import byte_functions, placement
 from dmlvk.onnx.errors import NotOnDeviceError
-from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.graph import Graph, Node, as_inference_knows
 from dmlvk.onnx.inference import inferred
 from dmlvk.onnx.program import Builder
 from dmlvk.onnx.registry import ENTRIES, parameters_of
@@ -25,16 +25,6 @@ from dmlvk.operators import OperatorDesc
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
 # Constants of at most this many bytes may be sizes, whose elements inference needs.
 LARGEST_SIZES = 1024
-# Operators of com.microsoft that inference does not know: an operator of ONNX with the same sizes and the type of the
-# first input, and the positions of its inputs among theirs.
-SIMILAR = {
-    "QLinearAdd": ("Add", (0, 3)),
-    "QLinearMul": ("Mul", (0, 3)),
-    "QLinearLeakyRelu": ("Identity", (0,)),
-    "QLinearSigmoid": ("Identity", (0,)),
-    "QLinearSoftmax": ("Identity", (0,)),
-    "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,)),
-}
 
 
 def foreseen(
@@ -106,7 +96,7 @@ def _sized(graph: Graph, given: Mapping[str, Kind]) -> onnx.ModelProto:
             initializers.append(graph.constant_proto(name))
         else:
             inputs.append(helper.make_tensor_value_info(name, element(array.dtype), array.shape))
-    nodes = [_known(node) for node in graph.nodes]
+    nodes = [known for node in graph.nodes for known in _known(node, graph)]
     return helper.make_model(
         helper.make_graph(nodes, "sizes", inputs, [], initializers),
         opset_imports=graph.model.opset_import,
@@ -114,13 +104,15 @@ def _sized(graph: Graph, given: Mapping[str, Kind]) -> onnx.ModelProto:
     )
 
 
-def _known(node: Node) -> onnx.NodeProto:
-    """A node, or one that inference knows in its place."""
-    similar = SIMILAR.get(node.op_type) if node.domain == "com.microsoft" else None
-    if similar is None or node.attributes.get("channels_last", 0):
-        return node.proto
-    operator, positions = similar
-    return helper.make_node(operator, [node.input(k) for k in positions], list(node.outputs))
+def _known(node: Node, graph: Graph) -> list[onnx.NodeProto]:
+    """A node, or those that inference knows in its place."""
+    if node.domain != byte_functions.DOMAIN:
+        return [as_inference_knows(node.proto)]
+    between = f"{node.outputs[0]}:broadcast"
+    return [
+        helper.make_node("Sum", list(node.inputs), [between]),
+        helper.make_node("Cast", [between], list(node.outputs), to=graph.element_type(node.outputs[0])),
+    ]
 
 
 def _kind(value: onnx.TypeProto) -> Kind | None:

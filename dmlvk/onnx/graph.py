@@ -18,6 +18,7 @@ from dmlvk.onnx.model_file import LoadedModel
 from dmlvk.onnx.normal_form import captured
 
 Array = npt.NDArray[Any]
+MICROSOFT = "com.microsoft"
 STANDARD_DOMAINS = ("", "ai.onnx")
 
 
@@ -61,6 +62,8 @@ class Node:
     captured : tuple of str
         Values of the graph that only the node's own graphs (the branches of an If) name.
     attributes : mapping of str to object
+    originals : tuple of Node
+        The model's own nodes, where this one is the device's form of several.
     """
 
     index: int
@@ -68,6 +71,7 @@ class Node:
     version: int
     captured: tuple[str, ...] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    originals: tuple[Node, ...] = ()
 
     @property
     def name(self) -> str:
@@ -140,6 +144,7 @@ class Graph:
         self.types, self.uncertain = _types(model)
         self.host_optimizes = True
         self.host_options = HostOptions()
+        self.tables: dict[Any, Array] = {}
         self.nodes: list[Node] = []
         self._count = 0
         self._taken: set[str] = set()  # names of values, found when the first new one is made
@@ -183,6 +188,15 @@ class Graph:
         found = self._protos.get(name)
         return numpy_helper.from_array(self._arrays[name], name) if found is None else found
 
+    def new_value(self, stem: str, element: int, like: str) -> str:
+        """The name of a new value: of an element type, and with the sizes of another value."""
+        name = self.new_name(stem)
+        kind = onnx.TypeProto()
+        kind.CopyFrom(self.types.get(like, kind))
+        kind.tensor_type.elem_type = element
+        self.types[name] = kind
+        return name
+
     def set_constant(self, name: str, array: Array) -> None:
         """Make a value a constant."""
         self._arrays[name] = array
@@ -208,6 +222,15 @@ class Graph:
         """By value, the node that writes it."""
         return {name: node for node in self.nodes for name in node.writes}
 
+    def rank(self, name: str) -> int | None:
+        """The number of a value's dimensions; None if it is not known."""
+        constant = self.constant(name)
+        if constant is not None:
+            return constant.ndim
+        kind = self.types.get(name)
+        known = kind is not None and kind.HasField("tensor_type") and kind.tensor_type.HasField("shape")
+        return len(kind.tensor_type.shape.dim) if known and kind is not None else None
+
     def element_type(self, name: str) -> int:
         """The element type of a tensor, as TensorProto numbers it; 0 if it is not known."""
         if name in self._protos:
@@ -218,10 +241,43 @@ class Graph:
         return kind.tensor_type.elem_type if kind is not None and kind.HasField("tensor_type") else 0
 
 
+# Operators of com.microsoft that ONNX's inference does not know: an operator of ONNX with the same sizes and the type
+# of the first input, and the positions of its inputs among theirs.
+SIMILAR: Mapping[str, tuple[str, slice]] = {
+    "QLinearAdd": ("Add", slice(0, 4, 3)),
+    "QLinearMul": ("Mul", slice(0, 4, 3)),
+    "QLinearLeakyRelu": ("Identity", slice(0, 1)),
+    "QLinearSigmoid": ("Identity", slice(0, 1)),
+    "QLinearSoftmax": ("Identity", slice(0, 1)),
+    "QLinearConcat": ("Concat", slice(2, None, 3)),
+    "QLinearAveragePool": ("AveragePool", slice(0, 1)),
+    "QLinearGlobalAveragePool": ("GlobalAveragePool", slice(0, 1)),
+    "QGemm": ("Gemm", slice(0, 4, 3)),
+}
+# The attributes that decide about sizes.
+OF_SIZES = (
+    *("auto_pad", "axis", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides", "transA", "transB"),
+)
+
+
+def as_inference_knows(proto: onnx.NodeProto) -> onnx.NodeProto:
+    """A node, or one that ONNX's inference knows in its place."""
+    if proto.domain != MICROSOFT or proto.op_type not in SIMILAR:
+        return proto
+    if any(attribute.name == "channels_last" and attribute.i for attribute in proto.attribute):
+        return proto
+    if proto.op_type == "QGemm" and not any(proto.input[7:8]):  # its output is of floats
+        return proto
+    operator, positions = SIMILAR[proto.op_type]
+    made = helper.make_node(operator, list(proto.input)[positions], list(proto.output), name=proto.name)
+    made.attribute.extend(each for each in proto.attribute if each.name in OF_SIZES and operator != "Identity")
+    return made
+
+
 def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:
     """A model with the same types, which lacks the elements of large constants: those are inputs."""
     graph = onnx.GraphProto(name=model.graph.name or "graph")
-    graph.node.extend(model.graph.node)
+    graph.node.extend(as_inference_knows(node) for node in model.graph.node)
     graph.input.extend(model.graph.input)
     # The sizes that a model says may be old, and inference would rather believe them than the nodes.
     graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in model.graph.output)
@@ -263,6 +319,12 @@ def _is_certain(kind: onnx.TypeProto) -> bool:
 
 def _dims(value: onnx.ValueInfoProto) -> Any:
     return value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ()
+
+
+def in_own_form(nodes: Iterable[Node]) -> list[Node]:
+    """The model's own nodes of some nodes, each once; in an order in which they can run."""
+    found = {own.index: own for node in nodes for own in (node.originals or (node,))}
+    return list(found.values())
 
 
 def reading(nodes: Iterable[Node]) -> set[str]:

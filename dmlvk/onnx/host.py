@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 
 from dmlvk.onnx.acceptance import new_session
 from dmlvk.onnx.errors import ModelError
-from dmlvk.onnx.graph import Graph, HostOptions, Node, reading
+from dmlvk.onnx.graph import Graph, HostOptions, Node, in_own_form, reading
 from dmlvk.onnx.model_file import LARGEST_MESSAGE
 
 # Bytes of a constant that a part of a large model is given at each run, because no message holds all constants.
@@ -159,9 +159,10 @@ class HostPart:
         optimize: bool = True,
         threads: int = 0,
     ) -> None:
+        nodes = in_own_form(nodes)
         self.outputs = list(outputs)
         self._label = _label(nodes)
-        constants = sorted(name for name in reading(nodes) if graph.is_constant(name))
+        constants = sorted(name for name in reading(nodes) if graph.is_constant(name) and name not in inputs)
         self._given: dict[str, Any] = {}
         if sum(graph.constant_size(name) for name in constants) > LARGEST_MESSAGE:
             self._given = {name: graph.constant(name) for name in constants if graph.constant_size(name) > LARGE}

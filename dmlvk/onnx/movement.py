@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dmlvk.onnx.errors import NotOnDeviceError
@@ -113,9 +114,14 @@ def plan_concat(node: Node, builder: Builder) -> None:
     A tensor on the device starts at a multiple of 16 bytes. If a part does not, all go first to memory where the
     axis lies outermost and each step along it takes a multiple of 16 bytes; one more copy packs that.
     """
-    sources = [builder.value(name) for name in node.inputs]
+    concatenate(builder, node.inputs, node.attributes.get("axis", 1), node.outputs[0])
+
+
+def concatenate(builder: Builder, names: Sequence[str], axis: int, name: str) -> None:
+    """Join values along an axis."""
+    sources = [builder.value(name) for name in names]
     first = sources[0]
-    axis = _axis(node.attributes.get("axis", 1), len(first.shape))
+    axis = _axis(axis, len(first.shape))
     rest = first.shape[:axis] + first.shape[axis + 1 :]
     if any(source.shape[:axis] + source.shape[axis + 1 :] != rest or source.dtype != first.dtype for source in sources):
         raise NotOnDeviceError(f"inputs of shapes {[source.shape for source in sources]} along axis {axis}")
@@ -129,10 +135,10 @@ def plan_concat(node: Node, builder: Builder) -> None:
 
     output = builder.new(first.dtype, shape, first.order)
     if any(source.order != first.order for source in sources) or not are_aligned(output):
-        sources = [builder.packed(name) for name in node.inputs]
+        sources = [builder.packed(name) for name in names]
         output = builder.new(first.dtype, shape)
     if are_aligned(output):
-        _join(builder, node.inputs, output, axis, [begin * output.strides[axis] * item for begin in begins])
+        _join(builder, names, output, axis, [begin * output.strides[axis] * item for begin in begins])
     else:
         elements = math.prod(rest)
         step = -(-elements * item // TENSOR_ALIGNMENT) * TENSOR_ALIGNMENT
@@ -145,10 +151,10 @@ def plan_concat(node: Node, builder: Builder) -> None:
         for source, begin in zip(sources, begins, strict=True):
             builder.copy(source, source.desc(), (scratch, begin * step), source.desc(strides=tuple(gapped)))
         builder.copy((scratch, 0), output.desc(strides=tuple(gapped)), output, output.desc())
-    builder.set(node.outputs[0], output)
+    builder.set(name, output)
 
 
-def _join(builder: Builder, names: tuple[str, ...], output: Value, axis: int, offsets: list[int]) -> None:
+def _join(builder: Builder, names: Sequence[str], output: Value, axis: int, offsets: list[int]) -> None:
     """Fill the parts of an output, which begin at given bytes."""
     order = output.order or tuple(range(len(output.shape)))
     has_whole_parts = all(output.shape[k] == 1 for k in order[: order.index(axis)])

@@ -47,7 +47,25 @@ def obstacles(graph: Graph) -> dict[int, str]:
             continue
         if data and all(name in sizes for name in data):
             found[node.index] = SIZES
+    found |= _optimized_with_neighbours(graph, found)
     found |= {node.index: "it is a view between nodes of the host" for node in _enclosed_views(graph, found)}
+    return found
+
+
+def _optimized_with_neighbours(graph: Graph, on_host: Mapping[int, str]) -> dict[int, str]:
+    """Conversions beside the host's nodes, without which ONNX Runtime would optimize those in another way."""
+    if not graph.host_optimizes:
+        return {}
+    producers, users = graph.producers(), graph.users()
+    found: dict[int, str] = {}
+    for node in graph.nodes:
+        beside = []
+        if node.op_type == "DequantizeLinear":
+            beside = [user for name in node.writes for user in users.get(name, ())]
+        elif node.op_type == "QuantizeLinear":
+            beside = [producers[name] for name in node.reads if name in producers]
+        if node.index not in on_host and any(other.index in on_host for other in beside):
+            found[node.index] = "ONNX Runtime optimizes it together with the host's node beside it"
     return found
 
 

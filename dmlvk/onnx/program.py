@@ -152,7 +152,7 @@ class Builder:
         self.program = Program()
         self.channels_last = channels_last
         self._packed: dict[Value, Value] = {}
-        self._graph = graph
+        self.graph = graph
         self._given = given
         self._parameters = parameters
         self._constants: dict[str, Value] = {}
@@ -172,7 +172,7 @@ class Builder:
 
     def kind(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
         """Shape and type of a value. The value need not come to the device for that."""
-        constant = self._graph.constant(name)
+        constant = self.graph.constant(name)
         if constant is not None:
             return constant.shape, constant.dtype
         found = self.program.outputs.get(name) or self.program.inputs.get(name)
@@ -180,7 +180,7 @@ class Builder:
 
     def constant(self, name: str) -> Array | None:
         """The elements of a constant of the graph; None for other values."""
-        return self._graph.constant(name)
+        return self.graph.constant(name)
 
     def parameter(self, name: str) -> Array:
         """The elements of a value that decides about sizes.
@@ -190,7 +190,7 @@ class Builder:
         NotOnDeviceError
             They are not known before the dispatch.
         """
-        found = self._graph.constant(name)
+        found = self.graph.constant(name)
         found = self._parameters.get(name) if found is None else found
         if found is None:
             raise NotOnDeviceError(f"its input {name!r} is not known before the run")
@@ -226,7 +226,7 @@ class Builder:
         found = self.program.outputs.get(name) or self.program.inputs.get(name) or self._constants.get(name)
         if found is not None:
             return found
-        constant = self._graph.constant(name)
+        constant = self.graph.constant(name)
         if constant is not None:
             found = self._constants[name] = self.new(constant.dtype, constant.shape)
             self.program.constants[found.storage] = constant

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
+import onnx
 from onnx import helper
 
-from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.graph import MICROSOFT, Graph, Node
 
 QUANTIZED_TYPES = (2, 3)  # uint8 and int8, as TensorProto numbers them
 # The bias' scale is the product of the others, which a quantizer may have rounded.
@@ -43,6 +45,154 @@ def fuse(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
     gone = (reasons.keys() | replaced.keys()) - made_at.keys()
     graph.nodes = [made_at.get(node.index, node) for node in graph.nodes if node.index not in gone]
     return reasons | _unused_dequantizers(graph), replaced
+
+
+# Operators that move elements, or choose among them by their order: they give the same for the bytes as for the floats
+# that the bytes stand for. The number of data inputs; None for all.
+MOVING: Mapping[str, int | None] = {
+    **dict.fromkeys(("Concat",), None),
+    **dict.fromkeys(("DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Reshape"), 1),
+    **dict.fromkeys(("Resize", "Slice", "SpaceToDepth", "Split", "Squeeze", "Transpose", "Unsqueeze"), 1),
+}
+# The operators that take MaxPool and Resize of 8 bits only from a version on.
+SINCE = {"MaxPool": 12, "Resize": 10, "DepthToSpace": 13}
+
+
+def move_bytes(graph: Graph) -> None:
+    """Let movement come before DequantizeLinear, so that bytes are moved and not floats.
+
+    A DequantizeLinear with one positive scale is a function of each element that keeps their order.
+    """
+    producers = graph.producers()
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        sources = _moved_sources(node, producers, graph)
+        if sources is None:
+            same = _same_bytes(node, producers, graph)
+            if same is not None:
+                copy = helper.make_node("Identity", [same], list(node.outputs), name=node.proto.name)
+                node = replace(graph.new_node(copy), index=node.index)
+            nodes.append(node)
+            producers |= dict.fromkeys(node.writes, node)
+            continue
+        first = sources[0]
+        element = graph.element_type(first.input(0))
+        outputs = [graph.new_value("bytes", element, name) if name else "" for name in node.outputs]
+        proto = onnx.NodeProto()
+        proto.CopyFrom(node.proto)
+        for k, source in enumerate(sources):
+            proto.input[k] = source.input(0)
+        del proto.output[:]
+        proto.output.extend(outputs)
+        made = replace(graph.new_node(proto), index=node.index)
+        nodes.append(made)
+        producers |= dict.fromkeys(made.writes, made)
+        for given, name in zip(outputs, node.outputs, strict=True):
+            if name:
+                dequantized = helper.make_node("DequantizeLinear", [given, *first.inputs[1:]], [name])
+                behind = graph.new_node(dequantized)
+                nodes.append(behind)
+                producers[name] = behind
+    graph.nodes = nodes
+
+
+def _same_bytes(node: Node, producers: Mapping[str, Node], graph: Graph) -> str | None:
+    """The value that a QuantizeLinear gives back, since it undoes the DequantizeLinear before it; else None."""
+    source = producers.get(node.input(0))
+    if node.op_type != "QuantizeLinear" or node.domain or source is None or not _is_dequantizer(source, graph):
+        return None
+    if not all(_has_one_scale(each, graph) and graph.constant(each.input(0)) is None for each in (source, node)):
+        return None
+    scales = [np.asarray(graph.constant(each.input(1))).item() for each in (source, node)]
+    points = [graph.constant(each.input(2)) for each in (source, node)]
+    zeros = [0 if point is None else int(point.reshape(())) for point in points]
+    kinds = [graph.element_type(source.input(0)), graph.element_type(node.outputs[0])]
+    # A byte comes back from any scale that neither overflows nor loses bits.
+    is_same = scales[0] == scales[1] and zeros[0] == zeros[1] and kinds[0] == kinds[1] in QUANTIZED_TYPES
+    return source.input(0) if is_same and 1e-30 < scales[0] < 1e30 else None
+
+
+def _moved_sources(node: Node, producers: Mapping[str, Node], graph: Graph) -> list[Node] | None:
+    """The DequantizeLinear nodes before a node that moves elements, if they all stand for the same floats."""
+    if node.domain or node.op_type not in MOVING or not node.writes or node.version < SINCE.get(node.op_type, 1):
+        return None
+    if node.op_type == "MaxPool" and len(node.writes) > 1:
+        return None
+    if node.op_type == "Resize" and node.attributes.get("mode", b"nearest") != b"nearest":
+        return None
+    if node.op_type == "Resize" and node.attributes.get("coordinate_transformation_mode") == b"tf_crop_and_resize":
+        return None
+    sources = [producers.get(name) for name in node.inputs[: MOVING[node.op_type]]]
+    found = [source for source in sources if source is not None and _is_dequantizer(source, graph)]
+    if not found or len(found) != len(sources):
+        return None
+    parameters = [(source.inputs[1:], graph.element_type(source.input(0))) for source in found]
+    if any(given != parameters[0] for given in parameters) or parameters[0][1] not in QUANTIZED_TYPES:
+        return None
+    scale = graph.constant(found[0].input(1))
+    is_one = _has_one_scale(found[0], graph) and scale is not None and np.isfinite(scale).all() and (scale > 0).all()
+    return found if is_one else None
+
+
+def fuse_groups(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
+    """Put quantized operators of com.microsoft in the places of groups that ONNX Runtime replaces when it optimizes.
+
+    Returns
+    -------
+    dict of int to str
+        By number, the reasons of the nodes that are no longer in the graph.
+    dict of int to int
+        The number of each node that is replaced, and that of its quantized operator.
+    """
+    producers, users = graph.producers(), graph.users()
+    reasons: dict[int, str] = {}
+    replaced: dict[int, int] = {}
+    made_at: dict[int, Node] = {}
+    for node in graph.nodes:
+        following = users.get(node.writes[0], []) if len(node.writes) == 1 else []
+        if node.domain or node.op_type not in GROUPS or len(following) != 1 or node.writes[0] in graph.outputs:
+            continue
+        end = following[0]
+        before = [producers.get(name) for name in node.inputs if name]
+        quantized = [each for each in before if each is not None and _is_dequantizer(each, graph)]
+        if end.op_type != "QuantizeLinear" or end.domain or len(quantized) != len(before):
+            continue
+        if not all(_has_one_scale(each, graph) for each in (*quantized, end)):
+            continue
+        parameters = [_parameters(each, graph) for each in (*quantized, end)]
+        kinds = {graph.element_type(each.input(0)) for each in quantized} | {graph.element_type(end.outputs[0])}
+        if None in parameters or len(kinds) != 1:
+            continue
+        operands = [(each.input(0), *(found or ())) for each, found in zip(quantized, parameters, strict=False)]
+        proto = GROUPS[node.op_type](node, operands, parameters[-1] or (), end)
+        made = graph.new_node(proto)
+        made_at[end.index] = made
+        replaced[node.index] = made.index
+        reasons[end.index] = f"into {proto.op_type} {made.name!r}"
+    gone = (reasons.keys() | replaced.keys()) - made_at.keys()
+    graph.nodes = [made_at.get(node.index, node) for node in graph.nodes if node.index not in gone]
+    return reasons | _unused_dequantizers(graph), replaced
+
+
+Operand = tuple[str, ...]
+
+
+def _pool(node: Node, operands: Sequence[Operand], result: Operand, end: Node) -> onnx.NodeProto:
+    attributes = {name: value for name, value in node.attributes.items() if name in POOL_ATTRIBUTES}
+    inputs = [*operands[0], *result]
+    return helper.make_node(
+        f"QLinear{node.op_type}", inputs, list(end.outputs), name=node.name, domain=MICROSOFT, **attributes
+    )
+
+
+def _sum(node: Node, operands: Sequence[Operand], result: Operand, end: Node) -> onnx.NodeProto:
+    inputs = [name for operand in (*operands, result) for name in operand]
+    return helper.make_node("QLinearAdd", inputs, list(end.outputs), name=node.name, domain=MICROSOFT)
+
+
+POOL_ATTRIBUTES = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
+# Other groups of elements are tables (`dmlvk.onnx.byte_functions`).
+GROUPS = {"Add": _sum, "AveragePool": _pool, "GlobalAveragePool": _pool}
 
 
 def has_quantized_operators(graph: Graph) -> bool:

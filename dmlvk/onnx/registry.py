@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from onnx import defs
 
-from dmlvk.onnx import convolution, movement, patterns, views
+from dmlvk.onnx import byte_functions, convolution, movement, neighbours, patterns, views
 from dmlvk.onnx.errors import NotOnDeviceError
-from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.graph import MICROSOFT, Graph, Node
 from dmlvk.onnx.program import MOVABLE_ELEMENTS, Builder, type_name
 
-MICROSOFT = "com.microsoft"
 # An attribute of operators of version 1, which never had a meaning.
 OLD_ATTRIBUTES = {"consumed_inputs"}
 
@@ -37,6 +36,8 @@ class Entry:
         Whether its output is its input's memory.
     data : int
         The position of the input that it reads.
+    keeps_layout : bool
+        Whether its output can lie in memory as its input does, whatever the order of its dimensions.
     """
 
     plan: Callable[[Node, Builder], None]
@@ -46,10 +47,12 @@ class Entry:
     scales: tuple[int, ...] = ()
     is_view: bool = False
     data: int = 0
+    keeps_layout: bool = False
 
 
 # Operators of com.microsoft that are declared as one of ONNX is.
 SAME_DECLARATION = {(MICROSOFT, "QLinearConv"): ("", "QLinearConv", 10)}
+POOL = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "storage_order", "strides")
 CONVOLUTION = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 ENTRIES: Mapping[tuple[str, str], Entry] = {
@@ -59,9 +62,53 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     (MICROSOFT, "QGemm"): Entry(
         convolution.plan_gemm, ("alpha", "transA", "transB"), convolution.check_gemm, scales=(1, 4, 7)
     ),
-    ("", "Slice"): Entry(movement.plan_slice, ("axes", "ends", "starts"), parameters=(1, 2, 3, 4)),
-    ("", "Split"): Entry(movement.plan_split, ("axis", "num_outputs", "split"), parameters=(1,)),
-    ("", "Concat"): Entry(movement.plan_concat, ("axis",)),
+    (byte_functions.DOMAIN, byte_functions.OPERATOR): Entry(neighbours.plan_byte_table, ("axis",), keeps_layout=True),
+    (MICROSOFT, "QLinearAdd"): Entry(neighbours.plan_add, check=neighbours.check_scales((1, 4, 6)), keeps_layout=True),
+    (MICROSOFT, "QLinearConcat"): Entry(
+        neighbours.plan_quantized_concat, ("axis",), neighbours.check_quantized_concat, data=2, keeps_layout=True
+    ),
+    (MICROSOFT, "QLinearAveragePool"): Entry(
+        neighbours.plan_average_pool,
+        (*POOL, "channels_last", "count_include_pad"),
+        neighbours.check_scales((1, 3)),
+        keeps_layout=True,
+    ),
+    (MICROSOFT, "QLinearGlobalAveragePool"): Entry(
+        neighbours.plan_average_pool, ("channels_last",), neighbours.check_scales((1, 3)), keeps_layout=True
+    ),
+    ("", "MaxPool"): Entry(neighbours.plan_max_pool, POOL, neighbours.check_max_pool, keeps_layout=True),
+    ("", "QuantizeLinear"): Entry(
+        neighbours.plan_quantize,
+        ("axis", "block_size", "output_dtype", "precision", "saturate"),
+        neighbours.check_quantize,
+        keeps_layout=True,
+    ),
+    ("", "DequantizeLinear"): Entry(
+        neighbours.plan_dequantize,
+        ("axis", "block_size", "output_dtype"),
+        neighbours.check_dequantize,
+        keeps_layout=True,
+    ),
+    ("", "Resize"): Entry(
+        neighbours.plan_resize,
+        (
+            "antialias",
+            "axes",
+            "coordinate_transformation_mode",
+            "cubic_coeff_a",
+            "exclude_outside",
+            "extrapolation_value",
+            "keep_aspect_ratio_policy",
+            "mode",
+            "nearest_mode",
+        ),
+        neighbours.check_resize,
+        parameters=(2, 3),
+        keeps_layout=True,
+    ),
+    ("", "Slice"): Entry(movement.plan_slice, ("axes", "ends", "starts"), parameters=(1, 2, 3, 4), keeps_layout=True),
+    ("", "Split"): Entry(movement.plan_split, ("axis", "num_outputs", "split"), parameters=(1,), keeps_layout=True),
+    ("", "Concat"): Entry(movement.plan_concat, ("axis",), keeps_layout=True),
     ("", "Transpose"): Entry(movement.plan_transpose, ("perm",)),
     ("", "Expand"): Entry(movement.plan_expand, parameters=(1,)),
     ("", "DepthToSpace"): Entry(movement.plan_depth_to_space, ("blocksize", "mode")),
@@ -69,7 +116,7 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     ("", "OneHot"): Entry(patterns.plan_one_hot, ("axis",), parameters=(1,)),
     ("", "Trilu"): Entry(patterns.plan_trilu, ("upper",), parameters=(1,)),
     ("", "EyeLike"): Entry(patterns.plan_eye_like, ("dtype", "k")),
-    ("", "Identity"): Entry(views.plan_identity, is_view=True),
+    ("", "Identity"): Entry(views.plan_identity, is_view=True, keeps_layout=True),
     ("", "Reshape"): Entry(views.plan_reshape, ("allowzero", "shape"), parameters=(1,), is_view=True),
     ("", "Flatten"): Entry(views.plan_flatten, ("axis",), is_view=True),
     ("", "Squeeze"): Entry(views.plan_squeeze, ("axes",), parameters=(1,), is_view=True),

@@ -17,7 +17,7 @@ import onnx
 from dmlvk.arguments import as_argument
 from dmlvk.device_profile import DeviceType
 from dmlvk.errors import OutOfMemoryError
-from dmlvk.onnx import folding, quantization
+from dmlvk.onnx import byte_functions, folding, quantization
 from dmlvk.onnx import placement as placement_of
 from dmlvk.onnx.arguments import NodeArgument, as_feeds, checked_feeds, input_checks
 from dmlvk.onnx.devices import opened
@@ -203,6 +203,14 @@ class InferenceSession(Pickled):
         self._folded, self._fused = quantization.fuse(graph) if fuse_qdq else ({}, {})
         graph.host_optimizes = bool(self._fused) or not quantization.has_quantized_operators(graph)
         self._folded |= folding.fold(graph)
+        quantization.move_bytes(graph)
+        fusions = [byte_functions.fuse]
+        if fuse_qdq and graph.host_optimizes:
+            fusions.insert(0, quantization.fuse_groups)
+        for fuse in fusions:
+            absorbed, made = fuse(graph)
+            self._folded |= absorbed
+            self._fused |= made
         self._obstacles = placement_of.obstacles(graph)
         self._checks = input_checks(graph, self._place)
         self._others: OrderedDict[frozenset[str], InferenceSession] = OrderedDict()

@@ -16,11 +16,9 @@ from dmlvk.onnx.graph import Graph, Node, reading
 from dmlvk.onnx.host import HostPart, is_known, kind_of
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Builder, Program
-from dmlvk.onnx.registry import ENTRIES, parameters_of, scales_of
+from dmlvk.onnx.registry import ENTRIES, entry_of, parameters_of, scales_of
 from dmlvk.runtime.device import Device
 
-# Operators whose outputs lie in memory as their inputs do.
-KEEP_DIMENSIONS = ("Concat", "Identity", "Slice", "Split")
 # A step keeps its programs for this many combinations of input sizes, and its models for this many of types.
 PROGRAMS_KEPT = 8
 PARTS_KEPT = 4
@@ -193,12 +191,13 @@ def between_convolutions(nodes: Sequence[Node]) -> frozenset[str]:
     read: set[str] = set()
     found: set[str] = set()
     for node in reversed(nodes):
+        entry = entry_of(node)
         is_convolution = node.op_type == "QLinearConv"
         if is_convolution and read.intersection(node.writes):
             found.update(node.writes)
         if is_convolution:
             read.add(node.input(0))
-        elif node.op_type in KEEP_DIMENSIONS and read.intersection(node.writes):
+        elif entry is not None and entry.keeps_layout and read.intersection(node.writes):
             read.update(node.reads)
     return frozenset(found)
 

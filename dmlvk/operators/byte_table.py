@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from dmlvk.operators.declared import EIGHT_BIT_TYPES, OperatorDesc, axis, operator, result, same_as, source
 from dmlvk.tensor_desc import TensorDesc
 
+if TYPE_CHECKING:
+    from dmlvk.operators.drawing import Choices
+
 # Elements of a table: one for each byte, or for each pair of bytes.
 BYTES, PAIRS = 1 << 8, 1 << 16
+# The most elements of the tables of a random descriptor.
+MOST_DRAWN = 1 << 21
 
 
 @operator("BYTE_TABLE", number=7, family="element_wise")
@@ -40,6 +48,16 @@ class ByteTableDesc(OperatorDesc):
     table_tensor: TensorDesc = source(EIGHT_BIT_TYPES, rank=(1, 2))
     output_tensor: TensorDesc = result(same_as("table_tensor"), sizes=same_as("input_tensor"), default=None)
     axis: int | None = axis(of="input_tensor", default=None)
+
+    @classmethod
+    def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Tables of the length and number that the inputs and the axis ask for, of at most some megabytes."""
+        length = BYTES if fields.get("second_input_tensor") is None else PAIRS
+        axis, sizes = fields.get("axis"), fields["input_tensor"].sizes
+        if axis is not None and sizes[axis] * length > MOST_DRAWN:
+            axis = None
+        tables = (length,) if axis is None else (sizes[axis], length)
+        return {"table_tensor": choose.tensor("table_tensor", fields["table_tensor"].data_type, tables), "axis": axis}
 
     def check(self) -> None:
         """Check that there is an element for each byte or pair of bytes, in a table for each index along the axis."""

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from dmlvk.data_type import DataType
 from dmlvk.operators.declared import OperatorDesc, operator, result, same_as, scale, source, zero_point
-from dmlvk.operators.element_wise_quantize_linear import QUANTIZED_TYPES, check_parameters, feature_level
+from dmlvk.operators.element_wise_quantize_linear import (
+    QUANTIZED_TYPES,
+    check_parameters,
+    drawn_parameters,
+    feature_level,
+)
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.tensor_desc import TensorDesc
+
+if TYPE_CHECKING:
+    from dmlvk.operators.drawing import Choices
 
 RANK = same_as("input_tensor")
 
@@ -44,6 +55,11 @@ class ElementWiseDequantizeLinearDesc(OperatorDesc):
     scale_tensor: TensorDesc = scale(of="input_tensor", rank=RANK, sizes=None)
     zero_point_tensor: TensorDesc | None = zero_point(of="input_tensor", rank=RANK, sizes=None, default=None)
     output_tensor: TensorDesc = result(DataType.FLOAT32, sizes=same_as("input_tensor"), default=None)
+
+    @classmethod
+    def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """A scale and a zero point that each have one element, or the input's sizes."""
+        return drawn_parameters(choose, fields)
 
     def check(self) -> None:
         """Check the sizes of the scale and the zero point."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from dmlvk.data_type import DataType
 from dmlvk.operators.declared import OperatorDesc, operator, result, same_as, scale, source, zero_point
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.tensor_desc import TensorDesc
+
+if TYPE_CHECKING:
+    from dmlvk.operators.drawing import Choices
 
 # Without a zero point that says otherwise, ONNX's QuantizeLinear makes UINT8.
 QUANTIZED_TYPES = (DataType.UINT8, DataType.INT8)
@@ -49,6 +55,11 @@ class ElementWiseQuantizeLinearDesc(OperatorDesc):
         QUANTIZED_TYPES, sizes=same_as("input_tensor"), type_from=("zero_point_tensor",), default=None
     )
 
+    @classmethod
+    def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """A scale and a zero point that each have one element, or the input's sizes."""
+        return drawn_parameters(choose, fields)
+
     def check(self) -> None:
         """Check the sizes of the scale and the zero point."""
         check_parameters(self, self.input_tensor)
@@ -57,6 +68,18 @@ class ElementWiseQuantizeLinearDesc(OperatorDesc):
     def minimum_feature_level(self) -> FeatureLevel:
         """1.0 for UINT8 of rank 4, 2.1 for INT8, 3.0 for other ranks, 6.2 without a zero point."""
         return feature_level(self.output_tensor, has_zero_point=self.zero_point_tensor is not None)
+
+
+def drawn_parameters(choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A random scale, and a zero point if there is one: of one element, or of the input's sizes."""
+    sizes = fields["input_tensor"].sizes
+    return {
+        name: choose.tensor(
+            name, fields[name].data_type, choose.one_of(f"{name}.is_per_channel", ((1,) * len(sizes), sizes))
+        )
+        for name in ("scale_tensor", "zero_point_tensor")
+        if fields.get(name) is not None
+    }
 
 
 def check_parameters(desc: OperatorDesc, model: TensorDesc) -> None:

@@ -38,17 +38,27 @@ layout(constant_id = 4) const uint FIRST_STEP = 1;
 layout(constant_id = 5) const uint SECOND_STEP = 1;
 layout(constant_id = 6) const uint THIRD_STEP = 1;
 
-#define OUTER_DIMENSION(NAME, ID)                                                                                      \
-    layout(constant_id = ID) const uint NAME##_SIZE = 1;                                                               \
-    layout(constant_id = ID + 1) const uint NAME##_STRIDE_0 = 0;                                                       \
-    layout(constant_id = ID + 2) const uint NAME##_STRIDE_1 = 0;                                                       \
-    layout(constant_id = ID + 3) const uint NAME##_STRIDE_2 = 0;                                                       \
-    layout(constant_id = ID + 4) const uint NAME##_STRIDE_3 = 0;
-
-OUTER_DIMENSION(FIFTH, 7)
-OUTER_DIMENSION(SIXTH, 12)
-OUTER_DIMENSION(SEVENTH, 17)
-OUTER_DIMENSION(EIGHTH, 22)
+// The size and the strides of the further dimensions.
+layout(constant_id = 7) const uint FIFTH_SIZE = 1;
+layout(constant_id = 8) const uint FIFTH_STRIDE_0 = 0;
+layout(constant_id = 9) const uint FIFTH_STRIDE_1 = 0;
+layout(constant_id = 10) const uint FIFTH_STRIDE_2 = 0;
+layout(constant_id = 11) const uint FIFTH_STRIDE_3 = 0;
+layout(constant_id = 12) const uint SIXTH_SIZE = 1;
+layout(constant_id = 13) const uint SIXTH_STRIDE_0 = 0;
+layout(constant_id = 14) const uint SIXTH_STRIDE_1 = 0;
+layout(constant_id = 15) const uint SIXTH_STRIDE_2 = 0;
+layout(constant_id = 16) const uint SIXTH_STRIDE_3 = 0;
+layout(constant_id = 17) const uint SEVENTH_SIZE = 1;
+layout(constant_id = 18) const uint SEVENTH_STRIDE_0 = 0;
+layout(constant_id = 19) const uint SEVENTH_STRIDE_1 = 0;
+layout(constant_id = 20) const uint SEVENTH_STRIDE_2 = 0;
+layout(constant_id = 21) const uint SEVENTH_STRIDE_3 = 0;
+layout(constant_id = 22) const uint EIGHTH_SIZE = 1;
+layout(constant_id = 23) const uint EIGHTH_STRIDE_0 = 0;
+layout(constant_id = 24) const uint EIGHTH_STRIDE_1 = 0;
+layout(constant_id = 25) const uint EIGHTH_STRIDE_2 = 0;
+layout(constant_id = 26) const uint EIGHTH_STRIDE_3 = 0;
 // The kernel's own specialization constants follow.
 #define FIRST_OWN_CONSTANT 27
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
 import dmlvk
-from dmlvk import TensorDesc, TensorFlags
-from dmlvk.operators import OperatorDesc
+from dmlvk import DataType, TensorDesc, TensorFlags
+from dmlvk.operators import ElementWiseDequantizeLinearDesc, ElementWiseQuantizeLinearDesc, OperatorDesc
 from dmlvk.reference import run
 from tests.kernels.harness import check
 from tests.layouts import input_strides, output_strides, sizes, view
@@ -85,6 +86,17 @@ def check_against_reference(
 ) -> None:
     expected = np.ascontiguousarray(run(desc, **elements(desc, memory)))
     check(device, desc, expected, memory, offset=16 * (seed % 5), seed=seed, path=path)
+
+
+def both(sizes: tuple[int, ...], parameters: TensorDesc, data_type: DataType) -> list[OperatorDesc]:
+    """To quantize and to dequantize, with scales and zero points in a layout."""
+    zero_point = TensorDesc(data_type, parameters.sizes, parameters.strides)
+    floats, integers = TensorDesc(DataType.FLOAT32, sizes), TensorDesc(data_type, sizes)
+    more: dict[str, Any] = {"scale_tensor": parameters, "zero_point_tensor": zero_point}
+    return [
+        ElementWiseQuantizeLinearDesc(input_tensor=floats, output_tensor=integers, **more),
+        ElementWiseDequantizeLinearDesc(input_tensor=integers, output_tensor=floats, **more),
+    ]
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dmlvk
 from dmlvk import DataType, TensorDesc
 from dmlvk.operators import ElementWiseDequantizeLinearDesc, ElementWiseQuantizeLinearDesc, OperatorDesc
-from tests.kernels.element_wise import check_against_reference, inputs, memory_of, outputs, owned, shapes
+from tests.kernels.element_wise import both, check_against_reference, inputs, memory_of, outputs, owned, shapes
 from tests.layouts import examples
 
 TYPES = (DataType.UINT8, DataType.INT8)
@@ -54,16 +54,6 @@ def test_tensors_that_are_cut(tight_device: dmlvk.Device, desc: OperatorDesc, ki
     check_against_reference(tight_device, desc, memory_of(desc, seed, kind), seed=seed)
 
 
-def both(sizes: tuple[int, ...], parameters: TensorDesc, data_type: DataType) -> list[OperatorDesc]:
-    zero_point = TensorDesc(data_type, parameters.sizes, parameters.strides)
-    floats, integers = TensorDesc(DataType.FLOAT32, sizes), TensorDesc(data_type, sizes)
-    more: dict[str, Any] = {"scale_tensor": parameters, "zero_point_tensor": zero_point}
-    return [
-        ElementWiseQuantizeLinearDesc(input_tensor=floats, output_tensor=integers, **more),
-        ElementWiseDequantizeLinearDesc(input_tensor=integers, output_tensor=floats, **more),
-    ]
-
-
 @pytest.mark.parametrize("data_type", TYPES)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_a_scale_for_each_channel(device: dmlvk.Device, layout: str, data_type: DataType) -> None:
@@ -88,18 +78,3 @@ def test_floats_at_every_threshold(device: dmlvk.Device, data_type: DataType) ->
         "scale_tensor": scale.view(np.uint8),
     }
     check_against_reference(device, desc, memory_of(desc, 1, 0) | memory)
-
-
-@pytest.mark.parametrize("data_type", TYPES)
-def test_every_difference_by_scales_of_every_exponent(device: dmlvk.Device, data_type: DataType) -> None:
-    """Products that are denormal, that round to the next power of two, and that become infinite."""
-    exponents = np.arange(256, dtype=np.uint32) << 23
-    mantissas = np.random.default_rng(8).integers(0, 1 << 23, 256, np.uint32)
-    mantissas[::4] = 0x7FFFFF
-    scale = exponents | mantissas
-    sizes = (256, 256)
-    _, desc = both(sizes, TensorDesc(DataType.FLOAT32, sizes, (1, 0)), data_type)
-    memory = memory_of(desc, 2, 0)
-    memory["input_tensor"] = np.tile(np.arange(256, dtype=np.uint8), 256)
-    for path in (None, "integers"):
-        check_against_reference(device, desc, memory | {"scale_tensor": scale.view(np.uint8)}, path=path)

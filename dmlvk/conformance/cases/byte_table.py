@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.cases.by_declaration import cases_of
 from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.values import random_array
@@ -82,5 +83,6 @@ GROUPS = (
 
 def cases(default_only: bool = False) -> Iterator[Case]:
     """All cases, or those that run by default."""
+    yield from cases_of(ByteTableDesc, default_only)
     for group in GROUPS:
         yield from group.cases(default_only)

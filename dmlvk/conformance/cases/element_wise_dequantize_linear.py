@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.cases.by_declaration import cases_of
 from dmlvk.conformance.cases.byte_table import BYTES
 from dmlvk.conformance.cases.combinations import PLANNERS_CHOICE, Group, Parameters
 from dmlvk.conformance.cases.element_wise_quantize_linear import parameters_group
@@ -51,5 +52,6 @@ GROUPS = (
 
 def cases(default_only: bool = False) -> Iterator[Case]:
     """All cases, or those that run by default."""
+    yield from cases_of(ElementWiseDequantizeLinearDesc, default_only)
     for group in GROUPS:
         yield from group.cases(default_only)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.cases.by_declaration import cases_of
 from dmlvk.conformance.cases.byte_table import BYTES
 from dmlvk.conformance.cases.combinations import DEVICES, Group, Parameters
 from dmlvk.conformance.cases.layouts import LIMITS
@@ -121,5 +122,6 @@ GROUPS = (
 
 def cases(default_only: bool = False) -> Iterator[Case]:
     """All cases, or those that run by default."""
+    yield from cases_of(ElementWiseQuantizeLinearDesc, default_only)
     for group in GROUPS:
         yield from group.cases(default_only)

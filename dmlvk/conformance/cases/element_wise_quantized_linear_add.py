@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.cases.by_declaration import cases_of
 from dmlvk.conformance.cases.byte_table import BYTES, PAIRS
 from dmlvk.conformance.cases.combinations import DEVICES, Group, Parameters
 from dmlvk.conformance.cases.layouts import LIMITS
@@ -64,7 +65,7 @@ def workload(
 def pairs(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Every pair of bytes, with ordinary scales, with sums that lie between two integers, and with odd scales."""
     kinds = {"a_tensor": p.a, "b_tensor": p.b, "output_tensor": p.output}
-    tensors = {name: TensorDesc(kind, (1 << 16,)) for name, kind in kinds.items()}
+    tensors: dict[str, Any] = {name: TensorDesc(kind, (1 << 16,)) for name, kind in kinds.items()}
     sides = {name: side.view(kinds[name].numpy_dtype) for name, side in zip(kinds, PAIRS, strict=False)}
     return workload(numbers, p.scales, p.zero_points, p, sides, **tensors)
 
@@ -110,5 +111,6 @@ GROUPS = (
 
 def cases(default_only: bool = False) -> Iterator[Case]:
     """All cases, or those that run by default."""
+    yield from cases_of(ElementWiseQuantizedLinearAddDesc, default_only)
     for group in GROUPS:
         yield from group.cases(default_only)

@@ -1,0 +1,324 @@
+"""Functions of bytes: chains of nodes whose output is a function of one or two 8-bit values become one table.
+
+Such a chain ends in a QuantizeLinear or in an operator whose output is of bytes, and begins at 8-bit values. The host's
+library computes the table from the chain's own nodes, from all 256 values or all 65,536 pairs, so the bits are those
+of that library. A chain has no table, and stays on the host, if its results depend on where an element stands in its
+tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from dmlvk.onnx.errors import ModelError, NotOnDeviceError
+from dmlvk.onnx.graph import MICROSOFT, Array, Graph, Node
+from dmlvk.onnx.host import HostPart
+
+DOMAIN, OPERATOR = "dmlvk", "ByteTable"
+BYTES = (TensorProto.UINT8, TensorProto.INT8)
+# Operators that map each element by itself, and those of two operands. Elu, Celu, Selu and Softplus are not among them:
+# ONNX Runtime's results depend on an element's place in a vector.
+UNARY = {
+    *("Abs", "BatchNormalization", "Ceil", "Clip", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish"),
+    *("Identity", "LeakyRelu", "Log", "Neg", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sqrt", "Tanh"),
+    "ThresholdedRelu",
+}
+BINARY = {"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "PRelu"}
+# Operators of bytes of com.microsoft.
+QUANTIZED = {"QLinearSigmoid", "QLinearLeakyRelu", "QLinearMul"}
+MOST_SOURCES = 2
+
+
+def fuse(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
+    """Put tables in the places of chains.
+
+    Returns
+    -------
+    dict of int to str
+        By number, the reasons of the nodes that are no longer in the graph.
+    dict of int to int
+        The number of the last node of each chain, and that of its table.
+    """
+    reasons: dict[int, str] = {}
+    replaced: dict[int, int] = {}
+    finder = _Finder(graph)
+    made: dict[int, Node] = {}
+    for end in reversed(graph.nodes):
+        if end.index in reasons:
+            continue
+        chain = finder.chain(end)
+        if chain is None:
+            continue
+        attributes = {} if chain.axis is None else {"axis": chain.axis}
+        proto = helper.make_node(OPERATOR, chain.sources, list(end.outputs), name=end.name, domain=DOMAIN, **attributes)
+        table = replace(graph.new_node(proto), originals=tuple(chain.nodes))
+        made[end.index] = table
+        replaced[end.index] = table.index
+        gone = finder.inside(chain)
+        reasons |= dict.fromkeys(gone, f"into the table of {end.name!r}")
+    graph.nodes = [made.get(node.index, node) for node in graph.nodes if node.index not in reasons]
+    return reasons, replaced
+
+
+class _Chain:
+    """Nodes that compute one value from 8-bit sources; in an order in which they can run."""
+
+    def __init__(self, nodes: Sequence[Node], sources: Sequence[str], axis: int | None) -> None:
+        self.nodes = nodes
+        self.sources = list(sources)
+        self.axis = axis
+
+
+class _Refused(Exception):
+    """A value is no function of few bytes."""
+
+
+class _Finder:
+    """Finds the chain that ends in a node."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._producers, self._users = graph.producers(), graph.users()
+        self._places = {node.index: place for place, node in enumerate(graph.nodes)}
+
+    def chain(self, end: Node) -> _Chain | None:
+        """The longest chain to an 8-bit output; None if there is none."""
+        if not self._gives_bytes(end) or end.op_type == "Identity":
+            return None
+        try:
+            nodes, sources = self._expanded({end.index: end})
+            while True:
+                for source in sources:
+                    longer = self._with_producer(nodes, source)
+                    if longer is not None:
+                        nodes, sources = longer
+                        break
+                else:
+                    break
+            axis = self._axis(nodes, sources)
+        except _Refused:
+            return None
+        ordered = sorted(nodes.values(), key=lambda node: self._places[node.index])
+        return _Chain(ordered, sources, axis) if sources else None
+
+    def inside(self, chain: _Chain) -> list[int]:
+        """The chain's nodes, but the last, whose outputs nobody else needs."""
+        indexes = {node.index for node in chain.nodes}
+        return [node.index for node in chain.nodes[:-1] if self._is_private(node, indexes)]
+
+    def _is_private(self, node: Node, indexes: set[int]) -> bool:
+        return all(
+            name not in self._graph.outputs and all(user.index in indexes for user in self._users.get(name, ()))
+            for name in node.writes
+        )
+
+    def _gives_bytes(self, node: Node) -> bool:
+        return len(node.writes) == 1 and self._is_byte(node.writes[0]) and self._is_function(node)
+
+    def _is_byte(self, name: str) -> bool:
+        return self._graph.element_type(name) in BYTES
+
+    def _is_function(self, node: Node) -> bool:
+        """Whether a node maps each element by itself, with constant parameters."""
+        if node.captured or len(node.writes) != 1:
+            return False
+        variable = self._variables(node)
+        if node.domain == MICROSOFT:
+            operands = {node.input(0), node.input(3)} if node.op_type == "QLinearMul" else {node.input(0)}
+            return node.op_type in QUANTIZED and set(variable) <= operands
+        if node.domain:
+            return False
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            return variable == [node.input(0)] and not node.attributes.get("block_size", 0)
+        if node.op_type in UNARY:
+            return variable == [node.input(0)]
+        return node.op_type in BINARY and 1 <= len(variable) <= 2 and len(node.inputs) <= 2
+
+    def _variables(self, node: Node) -> list[str]:
+        """The inputs that are no parameters: values, and constants of several bytes."""
+        data = {"QLinearMul": (0, 3), "DequantizeLinear": (0,)}.get(node.op_type, ())
+        operands = {node.input(position) for position in data}
+        return [name for name in dict.fromkeys(node.inputs) if name and self._is_variable(name, name in operands)]
+
+    def _is_variable(self, name: str, is_operand: bool) -> bool:
+        constant = self._graph.constant(name)
+        return constant is None or (is_operand and constant.size > 1)
+
+    def _expanded(self, nodes: dict[int, Node]) -> tuple[dict[int, Node], list[str]]:
+        """The nodes with those before them, up to values of bytes: these are the sources."""
+        found = dict(nodes)
+        sources: list[str] = []
+        written = {name for node in nodes.values() for name in node.writes}
+        pending = [name for node in nodes.values() for name in self._variables(node) if name not in written]
+        while pending:
+            name = pending.pop(0)
+            if self._is_byte(name):
+                if name not in sources:
+                    sources.append(name)
+                continue
+            node = self._producers.get(name)
+            if node is None or not self._is_function(node):
+                raise _Refused
+            if node.index not in found:
+                found[node.index] = node
+                pending += self._variables(node)
+        # ONNX Runtime replaces a group of nodes by one only where nobody else reads the floats between them. It
+        # duplicates DequantizeLinear for that.
+        indexes = set(found)
+        for index, node in found.items():
+            if index not in nodes and node.op_type != "DequantizeLinear" and not self._is_private(node, indexes):
+                raise _Refused
+        if len(sources) > MOST_SOURCES:
+            raise _Refused
+        return found, sources
+
+    def _with_producer(self, nodes: dict[int, Node], source: str) -> tuple[dict[int, Node], list[str]] | None:
+        """A longer chain, which computes a source from others; None where it cannot be or helps nobody."""
+        producer = self._producers.get(source)
+        if producer is None or not self._gives_bytes(producer) or not self._is_private(producer, set(nodes)):
+            return None
+        try:
+            longer = self._expanded({**nodes, producer.index: producer})
+            self._axis(*longer)  # refused where parameters differ along several dimensions, or beside two sources
+            return longer
+        except _Refused:
+            return None
+
+    def _axis(self, nodes: dict[int, Node], sources: Sequence[str]) -> int | None:
+        """The dimension along which parameters differ; None if each has one element."""
+        rank = self._graph.rank(sources[0]) if len(sources) == 1 else None
+        axes = set()
+        for node in nodes.values():
+            for position, name in enumerate(node.inputs):
+                constant = self._graph.constant(name) if name else None
+                if constant is None or constant.size == 1 or name in sources:
+                    continue
+                if rank is None or constant.ndim > rank:
+                    raise _Refused
+                if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+                    axis = node.attributes.get("axis", 1)
+                    axes.add(axis + rank if axis < 0 else axis)
+                elif node.op_type == "BatchNormalization":
+                    axes.add(1)
+                elif node.op_type in BINARY and position < 2:
+                    axes |= {rank - constant.ndim + k for k, size in enumerate(constant.shape) if size != 1}
+                else:
+                    raise _Refused
+        if len(axes) > 1 or any(not 0 <= axis < (rank or 0) for axis in axes):
+            raise _Refused
+        return axes.pop() if axes else None
+
+
+def table_of(graph: Graph, node: Node, shapes: Sequence[tuple[int, ...]]) -> Array:
+    """The table of a chain.
+
+    Parameters
+    ----------
+    graph : Graph
+    node : Node
+        Its table's.
+    shapes : sequence of tuple of int
+        Those of the sources: where one of two operands is repeated, the host's addition depends on which.
+
+    Returns
+    -------
+    ndarray
+        Of the output's type: (256,), (channels, 256) where parameters differ along a dimension, or (256, 256) with the
+        first source's values along the first dimension.
+
+    Raises
+    ------
+    NotOnDeviceError
+        The host's library refuses the chain, or its results depend on an element's place.
+    """
+    if len(shapes) == 2:
+        questions = _of_two(repeated(*shapes))
+    elif "axis" in node.attributes:
+        axis = node.attributes["axis"]
+        questions = _by_channel(len(shapes[0]), axis, shapes[0][axis])
+    else:
+        questions = _of_one()
+    key = node.index, *(tuple(array.shape for array in arrays) for arrays, _ in questions)
+    if key not in graph.tables:
+        dtypes = [helper.tensor_dtype_to_np_dtype(graph.element_type(name)) for name in node.inputs]
+        kinds = {name: helper.make_tensor_type_proto(graph.element_type(name), None) for name in node.inputs}
+        outputs = list(node.originals[-1].outputs)
+        try:
+            part = HostPart(graph, node.originals, list(node.inputs), outputs, kinds, graph.host_optimizes)
+            found = []
+            for arrays, table in questions:
+                typed = [array.view(dtype) for array, dtype in zip(arrays, dtypes, strict=True)]
+                found.append(table(part.run(dict(zip(node.inputs, typed, strict=True)))[0]))
+        except ModelError as error:
+            raise NotOnDeviceError(str(error)) from error
+        if any(not np.array_equal(each, found[0]) for each in found):
+            raise NotOnDeviceError("its results depend on where an element stands in its tensor")
+        graph.tables[key] = found[0]
+    return graph.tables[key]
+
+
+# Arrays for the sources, and how the table follows from the output. Each table is asked for twice, with the values in
+# other places.
+_Questions = list[tuple[tuple[Array, ...], Callable[[Array], Array]]]
+_VALUES = np.arange(256, dtype=np.uint8)
+
+
+def _of_one() -> _Questions:
+    moved = np.concatenate([_VALUES[:5], _VALUES[::-1], _VALUES[:3]])
+    return [
+        ((_VALUES,), lambda output: output.reshape(-1)),
+        ((moved,), lambda output: output.reshape(-1)[5:261][::-1]),
+    ]
+
+
+def _by_channel(rank: int, axis: int, channels: int) -> _Questions:
+    """All values for each channel, along the first other dimension, and along the last in the opposite order."""
+    others = [k for k in range(rank) if k != axis]
+    if not others:
+        raise NotOnDeviceError("its parameters differ from element to element")
+
+    def question(along: int, values: Array) -> tuple[tuple[Array, ...], Callable[[Array], Array]]:
+        shape = [1] * rank
+        shape[along] = 256
+        wide = values.reshape(shape)
+        shape[axis] = channels
+        array = np.ascontiguousarray(np.broadcast_to(wide, shape))
+        order = np.argsort(values)
+        return (array,), lambda output: np.moveaxis(output, (axis, along), (0, 1)).reshape(channels, 256)[:, order]
+
+    return [question(others[0], _VALUES), question(others[-1], np.ascontiguousarray(_VALUES[::-1]))]
+
+
+def _of_two(repeated: int | None) -> _Questions:
+    """All pairs: side by side, or with one operand repeated along the last dimension."""
+    if repeated is None:
+        first, second = np.repeat(_VALUES, 256), np.tile(_VALUES, 256)
+        order = np.random.default_rng(0).permutation(first.size)
+        moved = np.concatenate([order, order[:7]])
+        back = np.argsort(order)
+        return [
+            ((first, second), lambda output: output.reshape(256, 256)),
+            ((first[moved], second[moved]), lambda output: output[: first.size][back].reshape(256, 256)),
+        ]
+    shapes = ((256, 1), (1, 256)) if repeated == 0 else ((1, 256), (256, 1))
+
+    def question(values: Array) -> tuple[tuple[Array, ...], Callable[[Array], Array]]:
+        order = np.argsort(values)
+        arrays = tuple(np.ascontiguousarray(values.reshape(shape)) for shape in shapes)
+        return arrays, lambda output: (output if repeated == 0 else output.T)[order][:, order]
+
+    return [question(_VALUES), question(_VALUES[::-1])]
+
+
+def repeated(first: Sequence[int], second: Sequence[int]) -> int | None:
+    """Which of two operands has one element in the last dimension in which they are not both so; None if neither."""
+    rank = max(len(first), len(second))
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in (first, second)]
+    for sizes in reversed(list(zip(*padded, strict=True))):
+        if sizes != (1, 1):
+            return sizes.index(1) if 1 in sizes else None
+    return 0

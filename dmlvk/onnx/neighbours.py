@@ -1,0 +1,413 @@
+"""The convolution's neighbours: tables of bytes, additions, pools, QuantizeLinear and DequantizeLinear, and Resize."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from onnx import helper
+
+from dmlvk.data_type import DataType
+from dmlvk.onnx.byte_functions import BYTES, repeated, table_of
+from dmlvk.onnx.convolution import Operands, require_quantized, spatial_arrays
+from dmlvk.onnx.errors import NotOnDeviceError
+from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.movement import concatenate
+from dmlvk.onnx.program import Array, Builder, Value
+from dmlvk.operators import (
+    ByteTableDesc,
+    ElementWiseDequantizeLinearDesc,
+    ElementWiseQuantizedLinearAddDesc,
+    ElementWiseQuantizeLinearDesc,
+    MaxPooling2Desc,
+    QuantizedLinearAveragePoolingDesc,
+)
+from dmlvk.tensor_desc import TensorDesc
+
+# The arrays of a window in the order of `output_size`.
+# Scales further apart than this leave the range in which all arithmetic is exact.
+LEAST_RATIO = 2.0**-20
+ARRAYS = ("strides", "dilations", "start_padding", "end_padding")
+
+
+def _laid(value: Value, shape: Sequence[int]) -> TensorDesc:
+    """A value as a tensor of a shape to which it is broadcast."""
+    missing = len(shape) - len(value.shape)
+    strides = [0] * missing + [
+        stride if size == wanted else 0
+        for size, stride, wanted in zip(value.shape, value.strides, shape[missing:], strict=False)
+    ]
+    return TensorDesc(DataType.from_numpy(value.dtype), tuple(shape) or (1,), strides[: len(shape)] or [1])
+
+
+def _new(builder: Builder, dtype: Any, shape: tuple[int, ...], sources: Sequence[Value]) -> Value:
+    """An output, whose dimensions lie in memory as those of the largest source do, if it has the output's shape."""
+    like = next((source for source in sources if source.shape == shape), None)
+    return builder.new(np.dtype(dtype), shape, () if like is None else like.order)
+
+
+def _dtype(builder: Builder, name: str) -> np.dtype[Any]:
+    return np.dtype(helper.tensor_dtype_to_np_dtype(builder.graph.element_type(name)))
+
+
+def _look_up(builder: Builder, sources: Sequence[Value], table: Array, dtype: Any, axis: int | None = None) -> Value:
+    """A value that a table gives for one value or for pairs of two."""
+    shape = np.broadcast_shapes(*(source.shape for source in sources))
+    output = _new(builder, dtype, shape, sources)
+    operands = Operands(builder)
+    for field, source in zip(("input_tensor", "second_input_tensor"), sources, strict=False):
+        operands.tensors[field] = _laid(source, shape)
+        operands.places[field] = source
+    operands.own("table_tensor", table.reshape(-1, 256) if axis is not None else table.reshape(-1))
+    operands.tensors["output_tensor"] = _laid(output, shape)
+    operands.places["output_tensor"] = output
+    builder.dispatch(ByteTableDesc(**operands.tensors, axis=axis), operands.places, operands.owned)
+    return output
+
+
+def plan_byte_table(node: Node, builder: Builder) -> None:
+    """A chain of functions of one or two bytes: see `dmlvk.onnx.byte_functions`."""
+    sources = [builder.value(name) for name in node.inputs]
+    shapes = [source.shape for source in sources]
+    if any(math.prod(shape) <= 1 for shape in shapes[:1]):
+        raise NotOnDeviceError("a tensor of one element, for which the host's library may take its operands in turn")
+    table = table_of(builder.graph, node, shapes)
+    axis = node.attributes.get("axis")
+    builder.set(node.outputs[0], _look_up(builder, sources, table, _dtype(builder, node.outputs[0]), axis))
+
+
+def _add_parameters(operands: Operands, names: Mapping[str, str], rank: int) -> None:
+    """Add scales and zero points of one element."""
+    for field, name in names.items():
+        if not name:
+            continue
+        shape, _ = operands.builder.kind(name)
+        if math.prod(shape) != 1:
+            raise NotOnDeviceError(f"{name!r} has the shape {shape}; on the device it has one element")
+        operands.add(field, name, (1,) * rank)
+
+
+def plan_add(node: Node, builder: Builder) -> None:
+    """QLinearAdd: ONNX Runtime takes the operand that is repeated along the last dimension second."""
+    first, second = ((node.input(k), node.input(k + 1), node.input(k + 2)) for k in (0, 3))
+    if repeated(*(builder.kind(operand[0])[0] for operand in (first, second))) == 0:
+        first, second = second, first
+    a, b = (builder.value(operand[0]) for operand in (first, second))
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    dtype = require_quantized(builder, node.input(7)) if node.input(7) else a.dtype
+    for name in (first[0], second[0]):
+        require_quantized(builder, name)
+    output = _new(builder, dtype, shape, (a, b))
+    operands = Operands(builder)
+    for field, value in (("a_tensor", a), ("b_tensor", b), ("output_tensor", output)):
+        operands.tensors[field], operands.places[field] = _laid(value, shape), value
+    names = {"output_scale_tensor": node.input(6), "output_zero_point_tensor": node.input(7)}
+    for letter, operand in (("a", first), ("b", second)):
+        names |= {f"{letter}_scale_tensor": operand[1], f"{letter}_zero_point_tensor": operand[2]}
+    _add_parameters(operands, names, max(len(shape), 1))
+    desc = ElementWiseQuantizedLinearAddDesc(**operands.tensors)
+    builder.dispatch(desc, operands.places, operands.owned)
+    builder.set(node.outputs[0], output)
+
+
+def check_scales(positions: Sequence[int]) -> Any:
+    """Refuse a node whose scales are 0, infinite, NaN or negative, or far from the last of them, which is the output's.
+
+    ONNX Runtime gives the type's least value where a result is beyond 2^31 steps of the output, a device its largest.
+    """
+
+    def check(node: Node, graph: Graph) -> None:
+        for position in positions:
+            scale = graph.constant(node.input(position))
+            if scale is None:
+                raise NotOnDeviceError(f"the scale {node.input(position)!r} is not constant")
+            if not (np.isfinite(scale) & (scale > 0)).all():
+                raise NotOnDeviceError(f"the scale {node.input(position)!r} is not a positive number")
+            output = np.asarray(graph.constant(node.input(positions[-1])), np.float64).max()
+            if not (np.asarray(scale, np.float64) / output >= LEAST_RATIO).all() or scale.max() > output / LEAST_RATIO:
+                raise NotOnDeviceError(f"the scale {node.input(position)!r} is far from the output's, {output:g}")
+
+    return check
+
+
+def _quantization(node: Node, builder: Builder, source: Value, operands: Operands) -> None:
+    """Scale and zero point of a conversion: one element, or one for each index along the axis."""
+    shape = source.shape or (1,)
+    rank = len(shape)
+    for field, position in (("scale_tensor", 1), ("zero_point_tensor", 2)):
+        constant = builder.constant(node.input(position)) if node.input(position) else None
+        if node.input(position) and constant is None:
+            raise NotOnDeviceError(f"its input {node.input(position)!r} is not constant")
+        if constant is None or (field == "zero_point_tensor" and not constant.any()):
+            continue
+        if constant.size == 1:
+            operands.own(field, constant.reshape((1,) * rank))
+        else:
+            axis = node.attributes.get("axis", 1)
+            axis += rank if axis < 0 else 0
+            if node.attributes.get("block_size", 0) or not 0 <= axis < rank or constant.shape != (shape[axis],):
+                raise NotOnDeviceError(f"{node.input(position)!r} of shape {constant.shape} for a tensor {shape}")
+            along = [shape[axis] if k == axis else 1 for k in range(rank)]
+            # One element for each index along the axis, which the other dimensions repeat.
+            value = builder.value(node.input(position))
+            repeated_value = replace(value, shape=tuple(along), order=())
+            operands.tensors[field] = _laid(repeated_value, shape)
+            operands.places[field] = value
+
+
+def plan_quantize(node: Node, builder: Builder) -> None:
+    """QuantizeLinear of float32 to 8 bits."""
+    source = builder.value(node.inputs[0])
+    dtype = _dtype(builder, node.outputs[0])
+    if source.dtype != np.float32 or dtype not in (np.dtype(np.uint8), np.dtype(np.int8)):
+        raise NotOnDeviceError(f"from {source.dtype.name} to {dtype.name}; on the device from float32 to 8 bits")
+    _plan_conversion(node, builder, source, dtype, ElementWiseQuantizeLinearDesc)
+
+
+def plan_dequantize(node: Node, builder: Builder) -> None:
+    """DequantizeLinear of 8 bits to float32."""
+    source = builder.value(node.inputs[0])
+    require_quantized(builder, node.inputs[0])
+    scale = builder.constant(node.input(1))
+    if scale is None or scale.dtype != np.float32:
+        raise NotOnDeviceError("its scale is not a constant of float32")
+    _plan_conversion(node, builder, source, np.float32, ElementWiseDequantizeLinearDesc)
+
+
+def _plan_conversion(node: Node, builder: Builder, source: Value, dtype: Any, kind: Any) -> None:
+    output = _new(builder, dtype, source.shape, (source,))
+    operands = Operands(builder)
+    for field, value in (("input_tensor", source), ("output_tensor", output)):
+        operands.tensors[field], operands.places[field] = _laid(value, source.shape), value
+    _quantization(node, builder, source, operands)
+    builder.dispatch(kind(**operands.tensors), operands.places, operands.owned)
+    builder.set(node.outputs[0], output)
+
+
+def _pooled(
+    node: Node, builder: Builder, source: Value, dtype: Any, window: Sequence[int] | None
+) -> tuple[Operands, dict[str, Any], Value]:
+    """The tensors and arrays of a pool, of which ONNX may have one to three spatial dimensions; and the output."""
+    channels_last = bool(node.attributes.get("channels_last", 0))
+    rank = len(source.shape)
+    if rank not in (3, 4, 5):
+        raise NotOnDeviceError(f"a pool of a tensor of rank {rank}; on the device it is 3 to 5")
+    by_field = (0, rank - 1, *range(1, rank - 1)) if channels_last else tuple(range(rank))
+    sizes = tuple(source.shape[k] for k in by_field)
+    taps = tuple(sizes[2:] if window is None else window)
+    if window is None:
+        geometry = {"strides": (1,) * len(taps), "dilations": (1,) * len(taps)}
+        geometry |= {"start_padding": (0,) * len(taps), "end_padding": (0,) * len(taps)}
+    else:
+        geometry = spatial_arrays(node.attributes, sizes[2:], taps)
+    if node.attributes.get("ceil_mode", 0):
+        geometry["end_padding"] = _ceiled(sizes[2:], taps, geometry)
+    # Where no window reaches the end of the input, the device is given a smaller input.
+    unread = [max(-end, 0) for end in geometry["end_padding"]]
+    if any(unread) and node.op_type != "MaxPool":
+        raise NotOnDeviceError("ceil_mode with windows that leave out a part of the input")
+    sizes = (*sizes[:2], *(size - rest for size, rest in zip(sizes[2:], unread, strict=True)))
+    geometry["end_padding"] = tuple(max(end, 0) for end in geometry["end_padding"])
+    spatial = tuple(
+        (size + start + end - (tap - 1) * dilation - 1) // stride + 1
+        for size, tap, stride, dilation, start, end in zip(
+            sizes[2:], taps, *(geometry[name] for name in ARRAYS), strict=True
+        )
+    )
+    if min(spatial) < 1:
+        raise NotOnDeviceError(f"the padded input of sizes {sizes} is smaller than the window {taps}")
+    pooled = (*sizes[:2], *spatial)
+    shape = tuple(pooled[by_field.index(k)] for k in range(rank))
+    output = builder.new(np.dtype(dtype), shape, source.order)
+    operands = Operands(builder)
+    for field, value in (("input_tensor", source), ("output_tensor", output)):
+        laid = list(sizes if value is source else pooled), [value.strides[k] for k in by_field]
+        if rank == 3:  # a row of pixels
+            laid = ([*laid[0][:2], 1, laid[0][2]], [*laid[1][:2], 0, laid[1][2]])
+        operands.tensors[field] = TensorDesc(DataType.from_numpy(value.dtype), *laid)
+        operands.places[field] = value
+    if rank == 3:
+        neutral = {"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0}
+        geometry = {name: (neutral[name], *values) for name, values in geometry.items()}
+        taps = (1, *taps)
+    return operands, {**geometry, "window_size": taps}, output
+
+
+def _ceiled(sizes: Sequence[int], taps: Sequence[int], geometry: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
+    """The end padding with which floor gives what ceil_mode asks for; negative where windows end before the input."""
+    found = []
+    for size, tap, stride, dilation, start, end in zip(sizes, taps, *(geometry[name] for name in ARRAYS), strict=True):
+        reach = (tap - 1) * dilation + 1
+        count = -(-(size + start + end - reach) // stride) + 1
+        # A window that would begin behind the input and its start padding is left out.
+        count -= (count - 1) * stride >= size + start
+        found.append((count - 1) * stride + reach - size - start)
+    return tuple(found)
+
+
+def plan_max_pool(node: Node, builder: Builder) -> None:
+    """MaxPool of 8 bits."""
+    source = builder.value(node.inputs[0])
+    require_quantized(builder, node.inputs[0])
+    if len(node.writes) != 1 or node.writes[0] != node.outputs[0]:
+        raise NotOnDeviceError("its second output, the indices, are int64")
+    operands, arrays, output = _pooled(node, builder, source, source.dtype, node.attributes["kernel_shape"])
+    builder.dispatch(MaxPooling2Desc(**operands.tensors, **arrays), operands.places, operands.owned)
+    builder.set(node.outputs[0], output)
+
+
+def plan_average_pool(node: Node, builder: Builder) -> None:
+    """QLinearAveragePool and QLinearGlobalAveragePool of com.microsoft."""
+    source = builder.value(node.inputs[0])
+    require_quantized(builder, node.inputs[0])
+    dtype = require_quantized(builder, node.input(4)) if node.input(4) else source.dtype
+    is_global = node.op_type == "QLinearGlobalAveragePool"
+    window = None if is_global else node.attributes["kernel_shape"]
+    operands, arrays, output = _pooled(node, builder, source, dtype, window)
+    names = {"input_scale_tensor": 1, "input_zero_point_tensor": 2}
+    names |= {"output_scale_tensor": 3, "output_zero_point_tensor": 4}
+    _add_parameters(operands, {field: node.input(position) for field, position in names.items()}, 1)
+    include = bool(node.attributes.get("count_include_pad", 0))
+    desc = QuantizedLinearAveragePoolingDesc(**operands.tensors, **arrays, include_padding=include)
+    builder.dispatch(desc, operands.places, operands.owned)
+    builder.set(node.outputs[0], output)
+
+
+def _is_bytes(name: str, graph: Graph) -> bool:
+    return graph.element_type(name) in BYTES
+
+
+def check_max_pool(node: Node, graph: Graph) -> None:
+    """Refuse a pool of floats."""
+    if not _is_bytes(node.input(0), graph):
+        raise NotOnDeviceError("its input has no elements of 8 bits; the device pools no floats")
+
+
+def check_quantize(node: Node, graph: Graph) -> None:
+    """Refuse what is not from float32 to 8 bits with a constant scale."""
+    if not _is_bytes(node.outputs[0], graph):
+        raise NotOnDeviceError("its output has no elements of 8 bits")
+    check_scales((1,))(node, graph)
+
+
+def check_dequantize(node: Node, graph: Graph) -> None:
+    """Refuse what is not from 8 bits to float32 with a constant scale."""
+    if not _is_bytes(node.input(0), graph):
+        raise NotOnDeviceError("its input has no elements of 8 bits")
+    if graph.is_constant(node.input(0)):
+        raise NotOnDeviceError("its input is constant")
+    check_scales((1,))(node, graph)
+
+
+def check_resize(node: Node, graph: Graph) -> None:
+    """Refuse all modes but the nearest element."""
+    if node.attributes.get("mode", b"nearest") != b"nearest":
+        raise NotOnDeviceError("its mode is not nearest")
+    if node.attributes.get("keep_aspect_ratio_policy", b"stretch") != b"stretch" or node.version < 11:
+        raise NotOnDeviceError("an aspect ratio that is kept, or a version below 11")
+
+
+def plan_quantized_concat(node: Node, builder: Builder) -> None:
+    """QLinearConcat: inputs of another scale or zero point go through a table first."""
+    scale, zero = (builder.parameter(node.input(k)) for k in (0, 1))
+    names = []
+    for number, position in enumerate(range(2, len(node.inputs), 3)):
+        name = node.input(position)
+        require_quantized(builder, name)
+        own = [builder.parameter(node.input(position + k)) for k in (1, 2)]
+        if any(array.size != 1 for array in (scale, zero, *own)):
+            raise NotOnDeviceError("a scale or zero point of several elements")
+        if own[0].item() != scale.item() or own[1].item() != zero.item() or own[1].dtype != zero.dtype:
+            table = requantized(own[0].reshape(()), own[1].reshape(()), scale.reshape(()), zero.reshape(()))
+            value = _look_up(builder, [builder.value(name)], table, zero.dtype)
+            name = f"{node.outputs[0]}:{number}"  # no value of a model has it twice
+            builder.set(name, value)
+        names.append(name)
+    concatenate(builder, names, node.attributes["axis"], node.outputs[0])
+
+
+def requantized(scale: Array, zero: Array, new_scale: Array, new_zero: Array) -> Array:
+    """QuantizeLinear of DequantizeLinear of all bytes, in binary32: it rounds after each operation."""
+    values = np.arange(256, dtype=np.uint8).view(zero.dtype).astype(np.float32)
+    limits = np.iinfo(new_zero.dtype)
+    real = (values - zero.astype(np.float32)) * scale
+    with np.errstate(over="ignore"):
+        steps = np.rint(real / new_scale) + new_zero.astype(np.float32)
+    return np.clip(steps, limits.min, limits.max).astype(new_zero.dtype)
+
+
+def check_quantized_concat(node: Node, graph: Graph) -> None:
+    """Refuse what the tables need and is not constant."""
+    check_scales((0, *range(3, len(node.inputs), 3)))(node, graph)
+
+
+def plan_resize(node: Node, builder: Builder) -> None:
+    """Resize to the nearest element by whole factors: SLICE1 from strides of 0."""
+    source = builder.value(node.inputs[0])
+    shape = source.shape
+    if not shape:
+        raise NotOnDeviceError("a single element")
+    rank = len(shape)
+    axes = [int(axis) % rank for axis in node.attributes.get("axes", range(rank))]
+    scales = builder.parameter(node.input(2)) if node.input(2) else np.zeros(0)
+    if scales.size:
+        factors = dict(zip(axes, (float(scale) for scale in scales), strict=True))
+    else:
+        wanted = dict(zip(axes, builder.integers(node.input(3)), strict=True))
+        factors = {axis: wanted[axis] / shape[axis] for axis in axes}
+    whole = [int(factors.get(axis, 1)) for axis in range(rank)]
+    if any(factors.get(axis, 1) != whole[axis] or whole[axis] < 1 for axis in range(rank)):
+        raise NotOnDeviceError(f"factors {list(factors.values())}, which are not whole")
+    for size, factor in zip(shape, whole, strict=True):
+        if not np.array_equal(_nearest(node, size, factor), np.arange(size * factor) // factor):
+            raise NotOnDeviceError("coordinates that do not repeat each element")
+    if 2 * rank > 8 and sum(factor > 1 for factor in whole) + rank > 8:
+        raise NotOnDeviceError(f"a tensor of rank {rank}")
+    output = builder.new(source.dtype, tuple(s * f for s, f in zip(shape, whole, strict=True)), source.order)
+    sizes, read, written = [], [], []
+    for k, (size, factor) in enumerate(zip(shape, whole, strict=True)):
+        sizes.append(size)
+        read.append(source.strides[k])
+        written.append(output.strides[k] * factor)
+        if factor > 1:
+            sizes.append(factor)
+            read.append(0)
+            written.append(output.strides[k])
+    builder.copy(source, source.desc(tuple(sizes), tuple(read)), output, output.desc(tuple(sizes), tuple(written)))
+    builder.set(node.outputs[0], output)
+
+
+def _nearest(node: Node, size: int, factor: int) -> Array:
+    """The input's index of each output's, by ONNX Runtime's binary32 arithmetic."""
+    length = size * factor
+    if factor == 1:
+        return np.arange(size)
+    o, scale = np.arange(length, dtype=np.float32), np.float32(factor)
+    mode = node.attributes.get("coordinate_transformation_mode", b"half_pixel" if node.version >= 11 else b"asymmetric")
+    if mode == b"asymmetric":
+        c = o / scale
+    elif mode in (b"half_pixel", b"pytorch_half_pixel"):
+        c = (o + np.float32(0.5)) / scale - np.float32(0.5)
+        if mode == b"pytorch_half_pixel" and length == 1:
+            c = np.zeros_like(o)
+    elif mode == b"tf_half_pixel_for_nn":
+        c = (o + np.float32(0.5)) / scale
+    elif mode == b"align_corners":
+        c = o * np.float32(size - 1) / np.float32(length - 1)
+    else:
+        raise NotOnDeviceError(f"coordinate_transformation_mode {mode.decode()!r}")
+    rounding = node.attributes.get("nearest_mode", b"round_prefer_floor" if node.version >= 11 else b"floor")
+    floor = np.floor(c)
+    is_tie = np.abs(c - floor - np.float32(0.5)) < 1e-6
+    nearest = {
+        b"floor": floor,
+        b"ceil": np.ceil(c),
+        b"round_prefer_floor": np.where(is_tie, floor, np.floor(c + np.float32(0.5))),
+        b"round_prefer_ceil": np.where(is_tie, floor + 1, np.floor(c + np.float32(0.5))),
+    }.get(rounding)
+    if nearest is None:
+        raise NotOnDeviceError(f"nearest_mode {rounding.decode()!r}")
+    return np.clip(nearest, 0, size - 1).astype(np.int64)

@@ -1,0 +1,332 @@
+"""Random networks of the convolution's neighbours, in operators of bytes and as nodes that quantize around floats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+
+import dmlvk
+from dmlvk.onnx import InferenceSession, ModelError
+from dmlvk.onnx.placement import Row
+from tests.onnx.models import Array, Node, convolution, convolution_parameters, elements, model_of
+
+MICROSOFT = "com.microsoft."
+MOST_ELEMENTS = 6000
+
+
+class RandomNetwork:
+    """A network that grows node by node from 8-bit values; each has a scale, a zero point and a shape.
+
+    Parameters
+    ----------
+    seed : int
+    quantizes_around_floats : bool
+        Whether each operator is one of floats between DequantizeLinear and QuantizeLinear.
+    """
+
+    def __init__(self, seed: int, quantizes_around_floats: bool) -> None:
+        self.generator = np.random.default_rng(seed)
+        self._around_floats = quantizes_around_floats
+        g = self.generator
+        self.nodes: list[Node] = []
+        self.constants: dict[str, Array] = {}
+        # By value: shape, scale, zero point.
+        self.values: dict[str, tuple[tuple[int, ...], str, str]] = {}
+        shape = (int(g.integers(1, 3)), int(g.integers(1, 9)), int(g.integers(1, 9)), int(g.integers(1, 9)))
+        self.x = g.standard_normal(shape).astype(np.float32)
+        scale, zero = self.parameters()
+        self.nodes.append(("QuantizeLinear", ["x", scale, zero], ["v0"], {}))
+        self.values["v0"] = (shape, scale, zero)
+        steps = (
+            [self.mapped_float, self.paired_float, self.pooled_max, self.joined_float, self.by_channel]
+            if quantizes_around_floats
+            else [self.mapped, self.paired, self.pooled_max, self.averaged, self.joined, self.resized, self.convolved]
+        )
+        for _ in range(int(g.integers(3, 9))):
+            step: Callable[[], None] = steps[int(g.integers(len(steps)))]
+            step()
+        self.outputs: dict[str, Any] = {}
+        read = {name for _, reads, _, _ in self.nodes for name in reads}
+        for name, (_, scale, zero) in list(self.values.items()):
+            if name not in read:
+                self.nodes.append(("DequantizeLinear", [name, scale, zero], [f"{name}_float"], {}))
+                self.outputs[f"{name}_float"] = np.float32
+
+    def model(self) -> onnx.ModelProto:
+        return model_of(self.nodes, {"x": self.x}, self.outputs, self.constants, opset=17)
+
+    def constant(self, array: Any, dtype: Any = np.float32) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants[name] = np.asarray(array, dtype)
+        return name
+
+    def parameters(self, dtype: Any = None) -> tuple[str, str]:
+        """A scale and a zero point. Some scales are multiples of others, so that results are ties."""
+        g = self.generator
+        dtype = dtype or (np.uint8, np.int8)[int(g.integers(2))]
+        scale = g.choice([0.01, 0.02, 0.04, float(g.uniform(0.003, 0.06))])
+        limits = np.iinfo(dtype)
+        return self.constant(scale), self.constant(g.integers(limits.min, limits.max + 1), dtype)
+
+    def pick(self) -> tuple[str, tuple[int, ...], str, str]:
+        name = str(self.generator.choice(list(self.values)))
+        return name, *self.values[name]
+
+    def type_of(self, zero: str) -> Any:
+        return self.constants[zero].dtype.type
+
+    def set(self, shape: tuple[int, ...], scale: str, zero: str) -> str:
+        name = f"v{len(self.values)}"
+        self.values[name] = shape, scale, zero
+        return name
+
+    def mapped(self) -> None:
+        """A function of one value, in operators of bytes."""
+        name, shape, scale, zero = self.pick()
+        out_scale, out_zero = self.parameters(self.type_of(zero))
+        operator = str(self.generator.choice(["QLinearSigmoid", "QLinearLeakyRelu"]))
+        attributes = {} if operator == "QLinearSigmoid" else {"alpha": 0.1}
+        reads = [name, scale, zero, out_scale, out_zero]
+        self.nodes.append((MICROSOFT + operator, reads, [self.set(shape, out_scale, out_zero)], attributes))
+
+    def paired(self) -> None:
+        """An addition or a multiplication, of two values or of one and a part of another."""
+        name, shape, scale, zero = self.pick()
+        others = [
+            other for other, (its, _, its_zero) in self.values.items()
+            if self.type_of(its_zero) == self.type_of(zero) and _broadcasts(shape, its)
+        ]  # fmt: skip
+        other = str(self.generator.choice(others))
+        second = [other, *self.values[other][1:]]
+        its_shape = self.values[other][0]
+        if self.generator.random() < 0.3:
+            its_shape = tuple(int(self.generator.choice([1, size])) for size in shape)[
+                int(self.generator.integers(0, 4)) :
+            ]
+            second = [
+                self.constant(elements(self.generator, self.type_of(zero), its_shape), self.type_of(zero)),
+                scale,
+                zero,
+            ]
+        operator = str(self.generator.choice(["QLinearAdd", "QLinearMul"]))
+        out = self.parameters(self.type_of(zero))
+        operands = [[name, scale, zero], second]
+        if self.generator.random() < 0.5:
+            operands.reverse()
+        wide = tuple(np.broadcast_shapes(shape, its_shape))
+        self.nodes.append((MICROSOFT + operator, [*operands[0], *operands[1], *out], [self.set(wide, *out)], {}))
+
+    def _window(self, shape: tuple[int, ...]) -> tuple[dict[str, Any], tuple[int, ...]] | None:
+        g = self.generator
+        window = [int(g.integers(1, 4)) for _ in shape[2:]]
+        pads = [int(g.integers(0, size)) for size in window] + [int(g.integers(0, size)) for size in window]
+        strides = [int(g.integers(1, 3)) for _ in window]
+        ceil = int(g.integers(2))
+        spatial = []
+        for k, size in enumerate(shape[2:]):
+            padded = size + pads[k] + pads[k + 2] - window[k]
+            if padded < 0:
+                return None
+            count = (-(-padded // strides[k]) if ceil else padded // strides[k]) + 1
+            if ceil and (count - 1) * strides[k] >= size + pads[k]:
+                count -= 1
+            spatial.append(count)
+        attributes = {"kernel_shape": window, "pads": pads, "strides": strides, "ceil_mode": ceil}
+        return attributes, (*shape[:2], *spatial)
+
+    def pooled_max(self) -> None:
+        name, shape, scale, zero = self.pick()
+        found = self._window(shape)
+        if found is not None:
+            attributes, pooled = found
+            self.nodes.append(("MaxPool", [name], [self.set(pooled, scale, zero)], attributes))
+
+    def averaged(self) -> None:
+        name, shape, scale, zero = self.pick()
+        out = self.parameters(self.type_of(zero))
+        if self.generator.random() < 0.4:
+            attributes, pooled, operator = {"channels_last": 0}, (*shape[:2], 1, 1), "QLinearGlobalAveragePool"
+        else:
+            found = self._window(shape)
+            if found is None:
+                return
+            attributes, pooled = found
+            attributes = {**attributes, "count_include_pad": int(self.generator.integers(2))}
+            operator = "QLinearAveragePool"
+        self.nodes.append((MICROSOFT + operator, [name, scale, zero, *out], [self.set(pooled, *out)], attributes))
+
+    def joined(self) -> None:
+        name, shape, scale, zero = self.pick()
+        others = [
+            [other, its_scale, its_zero] for other, (its, its_scale, its_zero) in self.values.items()
+            if its == shape and self.type_of(its_zero) == self.type_of(zero)
+        ]  # fmt: skip
+        out = (scale, zero) if self.generator.random() < 0.5 else self.parameters(self.type_of(zero))
+        second = others[int(self.generator.integers(len(others)))]
+        joined = (shape[0], 2 * shape[1], *shape[2:])
+        if np.prod(joined) < MOST_ELEMENTS:
+            reads = [*out, name, scale, zero, *second]
+            self.nodes.append((MICROSOFT + "QLinearConcat", reads, [self.set(joined, *out)], {"axis": 1}))
+
+    def resized(self) -> None:
+        name, shape, scale, zero = self.pick()
+        factors = [1, 1, int(self.generator.integers(1, 4)), int(self.generator.integers(1, 4))]
+        larger = tuple(size * factor for size, factor in zip(shape, factors, strict=True))
+        if np.prod(larger) >= MOST_ELEMENTS:
+            return
+        modes = [("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil")]
+        coordinates, nearest = modes[int(self.generator.integers(len(modes)))]
+        attributes = {"mode": "nearest", "coordinate_transformation_mode": coordinates, "nearest_mode": nearest}
+        reads = [name, "", self.constant(factors)]
+        self.nodes.append(("Resize", reads, [self.set(larger, scale, zero)], attributes))
+
+    def convolved(self) -> None:
+        name, shape, scale, zero = self.pick()
+        filters = int(self.generator.integers(1, 12))
+        kind = self.type_of(zero)
+        found = convolution_parameters(
+            self.generator, (filters, shape[1], 1, 1), (kind, np.int8, kind), per_channel=True
+        )
+        found |= {"x_scale": self.constants[scale], "x_zero": self.constants[zero]}
+        named = {key: self.constant(array, array.dtype) for key, array in found.items()}
+        _, reads, _, _ = convolution(found, name)
+        out = self.set((shape[0], filters, *shape[2:]), named["y_scale"], named["y_zero"])
+        self.nodes.append(("QLinearConv", [name, *(named[key] for key in reads[1:])], [out], {}))
+
+    def _dequantized(self, name: str) -> str:
+        _, scale, zero = self.values[name]
+        made = f"f{len(self.nodes)}"
+        self.nodes.append(("DequantizeLinear", [name, scale, zero], [made], {}))
+        return made
+
+    def _quantized(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
+        out = self.parameters(dtype)
+        self.nodes.append(("QuantizeLinear", [name, *out], [self.set(shape, *out)], {}))
+
+    def _float(self, operator: str, reads: list[str], attributes: dict[str, Any] | None = None) -> str:
+        made = f"f{len(self.nodes)}"
+        self.nodes.append((operator, reads, [made], attributes or {}))
+        return made
+
+    def mapped_float(self) -> None:
+        """A chain of one to three functions of one value; SiLU and HardSwish among them."""
+        name, shape, _, zero = self.pick()
+        value = first = self._dequantized(name)
+        for _ in range(int(self.generator.integers(1, 4))):
+            operator = str(
+                self.generator.choice(["Sigmoid", "Tanh", "Relu", "HardSigmoid", "Abs", "Clip", "Mul", "Add"])
+            )
+            if operator == "Clip":
+                value = self._float("Clip", [value, self.constant(0.0), self.constant(1.0)])
+            elif operator == "Mul" and value != first:
+                value = self._float("Mul", [first, value])
+            elif operator in ("Mul", "Add"):
+                value = self._float(operator, [value, self.constant(0.7)])
+            else:
+                value = self._float(operator, [value])
+        self._quantized(value, shape, self.type_of(zero))
+
+    def paired_float(self) -> None:
+        name, shape, _, zero = self.pick()
+        others = [
+            other for other, (its, _, its_zero) in self.values.items()
+            if self.type_of(its_zero) == self.type_of(zero) and _broadcasts(shape, its)
+        ]  # fmt: skip
+        other = str(self.generator.choice(others))
+        operator = str(self.generator.choice(["Add", "Mul", "Sub", "Max"]))
+        value = self._float(operator, [self._dequantized(name), self._dequantized(other)])
+        wide = tuple(np.broadcast_shapes(shape, self.values[other][0]))
+        self._quantized(value, wide, self.type_of(zero))
+
+    def joined_float(self) -> None:
+        name, shape, _, zero = self.pick()
+        joined = (shape[0], 2 * shape[1], *shape[2:])
+        if np.prod(joined) < MOST_ELEMENTS:
+            value = self._float("Concat", [self._dequantized(name), self._dequantized(name)], {"axis": 1})
+            self._quantized(value, joined, self.type_of(zero))
+
+    def by_channel(self) -> None:
+        """BatchNormalization, or an operand for each channel."""
+        name, shape, _, zero = self.pick()
+        channels = shape[1]
+        value = self._dequantized(name)
+        if self.generator.random() < 0.5:
+            parameters = [self.constant(self.generator.uniform(0.5, 1.5, channels)) for _ in range(4)]
+            value = self._float("BatchNormalization", [value, *parameters])
+        else:
+            factor = self.constant(self.generator.uniform(-1, 2, (channels, 1, 1)))
+            value = self._float(str(self.generator.choice(["Mul", "Add"])), [value, factor])
+        self._quantized(value, shape, self.type_of(zero))
+
+
+def differences(seeds: Sequence[int], around_floats: bool, selector: str) -> tuple[int, list[str], list[str]]:
+    """Compare networks with ONNX Runtime, in a process in which it can be imported.
+
+    Returns
+    -------
+    tuple of int, list of str and list of str
+        How many networks ONNX Runtime runs, what differs, and the nodes that ran on the host with their reasons.
+    """
+    count = 0
+    wrong: list[str] = []
+    on_host: list[str] = []
+    for seed in seeds:
+        network = RandomNetwork(seed, around_floats)
+        try:
+            found, expected, rows = both(network.model(), {"x": network.x}, selector, around_floats)
+        except RefusedByOracleError:  # its own inference of an average pool's sizes is wrong for some windows
+            continue
+        count += 1
+        for name, array, right in zip(network.outputs, found, expected, strict=True):
+            if array.dtype != right.dtype or array.shape != right.shape or not np.array_equal(array, right):
+                wrong.append(f"seed {seed}: {name}")
+        on_host += [f"seed {seed}: {row}" for row in rows if row.where == "host"]
+    return count, wrong, on_host
+
+
+class RefusedByOracleError(Exception):
+    """ONNX Runtime does not run a model."""
+
+
+def both(
+    model: onnx.ModelProto, feeds: dict[str, Array], selector: str, optimize: bool
+) -> tuple[list[Array], list[Array], list[Row]]:
+    """A model's outputs here and by ONNX Runtime, in a process in which it can be imported, and where the nodes ran."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    if not optimize:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        expected = onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, feeds)
+    except Exception as error:
+        raise RefusedByOracleError(str(error)) from error
+    session = InferenceSession(model, _device(selector), placement="device")
+    return session.run(None, feeds), expected, session.placement
+
+
+def runs(model: onnx.ModelProto, feeds: Sequence[dict[str, Array]], selector: str) -> list[list[Array] | str]:
+    """The outputs of runs of one session, or the words of their errors."""
+    session = InferenceSession(model, _device(selector), placement="device")
+    found: list[list[Array] | str] = []
+    for given in feeds:
+        try:
+            found.append(session.run(None, given))
+        except ModelError as error:
+            found.append(str(error))
+    return found
+
+
+@cache
+def _device(selector: str) -> dmlvk.Device:
+    return dmlvk.Device(selector)
+
+
+def _broadcasts(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+    return all(a == b or 1 in (a, b) for a, b in zip(first[::-1], second[::-1], strict=False))

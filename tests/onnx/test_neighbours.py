@@ -1,0 +1,100 @@
+"""The convolution's neighbours on the device: random networks of them have ONNX Runtime's bits, in one part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import dmlvk
+from dmlvk.onnx.placement import Row
+from tests.onnx.models import Array, elements, model_of, onnx_runtime, require_equal
+from tests.onnx.random_networks import both, differences, runs
+from tests.reference.onnx_runtime import ONNX_RUNTIME
+
+# `make fuzz` compares thousands.
+NETWORKS = 12
+
+
+def placed(
+    device: dmlvk.Device, model: onnx.ModelProto, feeds: dict[str, Array], *, optimize: bool = False
+) -> list[Row]:
+    """Where a model's nodes ran, once its bits were those of ONNX Runtime."""
+    found, expected, rows = ONNX_RUNTIME.call("networks", both, model, feeds, device.name, optimize)
+    require_equal(found, expected)
+    return list(rows)
+
+
+@pytest.mark.parametrize("around_floats", [False, True], ids=["QOperator", "QDQ"])
+def test_random_networks(device: dmlvk.Device, around_floats: bool) -> None:
+    """All of their nodes run on the device, with the bits of ONNX Runtime: plain, or optimized for QDQ."""
+    count, wrong, on_host = ONNX_RUNTIME.call("networks", differences, range(NETWORKS), around_floats, device.name)
+    assert count > NETWORKS // 2
+    assert not wrong
+    assert not on_host
+
+
+def quantized(x: Array) -> tuple[list[Any], dict[str, Array]]:
+    """A node that quantizes x to v, and its constants."""
+    constants: dict[str, Array] = {"s": np.array(0.02, np.float32), "z": np.array(3, np.int8)}
+    return [("QuantizeLinear", ["x", "s", "z"], ["v"], {})], constants
+
+
+@pytest.mark.parametrize("operator", ["Elu", "Softplus"])
+def test_a_function_that_depends_on_the_place_stays_on_the_host(device: dmlvk.Device, operator: str) -> None:
+    x = elements(np.random.default_rng(1), np.float32, (3, 50))
+    nodes, constants = quantized(x)
+    nodes += [
+        ("DequantizeLinear", ["v", "s", "z"], ["f"], {}),
+        (operator, ["f"], ["g"], {}),
+        ("QuantizeLinear", ["g", "s", "z"], ["w"], {}),
+    ]
+    model = model_of(nodes, {"x": x}, {"w": np.int8}, constants)
+    rows = placed(device, model, {"x": x}, optimize=True)
+    assert {row.op_type: row.where for row in rows}[operator] == "host"
+
+
+def test_a_silu_is_one_table(device: dmlvk.Device) -> None:
+    """QLinearMul of a value and its own sigmoid is a function of one byte."""
+    x = elements(np.random.default_rng(2), np.float32, (2, 5, 7))
+    nodes, constants = quantized(x)
+    constants |= {"t": np.array(0.004, np.float32), "u": np.array(-128, np.int8)}
+    nodes += [
+        ("com.microsoft.QLinearSigmoid", ["v", "s", "z", "t", "u"], ["w"], {}),
+        ("com.microsoft.QLinearMul", ["v", "s", "z", "w", "t", "u", "s", "z"], ["y"], {}),
+    ]
+    model = model_of(nodes, {"x": x}, {"y": np.int8}, constants)
+    rows = placed(device, model, {"x": x})
+    assert [row.where for row in rows] == ["device", "folded", "device"]
+    assert rows[1].reason.startswith("into the table of")
+
+
+@pytest.mark.parametrize("scale", [0.0, np.inf, np.nan, -0.5])
+def test_scales_without_a_meaning_stay_on_the_host(device: dmlvk.Device, scale: float) -> None:
+    x = elements(np.random.default_rng(3), np.int8, (2, 9))
+    constants: dict[str, Array] = {"s": np.array(scale, np.float32), "z": np.array(3, np.int8)}
+    constants["t"] = np.array(0.5, np.float32)
+    nodes: list[Any] = [("com.microsoft.QLinearAdd", ["x", "s", "z", "x", "t", "z", "t", "z"], ["y"], {})]
+    model = model_of(nodes, {"x": x}, {"y": np.int8}, constants)
+    (row,) = placed(device, model, {"x": x})
+    assert row.where == "host"
+    assert "is not a positive number" in row.reason
+
+
+def test_a_step_that_fails_on_the_host_leaves_the_next_run_right(device: dmlvk.Device) -> None:
+    """Between two parts of the device, the host refuses an index."""
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    nodes, constants = quantized(x)
+    nodes += [
+        ("GatherElements", ["v", "i"], ["w"], {"axis": 1}),
+        ("DequantizeLinear", ["w", "s", "z"], ["y"], {}),
+    ]
+    inputs: dict[str, Any] = {"x": x, "i": np.zeros((4, 2), np.int64)}
+    model = model_of(nodes, inputs, {"y": np.float32}, constants)
+    good = {"x": x, "i": np.array([[0, 5], [1, 4], [2, 3], [-1, 0]])}
+    bad = {"x": x, "i": np.full((4, 2), 77)}
+    refused, found = ONNX_RUNTIME.call("networks", runs, model, [bad, good], device.name)
+    assert "ONNX Runtime cannot run the node 'node_1' (GatherElements)" in refused
+    require_equal(found, onnx_runtime(model, good))
