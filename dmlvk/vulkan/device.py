@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from weakref import ref
 
 from dmlvk.device_profile import DeviceProfile
@@ -72,6 +73,7 @@ class VulkanDevice:
 
     # On the class, so that a device that an exception left half made can be closed.
     _is_idle = False
+    _is_closing = False
     _is_destroyed = False
     _has_dropped_view = False
 
@@ -157,11 +159,15 @@ class VulkanDevice:
     def _close(self) -> None:
         if self._is_destroyed:
             return
-        error = None if self._is_idle else self._wait_for_end()
-        self._is_idle = True
-        self._destroy()
-        while self._has_dropped_view:  # a finalizer in the middle of `_destroy`
+        self._is_closing = True
+        try:
+            error = None if self._is_idle else self._wait_for_end()
+            self._is_idle = True
             self._destroy()
+            while self._has_dropped_view:  # a finalizer in the middle of `_destroy`
+                self._destroy()
+        finally:
+            self._is_closing = False
         if error is not None:
             raise error
 
@@ -251,11 +257,15 @@ class VulkanDevice:
             self.close_from_finalizer()
 
     def close_from_finalizer(self) -> None:
-        """As `close`, but on another thread, and later, if this one is in the middle of a call of this device."""
-        try:
-            self.close()
-        except ReentryError:
-            in_background(self.close)
+        """As `close`, but on a thread of the background, and later, if this thread cannot wait.
+
+        The garbage collector calls finalizers in the middle of anything: of a call of this device, or of what another
+        thread that is closing the device waits for, such as a file's lock.
+        """
+        if not self._is_closing:
+            with suppress(ReentryError):
+                return self.close()
+        in_background(self.close)
 
     def _viewed_blocks(self) -> set[Block]:
         """The blocks that other libraries see."""

@@ -149,6 +149,20 @@ def test_closing_in_the_midst_of_a_call_does_not_wait_for_who_closes_already(dev
     assert not any(each is own.vulkan for each in open_devices)
 
 
+def test_a_finalizer_does_not_wait_for_who_closes_the_device(device: dmlvk.Device) -> None:
+    """The other thread may be waiting for the thread in which the garbage collector has called the finalizer."""
+    own = open_variant(device, "direct")
+    close = own.vulkan.pipelines.close
+
+    def wait_for_thread() -> None:
+        ended(in_thread(own.vulkan.close_from_finalizer))
+        close()
+
+    own.vulkan.pipelines.close = wait_for_thread  # type: ignore[method-assign]
+    own.close()
+    assert not any(each is own.vulkan for each in open_devices)
+
+
 def use_once(own: dmlvk.Device, how: str) -> tuple[list[Any], weakref.ref[Any] | None]:
     """Work in flight, as a user leaves it who drops all but what is returned; and its output's memory."""
     copy = own.compile(copy_desc(DESC))
