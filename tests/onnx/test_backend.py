@@ -55,7 +55,8 @@ def node_tests() -> dict[str, Any]:
 
 
 def _has_numpy_types(case: Any) -> bool:
-    return all(array.dtype.kind in "fiub" for inputs, outputs in case.data_sets for array in (*inputs, *outputs))
+    arrays = [array for inputs, outputs in case.data_sets for array in (*inputs, *outputs)]
+    return all(isinstance(array, np.ndarray) and array.dtype.kind in "fiub" for array in arrays)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
