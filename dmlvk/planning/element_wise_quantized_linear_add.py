@@ -1,6 +1,6 @@
 """ELEMENT_WISE_QUANTIZED_LINEAR_ADD: a table of all pairs of bytes is made first, once if the parameters are owned.
 
-estimate
+sum
     The sum in plain floats; the table is read where that does not say for certain which integer is nearest.
 table
     The table alone.
@@ -23,8 +23,8 @@ from dmlvk.tensor_desc import TensorFlags
 if TYPE_CHECKING:
     from dmlvk.operators import ElementWiseQuantizedLinearAddDesc
 
-ESTIMATE, TABLE = "estimate", "table"
-PATHS = (ESTIMATE, TABLE)
+SUM, TABLE = "sum", "table"
+PATHS = (SUM, TABLE)
 FOLDER = "element_wise_quantized_linear_add"
 # Bytes that an invocation writes.
 UNIT = 16
@@ -63,7 +63,7 @@ def plan(
     """
     require_path(desc.operator_name, path, PATHS)
     # A CPU driver takes both branches for each group of lanes.
-    chosen = path or (TABLE if profile.device_type is DeviceType.CPU else ESTIMATE)
+    chosen = path or (TABLE if profile.device_type is DeviceType.CPU else SUM)
     builder = Builder(profile, offsets)
     parameters = [desc.tensors[field] for field in PARAMETERS if field in desc.tensors]
     is_owned = all(tensor.flags & TensorFlags.OWNED_BY_DML for tensor in parameters)
@@ -82,7 +82,7 @@ def plan(
         ("output_tensor", output),
         tensors,
         profile,
-        specialization={"HAS_ESTIMATE": int(chosen == ESTIMATE), "UNSIGNED_TYPES": _unsigned_types(desc)},
+        specialization={"HAS_ESTIMATE": int(chosen == SUM), "UNSIGNED_TYPES": _unsigned_types(desc)},
         offsets=offsets,
     )
     return Plan(

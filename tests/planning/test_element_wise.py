@@ -141,3 +141,11 @@ def test_a_table_that_lies_across_two_segments_is_copied() -> None:
     assert len(made.stages) == 2
     windows = [window for dispatch in made.stages[-1] for window in dispatch.windows]
     assert "table_tensor" not in {window.tensor for window in windows}
+
+
+def test_a_table_that_fits_no_storage_buffer_is_refused() -> None:
+    """Vulkan guarantees storage buffers of 128 MiB: only a made-up device has so small ones."""
+    tiny = replace(H200, limits=replace(H200.limits, max_storage_buffer_range=1 << 12))
+    for name in ("a table of pairs", "sum"):
+        with pytest.raises(PathError, match="in one storage buffer"):
+            plan(DESCRIPTORS[name], tiny)

@@ -24,6 +24,7 @@ MANIFEST = ROOT / "dmlvk" / "spirv" / "manifest.json"
 OTHERS = {
     "data_movement": "What the movers share",
     "windows": "What pooling operators share",
+    "element_wise": "What element-wise operators share",
     "benchmark": "The marks of `dmlvk bench`",
 }
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dmlvk.device_profile import DeviceProfile
+from dmlvk.errors import PathError
 from dmlvk.planning.builder import DispatchBuilder
 from dmlvk.planning.division import quick_division
 from dmlvk.planning.grid import SLOWEST_BYTES_PER_SECOND, folded, workgroup_size
@@ -86,6 +87,11 @@ def element_wise_dispatches(
         Bytes from the start of its memory to a tensor's own start, by field.
     bindings : sequence of int
         The places that the kernel has, in the order of its bindings.
+
+    Raises
+    ------
+    PathError
+        A table does not fit into a storage buffer. Those that Vulkan guarantees have 128 MiB.
     """
     field, desc = output
     operands = (Operand(field, desc.data_type.size_in_bytes), *(tensor.operand for tensor in tensors))
@@ -105,6 +111,9 @@ def element_wise_dispatches(
         offsets=tuple(offsets.get(operand.field, 0) for operand in operands),
         element_count=max(1, int(slowest * MAXIMUM_SUBMISSION_SECONDS / bytes_per_element)),
     )
+    largest = max(operand.element_size for operand in operands)
+    if largest > min(limits.window_size, limits.segment_size):
+        raise PathError(f"{kernel} needs a table of {largest} bytes in one storage buffer, more than the device allows")
     places = (OUTPUT, *(tensor.place for tensor in tensors))
     return tuple(
         _dispatch(kernel, unit, piece, places, bindings, profile, specialization, bytes_per_element / slowest)
