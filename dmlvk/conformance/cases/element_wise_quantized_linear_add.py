@@ -113,9 +113,7 @@ def cases(default_only: bool = False) -> Iterator[Case]:
     """All cases, or those that run by default."""
     # The table of pairs does not fit into the small storage buffers of these limits.
     yield from (
-        case
-        for case in cases_of(ElementWiseQuantizedLinearAddDesc, default_only)
-        if case.parameters["limits"] != "cut"
+        case for case in cases_of(ElementWiseQuantizedLinearAddDesc, default_only) if case.parameters["limits"] != "cut"
     )
     for group in GROUPS:
         yield from group.cases(default_only)
