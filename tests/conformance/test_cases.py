@@ -45,6 +45,24 @@ REMEDY = "run `python -m tools.expected_digests` and commit dmlvk/conformance/ma
 # Each rule of the operators' pages, and each point of their meaning that the pages leave open, with the cases that
 # check it.
 RULES = {
+    # Element-wise operators
+    "tables, every byte and every pair of bytes": ("byte_table:every", "byte_table:pairs"),
+    "tables, one for each index along an axis": ("byte_table:axis",),
+    "a sum of quantized tensors, sums between two integers": (
+        "element_wise_quantized_linear_add:pairs:scales=half;*",
+        "element_wise_quantized_linear_add:pairs:scales=eighths;*",
+    ),
+    "a sum of quantized tensors, odd scales": tuple(
+        f"element_wise_quantized_linear_add:pairs:scales={scale};*"
+        for scale in ("denormal", "overflowing", "zero", "by_zero", "infinite", "nan")
+    ),
+    "a sum of quantized tensors that broadcast": ("element_wise_quantized_linear_add:broadcast",),
+    "quantizing, where the result changes": ("element_wise_quantize_linear:thresholds",),
+    "dequantizing, scales of every exponent": ("element_wise_dequantize_linear:exponents",),
+    "scales and zero points of channels and of elements": (
+        "element_wise_quantize_linear:parameters",
+        "element_wise_dequantize_linear:parameters",
+    ),
     # All operators
     "all eleven data types": ("slice1:layout", "one_hot:layout", "diagonal_matrix1:layout"),
     "ranks 1 to 8": ("slice1:layout:rank=1;*", "slice1:layout:rank=8;*", "one_hot:layout:rank=8;*"),
@@ -196,7 +214,9 @@ RULES = {
         ),
     ),
     "what a declaration leaves open": tuple(
-        f"{desc.stem}:form" for desc in OPERATORS if isinstance(BY_OPERATOR[desc], functools.partial)
+        f"{desc.stem}:form"
+        for desc in OPERATORS
+        if isinstance(BY_OPERATOR[desc], functools.partial) or desc.family == "element_wise"
     ),
     # Tests that others wrote
     "ONNX's own tests": ("onnx",),

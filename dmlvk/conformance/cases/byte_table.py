@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,15 @@ from dmlvk.operators import ByteTableDesc
 from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc
 
+# Rules that the declaration does not say, with descriptors that break them.
+BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
+    "table_of_bytes_for_pairs": {"table_tensor.sizes": [3, 256]},
+    "table_too_long": {"table_tensor.sizes": [3, 65_537]},
+    "tables_for_another_axis": {"axis": 1},
+    "one_table_for_an_axis": {"table_tensor.sizes": [65_536]},
+    "tables_without_an_axis": {"axis": None},
+    "table_of_pairs_for_bytes": {"second_input_tensor": None},
+}
 BYTES = {"uint8": DataType.UINT8, "int8": DataType.INT8}
 PATHS = (PLANNERS_CHOICE, *KERNEL_PATHS[ByteTableDesc])
 # Both sides of all pairs of bytes.

@@ -10,10 +10,12 @@ from dmlvk.conformance.case import Case, Workload
 from dmlvk.conformance.cases.by_declaration import cases_of
 from dmlvk.conformance.cases.byte_table import BYTES
 from dmlvk.conformance.cases.combinations import PLANNERS_CHOICE, Group, Parameters
-from dmlvk.conformance.cases.element_wise_quantize_linear import parameters_group
+from dmlvk.conformance.cases.element_wise_quantize_linear import BROKEN_RULES, parameters_group
 from dmlvk.data_type import DataType
 from dmlvk.operators import ElementWiseDequantizeLinearDesc
 from dmlvk.tensor_desc import TensorDesc
+
+__all__ = ["BROKEN_RULES", "cases"]
 
 
 def exponents(numbers: np.random.Generator, p: Parameters) -> Workload:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,11 @@ from dmlvk.tensor_desc import TensorDesc
 
 Operator = type[ElementWiseQuantizeLinearDesc] | type[ElementWiseDequantizeLinearDesc]
 
+# Rules that the declaration does not say, with descriptors that break them.
+BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
+    "scales_of_channels_without_strides": {"scale_tensor.sizes": [1, 2, 1, 1]},
+    "zero_points_of_channels_without_strides": {"zero_point_tensor.sizes": [1, 2, 1, 1]},
+}
 SCALES = {
     "ordinary": 0.0173,
     "power": 0.125,
