@@ -49,7 +49,7 @@ def test_any_layout(device: dmlvk.Device, desc: OperatorDesc, kind: int, seed: i
 
 
 @given(descriptors(), KINDS, SEEDS)
-@examples(0.4)
+@examples(0.2)
 def test_tensors_that_are_cut(tight_device: dmlvk.Device, desc: OperatorDesc, kind: int, seed: int) -> None:
     check_against_reference(tight_device, desc, memory_of(desc, seed, kind), seed=seed)
 

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 import dmlvk
-from tests.mutants import convolution, cut_and_joined, data_movement, split_k, take_over
+from tests.mutants import convolution, cut_and_joined, data_movement, element_wise, split_k, take_over
 from tests.mutants.mutant import Mutant, verdict
 from tools import drivers, mesa
 from tools.debian import SetupError
@@ -26,6 +26,7 @@ from tools.every_driver import run_on
 POOR_DEVICE = "SwiftShader"
 MUTANTS = (
     *data_movement.MUTANTS,
+    *element_wise.MUTANTS,
     *convolution.MUTANTS,
     *convolution.MATRIX_MUTANTS,
     *cut_and_joined.MUTANTS,

@@ -1,0 +1,49 @@
+"""Mistakes in the kernels of element-wise operators."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        "an estimate of a sum is always certain",
+        "element_wise_quantized_linear_add/sum.comp",
+        (("return distance < certain ? value : from_table(first, second);", "return value;"),),
+        ("element_wise_quantized_linear_add:pairs:scales=eighths;*",),
+    ),
+    Mutant(
+        "a sum of 2^31 saturates at its own end",
+        "element_wise_quantized_linear_add/table.glsl",
+        (("value.exponent >= 31 ? least : ", ""),),
+        ("element_wise_quantized_linear_add:pairs:scales=large;*",),
+    ),
+    Mutant(
+        "an estimate of a quotient is always certain",
+        "element_wise_quantize_linear/estimate.comp",
+        (("if (!(abs(v - integer) < CERTAIN) || ", "if ("),),
+        ("element_wise_quantize_linear:thresholds",),
+    ),
+    Mutant(
+        "a product is cut off in place of rounded",
+        "element_wise_dequantize_linear/dequantize.glsl",
+        (("    kept += (fraction & 0xFF) + (kept & 1) > 128 ? 1 : 0;\n", ""),),
+        ("element_wise_dequantize_linear:exponents:*path=integers",),
+    ),
+    Mutant(
+        "a gap between bytes is written",
+        "element_wise/output_bytes.glsl",
+        (
+            (
+                "            uint mask = ((1u << (8 * (end - begin))) - 1) << (8 * begin);",
+                "            uint mask = 0xFFFFFFFFu;",
+            ),
+        ),
+        ("byte_table:form",),
+    ),
+    Mutant(
+        "a tensor does not return to the start of its row",
+        "element_wise/loop_nest.glsl",
+        (("                unit.offsets -= size_of(dimension) * strides_of(dimension);\n", ""),),
+        ("element_wise_quantized_linear_add:broadcast", "byte_table:form"),
+    ),
+)
