@@ -28,7 +28,7 @@ from tests.fuzz.generate import Generator
 from tests.layouts import random_bytes
 from tests.vulkan.variants import copy_desc
 
-PERMITTED = (dmlvk.DescriptorError, dmlvk.BindingError, dmlvk.DeviceError, TypeError, ValueError)
+PERMITTED = (dmlvk.DescriptorError, dmlvk.BindingError, dmlvk.DeviceError, OverflowError, TypeError, ValueError)
 LONGEST_MESSAGE = 2000
 LONGEST_SECONDS = 10.0
 # Operators run on the device and in NumPy only if their tensors have at most this many bytes.
