@@ -33,7 +33,7 @@ WORDS = (
 )  # fmt: skip
 TYPES |= {word: f":emphasis:`{word}`" for word in WORDS}
 # Nothing is read from the network to build the pages, so names of other libraries lead nowhere.
-OF_OTHERS = [(r"py:.*", r"(numpy|torch|onnx|dask|distributed|concurrent)\..*")]
+OF_OTHERS = [(r"py:.*", r"(numpy|torch|onnx|onnxruntime|dask|distributed|concurrent)\..*")]
 
 # `Device.compile`, `Tensor`, `slice1`, `dmlvk.reference.run`: not behind a colon, which makes a role of it.
 IN_BACKTICKS = re.compile(r"(?<![`:\w])`(?:dmlvk\.)?([A-Za-z]\w*(?:\.\w+)?)(\(\))?`(?!`)")
