@@ -65,7 +65,9 @@ def test_a_network_beside_onnx_runtime(device: dmlvk.Device, tmp_path: Path) -> 
         steps = row["steps"]
         assert [step["where"] for step in steps] == ["device", "outputs"]
         assert steps[0]["bytes_to_device"] == 4 * batch * 3 * 32 * 32, "the image as it is given"
-        assert sum(step["nodes"] for step in steps if step["where"] == "device") == len(network.layers) + len(others) + 1
+        assert (
+            sum(step["nodes"] for step in steps if step["where"] == "device") == len(network.layers) + len(others) + 1
+        )
     assert "# net.onnx on" in page.read_text()
     assert picture.read_bytes()[:4] == b"\x89PNG"
     again = CliRunner().invoke(main, ["bench", "--from-json", str(file), "--plot", str(picture), "--dispatches"])
