@@ -19,7 +19,7 @@ WINGS = (
     *("tensor_desc", "torch", "vulkan"),
 )
 # These are caught inside dmlvk, or are dmlvk's own mistakes.
-INTERNAL = {"KernelInterfaceError", "NotOnDeviceError", "ObstacleError", "RefusedError"}
+INTERNAL = {"CleanMessage", "KernelInterfaceError", "NotOnDeviceError", "ObstacleError", "RefusedError"}
 
 
 def modules(name: str) -> Iterator[str]:
