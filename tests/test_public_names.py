@@ -18,8 +18,11 @@ WINGS = (
     *("arguments", "cuda", "dask", "dxdispatch", "errors", "functional", "onnx", "operators", "planning", "runtime"),
     *("tensor_desc", "torch", "vulkan"),
 )
-# These are caught inside dmlvk, or are dmlvk's own mistakes.
-INTERNAL = {"CleanMessage", "KernelInterfaceError", "NotOnDeviceError", "ObstacleError", "RefusedError"}
+# These are caught inside dmlvk or as the public class that they extend, or are dmlvk's own mistakes.
+INTERNAL = {
+    *("CleanMessage", "KernelInterfaceError", "NotOnDeviceError", "ObstacleError", "ProcessEndError", "RefusedError"),
+    "_Refused",
+}
 
 
 def modules(name: str) -> Iterator[str]:
