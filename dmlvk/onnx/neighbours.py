@@ -27,9 +27,9 @@ from dmlvk.operators import (
 )
 from dmlvk.tensor_desc import TensorDesc
 
-# The arrays of a window in the order of `output_size`.
 # Scales further apart than this leave the range in which all arithmetic is exact.
 LEAST_RATIO = 2.0**-20
+# The arrays of a window in the order of `output_size`.
 ARRAYS = ("strides", "dilations", "start_padding", "end_padding")
 
 
@@ -364,7 +364,7 @@ def plan_resize(node: Node, builder: Builder) -> None:
     for size, factor in zip(shape, whole, strict=True):
         if not np.array_equal(_nearest(node, size, factor), np.arange(size * factor) // factor):
             raise NotOnDeviceError("coordinates that do not repeat each element")
-    if 2 * rank > 8 and sum(factor > 1 for factor in whole) + rank > 8:
+    if sum(factor > 1 for factor in whole) + rank > 8:
         raise NotOnDeviceError(f"a tensor of rank {rank}")
     output = builder.new(source.dtype, tuple(s * f for s, f in zip(shape, whole, strict=True)), source.order)
     sizes, read, written = [], [], []
