@@ -14,25 +14,33 @@ from pathlib import Path
 import pytest
 
 import dmlvk
+from tools.compile_kernels import find_compiler
 
 ROOT = Path(__file__).parents[2]
-FILE = re.compile(r"`((?:dmlvk|tests|kernels)/[\w/]*element_wise_identity\w*\.py)`.*?\n```py\n(.*?)^```$", re.M | re.S)
-STEM, NAME = "element_wise_identity", "ELEMENT_WISE_IDENTITY"
+FILE = re.compile(
+    r"`((?:dmlvk|tests|kernels)/[\w/]*element_wise_bit_and[\w/]*\.(?:py|comp))`.*?\n```(?:py|glsl)\n(.*?)^```$",
+    re.M | re.S,
+)
+STEM, NAME = "element_wise_bit_and", "ELEMENT_WISE_BIT_AND"
 MODEL = {
     "resources": {
-        "a": {"initialValuesDataType": "FLOAT32", "initialValues": [1, 2, 3, 4]},
-        "b": {"initialValuesDataType": "FLOAT32", "initialValues": {"valueCount": 4, "value": 0}},
+        "a": {"initialValuesDataType": "UINT8", "initialValues": [255, 6, 12, 85]},
+        "b": {"initialValuesDataType": "UINT8", "initialValues": [1, 3, 10, 170]},
+        "c": {"initialValuesDataType": "UINT8", "initialValues": {"valueCount": 4, "value": 99}},
     },
     "dispatchables": {
-        "copy": {
+        "and": {
             "type": f"DML_OPERATOR_{NAME}",
-            "desc": {
-                "InputTensor": {"DataType": "FLOAT32", "Sizes": [4]},
-                "OutputTensor": {"DataType": "FLOAT32", "Sizes": [4]},
-            },
+            "desc": {f"{tensor}Tensor": {"DataType": "UINT8", "Sizes": [4]} for tensor in ("A", "B", "Output")},
         }
     },
-    "commands": [{"type": "dispatch", "dispatchable": "copy", "bindings": {"InputTensor": "a", "OutputTensor": "b"}}],
+    "commands": [
+        {
+            "type": "dispatch",
+            "dispatchable": "and",
+            "bindings": {"ATensor": "a", "BTensor": "b", "OutputTensor": "c"},
+        }
+    ],
 }
 
 
@@ -43,13 +51,22 @@ def files() -> Mapping[str, str]:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package and its tests with the page's files."""
+    """A copy of the package, its kernels and tools, with the page's files; the page's kernel is compiled."""
     folder = tmp_path_factory.mktemp("checkout")
-    shutil.copytree(Path(dmlvk.__file__).parent, folder / "dmlvk", ignore=shutil.ignore_patterns("__pycache__"))
+    for part in ("dmlvk", "kernels", "tools"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
     for path, text in files().items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         assert not (folder / path).exists()
         (folder / path).write_text(text, encoding="utf-8")
+    program = f"""
+from tools import compile_kernels as tool
+from tools.compile_kernels import Compiler
+tool.find_compiler = lambda: {find_compiler()!r}
+assert tool.compile_kernels([]) == []
+"""
+    run(folder, "-c", program)
     return folder
 
 
@@ -64,40 +81,50 @@ def run(folder: Path, *arguments: str) -> str:
 
 
 def test_it_takes_few_files_and_lines() -> None:
-    assert len(files()) == 4
+    assert len(files()) == 4  # of at most five
     assert sum(text.count("\n") for text in files().values()) <= 200
 
 
 def test_conformance_has_its_cases_and_refusals(checkout: Path) -> None:
     listed = run(checkout, "-m", "dmlvk", "conformance", "--list", STEM, f"invalid:{STEM}")
     assert listed.count(f"{STEM}:form:") > 50
-    assert f"invalid:{STEM}:rule=output_sizes" in listed and f"invalid:{STEM}:rule=input_absent" in listed
+    assert f"invalid:{STEM}:rule=output_sizes" in listed and f"invalid:{STEM}:rule=a_absent" in listed
+
+
+def test_the_documentation_has_its_rows_its_class_and_its_kernel(checkout: Path) -> None:
+    shutil.copytree(ROOT / "docs", checkout / "docs", ignore=shutil.ignore_patterns("made", "devices"))
+    for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"):
+        shutil.copy(ROOT / name, checkout)
+    shutil.copytree(ROOT / "bench" / "results", checkout / "bench" / "results")
+    run(checkout, "-c", "from tools.documentation import made_pages; made_pages.write()")
+    made = checkout / "docs" / "made"
+    assert f"| {NAME} | a and b and output: INT8 or UINT8 | 1 to 8 | none |" in (made / "operators.md").read_text()
+    assert ".. autoclass:: dmlvk.ElementWiseBitAndDesc\n" in (made / "descriptors.txt").read_text()
+    assert f"- `bytes`: {NAME}: output = a & b." in (made / "kernels.md").read_text()
 
 
 def test_the_benchmark_has_its_cases(checkout: Path) -> None:
-    assert f"{STEM}:plain:type=FLOAT32" in run(checkout, "-m", "dmlvk", "bench", "--list", "--operator", STEM)
+    assert f"{STEM}:plain:type=UINT8" in run(checkout, "-m", "dmlvk", "bench", "--list", "--operator", STEM)
 
 
 def test_it_runs_from_the_library_from_its_cases_and_from_dxdispatch(checkout: Path) -> None:
     program = f"""
 import json, sys, numpy as np, dmlvk
 from dmlvk.conformance.cases import all_cases
-with dmlvk.Device("llvmpipe") as device:
-    ran = 0
-    for case in all_cases(True):
-        if case.groups[0] == {STEM!r} and case.path is None and not ran > 20:
-            load = case.build()
+loads = [case.build() for case in all_cases(True) if case.groups[0] == {STEM!r} and case.path is None][:20]
+for selector in ("llvmpipe", "SwiftShader"):
+    with dmlvk.Device(selector) as device:
+        for load in loads:
             tensors = {{}}
             for name, desc in load.desc.tensors.items():
                 tensors[name] = device.tensor(desc)
                 if name in load.inputs: tensors[name].write(load.inputs[name])
             device.compile(load.desc)(**tensors).wait()
-            assert tensors["output_tensor"].numpy().tobytes() == load.result().tobytes(), case.name
-            ran += 1
-    assert ran > 10
-    model = dmlvk.dxdispatch.load(sys.argv[1])
-    assert model.run(device)["b"].tolist() == [1, 2, 3, 4]
-assert "ElementWiseIdentityDesc" in dir(dmlvk)
+            assert tensors["output_tensor"].numpy().tobytes() == load.result().tobytes(), load.desc
+        model = dmlvk.dxdispatch.load(sys.argv[1])
+        assert model.run(device)["c"].tolist() == [1, 2, 8, 0]
+assert len(loads) > 10
+assert "ElementWiseBitAndDesc" in dir(dmlvk)
 print("all ran")
 """
     path = checkout / "model.json"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tools.debian import ROOT
-from tools.documentation import commands, kernels, results
+from tools.documentation import commands, kernels, operators, results
 from tools.documentation.links import DOCS
 
 FOLDER = DOCS / "made"
@@ -13,10 +13,16 @@ WHOLE = ("CONTRIBUTING", "CHANGELOG", "SECURITY")
 
 def write() -> None:
     """Write what has changed, so that Sphinx reads only that anew, and remove what is made no more."""
-    made = {"kernels.md": "\n".join(kernels.page()), "commands.md": "\n".join(commands.page())}
+    parts = {
+        "kernels.md": kernels.page,
+        "commands.md": commands.page,
+        "operators.md": operators.table,
+        "descriptors.txt": operators.descriptors,
+    }
+    made = {name: "\n".join(lines()) for name, lines in parts.items()}
     made |= {f"{name.lower()}.md": results.copied(ROOT / f"{name}.md", FOLDER) for name in WHOLE}
     made |= {f"results/{name}.md": text for name, text in results.pages()}
-    for path in list(FOLDER.rglob("*.md")):
+    for path in [path for path in FOLDER.rglob("*") if path.suffix in (".md", ".txt")]:
         if path.relative_to(FOLDER).as_posix() not in made:
             path.unlink()
     for name, text in made.items():

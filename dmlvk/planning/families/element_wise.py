@@ -2,6 +2,9 @@
 
 Their kernels (kernels/element_wise/loop_nest.glsl) have four places: the output, and a first, second and third tensor.
 A place that an operator does not use is left out. A tensor of tables counts whole tables as its elements.
+
+An operator on one or two tensors of bytes needs no planning of its own: `plan` runs its kernel `<stem>/bytes`, which is
+an operation in the frame of kernels/element_wise/operation.glsl.
 """
 
 from __future__ import annotations
@@ -12,16 +15,22 @@ from dataclasses import dataclass
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import PathError
+from dmlvk.operators.declared import EIGHT_BIT_TYPES, OperatorDesc
 from dmlvk.planning.builder import DispatchBuilder
 from dmlvk.planning.division import quick_division
 from dmlvk.planning.grid import SLOWEST_BYTES_PER_SECOND, folded, workgroup_size
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.loop_nest import Dimension, LoopNest, Operand, WindowLimits, pieces, simplified
-from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Access, Dispatch
+from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Access, Dispatch, Plan, require_path
 from dmlvk.tensor_desc import TensorDesc
 
 OUTPUT, FIRST, SECOND, THIRD = range(4)
 PLACES = (OUTPUT, FIRST, SECOND, THIRD)
+
+BYTES = "bytes"
+PATHS = (BYTES,)
+# Bytes that an invocation of kernels/element_wise/operation.glsl writes.
+UNIT = 16
 
 # Offsets inside a window are 32-bit counts of bytes or elements in the kernels.
 LARGEST_WINDOW = 1 << 31
@@ -56,6 +65,45 @@ class Stepping:
         """A tensor with the output's sizes, or with one element for all of them."""
         strides = (0,) * rank if tensor.element_count == 1 else tensor.element_strides
         return cls(place, Operand(field, tensor.data_type.size_in_bytes), strides)
+
+
+def plan(desc: OperatorDesc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:
+    """Plan an operator on one or two tensors of bytes: an operation of its own in the family's frame.
+
+    Parameters
+    ----------
+    desc : OperatorDesc
+    profile : DeviceProfile
+    path : str, optional
+        One of PATHS; None chooses.
+    offsets : mapping of str to int
+        Bytes from the start of its memory to a tensor's own start, by field.
+
+    Raises
+    ------
+    NotImplementedError
+        The operator takes more tensors or other types: it needs a module of its own in `dmlvk.planning`.
+    """
+    require_path(desc.operator_name, path, PATHS)
+    inputs = [field for field in desc.input_fields if field in desc.tensors]
+    (output,) = desc.output_fields
+    if len(inputs) > SECOND or any(tensor.data_type not in EIGHT_BIT_TYPES for tensor in desc.tensors.values()):
+        raise NotImplementedError(
+            f"{desc.operator_name}: the family's plan takes one or two tensors of bytes; dmlvk/planning/{desc.stem}.py "
+            "has to plan any other operator"
+        )
+    rank = desc.tensors[output].rank
+    dispatches = element_wise_dispatches(
+        f"{desc.stem}/{BYTES}",
+        UNIT,
+        (output, desc.tensors[output]),
+        [Stepping.of(place, field, desc.tensors[field], rank) for place, field in enumerate(inputs, FIRST)],
+        profile,
+        specialization={"HAS_SECOND": int(len(inputs) == SECOND)},
+        offsets=offsets,
+        bindings=(OUTPUT, FIRST, SECOND),
+    )
+    return Plan(path=BYTES, stages=(dispatches,))
 
 
 def element_wise_dispatches(
