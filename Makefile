@@ -12,8 +12,8 @@ endif
 # Arguments of `dmlvk conformance` on every driver, as in: make conformance CONFORMANCE_ARGUMENTS="--sample 100"
 CONFORMANCE_ARGUMENTS ?=
 
-# Arguments of pytest besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1". `make test`
-# and `make test-minimal` run two tests at a time, as on any two cores; "-n 0" runs them one after the other.
+# Arguments of pytest besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1". `make test`,
+# `make test-thorough` and `make test-minimal` run two tests at a time, as on any two cores; "-n 0" runs them one after the other.
 PYTEST_ARGUMENTS ?=
 
 # The checkout of an earlier version, as in: make bench-checkouts BEFORE=../before
@@ -85,7 +85,7 @@ test-minimal: .venv/test.stamp
 test-large: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(PYTHON) -m tools.drivers
-	$(VENV_PYTHON) -m pytest tests/large $(PYTEST_ARGUMENTS)
+	$(VENV_PYTHON) -m pytest tests/large --every-driver $(PYTEST_ARGUMENTS)
 
 test-cuda: export DMLVK_TEST_DEVICES ?= NVIDIA
 test-cuda: .venv/test.stamp
@@ -96,20 +96,19 @@ test-thorough: export HYPOTHESIS_PROFILE = thorough
 test-thorough: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(PYTHON) -m tools.drivers
-	$(VENV_PYTHON) -m pytest tests/kernels tests/runtime/test_faults.py tests/runtime/test_strikes.py \
-		tests/runtime/test_closing.py $(PYTEST_ARGUMENTS)
+	$(VENV_PYTHON) -m pytest -n 2 $(PYTEST_ARGUMENTS)
 
 test-torch: .venv/torch.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(PYTHON) -m tools.drivers
-	$(VENV_PYTHON) -m pytest tests/torch $(PYTEST_ARGUMENTS)
+	$(VENV_PYTHON) -m pytest tests/torch --every-driver $(PYTEST_ARGUMENTS)
 
 test-models: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(PYTHON) -m tools.drivers
 	$(VENV_PYTHON) -m pip install --quiet scikit-learn
 	@$(VENV_PYTHON) -m tools.models
-	$(VENV_PYTHON) -m pytest tests/models $(PYTEST_ARGUMENTS)
+	$(VENV_PYTHON) -m pytest tests/models --every-driver $(PYTEST_ARGUMENTS)
 
 test-pages: .venv/test.stamp
 	@$(VENV_PYTHON) -m tools.browser

@@ -1,6 +1,8 @@
 """Set-up for all tests: the drivers to run on, the validation layer, the settings of hypothesis.
 
-The suite runs on lavapipe and SwiftShader. To run it on other devices, name parts of their names:
+A test that takes `device` runs on lavapipe. If it is marked `every_driver`, it runs on SwiftShader as well; with
+`pytest --every-driver` and in `make test-thorough` every test does. To run all of them on other devices, name parts of
+these devices' names:
 
     DMLVK_TEST_DEVICES="GeForce,Radeon" pytest
 """
@@ -17,6 +19,7 @@ from contextlib import closing
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.amount import THOROUGH
 from tools import drivers
 
 # The Vulkan loader and dmlvk read these when they are first used, so they are set before dmlvk is imported.
@@ -47,6 +50,21 @@ settings.register_profile("thorough", parent=settings.get_profile("default"), ma
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--every-driver", action="store_true", help="run each test that takes a device on each driver")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Choose the drivers of a test that takes the fixture `device`; other tests have parameters of this name."""
+    parameters = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    parameters = [name for names in parameters for name in (names.split(",") if isinstance(names, str) else names)]
+    if "device" not in metafunc.fixturenames or "device" in parameters:
+        return
+    has_every = has_named_devices or THOROUGH or metafunc.config.getoption("--every-driver")
+    has_every = has_every or metafunc.definition.get_closest_marker("every_driver") is not None
+    metafunc.parametrize("device", DEVICE_NAMES if has_every else DEVICE_NAMES[:1], indirect=True, scope="session")
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Without the validation layer, end at once with one message: each test that opens a device would fail of it."""
     if not vk.validates or hasattr(session.config, "workerinput"):
@@ -60,9 +78,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             raise pytest.UsageError(message) from None
 
 
-@pytest.fixture(scope="session", params=DEVICE_NAMES)
+@pytest.fixture(scope="session")
 def device(request: pytest.FixtureRequest) -> Iterator[dmlvk.Device]:
-    """An open device, on each driver in turn. If a driver is missing, the test fails; nothing is skipped."""
+    """An open device, on each driver of a test in turn. If a driver is missing, the test fails; nothing is skipped."""
     names = [info.name for info in dmlvk.devices()]
     if not any(request.param.lower() in name.lower() for name in names):
         pytest.fail(

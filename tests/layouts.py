@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from dmlvk import DataType, TensorDesc
@@ -92,10 +91,3 @@ def tensor_descs(
 def random_bytes(seed: int, count: int) -> np.ndarray:
     """Bytes that no kernel would write by accident."""
     return np.random.default_rng(seed).integers(0, 256, count, np.uint8)
-
-
-def examples(share: float) -> settings:
-    """Settings for a test with more or fewer examples than others: a multiple of the profile's number."""
-    profile = settings.default
-    assert profile is not None
-    return settings(max_examples=round(share * profile.max_examples))

@@ -29,7 +29,7 @@ make bench          set up, then measure the operators beside other libraries: a
 make test           set up with the test drivers, then all of make lint and the whole test suite
 make test-large     tensors past 4 GiB: on a device with 16 GiB of memory and a host with 32
 make test-cuda      memory shared with CUDA, torch and CuPy: on an NVIDIA GPU
-make test-thorough  twenty times as many random examples, and every Vulkan call failing in every way: hours on a CPU
+make test-thorough  every test on both drivers, 1,000 random examples, every Vulkan call failing in every way: hours
 make test-torch     dmlvk.torch and memory shared with torch, which it installs where it is missing
 make test-models    published ONNX networks, quantized and compared with ONNX Runtime; the example trained anew
 make test-matrices  kernels on matrix units, on the CPU driver that has matrices (lavapipe of Mesa 26, fetched)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 import dmlvk
 from dmlvk import DataType, TensorDesc
 from dmlvk.operators import ByteTableDesc
+from tests.amount import examples
 from tests.kernels.element_wise import check_against_reference, inputs, memory_of, outputs, owned, shapes
 from tests.kernels.element_wise import narrow_device as narrow_device
-from tests.layouts import examples, input_strides
+from tests.layouts import input_strides
 
 TYPES = st.sampled_from([DataType.UINT8, DataType.INT8])
 SEEDS = st.integers(0, 1 << 20)
@@ -62,6 +63,7 @@ def test_plans_for_a_gpu(gpu_device: dmlvk.Device, desc: ByteTableDesc, seed: in
     check_against_reference(gpu_device, desc, memory_of(desc, seed, 0), seed=seed)
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize("path", ["shared", "buffer"])
 @pytest.mark.parametrize("sizes", [(16,), (4096,), (1, 3, 7, 7), (1,), (100_003,)])
 def test_one_table(device: dmlvk.Device, path: str, sizes: tuple[int, ...]) -> None:

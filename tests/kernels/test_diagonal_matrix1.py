@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import dmlvk
 from dmlvk import DataType, DiagonalMatrix1Desc, TensorDesc
+from tests.amount import examples
 from tests.kernels.harness import check, input_memory
-from tests.layouts import DATA_TYPES, examples, input_strides, output_strides, random_bytes, sizes, view
+from tests.layouts import DATA_TYPES, input_strides, output_strides, random_bytes, sizes, view
 from tests.reference.onnx_runtime import run_node
 
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
@@ -68,6 +69,7 @@ def test_a_band_across_cuts_in_memory(
     check_against_numpy(tight_device, desc, 16 * blocks, seed)
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize("data_type", DataType)
 @pytest.mark.parametrize("has_input", [False, True])
 def test_every_type_with_wide_and_narrow_bands(device: dmlvk.Device, data_type: DataType, has_input: bool) -> None:

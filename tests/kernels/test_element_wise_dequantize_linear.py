@@ -10,6 +10,7 @@ from dmlvk import DataType, TensorDesc
 from tests.kernels.element_wise import both, check_against_reference, memory_of
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize("data_type", [DataType.UINT8, DataType.INT8])
 def test_every_difference_by_scales_of_every_exponent(device: dmlvk.Device, data_type: DataType) -> None:
     """Products that are denormal, that round to the next power of two, and that become infinite."""

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import dmlvk
 from dmlvk import DataType, TensorDesc
 from dmlvk.operators import ElementWiseDequantizeLinearDesc, ElementWiseQuantizeLinearDesc, OperatorDesc
+from tests.amount import examples
 from tests.kernels.element_wise import both, check_against_reference, inputs, memory_of, outputs, owned, shapes
-from tests.layouts import examples
 
 TYPES = (DataType.UINT8, DataType.INT8)
 SEEDS = st.integers(0, 1 << 20)
@@ -63,6 +63,7 @@ def test_a_scale_for_each_channel(device: dmlvk.Device, layout: str, data_type: 
             check_against_reference(device, desc, memory_of(desc, kind, kind), seed=kind)
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize("data_type", TYPES)
 def test_floats_at_every_threshold(device: dmlvk.Device, data_type: DataType) -> None:
     """The middle of each two neighbouring integers, and what lies next to it, for scales of every kind."""

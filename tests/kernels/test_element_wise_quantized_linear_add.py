@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import dmlvk
 from dmlvk import DataType, TensorDesc
 from dmlvk.operators import ElementWiseQuantizedLinearAddDesc
+from tests.amount import examples
 from tests.kernels.element_wise import check_against_reference, elements, inputs, memory_of, outputs, owned, shapes
 from tests.kernels.element_wise import narrow_device as narrow_device
-from tests.layouts import examples
 
 TYPES = (DataType.UINT8, DataType.INT8)
 
@@ -77,6 +77,7 @@ def test_tensors_that_are_cut(narrow_device: dmlvk.Device) -> None:
         check_against_reference(narrow_device, desc, memory_of(desc, 1, 0), path=path)
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize("path", ["sum", "table"])
 def test_all_pairs_of_bytes(device: dmlvk.Device, path: str) -> None:
     """Of all eight combinations of types, with scales whose sums are often ties, and other ones."""

@@ -15,8 +15,9 @@ from dmlvk.operators import MaxPooling2Desc
 from dmlvk.operators.max_pooling2 import INTEGER_DATA_TYPES
 from dmlvk.reference.max_pooling2 import indices
 from dmlvk.reference.max_pooling2 import run as reference
+from tests.amount import examples
 from tests.kernels.pooling import layouts, run, spatial_fields, tensor_sizes
-from tests.layouts import examples, random_bytes, view
+from tests.layouts import random_bytes, view
 
 
 @st.composite
@@ -58,6 +59,7 @@ def test_elements(device: dmlvk.Device, desc: MaxPooling2Desc, blocks: int, seed
     check(device, desc, blocks, seed, "elements")
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize("is_last", [False, True])
 @pytest.mark.parametrize("data_type", [DataType.INT8, DataType.UINT8, DataType.INT16, DataType.UINT32])
 def test_usual_windows(device: dmlvk.Device, data_type: DataType, is_last: bool) -> None:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 import dmlvk
 from dmlvk import DataType, OneHotDesc, TensorDesc
 from dmlvk.tensor_desc import packed_strides
+from tests.amount import examples
 from tests.kernels.harness import check, input_memory
-from tests.layouts import DATA_TYPES, examples, input_strides, output_strides, sizes, view
+from tests.layouts import DATA_TYPES, input_strides, output_strides, sizes, view
 from tests.reference.onnx_runtime import run_node
 
 INDEX_TYPES = st.sampled_from([DataType.INT64, DataType.INT32, DataType.UINT64, DataType.UINT32])
@@ -130,6 +131,7 @@ def test_whole_rows_across_cuts_in_memory(tight_device: dmlvk.Device, desc: OneH
     check_against_onnx(tight_device, desc, 0, seed, "rows:1")
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize("data_type", DataType)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_every_type_along_both_axes(device: dmlvk.Device, data_type: DataType, axis: int) -> None:

@@ -14,8 +14,9 @@ from dmlvk import DataType, TensorDesc
 from dmlvk.operators import QuantizedLinearAveragePoolingDesc
 from dmlvk.operators.quantized_linear_average_pooling import PARAMETER_FIELDS
 from dmlvk.reference.quantized_linear_average_pooling import run as reference
+from tests.amount import examples
 from tests.kernels.pooling import layouts, run, spatial_fields, tensor_sizes
-from tests.layouts import examples, random_bytes, view
+from tests.layouts import random_bytes, view
 
 EIGHT_BITS = st.sampled_from([DataType.UINT8, DataType.INT8])
 
@@ -93,6 +94,7 @@ def test_any_windows_of_any_layout(
     check(device, desc, blocks, seed)
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize("is_last", [False, True])
 @pytest.mark.parametrize("data_type", [DataType.INT8, DataType.UINT8])
 def test_usual_windows(device: dmlvk.Device, data_type: DataType, is_last: bool) -> None:
@@ -112,6 +114,7 @@ def test_usual_windows(device: dmlvk.Device, data_type: DataType, is_last: bool)
             check(device, desc, 1, seed)
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize("is_last", [False, True])
 @pytest.mark.parametrize("data_type", [DataType.INT8, DataType.UINT8])
 def test_whole_planes(device: dmlvk.Device, data_type: DataType, is_last: bool) -> None:

@@ -14,10 +14,10 @@ import dmlvk
 from dmlvk import DataType, Slice1Desc, TensorDesc
 from dmlvk.planning.slice1 import boxes
 from dmlvk.tensor_desc import packed_strides
+from tests.amount import examples
 from tests.kernels.harness import check, input_memory
 from tests.layouts import (
     DATA_TYPES,
-    examples,
     input_strides,
     interleaved_output,
     output_strides,
@@ -208,6 +208,7 @@ def test_boxes_across_cuts_in_memory(tight_device: dmlvk.Device, desc: Slice1Des
     check_against_numpy(tight_device, desc, 16 * blocks, seed, "boxes")
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize("data_type", [DataType.UINT8, DataType.UINT16, DataType.FLOAT32, DataType.UINT64])
 @pytest.mark.parametrize(
     ("sizes", "order"),
@@ -264,6 +265,7 @@ def test_outputs_that_interleave(
     check_against_numpy(device, desc, 0, seed)
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize("data_type", DataType)
 @pytest.mark.parametrize("step", [1, -1, 2, -3])
 def test_long_rows_of_every_type_at_every_misalignment(device: dmlvk.Device, data_type: DataType, step: int) -> None:

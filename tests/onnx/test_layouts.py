@@ -22,7 +22,7 @@ from dmlvk.onnx.registry import ENTRIES
 from dmlvk.onnx.steps import between_convolutions
 from dmlvk.operators import QuantizedLinearConvolutionDesc as CONVOLUTION
 from dmlvk.operators import Slice1Desc
-from tests.layouts import examples
+from tests.amount import examples
 from tests.onnx.models import (
     Array,
     Node,

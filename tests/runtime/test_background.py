@@ -26,10 +26,10 @@ from dmlvk.runtime.device import OPERATORS_KEPT_ON_CPU
 from dmlvk.runtime.implementation import Implementation, Initialized
 from dmlvk.vulkan import host_threads
 from dmlvk.vulkan.pipelines import PIPELINES_KEPT_ON_CPU, Pipelines
+from tests.amount import THOROUGH
 from tests.runtime.convolutions import Convolution, convolution
 from tests.runtime.test_fork import MAY_FORK
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 # How long to wait for what is sure to come: a driver may take a second for a kernel.
 SECONDS = 60.0
 LONGEST_PROGRAM = 3600 if THOROUGH else 300

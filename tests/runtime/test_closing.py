@@ -17,11 +17,11 @@ import pytest
 import dmlvk
 from dmlvk.vulkan.instance import open_devices
 from dmlvk.vulkan.library import vk
+from tests.amount import THOROUGH
 from tests.runtime.busy import keep_busy
 from tests.runtime.small_work import DESC, VALUES
 from tests.vulkan.variants import copy_desc, open_variant
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 SECONDS = 120.0 if THOROUGH else 2.0
 EXITS = 60 if THOROUGH else 2
 PROMPTLY = 60.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import faulthandler
-import os
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 import dmlvk
+from tests.amount import THOROUGH
 from tests.runtime.busy import keep_busy
 from tests.vulkan.shim import Shim
 from tests.vulkan.variants import copy_desc, open_variant
@@ -21,7 +21,6 @@ VALUES = np.arange(64, dtype=np.int32)
 DEVICE_LOST = -4
 OTHER_CODES = (-1, -2, -77_000_001)  # out of host memory, out of device memory, a code that no header has
 # Every call with every code; by default every call loses the device once, and returns one of the other codes in turn.
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 VARIANTS = ["direct", "staged", "staged-copy-queue"]
 
 

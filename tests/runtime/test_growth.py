@@ -11,10 +11,10 @@ import pytest
 
 import dmlvk
 from dmlvk.vulkan.pipelines import PIPELINES_KEPT_ON_CPU
+from tests.amount import THOROUGH
 
 # Fewer than by default, so that they are soon as many as there may be.
 OPERATORS_KEPT = 24
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/statm")
 
 PROGRAM = """

@@ -17,6 +17,7 @@ from dmlvk.runtime import background
 from dmlvk.runtime import layouts as turning
 from dmlvk.runtime.layouts import LEAST_SIZE_TURNED_ON_DEVICE, HostLayout
 from tests import layouts
+from tests.amount import examples
 from tests.vulkan.variants import open_variant
 
 PERMUTED = dmlvk.TensorDesc("int16", (3, 4, 5), (1, 15, 3))
@@ -119,7 +120,7 @@ def bits(array: np.ndarray) -> np.ndarray:
 
 @pytest.mark.usefixtures("_small_ones_too")
 @given(data=st.data(), seed=st.integers(0, 1000))
-@layouts.examples(0.4)
+@examples(0.4)
 def test_an_array_of_any_layout_is_written_to_any_layout(own: dmlvk.Device, data: st.DataObject, seed: int) -> None:
     sizes, data_type = data.draw(sizes_and_type())
     dtype = data.draw(st.sampled_from([data_type.numpy_dtype, data_type.numpy_dtype.newbyteorder()]))
@@ -133,7 +134,7 @@ def test_an_array_of_any_layout_is_written_to_any_layout(own: dmlvk.Device, data
 
 @pytest.mark.usefixtures("_small_ones_too")
 @given(data=st.data(), seed=st.integers(0, 1000))
-@layouts.examples(0.4)
+@examples(0.4)
 def test_a_tensor_of_any_layout_is_read_into_any_layout(own: dmlvk.Device, data: st.DataObject, seed: int) -> None:
     sizes, data_type = data.draw(sizes_and_type())
     guarded = Guarded(own, data.draw(descs(sizes, data_type, output=False)), seed)
@@ -148,7 +149,7 @@ def test_a_tensor_of_any_layout_is_read_into_any_layout(own: dmlvk.Device, data:
 
 
 @given(data=st.data(), seed=st.integers(0, 1000))
-@layouts.examples(0.4)
+@examples(0.4)
 def test_a_tensor_of_any_layout_is_written_to_another(own: dmlvk.Device, data: st.DataObject, seed: int) -> None:
     sizes, data_type = data.draw(sizes_and_type())
     source = Guarded(own, data.draw(descs(sizes, data_type, output=False)), seed)

@@ -17,8 +17,8 @@ import time
 import pytest
 
 import dmlvk
+from tests.amount import THOROUGH
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 VARIANTS = ["direct", "staged", "staged-copy-queue", "segmented-staged", "background"]
 needs_signals = pytest.mark.skipif(os.name == "nt", reason="Windows has no timer whose signal interrupts a program")
 

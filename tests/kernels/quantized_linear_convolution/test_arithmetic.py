@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 import dmlvk
 from dmlvk import DataType, TensorDesc
+from tests.amount import examples
 from tests.convolution_cases import TYPES, qlinear_conv, random_case
 from tests.kernels.quantized_linear_convolution.arrays import PLAIN, describe, quantized
 from tests.kernels.quantized_linear_convolution.paths import MADE_FOR_SOME, one_path, paths_of, run, takes
-from tests.layouts import examples, random_bytes
+from tests.layouts import random_bytes
 
 KINDS = st.sampled_from(list(TYPES))
 
@@ -76,6 +77,7 @@ def hard_case(seed: int, x_type: str, w_type: str) -> tuple[dict[str, np.ndarray
     return arrays, attributes
 
 
+@pytest.mark.every_driver
 @given(KINDS, KINDS, KINDS, st.integers(0, 1 << 30))
 @examples(2)
 def test_hard_values(device: dmlvk.Device, x_type: str, w_type: str, y_type: str, seed: int) -> None:

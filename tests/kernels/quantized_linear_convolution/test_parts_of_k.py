@@ -62,6 +62,7 @@ def test_a_call_leaves_nothing_to_the_next(device: dmlvk.Device, parts: int) -> 
             np.testing.assert_array_equal(output.numpy(), expected, err_msg=path)
 
 
+@pytest.mark.every_driver
 def test_every_number_of_parts(device: dmlvk.Device) -> None:
     """On `split_k`, whose parts share a pipeline: uneven ones, parts of one step, and parts of nothing.
 
