@@ -271,7 +271,7 @@ def choices(file: Path, device: str) -> Iterator[tuple[str, Choice]]:
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, exists=True))
 @click.option("--device", default="nvidia-h200", type=click.Choice(NAMES), help="A recorded device.")
 def compare(files: tuple[Path, ...], device: str) -> None:
-    """Hold the planner's choice against the times in FILES."""
+    """Hold the planner's choice against the times in FILES, also those of paths that dmlvk has no more."""
     console = Console()
     runs: dict[str, list[Choice]] = defaultdict(list)
     for file in files:
@@ -287,7 +287,7 @@ def compare(files: tuple[Path, ...], device: str) -> None:
         for choice in sorted(late, key=lambda each: -each.ratio):
             pair = choice.chosen, choice.fastest
             times = [f"{choice.seconds[path] * 1e6:.1f}" for path in pair]
-            predicted = " / ".join(f"{choice.predicted[path] * 1e6:.1f}" for path in pair)
+            predicted = " / ".join(f"{choice.predicted.get(path, math.nan) * 1e6:.1f}" for path in pair)
             table.add_row(choice.name, pair[0], times[0], pair[1], times[1], f"{choice.ratio:.2f}", predicted)
         console.print(table if late else table.title)
 

@@ -57,7 +57,6 @@ FEATURE_KERNELS = {
     "_convolution/matrix_few_registers": {*ON_MATRIX_UNITS, STORAGE_BUFFER_8_BIT},
     "_convolution/halo": {*ON_MATRIX_UNITS, STORAGE_BUFFER_8_BIT},
     "_convolution/split_k": {*ON_MATRIX_UNITS, STORAGE_BUFFER_8_BIT},
-    "_convolution/first_layer": ON_MATRIX_UNITS,
     "_convolution/vectors_dot4": {VULKAN_MEMORY_MODEL, ROUNDING_MODE_RTE},
     "_convolution/vectors_dot4_mixed": {
         VULKAN_MEMORY_MODEL,

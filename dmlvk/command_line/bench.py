@@ -47,7 +47,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option("--type", "types", multiple=True, help="Data type, as UINT16; may be repeated.")
 @click.option("--layout", "layouts", multiple=True, help="Of convolutions: nhwc or nchw. Default: both.")
-@click.option("--path", default=None, help="Force a kernel path: direct, dot4, matrix:128x128x64:64x32, ...")
+@click.option("--path", default=None, help="Force a kernel path: direct, vectors, matrix:128x128x64:64x32, ...")
 @click.option(
     "--filter",
     "filter_kind",

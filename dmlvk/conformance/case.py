@@ -125,7 +125,7 @@ class Case:
     ----------
     name : str
         Groups separated by colons, then parameters separated by semicolons:
-        "quantized_linear_convolution:zero_point:in=u8;filter=s8;path=dot4;shape=odd". Unique. A name means the
+        "quantized_linear_convolution:zero_point:in=u8;filter=s8;path=integer;shape=odd". Unique. A name means the
         same in every version.
     build : callable
         Makes the workload, the same each time. Random data comes from `generator` of the name, excluding parameters
@@ -162,7 +162,7 @@ class Case:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """{"in": "u8", "filter": "s8", "path": "dot4", "shape": "odd"}."""
+        """{"in": "u8", "filter": "s8", "path": "integer", "shape": "odd"}."""
         pairs = (pair.split("=", 1) for pair in self.name.rsplit(":", 1)[-1].split(";") if "=" in pair)
         return dict(pairs)
 

@@ -361,7 +361,6 @@ def _symmetric(desc: QuantizedLinearConvolutionDesc) -> QuantizedLinearConvoluti
 # common layers, which then find them compiled: outputs are stored in whole vectors, and K ends with a step. But where
 # filter zero points are matrices too, one question has them.
 QUESTIONS: Mapping[str, tuple[QuantizedLinearConvolutionDesc, ...]] = {
-    "first_layer": (_symmetric(_desc(3, 80, 7, 2, (37, 160), is_last=False)),),
     "halo": (_desc(48, 200, 3, 1, (11, 19), is_last=True),),
     "matrix": (
         _with_owned_constants(_desc(128, 144, 3, 2, (23, 17), is_last=True)),

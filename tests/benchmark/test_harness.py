@@ -118,8 +118,8 @@ def test_a_forced_path_that_is_not_there_is_said_to_be_impossible(device: dmlvk.
     result = bench(device, "--case", SLICE, "--path", "tiles", "--peer", "none")
     assert result.exit_code == 0
     assert "tiles" in result.output
-    result = bench(device, "--case", SLICE, "--path", "dot4", "--peer", "none")
-    assert "has no kernel path 'dot4'" in result.output
+    result = bench(device, "--case", SLICE, "--path", "integer", "--peer", "none")
+    assert "has no kernel path 'integer'" in result.output
 
 
 def test_a_peer_that_fails_is_reported(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +170,7 @@ def test_a_convolution_s_mark_is_the_larger_of_bytes_and_operations() -> None:
 def test_the_unit_of_a_kernel_is_what_its_spirv_declares() -> None:
     convolution = "quantized_linear_convolution"
     assert harness.unit_of([f"{convolution}/pack_input", f"{convolution}/matrix"]) == "matrix"
-    assert harness.unit_of([f"{convolution}/tile_dot4"]) == "dot_product"
+    assert harness.unit_of([f"{convolution}/vectors_dot4"]) == "dot_product"
     assert harness.unit_of([f"{convolution}/tile_integer", "slice1/blocks"]) is None
 
 

@@ -102,8 +102,8 @@ def edit(choices: TunedPaths, name: str, value: str) -> None:
 
 @pytest.mark.parametrize("change", ["driver", "kernels"])
 def test_what_is_out_of_date_is_neither_used_nor_kept(choices: TunedPaths, change: str) -> None:
-    choices.remember(DESC, "dot4", {})
-    assert choices.path(DESC) == "dot4"
+    choices.remember(DESC, "integer", {})
+    assert choices.path(DESC) == "integer"
     edit(choices, change, "something else")
     again = TunedPaths(load("nvidia-h200"))
     assert again.path(DESC) is None
@@ -113,10 +113,10 @@ def test_what_is_out_of_date_is_neither_used_nor_kept(choices: TunedPaths, chang
 
 
 def test_devices_and_drivers_have_choices_of_their_own(choices: TunedPaths) -> None:
-    choices.remember(DESC, "dot4", {})
+    choices.remember(DESC, "integer", {})
     assert TunedPaths(load("nvk-ada")).path(DESC) is None
     assert TunedPaths(replace(load("nvidia-h200"), driver_info="600.1")).path(DESC) is None
-    assert TunedPaths(load("nvidia-h200")).path(DESC) == "dot4"
+    assert TunedPaths(load("nvidia-h200")).path(DESC) == "integer"
 
 
 def test_a_path_that_the_planner_does_not_know_is_not_used(opened: dmlvk.Device) -> None:
@@ -195,11 +195,11 @@ def test_the_winner_is_right_and_faster_by_more_than_noise() -> None:
         return Tuning(DESC, attempts).path
 
     planned = Attempt(PLANNER, 1.0)
-    assert winner(planned, Attempt("direct", 0.5), Attempt("dot4", 0.6)) == "direct"
-    assert winner(planned, Attempt("direct", 0.5, correct=False), Attempt("dot4", 0.6)) == "dot4"
+    assert winner(planned, Attempt("direct", 0.5), Attempt("integer", 0.6)) == "direct"
+    assert winner(planned, Attempt("direct", 0.5, correct=False), Attempt("integer", 0.6)) == "integer"
     assert winner(planned, Attempt("direct", 0.99)) is None
     assert winner(planned, Attempt("direct", 0.0, failure="no room")) is None
-    assert winner(Attempt(PLANNER, 1.0, correct=False), Attempt("dot4", 2.0)) == "dot4"
+    assert winner(Attempt(PLANNER, 1.0, correct=False), Attempt("integer", 2.0)) == "integer"
 
 
 def test_tiles_of_matrix_units_are_candidates_where_there_are_such_units() -> None:
@@ -207,7 +207,7 @@ def test_tiles_of_matrix_units_are_candidates_where_there_are_such_units() -> No
     found = list(candidates(layer, load("nvidia-h200")))
     for path in ("matrix", "halo"):
         assert sum(each.startswith(f"{path}:") for each in found) > 8
-    assert "dot4" in found
+    assert "integer" in found
     plans = [planning.plan(layer, load("nvidia-h200"), path=path) for path in found]
     assert len({repr(plan) for plan in plans}) == len(plans), "no two are the same"
     assert not any(path.startswith("matrix") for path in candidates(layer, load("swiftshader")))

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 DOT_PRODUCTS = (
     "quantized_linear_convolution/vectors_dot4",
     "quantized_linear_convolution/vectors_dot4_mixed",
-    "quantized_linear_convolution/tile_dot4",
 )
 # What a device multiplies with that has no instruction for dot products.
 FLOAT_PRODUCTS = ("quantized_linear_convolution/vectors_float32",)

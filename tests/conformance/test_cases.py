@@ -251,7 +251,6 @@ def test_each_group_belongs_to_a_rule() -> None:
         f"{CONVOLUTION}:tiles_of_few_registers",
         f"{CONVOLUTION}:depthwise_in_registers",
         f"{CONVOLUTION}:depthwise_of_few_registers",
-        f"{CONVOLUTION}:first_layer_of_few_registers",
     }
     assert groups - named <= sizes_around_what_kernels_are_made_of
 

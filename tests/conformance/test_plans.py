@@ -49,12 +49,12 @@ def test_a_feature_that_is_not_there() -> None:
     poor = replace(rich, features=rich.features - {"cooperativeMatrix", "shaderInt8"})
     assert "it needs cooperativeMatrix" in problems(found, poor)
     assert "it needs shaderInt8" in problems(found, poor)
-    assert "it needs shaderIntegerDotProduct" in problems(plan(DESC, rich, path="dot4"), load("intel-hsw"))
+    assert "it needs shaderIntegerDotProduct" in problems(plan(DESC, rich, path="vectors"), load("intel-hsw"))
 
 
 def test_limits() -> None:
     rich = load("nvidia-h200")
-    found = plan(DESC, rich, path="dot4")
+    found = plan(DESC, rich, path="integer")
     for change, message in (
         ({"max_push_constants_size": 8}, "bytes of push constants"),
         ({"max_per_stage_descriptor_storage_buffers": 1}, "storage buffers"),
@@ -68,7 +68,7 @@ def test_limits() -> None:
 
 def test_dispatches_that_no_device_takes() -> None:
     profile = load("nvidia-h200")
-    found = plan(DESC, profile, path="dot4")
+    found = plan(DESC, profile, path="integer")
     dispatch = found.stages[0][0]
     first, *others = dispatch.windows
     for changes, message in (

@@ -334,7 +334,7 @@ class Generator:
         )  # fmt: skip
         limit = f"{self.random.choice(limits)}={number}"
         tensor = self.random.choice((odd, "operands['input_tensor']", "operands['output_tensor']"))
-        path = self.random.choice(("'tiles'", "'direct'", "'dot4'", "'matrix:1x1x1:1x1'", "'x' * 5000", odd))
+        path = self.random.choice(("'tiles'", "'direct'", "'integer'", "'matrix:1x1x1:1x1'", "'x' * 5000", odd))
         # Endless iterators are excluded: `submit`, like `list`, reads an iterator to its end.
         listed = self.random.choice(("None", "2.5", "int", "{}", "binding", "[binding]", f"[binding, {odd}]"))
         return self.random.choice(

@@ -56,7 +56,7 @@ MUTANTS = (
             ),
         ),
         ("quantized_linear_convolution:bias", "quantized_linear_convolution:sum"),
-        "dot4",
+        "integer",
     ),
     Mutant(
         "a sum wraps at 32 bits where the bias is added, in the direct kernel",
@@ -419,25 +419,6 @@ MATRIX_MUTANTS = (
         (("[e] -= zero_points[e] * of_pixels[e];", "[e] -= 0 * of_pixels[e];"),),
         ("quantized_linear_convolution:zero_point",),
         "matrix",
-    ),
-    Mutant(
-        "first layer: padding holds 0",
-        f"{PREFIX}/first_layer.comp",
-        (
-            (
-                "        border |= (uint(input_zero_point(0)) & 0xFF) << (8 * c);",
-                "        border |= 0;",
-            ),
-        ),
-        ("quantized_linear_convolution:first_layer", "quantized_linear_convolution:types"),
-        "first_layer",
-    ),
-    Mutant(
-        "first layer: a missing barrier after the input is staged",
-        f"{PREFIX}/first_layer.comp",
-        (("STRIDE_W, border);\n        barrier();\n", "STRIDE_W, border);\n"),),
-        ("quantized_linear_convolution:first_layer", "quantized_linear_convolution:types"),
-        "first_layer",
     ),
     Mutant(
         "halo: a row past the last one is taken for input",

@@ -219,14 +219,14 @@ def test_narrow_sides_of_tiles_leave_room_for_the_others() -> None:
 def test_a_path_for_all_operators_leaves_those_without_it_alone() -> None:
     desc = DESCRIPTORS["slice of bytes"]
     assert preferred_path(desc, "tiles") == "tiles"
-    assert preferred_path(desc, "dot4") is None
-    with pytest.raises(ValueError, match=r"DMLVK_KERNEL = 'dot5': no operator has a kernel path of this name.*'dot4'"):
-        preferred_path(desc, "dot5")
+    assert preferred_path(desc, "integer") is None
+    with pytest.raises(ValueError, match=r"DMLVK_KERNEL = 'whole': no operator has a kernel path.*'matrix'"):
+        preferred_path(desc, "whole")
 
 
 def test_an_unknown_path_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(ValueError, match="SLICE1 has no kernel path 'dot4'; it has 'blocks', 'tiles', 'boxes'"):
-        plan(DESCRIPTORS["slice of bytes"], profiles.load("swiftshader"), path="dot4")
+    with pytest.raises(ValueError, match="SLICE1 has no kernel path 'integer'; it has 'blocks', 'tiles', 'boxes'"):
+        plan(DESCRIPTORS["slice of bytes"], profiles.load("swiftshader"), path="integer")
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,6 @@ def test_constants_of_a_question_may_be_given_once(
 @pytest.mark.parametrize(
     ("path", "network", "batch", "layout"),
     [
-        ("first_layer", "resnet50", 8, "nchw"),
         ("matrix", "resnet50", 1, "nhwc"),
         ("matrix", "resnet50", 1, "nchw"),
         ("split_k", "resnet50", 1, "nhwc"),

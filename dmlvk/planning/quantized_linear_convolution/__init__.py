@@ -6,18 +6,16 @@ What a path needs and when it is fast is said in the docstring of its class; in 
 
 depthwise
     Words straight from the tensors, where every output channel sees one input channel.
-first_layer
-    Matrix units, straight from an input of at most four channels.
 halo
     Matrix units, for filters of several taps at stride 1, with the input under a tile in shared memory.
 matrix
-    Matrix units, for all other products.
+    Matrix units, for all products.
 split_k
     Matrix units, for products of few tiles. It cuts K.
 vectors
     The same product without matrix units. It cuts K.
-dot4, integer, float
-    The packed product by packed dot products, by 32-bit multiplications, or by float32 multiplications in exact blocks.
+integer, float
+    The packed product by 32-bit multiplications, or by float32 multiplications in exact blocks.
 direct
     One output at a time, for everything else.
 general

@@ -1,4 +1,4 @@
-"""QUANTIZED_LINEAR_CONVOLUTION by packed dot products, 32-bit integers or float32: tiles, dispatches, paths."""
+"""QUANTIZED_LINEAR_CONVOLUTION by 32-bit integers or float32: tiles, dispatches, paths."""
 
 from __future__ import annotations
 
@@ -198,16 +198,6 @@ class PackedProductPath(Path[Shape]):
 
         stages.add_packed_product(ChannelWords.of(geometry).quads, tile.channels_last, product)
         return stages.plan(self.name)
-
-
-class Dot4Path(PackedProductPath):
-    """Packs input and filter; packed dot products of four 8-bit integers. On devices with integer dot product."""
-
-    name = "dot4"
-    unit = "dot_product"
-
-    def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
-        return None if profile.has_integer_dot_product else Obstacle("shaderIntegerDotProduct", "absent", "present")
 
 
 class IntegerPath(PackedProductPath):

@@ -6,11 +6,10 @@ from typing import Any
 
 from dmlvk.planning.quantized_linear_convolution.depthwise import DepthwisePath
 from dmlvk.planning.quantized_linear_convolution.direct import DirectPath
-from dmlvk.planning.quantized_linear_convolution.first_layer import FirstLayerPath
 from dmlvk.planning.quantized_linear_convolution.general import GeneralPath
 from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
-from dmlvk.planning.quantized_linear_convolution.packed_product import Dot4Path, FloatPath, IntegerPath
+from dmlvk.planning.quantized_linear_convolution.packed_product import FloatPath, IntegerPath
 from dmlvk.planning.quantized_linear_convolution.path import Path
 from dmlvk.planning.quantized_linear_convolution.split_k import SplitKPath
 from dmlvk.planning.quantized_linear_convolution.vectors import VectorsPath
@@ -18,12 +17,10 @@ from dmlvk.planning.quantized_linear_convolution.vectors import VectorsPath
 # Of paths with the same estimate, the first is taken.
 PATHS: tuple[Path[Any], ...] = (
     DepthwisePath(),
-    FirstLayerPath(),
     HaloPath(),
     MatrixPath(),
     SplitKPath(),
     VectorsPath(),
-    Dot4Path(),
     IntegerPath(),
     FloatPath(),
     DirectPath(),

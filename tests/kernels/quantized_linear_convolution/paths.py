@@ -13,8 +13,8 @@ from tests.kernels.harness import check
 from tests.layouts import random_bytes, view
 
 # The paths that take any convolution that is not too large, and the paths that take only some.
-PATHS = ("matrix", "split_k", "vectors", "dot4", "integer", "float", "direct", "general")
-MADE_FOR_SOME = ("depthwise", "first_layer", "halo")
+PATHS = ("matrix", "split_k", "vectors", "integer", "float", "direct", "general")
+MADE_FOR_SOME = ("depthwise", "halo")
 
 
 def run(

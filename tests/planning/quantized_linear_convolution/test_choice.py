@@ -26,11 +26,11 @@ def test_a_plan_keeps_to_the_limits(name: str, profile: DeviceProfile) -> None:
 
 
 @pytest.mark.parametrize("name", ["odd", "NHWC", "ResNeXt", "depthwise", "all owned"])
-@pytest.mark.parametrize("path", ["matrix", "vectors", "dot4", "integer", "float", "direct"])
+@pytest.mark.parametrize("path", ["matrix", "vectors", "integer", "float", "direct"])
 @pytest.mark.parametrize("device", ["lavapipe-22.3", "swiftshader", "lavapipe-26.2", "nvidia-h200", "intel-hsw"])
 def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: str) -> None:
     profile, desc = profiles.load(device), DESCRIPTORS[name]
-    absent = {("float", "swiftshader"), ("float", "nvidia-h200"), ("float", "intel-hsw"), ("dot4", "intel-hsw")}
+    absent = {("float", "swiftshader"), ("float", "nvidia-h200"), ("float", "intel-hsw")}
     absent |= {("matrix", name) for name in ("lavapipe-22.3", "swiftshader", "intel-hsw")}
     if (path, device) in absent:
         with pytest.raises(ValueError, match=f"no kernel path '{path}' on .*; it has .*'integer'.*'direct'"):
@@ -46,10 +46,10 @@ def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: s
     ("device", "name", "path"),
     [
         ("lavapipe-22.3", "ResNet, 256 channels", "float"),
-        ("swiftshader", "ResNet, 256 channels", "dot4"),
+        ("swiftshader", "ResNet, 256 channels", "integer"),
         ("nvidia-h200", "ResNet, 512 channels", "matrix"),
-        ("nvidia-h200", "first layer", "first_layer"),
-        ("amd-navi31", "first layer", "first_layer"),
+        ("nvidia-h200", "first layer", "matrix"),
+        ("amd-navi31", "first layer", "matrix"),
         ("lavapipe-26.2", "first layer", "float"),
         ("nvk-pascal", "ResNet, 512 channels", "vectors"),
         ("nvk-ampere", "ResNet, 512 channels", "matrix"),
@@ -64,7 +64,7 @@ def test_a_path_is_taken_where_the_device_has_it(device: str, path: str, name: s
         ("intel-dg2", "ResNeXt", "matrix"),
         ("amd-navi21", "ResNeXt", "vectors"),
         ("lavapipe-22.3", "ResNeXt", "float"),
-        ("swiftshader", "ResNeXt", "dot4"),
+        ("swiftshader", "ResNeXt", "integer"),
         ("intel-hsw", "ResNeXt", "vectors"),
         ("lavapipe-22.3", "depthwise", "depthwise"),
         ("intel-hsw", "depthwise", "depthwise"),
@@ -96,7 +96,7 @@ def test_the_least_estimate_is_chosen(name: str, device: str) -> None:
 
 @pytest.mark.parametrize(
     ("device", "path"),
-    [("nvidia-h200", "dot4"), ("intel-dg2", "matrix"), ("intel-ptl", "dot4"), ("amd-navi31", "dot4")],
+    [("nvidia-h200", "integer"), ("intel-dg2", "matrix"), ("intel-ptl", "integer"), ("amd-navi31", "integer")],
 )
 def test_a_device_too_small_for_any_matrix_tile_takes_another_path(device: str, path: str) -> None:
     rich = profiles.load(device)

@@ -15,7 +15,6 @@ from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import NO_OFFSETS
 from dmlvk.planning.quantized_linear_convolution.depthwise import DepthwisePath
 from dmlvk.planning.quantized_linear_convolution.direct import DirectPath
-from dmlvk.planning.quantized_linear_convolution.first_layer import FirstLayerPath
 from dmlvk.planning.quantized_linear_convolution.halo import SPEED as HALO_SPEED
 from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
@@ -96,12 +95,6 @@ def test_joined_channels_that_are_no_whole_words_take_longer() -> None:
     """58 single channels are joined to 58 or to 29, 64 of them to whole words."""
     uneven, even = (layer(64, channels, (28, 28), channels, 3, channels, in_rows=False) for channels in (58, 64))
     assert seconds(SplitKPath(), uneven) > seconds(SplitKPath(), even)
-
-
-def test_columns_of_a_first_layer_are_whole_units() -> None:
-    """One column more than a unit costs more than each of the next ten, of the same unit."""
-    one, more, eleven = (seconds(FirstLayerPath(), layer(8, 3, (64, width), 64, 3)) for width in (64, 65, 75))
-    assert more - one > 3 * (eleven - more)
 
 
 @pytest.mark.parametrize("in_rows", [True, False])

@@ -91,11 +91,6 @@ def test_weights_and_rows_of_a_depthwise_layer(device: str, held: int, planes: i
         assert constants(layer, layout, device, "depthwise", "HELD", "BATCH") == (held, rows)
 
 
-@pytest.mark.parametrize(("device", "rows"), [("nvidia-h200", 7), ("intel-dg2", 1), ("intel-bmg", 1)])
-def test_tap_rows_of_a_first_layer_in_the_code(device: str, rows: int) -> None:
-    assert constants(Layer(3, 224, 64, 7, 2), "nhwc", device, "first_layer", "UNROLLED_ROWS") == (rows,)
-
-
 @pytest.mark.parametrize(("device", "is_large"), [("nvidia-h200", True), ("nvk-ampere", False), ("nvk-ada", False)])
 def test_tiles_of_128_sums_are_for_nvidias_own_driver(device: str, is_large: bool) -> None:
     pixels, channels = constants(Layer(512, 28, 512, 3), "nhwc", device, "matrix", "TILE_PIXELS", "TILE_CHANNELS")

@@ -1,4 +1,4 @@
-"""The paths `dot4`, `integer` and `float`: what they need of a device and of a convolution."""
+"""The paths `integer` and `float`: what they need of a device and of a convolution."""
 
 from __future__ import annotations
 

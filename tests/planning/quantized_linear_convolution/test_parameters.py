@@ -25,7 +25,7 @@ def test_parameters_take_one_dispatch_or_none() -> None:
     def count(stages: tuple[tuple[Dispatch, ...], ...]) -> int:
         return sum("parameters" in dispatch.kernel for stage in stages for dispatch in stage)
 
-    for path in ("dot4", "direct"):  # the kernel of the path `matrix` computes them itself
+    for path in ("integer", "direct"):  # the kernel of the path `matrix` computes them itself
         given, owned = (DESCRIPTORS[name] for name in ("odd", "all owned"))
         assert count(plan(given, profile, path=path).stages) == 1
         assert count(plan(given, floor, path=path).stages) == 3

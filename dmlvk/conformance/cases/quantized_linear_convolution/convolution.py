@@ -85,7 +85,7 @@ SHAPES: Mapping[str, Shape] = {
 }
 
 # Kernel paths that take one kind of convolution. The names of its shapes begin with the name of the path.
-PATHS_OF_A_KIND = ("depthwise", "first_layer")
+PATHS_OF_A_KIND = ("depthwise",)
 # Three have groups of their own. The kernel of "halo" begins and ends like that of "matrix", and it takes few of the
 # shapes above. The kernel of "split_k" fetches as that of "matrix", and ends like that of "vectors". The kernel of
 # "general" is that of "direct", which only gets its sizes and types in another way.

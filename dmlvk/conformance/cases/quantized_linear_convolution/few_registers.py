@@ -8,7 +8,6 @@ from dmlvk.conformance.cases.combinations import Group
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import OPERATOR
 from dmlvk.conformance.cases.quantized_linear_convolution.kinds import (
     depthwise,
-    first_layer,
     planned_for,
     tiles_of_vectors,
     with_tiles,
@@ -69,22 +68,5 @@ GROUPS = (
         },
         default="all",
         about="Weights that stay in shared memory.",
-    ),
-    Group(
-        f"{OPERATOR}:first_layer_of_few_registers",
-        planned_for(PROFILE, first_layer),
-        {
-            "channels": (3,),
-            "filters": (65,),
-            "width": (67,),
-            "kernel": {"7x7": (7, 7)},
-            "strides": {"2x2": (2, 2)},
-            "padding": (1,),
-            "input": ("packed",),
-            "output": ("packed", "channels_last"),
-            "path": ("first_layer",),
-        },
-        default="all",
-        about="One row of taps at a time.",
     ),
 )

@@ -276,7 +276,7 @@ GROUPS = (
             "padding": (0, 1, 5),
             "input": ("packed", "channels_last", "rows"),
             "output": ("packed", "channels_last"),
-            "path": (PLANNERS_CHOICE, "first_layer"),
+            "path": (PLANNERS_CHOICE, "matrix", "split_k"),
         },
     ),
     Group(
