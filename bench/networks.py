@@ -25,7 +25,8 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from dmlvk import DataType, files
+from dmlvk import DataType
+from dmlvk._common import files
 from dmlvk.benchmark.cases.quantized_linear_convolution import descriptor
 from dmlvk.benchmark.networks import NETWORKS, Dimensions, Network, Node
 from dmlvk.benchmark.networks.network import IMAGE

@@ -35,6 +35,7 @@ from rich.table import Table
 
 import dmlvk
 from dmlvk import planning
+from dmlvk._common.bits import equal_bits
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.networks import NETWORKS, Dimensions
 from dmlvk.benchmark.networks.chain import measure_floor
@@ -43,7 +44,6 @@ from dmlvk.benchmark.networks.work import LAYOUTS, Array, LayerWork, desc_of, wo
 from dmlvk.benchmark.sweep import OPERATORS
 from dmlvk.benchmark.sweep.shapes import ConvolutionShape, shapes
 from dmlvk.benchmark.timing import WARM_UP_SECONDS, warm_up
-from dmlvk.bits import equal_bits
 from dmlvk.command_line.bench_subject import opened
 from dmlvk.conformance.profiles import narrow
 from dmlvk.conformance.recorded import NAMES, load

@@ -29,10 +29,10 @@ from rich.table import Table
 
 import dmlvk
 from dmlvk import DataType, Slice1Desc, TensorDesc
+from dmlvk._common.bits import equal_bits
 from dmlvk.benchmark.peers import torch as peer
 from dmlvk.benchmark.timing import WARM_UP_SECONDS, rotation, time_bindings
 from dmlvk.benchmark.work import work_of
-from dmlvk.bits import equal_bits
 from dmlvk.planning.slice1.choice import PATHS, nest_of
 from dmlvk.tensor_desc import packed_strides
 

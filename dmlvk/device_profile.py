@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from dmlvk.rates import Rates
+from dmlvk._common.rates import Rates
 
 # VkBuffers and suballocations start at multiples of this. No Vulkan device requires a larger storage buffer alignment.
 LARGEST_OFFSET_ALIGNMENT = 256

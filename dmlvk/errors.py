@@ -6,7 +6,7 @@ import math
 import reprlib
 from typing import Any, TypeVar
 
-from dmlvk.printable import CleanMessage
+from dmlvk._printable import CleanMessage
 
 # Characters of a message that a value takes at most: of a million sizes nobody reads more.
 LONGEST_VALUE = 300

@@ -13,9 +13,8 @@ from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.arguments import as_integer, named_arguments
-from dmlvk.data_type import DataType
-from dmlvk.operands import (
+from dmlvk._common.arguments import as_integer, named_arguments
+from dmlvk._operands import (
     Array,
     Operand,
     as_data_type,
@@ -30,6 +29,7 @@ from dmlvk.operands import (
     spatial_operand,
     with_rank,
 )
+from dmlvk.data_type import DataType
 from dmlvk.operators import (
     ByteTableDesc,
     DiagonalMatrix1Desc,

@@ -11,10 +11,10 @@ from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 
-from dmlvk.arguments import as_array, as_integer, as_integers, integer_of, named_arguments
+from dmlvk._common.arguments import as_array, as_integer, as_integers, integer_of, named_arguments
+from dmlvk._common.overlap import find_overlap
 from dmlvk.data_type import DataType, data_type_hint
 from dmlvk.errors import DescriptorError
-from dmlvk.overlap import find_overlap
 
 MAXIMUM_RANK = 8  # DML_TENSOR_DIMENSION_COUNT_MAX1
 MAXIMUM_UINT32 = 2**32 - 1

@@ -23,7 +23,7 @@ import click
 import numpy as np
 
 import dmlvk
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.command_line.terminal import clear_errors
 from dmlvk.demo import photograph, picture_format
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.arguments import as_argument, as_boolean, as_integers, as_seconds, integer_of
+from dmlvk._common.arguments import as_argument, as_boolean, as_integers, as_seconds, integer_of
 from tests.argument_values import FLOAT32, HUGE, INTEGERS, NO_INTEGERS, UINT8
 
 

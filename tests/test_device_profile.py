@@ -13,7 +13,7 @@ import dmlvk
 from dmlvk.conformance.profiles import PROFILES, narrow
 from dmlvk.conformance.recorded import NAMES, load
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, Limits
-from dmlvk.narrower_profile import narrower
+from dmlvk.vulkan.narrower_profile import narrower
 
 H200 = load("nvidia-h200")
 LIMITS = [field.name for field in fields(Limits) if field.name != "timestamp_period"]

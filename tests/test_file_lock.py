@@ -14,7 +14,7 @@ from pathlib import Path
 import filelock
 import pytest
 
-from dmlvk.file_lock import FileLock
+from dmlvk._common.file_lock import FileLock
 
 needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no timers that send signals")
 
@@ -44,7 +44,7 @@ def test_on_another_thread(tmp_path: Path) -> None:
 
 
 def test_another_process_waits(tmp_path: Path) -> None:
-    program = "import sys; from pathlib import Path; from dmlvk.file_lock import FileLock\n"
+    program = "import sys; from pathlib import Path; from dmlvk._common.file_lock import FileLock\n"
     program += "with FileLock(Path(sys.argv[1]), 60): print('taken')"
     path = tmp_path / "lock"
     with FileLock(path, 0.0):

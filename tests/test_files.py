@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlvk import files
+from dmlvk._common import files
 from tests.damaged_files import Damage, damages, special_damages
 
 

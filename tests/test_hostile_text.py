@@ -33,7 +33,8 @@ from rich.table import Table
 from rich.text import Text
 
 import dmlvk
-from dmlvk import files
+from dmlvk._common import files
+from dmlvk._printable import markdown, markdown_code, printable, printable_data
 from dmlvk.command_line import main
 from dmlvk.command_line.terminal import PlainConsole
 from dmlvk.conformance.case import Case
@@ -44,7 +45,6 @@ from dmlvk.conformance.reports.junit import write_junit
 from dmlvk.conformance.results import Run, Status
 from dmlvk.conformance.waivers import Waiver, WaiverReport
 from dmlvk.errors import BindingError, DescriptorError, DeviceError, PathError
-from dmlvk.printable import markdown, markdown_code, printable, printable_data
 from dmlvk.runtime import device_files, tuned_paths
 from tests.conformance.comparison.made_results import bench_record, environment, result, written
 from tests.conformance.drill_cases import good_cases

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dmlvk._common.overlap import find_overlap
 from dmlvk.data_type import DataType
-from dmlvk.overlap import find_overlap
 from dmlvk.tensor_desc import TensorDesc
 
 LARGEST = 2**32 - 1

@@ -15,7 +15,18 @@ import dmlvk
 
 # The library: what raises to a caller. Commands and harnesses print their errors.
 WINGS = (
-    *("arguments", "cuda", "dask", "dxdispatch", "errors", "functional", "onnx", "operators", "planning", "runtime"),
+    *(
+        "_common.arguments",
+        "cuda",
+        "dask",
+        "dxdispatch",
+        "errors",
+        "functional",
+        "onnx",
+        "operators",
+        "planning",
+        "runtime",
+    ),
     *("tensor_desc", "torch", "vulkan"),
 )
 # These are caught inside dmlvk or as the public class that they extend, or are dmlvk's own mistakes.
@@ -79,3 +90,15 @@ def test_completion_shows_public_names_alone() -> None:
     for module in ("benchmark", "conformance", "onnx"):
         program = f"import dmlvk.{module}; print({module!r} in dir(dmlvk))"
         assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "True\n"
+
+
+# Modules that are no helpers: the wings, and those whose classes are public names.
+MODULES = {
+    *("command_line", "data_type", "device_profile", "errors", "functional", "operators", "quirks", "runtime"),
+    *("spirv", "tensor_desc", "version", "vulkan"),
+}
+
+
+def test_helper_modules_have_an_underscore() -> None:
+    found = {module.name for module in pkgutil.iter_modules(dmlvk.__path__) if not module.name.startswith("_")}
+    assert found - set(dmlvk._MODULES) - set(dmlvk.__all__) <= MODULES

@@ -1,4 +1,4 @@
-"""All of dmlvk reads and writes files through `dmlvk.files`, and prints through one function: held over its source."""
+"""dmlvk reads and writes all files by `dmlvk._common.files`, and prints by one function: held over its source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "dmlvk"
 WITHOUT_DMLVK = {"conformance/replay.py", "conformance/check.py"}
 # Module: why it opens something itself.
 OPENS = {
-    "files.py": "everybody else's way",
+    "_common/files.py": "everybody else's way",
     "command_line/terminal.py": "the null device, in place of a closed pipe",
     "command_line/standard_streams.py": "the null device, in place of a closed stream",
     "conformance/running/worker.py": "the pipes to its parent",

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from dmlvk.window import in_order
+from dmlvk._common.window import in_order
 
 
 class Work:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.arguments import named_arguments, similar
+from dmlvk._common.arguments import named_arguments, similar
 from dmlvk.operators.registry import OPERATORS
 from dmlvk.runtime.array_protocol import ELSEWHERE
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from distributed import Client, Future, as_completed
 
 import dmlvk
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.benchmark import harness
 from dmlvk.benchmark import records as records_of
 from dmlvk.benchmark.choice import Choice

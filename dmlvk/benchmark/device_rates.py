@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import dmlvk
+from dmlvk._common.rates import Rates
 from dmlvk.benchmark.marks import Mark, measure_marks
 from dmlvk.benchmark.networks.chain import measure_floor
 from dmlvk.planning.device_rates import FLOOR, rates_of_class
-from dmlvk.rates import Rates
 
 # Bytes that are copied: more than caches hold, and soon moved.
 COPY_SIZE = 1 << 28

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.benchmark.peers.peer import missing_package
 
 

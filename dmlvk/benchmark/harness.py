@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dmlvk
-from dmlvk.arguments import as_argument
+from dmlvk._common.arguments import as_argument
 from dmlvk.benchmark.cases import Scale, without
 from dmlvk.benchmark.marks import Mark, measure_marks
 from dmlvk.benchmark.measurement import Measurement, measure

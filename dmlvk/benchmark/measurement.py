@@ -9,9 +9,9 @@ from typing import Any
 import numpy.typing as npt
 
 import dmlvk
+from dmlvk._common.bits import equal_bits
 from dmlvk.benchmark.timing import WARM_UP_SECONDS, Times, rotation, time_bindings
 from dmlvk.benchmark.work import Work, work_of
-from dmlvk.bits import equal_bits
 from dmlvk.operators import OperatorDesc
 
 POISON = b"\xa5"

@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 import dmlvk
-from dmlvk import files
-from dmlvk.printable import printable_data
+from dmlvk._common import files
+from dmlvk._printable import printable_data
 
 FORMAT = 1
 MOST_CHARACTERS = 200

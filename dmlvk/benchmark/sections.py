@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dmlvk import printable
+from dmlvk import _printable as printable
 
 Record = dict[str, Any]
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 import dmlvk
 from dmlvk import planning, reference
-from dmlvk.arguments import as_argument
+from dmlvk._common.arguments import as_argument
 from dmlvk.benchmark.measurement import measure
 from dmlvk.benchmark.work import random_inputs_of
 from dmlvk.conformance.case import Workload

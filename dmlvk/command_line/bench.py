@@ -139,7 +139,7 @@ def bench(
     """
     import io
 
-    from dmlvk import files
+    from dmlvk._common import files
     from dmlvk.benchmark import drawing, records
     from dmlvk.benchmark.choice import Choice
     from dmlvk.benchmark.kinds import kind_for

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.command_line.bench_subject import required_cases
 from dmlvk.command_line.clusters import connected
 from dmlvk.command_line.terminal import console, require_names

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.command_line.terminal import clear_errors, console
 from dmlvk.conformance.comparison.changes import Figures, Timing
 from dmlvk.conformance.comparison.findings import compare as compare_files

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.command_line.conformance_cluster import ClusterRequest
 from dmlvk.command_line.conformance_request import Request
 from dmlvk.command_line.standard_streams import is_readers_end

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.command_line.clusters import connected
 from dmlvk.command_line.standard_streams import is_readers_end
 from dmlvk.command_line.terminal import INTERRUPTED, console, echo, one_line

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 import dmlvk
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.command_line.terminal import clear_errors, console, shown_progress
 
 

@@ -14,10 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 import dmlvk
-from dmlvk import files, quirks
+from dmlvk import quirks
+from dmlvk._common import files
+from dmlvk._printable import printable
 from dmlvk.command_line.terminal import clear_errors, console, echo
 from dmlvk.errors import DeviceError
-from dmlvk.printable import printable
 from dmlvk.runtime import answers_file, device_files
 from dmlvk.runtime.device_info import TYPE_NAMES, RejectedDevice, binary_size
 from dmlvk.vulkan.library import driver_hint

@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 import dmlvk
-from dmlvk import dxdispatch, files
+from dmlvk import dxdispatch
+from dmlvk._common import files
 from dmlvk.command_line.run_onnx import run_onnx
 from dmlvk.command_line.terminal import COMPILED, clear_errors, console, echo, shown_parts
 

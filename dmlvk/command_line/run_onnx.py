@@ -13,9 +13,9 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from dmlvk import files
+from dmlvk._common import files
+from dmlvk._printable import printable
 from dmlvk.command_line.terminal import COMPILED, console, one_line, shown_progress
-from dmlvk.printable import printable
 
 if TYPE_CHECKING:
     from dmlvk.onnx import InferenceSession

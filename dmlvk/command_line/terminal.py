@@ -14,7 +14,9 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from dmlvk import files, planning
+from dmlvk import planning
+from dmlvk._common import files
+from dmlvk._printable import printable
 from dmlvk.command_line.standard_streams import (
     encode_everything,
     is_readers_end,
@@ -24,7 +26,6 @@ from dmlvk.command_line.standard_streams import (
 from dmlvk.conformance.errors import ConformanceError
 from dmlvk.dxdispatch.errors import ModelError
 from dmlvk.errors import BindingError, DescriptorError, DeviceError
-from dmlvk.printable import printable
 from dmlvk.runtime import background, self_test
 from dmlvk.runtime.debug import debug_level
 from dmlvk.runtime.tuned_paths import record_file

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 from rich.table import Table
 
-from dmlvk import files
+from dmlvk._common import files
+from dmlvk._common.rates import Rates
 from dmlvk.command_line.terminal import clear_errors, console, echo
-from dmlvk.rates import Rates
 from dmlvk.runtime import device_files, measured_rates, tuned_paths
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.conformance.case import Case
 
 COSTS = "costs.json"

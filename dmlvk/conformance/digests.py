@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.conformance.case import current_name
 from dmlvk.conformance.results import Result, ResultsError, Status
 

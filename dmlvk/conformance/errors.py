@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmlvk.printable import CleanMessage
+from dmlvk._printable import CleanMessage
 
 
 class ConformanceError(CleanMessage, ValueError):

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk import files
-from dmlvk.bits import as_bits
+from dmlvk._common import files
+from dmlvk._common.bits import as_bits
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.folders import folder_name
 from dmlvk.conformance.profiles import workload_profile

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.conformance.folders import folder_name
 from dmlvk.conformance.results import Result
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.conformance.results import Environment, Result, ResultsError, Run, only
 
 # A full run on all profiles makes a file of some hundred MiB.

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.errors import ConformanceError
 from dmlvk.conformance.names import matches

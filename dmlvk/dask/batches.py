@@ -14,7 +14,7 @@ from dask.delayed import Delayed
 from distributed import Client, futures_of
 from distributed.worker import thread_state
 
-from dmlvk.window import in_order
+from dmlvk._common.window import in_order
 
 # Batches that the task of a portion loads at a time, on as many threads, which it shares with the worker's other tasks.
 LOADS_AHEAD = 4

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk.bits import first_difference
+from dmlvk._common.bits import first_difference
 from dmlvk.dask.cluster import ClusterWorker
 
 Array = np.ndarray[Any, Any]

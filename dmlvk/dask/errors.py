@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dmlvk._printable import CleanMessage
 from dmlvk.errors import DeviceError, public
-from dmlvk.printable import CleanMessage
 
 
 @public

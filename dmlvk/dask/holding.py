@@ -16,7 +16,7 @@ from distributed import Reschedule, Status, Worker, get_worker
 from distributed.utils_comm import retry_operation
 from tornado.ioloop import PeriodicCallback
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.dask import heap
 from dmlvk.dask.batches import LOADS_AHEAD
 from dmlvk.dask.claims import Claim, claim, wanted

@@ -8,14 +8,14 @@ from typing import Any
 
 from distributed import Client
 
-from dmlvk.arguments import as_argument
+from dmlvk._common.arguments import as_argument
+from dmlvk._common.window import in_order
 from dmlvk.dask.batches import batches_of
 from dmlvk.dask.cluster import prepared
 from dmlvk.dask.errors import ClusterError
 from dmlvk.dask.models import model_of
 from dmlvk.dask.portions import MOST_BATCHES, PORTIONS_AHEAD, PortionSize
 from dmlvk.dask.running import Outcome, Run
-from dmlvk.window import in_order
 
 
 def map(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import dmlvk
-from dmlvk import files
+from dmlvk._common import files
 
 if TYPE_CHECKING:
     from dmlvk.onnx import Row

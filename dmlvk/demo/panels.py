@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import dmlvk
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.demo.palette import require_pillow
 from dmlvk.operators.quantized_linear_convolution import output_size
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.demo.digits import Reading
 from dmlvk.demo.grid import draw_digits, draw_lines
 from dmlvk.demo.measure import Measurement

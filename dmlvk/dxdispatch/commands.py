@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.dxdispatch.dispatchables import Dispatchable, Source, find_resource, read_bindings
 from dmlvk.dxdispatch.document import Node
 from dmlvk.dxdispatch.printing import is_printable

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dmlvk import files
-from dmlvk.arguments import integer_of
+from dmlvk._common import files
+from dmlvk._common.arguments import integer_of
 from dmlvk.dxdispatch.errors import MISSING, ModelError
 
 # How the library says that text follows the root. DxDispatch stops at the root's end, but the library has no such mode.

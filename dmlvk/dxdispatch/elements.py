@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.arguments import is_number
+from dmlvk._common.arguments import is_number
 from dmlvk.data_type import DataType
 from dmlvk.dxdispatch.document import Node
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk import files
+from dmlvk._common import files
+from dmlvk._printable import printable
 from dmlvk.dxdispatch.commands import Command, Dispatch, Print, WriteFile, read_command
 from dmlvk.dxdispatch.descriptors import operator_of
 from dmlvk.dxdispatch.dispatchables import Dispatchable, Source, read_dispatchable
@@ -19,7 +20,6 @@ from dmlvk.dxdispatch.document import read_document
 from dmlvk.dxdispatch.printing import printed
 from dmlvk.dxdispatch.resources import Resource, read_resource
 from dmlvk.dxdispatch.source_files import ALLOW, readable_folders
-from dmlvk.printable import printable
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.device import Device

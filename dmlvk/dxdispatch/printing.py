@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
+from dmlvk._printable import printable
 from dmlvk.dxdispatch.resources import Resource
-from dmlvk.printable import printable
 
 
 def is_printable(resource: Resource) -> bool:

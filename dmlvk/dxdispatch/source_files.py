@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.data_type import DataType
 from dmlvk.dxdispatch.document import Node
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk import bits
+from dmlvk._common import bits
 from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.host import HostPart, kind_of

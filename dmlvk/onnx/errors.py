@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dmlvk._printable import CleanMessage
 from dmlvk.errors import public
-from dmlvk.printable import CleanMessage
 
 
 @public

@@ -18,7 +18,7 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError
 from onnx import checker, external_data_helper, helper, numpy_helper
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.onnx.acceptance import outlined, require_accepted
 from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.normal_form import FREE_INITIALIZERS, normalize

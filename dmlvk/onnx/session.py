@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 import onnx
 
-from dmlvk.arguments import as_argument
+from dmlvk._common.arguments import as_argument
+from dmlvk._common.window import in_order
 from dmlvk.device_profile import DeviceType
 from dmlvk.errors import OutOfMemoryError
 from dmlvk.onnx import byte_functions, folding, quantization
@@ -45,7 +46,6 @@ from dmlvk.runtime.copying import Pickled
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.shared_devices import DeviceName, named_device
 from dmlvk.vulkan.monitor import Monitor
-from dmlvk.window import in_order
 
 # A session keeps others of its model for this many sets of initializers that runs replace.
 SESSIONS_KEPT = 4

@@ -13,12 +13,12 @@ from dataclasses import MISSING, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
-from dmlvk.arguments import as_boolean, as_integer, as_integers, unknown_argument
+from dmlvk._common.arguments import as_boolean, as_integer, as_integers, unknown_argument
+from dmlvk._common.overlap import find_overlap
 from dmlvk.data_type import DataType
 from dmlvk.errors import DescriptorError
 from dmlvk.operators.element import element_text, encode_element
 from dmlvk.operators.feature_level import FeatureLevel
-from dmlvk.overlap import find_overlap
 from dmlvk.tensor_desc import TensorDesc, TensorFlags, as_data_type
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
-from dmlvk.arguments import is_number
+from dmlvk._common.arguments import is_number
 from dmlvk.data_type import DataType
 from dmlvk.errors import DescriptorError
 

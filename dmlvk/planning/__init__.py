@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from dmlvk.arguments import as_argument
+from dmlvk._common.arguments import as_argument
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import PathError, shown
 from dmlvk.operators import OperatorDesc

@@ -10,9 +10,9 @@ import math
 from dataclasses import replace
 from functools import lru_cache
 
+from dmlvk._common.rates import Rates
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.planning import device_traits
-from dmlvk.rates import Rates
 
 # An H200, driver 580.159.04, 2026-11-23: the marks of `dmlvk bench`, and what `bench.paths` gave for the others.
 LARGE_GPU = Rates(

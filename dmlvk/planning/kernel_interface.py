@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
-from dmlvk import files
+from dmlvk._common import files
 
 # The specialization constant with a workgroup's number of invocations along x.
 LOCAL_SIZE_X = "LOCAL_SIZE_X"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from dmlvk.arguments import as_array, similar
+from dmlvk._common.arguments import as_array, similar
 from dmlvk.errors import BindingError
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.registry import parts

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.bits import as_bits
+from dmlvk._common.bits import as_bits
 from dmlvk.operators.declared import INT32_MAX, INT32_MIN
 from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.bits import as_bits
+from dmlvk._common.bits import as_bits
 from dmlvk.operators.slice import SliceDesc
 
 

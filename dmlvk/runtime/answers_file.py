@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dmlvk._common.file_lock import FileLock
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.file_lock import FileLock
 from dmlvk.runtime import device_files
 from dmlvk.runtime.tuned_paths import kernels_hash
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from dmlvk.arguments import similar
+from dmlvk._common.arguments import similar
 from dmlvk.errors import BindingError
 from dmlvk.planning.plan import CLEAN, SCRATCH, Access, Dispatch, Plan, Window
 from dmlvk.runtime.copying import NotCopied

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from dmlvk._printable import printable
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import Dispatch
-from dmlvk.printable import printable
 from dmlvk.runtime.submission import Submission
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 import numpy as np
 
 from dmlvk import planning
-from dmlvk.arguments import as_argument, named_arguments
+from dmlvk._common.arguments import as_argument, named_arguments
 from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import BindingError, shown

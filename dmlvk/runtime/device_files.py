@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dmlvk import files
+from dmlvk._common import files
+from dmlvk._common.file_lock import FileLock
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.file_lock import FileLock
 from dmlvk.vulkan.pipeline_cache import LOCK_TIMEOUT_SECONDS, SIZE_WITHOUT_PIPELINES, cache_folder
 
 FORMAT = 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dmlvk._printable import printable
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import DeviceError
-from dmlvk.printable import printable
 from dmlvk.vulkan.physical_device import PhysicalDevice, choose, has_usable_device, physical_devices
 from dmlvk.vulkan.physical_device import rejected_devices as rejected_physical_devices
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from dmlvk.arguments import as_array, converted, integer_of
+from dmlvk._common.arguments import as_array, converted, integer_of
 from dmlvk.errors import DeviceError, shown
 from dmlvk.runtime.array_protocol import ArrayProtocol
 from dmlvk.runtime.cuda_driver import library_device

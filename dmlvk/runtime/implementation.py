@@ -7,7 +7,8 @@ from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from dmlvk import files, quirks
+from dmlvk import quirks
+from dmlvk._common import files
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT
 from dmlvk.errors import DeviceError, OutOfMemoryError
 from dmlvk.operators import OperatorDesc

@@ -11,8 +11,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from dmlvk._common.rates import Rates
 from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.rates import Rates
 from dmlvk.runtime import device_files
 
 # CPU drivers differ from GPUs in more than rates; their paths were measured.

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk import planning, reference
-from dmlvk.bits import first_difference
+from dmlvk._common.bits import first_difference
 from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import DeviceError, OutOfMemoryError, ValidationError

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from dmlvk.arguments import integer_of
+from dmlvk._common.arguments import integer_of
 from dmlvk.errors import BindingError, shown
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.device_info import DeviceInfo, another_device, numbered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dmlvk.arguments import as_seconds
+from dmlvk._common.arguments import as_seconds
 from dmlvk.errors import DeviceError
 from dmlvk.runtime.array_protocol import with_advice
 from dmlvk.runtime.copying import NotCopied

@@ -7,7 +7,7 @@ from weakref import ref
 
 import numpy as np
 
-from dmlvk.arguments import as_argument, named_arguments
+from dmlvk._common.arguments import as_argument, named_arguments
 from dmlvk.errors import BindingError
 from dmlvk.runtime.array_protocol import ELSEWHERE, ArrayProtocol, with_advice
 from dmlvk.runtime.copying import NotCopied

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.serialization import serialize

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dmlvk.arguments import as_integer, as_integers, is_number
+from dmlvk._common.arguments import as_integer, as_integers, is_number
 from dmlvk.data_type import DataType
 from dmlvk.errors import BindingError, DescriptorError, shown
 

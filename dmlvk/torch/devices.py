@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from dmlvk import cuda
-from dmlvk.arguments import integer_of
+from dmlvk._common.arguments import integer_of
 from dmlvk.errors import DeviceError
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.device_info import DeviceInfo

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from dmlvk.arguments import as_integer
+from dmlvk._common.arguments import as_integer
 from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, QuantizedLinearConvolutionDesc, Slice1Desc
 from dmlvk.operators.quantized_linear_convolution import SPATIAL_FIELDS, output_size
 from dmlvk.operators.slice1 import maximum_copied_elements

@@ -8,7 +8,6 @@ from weakref import ref
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import DeviceError, ReentryError
-from dmlvk.narrower_profile import narrower
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.blocks import Block, Segment
 from dmlvk.vulkan.configuration import Configuration, configure
@@ -22,6 +21,7 @@ from dmlvk.vulkan.instance import close_ownerless, open_devices, while_process_l
 from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.memory import MemoryPool
 from dmlvk.vulkan.monitor import Monitor, reentered
+from dmlvk.vulkan.narrower_profile import narrower
 from dmlvk.vulkan.partner import Partner
 from dmlvk.vulkan.pauses import Pauses
 from dmlvk.vulkan.physical_device import PhysicalDevice

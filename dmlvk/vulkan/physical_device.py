@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from dmlvk.arguments import integer_of
+from dmlvk._common.arguments import integer_of
 from dmlvk.device_profile import (
     MINIMUM_API_VERSION,
     DeviceProfile,

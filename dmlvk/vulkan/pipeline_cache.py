@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dmlvk import files
+from dmlvk._common import files
+from dmlvk._common.file_lock import FileLock
 from dmlvk.errors import DeviceError, ValidationError
-from dmlvk.file_lock import FileLock
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.library import VK_SUCCESS, vk

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 import dmlvk
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.command_line.terminal import clear_errors, console
 from dmlvk.demo import Reading, draw_digits, missing_package, picture_format, read_digits
 from dmlvk.demo.digits import network

@@ -17,7 +17,7 @@ import click
 import numpy as np
 import onnx
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.demo.digits import NETWORK, PICTURES, Accuracy, ink
 from examples.digits.layers import Array
 from examples.digits.network import BATCH, Network

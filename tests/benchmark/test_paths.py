@@ -12,10 +12,10 @@ from click.testing import CliRunner
 import dmlvk
 from bench import paths
 from dmlvk import planning, reference
+from dmlvk._common.bits import equal_bits
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.networks import Network
 from dmlvk.benchmark.networks.work import desc_of, work_of
-from dmlvk.bits import equal_bits
 
 FOLDER = Path(paths.__file__).parent / "results"
 RESULTS = FOLDER / "nvidia-h200-paths.jsonl"

@@ -151,7 +151,7 @@ def test_a_worker_keeps_the_memory_of_arrays(client: Client) -> None:
 NO_DMLVK = "import sys; sys.modules['dmlvk'] = None"
 OTHER_VERSION = "import dmlvk.version; dmlvk.version.__version__ = '0.0.9'"
 OTHER_KERNELS = """
-from dmlvk import files
+from dmlvk._common import files
 honest = files.packaged_bytes
 files.packaged_bytes = lambda package, name: b"another manifest" if package == "dmlvk" else honest(package, name)
 """

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import dmlvk
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.command_line import main
 from dmlvk.dxdispatch import ModelError
 from tests.damaged_files import Damage, damages

@@ -20,9 +20,9 @@ import dmlvk
 from dmlvk.conformance.case import Case, Workload
 from dmlvk.conformance.results import Status
 from dmlvk.conformance.running.execution import Devices, execute
-from dmlvk.narrower_profile import narrower
 from dmlvk.operators import OperatorDesc
 from dmlvk.runtime.elements import element_view
+from dmlvk.vulkan.narrower_profile import narrower
 from dmlvk.vulkan.physical_device import choose
 from tests.fuzz.generate import Generator
 from tests.layouts import random_bytes

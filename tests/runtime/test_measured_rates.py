@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import dmlvk
+from dmlvk._common.rates import Rates
 from dmlvk.benchmark import device_rates
 from dmlvk.benchmark.device_rates import MeasuredDevice, measure_rates
 from dmlvk.benchmark.marks import Mark
@@ -18,7 +19,6 @@ from dmlvk.benchmark.timing import Times
 from dmlvk.command_line import main
 from dmlvk.planning.device_rates import LARGE_GPU, rates_of, rates_of_class
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
-from dmlvk.rates import Rates
 from dmlvk.runtime import device_files, measured_rates
 from dmlvk.runtime.measured_rates import MeasuredRates
 from tests import profiles

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import dmlvk
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.cold import CACHES, EMPTY, ONE_THREAD, WAYS
 from dmlvk.benchmark.cold.process import save

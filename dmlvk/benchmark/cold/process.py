@@ -16,12 +16,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 import dmlvk
-from dmlvk import QuantizedLinearConvolutionDesc, files
+from dmlvk import QuantizedLinearConvolutionDesc
+from dmlvk._common import files
+from dmlvk._common.bits import equal_bits
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.cold import ALL_CORES, FIRST_RESULT, ONE_THREAD
 from dmlvk.benchmark.networks.work import LayerWork, desc_of
 from dmlvk.benchmark.records import Record, one_line
-from dmlvk.bits import equal_bits
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.tensor import Tensor
 

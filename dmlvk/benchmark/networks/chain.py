@@ -10,11 +10,11 @@ import numpy as np
 
 import dmlvk
 from dmlvk import DataType, QuantizedLinearConvolutionDesc, Slice1Desc, TensorDesc, reference
+from dmlvk._common.bits import equal_bits
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.networks.timing import ChainTimes, time_chain
 from dmlvk.benchmark.networks.work import Array, constants_of, desc_of, noise, work_of
 from dmlvk.benchmark.timing import WARM_UP_SECONDS
-from dmlvk.bits import equal_bits
 from dmlvk.planning.plan import Plan
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator

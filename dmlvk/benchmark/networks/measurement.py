@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 import dmlvk
-from dmlvk.arguments import as_argument
+from dmlvk._common.arguments import as_argument
 from dmlvk.benchmark.networks.chain import Measured, measure_chain, measure_floor, measure_layer
 from dmlvk.benchmark.networks.network import Network
 from dmlvk.benchmark.networks.peers import PEERS, NetworkPeer

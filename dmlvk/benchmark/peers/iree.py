@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.benchmark.peers.onnx_runtime import model_of
 from dmlvk.benchmark.peers.peer import (
     OTHER_ARITHMETIC,

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.benchmark.peers.peer import (
     OTHER_ARITHMETIC,
     Peer,

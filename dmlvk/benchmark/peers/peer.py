@@ -12,8 +12,8 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dmlvk._common.bits import equal_bits
 from dmlvk.benchmark.timing import Times
-from dmlvk.bits import equal_bits
 from dmlvk.conformance.case import Workload
 from dmlvk.operators import DiagonalMatrix1Desc, OperatorDesc, Slice1Desc
 from dmlvk.operators.declared import INT32_MIN

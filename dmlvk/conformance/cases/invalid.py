@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.conformance.case import Case, Refusal, Workload
 from dmlvk.conformance.cases.broken_rules import OUTPUT_RULES, Changes, base_content, broken_rules
 from dmlvk.operators import OperatorDesc

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from dmlvk.bits import as_bits, first_difference
+from dmlvk._common.bits import as_bits, first_difference
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.comparison.agreement import Disagreement, Holder, Side
 from dmlvk.conformance.names import OUR_CASES, CaseFinder, case_source

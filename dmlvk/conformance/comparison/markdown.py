@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dmlvk import files
+from dmlvk._common import files
+from dmlvk._printable import markdown, markdown_code
 from dmlvk.conformance.comparison.changes import Change, Speed
 from dmlvk.conformance.comparison.findings import Findings, count_text, matrices
 from dmlvk.conformance.results import Status
-from dmlvk.printable import markdown, markdown_code
 
 # At most this many cases of one kind are listed; the files of --html and --json have all.
 MOST_LISTED = 50

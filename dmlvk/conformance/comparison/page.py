@@ -10,11 +10,11 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from dmlvk import files
+from dmlvk._common import files
+from dmlvk._printable import printable_data
 from dmlvk.conformance.comparison.findings import Findings
 from dmlvk.conformance.reports.html import WORST_FIRST, shown, style
 from dmlvk.conformance.results import Result, Status
-from dmlvk.printable import printable_data
 
 # The page shows at most this much of a message.
 LONGEST_MESSAGE = 300

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.conformance.comparison.agreement import Disagreement
 from dmlvk.conformance.comparison.changes import Change, Figures, Speed, SpeedUpdate, Update
 from dmlvk.conformance.comparison.findings import Findings

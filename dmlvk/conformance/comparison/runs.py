@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.conformance.errors import ConformanceError
 from dmlvk.conformance.results import Environment, Result, Run, Status
 from dmlvk.conformance.results_file import MOST_BYTES, read_device_runs

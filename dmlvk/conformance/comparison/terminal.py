@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dmlvk._printable import printable
 from dmlvk.conformance.comparison.changes import Change, Speed, SpeedUpdate, Update
 from dmlvk.conformance.comparison.findings import Findings
 from dmlvk.conformance.reports.terminal import COLOURS
 from dmlvk.conformance.results import Status
-from dmlvk.printable import printable
 
 # At most this many cases of one kind are listed; the files of --html and --json have all.
 MOST_LISTED = 12

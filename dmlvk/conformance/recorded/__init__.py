@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import resources
 
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.device_profile import DeviceProfile
 
 NAMES = sorted(

@@ -11,10 +11,10 @@ from types import MappingProxyType
 import jinja2
 from markupsafe import Markup
 
-from dmlvk import files
+from dmlvk._common import files
+from dmlvk._printable import printable
 from dmlvk.conformance.results import Result, Run, Status
 from dmlvk.conformance.waivers import WaiverReport
-from dmlvk.printable import printable
 
 # The worst result in a cell of the matrix gives the cell its colour.
 WORST_FIRST = (

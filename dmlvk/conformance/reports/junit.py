@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-from dmlvk import files
+from dmlvk._common import files
+from dmlvk._printable import printable
 from dmlvk.conformance.results import PASSED, Result, Run, Status
-from dmlvk.printable import printable
 
 
 def write_junit(path: Path, *runs: Run) -> None:

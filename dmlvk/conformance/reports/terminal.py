@@ -10,10 +10,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from dmlvk._printable import printable
 from dmlvk.conformance.plans import PlanCheck
 from dmlvk.conformance.results import Result, Run, Status
 from dmlvk.conformance.waivers import WaiverReport
-from dmlvk.printable import printable
 
 COLOURS = {
     Status.PASS: "green",

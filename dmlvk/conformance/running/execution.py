@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dmlvk
-from dmlvk.bits import as_bits, equal_bits, first_difference
+from dmlvk._common.bits import as_bits, equal_bits, first_difference
 from dmlvk.conformance.case import Case, NotSupported, Refusal, Way, Workload
 from dmlvk.conformance.profiles import narrow, workload_profile
 from dmlvk.conformance.results import Result, Status

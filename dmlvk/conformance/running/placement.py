@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.bits import equal_bits
+from dmlvk._common.bits import equal_bits
 from dmlvk.conformance.case import Workload, generator
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceProfile
 from dmlvk.runtime.elements import element_view, write_elements

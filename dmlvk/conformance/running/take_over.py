@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import dmlvk
 from dmlvk import reference
-from dmlvk.bits import first_difference
+from dmlvk._common.bits import first_difference
 from dmlvk.conformance.case import Workload, generator
 from dmlvk.conformance.cases.values import Array, random_array
 from dmlvk.conformance.running.ways import PlacedTensor

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dmlvk
-from dmlvk import files
+from dmlvk._common import files
 from dmlvk.conformance.names import OUR_CASES, CaseFinder, case_source
 from dmlvk.conformance.outputs import keep_output
 from dmlvk.conformance.privacy import public_system, without_home

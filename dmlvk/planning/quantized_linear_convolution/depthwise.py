@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dmlvk._common.rates import Rates
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
@@ -26,7 +27,6 @@ from dmlvk.planning.quantized_linear_convolution.depthwise_dispatch import (
 from dmlvk.planning.quantized_linear_convolution.parameters import Sources
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
-from dmlvk.rates import Rates
 from dmlvk.tensor_desc import TensorFlags
 
 

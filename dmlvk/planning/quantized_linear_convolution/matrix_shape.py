@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+from dmlvk._common.rates import Rates
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
 from dmlvk.planning.quantized_linear_convolution.product import Shape, Speed
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, has_groups
-from dmlvk.rates import Rates
 
 KERNEL = "quantized_linear_convolution/matrix"
 KERNEL_OF_FEW_REGISTERS = "quantized_linear_convolution/matrix_few_registers"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dmlvk._common.rates import Rates
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     MEMORY,
     VECTOR_SIZE,
@@ -13,7 +14,6 @@ from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     uncached_bytes,
 )
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, has_groups, joined_groups
-from dmlvk.rates import Rates
 
 # The most channels of a convolution that takes narrow tiles.
 MOST_NARROW = 16

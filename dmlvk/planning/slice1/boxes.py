@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
+from dmlvk._common.rates import Rates
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning.data_movement import NO_DIMENSION, PieceArguments
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.grid import workgroup_size
 from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Operand, simplified
 from dmlvk.planning.slice1.path import SECTOR_SIZE, Loop, Offer, Path, Work, loops_of, sectors_of_box
-from dmlvk.rates import Rates
 
 WORD_SIZE = 4
 

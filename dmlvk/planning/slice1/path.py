@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dmlvk._common.rates import Rates
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning.data_movement import QUICK_RANK, PieceArguments
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.loop_nest import LoopNest
-from dmlvk.rates import Rates
 
 # What a GPU moves between its caches at once.
 SECTOR_SIZE = 32

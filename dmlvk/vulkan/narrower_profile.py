@@ -7,7 +7,8 @@ from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from dmlvk.arguments import as_argument
+from dmlvk._common.arguments import as_argument
+from dmlvk._common.rates import Rates
 from dmlvk.device_profile import (
     LARGEST_OFFSET_ALIGNMENT,
     MINIMUM_API_VERSION,
@@ -18,7 +19,6 @@ from dmlvk.device_profile import (
     Limits,
 )
 from dmlvk.errors import shown
-from dmlvk.rates import Rates
 
 # The least values of limits with which there are plans at all. A value is Vulkan's guarantee, or smaller if that makes
 # small tensors take the paths of large ones. A limit that is not named has the least value 1.

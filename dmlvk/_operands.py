@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.arguments import as_integers
+from dmlvk._common.arguments import as_integers
 from dmlvk.data_type import DataType
 from dmlvk.errors import DescriptorError, shown
 from dmlvk.operators.declared import EIGHT_BIT_TYPES

@@ -20,7 +20,7 @@ from pathlib import Path
 from pkgutil import get_data
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from dmlvk.printable import printable
+from dmlvk._printable import printable
 
 if TYPE_CHECKING:
     import numpy.typing as npt
