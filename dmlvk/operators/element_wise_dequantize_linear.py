@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
 from dmlvk.data_type import DataType
-from dmlvk.operators.declared import OperatorDesc, operator, result, same_as, scale, source, zero_point
-from dmlvk.operators.element_wise_quantize_linear import (
-    QUANTIZED_TYPES,
-    check_parameters,
-    drawn_parameters,
-    feature_level,
-)
+from dmlvk.operators.declared import operator, result, same_as, scale, source, zero_point
+from dmlvk.operators.element_wise_quantize_linear import QUANTIZED_TYPES, ConversionDesc, feature_level
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.tensor_desc import TensorDesc
-
-if TYPE_CHECKING:
-    from dmlvk.operators.drawing import Choices
 
 RANK = same_as("input_tensor")
 
 
 @operator("ELEMENT_WISE_DEQUANTIZE_LINEAR", number=10, family="element_wise")
-class ElementWiseDequantizeLinearDesc(OperatorDesc):
+class ElementWiseDequantizeLinearDesc(ConversionDesc):
     """DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC: y = f32(f32(x - z) * scale).
 
     The product is rounded once, to nearest even, and keeps denormals. What is no number has the bits 0x7FC00000.
@@ -55,15 +44,6 @@ class ElementWiseDequantizeLinearDesc(OperatorDesc):
     scale_tensor: TensorDesc = scale(of="input_tensor", rank=RANK, sizes=None)
     zero_point_tensor: TensorDesc | None = zero_point(of="input_tensor", rank=RANK, sizes=None, default=None)
     output_tensor: TensorDesc = result(DataType.FLOAT32, sizes=same_as("input_tensor"), default=None)
-
-    @classmethod
-    def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """A scale and a zero point that each have one element, or the input's sizes."""
-        return drawn_parameters(choose, fields)
-
-    def check(self) -> None:
-        """Check the sizes of the scale and the zero point."""
-        check_parameters(self, self.input_tensor)
 
     @property
     def minimum_feature_level(self) -> FeatureLevel:

@@ -18,8 +18,35 @@ QUANTIZED_TYPES = (DataType.UINT8, DataType.INT8)
 RANK = same_as("input_tensor")
 
 
+class ConversionDesc(OperatorDesc):
+    """What the two conversions share: a scale and a zero point that each have one element, or the input's sizes."""
+
+    input_tensor: TensorDesc
+
+    @classmethod
+    def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """A random scale, and a zero point if there is one."""
+        sizes = fields["input_tensor"].sizes
+        return {
+            name: choose.tensor(
+                name, fields[name].data_type, choose.one_of(f"{name}.is_per_channel", ((1,) * len(sizes), sizes))
+            )
+            for name in ("scale_tensor", "zero_point_tensor")
+            if fields.get(name) is not None
+        }
+
+    def check(self) -> None:
+        """Check the sizes of the scale and the zero point."""
+        sizes, rank = self.input_tensor.sizes, self.input_tensor.rank
+        for name in ("scale_tensor", "zero_point_tensor"):
+            tensor: TensorDesc | None = getattr(self, name)
+            if tensor is not None and tensor.element_count != 1 and tensor.sizes != sizes:
+                rule = "must have one element, or the sizes of input_tensor, with strides of 0 where elements share one"
+                self._fail(f"{name}.sizes", tensor.sizes, rule, f"{(1,) * rank} or {sizes}")
+
+
 @operator("ELEMENT_WISE_QUANTIZE_LINEAR", number=9, family="element_wise")
-class ElementWiseQuantizeLinearDesc(OperatorDesc):
+class ElementWiseQuantizeLinearDesc(ConversionDesc):
     """DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC: y = nearest_even(clamp(f32(x / scale), low - z, high - z)) + z.
 
     Halves round to even before the zero point is added; a quotient that is no number gives the type's minimum.
@@ -55,40 +82,10 @@ class ElementWiseQuantizeLinearDesc(OperatorDesc):
         QUANTIZED_TYPES, sizes=same_as("input_tensor"), type_from=("zero_point_tensor",), default=None
     )
 
-    @classmethod
-    def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """A scale and a zero point that each have one element, or the input's sizes."""
-        return drawn_parameters(choose, fields)
-
-    def check(self) -> None:
-        """Check the sizes of the scale and the zero point."""
-        check_parameters(self, self.input_tensor)
-
     @property
     def minimum_feature_level(self) -> FeatureLevel:
         """1.0 for UINT8 of rank 4, 2.1 for INT8, 3.0 for other ranks, 6.2 without a zero point."""
         return feature_level(self.output_tensor, has_zero_point=self.zero_point_tensor is not None)
-
-
-def drawn_parameters(choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A random scale, and a zero point if there is one: of one element, or of the input's sizes."""
-    sizes = fields["input_tensor"].sizes
-    return {
-        name: choose.tensor(
-            name, fields[name].data_type, choose.one_of(f"{name}.is_per_channel", ((1,) * len(sizes), sizes))
-        )
-        for name in ("scale_tensor", "zero_point_tensor")
-        if fields.get(name) is not None
-    }
-
-
-def check_parameters(desc: OperatorDesc, model: TensorDesc) -> None:
-    """Check that a scale and a zero point each have one element, or the sizes of a tensor."""
-    for name in ("scale_tensor", "zero_point_tensor"):
-        tensor = desc.tensors.get(name)
-        if tensor is not None and tensor.element_count != 1 and tensor.sizes != model.sizes:
-            rule = "must have one element, or the sizes of input_tensor, with strides of 0 where elements share one"
-            desc._fail(f"{name}.sizes", tensor.sizes, rule, f"{(1,) * model.rank} or {model.sizes}")
 
 
 def feature_level(quantized: TensorDesc, *, has_zero_point: bool) -> FeatureLevel:

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 from dmlvk.data_type import DataType
-from dmlvk.operators.declared import OperatorDesc, operator, result, same_as, source
+from dmlvk.operators.declared import operator, result, same_as, source
 from dmlvk.operators.feature_level import FeatureLevel
-from dmlvk.operators.pooling import (
-    Five,
-    PoolingGeometry,
-    check_pooled_sizes,
-    check_windows,
-    drawn_windows,
-    five_strides,
-    pooled_sizes,
-    pooling_geometry,
-    spatial,
-)
+from dmlvk.operators.pooling import Five, PoolingDesc, five_strides, spatial
 from dmlvk.tensor_desc import TensorDesc
-
-if TYPE_CHECKING:
-    from dmlvk.operators.drawing import Choices
 
 INTEGER_DATA_TYPES = tuple(data_type for data_type in DataType if not data_type.is_floating_point)
 
 
 @operator("MAX_POOLING2", number=11, family="windows")
-class MaxPooling2Desc(OperatorDesc):
+class MaxPooling2Desc(PoolingDesc):
     """DML_MAX_POOLING2_OPERATOR_DESC: the largest element of each window, and its place in the input.
 
     Padding has no elements: it is never the largest one.
@@ -71,28 +57,6 @@ class MaxPooling2Desc(OperatorDesc):
     start_padding: Sequence[int] = spatial(0)
     end_padding: Sequence[int] = spatial(0)
     dilations: Sequence[int] = spatial(1)
-
-    @classmethod
-    def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Windows with a tap inside the input."""
-        return drawn_windows(choose, fields)
-
-    def check(self) -> None:
-        """Check that the windows fit the padded input, and that each of them has a tap inside the input."""
-        check_windows(self)
-
-    def output_sizes(self) -> tuple[int, ...]:
-        """The number of windows along each dimension."""
-        return pooled_sizes(self)
-
-    def check_output(self) -> None:
-        """Check that the output has an element for each window."""
-        check_pooled_sizes(self, "output_tensor")
-
-    @cached_property
-    def geometry(self) -> PoolingGeometry:
-        """Sizes, strides and paddings in the form of rank 5."""
-        return pooling_geometry(self)
 
     @cached_property
     def indices_strides(self) -> Five | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from dmlvk.operators.declared import dimensions_of, integers
+from dmlvk.operators.declared import OperatorDesc, dimensions_of, integers
 from dmlvk.operators.quantized_linear_convolution import output_size
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
 
@@ -61,24 +62,63 @@ class PoolingGeometry:
         return range(low, max(low, high))
 
 
-class Pooling(Protocol):
-    """What the descriptors of pooling operators have in common: an input and an output of rank 4 or 5, and windows."""
+class PoolingDesc(OperatorDesc):
+    """What pooling operators have in common: an input and an output of rank 4 or 5, and windows.
 
-    @property
-    def input_tensor(self) -> TensorDesc: ...
-    @property
-    def output_tensor(self) -> TensorDesc: ...
-    @property
-    def strides(self) -> Sequence[int]: ...
-    @property
-    def window_size(self) -> Sequence[int]: ...
-    @property
-    def start_padding(self) -> Sequence[int]: ...
-    @property
-    def end_padding(self) -> Sequence[int]: ...
-    @property
-    def dilations(self) -> Sequence[int]: ...
-    def _fail(self, field: str, value: object, rule: str, expected: str | None = None) -> NoReturn: ...
+    A declaration has these fields, of which the last five are `spatial`.
+    """
+
+    input_tensor: TensorDesc
+    output_tensor: TensorDesc
+    strides: Sequence[int]
+    window_size: Sequence[int]
+    start_padding: Sequence[int]
+    end_padding: Sequence[int]
+    dilations: Sequence[int]
+
+    @classmethod
+    def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Windows with a tap inside the input."""
+        return _drawn_windows(choose, fields)
+
+    def check(self) -> None:
+        """Check that the windows fit the padded input, and that each of them has a tap inside the input."""
+        for k, size in enumerate(_pooled_sizes(self)[2:]):
+            _check_taps(self, k, size)
+
+    def output_sizes(self) -> tuple[int, ...]:
+        """The number of windows along each dimension."""
+        sizes = _pooled_sizes(self)
+        if math.prod(sizes) > MAXIMUM_UINT32:
+            rule = "the other fields give an output of these sizes, and a tensor has at most 2**32 - 1 elements"
+            self._fail("output_tensor.sizes", sizes, f"{rule}, not {math.prod(sizes)}")
+        return sizes
+
+    def check_output(self) -> None:
+        """Check that the output has an element for each window."""
+        expected = _pooled_sizes(self)
+        if self.output_tensor.sizes != expected:
+            rule = (
+                "must be the batch and the channels of input_tensor, and for each spatial dimension "
+                "floor((input + start + end padding - (1 + (window_size - 1) * dilations)) / strides) + 1"
+            )
+            self._fail("output_tensor.sizes", self.output_tensor.sizes, rule, str(expected))
+
+    @cached_property
+    def geometry(self) -> PoolingGeometry:
+        """Sizes, strides and paddings in the form of rank 5."""
+        return PoolingGeometry(
+            batch=self.input_tensor.sizes[0],
+            channels=self.input_tensor.sizes[1],
+            input_size=_triple(self.input_tensor.sizes[2:], 1),
+            output_size=_triple(self.output_tensor.sizes[2:], 1),
+            window=_triple(self.window_size, 1),
+            strides=_triple(self.strides, 1),
+            dilations=_triple(self.dilations, 1),
+            start_padding=_triple(self.start_padding, 0),
+            input_strides=five_strides(self.input_tensor),
+            output_strides=five_strides(self.output_tensor),
+        )
 
 
 def spatial(least: int) -> Any:
@@ -87,7 +127,7 @@ def spatial(least: int) -> Any:
     return integers(least, MAXIMUM_UINT32, f"must be {least} or more", count=count)
 
 
-def drawn_windows(choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _drawn_windows(choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Random windows, each with a tap inside the input."""
     drawn: dict[str, Any] = {}
     for size in fields["input_tensor"].sizes[2:]:
@@ -105,13 +145,7 @@ def drawn_windows(choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
     return drawn
 
 
-def check_windows(desc: Pooling) -> None:
-    """Check that the windows fit the padded input, and that each of them has a tap inside the input."""
-    for k, size in enumerate(_pooled_sizes(desc)[2:]):
-        _check_taps(desc, k, size)
-
-
-def _pooled_sizes(desc: Pooling) -> tuple[int, ...]:
+def _pooled_sizes(desc: PoolingDesc) -> tuple[int, ...]:
     sizes = list(desc.input_tensor.sizes[:2])
     for k, size in enumerate(desc.input_tensor.sizes[2:]):
         window, dilation = desc.window_size[k], desc.dilations[k]
@@ -126,7 +160,7 @@ def _pooled_sizes(desc: Pooling) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _check_taps(desc: Pooling, k: int, count: int) -> None:
+def _check_taps(desc: PoolingDesc, k: int, count: int) -> None:
     """Check that each of `count` windows along dimension k has a tap inside the input."""
     size, stride, dilation = desc.input_tensor.sizes[2 + k], desc.strides[k], desc.dilations[k]
     start, reach = desc.start_padding[k], (desc.window_size[k] - 1) * dilation
@@ -143,49 +177,12 @@ def _check_taps(desc: Pooling, k: int, count: int) -> None:
         _fail_empty(desc, "start_padding", k, empty, rule)
 
 
-def _fail_empty(desc: Pooling, field: str, k: int, window: int, reason: str) -> NoReturn:
+def _fail_empty(desc: PoolingDesc, field: str, k: int, window: int, reason: str) -> NoReturn:
     rule = (
         f"each window must have a tap inside the input; window {window} along spatial dimension {k} has none: "
         f"{reason} (the input's positions there are 0 to {desc.input_tensor.sizes[2 + k] - 1})"
     )
     desc._fail(f"{field}[{k}]", getattr(desc, field)[k], rule, "less padding")
-
-
-def pooled_sizes(desc: Pooling) -> tuple[int, ...]:
-    """The sizes of the output."""
-    sizes = _pooled_sizes(desc)
-    if math.prod(sizes) > MAXIMUM_UINT32:
-        rule = "the other fields give an output of these sizes, and a tensor has at most 2**32 - 1 elements"
-        desc._fail("output_tensor.sizes", sizes, f"{rule}, not {math.prod(sizes)}")
-    return sizes
-
-
-def check_pooled_sizes(desc: Pooling, field: str) -> None:
-    """Check the sizes of an output."""
-    tensor: TensorDesc | None = getattr(desc, field)
-    expected = _pooled_sizes(desc)
-    if tensor is not None and tensor.sizes != expected:
-        rule = (
-            "must be the batch and the channels of input_tensor, and for each spatial dimension "
-            "floor((input + start + end padding - (1 + (window_size - 1) * dilations)) / strides) + 1"
-        )
-        desc._fail(f"{field}.sizes", tensor.sizes, rule, str(expected))
-
-
-def pooling_geometry(desc: Pooling) -> PoolingGeometry:
-    """Sizes, strides and paddings in the form of rank 5."""
-    return PoolingGeometry(
-        batch=desc.input_tensor.sizes[0],
-        channels=desc.input_tensor.sizes[1],
-        input_size=_triple(desc.input_tensor.sizes[2:], 1),
-        output_size=_triple(desc.output_tensor.sizes[2:], 1),
-        window=_triple(desc.window_size, 1),
-        strides=_triple(desc.strides, 1),
-        dilations=_triple(desc.dilations, 1),
-        start_padding=_triple(desc.start_padding, 0),
-        input_strides=five_strides(desc.input_tensor),
-        output_strides=five_strides(desc.output_tensor),
-    )
 
 
 def _triple(values: Sequence[int], neutral: int) -> Three:

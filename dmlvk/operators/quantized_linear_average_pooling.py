@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 from dmlvk.operators.declared import (
     EIGHT_BIT_TYPES,
-    OperatorDesc,
     boolean,
     one_a_channel,
     operator,
@@ -19,19 +16,8 @@ from dmlvk.operators.declared import (
     zero_point,
 )
 from dmlvk.operators.feature_level import FeatureLevel
-from dmlvk.operators.pooling import (
-    PoolingGeometry,
-    check_pooled_sizes,
-    check_windows,
-    drawn_windows,
-    pooled_sizes,
-    pooling_geometry,
-    spatial,
-)
+from dmlvk.operators.pooling import PoolingDesc, spatial
 from dmlvk.tensor_desc import TensorDesc
-
-if TYPE_CHECKING:
-    from dmlvk.operators.drawing import Choices
 
 PARAMETER_FIELDS = (
     "input_scale_tensor",
@@ -43,7 +29,7 @@ PER_CHANNEL = one_a_channel("input_tensor")
 
 
 @operator("QUANTIZED_LINEAR_AVERAGE_POOLING", number=12, family="windows")
-class QuantizedLinearAveragePoolingDesc(OperatorDesc):
+class QuantizedLinearAveragePoolingDesc(PoolingDesc):
     """DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC: dequantize, take the mean of each window, quantize.
 
     The arithmetic is that of ONNX Runtime, to the bit. It has two operators, and so there are two formulas:
@@ -104,28 +90,6 @@ class QuantizedLinearAveragePoolingDesc(OperatorDesc):
     end_padding: Sequence[int] = spatial(0)
     dilations: Sequence[int] = spatial(1)
     include_padding: bool = boolean()
-
-    @classmethod
-    def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Windows with a tap inside the input."""
-        return drawn_windows(choose, fields)
-
-    def check(self) -> None:
-        """Check that the windows fit the padded input, and that each of them has a tap inside the input."""
-        check_windows(self)
-
-    def output_sizes(self) -> tuple[int, ...]:
-        """The number of windows along each dimension."""
-        return pooled_sizes(self)
-
-    def check_output(self) -> None:
-        """Check that the output has an element for each window."""
-        check_pooled_sizes(self, "output_tensor")
-
-    @cached_property
-    def geometry(self) -> PoolingGeometry:
-        """Sizes, strides and paddings in the form of rank 5."""
-        return pooling_geometry(self)
 
     @property
     def is_global(self) -> bool:

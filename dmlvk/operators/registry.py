@@ -28,7 +28,7 @@ def _declared() -> Iterator[type[OperatorDesc]]:
             continue
         module = import_module(f"{operators.__name__}.{found.name}")
         for value in vars(module).values():
-            is_descriptor = isinstance(value, type) and issubclass(value, OperatorDesc) and value is not OperatorDesc
+            is_descriptor = isinstance(value, type) and issubclass(value, OperatorDesc) and "stem" in vars(value)
             if is_descriptor and value.__module__ == module.__name__:
                 yield value
 
