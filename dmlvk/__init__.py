@@ -30,6 +30,7 @@ from dmlvk.functional import (
     quantized_linear_convolution,
     slice1,
 )
+from dmlvk.layers import QuantizedLinearConvolution
 from dmlvk.operators import FeatureLevel
 from dmlvk.operators import descriptors as _descriptors
 from dmlvk.operators.descriptors import *  # noqa: F403 - the registry finds them
@@ -59,6 +60,7 @@ __all__ = [
     "FeatureLevel",
     "OutOfMemoryError",
     "PathError",
+    "QuantizedLinearConvolution",
     "ReentryError",
     "Sequence",
     "Submission",

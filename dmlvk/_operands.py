@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -12,7 +13,7 @@ from dmlvk._common.arguments import as_integers
 from dmlvk.data_type import DataType
 from dmlvk.errors import DescriptorError, shown
 from dmlvk.operators.declared import EIGHT_BIT_TYPES
-from dmlvk.operators.quantized_linear_convolution import SPATIAL_FIELDS
+from dmlvk.operators.quantized_linear_convolution import SPATIAL_FIELDS, QuantizedLinearConvolutionDesc
 from dmlvk.runtime.exchange import array_of
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc, packed_strides
@@ -178,3 +179,64 @@ def spatial_operand(name: str, values: Any, rank: int) -> tuple[int, ...]:
     rule = f"must be {least} or more"
     checked = as_integers("quantized_linear_convolution", name, values, least, MAXIMUM_UINT32, rule)
     return (neutral, *checked) if rank == 3 and len(checked) == 1 else checked
+
+
+def described_tensor(operand: Operand) -> TensorDesc:
+    """The tensor of an operand: packed for an array."""
+    return operand.desc if isinstance(operand, Tensor) else TensorDesc.of(operand)
+
+
+def convolution_operands(
+    described: TensorDesc, filter: Operand, constants: Mapping[str, Any], output_dtype: Any
+) -> dict[str, Operand]:
+    """The tensors of a convolution beside its input, by field; absent ones are left out.
+
+    Parameters
+    ----------
+    described : TensorDesc
+        The input.
+    filter : ndarray or Tensor
+    constants : mapping of str to object
+        "input_scale", "filter_scale", "output_scale", "bias" and the zero points, as the one-liner takes them.
+    output_dtype : dtype or None
+    """
+    output_type = quantized_data_type(output_dtype, constants["output_zero_point"], described.data_type)
+    types = {"input": described.data_type, "filter": described_tensor(filter).data_type, "output": output_type}
+    operands: dict[str, Operand | None] = {"filter_tensor": filter}
+    for role, data_type in types.items():
+        scale, zero_point = f"{role}_scale", f"{role}_zero_point"
+        operands[f"{scale}_tensor"] = scale_operand(scale, constants[scale], described.rank)
+        operands[f"{zero_point}_tensor"] = integer_operand(zero_point, constants[zero_point], data_type, described.rank)
+    operands["bias_tensor"] = integer_operand("bias", constants["bias"], DataType.INT32, described.rank)
+    return {name: operand for name, operand in operands.items() if operand is not None}
+
+
+def convolution_desc(
+    described: TensorDesc,
+    tensors: Mapping[str, TensorDesc],
+    output_zero_point: Any,
+    output_dtype: Any,
+    windows: Mapping[str, Any],
+    group_count: Any,
+) -> QuantizedLinearConvolutionDesc:
+    """The descriptor of a convolution whose output is packed.
+
+    Parameters
+    ----------
+    described : TensorDesc
+        The input.
+    tensors : mapping of str to TensorDesc
+        Those of `convolution_operands`.
+    output_zero_point, output_dtype : object
+        As the one-liner takes them.
+    windows : mapping of str to sequence of int
+        Strides, dilations and paddings.
+    group_count : int
+    """
+    fields: dict[str, Any] = {"input_tensor": described, **tensors, "group_count": group_count}
+    fields |= {name: spatial_operand(name, values, described.rank) for name, values in windows.items()}
+    desc = QuantizedLinearConvolutionDesc(**fields)
+    output_type = quantized_data_type(output_dtype, output_zero_point, described.data_type)
+    if desc.output_tensor.data_type is not output_type:
+        desc = replace(desc, output_tensor=TensorDesc(output_type, desc.output_tensor.sizes))
+    return desc

@@ -22,11 +22,13 @@ from dmlvk._operands import (
     broadcast_desc,
     broadcast_sizes,
     brought,
+    convolution_desc,
+    convolution_operands,
+    described_tensor,
     integer_operand,
     is_untyped,
     quantized_data_type,
     scale_operand,
-    spatial_operand,
     with_rank,
 )
 from dmlvk.data_type import DataType
@@ -40,7 +42,6 @@ from dmlvk.operators import (
     OneHotDesc,
     OperatorDesc,
     QuantizedLinearAveragePoolingDesc,
-    QuantizedLinearConvolutionDesc,
     Slice1Desc,
 )
 from dmlvk.runtime.shared_devices import DeviceName, device_of
@@ -133,7 +134,7 @@ def diagonal_matrix1(
     operand = output = described = None
     if input is not None:
         operand = as_operand("input", input, given.numpy_dtype if given is not None and is_untyped(input) else None)
-        described = _describe(operand)
+        described = described_tensor(operand)
         if given is not None or sizes is not None:
             data_type = described.data_type if given is None else given
             output = TensorDesc(data_type, described.sizes if sizes is None else sizes)
@@ -217,10 +218,10 @@ def one_hot(
     Source: the page DML_ONE_HOT_OPERATOR_DESC.
     """
     index_operand = as_operand("indices", indices)
-    index_desc = _describe(index_operand)
+    index_desc = described_tensor(index_operand)
     rank = index_desc.rank
     value_operand = with_rank(as_operand("values", values), rank)
-    value_desc = _describe(value_operand)
+    value_desc = described_tensor(value_operand)
     rule = f"must name one of the {rank} dimensions of indices"
     dimension = as_integer("one_hot", "axis", axis, -rank, rank - 1, rule) % rank
     rule = "a sequence has 1 element or more"
@@ -296,7 +297,7 @@ def slice1(
     Source: the page DML_SLICE1_OPERATOR_DESC.
     """
     operand = as_operand("input", input)
-    described = _describe(operand)
+    described = described_tensor(operand)
     output = None if output_sizes is None else TensorDesc(described.data_type, output_sizes)
     fields: dict[str, Any] = {
         "input_tensor": described,
@@ -406,27 +407,23 @@ def quantized_linear_convolution(
     -----
     Source: the page DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC.
     """
-    data = {"input_tensor": as_operand("input", input), "filter_tensor": as_operand("filter", filter)}
-    input_desc, filter_desc = (_describe(operand) for operand in data.values())
-    operands: dict[str, Operand | None] = {**data}
-    output_type = quantized_data_type(output_dtype, output_zero_point, input_desc.data_type)
-    rank = input_desc.rank
-    for name, scale in (("input", input_scale), ("filter", filter_scale), ("output", output_scale)):
-        operands[f"{name}_scale_tensor"] = scale_operand(f"{name}_scale", scale, rank)
-    for name, zero_point, data_type in (
-        ("input", input_zero_point, input_desc.data_type),
-        ("filter", filter_zero_point, filter_desc.data_type),
-        ("output", output_zero_point, output_type),
-    ):
-        operands[f"{name}_zero_point_tensor"] = integer_operand(f"{name}_zero_point", zero_point, data_type, rank)
-    operands["bias_tensor"] = integer_operand("bias", bias, DataType.INT32, rank)
-    given = {"strides": strides, "dilations": dilations, "start_padding": start_padding, "end_padding": end_padding}
-    spatial: dict[str, Any] = {name: spatial_operand(name, values, rank) for name, values in given.items()}
-    fields: dict[str, Any] = {name: _describe(operand) for name, operand in operands.items() if operand is not None}
-    fields["group_count"] = group_count
-    desc = QuantizedLinearConvolutionDesc(**fields, **spatial)
-    if desc.output_tensor.data_type is not output_type:
-        desc = replace(desc, output_tensor=TensorDesc(output_type, desc.output_tensor.sizes))
+    filter_operand = as_operand("filter", filter)
+    input_operand = as_operand("input", input)
+    constants: dict[str, Any] = {
+        "input_scale": input_scale,
+        "filter_scale": filter_scale,
+        "output_scale": output_scale,
+        "input_zero_point": input_zero_point,
+        "filter_zero_point": filter_zero_point,
+        "output_zero_point": output_zero_point,
+        "bias": bias,
+    }
+    windows = {"strides": strides, "dilations": dilations, "start_padding": start_padding, "end_padding": end_padding}
+    described = described_tensor(input_operand)
+    operands = convolution_operands(described, filter_operand, constants, output_dtype)
+    tensors = {name: described_tensor(operand) for name, operand in operands.items()}
+    desc = convolution_desc(described, tensors, constants["output_zero_point"], output_dtype, windows, group_count)
+    operands["input_tensor"] = input_operand
     return _run(desc, operands, device)
 
 
@@ -507,7 +504,7 @@ def max_pooling2(
     Source: the page DML_MAX_POOLING2_OPERATOR_DESC.
     """
     operand = as_operand("input", input)
-    described = _describe(operand)
+    described = described_tensor(operand)
     fields = _windows(described, window_size, strides, start_padding, end_padding, dilations)
     desc = MaxPooling2Desc(input_tensor=described, **fields)
     if return_indices:
@@ -599,7 +596,7 @@ def quantized_linear_average_pooling(
     """
     name = "quantized_linear_average_pooling"
     operands: dict[str, Operand | None] = {"input_tensor": (operand := as_operand("input", input))}
-    described = _describe(operand)
+    described = described_tensor(operand)
     output_type = quantized_data_type(output_dtype, output_zero_point, described.data_type, name)
     for end, scale, zero_point, data_type in (
         ("input", input_scale, input_zero_point, described.data_type),
@@ -607,7 +604,7 @@ def quantized_linear_average_pooling(
     ):
         operands[f"{end}_scale_tensor"] = scale_operand(f"{end}_scale", scale, 4)
         operands[f"{end}_zero_point_tensor"] = integer_operand(f"{end}_zero_point", zero_point, data_type, 4, name)
-    fields: dict[str, Any] = {f: _describe(each) for f, each in operands.items() if each is not None}
+    fields: dict[str, Any] = {f: described_tensor(each) for f, each in operands.items() if each is not None}
     fields |= _windows(described, window_size, strides, start_padding, end_padding, dilations)
     desc = QuantizedLinearAveragePoolingDesc(**fields, include_padding=include_padding)
     if desc.output_tensor.data_type is not output_type:
@@ -696,7 +693,7 @@ def byte_table(
         "byte_table", {name: operand for name, operand in operands.items() if name != "table_tensor"}
     )
     fields: dict[str, Any] = {
-        name: _describe(operand) if name == "table_tensor" else broadcast_desc(operand, sizes)
+        name: described_tensor(operand) if name == "table_tensor" else broadcast_desc(operand, sizes)
         for name, operand in operands.items()
     }
     if axis is not None:
@@ -787,7 +784,7 @@ def quantized_linear_add(
         checked = integer_operand(f"{name}_zero_point", zero_point, data_type, None, function)
         if checked is not None:
             operands[f"{name}_zero_point_tensor"] = with_rank(checked, len(sizes))
-    fields |= {name: _describe(operand) for name, operand in operands.items() if name not in fields}
+    fields |= {name: described_tensor(operand) for name, operand in operands.items() if name not in fields}
     fields["output_tensor"] = TensorDesc(output_type, sizes)
     return _run(ElementWiseQuantizedLinearAddDesc(**fields), operands, device)
 
@@ -922,7 +919,7 @@ def dequantize_linear(
     Source: the page DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC.
     """
     data = as_operand("input", input)
-    operands, fields = _linear("dequantize_linear", data, scale, zero_point, _describe(data).data_type, axis)
+    operands, fields = _linear("dequantize_linear", data, scale, zero_point, described_tensor(data).data_type, axis)
     return _run(ElementWiseDequantizeLinearDesc(**fields), operands, device)
 
 
@@ -930,7 +927,7 @@ def _linear(
     function: str, data: Operand, scale: Any, zero_point: Any, quantized: DataType, axis: SupportsIndex | None
 ) -> tuple[dict[str, Operand], dict[str, Any]]:
     """The operands and the tensors of quantize_linear and dequantize_linear, by field, without the output."""
-    sizes = _describe(data).sizes
+    sizes = described_tensor(data).sizes
     operands = {"input_tensor": data, "scale_tensor": scale_operand("scale", scale, None)}
     checked = integer_operand("zero_point", zero_point, quantized, None, function)
     if checked is not None:
@@ -963,7 +960,3 @@ def _run(desc: OperatorDesc, operands: Mapping[str, Operand | None], device: Dev
         submission.wait()
     results = tuple(outputs.values() if on_device else (output.numpy() for output in outputs.values()))
     return results if len(results) > 1 else results[0]
-
-
-def _describe(operand: Operand) -> TensorDesc:
-    return operand.desc if isinstance(operand, Tensor) else TensorDesc.of(operand)

@@ -94,8 +94,8 @@ def test_completion_shows_public_names_alone() -> None:
 
 # Modules that are no helpers: the wings, and those whose classes are public names.
 MODULES = {
-    *("command_line", "data_type", "device_profile", "errors", "functional", "operators", "quirks", "runtime"),
-    *("spirv", "tensor_desc", "version", "vulkan"),
+    *("command_line", "data_type", "device_profile", "errors", "functional", "layers", "operators", "quirks"),
+    *("runtime", "spirv", "tensor_desc", "version", "vulkan"),
 }
 
 
