@@ -1,12 +1,13 @@
-"""Memory of a QUANTIZED_LINEAR_CONVOLUTION plan: strided views, windows on them, and regions of scratch memory."""
+"""What plans are made of: strided views, windows on them, regions of memory, and the boxes that dispatches make."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from operator import mul
+from typing import TypeAlias, TypeVar
 
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceProfile, DeviceType
 from dmlvk.planning.grid import folded, workgroup_size
@@ -27,7 +28,9 @@ LARGEST_WINDOW = 1 << 31
 # Dispatches are cut to this duration. So an estimate that is a little too low does no harm.
 DISPATCH_SECONDS = 0.8 * MAXIMUM_SUBMISSION_SECONDS
 
-Range = tuple[int, int]
+Range: TypeAlias = tuple[int, int]
+Box: TypeAlias = tuple[Range, ...]
+Piece = TypeVar("Piece")
 
 # The lowest rates of simple per-element kernels (packing, copying), in elements a second.
 SLOWEST_ELEMENTS_PER_SECOND = {
@@ -199,12 +202,34 @@ def by_dimension(name: str, dimensions: str, values: Sequence[int]) -> dict[str,
     return {f"{name}_{letter}": value for letter, value in zip(dimensions, values, strict=True)}
 
 
-def halves(box: tuple[Range, ...], dimension: int) -> Iterator[tuple[Range, ...]]:
+def halves(box: Box, dimension: int) -> Iterator[Box]:
     """A box cut in two along a dimension."""
     low, high = box[dimension]
     middle = (low + high) // 2
     for part in ((low, middle), (middle, high)):
         yield (*box[:dimension], part, *box[dimension + 1 :])
+
+
+def pieces(whole: Piece, parts_of: Callable[[Piece], Iterable[Piece] | None]) -> Iterator[Piece]:
+    """What a whole falls into: pieces of which `parts_of` names no parts, in their order."""
+    pending = [whole]
+    while pending:
+        piece = pending.pop()
+        parts = parts_of(piece)
+        if parts is None:
+            yield piece
+        else:
+            pending.extend(reversed([*parts]))
+
+
+def boxes(whole: Box, cut: Callable[[Box], int | None]) -> Iterator[Box]:
+    """Boxes that need no cut: a box is halved along the dimension that `cut` names, until `cut` names none."""
+
+    def parts_of(box: Box) -> Iterator[Box] | None:
+        dimension = cut(box)
+        return None if dimension is None else halves(box, dimension)
+
+    return pieces(whole, parts_of)
 
 
 def largest(contributions: Sequence[int]) -> int | None:
@@ -253,23 +278,19 @@ def _copies(
     builder, padding = Builder(profile, dict(offsets)), 4 - len(sizes)
     source = replace(source, strides=(0,) * padding + source.strides)
     destination = replace(destination, strides=(0,) * padding + destination.strides)
-    pending: list[tuple[Range, ...]] = [((0, 1),) * padding + tuple((0, size) for size in sizes)]
-    dispatches: list[Dispatch] = []
-    while pending:
-        box = pending.pop()
-        extents = [high - low for low, high in box]
-        count = 1
-        for extent in extents:
-            count *= extent
-        cut: int | None = None
-        for view in (source, destination):
+
+    def cut(box: Box) -> int | None:
+        for view in (destination, source):
             if not builder.fits(view.tensor, view.bounds(box)):
-                cut = largest(reach(view, box))
-        if cut is None and count > builder.elements_per_dispatch:
-            cut = largest([extent - 1 for extent in extents])
-        if cut is not None:
-            pending.extend(halves(box, cut))
-            continue
+                return largest(reach(view, box))
+        extents = [high - low for low, high in box]
+        is_long = math.prod(extents) > builder.elements_per_dispatch
+        return largest([extent - 1 for extent in extents]) if is_long else None
+
+    dispatches: list[Dispatch] = []
+    for box in boxes(((0, 1),) * padding + tuple((0, size) for size in sizes), cut):
+        extents = [high - low for low, high in box]
+        count = math.prod(extents)
         dispatch = DispatchBuilder("quantized_linear_convolution/copy")
         origin = [low for low, _ in box]
         unit = source.element_size

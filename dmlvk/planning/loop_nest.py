@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from dmlvk.planning import builder
+
 # The widest unit that a kernel moves at once, a uvec4.
 BLOCK_SIZE = 16
 
@@ -173,19 +175,17 @@ class WindowLimits:
 
 def pieces(nest: LoopNest, limits: WindowLimits) -> Iterator[LoopNest]:
     """Cut a nest into nests within the limits, by halving the dimension that reaches farthest."""
-    pending = [nest]
-    while pending:
-        piece = pending.pop()
+
+    def parts_of(piece: LoopNest) -> tuple[LoopNest, LoopNest] | None:
         operand = _first_operand_out_of_limits(piece, limits)
         if operand is not None:
             reach = [(d.size - 1) * abs(d.strides[operand]) for d in piece.dimensions]
-            farthest = reach.index(max(reach))
-        elif piece.element_count > limits.element_count:
-            farthest = next(index for index, dimension in enumerate(piece.dimensions) if dimension.size > 1)
-        else:
-            yield simplified(piece)
-            continue
-        pending.extend(reversed(_halves(piece, farthest)))
+            return _halves(piece, reach.index(max(reach)))
+        if piece.element_count <= limits.element_count:
+            return None
+        return _halves(piece, next(index for index, dimension in enumerate(piece.dimensions) if dimension.size > 1))
+
+    return map(simplified, builder.pieces(nest, parts_of))
 
 
 def _first_operand_out_of_limits(nest: LoopNest, limits: WindowLimits) -> int | None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.builder import Builder, DispatchBuilder, Range, halves
+from dmlvk.planning.builder import Box, DispatchBuilder, boxes
 from dmlvk.planning.grid import folded
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
+from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.packing import FilterPacking, PackedFilter
-from dmlvk.planning.quantized_linear_convolution.parameters import Sources
 
 KERNEL = "quantized_linear_convolution/matrix_parameters"
 WORKGROUP_SIZE = 64
@@ -23,18 +22,17 @@ def with_parameters(packing: FilterPacking) -> FilterPacking:
     return replace(packing, rows_after=PREPARED_ROWS)
 
 
-def channel_parameters(
-    builder: Builder, geometry: ConvolutionGeometry, packed: PackedFilter, sources: Sources
-) -> list[Dispatch]:
+def channel_parameters(operands: Operands, packed: PackedFilter) -> list[Dispatch]:
     """Dispatches that work the parameters out, after the filter is packed. Each source fits one window."""
-    pending: list[Range] = [(0, geometry.group_count * packed.panels_of_group)]
+    builder, geometry, sources = operands.builder, operands.geometry, operands.parameters
+
+    def cut(box: Box) -> int | None:
+        (panels,) = box
+        return 0 if panels[1] - panels[0] > 1 and not builder.fits(packed.tensor, packed.bounds(panels)) else None
+
     dispatches: list[Dispatch] = []
-    while pending:
-        panels = pending.pop()
+    for (panels,) in boxes(((0, geometry.group_count * packed.panels_of_group),), cut):
         bounds = packed.bounds(panels)
-        if panels[1] - panels[0] > 1 and not builder.fits(packed.tensor, bounds):
-            pending.extend(part[0] for part in halves((panels,), 0))
-            continue
         channels = packed.channels(panels)
         count = panels[1] - panels[0]
         dispatch = DispatchBuilder(KERNEL)

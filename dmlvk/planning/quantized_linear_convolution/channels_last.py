@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.builder import Builder, DispatchBuilder, View, by_dimension
+from dmlvk.planning.builder import DispatchBuilder, View, by_dimension
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
+from dmlvk.planning.quantized_linear_convolution.operands import Operands
 
 VECTOR_SIZE = 16
 WORD_SIZE = 4
@@ -18,17 +18,16 @@ KERNEL = "quantized_linear_convolution/channels_last"
 KERNEL_BY_PIXEL = "quantized_linear_convolution/channels_last_by_pixel"
 
 
-def channels_last(
-    builder: Builder, geometry: ConvolutionGeometry, source: View, size_limit: int
-) -> tuple[View, Dispatch] | None:
+def channels_last(operands: Operands, size_limit: int) -> tuple[View, Dispatch] | None:
     """The copy and the dispatch that makes it; None if one dispatch cannot make it.
 
     Whole planes are moved by words, four pixels at a time. Other planes are moved by bytes, for example those that a
     filter of one tap steps over.
     """
+    builder, geometry, source = operands.builder, operands.geometry, operands.input
     channels, (height, width) = geometry.input_channels, geometry.input_size
     images, pixels = geometry.batch, height * width
-    bounds = source.bounds([(0, images), (0, channels), (0, height), (0, width)])
+    bounds = source.bounds(operands.whole_input)
     size = images * channels * pixels
     if (
         geometry.input_channels_per_group % VECTOR_SIZE

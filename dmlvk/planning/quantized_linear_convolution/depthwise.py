@@ -24,7 +24,6 @@ from dmlvk.planning.quantized_linear_convolution.depthwise_dispatch import (
     multiplies_packed,
     padded_count,
 )
-from dmlvk.planning.quantized_linear_convolution.parameters import Sources
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
 from dmlvk.tensor_desc import TensorFlags
@@ -183,20 +182,9 @@ class DepthwisePath(Path[None]):
         if _is_prepared(problem):
             prepared = stages.depthwise_channels()
         if _is_packed(problem):
-            parameters = stages.gathered_parameters()
+            stages.gather_parameters()
         else:
             table = stages.parameter_table()
-            parameters = Sources.of(problem.desc, stages.parameters)
-        depthwise = Depthwise(
-            stages.builder,
-            problem.geometry,
-            stages.views["input_tensor"],
-            stages.views["output_tensor"],
-            parameters,
-            self.longest_seconds(problem, tile),
-            stages.views["filter_tensor"],
-            table,
-            prepared,
-        )
+        depthwise = Depthwise(stages.operands, self.longest_seconds(problem, tile), table, prepared)
         stages.add(depthwise.dispatches())
         return stages.plan(self.name)

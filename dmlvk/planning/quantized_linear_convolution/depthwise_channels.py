@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.builder import Builder, DispatchBuilder, Range, View, by_dimension
+from dmlvk.planning.builder import DispatchBuilder, Range, by_dimension
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
-from dmlvk.planning.quantized_linear_convolution.parameters import Sources
+from dmlvk.planning.quantized_linear_convolution.operands import Operands
 
 KERNEL = "quantized_linear_convolution/depthwise_prepare"
 
@@ -35,18 +34,10 @@ class PreparedChannels:
     bounds: Range
 
 
-def prepared_channels(
-    builder: Builder, geometry: ConvolutionGeometry, source: View, parameters: Sources
-) -> tuple[PreparedChannels, Dispatch] | None:
-    """Room for the panels in persistent memory, and the dispatch that fills them; None if one dispatch cannot do it.
-
-    Parameters
-    ----------
-    source : View
-        The filter.
-    parameters : Sources
-        The tensors of parameters.
-    """
+def prepared_channels(operands: Operands) -> tuple[PreparedChannels, Dispatch] | None:
+    """Room for the panels in persistent memory, and the dispatch that fills them; None if one dispatch cannot do it."""
+    builder, geometry, source = operands.builder, operands.geometry, operands.filter
+    parameters = operands.parameters
     channels, (height, width) = geometry.output_channels, geometry.filter_size
     chunks = -(-((width - 1) * geometry.dilations[1] + 1) // 4)
     words = height * chunks

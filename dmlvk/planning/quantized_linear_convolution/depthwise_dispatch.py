@@ -11,18 +11,22 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
+    Box,
     DispatchBuilder,
     Range,
     View,
     by_dimension,
+    halves,
+    largest,
+    pieces,
     reach,
 )
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
-from dmlvk.planning.quantized_linear_convolution.boxes import CHANNEL, COLUMN, IMAGE, Box, BoxCutter, writes_runs
 from dmlvk.planning.quantized_linear_convolution.depthwise_channels import PreparedChannels
 from dmlvk.planning.quantized_linear_convolution.matrix_sizes import reciprocal_of
+from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 from dmlvk.planning.quantized_linear_convolution.parameters import (
     BUFFER_COUNT,
@@ -30,8 +34,12 @@ from dmlvk.planning.quantized_linear_convolution.parameters import (
     Sources,
     table_bounds,
 )
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError
 
 KERNEL = "quantized_linear_convolution/depthwise"
+
+# Outputs: image, channel, row, column.
+IMAGE, CHANNEL, ROW, COLUMN = range(4)
 
 # With prepared channels no tensor of parameters is read. So no constant depends on them, and layers share pipelines.
 # This push constant says where none of them is; the others of this kind hold something else.
@@ -167,25 +175,28 @@ class Tiling:
 
 
 @dataclass(frozen=True)
-class Depthwise(BoxCutter):
+class Depthwise:
     """A depthwise convolution to be cut into dispatches.
 
     Attributes
     ----------
-    filter : View
+    operands : Operands
+    longest_seconds : float
+        Of the whole convolution: see `Path.longest_seconds`.
     table : View, optional
         The table of parameters, if the device multiplies without packed dot products.
     prepared : PreparedChannels, optional
         What follows from the filter and the parameters, if it is worked out once. It fits one window.
     """
 
-    filter: View
+    operands: Operands
+    longest_seconds: float
     table: View | None
     prepared: PreparedChannels | None
 
     @property
     def words(self) -> InputWords:
-        found = InputWords.of(self.geometry, self.input)
+        found = InputWords.of(self.operands.geometry, self.operands.input)
         assert found is not None, "asked for after this was checked"
         return found
 
@@ -194,25 +205,63 @@ class Depthwise(BoxCutter):
         """Whether sizes are push constants. With words of columns, constants are up to a third faster (H200), and on a
         CPU an eighth.
         """
-        return self.words.channels_last and self.builder.profile.device_type is not DeviceType.CPU
+        return self.words.channels_last and self.operands.builder.profile.device_type is not DeviceType.CPU
 
     @property
     def holds_weights(self) -> bool:
         """Whether an invocation has registers for the weights of its channels."""
-        return not device_traits.has_few_registers(self.builder.profile)
+        return not device_traits.has_few_registers(self.operands.builder.profile)
+
+    def dispatches(self) -> list[Dispatch]:
+        """All dispatches, in any order.
+
+        Raises
+        ------
+        ObstacleError
+            No window holds all that the smallest part of the outputs needs.
+        """
+        return [self.dispatch(box) for box in pieces(self.operands.whole_output, self._parts_of)]
+
+    def _parts_of(self, box: Box) -> list[Box] | None:
+        """Halves of a box that is too large for a dispatch, at multiples of the steps."""
+        contributions = self.excess(box)
+        if contributions is None:
+            return None
+        dimension = largest(contributions)
+        if dimension is None:
+            extents = tuple(high - low for low, high in box)
+            raise ObstacleError(
+                Obstacle("outputs whose operands a window shows", extents, "at least the smallest part")
+            )
+        step, (low, high) = self.step(dimension), box[dimension]
+        scaled = (*box[:dimension], (low // step, -(-high // step)), *box[dimension + 1 :])
+        return [
+            (
+                *part[:dimension],
+                (part[dimension][0] * step, min(part[dimension][1] * step, high)),
+                *part[dimension + 1 :],
+            )
+            for part in halves(scaled, dimension)
+        ]
 
     def step(self, dimension: int) -> int:
         """Whole words of the input."""
         return 4 if dimension == self.words.dimension else 1
 
     def excess(self, box: Box) -> list[int] | None:
-        fits, input_bounds = self.builder.fits, self.input_bounds(box)
-        if not fits(self.input.tensor, input_bounds):
-            scale, strides, extents = (1, 1, *self.geometry.strides), self.input.strides, self.extents(box)
+        fits, input_bounds = self.operands.builder.fits, self.input_bounds(box)
+        if not fits(self.operands.input.tensor, input_bounds):
+            scale, strides, extents = (
+                (1, 1, *self.operands.geometry.strides),
+                self.operands.input.strides,
+                self.extents(box),
+            )
             return self.cuttable(box, [extents[k] * self.step(k) * scale[k] * strides[k] for k in range(4)])
-        if not fits(self.output.tensor, self.output.bounds(box)):
-            return self.cuttable(box, reach(self.output, box))
-        if self.prepared is None and not fits(self.filter.tensor, self.filter.bounds(self._taps(box))):
+        if not fits(self.operands.output.tensor, self.operands.output.bounds(box)):
+            return self.cuttable(box, reach(self.operands.output, box))
+        if self.prepared is None and not fits(
+            self.operands.filter.tensor, self.operands.filter.bounds(self._taps(box))
+        ):
             return self.cuttable(box, [0, 1, 0, 0])
         if self.table is not None and not fits(self.table.tensor, table_bounds(self.table, box[CHANNEL])):
             return self.cuttable(box, [0, 1, 0, 0])
@@ -221,12 +270,55 @@ class Depthwise(BoxCutter):
             return self.cuttable(box, [8, 4, 2, 1])
         return None
 
+    def seconds(self, box: Box) -> float:
+        """A box's share of the longest time, by its outputs, with those of steps that are not whole."""
+        return self.longest_seconds * self._steps(box) / self._steps(self.operands.whole_output)
+
+    def _steps(self, box: Box) -> int:
+        return math.prod(-(-(high - low) // self.step(dimension)) for dimension, (low, high) in enumerate(box))
+
+    def cuttable(self, box: Box, contributions: list[int]) -> list[int]:
+        """The contributions of the dimensions along which a box can be cut; 0 for other dimensions."""
+        return [size if extent > 0 else 0 for size, extent in zip(contributions, self.extents(box), strict=True)]
+
+    def extents(self, box: Box) -> list[int]:
+        """For each dimension, the extent of a box from its first step to its last one."""
+        return [-(-(high - low) // self.step(dimension)) - 1 for dimension, (low, high) in enumerate(box)]
+
+    def seen(self, box: Box) -> tuple[Range, ...] | None:
+        """The box of the input under a box of outputs; None if all of it is border."""
+        geometry = self.operands.geometry
+        spatial: list[Range] = []
+        for k in range(2):
+            first, end = box[ROW + k]
+            low = max(first * geometry.strides[k] - geometry.start_padding[k], 0)
+            last = (end - 1) * geometry.strides[k] + (geometry.filter_size[k] - 1) * geometry.dilations[k]
+            high = min(last - geometry.start_padding[k] + 1, geometry.input_size[k])
+            if low >= high:
+                return None
+            spatial.append((low, high))
+        of_group = geometry.output_channels_per_group
+        first_group, last_group = box[CHANNEL][0] // of_group, (box[CHANNEL][1] - 1) // of_group
+        seen_of_group = geometry.input_channels_per_group
+        return box[IMAGE], (first_group * seen_of_group, (last_group + 1) * seen_of_group), spatial[0], spatial[1]
+
+    def input_bounds(self, box: Box) -> Range:
+        """The bytes of the input under a box of outputs; one byte if all of it is border."""
+        seen = self.seen(box)
+        return self.operands.input.bounds(seen) if seen else (self.operands.input.start, self.operands.input.start + 1)
+
+    def first_tap(self, box: Box) -> tuple[int, int]:
+        """The input's row and column under the first output's first tap; may be negative."""
+        geometry = self.operands.geometry
+        row, column = (box[ROW + k][0] * geometry.strides[k] - geometry.start_padding[k] for k in range(2))
+        return row, column
+
     def _taps(self, box: Box) -> tuple[Range, ...]:
-        height, width = self.geometry.filter_size
+        height, width = self.operands.geometry.filter_size
         return box[CHANNEL], (0, 1), (0, height), (0, width)
 
     def _tiling(self, box: Box) -> Tiling:
-        geometry, kind = self.geometry, self.builder.profile.device_type
+        geometry, kind = self.operands.geometry, self.operands.builder.profile.device_type
         images, channels, rows, columns = (high - low for low, high in box)
         extent = (geometry.filter_size[0] - 1) * geometry.dilations[0] + 1
         # Rows of outputs that read one row of the input.
@@ -238,7 +330,9 @@ class Depthwise(BoxCutter):
             widths = (4, 2) if self.table is None else ()
             width = next((w for w in widths if 4 * w * geometry.tap_count <= LARGEST_PRODUCT_COUNT), 1)
         elif last and (4 * width * live > LARGEST_SUM_COUNT or geometry.strides[1] > 1):
-            has_room = 4 * 2 * live <= LARGEST_SUM_COUNT or not device_traits.has_few_registers(self.builder.profile)
+            has_room = 4 * 2 * live <= LARGEST_SUM_COUNT or not device_traits.has_few_registers(
+                self.operands.builder.profile
+            )
             width = 2 if has_room else 1
         # The height with the fewest input rows to read. The preparation of each tile counts as two rows.
         height = min(
@@ -261,7 +355,7 @@ class Depthwise(BoxCutter):
             while last and width > 1 and is_too_large(height, width):
                 width //= 2
         available = images * -(-rows // height) * -(-columns // width)
-        size = self.builder.workgroup_size
+        size = self.operands.builder.workgroup_size
         largest_block = LARGEST_BLOCK
         if last and not is_cpu and (height <= FEW_ROWS or geometry.strides[0] > 1 or units > LARGEST_BLOCK):
             size, largest_block = min(size, SMALL_WORKGROUP), SMALL_BLOCK
@@ -299,7 +393,7 @@ class Depthwise(BoxCutter):
         return -(-tiles // (tiling.items * tiling.tiles)), -(-units // tiling.block), 1
 
     def _batch(self) -> int:
-        profile, last = self.builder.profile, self.words.channels_last
+        profile, last = self.operands.builder.profile, self.words.channels_last
         if profile.device_type is DeviceType.CPU:
             return 1  # compilers for CPUs take long to compile unrolled loops
         is_room = device_traits.keeps_four_rows_in_registers(profile)
@@ -318,7 +412,7 @@ class Depthwise(BoxCutter):
         return {**values, "input_zero_point_start": shifts}
 
     def dispatch(self, box: Box) -> Dispatch:
-        geometry, tiling, words = self.geometry, self._tiling(box), self.words
+        geometry, tiling, words = self.operands.geometry, self._tiling(box), self.words
         images, channels, rows, columns = (high - low for low, high in box)
         dispatch = DispatchBuilder(f"{KERNEL}_dot4") if self.table is None else DispatchBuilder(f"{KERNEL}_integer")
         of_group = geometry.output_channels_per_group
@@ -326,20 +420,25 @@ class Depthwise(BoxCutter):
         shift = first_column % 4 if words.aligned and not words.channels_last else 0
         bounds = self.input_bounds(box)
         corner = (box[IMAGE][0], 0, first_row, first_column - shift)
-        source = self.input
+        source = self.operands.input
         if geometry.input_size[1] == 1:
             source = replace(source, strides=(*source.strides[:3], 1))
         dispatch.window(source.tensor, bounds, source.address(corner), 1, "input_start", Access.READ)
         if self.prepared is None:
-            sources, filter_strides = self.parameters, (self.filter.strides[0], *self.filter.strides[2:])
-            filter_bounds = self.filter.bounds(self._taps(box))
-            dispatch.window(self.filter.tensor, filter_bounds, filter_bounds[0], 1, "filter_start", Access.READ)
+            sources, filter_strides = (
+                self.operands.parameters,
+                (self.operands.filter.strides[0], *self.operands.filter.strides[2:]),
+            )
+            filter_bounds = self.operands.filter.bounds(self._taps(box))
+            dispatch.window(
+                self.operands.filter.tensor, filter_bounds, filter_bounds[0], 1, "filter_start", Access.READ
+            )
         else:
             sources, filter_strides = NO_SOURCES, (0, 0, 0)
             filter_bounds = self.prepared.bounds
             dispatch.window(self.prepared.tensor, filter_bounds, filter_bounds[0], 16, "filter_start", Access.READ)
-        written = self.output.bounds(box)
-        dispatch.window(self.output.tensor, written, written[0], 1, "output_start", Access.WRITE)
+        written = self.operands.output.bounds(box)
+        dispatch.window(self.operands.output.tensor, written, written[0], 1, "output_start", Access.WRITE)
         tile_rows, tile_columns = -(-rows // tiling.rows), -(-columns // tiling.columns)
         if self.prepared is not None:
             for _ in PARAMETER_FIELDS:
@@ -368,18 +467,18 @@ class Depthwise(BoxCutter):
             first_row=first_row,
             first_column=first_column - shift,
             **by_dimension("input_stride", "nchw", source.strides),
-            **by_dimension("output_stride", "nchw", self.output.strides),
+            **by_dimension("output_stride", "nchw", self.operands.output.strides),
             tile_height=sizes["ROWS"],
             block=sizes["BLOCK"],
             row_limit=sizes["ROW_LIMIT"],
             column_limit=sizes["COLUMN_LIMIT"],
         )
-        is_cpu = self.builder.profile.device_type is DeviceType.CPU
+        is_cpu = self.operands.builder.profile.device_type is DeviceType.CPU
         specialization = {
             LOCAL_SIZE_X: tiling.size,
-            "INPUT_FLIP": UNSIGNED_FLIP * 0x01010101 if self.parameters.input_unsigned else 0,
+            "INPUT_FLIP": UNSIGNED_FLIP * 0x01010101 if self.operands.parameters.input_unsigned else 0,
             "FILTER_FLIP": UNSIGNED_FLIP if sources.filter_unsigned else 0,
-            "OUTPUT_UNSIGNED": int(self.parameters.output_unsigned),
+            "OUTPUT_UNSIGNED": int(self.operands.parameters.output_unsigned),
             "CHANNELS_LAST": int(words.channels_last),
             "TAP_ROWS": geometry.filter_size[0],
             "TAP_COLUMNS": geometry.filter_size[1],
@@ -389,8 +488,8 @@ class Depthwise(BoxCutter):
             "MOST_BLOCK": 1 if self.prepared is not None and self.holds_weights else tiling.most_block,
             "SHIFT": shift,
             "ALIGNED": int(words.aligned),
-            "WHOLE_WORDS": int(writes_runs(self.output, box, CHANNEL if words.channels_last else COLUMN, 4)),
-            "FILTER_ZERO_POINT": int(self.parameters.has_filter_zero_point),
+            "WHOLE_WORDS": int(writes_runs(self.operands.output, box, CHANNEL if words.channels_last else COLUMN, 4)),
+            "FILTER_ZERO_POINT": int(self.operands.parameters.has_filter_zero_point),
             "BATCH": self._batch(),
             "CHANNELS_OF_GROUP": of_group,
             **by_dimension("FILTER_STRIDE", "MHW", filter_strides),
@@ -419,3 +518,11 @@ def power_of_two(number: int) -> int:
 def padded_count(words: InputWords, extents: Sequence[int]) -> int:
     """The outputs of a box, with those of words that are not whole."""
     return math.prod(-(-size // 4) * 4 if k == words.dimension else size for k, size in enumerate(extents))
+
+
+def writes_runs(output: View, box: Box, dimension: int, size: int) -> bool:
+    """Whether a box of outputs is whole runs of `size` neighbours along a dimension, each at a multiple of `size`."""
+    strides = [0 if high - low == 1 else step for (low, high), step in zip(box, output.strides, strict=True)]
+    low, high = box[dimension]
+    first = output.address([low for low, _ in box])
+    return strides.pop(dimension) == 1 and not any(number % size for number in (*strides, first, high - low))

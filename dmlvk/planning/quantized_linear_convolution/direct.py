@@ -10,7 +10,7 @@ from dmlvk.planning.plan import Plan
 from dmlvk.planning.quantized_linear_convolution.direct_dispatch import COLUMNS_AT_A_TIME, Direct
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import packs_channels
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
-from dmlvk.planning.quantized_linear_convolution.stages import Stages, is_unsigned
+from dmlvk.planning.quantized_linear_convolution.stages import Stages
 
 # What the kernel makes of a GPU's rates: 230 layers with groups and without, on an H200. Multiply-adds for each of the
 # rates', and the last step of an output in such; how often both count in channels-last tensors, where there are as many
@@ -53,20 +53,8 @@ class DirectPath(Path[None]):
         return rates.seconds(1, WAITS_OF_TAP * geometry.tap_count, busy)
 
     def plan(self, problem: Problem, tile: None) -> Plan:
-        desc = problem.desc
         stages = Stages(problem, problem.geometry, ("input_tensor", "filter_tensor"))
-        direct = Direct(
-            stages.builder,
-            problem.geometry,
-            stages.views["input_tensor"],
-            stages.views["filter_tensor"],
-            stages.parameter_table(),
-            stages.views["output_tensor"],
-            is_unsigned(desc, "input_tensor"),
-            is_unsigned(desc, "filter_tensor"),
-            is_unsigned(desc, "output_tensor"),
-            self.is_general,
-            self.longest_seconds(problem, tile),
-        )
+        table, longest_seconds = stages.parameter_table(), self.longest_seconds(problem, tile)
+        direct = Direct(stages.operands, table, self.is_general, longest_seconds)
         stages.add(*direct.stages())
         return stages.plan(self.name)

@@ -10,7 +10,7 @@ from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.errors import PathError, shown
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
-from dmlvk.planning.builder import Range
+from dmlvk.planning.builder import Box
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixUnitsPath
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixCutter
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
@@ -236,27 +236,27 @@ def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, geometry: Convolu
 class HaloCutter(MatrixCutter[HaloShape]):
     """The product of an input that is read in place. Its pixels are counted by positions."""
 
-    def shares_pipelines(self, box: tuple[Range, ...]) -> bool:
+    def shares_pipelines(self, box: Box) -> bool:
         return False  # shared memory is as large as the sizes say
 
-    def turns(self, box: tuple[Range, ...]) -> int:
+    def turns(self, box: Box) -> int:
         return 1
 
     def run_words(self, runs: Runs) -> int:
         return runs.words
 
-    def pixels(self, box: tuple[Range, ...]) -> int:
+    def pixels(self, box: Box) -> int:
         return (box[IMAGE][1] - box[IMAGE][0]) * self._positions(box).plane
 
-    def more_constants(self, box: tuple[Range, ...]) -> dict[str, int]:
+    def more_constants(self, box: Box) -> dict[str, int]:
         positions = self._positions(box)
         return {
             "PITCH": positions.pitch,
             "PLANE": positions.plane,
-            "MOST_AHEAD": device_traits.fetches_ahead(self.builder.profile),
+            "MOST_AHEAD": device_traits.fetches_ahead(self.operands.builder.profile),
         }
 
-    def _positions(self, box: tuple[Range, ...]) -> Positions:
+    def _positions(self, box: Box) -> Positions:
         return Positions.of(self.geometry, (box[ROW][1] - box[ROW][0], box[COLUMN][1] - box[COLUMN][0]))
 
 

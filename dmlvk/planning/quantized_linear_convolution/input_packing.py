@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import (
-    Builder,
+    Box,
     DispatchBuilder,
     Range,
-    View,
+    boxes,
     by_dimension,
-    halves,
     largest,
     reach,
 )
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
+from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 
 
@@ -75,73 +76,47 @@ class PackedInput:
 
 def packed_parts(geometry: ConvolutionGeometry, quads: int, size_limit: int, channels_last: bool) -> list[PackedInput]:
     """The input in parts of at most `size_limit` packed bytes each. Their places in memory are not decided yet."""
-    pending: list[tuple[Range, ...]] = [
-        (
-            (0, geometry.batch),
-            (0, geometry.group_count),
-            (0, geometry.output_size[0]),
-            (0, geometry.output_size[1]),
-        )
-    ]
-    parts: list[PackedInput] = []
-    while pending:
-        box = pending.pop(0)
+
+    def part(box: Box) -> PackedInput:
         rows, columns = (
             (box[2 + k][1] - box[2 + k][0] - 1) * geometry.strides[k]
             + (geometry.filter_size[k] - 1) * geometry.dilations[k]
             + 1
             for k in range(2)
         )
-        part = PackedInput("", 0, box[0], box[1], box[2], box[3], rows, columns, quads, channels_last)
-        if part.size <= size_limit or all(high - low == 1 for low, high in box):
-            parts.append(part)
-            continue
-        cut = next(k for k in range(4) if box[k][1] - box[k][0] > 1)
-        pending[:0] = halves(box, cut)
-    return parts
+        images, groups, *outputs = box
+        return PackedInput("", 0, images, groups, outputs[0], outputs[1], rows, columns, quads, channels_last)
+
+    def cut(box: Box) -> int | None:
+        if part(box).size <= size_limit:
+            return None
+        return next((k for k, (low, high) in enumerate(box) if high - low > 1), None)
+
+    extents = (geometry.batch, geometry.group_count, *geometry.output_size)
+    return [part(box) for box in boxes(tuple((0, extent) for extent in extents), cut)]
 
 
-def pack_input(
-    builder: Builder,
-    geometry: ConvolutionGeometry,
-    source: View,
-    zero_point: View | None,
-    unsigned: bool,
-    part: PackedInput,
-) -> list[Dispatch]:
+def pack_input(operands: Operands, part: PackedInput) -> list[Dispatch]:
     """Dispatches that fill one part.
 
     Boxes are (image, quad of any group, row, column, channel of a quad) of the part.
 
     Only a single quad is cut into channels: if the channels lie too far apart for a window, or in two memory segments.
     """
-    pending: list[tuple[Range, ...]] = [
-        (
-            part.images,
-            (part.groups[0] * part.quads, part.groups[1] * part.quads),
-            (0, part.rows),
-            (0, part.columns),
-            (0, 4),
-        )
-    ]
-    dispatches: list[Dispatch] = []
-    while pending:
-        box = pending.pop()
+    builder, source = operands.builder, operands.input
+
+    def cut(box: Box) -> int | None:
         extents = [high - low for low, high in box]
-        count = extents[0] * extents[1] * extents[2] * extents[3]
-        seen = _seen(geometry, part, box)
-        cut: int | None = None
+        seen = _seen(operands.geometry, part, box)
         if seen is not None and not builder.fits(source.tensor, source.bounds(seen)):
-            cut = largest(reach(source, seen))
-            if cut == 1 and extents[1] == 1:
-                cut = 4
-        if cut is None and 4 * count > builder.elements_per_dispatch:
-            cut = largest([extent - 1 for extent in extents[:4]])
-        if cut is not None:
-            pending.extend(halves(box, cut))
-            continue
-        dispatches.append(_pack_input_dispatch(builder, geometry, source, zero_point, unsigned, part, box, seen))
-    return dispatches
+            dimension = largest(reach(source, seen))
+            return 4 if dimension == 1 and extents[1] == 1 else dimension
+        is_long = 4 * math.prod(extents[:4]) > builder.elements_per_dispatch
+        return largest([extent - 1 for extent in extents[:4]]) if is_long else None
+
+    quads = part.groups[0] * part.quads, part.groups[1] * part.quads
+    everything = (part.images, quads, (0, part.rows), (0, part.columns), (0, 4))
+    return [_pack_input_dispatch(operands, part, box) for box in boxes(everything, cut)]
 
 
 def _origin(geometry: ConvolutionGeometry, part: PackedInput, k: int) -> int:
@@ -154,7 +129,7 @@ def _first_channel(geometry: ConvolutionGeometry, part: PackedInput, quad: int) 
     return quad // part.quads * geometry.input_channels_per_group + 4 * (quad % part.quads)
 
 
-def _seen(geometry: ConvolutionGeometry, part: PackedInput, box: tuple[Range, ...]) -> tuple[Range, ...] | None:
+def _seen(geometry: ConvolutionGeometry, part: PackedInput, box: Box) -> Box | None:
     """The box of the input that a box of the part contains; None if all of it is border."""
     last_quad = box[1][1] - 1
     group_end = (last_quad // part.quads + 1) * geometry.input_channels_per_group
@@ -176,16 +151,9 @@ def _seen(geometry: ConvolutionGeometry, part: PackedInput, box: tuple[Range, ..
     return (box[0], channels, spatial[0], spatial[1])
 
 
-def _pack_input_dispatch(
-    builder: Builder,
-    geometry: ConvolutionGeometry,
-    source: View,
-    zero_point: View | None,
-    unsigned: bool,
-    part: PackedInput,
-    box: tuple[Range, ...],
-    seen: tuple[Range, ...] | None,
-) -> Dispatch:
+def _pack_input_dispatch(operands: Operands, part: PackedInput, box: Box) -> Dispatch:
+    builder, geometry, source = operands.builder, operands.geometry, operands.input
+    zero_point, seen = operands.parameters.views.get("input_zero_point_tensor"), _seen(geometry, part, box)
     extents = [high - low for low, high in box]
     first_row, first_column = (_origin(geometry, part, k) + box[2 + k][0] for k in range(2))
     first_group, first_quad = divmod(box[1][0], part.quads)
@@ -234,7 +202,7 @@ def _pack_input_dispatch(
     )
     constants |= {
         LOCAL_SIZE_X: builder.workgroup_size,
-        "FLIP": UNSIGNED_FLIP if unsigned else 0,
+        "FLIP": UNSIGNED_FLIP if operands.parameters.input_unsigned else 0,
         "HAS_ZERO_POINT": int(zero_point is not None),
     }
     return dispatch.finish(

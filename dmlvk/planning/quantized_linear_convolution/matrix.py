@@ -8,10 +8,7 @@ from typing import Any, ClassVar
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.builder import (
-    Builder,
-    View,
-)
+from dmlvk.planning.builder import View
 from dmlvk.planning.device_rates import longest, rates_of
 from dmlvk.planning.plan import Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.channel_parameters import with_parameters
@@ -29,6 +26,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import (
 )
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import LARGE_TILE, AnyMatrixShape, MatrixShape
 from dmlvk.planning.quantized_linear_convolution.matrix_tiles import EXAMPLE_TILE, NO_MATRICES, matrix_of, matrix_shape
+from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.path import (
     Obstacle,
     ObstacleError,
@@ -40,7 +38,6 @@ from dmlvk.planning.quantized_linear_convolution.product import Speed, product_d
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.stages import (
     Stages,
-    is_unsigned,
     obstacle_to_packing,
     packing_seconds,
     part_limit,
@@ -132,10 +129,7 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
 
     def seconds(self, problem: Problem, tile: AnyMatrixShape) -> float:
         geometry, kernel = tile.geometry, self.kernel_seconds(problem, tile)
-        builder = Builder(problem.profile, problem.offsets)
-        source = View("input_tensor", 0, 1, geometry.input_strides)
-        output = View("output_tensor", 0, 1, geometry.output_strides)
-        if self._fetch(builder, tile, source, output, longest(problem.profile, kernel)) is not None:
+        if self._fetch(problem.operands(geometry), tile, longest(problem.profile, kernel)) is not None:
             return kernel
         packing = packing_seconds(problem, geometry, tile.runs.quads)
         return kernel + self.copy_dispatches * rates_of(problem.profile).dispatch + packing
@@ -152,14 +146,12 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
             busy += PARAMETER_WAITS * rates.wait * workgroups / rates.processors
         return rates.seconds(dispatches, waits, busy)
 
-    def _fetch(
-        self, builder: Builder, tile: AnyMatrixShape, source: View, output: View, longest_seconds: float
-    ) -> int | None:
+    def _fetch(self, operands: Operands, tile: AnyMatrixShape, longest_seconds: float) -> int | None:
         """How the kernel can read the input in place; None if the input has to be packed first."""
         pixels = self.pixels(tile.geometry)
         outputs_of_plane = tile.outputs_of_panels(1, 1, pixels // tile.geometry.batch)
         plane_seconds = longest_seconds * outputs_of_plane / tile.padded_outputs(pixels)
-        return fetch_in_place(builder, tile.geometry, tile, source, output, plane_seconds)
+        return fetch_in_place(operands, tile, plane_seconds)
 
     @abstractmethod
     def speed(self, profile: DeviceProfile) -> Speed:
@@ -176,26 +168,21 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
     def plan(self, problem: Problem, tile: AnyMatrixShape) -> Plan:
         geometry = tile.geometry
         stages = Stages(problem, geometry, ("input_tensor",))
-        builder, views = stages.builder, stages.views
-        parameters = stages.gathered_parameters()
+        stages.gather_parameters()
         packing = tile.filter_packing
         if problem.has_owned_constants:
             packing = with_parameters(packing)
         packed_filter = stages.packed_filter(tile.panel, packing)
         if problem.has_owned_constants:
             stages.work_out_parameters(packed_filter)
-        unsigned = is_unsigned(problem.desc, "output_tensor")
-
-        longest_seconds = self.longest_seconds(problem, tile)
+        operands, longest_seconds = stages.operands, self.longest_seconds(problem, tile)
 
         def product(part: PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:
-            common = (builder, geometry, tile, packed_filter, part, views["output_tensor"], unsigned, longest_seconds)
-            return product_dispatches(self.cutter(*common, fetch, parameters, source))
+            return product_dispatches(self.cutter(operands, tile, packed_filter, part, longest_seconds, fetch, source))
 
-        source = views["input_tensor"]
-        fetch = self._fetch(builder, tile, source, views["output_tensor"], longest_seconds)
+        source, fetch = operands.input, self._fetch(operands, tile, longest_seconds)
         if fetch is None:
-            copied = channels_last(builder, geometry, source, part_limit(builder, builder.scratch.size))
+            copied = channels_last(operands, part_limit(operands.builder, operands.builder.scratch.size))
             if copied is not None:
                 source, copying = copied
                 stages.prepare(copying)

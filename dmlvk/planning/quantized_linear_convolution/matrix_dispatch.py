@@ -11,7 +11,7 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
-    Builder,
+    Box,
     DispatchBuilder,
     Range,
     View,
@@ -36,8 +36,8 @@ from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     matrix_outputs,
     packs_channels,
 )
+from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
-from dmlvk.planning.quantized_linear_convolution.parameters import Sources
 from dmlvk.planning.quantized_linear_convolution.path import (
     Obstacle,
     ObstacleError,
@@ -71,21 +71,14 @@ WORKGROUPS_AT_A_TIME = 396
 SUMS_OF_SMALL_TILES = 64
 
 
-def fetch_in_place(
-    builder: Builder,
-    geometry: ConvolutionGeometry,
-    shape: MatrixShape,
-    source: View,
-    output: View,
-    plane_seconds: float,
-) -> int | None:
+def fetch_in_place(operands: Operands, shape: MatrixShape, plane_seconds: float) -> int | None:
     """How the kernel can read the input in place; None if the input has to be packed first.
 
     Words need runs of one tap each: a row of taps may reach over the border. Planes stay whole, but larger work is cut.
     `plane_seconds` is the longest time of one image's plane under one panel.
     """
-    sizes = (geometry.batch, geometry.input_channels, *geometry.input_size)
-    if not builder.fits(source.tensor, source.bounds([(0, size) for size in sizes])):
+    builder, geometry, source, output = operands.builder, shape.geometry, operands.input, operands.output
+    if not builder.fits(source.tensor, source.bounds(operands.whole_input)):
         return None
     channels = geometry.input_channels_per_group
     places = (source.strides[0], *source.strides[2:], source.start)
@@ -99,14 +92,13 @@ def fetch_in_place(
     if channels % VECTOR_SIZE:
         return None
     in_words = all(stride % 4 == 0 for stride in (*source.strides[:2], source.start))
-    written = ((0, geometry.batch), (0, geometry.output_channels), *((0, size) for size in geometry.output_size))
     if (
         in_words
         and has_whole_planes(geometry)
         and geometry.input_size[0] * geometry.input_size[1] % 4 == 0
         and source.strides[2:] == (geometry.input_size[1], 1)
         and shape.tile.fetches_planes(shape.lanes)
-        and builder.fits(output.tensor, output.bounds(written))
+        and builder.fits(output.tensor, output.bounds(operands.whole_output))
         and plane_seconds <= DISPATCH_SECONDS
         and -(-math.prod(geometry.output_size) // shape.pixels) <= GUARANTEED_WORKGROUP_COUNT
     ):
@@ -137,19 +129,16 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
     ----------
     fetch : int
         How the input is read: WORDS, VECTORS, PLANES or BYTES.
-    parameters : Sources
-        Scales, zero points and bias.
     source : View, optional
         The input, if it is read in place.
     """
 
     fetch: int
-    parameters: Sources
     source: View | None = None
 
-    def shares_pipelines(self, box: tuple[Range, ...]) -> bool:
+    def shares_pipelines(self, box: Box) -> bool:
         """Whether sizes are push constants."""
-        return matrix_sizes.shares_pipelines(self.builder.profile, self.operations(box))
+        return matrix_sizes.shares_pipelines(self.operands.builder.profile, self.operations(box))
 
     def push_sizes(self, dispatch: DispatchBuilder, sizes: Mapping[str, int]) -> None:
         """Pushes the sizes, also those that are constants: the kernel has push constants for all of them."""
@@ -173,7 +162,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         channels = self.geometry.input_channels_per_group
         return channels if channels % VECTOR_SIZE or runs.are_rows_of_taps(self.geometry) else 0
 
-    def parameters_fit(self, box: tuple[Range, ...]) -> bool:
+    def parameters_fit(self, box: Box) -> bool:
         return True  # parameters that do not fit were gathered before
 
     @property
@@ -181,7 +170,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         """The subgroup size that the kernel is specialized for; 0 if any will do."""
         return self.shape.lanes
 
-    def turns(self, box: tuple[Range, ...]) -> int:
+    def turns(self, box: Box) -> int:
         """Tiles of pixels that a workgroup computes."""
         shape = self.shape
         if shape.tile.turns:
@@ -197,15 +186,15 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
 
         return min(range(LARGEST_TURNS, 0, -1), key=tiles_in_turn)
 
-    def more_constants(self, box: tuple[Range, ...]) -> dict[str, int]:
+    def more_constants(self, box: Box) -> dict[str, int]:
         """Specialization constants that only this kernel has."""
         return {}
 
-    def grid(self, box: tuple[Range, ...]) -> tuple[int, int, int]:
+    def grid(self, box: Box) -> tuple[int, int, int]:
         channels, pixels, groups = super().grid(box)
         return channels, -(-pixels // self.turns(box)), groups * self.shape.tile.parts
 
-    def dispatch(self, box: tuple[Range, ...]) -> Dispatch:
+    def dispatch(self, box: Box) -> Dispatch:
         geometry, part, packed_filter, shape = self.geometry, self.part, self.packed_filter, self.shape
         tile, runs = shape.tile, shape.runs
         channels, written = self.channels(box), self.written(box)
@@ -219,10 +208,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             unit, strides = UNITS[self.fetch], list(self.source.strides)
             channel_stride = strides[1]
             strides[1] *= geometry.input_channels_per_group
-            input_bounds = self.source.bounds(
-                [(0, size) for size in (geometry.batch, geometry.input_channels)]
-                + [(0, size) for size in geometry.input_size]
-            )
+            input_bounds = self.source.bounds(self.operands.whole_input)
             first_channel = box[GROUP][0] * geometry.input_channels_per_group
             address = self.source.address((box[IMAGE][0], first_channel, first_row, first_column))
         else:
@@ -240,15 +226,20 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         dispatch.window(part.tensor, input_bounds, address, unit, "input_start", Access.READ)
         panels = packed_filter.bounds(self.panels(box))
         dispatch.window(packed_filter.tensor, panels, panels[0], VECTOR_SIZE, "filter_start", Access.READ)
-        output_address = self.output.address((box[IMAGE][0], channels[0], box[ROW][0], box[COLUMN][0]))
+        output_address = self.operands.output.address((box[IMAGE][0], channels[0], box[ROW][0], box[COLUMN][0]))
         dispatch.window(
-            self.output.tensor, self.output.bounds(written), output_address, 1, "output_start", Access.WRITE
+            self.operands.output.tensor,
+            self.operands.output.bounds(written),
+            output_address,
+            1,
+            "output_start",
+            Access.WRITE,
         )
-        self.parameters.bind(dispatch, channels)
+        self.operands.parameters.bind(dispatch, channels)
         if tile.parts > 1:
             size = math.prod(super().grid(box)) * tile.part_sums_size
-            start = self.builder.clean.allocate(size)
-            if not self.builder.fits(CLEAN, (start, start + size)):
+            start = self.operands.builder.clean.allocate(size)
+            if not self.operands.builder.fits(CLEAN, (start, start + size)):
                 raise ObstacleError(Obstacle("bytes of the sums of parts of K", size, "at most a window's"))
             dispatch.window(CLEAN, (start, start + size), start, 4, "part_sums_start", Access.WRITE)
         else:
@@ -281,7 +272,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             "TAP_STRIDE_H": strides[2] * geometry.dilations[0],
             "TAP_STRIDE_W": strides[3] * geometry.dilations[1],
             "CHANNEL_STRIDE": channel_stride // unit,
-            **by_dimension("OUTPUT_STRIDE", "NCHW", self.output.strides),
+            **by_dimension("OUTPUT_STRIDE", "NCHW", self.operands.output.strides),
             "ROW_LIMIT": geometry.input_size[0],
             "COLUMN_LIMIT": geometry.input_size[1],
             "TURNS": self.turns(box),
@@ -293,12 +284,12 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             **self._constants(shape, tile, runs),
             "WHOLE_STEPS": int(self._fetches_whole_steps(box)),
             "STORE_UNIT": unit_stored,
-            **self.parameters.constants,
+            **self.operands.parameters.constants,
             **matrix_sizes.constants(sizes, self.shares_pipelines(box)),
             "PREPARED": int(packed_filter.rows_after > 1),
             "STORE_MATRICES": int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
             "EVEN_INPUT": int(self._reads_evenly(extents, strides)),
-            "EVEN_OUTPUT": int(_is_even(extents, self.output.strides)),
+            "EVEN_OUTPUT": int(_is_even(extents, self.operands.output.strides)),
             **self.more_constants(box),
         }
         operations = self.operations(box)
@@ -313,12 +304,12 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         )
 
     def _constants(self, shape: MatrixShape, tile: MatrixTile, runs: Runs) -> dict[str, int]:
-        geometry = self.geometry
+        geometry, parameters = self.geometry, self.operands.parameters
         return {
             LOCAL_SIZE_X: shape.local_size,
-            "OUTPUT_UNSIGNED": int(self.output_unsigned),
+            "OUTPUT_UNSIGNED": int(parameters.output_unsigned),
             "STORE_CHANNELS": int(packs_channels(geometry)),
-            "FLIP": UNSIGNED_FLIP * 0x01010101 if self.source is not None and self.parameters.input_unsigned else 0,
+            "FLIP": UNSIGNED_FLIP * 0x01010101 if self.source is not None and parameters.input_unsigned else 0,
             "CHECK_BORDER": int(self._checks_border()),
             "FETCH": self.fetch,
             "MATRIX_M": shape.matrix.m,
@@ -343,8 +334,8 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         tile = self.shape.tile
         sums = tile.subgroup_pixels * tile.subgroup_channels // self.shape.lanes
         is_small = self.shape.kernel == KERNEL and sums == SUMS_OF_SMALL_TILES
-        return self.parameters.has_filter_zero_point or (
-            is_small and device_traits.packs_registers_with_filter_zero_points(self.builder.profile)
+        return self.operands.parameters.has_filter_zero_point or (
+            is_small and device_traits.packs_registers_with_filter_zero_points(self.operands.builder.profile)
         )
 
     def _checks_border(self) -> bool:
@@ -359,7 +350,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         beside = any(last >= size for last, size in zip(reach, geometry.input_size, strict=True))
         return self.source is not None and (beside or any(geometry.start_padding))
 
-    def _fetches_whole_steps(self, box: tuple[Range, ...]) -> bool:
+    def _fetches_whole_steps(self, box: Box) -> bool:
         """Whether fetches need not look for the end of K, because it is the end of a step."""
         # Where they look for the border anyway, layers share a pipeline whose fetches look for both.
         if self._checks_border() and self.shares_pipelines(box):
@@ -367,9 +358,9 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         shape = self.shape
         return shape.runs.total * VECTOR_SIZE % shape.tile.step == 0
 
-    def _store_unit(self, box: tuple[Range, ...], stored: Range) -> int:
+    def _store_unit(self, box: Box, stored: Range) -> int:
         """Bytes of one store to the output: 16 or 4 if neighbours in a tile always fill whole units of that size."""
-        stride_n, stride_c, stride_h, stride_w = self.output.strides
+        stride_n, stride_c, stride_h, stride_w = self.operands.output.strides
         if packs_channels(self.geometry):
             units = [*stored, self.geometry.output_channels_per_group, stride_n, stride_h, stride_w]
         else:
@@ -377,7 +368,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             if stride_w != 1 or (rows > 1 and stride_h != columns):
                 return 1
             units = [rows * columns, stride_n, stride_c, box[ROW][0] * stride_h + box[COLUMN][0]]
-        common = math.gcd(*units, self.output.start)
+        common = math.gcd(*units, self.operands.output.start)
         return next(unit for unit in (VECTOR_SIZE, 4, 1) if common % unit == 0)
 
     def _reads_evenly(self, extents: list[int], strides: Sequence[int]) -> bool:
@@ -387,7 +378,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
 
     def _stores_matrices(self, extents: list[int]) -> bool:
         """Whether the rows of a matrix of words always have the same stride."""
-        stride_n, _, stride_h, stride_w = self.output.strides
+        stride_n, _, stride_h, stride_w = self.operands.output.strides
         images, rows, columns = extents[IMAGE], extents[ROW], extents[COLUMN]
         if packs_channels(self.geometry):
             plane = rows * columns * stride_w

@@ -9,8 +9,8 @@ from typing import ClassVar
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
+    Box,
     DispatchBuilder,
-    Range,
     View,
     by_dimension,
 )
@@ -33,7 +33,7 @@ from dmlvk.planning.quantized_linear_convolution.product import (
     product_dispatches,
 )
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
-from dmlvk.planning.quantized_linear_convolution.stages import Stages, is_unsigned, obstacle_to_packing, packing_seconds
+from dmlvk.planning.quantized_linear_convolution.stages import Stages, obstacle_to_packing, packing_seconds
 
 # The input is packed first.
 DISPATCHES = 2
@@ -75,10 +75,10 @@ class PackedProductCutter(ProductCutter[Shape]):
 
     table: View
 
-    def parameters_fit(self, box: tuple[Range, ...]) -> bool:
-        return self.builder.fits(self.table.tensor, table_bounds(self.table, self.channels(box)))
+    def parameters_fit(self, box: Box) -> bool:
+        return self.operands.builder.fits(self.table.tensor, table_bounds(self.table, self.channels(box)))
 
-    def dispatch(self, box: tuple[Range, ...]) -> Dispatch:
+    def dispatch(self, box: Box) -> Dispatch:
         geometry, part, packed_filter = self.geometry, self.part, self.packed_filter
         channels, written = self.channels(box), self.written(box)
         extents = [high - low for low, high in box]
@@ -96,8 +96,10 @@ class PackedProductCutter(ProductCutter[Shape]):
         dispatch.window(packed_filter.tensor, panels, panels[0], 4, "filter_start", Access.READ)
         rows = table_bounds(self.table, channels)
         dispatch.window(self.table.tensor, rows, rows[0], 4, "table_start", Access.READ)
-        address = self.output.address((box[IMAGE][0], channels[0], box[ROW][0], box[COLUMN][0]))
-        dispatch.window(self.output.tensor, self.output.bounds(written), address, 1, "output_start", Access.WRITE)
+        address = self.operands.output.address((box[IMAGE][0], channels[0], box[ROW][0], box[COLUMN][0]))
+        dispatch.window(
+            self.operands.output.tensor, self.operands.output.bounds(written), address, 1, "output_start", Access.WRITE
+        )
         first_stored, end_stored = (channel - channels[0] for channel in self.stored(box))
         if extents[GROUP] > 1:
             first_stored, end_stored = 0, geometry.output_channels_per_group
@@ -118,16 +120,16 @@ class PackedProductCutter(ProductCutter[Shape]):
             input_stride_w=column_stride * geometry.strides[1],
             tap_stride_h=row_stride * geometry.dilations[0],
             tap_stride_w=column_stride * geometry.dilations[1],
-            **by_dimension("output_stride", "nchw", self.output.strides),
+            **by_dimension("output_stride", "nchw", self.operands.output.strides),
             first_channel=first_stored,
         )
         # Words hold four channels if channels are contiguous (NHWC), otherwise four pixels.
-        store_channels = self.output.strides[1] == 1 and geometry.output_channels > 1
+        store_channels = self.operands.output.strides[1] == 1 and geometry.output_channels > 1
         specialization = {
             LOCAL_SIZE_X: self.shape.local_size,
             "FILTER_HEIGHT": geometry.filter_size[0],
             "FILTER_WIDTH": geometry.filter_size[1],
-            "OUTPUT_UNSIGNED": int(self.output_unsigned),
+            "OUTPUT_UNSIGNED": int(self.operands.parameters.output_unsigned),
             "STORE_CHANNELS": int(store_channels),
         }
         if self.shape.tiled:
@@ -192,9 +194,8 @@ class PackedProductPath(Path[Shape]):
         longest_seconds = self.longest_seconds(problem, tile)
 
         def product(part: PackedInput) -> list[Dispatch]:
-            output, is_output_unsigned = stages.views["output_tensor"], is_unsigned(problem.desc, "output_tensor")
-            common = (stages.builder, geometry, tile, packed_filter, part, output, is_output_unsigned, longest_seconds)
-            return product_dispatches(PackedProductCutter(*common, table))
+            cutter = PackedProductCutter(stages.operands, tile, packed_filter, part, longest_seconds, table)
+            return product_dispatches(cutter)
 
         stages.add_packed_product(ChannelWords.of(geometry).quads, tile.channels_last, product)
         return stages.plan(self.name)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import (
-    Builder,
+    Box,
     DispatchBuilder,
     Range,
-    View,
+    boxes,
     by_dimension,
     dense_copy,
-    halves,
 )
 from dmlvk.planning.grid import folded
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import PERSISTENT, Access, Dispatch
+from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.product_geometry import joined_groups
 
 UNSIGNED_FLIP = 0x80
@@ -138,21 +138,14 @@ class FilterDispatches(NamedTuple):
     dispatches: list[Dispatch]
 
 
-def pack_filter(
-    builder: Builder,
-    geometry: ConvolutionGeometry,
-    source: View,
-    unsigned: bool,
-    is_owned: bool,
-    zero_point: View | None,
-    width: int,
-    packing: FilterPacking,
-) -> FilterDispatches:
-    """The packed filter. It is packed once if the tensor is OWNED_BY_DML.
+def pack_filter(operands: Operands, is_owned: bool, width: int, packing: FilterPacking) -> FilterDispatches:
+    """The packed filter, in panels of `width` channels. It is packed once if the tensor is OWNED_BY_DML.
 
     The filter's zero point stands between the channels of joined groups. Its view, by output channel, fits windows. If
     it may change from one execution to the next, an owned filter is kept as it is, and packed at each execution.
     """
+    builder, geometry, source = operands.builder, operands.geometry, operands.filter
+    zero_point = operands.parameters.views.get("filter_zero_point_tensor")
     size = PackedFilter.size_of(geometry, width, packing.words, packing.rows_after)
     kept: list[Dispatch] = []
     if is_owned and joined_groups(geometry) > 1 and not (zero_point is None or zero_point.tensor == PERSISTENT):
@@ -163,41 +156,31 @@ def pack_filter(
     packed = PackedFilter(arena.name, arena.allocate(size), width, packing.words, of_group, packing.rows_after)
     taps: list[Range] = [(0, size) for size in geometry.filter_sizes[1:]]
 
-    before: list[Dispatch] = []
-    dispatches: list[Dispatch] = []
-    everything: Range = (0, geometry.group_count * packed.panels_of_group)
-    pending = [everything]
-    while pending:
-        panels = pending.pop()
+    def is_shown(panels: Range) -> bool:
+        return builder.fits(source.tensor, source.bounds([packed.channels(panels), *taps]))
+
+    def cut(box: Box) -> int | None:
+        (panels,) = box
         first, last = packed.channels(panels)
-        elements = (last - first) * packing.words * 4
-        shown = builder.fits(source.tensor, source.bounds([(first, last), *taps]))
-        fitting = shown and builder.fits(packed.tensor, packed.bounds(panels))
-        if panels[1] - panels[0] == 1 and not shown:
-            # The strides are so large that one panel's channels do not fit a window: make a dense copy, then restart.
-            source, before = dense_copy(builder, arena, source, geometry.filter_sizes)
-            pending, dispatches = [everything], []
-        elif panels[1] - panels[0] > 1 and not (fitting and elements <= builder.elements_per_dispatch):
-            pending.extend(part[0] for part in halves((panels,), 0))
-        else:
-            dispatches.append(
-                _pack_filter_dispatch(builder, geometry, source, unsigned, zero_point, packing, packed, panels)
-            )
+        is_long = (last - first) * packing.words * 4 > builder.elements_per_dispatch
+        fits = is_shown(panels) and builder.fits(packed.tensor, packed.bounds(panels))
+        return 0 if panels[1] - panels[0] > 1 and (is_long or not fits) else None
+
+    before: list[Dispatch] = []
+    everything: Box = ((0, geometry.group_count * packed.panels_of_group),)
+    if not is_shown(everything[0]) and not all(is_shown(panels) for (panels,) in boxes(everything, cut)):
+        # The strides are so large that one panel's channels do not fit a window.
+        source, before = dense_copy(builder, arena, source, geometry.filter_sizes)
+    with_source = replace(operands, filter=source)
+    dispatches = [_pack_filter_dispatch(with_source, packing, packed, panels) for (panels,) in boxes(everything, cut)]
     if is_owned:
         return FilterDispatches(packed, (before, dispatches), [], [])
     return FilterDispatches(packed, (kept, []), before, dispatches)
 
 
-def _pack_filter_dispatch(
-    builder: Builder,
-    geometry: ConvolutionGeometry,
-    source: View,
-    unsigned: bool,
-    zero_point: View | None,
-    packing: FilterPacking,
-    packed: PackedFilter,
-    panels: Range,
-) -> Dispatch:
+def _pack_filter_dispatch(operands: Operands, packing: FilterPacking, packed: PackedFilter, panels: Range) -> Dispatch:
+    geometry, source = operands.geometry, operands.filter
+    zero_point = operands.parameters.views.get("filter_zero_point_tensor")
     channels_of_group = packed.channels_of_group
     first, last = packed.channels(panels)
     dispatch = DispatchBuilder(packing.kernel)
@@ -223,7 +206,7 @@ def _pack_filter_dispatch(
     )
     specialization = {
         LOCAL_SIZE_X: PACK_FILTER_WORKGROUP_SIZE,
-        "FLIP": UNSIGNED_FLIP if unsigned else 0,
+        "FLIP": UNSIGNED_FLIP if operands.parameters.filter_unsigned else 0,
         "JOINED": joined,
         "HAS_ZERO_POINT": int(is_read),
         **packing.specialization,
@@ -242,7 +225,7 @@ def _pack_filter_dispatch(
     elements = (last - first) * packing.words * 4
     return dispatch.finish(
         specialization,
-        folded(last - first, builder.profile),
-        seconds=builder.element_seconds(elements),
+        folded(last - first, operands.builder.profile),
+        seconds=operands.builder.element_seconds(elements),
         bytes_moved=2 * elements,
     )

@@ -16,6 +16,8 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import Builder, View
 from dmlvk.planning.device_rates import longest
 from dmlvk.planning.plan import Plan
+from dmlvk.planning.quantized_linear_convolution.operands import Operands
+from dmlvk.planning.quantized_linear_convolution.parameters import Sources
 from dmlvk.planning.quantized_linear_convolution.product_geometry import (
     ProductGeometry,
     folded_geometry,
@@ -25,6 +27,7 @@ from dmlvk.tensor_desc import TensorFlags
 
 OPERATOR = QuantizedLinearConvolutionDesc.operator_name
 DATA_FIELDS = ("input_tensor", "output_tensor")
+DATA = ("input", "filter", "output")
 
 Tile = TypeVar("Tile")
 
@@ -79,6 +82,13 @@ class Problem:
     def geometry(self) -> ConvolutionGeometry:
         """The convolution as the descriptor states it."""
         return self.desc.geometry
+
+    def operands(self, geometry: ConvolutionGeometry) -> Operands:
+        """The data tensors as they are bound, without parameters."""
+        strides = (geometry.input_strides, geometry.filter_strides, geometry.output_strides)
+        source, filters, output = (View(f"{n}_tensor", 0, 1, each) for n, each in zip(DATA, strides, strict=True))
+        parameters = Sources.of(self.desc, {})
+        return Operands(Builder(self.profile, self.offsets), geometry, source, filters, output, parameters)
 
     @cached_property
     def has_owned_constants(self) -> bool:

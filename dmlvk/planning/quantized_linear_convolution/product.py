@@ -11,16 +11,16 @@ from typing import Any, Generic, TypeVar
 from dmlvk.device_profile import DeviceType
 from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
-    Builder,
+    Box,
     Range,
-    View,
-    halves,
+    boxes,
     largest,
     reach,
 )
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.plan import Dispatch
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
+from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.packing import PackedFilter
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 
@@ -140,27 +140,10 @@ def product_dispatches(cutter: ProductCutter[Any]) -> list[Dispatch]:
     panel is cut further into channels. Its dispatch computes all channels of the panel and stores some of them.
     """
     part, packed_filter = cutter.part, cutter.packed_filter
-    pending: list[tuple[Range, ...]] = [
-        (
-            part.images,
-            part.output_rows,
-            part.groups,
-            (0, packed_filter.panels_of_group),
-            part.output_columns,
-            (0, min(packed_filter.width, cutter.geometry.output_channels_per_group)),
-        )
-    ]
-    dispatches: list[Dispatch] = []
-    while pending:
-        box = pending.pop(0)
-        if cutter.is_empty(box):
-            continue
-        cut = cutter.cut(box)
-        if cut is None:
-            dispatches.append(cutter.dispatch(box))
-        else:
-            pending[:0] = halves(box, cut)
-    return dispatches
+    panels, width = packed_filter.panels_of_group, min(packed_filter.width, cutter.geometry.output_channels_per_group)
+    everything = (part.images, part.output_rows, part.groups, (0, panels), part.output_columns, (0, width))
+    found = boxes(everything, lambda box: None if cutter.is_empty(box) else cutter.cut(box))
+    return [cutter.dispatch(box) for box in found if not cutter.is_empty(box)]
 
 
 IMAGE, ROW, GROUP, PANEL, COLUMN, CHANNEL = range(6)
@@ -179,65 +162,67 @@ class ProductCutter(ABC, Generic[AnyShape]):
         Of the whole convolution: see `Path.longest_seconds`.
     """
 
-    builder: Builder
-    geometry: ProductGeometry
+    operands: Operands
     shape: AnyShape
     packed_filter: PackedFilter
     part: PackedInput
-    output: View
-    output_unsigned: bool
     longest_seconds: float
 
+    @property
+    def geometry(self) -> ProductGeometry:
+        """The convolution as the shape sees it."""
+        return self.shape.geometry
+
     @abstractmethod
-    def dispatch(self, box: tuple[Range, ...]) -> Dispatch:
+    def dispatch(self, box: Box) -> Dispatch:
         """The dispatch that makes a box."""
 
     @abstractmethod
-    def parameters_fit(self, box: tuple[Range, ...]) -> bool:
+    def parameters_fit(self, box: Box) -> bool:
         """Whether the parameters of a box's output channels fit windows."""
 
-    def is_empty(self, box: tuple[Range, ...]) -> bool:
+    def is_empty(self, box: Box) -> bool:
         """Whether a box holds only unused channels of the last panel of a group."""
         channels = self.geometry.output_channels_per_group - box[PANEL][0] * self.packed_filter.width
         return box[CHANNEL][0] >= channels
 
-    def channels(self, box: tuple[Range, ...]) -> Range:
+    def channels(self, box: Box) -> Range:
         """The output channels whose panels a box computes. A box with several groups has them whole."""
         of_group, width = self.geometry.output_channels_per_group, self.packed_filter.width
         first = box[GROUP][0] * of_group + box[PANEL][0] * width
         return first, (box[GROUP][1] - 1) * of_group + min(box[PANEL][1] * width, of_group)
 
-    def stored(self, box: tuple[Range, ...]) -> Range:
+    def stored(self, box: Box) -> Range:
         """The output channels that a box stores."""
         first, last = self.channels(box)
         if box[PANEL][1] - box[PANEL][0] == 1 and box[GROUP][1] - box[GROUP][0] == 1:
             return first + box[CHANNEL][0], min(first + box[CHANNEL][1], last)
         return first, last
 
-    def panels(self, box: tuple[Range, ...]) -> Range:
+    def panels(self, box: Box) -> Range:
         """Panels of the filter, counted over all groups."""
         of_group = self.packed_filter.panels_of_group
         return box[GROUP][0] * of_group + box[PANEL][0], (box[GROUP][1] - 1) * of_group + box[PANEL][1]
 
-    def written(self, box: tuple[Range, ...]) -> tuple[Range, ...]:
+    def written(self, box: Box) -> Box:
         return box[IMAGE], self.stored(box), box[ROW], box[COLUMN]
 
-    def operations(self, box: tuple[Range, ...]) -> int:
+    def operations(self, box: Box) -> int:
         low, high = self.stored(box)
         pixels = 1
         for dimension in (IMAGE, ROW, COLUMN):
             pixels *= box[dimension][1] - box[dimension][0]
         return 2 * pixels * (high - low) * self.geometry.own_tap_count
 
-    def pixels(self, box: tuple[Range, ...]) -> int:
+    def pixels(self, box: Box) -> int:
         """The number of pixels that the kernel counts along its grid."""
         return math.prod(box[dimension][1] - box[dimension][0] for dimension in (IMAGE, ROW, COLUMN))
 
-    def seconds(self, box: tuple[Range, ...]) -> float:
+    def seconds(self, box: Box) -> float:
         """A box's share of the longest time: of the outputs, with those of a tile that are never stored."""
         return self.longest_seconds * self._outputs(box) / self._all_outputs
 
-    def _outputs(self, box: tuple[Range, ...]) -> int:
+    def _outputs(self, box: Box) -> int:
         groups, panels = (box[dimension][1] - box[dimension][0] for dimension in (GROUP, PANEL))
         return self.shape.outputs_of_panels(groups, panels, self.pixels(box))
 
@@ -248,7 +233,7 @@ class ProductCutter(ABC, Generic[AnyShape]):
         extents = (geometry.batch, rows, geometry.group_count, panels, columns, self.packed_filter.width)
         return self._outputs(tuple((0, extent) for extent in extents))
 
-    def grid(self, box: tuple[Range, ...]) -> tuple[int, int, int]:
+    def grid(self, box: Box) -> tuple[int, int, int]:
         pixel_groups = -(-self.pixels(box) // self.shape.pixels)
         channel_groups = -(-(box[PANEL][1] - box[PANEL][0]) // self.shape.panels)
         groups = box[GROUP][1] - box[GROUP][0]
@@ -256,16 +241,16 @@ class ProductCutter(ABC, Generic[AnyShape]):
             return channel_groups, pixel_groups, groups
         return pixel_groups, channel_groups, groups
 
-    def cut(self, box: tuple[Range, ...]) -> int | None:
+    def cut(self, box: Box) -> int | None:
         """The dimension along which a box has to be cut; None if the box fits one dispatch."""
         many_groups = box[GROUP][1] - box[GROUP][0] > 1
         many_panels = box[PANEL][1] - box[PANEL][0] > 1
         channel_cut = GROUP if many_groups else PANEL if many_panels else CHANNEL
         written = self.written(box)
-        if not self.builder.fits(self.output.tensor, self.output.bounds(written)):
-            dimension = largest(reach(self.output, written))
+        if not self.operands.builder.fits(self.operands.output.tensor, self.operands.output.bounds(written)):
+            dimension = largest(reach(self.operands.output, written))
             return None if dimension is None else (IMAGE, channel_cut, ROW, COLUMN)[dimension]
-        fitting = self.builder.fits(
+        fitting = self.operands.builder.fits(
             self.packed_filter.tensor, self.packed_filter.bounds(self.panels(box))
         ) and self.parameters_fit(box)
         grid = self.grid(box)

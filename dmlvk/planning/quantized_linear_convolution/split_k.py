@@ -10,7 +10,7 @@ from functools import lru_cache
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.errors import PathError, shown
 from dmlvk.planning import device_traits
-from dmlvk.planning.builder import Range
+from dmlvk.planning.builder import Box
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.quantized_linear_convolution.matrix import PARAMETER_WAITS, MatrixUnitsPath
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import BYTES, MatrixCutter
@@ -181,10 +181,10 @@ def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -
 class SplitKCutter(MatrixCutter[SplitKShape]):
     """One part's product."""
 
-    def turns(self, box: tuple[Range, ...]) -> int:
+    def turns(self, box: Box) -> int:
         return 1
 
-    def shares_pipelines(self, box: tuple[Range, ...]) -> bool:
+    def shares_pipelines(self, box: Box) -> bool:
         # With constants a first layer is faster: 3 -> 32 224x224, 8 images, takes 7.2 us and not 9.9 (H100).
         return not is_alone(self.geometry) and super().shares_pipelines(box)
 
@@ -193,7 +193,7 @@ class SplitKCutter(MatrixCutter[SplitKShape]):
         """Whether a run of K is a row of taps, whose pixels have few channels each."""
         return self.fetch == BYTES and self.shape.runs.are_rows_of_taps(self.geometry)
 
-    def more_constants(self, box: tuple[Range, ...]) -> dict[str, int]:
+    def more_constants(self, box: Box) -> dict[str, int]:
         runs = self.shape.runs
         return {
             "SUBGROUPS": self.shape.tile.splits,
@@ -202,7 +202,7 @@ class SplitKCutter(MatrixCutter[SplitKShape]):
             "PIXEL_CHANNELS": self.pixel_channels(runs) if self.fetch == BYTES else 0,
         }
 
-    def _fetches_whole_steps(self, box: tuple[Range, ...]) -> bool:
+    def _fetches_whole_steps(self, box: Box) -> bool:
         steps = self.part_steps * self.shape.tile.shares
         return steps == self.shape.steps(self.shape.runs) and super()._fetches_whole_steps(box)
 

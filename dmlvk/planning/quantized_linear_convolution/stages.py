@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import Builder, View, dense_copy
 from dmlvk.planning.device_rates import rates_of
@@ -15,6 +13,7 @@ from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.channel_parameters import channel_parameters
 from dmlvk.planning.quantized_linear_convolution.depthwise_channels import PreparedChannels, prepared_channels
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput, pack_input, packed_parts
+from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.packing import (
     WIDEST_PANEL,
     ChannelWords,
@@ -29,7 +28,7 @@ from dmlvk.planning.quantized_linear_convolution.parameters import (
     parameter_dispatches,
     parameter_views,
 )
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
+from dmlvk.planning.quantized_linear_convolution.path import DATA, Obstacle, Problem
 from dmlvk.tensor_desc import TensorFlags
 
 # Packing takes as long as a copy that reads and writes this number of bytes for each byte written.
@@ -91,11 +90,17 @@ class Stages:
                 self._initialization[0].extend(dispatches)
         return views
 
-    def gathered_parameters(self) -> Sources:
-        """The tensors of parameters. Each of them fits one window."""
+    @property
+    def operands(self) -> Operands:
+        """The tensors as they are found after the stages so far."""
+        source, filters, output = (self.views[f"{name}_tensor"] for name in DATA)
+        parameters = Sources.of(self.desc, self.parameters)
+        return Operands(self.builder, self.geometry, source, filters, output, parameters)
+
+    def gather_parameters(self) -> None:
+        """Let each tensor of parameters fit one window."""
         self.parameters, dispatches = gathered_parameters(self.desc, self.builder, self.parameters)
         self._prepared += dispatches
-        return Sources.of(self.desc, self.parameters)
 
     def parameter_table(self) -> View:
         """The table of parameters, a row for each output channel. It is made once if the tensors are OWNED_BY_DML."""
@@ -108,35 +113,25 @@ class Stages:
 
     def packed_filter(self, width: int, packing: FilterPacking) -> PackedFilter:
         """The filter in panels of `width` channels. It is packed once if the tensor is OWNED_BY_DML."""
-        packed, initialization, before, dispatches = pack_filter(
-            self.builder,
-            self.geometry,
-            self.views["filter_tensor"],
-            is_unsigned(self.desc, "filter_tensor"),
-            bool(self.desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML),
-            self.parameters.get("filter_zero_point_tensor"),
-            width,
-            packing,
-        )
-        for stage, added in zip(self._initialization, initialization, strict=False):
-            stage.extend(added)
-        self._stages.append(tuple(before))
-        self._prepared += dispatches
-        return packed
+        is_owned = bool(self.desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
+        made = pack_filter(self.operands, is_owned, width, packing)
+        copies, packs = made.initialization
+        self._initialization[0].extend(copies)
+        self._initialization[1].extend(packs)
+        self._stages.append(tuple(made.before))
+        self._prepared += made.dispatches
+        return made.packed
 
     def work_out_parameters(self, packed: PackedFilter) -> None:
         """Work out the rows of parameters of a packed filter, once."""
-        sources = Sources.of(self.desc, self.parameters)
-        dispatches = channel_parameters(self.builder, self.geometry, packed, sources)
-        self._initialization[2].extend(dispatches)
+        self._initialization[2].extend(channel_parameters(self.operands, packed))
 
     def depthwise_channels(self) -> PreparedChannels | None:
         """What follows from the filter and the parameters of a depthwise convolution, worked out once.
 
         None if that takes more than one dispatch. All these tensors are OWNED_BY_DML.
         """
-        sources = Sources.of(self.desc, self.parameters)
-        prepared = prepared_channels(self.builder, self.geometry, self.views["filter_tensor"], sources)
+        prepared = prepared_channels(self.operands)
         if prepared is None:
             return None
         channels, dispatch = prepared
@@ -165,11 +160,9 @@ class Stages:
         parts = packed_parts(geometry, quads, size_limit, channels_last)
         room = max(part.size for part in parts) + PART_END
         starts = [builder.scratch.allocate(room) for _ in parts[:2]]
-        zero_point = self.parameters.get("input_zero_point_tensor")
-        unsigned = is_unsigned(self.desc, "input_tensor")
         for index, part in enumerate(parts):
             placed = replace(part, tensor=builder.scratch.name, start=starts[index % 2])
-            self._prepared += pack_input(builder, geometry, self.views["input_tensor"], zero_point, unsigned, placed)
+            self._prepared += pack_input(self.operands, placed)
             self.add()
             self._prepared = product(placed)
         self.add()
@@ -184,11 +177,6 @@ class Stages:
             persistent_size=self.builder.persistent.size,
             clean_size=self.builder.clean.size,
         )
-
-
-def is_unsigned(desc: QuantizedLinearConvolutionDesc, field: str) -> bool:
-    """Whether a tensor of bytes is UINT8."""
-    return desc.tensors[field].data_type is DataType.UINT8
 
 
 def part_limit(builder: Builder, other_size: int) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import PathError
-from dmlvk.planning.builder import DISPATCH_SECONDS, DispatchBuilder, Range
+from dmlvk.planning.builder import DISPATCH_SECONDS, Box, DispatchBuilder
 from dmlvk.planning.quantized_linear_convolution import vectors_tiles
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixCutter
@@ -29,12 +29,12 @@ class VectorsCutter(MatrixCutter[MatrixShape]):
     def subgroup_size(self) -> int:
         return 0  # any will do
 
-    def turns(self, box: tuple[Range, ...]) -> int:
+    def turns(self, box: Box) -> int:
         if self.shape.tile == vectors_tiles.LARGEST_HALF_TILE:
             return vectors_tiles.LARGEST_HALF_TURNS
         return super().turns(box)
 
-    def shares_pipelines(self, box: tuple[Range, ...]) -> bool:
+    def shares_pipelines(self, box: Box) -> bool:
         return False
 
     def push_sizes(self, dispatch: DispatchBuilder, sizes: Mapping[str, int]) -> None:

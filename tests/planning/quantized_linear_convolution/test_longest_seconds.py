@@ -50,11 +50,9 @@ def test_dispatches_share_the_estimate_of_the_choice(device: str, name: str) -> 
 def test_planes_are_read_in_place_if_one_of_them_is_short() -> None:
     desc = convolution(2, 64, (56, 56), 64, (1, 1))
     problem, path = Problem(desc, profiles.load("nvidia-h200"), NO_OFFSETS), MatrixPath()
-    (tile, *_), geometry = path.tiles(problem), desc.geometry
-    source = View("input_tensor", 0, 1, geometry.input_strides)
-    output = View("output_tensor", 0, 1, geometry.output_strides)
+    tile, *_ = path.tiles(problem)
     for seconds, fetch in ((DISPATCH_SECONDS, PLANES), (1.01 * DISPATCH_SECONDS, None)):
-        assert fetch_in_place(Builder(problem.profile, {}), geometry, tile, source, output, seconds) == fetch
+        assert fetch_in_place(problem.operands(desc.geometry), tile, seconds) == fetch
 
 
 def test_copies_keep_to_segments_wherever_a_tensor_starts() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from dmlvk.conformance.profiles import PROFILES
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import QuantizedLinearConvolutionDesc
-from dmlvk.planning.builder import Builder, View
+from dmlvk.planning.builder import View
 from dmlvk.planning.plan import NO_OFFSETS, Dispatch
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
@@ -158,8 +159,7 @@ def test_the_start_decides_as_strides_do(
     problem = Problem(desc, DEVICE_OF[path.name], NO_OFFSETS)
     (tile, *_), geometry = path.tiles(problem), desc.geometry
     source = View("input_tensor", start, 1, geometry.input_strides)
-    output = View("output_tensor", 0, 1, geometry.output_strides)
-    found = fetch_in_place(Builder(problem.profile, {}), geometry, tile, source, output, 0.0)
+    found = fetch_in_place(replace(problem.operands(geometry), input=source), tile, 0.0)
     assert found == or_bytes(path.name, fetch)
 
 
