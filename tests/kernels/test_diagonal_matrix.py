@@ -1,4 +1,7 @@
-"""DIAGONAL_MATRIX on devices, against NumPy's eye."""
+"""DIAGONAL_MATRIX on devices, against NumPy's eye.
+
+Its kernel is DIAGONAL_MATRIX1's: see tests/planning/test_predecessors.py.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,9 @@ from hypothesis import strategies as st
 
 import dmlvk
 from dmlvk import DataType, DiagonalMatrixDesc, TensorDesc
+from tests.amount import examples
 from tests.kernels.harness import check
-from tests.layouts import DATA_TYPES, output_strides, sizes
-
-OFFSETS = st.one_of(st.integers(-60, 60), st.sampled_from([-(1 << 31), (1 << 31) - 2, (1 << 31) - 1]))
-
-
-@st.composite
-def descriptors(draw: st.DrawFn) -> DiagonalMatrixDesc:
-    output = draw(sizes(draw(st.integers(2, 4))))
-    tensor = TensorDesc(draw(DATA_TYPES), output, draw(output_strides(output)))
-    return DiagonalMatrixDesc(output_tensor=tensor, offset=draw(OFFSETS), value=draw(st.integers(0, 127)) + 0.75)
+from tests.planning.test_predecessors import diagonals
 
 
 def check_against_numpy(device: dmlvk.Device, desc: DiagonalMatrixDesc, offset: int, seed: int) -> None:
@@ -32,23 +27,10 @@ def check_against_numpy(device: dmlvk.Device, desc: DiagonalMatrixDesc, offset: 
     check(device, desc, np.ascontiguousarray(np.broadcast_to(expected, output.sizes)), {}, offset=offset, seed=seed)
 
 
-@given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
+@given(diagonals(), st.integers(0, 20), st.integers(0, 1 << 20))
+@examples()
 def test_any_layout_and_any_offset(device: dmlvk.Device, desc: DiagonalMatrixDesc, blocks: int, seed: int) -> None:
     check_against_numpy(device, desc, 16 * blocks, seed)
-
-
-@given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
-def test_a_diagonal_across_cuts_in_memory(
-    tight_device: dmlvk.Device, desc: DiagonalMatrixDesc, blocks: int, seed: int
-) -> None:
-    check_against_numpy(tight_device, desc, 16 * blocks, seed)
-
-
-@pytest.mark.parametrize("data_type", DataType)
-def test_every_type(device: dmlvk.Device, data_type: DataType) -> None:
-    for offset in (-61, -60, -1, 0, 3, 66, 67):
-        desc = DiagonalMatrixDesc(output_tensor=TensorDesc(data_type, (2, 61, 67)), offset=offset, value=10.6)
-        check_against_numpy(device, desc, 16, 1)
 
 
 @pytest.mark.parametrize("bits", [0x7FC01234, 0xFF800001, 0x80000000, 0x00000001])
