@@ -97,6 +97,7 @@ def check(case: Convolution, submission: Any, output: dmlvk.Tensor, number: int 
     output.write_bytes(b"\xa5" * output.desc.total_size_in_bytes)
 
 
+@pytest.mark.every_driver
 @OWNED
 def test_the_special_kernel_takes_over_between_two_submissions(
     own: dmlvk.Device, patch: pytest.MonkeyPatch, owned: bool

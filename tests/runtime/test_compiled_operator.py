@@ -17,6 +17,8 @@ from tests.runtime.convolutions import convolution
 from tests.runtime.test_new_tensors import OnlyDLPack
 from tests.vulkan.variants import copy_desc, open_variant
 
+pytestmark = pytest.mark.every_driver
+
 DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, (64,))
 OWNED = dmlvk.TensorDesc(dmlvk.DataType.INT32, (64,), flags=dmlvk.TensorFlags.OWNED_BY_DML)
 VALUES = np.arange(64, dtype=np.int32)

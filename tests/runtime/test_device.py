@@ -13,6 +13,8 @@ from dmlvk.vulkan.library import vk
 from tests.runtime.busy import keep_busy
 from tests.vulkan.variants import copy_desc, open_variant
 
+pytestmark = pytest.mark.every_driver
+
 DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, (64,))
 VALUES = np.arange(64, dtype=np.int32)
 

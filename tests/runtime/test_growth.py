@@ -71,8 +71,9 @@ with dmlvk.Device(name) as device:
 
 @pytest.mark.parametrize("series", ["dense", "depthwise"])
 def test_thousands_of_different_convolutions(device: dmlvk.Device, series: str) -> None:
-    # Each depthwise convolution takes long to compile; a tenth of the work also exceeds the limits of a CPU driver.
-    sizes = [3000, 1000] if THOROUGH or series == "dense" else [120, 80]
+    # By day: so many that operators are dropped; few depthwise ones, whose pipelines take long to compile, are also more
+    # than a CPU driver keeps.
+    sizes = [3000, 1000] if THOROUGH else {"dense": [500, 250], "depthwise": [120, 80]}[series]
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(PROGRAM), device.name, series, *map(str, sizes), str(OPERATORS_KEPT)],
         env={**os.environ, "DMLVK_VALIDATE": "0"},
@@ -83,7 +84,9 @@ def test_thousands_of_different_convolutions(device: dmlvk.Device, series: str) 
     assert done.returncode == 0, done.stderr
     grown, kept, built, handles = map(int, done.stdout.split())
     assert kept <= PIPELINES_KEPT_ON_CPU
-    if device.name.startswith("llvmpipe"):  # SwiftShader does with two for either series
+    if device.name.startswith("llvmpipe") and (
+        THOROUGH or series == "depthwise"
+    ):  # SwiftShader does with two for either series
         assert built > 2 * PIPELINES_KEPT_ON_CPU, "the limit was not reached"
     assert handles <= OPERATORS_KEPT + PIPELINES_KEPT_ON_CPU + 64
     # If no memory were freed, each pipeline would take one to three megabytes on lavapipe.

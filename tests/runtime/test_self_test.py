@@ -95,6 +95,7 @@ def fault_of(device: dmlvk.Device) -> dict[str, str]:
     return answers_file.faults(device.profile)
 
 
+@pytest.mark.every_driver
 def test_a_right_answer_is_remembered(device: dmlvk.Device, path: str, asked: list[str]) -> None:
     for _ in range(2):
         with opened(device) as own:
@@ -185,6 +186,7 @@ def broken(path: str, whole: Callable[[str], bytes]) -> Callable[[str], bytes]:
     return spirv
 
 
+@pytest.mark.every_driver
 def test_a_wrong_answer_takes_the_path_away(
     device: dmlvk.Device,
     path: str,

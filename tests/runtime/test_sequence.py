@@ -11,6 +11,8 @@ from dmlvk.runtime.sequence import Sequence
 from tests.runtime.small_work import DESC, VALUES, Counter, reverse_desc
 from tests.vulkan.variants import copy_desc, open_variant
 
+pytestmark = pytest.mark.every_driver
+
 
 class TestSequence:
     def test_replays_with_new_contents(self, own: dmlvk.Device) -> None:

@@ -9,6 +9,8 @@ import dmlvk
 from tests.runtime.small_work import DESC, VALUES, reverse_desc
 from tests.vulkan.variants import copy_desc, open_variant
 
+pytestmark = pytest.mark.every_driver
+
 
 def test_work_runs_in_order(own: dmlvk.Device) -> None:
     reverse, copy = own.compile(reverse_desc()), own.compile(copy_desc(DESC))

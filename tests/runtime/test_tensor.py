@@ -14,6 +14,8 @@ from dmlvk.runtime.elements import element_view, write_elements
 from tests import layouts
 from tests.vulkan.variants import SMALL_SEGMENT, VARIANTS, open_variant
 
+pytestmark = pytest.mark.every_driver
+
 
 @pytest.fixture(scope="module", params=VARIANTS)
 def own(request: pytest.FixtureRequest, device: dmlvk.Device) -> Iterator[dmlvk.Device]:

@@ -20,6 +20,8 @@ from tests.runtime.busy import keep_busy
 from tests.runtime.small_work import DESC, VALUES, Counter
 from tests.vulkan.variants import copy_desc, open_variant
 
+pytestmark = pytest.mark.every_driver
+
 
 class TestWaiting:
     @pytest.fixture

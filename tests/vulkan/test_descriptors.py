@@ -6,12 +6,16 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import dmlvk
 from dmlvk.planning.kernel_interface import kernel_interface
 from dmlvk.vulkan.descriptors import FIRST_POOL_SETS, LARGEST_BUFFER_COUNT, BufferRange
 from dmlvk.vulkan.pipelines import LARGEST_PUSH_CONSTANTS_SIZE
 from tests.runtime.test_self_test import DESC
 from tests.vulkan.variants import copy_desc
+
+pytestmark = pytest.mark.every_driver
 
 SPIRV = Path(dmlvk.__file__).with_name("spirv")
 KERNELS = sorted(path.relative_to(SPIRV).with_suffix("").as_posix() for path in SPIRV.rglob("*.spv"))

@@ -96,6 +96,7 @@ def test_without_the_validation_layer_the_message_says_what_to_install() -> None
     assert "apt install vulkan-validationlayers" in result.stderr
 
 
+@pytest.mark.every_driver
 def test_a_validation_message_is_an_exception_at_the_call_that_provoked_it(device: dmlvk.Device) -> None:
     vulkan = device.vulkan
     segment = device.buffer(256)._live_memory().segments[0]

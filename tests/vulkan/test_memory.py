@@ -12,6 +12,8 @@ import dmlvk
 from dmlvk.vulkan.memory_types import DEVICE_LOCAL, HOST_VISIBLE, staging_type
 from tests.vulkan.variants import SMALL_SEGMENT, copy_desc, open_variant
 
+pytestmark = pytest.mark.every_driver
+
 WORD = dmlvk.TensorDesc(dmlvk.DataType.UINT32, (1,))
 
 

@@ -127,6 +127,7 @@ def test_the_end_of_a_device_ends_the_waiting(device: dmlvk.Device) -> None:
         own.vulkan.pauses.use(lambda: None)
 
 
+@pytest.mark.every_driver
 def test_only_the_background_gives_way(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the driver compiles in its queue: each kernel in a pause, or all at once for somebody who waits."""
     used: list[Callable[[], None]] = []

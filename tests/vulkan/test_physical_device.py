@@ -12,6 +12,8 @@ from dmlvk.vulkan import physical_device
 from dmlvk.vulkan.physical_device import PhysicalDevice, QueueFamily, choose, physical_devices
 from tests.profiles import load
 
+pytestmark = pytest.mark.every_driver
+
 
 def release_of(profile: DeviceProfile) -> tuple[str, str]:
     """The device's name, and its driver's release: those of lavapipe may have one name, and one version too."""

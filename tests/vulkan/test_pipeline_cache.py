@@ -55,6 +55,7 @@ def driver_data(folder: Path) -> bytes:
     return cache_file(folder).read_bytes()[HEADER.size :]
 
 
+@pytest.mark.every_driver
 def test_what_one_device_saved_the_next_one_loads(device: dmlvk.Device, folder: Path) -> None:
     assert use(device) == b""
     saved = driver_data(folder)
@@ -234,6 +235,7 @@ def test_saving_merges_with_what_another_process_saved(
     assert use(device)
 
 
+@pytest.mark.every_driver
 def test_pipelines_of_another_device_are_added(
     device: dmlvk.Device, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

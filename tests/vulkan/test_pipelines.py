@@ -79,6 +79,7 @@ def meeting(barrier: threading.Barrier) -> Callable[[], None]:
     return wait
 
 
+@pytest.mark.every_driver
 def test_threads_compile_at_the_same_time(own: dmlvk.Device, compiler: Any) -> None:
     """Each call of the compiler waits for the other one."""
     barrier = threading.Barrier(2, timeout=WAIT_SECONDS)
@@ -251,6 +252,7 @@ def robustness(information: Any) -> list[Any]:
     return found
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize("kept", ["all features", "all features but this", "what Vulkan 1.2 guarantees"])
 def test_each_pipeline_is_without_bounds_checks_where_the_device_has_the_feature(
     device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, kept: str

@@ -17,6 +17,8 @@ from dmlvk.vulkan.specialization import OPERATIONS, specialized
 from tools.compile_kernels import kernel_sources
 from tools.spirv_interface import instructions
 
+pytestmark = pytest.mark.every_driver
+
 KERNELS = sorted(kernel_sources())
 EDGES = [0, 1, 2, 3, 7, 31, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFD, 0xFFFFFFFF]
 

@@ -30,6 +30,7 @@ def _small_ring(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     faulthandler.cancel_dump_traceback_later()
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize("variant", ["staged", "segmented-staged", "staged-copy-queue"])
 def test_many_pieces_arrive(device: dmlvk.Device, variant: str) -> None:
     with open_variant(device, variant) as own:
@@ -100,6 +101,7 @@ def test_transfers_at_the_same_time_have_two_threads_each(
         np.testing.assert_array_equal(second.numpy(), VALUES)
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_clearing_fills_these_bytes_and_no_others(device: dmlvk.Device, variant: str) -> None:
     values = np.random.default_rng(2).integers(1, 256, 2 * SMALL_SEGMENT + 1000, np.uint8)
