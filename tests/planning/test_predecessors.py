@@ -20,8 +20,10 @@ def devices(draw: st.DrawFn) -> DeviceProfile:
     profile = profiles.load(draw(st.sampled_from(profiles.NAMES)))
     if draw(st.booleans()):
         return profile
-    small = {"max_storage_buffer_range": 1 << 12, "max_memory_allocation_size": 1 << 13, "max_buffer_size": 1 << 13}
-    return replace(profile, limits=replace(profile.limits, **small))
+    limits = replace(
+        profile.limits, max_storage_buffer_range=1 << 12, max_memory_allocation_size=1 << 13, max_buffer_size=1 << 13
+    )
+    return replace(profile, limits=limits)
 
 
 @st.composite

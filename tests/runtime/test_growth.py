@@ -71,7 +71,7 @@ with dmlvk.Device(name) as device:
 
 @pytest.mark.parametrize("series", ["dense", "depthwise"])
 def test_thousands_of_different_convolutions(device: dmlvk.Device, series: str) -> None:
-    # By day: so many that operators are dropped; few depthwise ones, whose pipelines take long to compile, are also more
+    # By day so many that operators are dropped. Few depthwise ones, whose pipelines take long to compile, are also more
     # than a CPU driver keeps.
     sizes = [3000, 1000] if THOROUGH else {"dense": [500, 250], "depthwise": [120, 80]}[series]
     done = subprocess.run(
