@@ -13,12 +13,14 @@ import pytest
 import dmlvk
 from dmlvk import DataType, DiagonalMatrix1Desc, TensorDesc
 from dmlvk.conformance.case import Case, Refusal, Way, Workload
-from dmlvk.conformance.cases.invalid import BASES, invalid_content
+from dmlvk.conformance.cases.broken_rules import base_content
+from dmlvk.conformance.cases.invalid import NAMED_RULES, invalid_content
 from dmlvk.conformance.results import Result, Status
 from dmlvk.conformance.running import execution, take_over
 from dmlvk.conformance.running.execution import Devices, difference, digest, execute
 from dmlvk.conformance.running.ways import PlacedTensor
 from dmlvk.errors import DeviceLostError, OutOfMemoryError, ValidationError
+from dmlvk.operators import Slice1Desc
 from dmlvk.runtime.implementation import Provisional
 from tests.conformance.drill_cases import all_cases, convolution_workload, workload
 
@@ -203,7 +205,7 @@ def test_elements_that_share_memory_must_be_equal(devices: Devices) -> None:
 def refused_case(**changes: str) -> Case:
     """A window stride of 0, with the error that it must raise, or with another."""
     wanted = {"descriptor": "Slice1Desc", "field": "input_window_strides[2]", "rule": "a window stride may not be 0"}
-    refusal = Refusal(lambda: invalid_content("slice1", "stride_0"), **(wanted | changes))
+    refusal = Refusal(lambda: invalid_content(Slice1Desc, NAMED_RULES[Slice1Desc]["stride_0"]), **(wanted | changes))
     return replace(CASE, refusal=refusal)
 
 
@@ -220,7 +222,7 @@ def test_an_invalid_descriptor_that_is_refused_for_another_reason(devices: Devic
 
 
 def test_an_invalid_descriptor_that_is_accepted_or_raises_something_else(devices: Devices) -> None:
-    valid = replace(CASE, refusal=Refusal(lambda: BASES["slice1"], "Slice1Desc", "a", "b"))
+    valid = replace(CASE, refusal=Refusal(lambda: base_content(Slice1Desc), "Slice1Desc", "a", "b"))
     assert run(devices, valid).reason == "accepted"
     assert "Slice1Desc(input_tensor=" in run(devices, valid).message
     no_descriptor = replace(CASE, refusal=Refusal(lambda: {"operator": "NONE"}, "Slice1Desc", "a", "b"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,15 @@ from dmlvk.operators import DiagonalMatrixDesc
 from dmlvk.operators.declared import INT32_MAX, INT32_MIN
 from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc
+
+# What no rule of a field says, in the descriptor of `broken_rules.valid`.
+BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
+    "output_rank_1": {"output_tensor.sizes": [24]},
+    "value_past_its_type": {"value": 256.5},
+    "value_no_integer_holds": {"value": "0000c07f"},
+    "finite_value_too_large_for_float16": {"output_tensor.data_type": "FLOAT16", "value": 1e5},
+    "finite_value_too_large_for_a_float": {"value": 1e39},
+}
 
 
 def workload(

@@ -29,6 +29,24 @@ from dmlvk.operators.declared import INT32_MAX, INT32_MIN
 from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc
 
+# What no rule of a field says, in the descriptor of `broken_rules.valid`.
+BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
+    "neither_input_nor_output": {"input_tensor": None, "output_tensor": None},
+    "input_rank_without_output": {"input_tensor.sizes": [1, 1, 1, 5, 7], "output_tensor": None},
+    "output_rank_1": {"input_tensor": None, "output_tensor.sizes": [35]},
+    "output_rank_5": {"input_tensor": None, "output_tensor.sizes": [1, 1, 1, 5, 7]},
+    "value_past_its_type": {"value": 256},
+    "negative_value_of_an_unsigned_type": {"value": -1},
+    "fractional_value_of_an_integer_type": {"value": 0.5},
+    "finite_value_too_large_for_float16": {
+        "input_tensor.data_type": "FLOAT16",
+        "output_tensor.data_type": "FLOAT16",
+        "value_data_type": "FLOAT16",
+        "value": 65520.0,
+    },
+    "value_of_other_bytes": {"value": "0700"},
+}
+
 GPU_AND_OWN = {name: DEVICES[name] for name in ("own", "gpu")}
 # Cases of many workgroups are planned for a GPU: a CPU driver's dispatches are kept too short for them.
 GPU = {"gpu": DEVICES["gpu"]}

@@ -29,6 +29,13 @@ from dmlvk.operators.one_hot import INDEX_DATA_TYPES
 from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc
 
+# What no rule of a field says, in the descriptor of `broken_rules.valid`.
+BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
+    "size_along_the_axis": {"indices_tensor.sizes": [3, 2, 2, 16]},
+    "one_value": {"values_tensor.sizes": [1, 1, 1, 1]},
+    "output_sizes": {"output_tensor.sizes": [3, 3, 7, 16]},
+}
+
 GPU_AND_OWN = {name: DEVICES[name] for name in ("own", "gpu")}
 # Cases of many workgroups are planned for a GPU: a CPU driver's dispatches are kept too short for them.
 GPU = {"gpu": DEVICES["gpu"]}

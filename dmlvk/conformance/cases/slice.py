@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,13 @@ from dmlvk.data_type import DataType
 from dmlvk.operators import SliceDesc
 from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc
+
+# What no rule of a field says, in the descriptor of `broken_rules.valid`.
+BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
+    "begins_past_the_end": {"offsets": [3, 1, 1, 4]},
+    "ends_past_the_end": {"offsets": [0, 1, 6, 4]},
+    "output_sizes": {"output_tensor.sizes": [1, 1, 2, 2]},
+}
 
 PATHS = (PLANNERS_CHOICE, *KERNEL_PATHS[SliceDesc])
 # Strides of the last dimensions, from the last one backwards. All other strides are 1.

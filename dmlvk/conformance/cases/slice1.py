@@ -32,6 +32,14 @@ from dmlvk.operators.slice1 import maximum_copied_elements
 from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc, packed_strides
 
+# What no rule of a field says, in the descriptor of `broken_rules.valid`.
+BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
+    "stride_0": {"input_window_strides": [1, 1, 0, 2]},
+    "window_begins_past_the_end": {"input_window_offsets": [2, 0, 7, 6]},
+    "window_ends_past_the_end": {"input_window_sizes": [1, 1, 6, 5]},
+    "output_larger_than_the_window_gives": {"output_tensor.sizes": [1, 1, 2, 2]},
+}
+
 PATHS = (PLANNERS_CHOICE, *KERNEL_PATHS[Slice1Desc])
 GPU_AND_OWN = {name: DEVICES[name] for name in ("own", "gpu")}
 # Cases of many workgroups are planned for a GPU: a CPU driver's dispatches are kept too short for them.
