@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = npt.NDArray[Any]
 Operand: TypeAlias = "Array | Tensor"
+Argument: TypeAlias = "npt.ArrayLike | Tensor"
+# What is array_like in another way may be a Tensor to a type checker: it cannot say which of the two comes back.
+Plain: TypeAlias = "Array | np.generic | complex | Sequence[Any]"
+Integers: TypeAlias = "Iterable[SupportsIndex]"
+DType: TypeAlias = "npt.DTypeLike | DataType"
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 CONVOLUTION = "quantized_linear_convolution"
 

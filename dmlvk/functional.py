@@ -6,16 +6,18 @@ then does not wait; `Tensor.numpy` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar, overload
+from typing import Any, SupportsIndex
 
 import numpy as np
-import numpy.typing as npt
 
+from dmlvk import _signatures
 from dmlvk._common.arguments import as_integer, named_arguments
 from dmlvk._operands import (
-    Array,
+    Argument,
+    DType,
+    Integers,
     Operand,
     as_data_type,
     as_operand,
@@ -48,43 +50,8 @@ from dmlvk.runtime.shared_devices import DeviceName, device_of
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
 
-Argument: TypeAlias = "npt.ArrayLike | Tensor"
-Plain: TypeAlias = "Array | np.generic | complex | Sequence[Any]"
-Integers: TypeAlias = "Iterable[SupportsIndex]"
-DType: TypeAlias = "npt.DTypeLike | DataType"
-Scalar = TypeVar("Scalar", bound=np.generic)
 
-# Overloads are written in few lines, because none of them says anything that its function does not. What is array_like
-# in another way than Plain may be a Tensor to a type checker: it cannot say which of the two comes back.
-
-
-# fmt: off
-@overload
-def diagonal_matrix1(
-    input: Tensor, *, sizes: Integers | None = None, value: Any, diagonal_fill_begin: SupportsIndex,
-    diagonal_fill_end: SupportsIndex, dtype: DType | None = None, device: DeviceName = None,
-) -> Tensor: ...
-@overload
-def diagonal_matrix1(
-    input: npt.NDArray[Scalar], *, sizes: Integers | None = None, value: Any, diagonal_fill_begin: SupportsIndex,
-    diagonal_fill_end: SupportsIndex, dtype: DType | None = None, device: DeviceName = None,
-) -> npt.NDArray[Scalar]: ...
-@overload
-def diagonal_matrix1(
-    input: Plain, *, sizes: Integers | None = None, value: Any, diagonal_fill_begin: SupportsIndex,
-    diagonal_fill_end: SupportsIndex, dtype: DType | None = None, device: DeviceName = None,
-) -> Array: ...
-@overload
-def diagonal_matrix1(
-    input: None = None, *, sizes: Integers, value: Any, diagonal_fill_begin: SupportsIndex,
-    diagonal_fill_end: SupportsIndex, dtype: DType | None = None, device: DeviceName = None,
-) -> Array: ...
-@overload
-def diagonal_matrix1(
-    input: Argument, *, sizes: Integers | None = None, value: Any, diagonal_fill_begin: SupportsIndex,
-    diagonal_fill_end: SupportsIndex, dtype: DType | None = None, device: DeviceName = None,
-) -> Operand: ...
-# fmt: on
+@_signatures.typed_as(_signatures.diagonal_matrix1)
 @named_arguments
 def diagonal_matrix1(
     input: Argument | None = None,
@@ -153,33 +120,7 @@ def diagonal_matrix1(
     return _run(desc, {"input_tensor": operand}, device)
 
 
-# fmt: off
-@overload
-def one_hot(
-    indices: Tensor, values: Argument, *, output_length: SupportsIndex, axis: SupportsIndex,
-    device: DeviceName = None,
-) -> Tensor: ...
-@overload
-def one_hot(
-    indices: Argument, values: Tensor, *, output_length: SupportsIndex, axis: SupportsIndex,
-    device: DeviceName = None,
-) -> Tensor: ...
-@overload
-def one_hot(
-    indices: Plain, values: npt.NDArray[Scalar], *, output_length: SupportsIndex, axis: SupportsIndex,
-    device: DeviceName = None,
-) -> npt.NDArray[Scalar]: ...
-@overload
-def one_hot(
-    indices: Plain, values: Plain, *, output_length: SupportsIndex, axis: SupportsIndex,
-    device: DeviceName = None,
-) -> Array: ...
-@overload
-def one_hot(
-    indices: Argument, values: Argument, *, output_length: SupportsIndex, axis: SupportsIndex,
-    device: DeviceName = None,
-) -> Operand: ...
-# fmt: on
+@_signatures.typed_as(_signatures.one_hot)
 @named_arguments
 def one_hot(
     indices: Argument, values: Argument, *, output_length: SupportsIndex, axis: SupportsIndex, device: DeviceName = None
@@ -236,28 +177,7 @@ def one_hot(
     return _run(desc, {"indices_tensor": index_operand, "values_tensor": value_operand}, device)
 
 
-# fmt: off
-@overload
-def slice1(
-    input: Tensor, *, input_window_offsets: Integers, input_window_sizes: Integers,
-    input_window_strides: Integers, output_sizes: Integers | None = None, device: DeviceName = None,
-) -> Tensor: ...
-@overload
-def slice1(
-    input: npt.NDArray[Scalar], *, input_window_offsets: Integers, input_window_sizes: Integers,
-    input_window_strides: Integers, output_sizes: Integers | None = None, device: DeviceName = None,
-) -> npt.NDArray[Scalar]: ...
-@overload
-def slice1(
-    input: Plain, *, input_window_offsets: Integers, input_window_sizes: Integers,
-    input_window_strides: Integers, output_sizes: Integers | None = None, device: DeviceName = None,
-) -> Array: ...
-@overload
-def slice1(
-    input: Argument, *, input_window_offsets: Integers, input_window_sizes: Integers,
-    input_window_strides: Integers, output_sizes: Integers | None = None, device: DeviceName = None,
-) -> Operand: ...
-# fmt: on
+@_signatures.typed_as(_signatures.slice1)
 @named_arguments
 def slice1(
     input: Argument,
@@ -310,44 +230,7 @@ def slice1(
     return _run(desc, {"input_tensor": operand}, device)
 
 
-# fmt: off
-@overload
-def quantized_linear_convolution(
-    input: Tensor, input_scale: Argument, filter: Argument, filter_scale: Argument,
-    output_scale: Argument, *, input_zero_point: Argument | None = None,
-    filter_zero_point: Argument | None = None, bias: Argument | None = None,
-    output_zero_point: Argument | None = None, output_dtype: DType | None = None,
-    strides: Integers = (1, 1), dilations: Integers = (1, 1), start_padding: Integers = (0, 0),
-    end_padding: Integers = (0, 0), group_count: SupportsIndex = 1, device: DeviceName = None,
-) -> Tensor: ...
-@overload
-def quantized_linear_convolution(
-    input: Argument, input_scale: Argument, filter: Tensor, filter_scale: Argument,
-    output_scale: Argument, *, input_zero_point: Argument | None = None,
-    filter_zero_point: Argument | None = None, bias: Argument | None = None,
-    output_zero_point: Argument | None = None, output_dtype: DType | None = None,
-    strides: Integers = (1, 1), dilations: Integers = (1, 1), start_padding: Integers = (0, 0),
-    end_padding: Integers = (0, 0), group_count: SupportsIndex = 1, device: DeviceName = None,
-) -> Tensor: ...
-@overload
-def quantized_linear_convolution(
-    input: Plain, input_scale: Plain, filter: Plain, filter_scale: Plain,
-    output_scale: Plain, *, input_zero_point: Plain | None = None,
-    filter_zero_point: Plain | None = None, bias: Plain | None = None,
-    output_zero_point: Plain | None = None, output_dtype: DType | None = None,
-    strides: Integers = (1, 1), dilations: Integers = (1, 1), start_padding: Integers = (0, 0),
-    end_padding: Integers = (0, 0), group_count: SupportsIndex = 1, device: DeviceName = None,
-) -> Array: ...
-@overload
-def quantized_linear_convolution(
-    input: Argument, input_scale: Argument, filter: Argument, filter_scale: Argument,
-    output_scale: Argument, *, input_zero_point: Argument | None = None,
-    filter_zero_point: Argument | None = None, bias: Argument | None = None,
-    output_zero_point: Argument | None = None, output_dtype: DType | None = None,
-    strides: Integers = (1, 1), dilations: Integers = (1, 1), start_padding: Integers = (0, 0),
-    end_padding: Integers = (0, 0), group_count: SupportsIndex = 1, device: DeviceName = None,
-) -> Operand: ...
-# fmt: on
+@_signatures.typed_as(_signatures.quantized_linear_convolution)
 @named_arguments
 def quantized_linear_convolution(
     input: Argument,
@@ -427,38 +310,8 @@ def quantized_linear_convolution(
     return _run(desc, operands, device)
 
 
-# fmt: off
-@overload
-def max_pooling2(
-    input: Tensor, *, window_size: Integers, strides: Integers | None = None, start_padding: Integers | None = None,
-    end_padding: Integers | None = None, dilations: Integers | None = None, return_indices: Literal[False] = False,
-    device: DeviceName = None,
-) -> Tensor: ...
-@overload
-def max_pooling2(
-    input: Tensor, *, window_size: Integers, strides: Integers | None = None, start_padding: Integers | None = None,
-    end_padding: Integers | None = None, dilations: Integers | None = None, return_indices: Literal[True],
-    device: DeviceName = None,
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def max_pooling2(
-    input: Plain, *, window_size: Integers, strides: Integers | None = None, start_padding: Integers | None = None,
-    end_padding: Integers | None = None, dilations: Integers | None = None, return_indices: Literal[False] = False,
-    device: DeviceName = None,
-) -> Array: ...
-@overload
-def max_pooling2(
-    input: Plain, *, window_size: Integers, strides: Integers | None = None, start_padding: Integers | None = None,
-    end_padding: Integers | None = None, dilations: Integers | None = None, return_indices: Literal[True],
-    device: DeviceName = None,
-) -> tuple[Array, Array]: ...
-@overload
-def max_pooling2(
-    input: Argument, *, window_size: Integers, strides: Integers | None = None, start_padding: Integers | None = None,
-    end_padding: Integers | None = None, dilations: Integers | None = None, return_indices: bool = False,
-    device: DeviceName = None,
-) -> Operand | tuple[Operand, Operand]: ...
-# fmt: on
+@_signatures.typed_as(_signatures.max_pooling2)
+@named_arguments
 def max_pooling2(
     input: Argument,
     *,
@@ -512,32 +365,8 @@ def max_pooling2(
     return _run(desc, {"input_tensor": operand}, device)
 
 
-# fmt: off
-@overload
-def quantized_linear_average_pooling(
-    input: Tensor, input_scale: Argument, output_scale: Argument, *, window_size: Integers,
-    input_zero_point: Argument | None = None, output_zero_point: Argument | None = None,
-    output_dtype: DType | None = None, strides: Integers | None = None, start_padding: Integers | None = None,
-    end_padding: Integers | None = None, dilations: Integers | None = None, include_padding: bool = False,
-    device: DeviceName = None,
-) -> Tensor: ...
-@overload
-def quantized_linear_average_pooling(
-    input: Plain, input_scale: Plain, output_scale: Plain, *, window_size: Integers,
-    input_zero_point: Plain | None = None, output_zero_point: Plain | None = None,
-    output_dtype: DType | None = None, strides: Integers | None = None, start_padding: Integers | None = None,
-    end_padding: Integers | None = None, dilations: Integers | None = None, include_padding: bool = False,
-    device: DeviceName = None,
-) -> Array: ...
-@overload
-def quantized_linear_average_pooling(
-    input: Argument, input_scale: Argument, output_scale: Argument, *, window_size: Integers,
-    input_zero_point: Argument | None = None, output_zero_point: Argument | None = None,
-    output_dtype: DType | None = None, strides: Integers | None = None, start_padding: Integers | None = None,
-    end_padding: Integers | None = None, dilations: Integers | None = None, include_padding: bool = False,
-    device: DeviceName = None,
-) -> Operand: ...
-# fmt: on
+@_signatures.typed_as(_signatures.quantized_linear_average_pooling)
+@named_arguments
 def quantized_linear_average_pooling(
     input: Argument,
     input_scale: Argument,
@@ -631,23 +460,8 @@ def _windows(
     }
 
 
-# fmt: off
-@overload
-def byte_table(
-    input: Tensor, table: Argument, *, second_input: Argument | None = None, axis: SupportsIndex | None = None,
-    device: DeviceName = None,
-) -> Tensor: ...
-@overload
-def byte_table(
-    input: Plain, table: npt.NDArray[Scalar], *, second_input: Plain | None = None, axis: SupportsIndex | None = None,
-    device: DeviceName = None,
-) -> npt.NDArray[Scalar]: ...
-@overload
-def byte_table(
-    input: Argument, table: Argument, *, second_input: Argument | None = None, axis: SupportsIndex | None = None,
-    device: DeviceName = None,
-) -> Operand: ...
-# fmt: on
+@_signatures.typed_as(_signatures.byte_table)
+@named_arguments
 def byte_table(
     input: Argument,
     table: Argument,
@@ -702,26 +516,8 @@ def byte_table(
     return _run(ByteTableDesc(**fields), operands, device)
 
 
-# fmt: off
-@overload
-def quantized_linear_add(
-    a: Tensor, a_scale: Argument, b: Argument, b_scale: Argument, output_scale: Argument, *,
-    a_zero_point: Argument | None = None, b_zero_point: Argument | None = None,
-    output_zero_point: Argument | None = None, output_dtype: DType | None = None, device: DeviceName = None,
-) -> Tensor: ...
-@overload
-def quantized_linear_add(
-    a: Plain, a_scale: Plain, b: Plain, b_scale: Plain, output_scale: Plain, *,
-    a_zero_point: Plain | None = None, b_zero_point: Plain | None = None,
-    output_zero_point: Plain | None = None, output_dtype: DType | None = None, device: DeviceName = None,
-) -> Array: ...
-@overload
-def quantized_linear_add(
-    a: Argument, a_scale: Argument, b: Argument, b_scale: Argument, output_scale: Argument, *,
-    a_zero_point: Argument | None = None, b_zero_point: Argument | None = None,
-    output_zero_point: Argument | None = None, output_dtype: DType | None = None, device: DeviceName = None,
-) -> Operand: ...
-# fmt: on
+@_signatures.typed_as(_signatures.quantized_linear_add)
+@named_arguments
 def quantized_linear_add(
     a: Argument,
     a_scale: Argument,
@@ -789,23 +585,8 @@ def quantized_linear_add(
     return _run(ElementWiseQuantizedLinearAddDesc(**fields), operands, device)
 
 
-# fmt: off
-@overload
-def quantize_linear(
-    input: Tensor, scale: Argument, *, zero_point: Argument | None = None, axis: SupportsIndex | None = None,
-    output_dtype: DType | None = None, device: DeviceName = None,
-) -> Tensor: ...
-@overload
-def quantize_linear(
-    input: Plain, scale: Plain, *, zero_point: Plain | None = None, axis: SupportsIndex | None = None,
-    output_dtype: DType | None = None, device: DeviceName = None,
-) -> Array: ...
-@overload
-def quantize_linear(
-    input: Argument, scale: Argument, *, zero_point: Argument | None = None, axis: SupportsIndex | None = None,
-    output_dtype: DType | None = None, device: DeviceName = None,
-) -> Operand: ...
-# fmt: on
+@_signatures.typed_as(_signatures.quantize_linear)
+@named_arguments
 def quantize_linear(
     input: Argument,
     scale: Argument,
@@ -859,23 +640,8 @@ def quantize_linear(
     return _run(ElementWiseQuantizeLinearDesc(**fields), operands, device)
 
 
-# fmt: off
-@overload
-def dequantize_linear(
-    input: Tensor, scale: Argument, *, zero_point: Argument | None = None, axis: SupportsIndex | None = None,
-    device: DeviceName = None,
-) -> Tensor: ...
-@overload
-def dequantize_linear(
-    input: Plain, scale: Plain, *, zero_point: Plain | None = None, axis: SupportsIndex | None = None,
-    device: DeviceName = None,
-) -> npt.NDArray[np.float32]: ...
-@overload
-def dequantize_linear(
-    input: Argument, scale: Argument, *, zero_point: Argument | None = None, axis: SupportsIndex | None = None,
-    device: DeviceName = None,
-) -> Operand: ...
-# fmt: on
+@_signatures.typed_as(_signatures.dequantize_linear)
+@named_arguments
 def dequantize_linear(
     input: Argument,
     scale: Argument,

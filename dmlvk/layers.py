@@ -20,7 +20,7 @@ from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 
 if TYPE_CHECKING:
-    from dmlvk.functional import Argument, DType, Integers, Plain
+    from dmlvk._operands import Argument, DType, Integers, Plain
     from dmlvk.runtime.device import Device
 
 # A layer keeps operators for this many kinds of inputs; each has the filter in memory of its own.

@@ -33,6 +33,7 @@ WINGS = (
 INTERNAL = {
     *("CleanMessage", "KernelInterfaceError", "NotOnDeviceError", "ObstacleError", "ProcessEndError", "RefusedError"),
     "_Refused",
+    "_SingleTapError",
 }
 
 

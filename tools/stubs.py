@@ -5,12 +5,14 @@
 
 dmlvk/operators/descriptors.pyi names the descriptors, which the registry finds when the package is imported.
 dmlvk/runtime/bound_tensors.pyi has the tensors of each operator, and how a compiled operator is called with them.
+dmlvk/_signatures.pyi has the overloads of the one-liners, from the functions in dmlvk/functional.py.
 """
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 # If this file runs as a plain script, the checkout is not on the path yet.
@@ -47,6 +49,26 @@ Elements: TypeAlias = Tensor | npt.ArrayLike
 AFTER_METHODS = """
 def typed_as(signature: Method) -> Callable[[Callable[..., Any]], Method]: ...
 """.splitlines()
+BEFORE_FUNCTIONS = """
+from collections.abc import Callable
+from typing import Any, Literal, SupportsIndex, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk._operands import Argument, Array, DType, Integers, Operand, Plain, Scalar
+from dmlvk.runtime.shared_devices import DeviceName
+from dmlvk.runtime.tensor import Tensor
+
+Function = TypeVar("Function")
+
+def typed_as(signature: Function) -> Callable[[Callable[..., Any]], Function]: ...
+""".splitlines()
+# The argument whose data type a result has; a data type that all results have; and what has to be given where the
+# first argument is absent.
+TYPE_OF = {"diagonal_matrix1": "input", "one_hot": "values", "slice1": "input", "byte_table": "table"}
+ARRAYS = {"dequantize_linear": "npt.NDArray[np.float32]"}
+WITHOUT_INPUT = {"diagonal_matrix1": {"sizes": "Integers"}}
 WRITTEN_BY = "# Written by `python -m tools.stubs` from the operators' declarations."
 
 
@@ -55,6 +77,7 @@ def stubs() -> Mapping[Path, str]:
     return {
         PACKAGE / "operators" / "descriptors.pyi": descriptors(),
         PACKAGE / "runtime" / "bound_tensors.pyi": bound_tensors(),
+        PACKAGE / "_signatures.pyi": signatures(),
     }
 
 
@@ -97,6 +120,65 @@ def bound_tensors() -> str:
         self = "self: CompiledOperator[operators.OperatorDesc]"
         lines += ["", "@overload", f"def {method}({self}, **tensors: {given}) -> {result}: ..."]
     return "\n".join([*lines, *AFTER_METHODS, ""])
+
+
+def signatures() -> str:
+    """The one-liners as overloads: a Tensor among the arguments gives a Tensor, arrays alone give an array."""
+    tree = ast.parse((PACKAGE / "functional.py").read_text(encoding="utf-8"))
+    lines = [WRITTEN_BY, *BEFORE_FUNCTIONS]
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            documentation = ast.get_docstring(node, clean=False)
+            for changes, result in _overloads(node):
+                lines += ["", "@overload", f"def {node.name}("]
+                lines += [f"    {each}," for each in _parameters(node, changes)]
+                lines += [f') -> {result}:\n    """{documentation}"""' if documentation else f") -> {result}: ..."]
+                documentation = None  # editors show that of the first overload
+    return "\n".join([*lines, ""])
+
+
+def _overloads(node: ast.FunctionDef) -> Iterator[tuple[dict[str, str], str]]:
+    """The annotations that differ from those of the function, with the result; the narrowest first."""
+    annotations = {each.arg: ast.unparse(each.annotation) for each in _arguments(node) if each.annotation is not None}
+    # A scale is a number most often; where it is a Tensor, the result may be either to a type checker.
+    tensors = [each.arg for each in node.args.args if not each.arg.endswith("scale")]
+    plain = {name: text.replace("Argument", "Plain") for name, text in annotations.items() if "Argument" in text}
+    plain = {name: text.removesuffix(" | None") if name == tensors[0] else text for name, text in plain.items()}
+    array = ARRAYS.get(node.name, "Array")
+    found: list[tuple[dict[str, str], str]] = [({name: "Tensor"}, "Tensor") for name in tensors]
+    if node.name in TYPE_OF:
+        found.append(({**plain, TYPE_OF[node.name]: "npt.NDArray[Scalar]"}, "npt.NDArray[Scalar]"))
+    found.append((plain, array))
+    if node.name in WITHOUT_INPUT:
+        found.append(({tensors[0]: "None", **WITHOUT_INPUT[node.name]}, array))
+    found.append(({tensors[0]: "Argument"}, "Operand"))
+    for changes, result in found:
+        if "return_indices" not in annotations:
+            yield changes, result
+        elif result == "Operand":
+            yield changes, f"{result} | tuple[{result}, {result}]"
+        else:
+            yield {**changes, "return_indices": "Literal[False]"}, result
+            yield {**changes, "return_indices": "Literal[True]"}, f"tuple[{result}, {result}]"
+
+
+def _parameters(node: ast.FunctionDef, changes: Mapping[str, str]) -> Iterator[str]:
+    """The parameters of an overload. A default stays where its annotation allows it."""
+    positional = node.args.args
+    defaults = [None] * (len(positional) - len(node.args.defaults)) + list(node.args.defaults)
+    for argument, default in zip(_arguments(node), [*defaults, *node.args.kw_defaults], strict=True):
+        if node.args.kwonlyargs and argument is node.args.kwonlyargs[0]:
+            yield "*"
+        assert argument.annotation is not None
+        annotation = changes.get(argument.arg, ast.unparse(argument.annotation))
+        text = "" if default is None else ast.unparse(default)
+        fits = text != "None" or annotation == "None" or annotation.endswith("None") or annotation == "DeviceName"
+        has_default = bool(text) and fits and annotation != "Literal[True]"
+        yield f"{argument.arg}: {annotation}{f' = {text}' if has_default else ''}"
+
+
+def _arguments(node: ast.FunctionDef) -> list[ast.arg]:
+    return [*node.args.args, *node.args.kwonlyargs]
 
 
 def _name(desc: type[OperatorDesc]) -> str:
