@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 import onnx
@@ -24,22 +24,61 @@ LARGEST_ASKED = 1 << 30
 LACKING = "NOT_IMPLEMENTED"
 
 
-def outlined(model: onnx.ModelProto, constants: Mapping[str, Array]) -> onnx.ModelProto:
-    """A copy of a model as it was given, with inputs in the place of its large constants."""
-    return _with_constants(model, constants, LARGEST_KEPT)
+class Outline(NamedTuple):
+    """A copy of a model as it was given, with inputs in the place of its large constants.
+
+    Attributes
+    ----------
+    model : ModelProto
+    inputs : frozenset of str
+        The inputs that the model has itself.
+    """
+
+    model: onnx.ModelProto
+    inputs: frozenset[str]
+
+    @staticmethod
+    def of(model: onnx.ModelProto, constants: Mapping[str, Array]) -> Outline:
+        """The outline of a model, some of whose initializers are kept beside it."""
+        inputs = frozenset(value.name for value in model.graph.input if value.name not in constants)
+        return Outline(_without_large_constants(model, constants), inputs)
+
+    def lacks(self, name: str) -> bool:
+        """Whether an input is in the place of a constant."""
+        return name not in self.inputs
+
+    def completed(self, model: onnx.ModelProto, constants: Mapping[str, Array]) -> onnx.ModelProto:
+        """The model as it was given, with its constants. They are taken from its normal form."""
+        whole = onnx.ModelProto()
+        whole.CopyFrom(self.model)
+        del whole.graph.input[:]
+        known = {tensor.name for tensor in self.model.graph.initializer}
+        tensors = {tensor.name: tensor for tensor in model.graph.initializer}
+        for node in model.graph.node:
+            value = _large_constant(node)
+            if value is not None:
+                tensors[node.output[0]] = value
+        for value in self.model.graph.input:
+            name = value.name
+            if name in constants:
+                whole.graph.initializer.append(numpy_helper.from_array(constants[name], name))
+            elif name in tensors and name not in known:
+                whole.graph.initializer.add().CopyFrom(tensors[name])
+                whole.graph.initializer[-1].name = name
+            if not self.lacks(name):
+                whole.graph.input.append(value)
+        return whole
 
 
-def require_accepted(
-    outline: onnx.ModelProto, model: onnx.ModelProto, constants: Mapping[str, Array], place: str
-) -> None:
+def require_accepted(outline: Outline, model: onnx.ModelProto, constants: Mapping[str, Array], place: str) -> None:
     """Refuse a model that ONNX Runtime refuses when it is loaded.
 
     Without the package onnxruntime, only what would end the process is looked for.
 
     Parameters
     ----------
-    outline : ModelProto
-        The model as it was given, from `outlined`.
+    outline : Outline
+        Of the model as it was given.
     model : ModelProto
         Its normal form.
     constants : mapping of str to ndarray
@@ -59,14 +98,14 @@ def require_accepted(
         import onnxruntime
     except ImportError:
         return
-    error = _refusal(onnxruntime, outline)
+    error = _refusal(onnxruntime, outline.model)
     if error is None or LACKING in error:
         return
-    if len(outline.graph.input) > len(model.graph.input):
+    if any(outline.lacks(value.name) for value in outline.model.graph.input):
         # An operator may want a constant where the outline has an input.
         if model.ByteSize() + sum(array.nbytes for array in constants.values()) > LARGEST_ASKED:
             return
-        error = _refusal(onnxruntime, _with_constants(model, constants, None))
+        error = _refusal(onnxruntime, outline.completed(model, constants))
     if error is not None and LACKING not in error:
         raise ModelError(f"{place}: ONNX Runtime refuses the model: {error}")
 
@@ -99,8 +138,8 @@ def new_session(runtime: Any, content: bytes, options: Any) -> Any:
         return make()
 
 
-def _with_constants(model: onnx.ModelProto, constants: Mapping[str, Array], most: int | None) -> onnx.ModelProto:
-    """The model with its constants of at most so many bytes; larger ones are inputs."""
+def _without_large_constants(model: onnx.ModelProto, constants: Mapping[str, Array]) -> onnx.ModelProto:
+    """The model with its small constants; the others are inputs."""
     outline, source = onnx.ModelProto(), model.graph
     for field, value in model.ListFields():
         if field.name != "graph":
@@ -111,18 +150,18 @@ def _with_constants(model: onnx.ModelProto, constants: Mapping[str, Array], most
             _copy(graph, field, value)
     inputs = {value.name: value for value in source.input if value.name not in constants}
     for tensor in source.initializer:
-        if most is None or tensor.ByteSize() <= most or not tensor.name:
+        if tensor.ByteSize() <= LARGEST_KEPT or not tensor.name:
             graph.initializer.add().CopyFrom(tensor)
         else:
             inputs.setdefault(tensor.name, _described(tensor.name, tensor.data_type, tensor.dims))
     for name, array in constants.items():
-        if most is None or array.nbytes <= most:
+        if array.nbytes <= LARGEST_KEPT:
             graph.initializer.append(numpy_helper.from_array(array, name))
         else:
             element = helper.np_dtype_to_tensor_dtype(array.dtype)
             inputs.setdefault(name, _described(name, element, array.shape))
     for node in source.node:
-        value = _large_constant(node, most)
+        value = _large_constant(node)
         if value is None:
             graph.node.add().CopyFrom(node)
         else:
@@ -145,10 +184,10 @@ def _described(name: str, element: int, sizes: Iterable[int]) -> onnx.ValueInfoP
     return helper.make_tensor_value_info(name, element, list(sizes))
 
 
-def _large_constant(node: onnx.NodeProto, most: int | None) -> onnx.TensorProto | None:
-    """The tensor of a node Constant, if it has more than so many bytes."""
+def _large_constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
+    """The tensor of a node Constant, if it is large."""
     is_constant = node.op_type == "Constant" and node.domain in ("", "ai.onnx") and len(node.output) == 1
-    if most is None or not is_constant or len(node.attribute) != 1 or node.attribute[0].name != "value":
+    if not is_constant or len(node.attribute) != 1 or node.attribute[0].name != "value":
         return None
     tensor = node.attribute[0].t
-    return tensor if tensor.ByteSize() > most else None
+    return tensor if tensor.ByteSize() > LARGEST_KEPT else None

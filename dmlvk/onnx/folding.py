@@ -42,7 +42,7 @@ def fold(graph: Graph) -> dict[int, str]:
             computed.update(node.writes)
     if foldable:
         reasons |= _compute(graph, foldable)
-    return reasons | _prune(graph)
+    return reasons | prune(graph)
 
 
 def with_known_sizes(graph: Graph, kinds: Mapping[str, Kind]) -> tuple[Graph, dict[int, str]]:
@@ -103,8 +103,8 @@ def _compute(graph: Graph, nodes: list[Node]) -> dict[int, str]:
     return dict.fromkeys(folded, "computed from constants when the model was loaded")
 
 
-def _prune(graph: Graph) -> dict[int, str]:
-    """Leave out nodes whose outputs nobody reads."""
+def prune(graph: Graph) -> dict[int, str]:
+    """Leave out nodes whose outputs nobody reads. Returns the reasons by the nodes' numbers."""
     needed = set(graph.outputs)
     kept: list[Node] = []
     for node in reversed(graph.nodes):

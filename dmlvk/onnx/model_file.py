@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, EncodeError
 from onnx import checker, external_data_helper, helper, numpy_helper
 
 from dmlvk._common import files
-from dmlvk.onnx.acceptance import outlined, require_accepted
+from dmlvk.onnx.acceptance import Outline, require_accepted
 from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.normal_form import FREE_INITIALIZERS, normalize
 
@@ -138,7 +138,7 @@ def load(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> LoadedModel
     can_replace = proto.ir_version >= FREE_INITIALIZERS
     replaceable = {value.name for value in proto.graph.input} & initializers if can_replace else set()
     constants = _take_constants(proto, place, folder)
-    outline = outlined(proto, constants)
+    outline = Outline.of(proto, constants)
     normalize(proto, place)
     require_accepted(outline, proto, constants, place)
     _check(proto, place)

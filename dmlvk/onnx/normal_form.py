@@ -42,8 +42,9 @@ def normalize(model: onnx.ModelProto, place: str) -> None:
     _require_one_description(graph, place)
     _name_domains(model)
     _number_versions(model)
-    outputs = {value.name for value in graph.output}
-    for part in _graphs(graph):
+    parts = list(_graphs(graph))
+    outputs = {value.name for part in parts for value in part.output}
+    for part in parts:
         part.name = part.name or "graph"
     for nodes in (graph.node, *(function.node for function in model.functions)):
         for node in nested(nodes):
@@ -118,7 +119,7 @@ def _spell_constant(node: onnx.NodeProto, outputs: Container[str], place: str) -
     for attribute in node.attribute:
         if attribute.name == "sparse_value":
             if node.output and node.output[0] in outputs:
-                raise ModelError(f"{place}: the sparse constant {node.output[0]!r} is an output of the model")
+                raise ModelError(f"{place}: the sparse constant {node.output[0]!r} is an output of its graph")
             array = dense(attribute.sparse_tensor, node.output[0] if node.output else "", place)
             attribute.CopyFrom(helper.make_attribute("value", numpy_helper.from_array(array)))
 

@@ -44,7 +44,7 @@ def fuse(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
                 made_at[absorbed[-1].index] = made
     gone = (reasons.keys() | replaced.keys()) - made_at.keys()
     graph.nodes = [made_at.get(node.index, node) for node in graph.nodes if node.index not in gone]
-    return reasons | _unused_dequantizers(graph), replaced
+    return reasons, replaced
 
 
 # Operators that move elements, or choose among them by their order: they give the same for the bytes as for the floats
@@ -171,7 +171,7 @@ def fuse_groups(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
         reasons[end.index] = f"into {proto.op_type} {made.name!r}"
     gone = (reasons.keys() | replaced.keys()) - made_at.keys()
     graph.nodes = [made_at.get(node.index, node) for node in graph.nodes if node.index not in gone]
-    return reasons | _unused_dequantizers(graph), replaced
+    return reasons, replaced
 
 
 Operand = tuple[str, ...]
@@ -271,8 +271,10 @@ def _parameters(node: Node, graph: Graph) -> tuple[str, str] | None:
 
 
 def _has_one_scale(node: Node, graph: Graph) -> bool:
+    """Whether scale and zero point are constants of one element."""
     scale, point = graph.constant(node.input(1)), graph.constant(node.input(2))
-    return scale is not None and scale.size == 1 and (point is None or point.size == 1) and scale.dtype == np.float32
+    has_one_point = not node.input(2) or (point is not None and point.size == 1)
+    return scale is not None and scale.size == 1 and has_one_point and scale.dtype == np.float32
 
 
 def _is_per_filter(node: Node, graph: Graph) -> bool:
@@ -319,17 +321,3 @@ def _range(node: Node, graph: Graph) -> tuple[float | None, float | None]:
         else:
             found.append(absent)
     return found[0], found[1]
-
-
-def _unused_dequantizers(graph: Graph) -> dict[int, str]:
-    """Leave out DequantizeLinear nodes that fed only convolutions that are fused now."""
-    users = graph.users()
-    unused = {
-        node.index
-        for node in graph.nodes
-        if node.op_type == "DequantizeLinear"
-        and not users.get(node.outputs[0])
-        and node.outputs[0] not in graph.outputs
-    }
-    graph.nodes = [node for node in graph.nodes if node.index not in unused]
-    return dict.fromkeys(unused, "into the convolutions behind it")

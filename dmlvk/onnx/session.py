@@ -211,6 +211,7 @@ class InferenceSession(Pickled):
             absorbed, made = fuse(graph)
             self._folded |= absorbed
             self._fused |= made
+        self._folded |= folding.prune(graph)
         self._obstacles = placement_of.obstacles(graph)
         self._checks = input_checks(graph, self._place)
         self._others: OrderedDict[frozenset[str], InferenceSession] = OrderedDict()

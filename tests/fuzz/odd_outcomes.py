@@ -15,6 +15,10 @@ from tests.reference.onnx_runtime import ONNX_RUNTIME
 # (what happened, outputs or words): "run", "refused" when loaded or "refused late", "wrong" for other exceptions.
 Outcome = tuple[str, Any]
 LONGEST_MESSAGE = 4000
+# ONNX Runtime lays the outputs of an If's branches in memory that it takes before they run. Where its inference is
+# wrong about their sizes, for a stale value_info or for axes [], it refuses the sizes that the branch has. No caller
+# gives memory for outputs here, so this message is always of its own plan.
+OWN_PLAN = ("The output OrtValue provided for output", "but the computed output shape for this run is")
 
 
 class Comparison(NamedTuple):
@@ -23,7 +27,8 @@ class Comparison(NamedTuple):
     Attributes
     ----------
     happened : str
-        What ONNX Runtime did: "run", "refused" when it was loaded or "refused late", "ended" with its process.
+        What ONNX Runtime did: "run", "run, with other values each time", "refused" when it was loaded or "refused
+        late", "refused its own plan", or "ended" with its process.
     fault : str, optional
     """
 
@@ -41,12 +46,24 @@ def compared(device: str, odd: OddModel) -> Comparison:
         found: Outcome = ONNX_RUNTIME.call("an odd model on dmlvk", by_dmlvk, device, odd.model, odd.feeds)
     except pytest.fail.Exception as error:
         return Comparison(expected[0], str(error))
+    if expected[0] == "refused late" and all(words in expected[1] for words in OWN_PLAN):
+        expected = "refused its own plan", expected[1]
     fault = fault_of(found, expected)
     if fault is not None and found[0] == expected[0] == "run":
         # Fused convolutions have the bits of the optimized model.
         optimized = ONNX_RUNTIME.call("an odd model", by_onnx_runtime, odd.model, odd.feeds, True)
         fault = fault if fault_of(found, optimized) is not None else None
+    if fault is not None and expected[0] == "run" and _is_unsteady(odd, expected[1]):
+        return Comparison("run, with other values each time", None)
     return Comparison(expected[0], fault)
+
+
+def _is_unsteady(odd: OddModel, first: list[Any]) -> bool:
+    """Whether ONNX Runtime itself gives other values at the next runs: some kernels leave outputs unwritten."""
+    again: list[Outcome] = [
+        ONNX_RUNTIME.call("an odd model", by_onnx_runtime, odd.model, odd.feeds, False) for _ in range(3)
+    ]
+    return any(happened == "run" and not _equal(found, first) for happened, found in again)
 
 
 def fault_of(found: Outcome, expected: Outcome) -> str | None:
@@ -57,7 +74,7 @@ def fault_of(found: Outcome, expected: Outcome) -> str | None:
         return described
     if ours != "run" and ("\n" in mine or not 10 <= len(mine) <= LONGEST_MESSAGE):
         return f"a message of {len(mine)} characters: {described}"
-    if theirs != "run" and "NOT_IMPLEMENTED" in right:
+    if theirs == "refused its own plan" or (theirs != "run" and "NOT_IMPLEMENTED" in right):
         return None
     if (ours == "run") != (theirs == "run") or (ours == "refused late" and theirs == "refused"):
         return described

@@ -80,6 +80,7 @@ ONES, REASON = [np.ones(1)], "a reason that says enough"
         (("refused late", REASON), ("refused", REASON)),
         (("refused", "two\nlines of it"), ("refused", REASON)),
         (("wrong", "KeyError: 0"), ("refused", "NOT_IMPLEMENTED")),
+        (("wrong", "KeyError: 0"), ("refused its own plan", REASON)),
     ],
 )
 def test_a_wrong_outcome_of_an_odd_model(found: Outcome, expected: Outcome) -> None:

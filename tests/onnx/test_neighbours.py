@@ -83,6 +83,18 @@ def test_scales_without_a_meaning_stay_on_the_host(device: dmlvk.Device, scale: 
     assert "is not a positive number" in row.reason
 
 
+def test_zero_points_that_only_a_run_knows(device: dmlvk.Device) -> None:
+    """A QuantizeLinear does not undo the DequantizeLinear before it where their zero points are two inputs."""
+    rng = np.random.default_rng(4)
+    feeds = {"x": elements(rng, np.int8, (2, 9)), "p": np.array(3, np.int8), "q": np.array(-5, np.int8)}
+    nodes: list[Any] = [
+        ("DequantizeLinear", ["x", "s", "p"], ["f"], {}),
+        ("QuantizeLinear", ["f", "s", "q"], ["y"], {}),
+    ]
+    model = model_of(nodes, feeds, {"y": np.int8}, {"s": np.array(0.02, np.float32)})
+    placed(device, model, feeds)
+
+
 def test_a_step_that_fails_on_the_host_leaves_the_next_run_right(device: dmlvk.Device) -> None:
     """Between two parts of the device, the host refuses an index."""
     x = np.arange(24, dtype=np.float32).reshape(4, 6)

@@ -133,6 +133,7 @@ def in_branches(*nodes: onnx.NodeProto, **options: Any) -> onnx.ModelProto:
     )
 
 
+NAMELESS = sparse(FIVES, [1, 5], [2, 3], "")
 TRANSPOSE = node("Transpose", ["a"], ["b"])
 NAMED_RELU = helper.make_function("", "Relu", ["a"], ["b"], [TRANSPOSE], [helper.make_opsetid("", 17)])
 SPLITTING = function("F", [node("Split", ["a"], ["b"])], 18, attributes=["n"])
@@ -180,6 +181,20 @@ STRUCTURE: dict[str, onnx.ModelProto] = {
         added("input", GIVEN("c", TensorProto.FLOAT, [9])), model(ADD, THREE[:1])
     ),
     "a constant that is no input, in format 3": model(ADD, THREE[:1], version=3),
+    "two calls of one name beside a large constant": model(
+        [
+            node("Add", ["x", "c"], ["t"]),
+            node("F", ["t"], ["u"], domain="f", name="n"),
+            node("F", ["u"], ["y"], domain="f", name="n"),
+        ],
+        [tensor("c", np.ones((100, 2, 3), np.float32))],
+        imports=LOCAL,
+        functions=[function("F", [node("Transpose", ["a"], ["b"])])],
+    ),
+    "a sparse constant as the output of a branch": in_branches(node("Constant", [], ["p"], sparse_value=NAMELESS)),
+    "beside one that is an input": changed(
+        added("input", GIVEN("c", TensorProto.FLOAT, [3])), model(ADD, [THREE[0], tensor("unused", X)], version=3)
+    ),
     "no nodes": model([], outputs=["x"]),
     "nodes of one name": model([node("Relu", ["x"], ["t"], name="n"), node("Abs", ["t"], ["y"], name="n")]),
     "an input and an output of one name": model([node("Relu", ["x"], ["x"])], outputs=["x"]),
@@ -405,6 +420,15 @@ def test_as_onnx_runtime(name: str) -> None:
     )
     assert found.fault is None, found.fault
     assert found.happened == "run" or name not in MUST_RUN
+
+
+def test_memory_that_onnx_runtime_takes_for_other_sizes() -> None:
+    """It refuses the run, since its inference takes axes [] for none, and its Squeeze for all."""
+    squeeze = node("Squeeze", ["x"], ["p"])
+    squeeze.attribute.add(name="axes", type=onnx.AttributeProto.INTS)
+    made = in_branches(squeeze, x=ONE, imports=[("", 11)])
+    found = compared(DEVICE_NAMES[0], OddModel(made.SerializeToString(), {"x": ONE}, []))
+    assert found == ("refused its own plan", None)
 
 
 def feed_of(made: onnx.ModelProto) -> np.ndarray:

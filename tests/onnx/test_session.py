@@ -313,7 +313,7 @@ def test_onnx_runtime_as_the_host(device: dmlvk.Device) -> None:
     x = elements(generator, np.uint8, (2, 4, 6, 7))
     found, rows = session_with_onnx_runtime(device.name, model, {"x": x})
     require_equal(found, onnx_runtime(model, {"x": x}, optimize=False))
-    assert [where for _, _, where in rows] == ["device", "device", "device", "device", "view", "host"]
+    assert [where for _, _, where in rows] == ["device", "device", "device", "folded", "view", "host"]
 
 
 @pytest.mark.parametrize("format", ["QOperator", "QDQ"])
