@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.onnx import InferenceSession, quantization
+from dmlvk.onnx import InferenceSession, folding, quantization
 from dmlvk.onnx.graph import Graph
 from dmlvk.onnx.graph import Node as GraphNode
 from dmlvk.onnx.model_file import load
@@ -225,6 +225,7 @@ def test_fusion_takes_time_by_the_number_of_nodes(monkeypatch: pytest.MonkeyPatc
             for name in ("reads", "writes"):
                 patch.setattr(GraphNode, name, counted(getattr(GraphNode, name).func, counts))
             reasons, replaced = quantization.fuse(graph)
+            reasons |= folding.prune(graph)
         assert len(replaced) == layers and len(graph.nodes) == layers
         assert len(reasons) == 3 * layers
         return counts["asked"]
