@@ -16,8 +16,8 @@ from dmlvk.benchmark.cases import Scale, without
 from dmlvk.benchmark.marks import Mark, measure_marks
 from dmlvk.benchmark.measurement import Measurement, measure
 from dmlvk.benchmark.peers import PEERS, Peer
-from dmlvk.benchmark.peers.peer import UnsupportedError
-from dmlvk.benchmark.records import Record, circumstances, one_line, present
+from dmlvk.benchmark.peers.peer import taking_part
+from dmlvk.benchmark.records import Record, circumstances
 from dmlvk.benchmark.work import Work
 from dmlvk.conformance.case import Case, Workload
 from dmlvk.errors import PathError
@@ -75,8 +75,7 @@ def run(
     """
     progress("marks")
     marks, absent_marks = measure_marks(device, settings.scale.data_bytes, settings.rounds)
-    peers, absent_peers = present(PEERS[name] for name in settings.peers)
-    absent_peers |= settings.left_out
+    peers, about_peers = taking_part((PEERS[name] for name in settings.peers), settings.left_out)
     rows: list[Record] = []
     record = {
         **circumstances(device, settings.rounds),
@@ -87,8 +86,7 @@ def run(
         },
         "marks": {name: _mark_record(mark) for name, mark in marks.items()},
         "absent_marks": absent_marks,
-        "peers": {peer.name: {"version": peer.version(), "runs_on": peer.runs_on} for peer in peers},
-        "absent_peers": absent_peers,
+        **about_peers,
         "cases": rows,
     }
     done: set[str] = set()
@@ -101,7 +99,7 @@ def run(
         row["work"] = without(case, "layout", "path", "filter_zero_point")
         if row["work"] not in done:
             done.add(row["work"])
-            row["peers"] = [_trial(peer, workload, expected, settings.rounds) for peer in peers]
+            row["peers"] = [peer.trial(_trial, peer, workload, expected, settings.rounds) for peer in peers]
         rows.append(row)
         keep(record)
     return record
@@ -193,13 +191,8 @@ def _mark_record(mark: Mark) -> Record:
 
 
 def _trial(peer: Peer, workload: Workload, expected: npt.NDArray[Any], rounds: int) -> Record:
-    try:
-        trial = peer.measure(workload, expected, rounds)
-    except UnsupportedError as error:
-        return {"peer": peer.name, "unsupported": str(error)}
-    except Exception as error:  # a peer's failure is a finding and does not end the run
-        return {"peer": peer.name, "failure": one_line(error)}
-    return {"peer": peer.name, "seconds": trial.times.record(), "result": trial.result}
+    trial = peer.measure(workload, expected, rounds)
+    return {"seconds": trial.times.record(), "result": trial.result}
 
 
 def _sizes(workload: Workload) -> dict[str, list[int]]:

@@ -258,12 +258,13 @@ def measure_cold(
     import dmlvk
     from dmlvk.benchmark.cold import measurement
     from dmlvk.benchmark.networks import NETWORKS, SIZES
+    from dmlvk.benchmark.networks.measurement import Settings
     from dmlvk.benchmark.networks.work import LAYOUTS
 
     require_names("--network", [name], NETWORKS)
     layouts = [layout.lower() for layout in layouts]
     require_names("--layout", layouts, LAYOUTS)
-    settings = measurement.Settings(
+    settings = Settings(
         list(dict.fromkeys(batches)) or [1], [layout for layout in LAYOUTS if not layouts or layout in layouts]
     )
     network = NETWORKS[name](SIZES[size or "full"])

@@ -17,7 +17,7 @@ from onnx import helper
 import dmlvk
 from bench.networks import model_of as model_of_network
 from dmlvk.benchmark.model import measurement
-from dmlvk.benchmark.model.onnx_runtime import ONNXRuntime
+from dmlvk.benchmark.model.measurement import ONNXRuntime
 from dmlvk.benchmark.model.tables import is_correct, parts_of
 from dmlvk.benchmark.networks import Network
 from dmlvk.benchmark.records import read

@@ -6,8 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,8 +17,9 @@ from dmlvk._common import files
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.cold import CACHES, EMPTY, ONE_THREAD, WAYS
 from dmlvk.benchmark.cold.process import save
+from dmlvk.benchmark.networks.measurement import Settings
 from dmlvk.benchmark.networks.network import Network
-from dmlvk.benchmark.networks.work import LAYOUTS, work_of
+from dmlvk.benchmark.networks.work import work_of
 from dmlvk.benchmark.records import COLD, Record, circumstances
 from dmlvk.vulkan.host_threads import core_count
 
@@ -31,21 +32,6 @@ EARLIER = Layer(16, 9, 24, 3)
 
 class ProcessError(Exception):
     """A measuring process ended without a result; the message is its last words."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The settings of a run.
-
-    Attributes
-    ----------
-    batches : sequence of int
-    layouts : sequence of str
-        "nhwc", "nchw".
-    """
-
-    batches: Sequence[int]
-    layouts: Sequence[str] = LAYOUTS
 
 
 def step_count(settings: Settings) -> int:
@@ -71,6 +57,7 @@ def run(
         Opens the same device in another process.
     network : Network
     settings : Settings
+        Its batches and layouts.
     progress : callable
         Called before each measurement with its name.
     keep : callable

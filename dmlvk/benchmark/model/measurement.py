@@ -7,13 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 import dmlvk
-from dmlvk.benchmark.model.onnx_runtime import ONNXRuntime
-from dmlvk.benchmark.records import MODEL, Record, circumstances, one_line, present
+from dmlvk.benchmark.peers.peer import Library, missing_package, package_version, taking_part
+from dmlvk.benchmark.records import MODEL, Record, circumstances
 from dmlvk.benchmark.timing import Times, time_on_host, warm_up
 from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import InferenceSession
@@ -59,31 +59,67 @@ def run(
     ModelError
         The model cannot be run, or not in such a batch.
     """
-    peer = ONNXRuntime()
-    if with_peer:
-        peers, absent = present([peer])
-    else:
-        peers, absent = [], {peer.name: "not asked for"}
+    peers, about_peers = taking_part(
+        [ONNXRuntime()] if with_peer else [], {} if with_peer else {ONNXRuntime.name: "not asked for"}
+    )
     rows: list[Record] = []
     record: Record = {
         "kind": MODEL,
         **circumstances(device, rounds),
         "model": {"file": path.name},
-        "peers": {each.name: {"version": each.version(), "runs_on": each.runs_on} for each in peers},
-        "absent_peers": absent,
+        **about_peers,
         "batches": rows,
     }
     for batch in batches:
         progress("a run" if batch is None else f"batch {batch}")
         row, outputs = _run(device, path, batch, rounds)
         record["model"] |= row.pop("placement")
-        row["peers"] = [
-            _trial(each, path, outputs.feeds, outputs.found, record["model"]["is_fused"], rounds) for each in peers
-        ]
+        arguments = (path, outputs.feeds, outputs.found, record["model"]["is_fused"], rounds)
+        row["peers"] = [each.trial(_trial, each, *arguments) for each in peers]
         rows.append(row)
         keep(record)
     device.timestamps = True
     return record
+
+
+class ONNXRuntime(Library):
+    """Its optimized run on all cores, and its plain run for comparison."""
+
+    name = "onnxruntime"
+    runs_on: ClassVar[str] = "CPU"
+
+    def absence(self) -> str | None:
+        return missing_package("onnxruntime")
+
+    def version(self) -> str:
+        return package_version("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml")
+
+    def measure(
+        self, path: Path, feeds: Mapping[str, Any], rounds: int
+    ) -> tuple[Times, dict[str, Any], dict[str, Any]]:
+        """The times of the optimized run, and the outputs of the plain run and of the optimized one, by name."""
+        plain, _ = _peer_session(path, optimizes=False)
+        plain_outputs = plain.run(None, dict(feeds))
+        del plain
+        optimized, names = _peer_session(path, optimizes=True)
+        results: list[Any] = []
+
+        def step(_: int) -> None:
+            results[:] = optimized.run(None, dict(feeds))
+
+        times = time_on_host(step, rounds)
+        return times, dict(zip(names, plain_outputs, strict=True)), dict(zip(names, results, strict=True))
+
+
+def _peer_session(path: Path, optimizes: bool) -> tuple[Any, list[str]]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimizes else levels.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return session, [output.name for output in session.get_outputs()]
 
 
 class _Outputs(NamedTuple):
@@ -172,12 +208,9 @@ def _trial(
     is_fused: bool,
     rounds: int,
 ) -> Record:
-    try:
-        times, plain, optimized = peer.measure(path, feeds, rounds)
-    except Exception as error:  # a peer's failure is a finding and does not end the run
-        return {"peer": peer.name, "failure": one_line(error)}
+    times, plain, optimized = peer.measure(path, feeds, rounds)
     outputs = [{"name": name, **_comparison(found[name], plain[name], optimized[name], is_fused)} for name in found]
-    return {"peer": peer.name, "seconds": times.record(), "outputs": outputs}
+    return {"seconds": times.record(), "outputs": outputs}
 
 
 def _comparison(found: Any, plain: Any, optimized: Any, is_fused: bool) -> Record:

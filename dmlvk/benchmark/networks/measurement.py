@@ -11,11 +11,11 @@ import dmlvk
 from dmlvk._common.arguments import as_argument
 from dmlvk.benchmark.networks.chain import Measured, measure_chain, measure_floor, measure_layer
 from dmlvk.benchmark.networks.network import Network
-from dmlvk.benchmark.networks.peers import PEERS, NetworkPeer
+from dmlvk.benchmark.networks.peers import PEERS
 from dmlvk.benchmark.networks.timing import ChainTimes
 from dmlvk.benchmark.networks.work import LAYOUTS, work_of
-from dmlvk.benchmark.peers.peer import UnsupportedError
-from dmlvk.benchmark.records import NETWORK, Record, circumstances, one_line, present
+from dmlvk.benchmark.peers.peer import taking_part
+from dmlvk.benchmark.records import NETWORK, Record, circumstances, one_line
 from dmlvk.benchmark.timing import warm_up
 from dmlvk.device_profile import DeviceType
 
@@ -77,15 +77,14 @@ def run(
     for layer in network.counts:
         work_of(layer)  # which takes the host long, while the device gets cold
     _warm_up(device)
-    peers, absent = present(PEERS[name] for name in settings.peers)
+    peers, about_peers = taking_part((PEERS[name] for name in settings.peers), settings.left_out)
     runs: list[Record] = []
     record: Record = {
         "kind": NETWORK,
         **circumstances(device, settings.rounds),
         "network": {"name": network.name, "size": network.size, "layers": len(network.layers)},
         "floor": _times(measure_floor(device, settings.rounds)),
-        "peers": {peer.name: {"version": peer.version(), "runs_on": peer.runs_on} for peer in peers},
-        "absent_peers": {**absent, **settings.left_out},
+        **about_peers,
         "runs": runs,
     }
     for batch, layout in product(settings.batches, settings.layouts):
@@ -95,12 +94,13 @@ def run(
         for layer, count in network.counts.items():
             progress(f"batch {batch}, {layout}, {layer.name}")
             found = _attempt(measure_layer, device, layer, batch, layout, settings.rounds)
-            trials = [_trial(peer, peer.measure_layer, layer, batch, layout, settings.rounds) for peer in peers]
+            trials = [peer.trial(_trial, peer.measure_layer, layer, batch, layout, settings.rounds) for peer in peers]
             rows.append({"name": layer.name, "count": count, **found, "peers": trials})
             keep(record)
         progress(f"batch {batch}, {layout}, all layers in their order")
         found = _attempt(measure_chain, device, network.layers, batch, layout, settings.rounds)
-        trials = [_trial(peer, peer.measure_chain, network.layers, batch, layout, settings.rounds) for peer in peers]
+        arguments = (network.layers, batch, layout, settings.rounds)
+        trials = [peer.trial(_trial, peer.measure_chain, *arguments) for peer in peers]
         runs[-1]["chain"] = {**found, "peers": trials}
         keep(record)
     return record
@@ -130,13 +130,8 @@ def _attempt(measure: Callable[..., Measured], device: dmlvk.Device, *arguments:
     }
 
 
-def _trial(peer: NetworkPeer, measure: Callable[..., ChainTimes], *arguments: Any) -> Record:
-    try:
-        return {"peer": peer.name, "seconds": _times(measure(*arguments))}
-    except UnsupportedError as error:
-        return {"peer": peer.name, "unsupported": str(error)}
-    except Exception as error:  # a peer's failure is a finding and does not end the run
-        return {"peer": peer.name, "failure": one_line(error)}
+def _trial(measure: Callable[..., ChainTimes], *arguments: Any) -> Record:
+    return {"seconds": _times(measure(*arguments))}
 
 
 def _times(times: ChainTimes) -> dict[str, Any]:

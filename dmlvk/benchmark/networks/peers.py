@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -14,33 +14,14 @@ from dmlvk.benchmark.networks.timing import SHORT_WARM_UP_SECONDS, ChainTimes, r
 from dmlvk.benchmark.networks.work import constants_of, desc_of, work_of
 from dmlvk.benchmark.peers import ncnn as ncnn_peer
 from dmlvk.benchmark.peers.onnx_runtime import IR_VERSION, NODES, OPSET
-from dmlvk.benchmark.peers.peer import UnsupportedError, missing_package, package_version
+from dmlvk.benchmark.peers.peer import Library, UnsupportedError, missing_package, package_version
 from dmlvk.benchmark.peers.torch import cuda_absence, time_on_cuda
 from dmlvk.benchmark.timing import WARM_UP_SECONDS, Times, time_on_host
 from dmlvk.conformance.case import Workload
 
 
-class NetworkPeer(ABC):
-    """A library that convolves.
-
-    Attributes
-    ----------
-    name : str
-        The name for --peer.
-    runs_on : str
-        "CPU", "CUDA" or "Vulkan".
-    """
-
-    name: ClassVar[str]
-    runs_on: ClassVar[str]
-
-    @abstractmethod
-    def absence(self) -> str | None:
-        """Why the peer cannot run here; None if it can."""
-
-    @abstractmethod
-    def version(self) -> str:
-        """The library's version."""
+class NetworkPeer(Library):
+    """A library that convolves."""
 
     @abstractmethod
     def measure_layer(self, layer: Layer, batch: int, layout: str, rounds: int) -> ChainTimes:

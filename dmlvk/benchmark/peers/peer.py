@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk._common.bits import equal_bits
+from dmlvk.benchmark.records import Record, one_line, present
 from dmlvk.benchmark.timing import Times
 from dmlvk.conformance.case import Workload
 from dmlvk.operators import DiagonalMatrix1Desc, OperatorDesc, Slice1Desc
@@ -20,6 +21,7 @@ from dmlvk.operators.declared import INT32_MIN
 from dmlvk.tensor_desc import TensorDesc
 
 Part = TypeVar("Part")
+AnyLibrary = TypeVar("AnyLibrary", bound="Library")
 
 EQUAL, DIFFERENT = "equal", "DIFFERENT"
 # The peer computes something else that serves a network as well: other types, or no zero points.
@@ -45,8 +47,8 @@ class Trial:
     result: str
 
 
-class Peer(ABC):
-    """A library that does the same work.
+class Library(ABC):
+    """A library that does the same work as dmlvk.
 
     Attributes
     ----------
@@ -54,13 +56,10 @@ class Peer(ABC):
         The name for --peer.
     runs_on : str
         "CPU", "CUDA" or "Vulkan".
-    operators : collection of type of OperatorDesc
-        The descriptors of the operators that the peer has, even if it has them for some tensors only.
     """
 
     name: str
     runs_on: ClassVar[str]
-    operators: ClassVar[Collection[type[OperatorDesc]]]
 
     @abstractmethod
     def absence(self) -> str | None:
@@ -69,6 +68,34 @@ class Peer(ABC):
     @abstractmethod
     def version(self) -> str:
         """The library's version."""
+
+    def trial(self, measure: Callable[..., Record], *arguments: Any) -> Record:
+        """The record of a measurement, or why there is none. A peer's failure is a finding and does not end the run."""
+        try:
+            return {"peer": self.name, **measure(*arguments)}
+        except UnsupportedError as error:
+            return {"peer": self.name, "unsupported": str(error)}
+        except Exception as error:
+            return {"peer": self.name, "failure": one_line(error)}
+
+
+def taking_part(libraries: Iterable[AnyLibrary], left_out: Mapping[str, str]) -> tuple[list[AnyLibrary], Record]:
+    """The libraries that can run here, and what a record says of them and of those that take no part, with reasons."""
+    found, absent = present(libraries)
+    peers = {library.name: {"version": library.version(), "runs_on": library.runs_on} for library in found}
+    return found, {"peers": peers, "absent_peers": {**absent, **left_out}}
+
+
+class Peer(Library):
+    """A library that has operators of dmlvk.
+
+    Attributes
+    ----------
+    operators : collection of type of OperatorDesc
+        The descriptors of the operators that the peer has, even if it has them for some tensors only.
+    """
+
+    operators: ClassVar[Collection[type[OperatorDesc]]]
 
     @abstractmethod
     def measure(self, workload: Workload, expected: npt.NDArray[Any], rounds: int) -> Trial:

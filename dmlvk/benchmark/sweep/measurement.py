@@ -14,8 +14,8 @@ from dmlvk.benchmark.networks.peers import PEERS as NETWORK_PEERS
 from dmlvk.benchmark.networks.peers import NetworkPeer
 from dmlvk.benchmark.networks.timing import time_chain
 from dmlvk.benchmark.peers import PEERS, Peer
-from dmlvk.benchmark.peers.peer import UnsupportedError
-from dmlvk.benchmark.records import SWEEP, Record, circumstances, one_line, present
+from dmlvk.benchmark.peers.peer import Library, taking_part
+from dmlvk.benchmark.records import SWEEP, Record, circumstances, one_line
 from dmlvk.benchmark.sweep.shapes import ConvolutionShape, MovementShape, Shape, shapes
 from dmlvk.benchmark.timing import Times, rotation, time_bindings
 from dmlvk.benchmark.work import Work
@@ -83,9 +83,9 @@ def run(
     begin = time.monotonic()
     progress("marks", 0.0)
     marks, absent_marks = measure_marks(device, settings.data_bytes, settings.rounds)
-    known: dict[str, NetworkPeer | Peer] = {**CONVOLUTION_PEERS, **MOVEMENT_PEERS}
-    found, absent = present(known[name] for name in settings.peers)
-    taking_part = {peer.name for peer in found}
+    known: dict[str, Library] = {**CONVOLUTION_PEERS, **MOVEMENT_PEERS}
+    found, about_peers = taking_part((known[name] for name in settings.peers), {})
+    peers = {peer.name for peer in found}
     rows: list[Record] = []
     record: Record = {
         "kind": SWEEP,
@@ -94,8 +94,7 @@ def run(
         "data_bytes": settings.data_bytes,
         "marks": {name: {"rate": mark.rate, "correct": mark.correct} for name, mark in marks.items()},
         "absent_marks": absent_marks,
-        "peers": {peer.name: {"version": peer.version(), "runs_on": peer.runs_on} for peer in found},
-        "absent_peers": absent,
+        **about_peers,
         "shapes": rows,
     }
     for shape in shapes(settings.operators, settings.seed, settings.data_bytes) if row is None else row:
@@ -103,7 +102,7 @@ def run(
         if passed > settings.seconds:
             break
         progress(shape.name, passed)
-        rows.append(_row(device, shape, marks, settings.rounds, taking_part))
+        rows.append(_row(device, shape, marks, settings.rounds, peers))
         keep(record)
     return record
 
@@ -169,18 +168,16 @@ def _measured(device: dmlvk.Device, shape: Shape, inputs: dict[str, Any], rounds
 
 def _trial(name: str, shape: Shape, inputs: dict[str, Any], rounds: int) -> Record | None:
     """A peer's time; None if it has nothing to do with such a shape."""
-    try:
-        if isinstance(shape, ConvolutionShape) and name in CONVOLUTION_PEERS:
-            peer = CONVOLUTION_PEERS[name]
-            times = peer.measure_layer(shape.layer, shape.batch, shape.layout, rounds).best
-        elif isinstance(shape, MovementShape) and name in MOVEMENT_PEERS:
-            expected = shape.expected(inputs)
-            workload = Workload(shape.desc, inputs, expected=expected)
-            times = MOVEMENT_PEERS[name].measure(workload, expected, rounds).times
-        else:
-            return None
-    except UnsupportedError as error:
-        return {"peer": name, "unsupported": str(error)}
-    except Exception as error:  # a peer's failure is a finding and does not end the run
-        return {"peer": name, "failure": one_line(error)}
-    return {"peer": name, "seconds": times.median}
+
+    def of_a_convolution(peer: NetworkPeer, shape: ConvolutionShape) -> Record:
+        return {"seconds": peer.measure_layer(shape.layer, shape.batch, shape.layout, rounds).best.median}
+
+    def of_a_movement(peer: Peer, shape: MovementShape) -> Record:
+        expected = shape.expected(inputs)
+        return {"seconds": peer.measure(Workload(shape.desc, inputs, expected=expected), expected, rounds).times.median}
+
+    if isinstance(shape, ConvolutionShape) and name in CONVOLUTION_PEERS:
+        return CONVOLUTION_PEERS[name].trial(of_a_convolution, CONVOLUTION_PEERS[name], shape)
+    if isinstance(shape, MovementShape) and name in MOVEMENT_PEERS:
+        return MOVEMENT_PEERS[name].trial(of_a_movement, MOVEMENT_PEERS[name], shape)
+    return None
