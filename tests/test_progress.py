@@ -140,3 +140,21 @@ def test_commands_that_compile_many(
     assert bool(BAR.search(screen.text)) == terminal
     assert not BAR.search(done.output)
     assert "\x1b" not in done.output
+
+
+def test_lines_where_the_output_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dmlvk.command_line import terminal
+
+    plain = PlainConsole(file=io.StringIO(), force_terminal=False)
+    with shown_progress(plain, 2) as step:
+        step("one")
+    assert capsys.readouterr().err == ""  # not so soon
+    monkeypatch.setattr(terminal, "LINE_SECONDS", 0.0)
+    with shown_progress(plain, 2) as step:
+        step("one [name]")
+        step.parts("pieces")(1, 7)
+        step("two")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["0 s: 0 of 2, one [name]", "0 s: 1 of 7 pieces", "0 s: 1 of 2, two"]

@@ -9,6 +9,7 @@ from dmlvk.command_line.compare import compare
 from dmlvk.command_line.conformance import conformance
 from dmlvk.command_line.demo import demo
 from dmlvk.command_line.devices import devices
+from dmlvk.command_line.quantize import quantize
 from dmlvk.command_line.run import run
 from dmlvk.command_line.terminal import Commands
 from dmlvk.command_line.tune import tune
@@ -21,5 +22,5 @@ def main() -> None:
     """DirectML operators as Vulkan compute kernels."""
 
 
-for _command in (bench, compare, conformance, demo, devices, run, tune):
+for _command in (bench, compare, conformance, demo, devices, quantize, run, tune):
     main.add_command(_command)

@@ -80,6 +80,12 @@ PATHS = sorted({path for paths in KERNEL_PATHS.values() for path in paths})
 @click.option("--resume", type=INPUT_FILE, help="Go on with these JSON lines: what passed is not run again.")
 @click.option("--timeout", type=click.FloatRange(0.1), default=240.0, show_default=True, help="Seconds a case.")
 @click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Times that a case is run.")
+@click.option(
+    "--soak",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Replay one recorded run of each case, for so long in all: the same bits have to come each time.",
+)
 @click.option("--jobs", type=click.IntRange(1), help="Processes at a time; else one, on a CPU driver one a core.")
 @click.option(
     "--reruns",
@@ -139,6 +145,8 @@ def run_request(request: Request) -> int:
     items = request.items(chosen)
     waivers, flakes = read_waivers(request.waivers) if request.waivers is not None else ([], [])
     if request.scheduler is not None:
+        if request.soak is not None:
+            raise SelectionError("--soak belongs to one device: leave --scheduler out")
         if request.keep_outputs:
             raise SelectionError(
                 "--keep-outputs writes beside the process that runs the cases, which is on another host with "
@@ -200,8 +208,9 @@ def _run_items(
     """Run cases, and again those that fail now and then. Add each result, to the file of results too."""
     folder = request.outputs
     outputs = None if folder is None else str(folder.absolute())
-    configuration = Configuration(request.device, request.cases, request.path, request.repeat, outputs)
-    with Runner(configuration, timeout=request.timeout, jobs=request.jobs, validate=request.validate) as runner:
+    soak = (request.soak or 0.0) / max(1, len(items))
+    configuration = Configuration(request.device, request.cases, request.path, request.repeat, soak, outputs)
+    with Runner(configuration, timeout=request.timeout + soak, jobs=request.jobs, validate=request.validate) as runner:
         environment = _completed(runner.open(), request)
         _check_identity(request, resumed, environment)
         with ResultsWriter(request.json or request.resume) as writer:

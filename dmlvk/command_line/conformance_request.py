@@ -31,6 +31,7 @@ class Request:
     resume: Path | None
     timeout: float
     repeat: int
+    soak: float | None
     jobs: int | None
     reruns: int
     validate: bool

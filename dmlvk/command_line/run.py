@@ -40,6 +40,12 @@ from dmlvk.command_line.terminal import COMPILED, clear_errors, console, echo, s
     "--check", is_flag=True, help="Of an ONNX model: compare each node on the device with ONNX Runtime on its inputs."
 )
 @click.option(
+    "--repeat",
+    type=click.IntRange(2),
+    metavar="N",
+    help="Of an ONNX model: replay the recorded run N times, and compare the bits of every output with the first.",
+)
+@click.option(
     "--fuse-qdq/--no-fuse-qdq",
     default=True,
     show_default=True,
@@ -53,15 +59,16 @@ def run(
     output: Path | None,
     allow_paths: tuple[Path, ...],
     check: bool,
+    repeat: int | None,
     fuse_qdq: bool,
     selector: str | None,
 ) -> None:
     """Run a MODEL: an ONNX file, or a JSON file of DxDispatch.
 
-    Of an ONNX model, prints where each node runs, and the reason. With --check, ends with status 1 if any node on the
-    device differs from ONNX Runtime. Of a model of DxDispatch, prints what its commands print; the whole model is
-    checked before anything runs. It reads files in its own folder and the working directory, and writes files in its
-    own folder or that of --output.
+    Of an ONNX model, prints where each node runs, and the reason; then where the time went. Ends with status 1 if
+    --check finds a node on the device that differs from ONNX Runtime, or --repeat a run with other bits than the first.
+    Of a model of DxDispatch, prints what its commands print; the whole model is checked before anything runs. It reads
+    files in its own folder and the working directory, and writes files in its own folder or that of --output.
     """
     if output is not None:
         files.require_folder_place(output)
@@ -69,11 +76,11 @@ def run(
     if suffix == ".onnx":
         if allow_paths:
             raise click.UsageError("--allow-path belongs to models of DxDispatch; an ONNX model writes no files")
-        run_onnx(model, selector, inputs, output, check, fuse_qdq)
+        run_onnx(model, selector, inputs, output, check, fuse_qdq, repeat)
     elif suffix == ".json":
-        if inputs or check:
+        if inputs or check or repeat:
             raise click.UsageError(
-                "--input and --check belong to ONNX models; a model of DxDispatch names its own files"
+                "--input, --check and --repeat belong to ONNX models; a model of DxDispatch names its own files"
             )
         loaded = dxdispatch.load(model, allow_paths=allow_paths)
         with dmlvk.Device(selector) as device, shown_parts(console(), COMPILED) as show:

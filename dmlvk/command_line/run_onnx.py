@@ -16,19 +16,29 @@ from rich.text import Text
 from dmlvk._common import files
 from dmlvk._printable import printable
 from dmlvk.command_line.terminal import COMPILED, console, one_line, shown_progress
+from dmlvk.device_profile import DeviceType
 
 if TYPE_CHECKING:
-    from dmlvk.onnx import InferenceSession
+    from dmlvk.onnx import Difference, InferenceSession
     from dmlvk.onnx.checking import Finding
+    from dmlvk.onnx.profile import Profile
 
 Feeds = dict[str, np.ndarray]
 # Elements of an input for which random ones are made, if it is not given.
 MOST_RANDOM = 1 << 28
+# In a file's name.
+UNSAFE = r"[^\w.-]"
 COLOURS = {"device": "green", "view": "green", "folded": "cyan", "host": "yellow"}
 
 
 def run_onnx(
-    model: Path, selector: str | None, inputs: Sequence[str], output: Path | None, check: bool, fuse_qdq: bool
+    model: Path,
+    selector: str | None,
+    inputs: Sequence[str],
+    output: Path | None,
+    check: bool,
+    fuse_qdq: bool,
+    repeat: int | None = None,
 ) -> None:
     """Run a model on given or random inputs, and print where its nodes run.
 
@@ -45,6 +55,8 @@ def run_onnx(
     check : bool
         Compare each node on the device with the host's library on the same inputs.
     fuse_qdq : bool
+    repeat : int, optional
+        Run each so many times, and compare the bits of its outputs with those of the first run.
 
     Raises
     ------
@@ -64,6 +76,7 @@ def run_onnx(
         terminal = console()
         results: list[list[Any]] = []
         findings: dict[str, Finding] = {}
+        differences: list[Difference] = []
         with shown_progress(terminal, len(runs)) as step:
             session.device.compile_progress = step.parts(COMPILED)
             for number, feeds in enumerate(runs):
@@ -73,6 +86,9 @@ def run_onnx(
                     # Of several runs, the first that differs.
                     if findings.get(finding.name) is None or findings[finding.name].is_equal:
                         findings[finding.name] = finding
+                differences += session.repeat(feeds, repeat, step.parts("runs repeated")) if repeat else []
+            step("times")
+            profile = session.profiled(runs[-1])[1]
     except ModelError as error:
         raise click.ClickException(one_line(error)) from error
     terminal.print(_table(session, model, findings if check else None))
@@ -80,10 +96,53 @@ def run_onnx(
     if wrong:
         text = "; ".join(f"{finding.name}: {finding.text}" for finding in wrong[:3])
         raise click.ClickException(f"{len(wrong)} nodes differ from the host's: {text}")
+    if differences:
+        if output is not None:
+            for each in differences:
+                for kind, array in (("first", each.first), (f"run_{each.run}", each.found)):
+                    name = f"{re.sub(UNSAFE, '_', each.output)}_{kind}.npy"
+                    terminal.print(f"Kept: {files.write_inside(output, name, files.npy_bytes(array))}", soft_wrap=True)
+        advice = "" if output is not None else "; --output FOLDER keeps both arrays"
+        raise click.ClickException(f"the same run gave other bits: {differences[0]}{advice}")
+    if repeat:
+        terminal.print(f"Each of {repeat:,} runs gave the same bits.")
+    terminal.print(time_line(session, profile), soft_wrap=True)
     if output is not None:
         for name, content in _files(session, results):
             path = files.write_inside(output, name, content)
             terminal.print(f"Output: {path}", soft_wrap=True)
+
+
+def time_line(session: InferenceSession, profile: Profile) -> str:
+    """Where the time of a run went, and what would make it shorter."""
+    parts = {
+        "the device's nodes": sum(step.seconds for step in profile.steps if step.where == "device"),
+        "the host's nodes": sum(step.seconds for step in profile.steps if step.where == "host"),
+        "copies between them": sum(step.to_device_seconds + step.from_device_seconds for step in profile.steps),
+        "Python": profile.rest_seconds,
+    }
+    text = ", ".join(f"{name} {seconds * 1e3:,.2f} ms" for name, seconds in parts.items() if seconds > 0)
+    return f"A run of {profile.seconds * 1e3:,.2f} ms: {text}. {_advice(session, max(parts, key=parts.__getitem__))}"
+
+
+def _advice(session: InferenceSession, longest: str) -> str:
+    """What would make a run shorter whose time is mostly in one of its parts."""
+    rows = session.placement
+    on_host = [row.op_type for row in rows if row.where == "host"]
+    if not any(row.where == "device" for row in rows):
+        if any("Quantize" in row.op_type or row.op_type.startswith("QLinear") for row in rows):
+            return "No node runs on the device; the column of reasons says why."
+        return "The model is in floats, which ONNX Runtime runs on the CPU: dmlvk quantize makes integers of it."
+    if session.device.profile.device_type is DeviceType.CPU:
+        return f"{session.device.name} runs on this machine's processor: a GPU would be faster, and so is ONNX Runtime."
+    if longest == "the host's nodes":
+        names = ", ".join(dict.fromkeys(on_host))
+        return f"Fewer nodes on the host would make it faster: {names}."
+    if longest == "copies between them":
+        return "Smaller inputs and outputs would make it faster, or two runs at once (InferenceSession's runs_at_once)."
+    if longest == "Python":
+        return "Larger batches would make it faster for each input."
+    return "dmlvk bench --model shows each step; dmlvk tune looks for faster kernels."
 
 
 def _runs(session: InferenceSession, inputs: Sequence[str]) -> list[Feeds]:
@@ -166,7 +225,7 @@ def _files(session: InferenceSession, results: list[list[Any]]) -> Iterator[tupl
     taken: set[str] = set()
     for number, outputs in enumerate(results):
         for described, array in zip(session.get_outputs(), outputs, strict=True):
-            stem = re.sub(r"[^\w.-]", "_", described.name)
+            stem = re.sub(UNSAFE, "_", described.name)
             stem = stem if len(results) == 1 else f"{number}_{stem}"
             # Some file systems take two names that differ in their case for one.
             while stem.casefold() in taken:

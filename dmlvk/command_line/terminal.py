@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 COMPILED = "kernels compiled"
 INTERRUPTED = 130  # a shell's status for a program that Ctrl-C ended
 BROKEN_PIPE = 141  # a shell's status for a program whose reader closed the pipe
+# Where the output is no terminal, a line of progress comes this often at most.
+LINE_SECONDS = 10.0
 # The longest message: a message may quote a whole file.
 MOST_CHARACTERS = 4000
 # Errors that the user can correct.
@@ -64,13 +68,20 @@ def clear_errors(command: Callable[..., None]) -> Callable[..., None]:
     def guarded(*arguments: Any, **options: Any) -> None:
         require_settings()
         try:
-            command(*arguments, **options)
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                command(*arguments, **options)
         except CORRECTABLE as error:
             if is_readers_end(error):
                 raise
             raise click.ClickException(one_line(error)) from error
 
     return guarded
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning as one line, without the place in the sources from which it came."""
+    echo(f"Warning: {' '.join(str(message).split())}", is_error=True)
 
 
 def one_line(error: Exception) -> str:
@@ -200,8 +211,35 @@ def require_names(option: str, given: Iterable[str], known: Iterable[str]) -> No
             raise click.BadParameter(f"there is no {name!r}; there are {', '.join(names)}", param_hint=option)
 
 
+class Lines:
+    """Progress where the output is no terminal: a line on standard error now and then.
+
+    Parameters
+    ----------
+    total : int
+        The number of steps; 0 if it is not known.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._begun = -1
+        self._start = self._last = time.monotonic()
+
+    def step(self, name: str) -> None:
+        """A step of this name begins."""
+        self._begun += 1
+        self.show(f"{self._begun} of {self._total}, {name}" if self._total else name)
+
+    def show(self, text: str) -> None:
+        """Print a line, if the last one was long ago."""
+        now = time.monotonic()
+        if now - self._last >= LINE_SECONDS:
+            self._last = now
+            echo(f"{now - self._start:.0f} s: {text}", is_error=True)
+
+
 class Steps:
-    """What a progress bar is told. Without a bar, nothing is shown.
+    """What a progress bar is told. Without a bar, a line is printed now and then.
 
     Parameters
     ----------
@@ -212,11 +250,14 @@ class Steps:
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress = progress
+        self._lines = Lines(total)
         self._task = None if progress is None or not total else progress.add_task("", total=total, completed=-1)
 
     def __call__(self, name: str) -> None:
         """A step of this name begins."""
-        if self._progress is not None and self._task is not None:
+        if self._progress is None:
+            self._lines.step(name)
+        elif self._task is not None:
             self._progress.update(self._task, advance=1, description=printable(name))
 
     def parts(self, what: str) -> Callable[[int, int], None]:
@@ -228,6 +269,7 @@ class Steps:
 
         def show(done: int, total: int) -> None:
             if self._progress is None:
+                self._lines.show(f"{done} of {total} {what}")
                 return
             if not tasks:
                 tasks.append(self._progress.add_task(what, total=total))
@@ -239,7 +281,10 @@ class Steps:
 
 @contextmanager
 def shown_progress(terminal: Console, total: int = 0) -> Iterator[Steps]:
-    """A progress bar on a terminal, nothing elsewhere. Yields an object to call with each step's name as it begins."""
+    """A progress bar on a terminal, a line now and then elsewhere.
+
+    Yields an object to call with each step's name as it begins.
+    """
     if not terminal.is_terminal:
         yield Steps(None, total)
         return

@@ -9,6 +9,21 @@ from dmlvk.onnx import backend
 from dmlvk.onnx.arguments import NodeArgument
 from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.placement import Row
+from dmlvk.onnx.quantization_report import LayerLoss, OutputLoss, QuantizationReport, quantization_report
+from dmlvk.onnx.quantizer import quantize
+from dmlvk.onnx.repetition import Difference
 from dmlvk.onnx.session import InferenceSession
 
-__all__ = ["InferenceSession", "ModelError", "NodeArgument", "Row", "backend"]
+__all__ = [
+    "Difference",
+    "InferenceSession",
+    "LayerLoss",
+    "ModelError",
+    "NodeArgument",
+    "OutputLoss",
+    "QuantizationReport",
+    "Row",
+    "backend",
+    "quantization_report",
+    "quantize",
+]

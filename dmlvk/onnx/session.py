@@ -41,6 +41,7 @@ from dmlvk.onnx.onnx_runtime_calls import (
 from dmlvk.onnx.placement import Row
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.registry import entry_of
+from dmlvk.onnx.repetition import Difference, repeat
 from dmlvk.onnx.steps import DeviceStep, remember
 from dmlvk.runtime.copying import Pickled
 from dmlvk.runtime.device import Device
@@ -332,6 +333,45 @@ class InferenceSession(Pickled):
             replaced = frozenset(self._graph.replaceable.keys() & feeds.keys())
             return self._turns.run(self._with_inputs, replaced).run(names, feeds)
         return self._on_some_device(names, self._checked(feeds))
+
+    def repeat(
+        self, feeds: Mapping[str, Any], runs: int, progress: Callable[[int, int], object] | None = None
+    ) -> list[Difference]:
+        """Replay one recorded run, and compare the bits of every output with those of the first.
+
+        Sums of integers have the same bits in any order, so a difference in what the device computes is a fault of the
+        driver or of the hardware. What the host computes in floats may depend on its threads: `placement` says which
+        nodes these are.
+
+        Parameters
+        ----------
+        feeds : mapping of str to array_like
+            As for `run`.
+        runs : int
+            How many times the model runs, the first run included; 2 or more.
+        progress : callable, optional
+            Called after each run with its number and `runs`.
+
+        Returns
+        -------
+        list of Difference
+            Which run, which output, which element, and both arrays; empty if all bits are the same. The first ten are
+            kept.
+
+        Raises
+        ------
+        ModelError, DeviceError
+            As `run`.
+        ValueError
+            `runs` is below 2.
+
+        Examples
+        --------
+        >>> session.repeat({"input": picture}, 1000)
+        []
+        """
+        runs = as_argument("runs", runs, 2, None, "one run that others are compared with, and others", ValueError)
+        return repeat(lambda: self.run(None, feeds), self._graph.outputs, runs, progress)
 
     def _checked(self, feeds: Any) -> dict[str, Any]:
         return checked_feeds(self._graph, self._checks, feeds, self._place)

@@ -85,6 +85,7 @@ def execute(
     profile: str,
     repeat: int,
     keep: Callable[[npt.NDArray[Any]], None] = lambda elements: None,
+    soak: float = 0.0,
 ) -> Result:
     """Run a case. Raises nothing except for an interrupt.
 
@@ -98,6 +99,8 @@ def execute(
         The number of times that the case is dispatched.
     keep : callable
         Given the output's elements after the first dispatch: those of the result's digest.
+    soak : float
+        Seconds for which the dispatch, recorded once, is replayed afterwards.
     """
     start = time.perf_counter()
     result = partial(Result, case.name, profile, path=case.path or "")
@@ -117,7 +120,7 @@ def execute(
             found = result(Status.NOT_SUPPORTED, lacking.reason, lacking.explanation)
         else:
             assert workload is not None and isinstance(operator, dmlvk.CompiledOperator)
-            found = result(**_judged(case, operator, workload, repeat, keep))
+            found = result(**_judged(case, operator, workload, repeat, keep, soak))
     except DeviceLostError as error:
         found = result(Status.DEVICE_LOST, "VK_ERROR_DEVICE_LOST", str(error))
     except ValidationError as error:
@@ -193,6 +196,7 @@ def _judged(
     workload: Workload,
     repeat: int,
     keep: Callable[[npt.NDArray[Any]], None],
+    soak: float,
 ) -> dict[str, Any]:
     """Status, reason, message and digest of a case."""
     expected = workload.result()
@@ -237,7 +241,30 @@ def _judged(
             return {"status": Status.FAIL, "reason": "input", "message": message, "digest": reported}
     if not workload.is_defined:
         return _verdict_on_guards(outcomes, Status.UNPREDICTABLE)
-    return {**_verdict(outcomes, expected, output.placement), "digest": reported}
+    verdict = _verdict(outcomes, expected, output.placement)
+    if soak and verdict["status"] is Status.PASS and workload.way is not Way.TAKE_OVER:
+        verdict = _soaked(operator, bound, outcomes[0], soak) or verdict
+    return {**verdict, "digest": reported}
+
+
+def _soaked(
+    operator: dmlvk.CompiledOperator, bound: Mapping[str, PlacedTensor], first: _Outcome, seconds: float
+) -> dict[str, Any] | None:
+    """Replay one recorded run for some seconds; the verdict at the first run with other bits, None if there is none."""
+    output = bound["output_tensor"]
+    tensors = {field: tensor.tensor for field, tensor in bound.items()}
+    sequence = operator.device.sequence([operator.bind(**tensors)])
+    end, number = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        number += 1
+        output.fill()
+        sequence.submit().wait()
+        found = _look(output.read(), output.placement)
+        if found.guard_damage or not equal_bits(found.elements, first.elements):
+            text = found.guard_damage or difference(found.elements, first.elements)
+            message = f"replay {number} of one recorded run gave other bits than the first run: {text}"
+            return {"status": Status.FLAKY, "reason": "soak", "message": message}
+    return None
 
 
 def _runs(

@@ -47,6 +47,8 @@ class Configuration:
         The kernel path for cases that leave the choice to the planner.
     repeat : int
         The number of times that a case is dispatched.
+    soak : float
+        Seconds for which each case that passed is replayed, to see the same bits again.
     outputs : str, optional
         The folder in which the output of each case is kept.
     """
@@ -55,6 +57,7 @@ class Configuration:
     cases: str = OUR_CASES
     path: str | None = None
     repeat: int = 3
+    soak: float = 0.0
     outputs: str | None = None
 
 
@@ -133,7 +136,7 @@ def main() -> None:
             case = finder.find(name)
             forced = replace(case, path=case.path or configuration.path)
             kept: list[npt.NDArray[Any]] = []
-            result = execute(forced, devices, profile, configuration.repeat, kept.append)
+            result = execute(forced, devices, profile, configuration.repeat, kept.append, configuration.soak)
             if kept and result.digest and configuration.outputs is not None:
                 keep_output(Path(configuration.outputs), result, kept[0])
         except LookupError as error:

@@ -1,0 +1,238 @@
+"""Makes a model of 8-bit integers of one in floats, by ONNX Runtime's quantizer."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import onnx
+from onnx import version_converter
+
+from dmlvk._common.arguments import named_arguments
+from dmlvk.onnx.arguments import as_feeds, checked_feeds, input_checks
+from dmlvk.onnx.errors import ModelError
+from dmlvk.onnx.graph import Graph
+from dmlvk.onnx.model_file import load
+
+if TYPE_CHECKING:
+    from dmlvk.onnx.arguments import InputCheck
+
+# A scale for each channel needs DequantizeLinear's attribute axis.
+LEAST_OPSET = 13
+# What the device runs as integers. A Softmax, a layer normalization and the like keep their floats: as integers they
+# would lose accuracy, and run on the host all the same.
+QUANTIZED_OPERATORS = (
+    *("Add", "AveragePool", "Clip", "Concat", "Conv", "Flatten", "Gemm", "GlobalAveragePool", "LeakyRelu", "MatMul"),
+    *("MaxPool", "Mul", "Pad", "Relu", "Reshape", "Resize", "Sigmoid", "Slice", "Split", "Squeeze", "Transpose"),
+    "Unsqueeze",
+)
+# Without one of these there is nothing whose weights could be integers.
+PRODUCTS = {"Conv", "Gemm", "MatMul"}
+OF_QUANTIZED_MODELS = {"ConvInteger", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QuantizeLinear"}
+FORMATS = ("QOperator", "QDQ")
+CALIBRATIONS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
+# The largest message of protobuf.
+MOST_BYTES = 2**31 - 1
+
+
+@named_arguments
+def quantize(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto,
+    data: Iterable[Any],
+    *,
+    format: Literal["QOperator", "QDQ"] = "QOperator",
+    weight_bits: Literal[7, 8] = 8,
+    per_channel: bool = True,
+    calibration: Literal["minmax", "entropy", "percentile"] = "minmax",
+    progress: Callable[[str], object] | None = None,
+) -> onnx.ModelProto:
+    """Make a model of 8-bit integers, whose convolutions run on a device, of a model in floats.
+
+    Parameters
+    ----------
+    model : path, bytes or ModelProto
+        A model in floats with at least one Conv, Gemm or MatMul.
+    data : iterable
+        Inputs as the model meets them in use, which show the range of each value: feeds as for `InferenceSession.run`,
+        or arrays, if the model has one input. A hundred are usually enough. It is read once, from its beginning to its
+        end.
+    format : {"QOperator", "QDQ"}
+        "QOperator" writes QLinearConv and the like, which have the same bits everywhere. "QDQ" leaves the operators in
+        floats, between DequantizeLinear and QuantizeLinear; a session fuses them.
+    weight_bits : {7, 8}
+        8 is more accurate, and exact in dmlvk. 7 makes ONNX Runtime give the same bits on x86 processors without VNNI,
+        where its sums of two products saturate at 16 bits.
+    per_channel : bool
+        Whether weights have a scale for each output channel, which is more accurate and costs nothing on a device.
+    calibration : {"minmax", "entropy", "percentile"}
+        How the range of a value follows from the data: its least and greatest element, or a narrower range that cuts
+        off rare ones.
+    progress : callable, optional
+        Called with the name of each step as it begins: the preparation, each input of `data`, and the quantizer.
+
+    Returns
+    -------
+    onnx.ModelProto
+        For `InferenceSession`, or `onnx.save`.
+
+    Raises
+    ------
+    ModelError
+        The model cannot be read, is quantized already, or has nothing to quantize; `data` has no inputs, or one that
+        does not fit or is not finite; ONNX Runtime is not installed, or refuses the model.
+    ValueError
+        `format`, `weight_bits` or `calibration` has another value.
+
+    Notes
+    -----
+    The steps: conversion to opset 13, if it is older; ONNX Runtime's basic optimization, which puts batch
+    normalizations into convolutions and makes constants of what is constant; inference of sizes; calibration on
+    `data`; `onnxruntime.quantization.quantize_static`, with uint8 values and int8 weights. Softmax and other operators
+    that no device runs keep their floats. `quantization_report` says what the result is worth.
+
+    Examples
+    --------
+    >>> quantized = dmlvk.onnx.quantize("model.onnx", [{"input": picture} for picture in pictures])
+    >>> session = dmlvk.onnx.InferenceSession(quantized)
+    """
+    for name, value, known in (
+        ("format", format, FORMATS),
+        ("weight_bits", weight_bits, (7, 8)),
+        ("calibration", calibration, CALIBRATIONS),
+    ):
+        if value not in known:
+            raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, known))}")
+    step = progress or (lambda name: None)
+    try:
+        from onnxruntime import quantization
+    except ImportError as error:
+        raise ModelError("quantization needs the package onnxruntime: pip install 'dmlvk[onnx]'") from error
+    loaded = load(model)
+    graph = Graph(loaded)
+    place, checks = loaded.place, input_checks(graph, loaded.place)
+    step("preparation")
+    with tempfile.TemporaryDirectory(prefix="dmlvk-quantize-") as folder, _quiet(place):
+        prepared = prepare(model, place, Path(folder))
+
+        class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
+            def __init__(self) -> None:
+                self.feeds = checked_samples(graph, checks, data, place, step)
+
+            def get_next(self) -> dict[str, Any] | None:
+                return next(self.feeds, None)
+
+        target = Path(folder, "quantized.onnx")
+        reader = Reader()
+        quantization.quantize_static(
+            prepared,
+            target,
+            reader,
+            quant_format=quantization.QuantFormat[format],
+            op_types_to_quantize=list(QUANTIZED_OPERATORS),
+            per_channel=per_channel,
+            reduce_range=weight_bits == 7,
+            activation_type=quantization.QuantType.QUInt8,
+            weight_type=quantization.QuantType.QInt8,
+            calibrate_method=quantization.CalibrationMethod[CALIBRATIONS[calibration]],
+        )
+        return onnx.load(target)
+
+
+def prepare(model: str | os.PathLike[str] | bytes | onnx.ModelProto, place: str, folder: Path) -> Path:
+    """The model as the quantizer wants it, as a file in a folder.
+
+    Raises
+    ------
+    ModelError
+        The model is quantized already, has nothing to quantize, or is larger than a message of protobuf.
+    """
+    import onnxruntime
+    from onnxruntime.quantization.quant_utils import add_pre_process_metadata
+
+    proto = _whole(model)
+    operators = {node.op_type for node in proto.graph.node}
+    quantized = sorted(name for name in operators if name in OF_QUANTIZED_MODELS or name.startswith("QLinear"))
+    if quantized:
+        raise ModelError(f"{place} is quantized already: it has {', '.join(quantized)}")
+    if not operators & PRODUCTS:
+        wanted = ", ".join(sorted(PRODUCTS))
+        raise ModelError(f"{place} has nothing to quantize: none of {wanted} is among its operators")
+    if proto.ByteSize() > MOST_BYTES:
+        raise ModelError(f"{place} has {proto.ByteSize():,} bytes; the quantizer takes models of at most 2 GiB")
+    opset = next((each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")), LEAST_OPSET)
+    if opset < LEAST_OPSET:
+        proto = version_converter.convert_version(proto, LEAST_OPSET)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    optimized = folder / "optimized.onnx"
+    options.optimized_model_filepath = str(optimized)
+    onnxruntime.InferenceSession(
+        proto.SerializeToString(),
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=["ConstantSharing"],  # it renames constants
+    )
+    prepared = onnx.shape_inference.infer_shapes(onnx.load(optimized))
+    add_pre_process_metadata(prepared)
+    onnx.save(prepared, folder / "prepared.onnx")
+    return folder / "prepared.onnx"
+
+
+def checked_samples(
+    graph: Graph,
+    checks: Mapping[str, InputCheck],
+    data: Iterable[Any],
+    place: str,
+    step: Callable[[str], object],
+) -> Iterator[dict[str, Any]]:
+    """The inputs of `data` as feeds.
+
+    Raises
+    ------
+    ModelError
+        There is none, or one does not fit or is not finite.
+    """
+    number = 0
+    for number, sample in enumerate(data, 1):
+        step(f"input {number}")
+        feeds = checked_feeds(graph, checks, as_feeds(graph, sample, place), place)
+        for name, array in feeds.items():
+            if isinstance(array, np.ndarray) and array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise ModelError(f"{place}: input {number} of the data has elements in {name!r} that are not finite")
+        yield feeds
+    if not number:
+        raise ModelError(f"{place}: the data have no inputs; the quantizer needs at least one")
+    step("the quantizer")
+
+
+def _whole(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto:
+    """A model that was loaded before, with all its weights in it."""
+    if isinstance(model, onnx.ModelProto):
+        return model
+    if isinstance(model, (str, os.PathLike)):
+        return onnx.load(model)
+    return onnx.load_model_from_string(bytes(model))
+
+
+@contextmanager
+def _quiet(place: str) -> Iterator[None]:
+    """Hide the quantizer's advice to prepare a model, which was done, and make its exceptions ModelErrors."""
+    logger = logging.getLogger()
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    except (ModelError, MemoryError, OSError):
+        raise
+    except Exception as error:  # onnxruntime's own, which have no common class
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise ModelError(f"{place}: ONNX Runtime's quantizer: {text}") from error
+    finally:
+        logger.setLevel(level)
