@@ -32,6 +32,9 @@ CHIPS ?=
 # Its other arguments, as in: make test-compilers COMPILERS_ARGUMENTS=--record
 COMPILERS_ARGUMENTS ?=
 
+# Arguments of `make test-windows`, as in: make test-windows WINDOWS_ARGUMENTS=--all
+WINDOWS_ARGUMENTS ?=
+
 # Arguments of the fuzzing, as in: make fuzz FUZZ_ARGUMENTS="--count 1000000 --seed 7"
 FUZZ_ARGUMENTS ?=
 
@@ -128,7 +131,7 @@ fuzz: .venv/test.stamp
 	$(VENV_PYTHON) -m pytest $(DAMAGED_FILES)
 
 test-windows: .venv/test.stamp
-	@$(VENV_PYTHON) -m tools.windows $(if $(PYTEST_ARGUMENTS),-- $(PYTEST_ARGUMENTS))
+	@$(VENV_PYTHON) -m tools.windows $(WINDOWS_ARGUMENTS) $(if $(PYTEST_ARGUMENTS),-- $(PYTEST_ARGUMENTS))
 
 package: .venv/test.stamp
 	$(VENV_PYTHON) -m tools.package

@@ -213,6 +213,15 @@ def test_what_is_excluded_under_wine_is_there() -> None:
     assert set(re.findall(r"`(test_\w+)`", described)) == {name.split("::")[-1] for name in windows.EXCLUDED}
 
 
+def test_what_is_chosen_under_wine_is_there_and_not_left_out() -> None:
+    chosen = windows.chosen_tests(has_all=False)
+    assert len(set(chosen)) == len(chosen)
+    for name in chosen:
+        assert (ROOT / name).is_file()
+        assert not any(name.startswith(left) for left in windows.LEFT_OUT)
+    assert "--ignore=tests/kernels" in windows.chosen_tests(has_all=True)
+
+
 def test_failures_are_told_by_reason_and_by_number(tmp_path: Path) -> None:
     """The reasons come from the report of a run of pytest."""
     file, report = tmp_path / "test_some.py", tmp_path / "report.xml"

@@ -36,7 +36,7 @@ make test-matrices  kernels on matrix units, on the CPU driver that has matrices
 make test-mutants   kernels broken on purpose in eighty ways: each has to be caught by the conformance suite
 make test-pages     the pages of HTML in a browser, which it fetches where there is none: filters, widths, colours
 make fuzz           100,000 random calls on each test driver, with numbers of all kinds: half an hour on two cores
-make test-windows   the tests and a sample of the conformance suite in Windows' form, under Wine
+make test-windows   Windows' form, under Wine: a selection of the tests in 40 minutes, all with WINDOWS_ARGUMENTS=--all
 make test-minimal   the tests with the oldest version of each dependency
 make bench-checkouts  this checkout beside another one, call by call on a CPU driver: BEFORE=../before
 make package        the wheel and the sdist, checked, in dist/

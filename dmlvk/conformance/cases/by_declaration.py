@@ -111,6 +111,16 @@ def _is_data(rule: TensorRule) -> bool:
 
 def cases_of(declared: type[OperatorDesc], default_only: bool = False) -> Iterator[Case]:
     """The cases of an operator."""
+    if declared not in _GROUPS:
+        _GROUPS[declared] = _group_of(declared)
+    yield from _GROUPS[declared].cases(default_only)
+
+
+# Each is made once, because the choice of its default cases takes long.
+_GROUPS: dict[type[OperatorDesc], Group] = {}
+
+
+def _group_of(declared: type[OperatorDesc]) -> Group:
     choices = {name: _labelled(values) for name, values in parameters(declared).items()}
     # A parameter with one value says nothing in a name.
     fixed = {name: next(iter(values.items())) for name, values in choices.items() if len(values) == 1}
@@ -126,7 +136,7 @@ def cases_of(declared: type[OperatorDesc], default_only: bool = False) -> Iterat
 
     about = (form.__doc__ or "").strip()
     open_choices = {name: values for name, values in choices.items() if name not in fixed}
-    yield from Group(f"{declared.stem}:form", build, open_choices, keep=keep, about=about).cases(default_only)
+    return Group(f"{declared.stem}:form", build, open_choices, keep=keep, about=about)
 
 
 def _labelled(values: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:

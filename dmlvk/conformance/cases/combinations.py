@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,15 +79,10 @@ class Group:
             if self.keep is None or self.keep(dict(zip(values, labels, strict=True))):
                 yield self._case(values, labels, self.default == "all" or labels in defaults)
 
-    def _defaults(self, values: Mapping[str, Mapping[str, Any]]) -> set[tuple[str, ...]]:
+    def _defaults(self, values: Mapping[str, Mapping[str, Any]]) -> Set[tuple[str, ...]]:
         if self.default != "pairs":
-            return set()
-        names, keep = tuple(values), self.keep
-
-        def is_kept(labels: tuple[str, ...]) -> bool:
-            return keep is None or keep(dict(zip(names, labels, strict=True)))
-
-        return covering_pairs([tuple(labels) for labels in values.values()], is_kept)
+            return frozenset()
+        return _kept_pairs(tuple(values), tuple(tuple(labels) for labels in values.values()), self.keep)
 
     def _case(self, values: Mapping[str, Mapping[str, Any]], labels: tuple[str, ...], is_default: bool) -> Case:
         name = f"{self.name}:{';'.join(f'{key}={label}' for key, label in zip(values, labels, strict=True))}"
@@ -114,6 +109,13 @@ def data_name(name: str) -> str:
     groups, _, parameters = name.rpartition(":")
     kept = [pair for pair in parameters.split(";") if pair.partition("=")[0] not in WAYS]
     return f"{groups}:{';'.join(kept)}"
+
+
+@lru_cache(maxsize=512)  # the groups of a module that makes them anew for each list of cases
+def _kept_pairs(
+    names: tuple[str, ...], labels: tuple[tuple[str, ...], ...], keep: Callable[[Mapping[str, str]], bool] | None
+) -> Set[tuple[str, ...]]:
+    return covering_pairs(labels, lambda chosen: keep is None or keep(dict(zip(names, chosen, strict=True))))
 
 
 def covering_pairs(values: Sequence[Sequence[str]], keep: Callable[[tuple[str, ...]], bool]) -> set[tuple[str, ...]]:
