@@ -294,7 +294,7 @@ def parts(bench: Bench) -> dict[str, float]:
     def nothing() -> None: ...
 
     def queue_submit() -> None:
-        queue.submit(call.batch, call.kept)
+        queue.submit(call.batch)
 
     steps: dict[str, Step] = {
         "a Python call without arguments": nothing,

@@ -28,6 +28,10 @@ class TensorFlags(IntFlag):
     OWNED_BY_DML = 1
 
 
+# Comparing flags with it costs less than taking a bit from them, and most tensors have none.
+NO_FLAGS = TensorFlags.NONE
+
+
 def as_data_type(descriptor: str, field: str, data_type: Any) -> DataType:
     """The data type that a DataType, its integer value or a NumPy dtype stands for."""
     if type(data_type) is DataType:
@@ -111,9 +115,9 @@ class TensorDesc:
         fields["guaranteed_base_offset_alignment"] = _checked_alignment(
             guaranteed_base_offset_alignment, fields["data_type"]
         )
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "total_size_in_bytes", self._checked_total_size(total_size_in_bytes))
+        own = self.__dict__  # a frozen dataclass has no other way for values that were checked
+        own.update(fields)
+        own["total_size_in_bytes"] = self._checked_total_size(total_size_in_bytes)
 
     @classmethod
     @named_arguments
@@ -270,6 +274,8 @@ def _strides_of(array: Any, data_type: DataType) -> tuple[int, ...] | None:
 
 
 def _checked_alignment(alignment: object, data_type: DataType) -> int:
+    if type(alignment) is int and alignment == 0:
+        return 0  # the usual case
     rule = f"must be 0 or a power of two that is no smaller than an element of {data_type.name}"
     field = "guaranteed_base_offset_alignment"
     checked = as_integer("TensorDesc", field, alignment, 0, MAXIMUM_UINT32, rule)
@@ -281,5 +287,7 @@ def _checked_alignment(alignment: object, data_type: DataType) -> int:
 
 
 def _checked_flags(flags: object) -> TensorFlags:
+    if flags is NO_FLAGS:
+        return NO_FLAGS  # the usual case
     rule = "must be TensorFlags.NONE or TensorFlags.OWNED_BY_DML"
     return TensorFlags(as_integer("TensorDesc", "flags", flags, 0, 1, rule))

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, TypeVar
 
 from dmlvk._common.arguments import as_boolean, as_integer, as_integers, unknown_argument
 from dmlvk._common.overlap import find_overlap
@@ -19,7 +19,7 @@ from dmlvk.data_type import DataType
 from dmlvk.errors import DescriptorError
 from dmlvk.operators.element import element_text, encode_element
 from dmlvk.operators.feature_level import FeatureLevel
-from dmlvk.tensor_desc import TensorDesc, TensorFlags, as_data_type
+from dmlvk.tensor_desc import MAXIMUM_RANK, NO_FLAGS, TensorDesc, TensorFlags, as_data_type
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -35,6 +35,7 @@ else:
 INT32_MIN = -(2**31)
 INT32_MAX = 2**31 - 1
 ALL_DATA_TYPES = tuple(DataType)
+ALL_RANKS = (1, MAXIMUM_RANK)
 EIGHT_BIT_TYPES = (DataType.INT8, DataType.UINT8)
 SIXTY_FOUR_BIT_TYPES = (DataType.FLOAT64, DataType.UINT64, DataType.INT64)
 
@@ -102,15 +103,36 @@ class OneAChannel:
 
 ONE_ELEMENT = OneElement()
 
+# The methods of a rule, in two parts: between them the operator's own `check` is called, and the output is filled in.
+CHECKS = ("require", "check_by_itself", "check_beside_others", "normalise"), ("check_sizes", "settle")
+# A check and the field that it checks.
+FieldChecks: TypeAlias = "tuple[tuple[Callable[[OperatorDesc, str], None], str], ...]"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """The rules of a field. The methods are called in this order, each for all fields."""
+    """The rules of a field. The methods of CHECKS are called in this order, each for all fields that `says` names."""
 
     is_optional: bool = False
 
+    def says(self, check: str) -> bool:
+        """Whether one of CHECKS has anything to check. What has not is left out when the operator is declared."""
+        return getattr(type(self), check) is not getattr(Rule, check)
+
+    def require(self, desc: OperatorDesc, name: str) -> None:
+        """Check the type of the value."""
+
+    def check_by_itself(self, desc: OperatorDesc, name: str) -> None:
+        """Check what does not depend on other fields."""
+
+    def check_beside_others(self, desc: OperatorDesc, name: str) -> None:
+        """Check what depends on other fields, excluding sizes."""
+
     def normalise(self, desc: OperatorDesc, name: str) -> None:
         """Check a number that does not depend on the output, and replace it by a Python number."""
+
+    def check_sizes(self, desc: OperatorDesc, name: str) -> None:
+        """Check sizes. The output is filled in."""
 
     def settle(self, desc: OperatorDesc, name: str) -> None:
         """Check a value that depends on the output, which is filled in."""
@@ -147,9 +169,17 @@ class TensorRule(Rule):
     of: str | None = None
     type_from: tuple[str, ...] = ()
 
+    def says(self, check: str) -> bool:
+        is_any = self.types == ALL_DATA_TYPES and self.rank == ALL_RANKS
+        has_model = any(isinstance(each, Same) for each in (self.types, self.rank, self.sizes))
+        said = {"check_by_itself": not is_any, "check_beside_others": has_model, "check_sizes": self.sizes is not None}
+        return said.get(check, super().says(check))
+
     def require(self, desc: OperatorDesc, name: str) -> None:
         """Check that it is a TensorDesc. An output that was left out is filled in later."""
         value = getattr(desc, name)
+        if type(value) is TensorDesc:
+            return
         if not isinstance(value, TensorDesc) and (value is not None or not (self.is_optional or name == OUTPUT)):
             desc._fail(name, value, f"must be a TensorDesc, not {type(value).__name__}")
 
@@ -344,7 +374,7 @@ def dimensions_of(field: str, *, excluding: int = 0) -> Callable[[Any], tuple[in
 def source(
     types: Any = ALL_DATA_TYPES,
     *,
-    rank: Any = (1, 8),
+    rank: Any = ALL_RANKS,
     sizes: Any = None,
     role: str = DATA,
     of: str | None = None,
@@ -385,7 +415,7 @@ def zero_point(
 def result(
     types: Any = ALL_DATA_TYPES,
     *,
-    rank: Any = (1, 8),
+    rank: Any = ALL_RANKS,
     sizes: Any = None,
     type_from: tuple[str, ...] = (),
     default: Any = MISSING,
@@ -472,6 +502,7 @@ class OperatorDesc:
     optional_fields: ClassVar[tuple[str, ...]]
     bit_fields: ClassVar[Mapping[str, str]]
     implied_fields: ClassVar[tuple[str, ...]]
+    _checks: ClassVar[tuple[FieldChecks, ...]]
 
     if not TYPE_CHECKING:  # which knows the fields of each descriptor from its own `__init__`
 
@@ -485,22 +516,14 @@ class OperatorDesc:
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        tensors = self.tensor_rules.items()
-        for name, tensor_rule in tensors:
-            tensor_rule.require(self, name)
-        for name, tensor_rule in tensors:
-            tensor_rule.check_by_itself(self, name)
-        for name, tensor_rule in tensors:
-            tensor_rule.check_beside_others(self, name)
-        for name, rule in self.rules.items():
-            rule.normalise(self, name)
+        before_output, beside_output = self._checks
+        for check, name in before_output:
+            check(self, name)
         self.check()
-        if getattr(self, OUTPUT) is None:
+        if self.__dict__[OUTPUT] is None:
             self._set(OUTPUT, self.implied_output())
-        for name, tensor_rule in tensors:
-            tensor_rule.check_sizes(self, name)
-        for name, rule in self.rules.items():
-            rule.settle(self, name)
+        for check, name in beside_output:
+            check(self, name)
         self.check_output()
         self._check_outputs()
 
@@ -565,6 +588,10 @@ class OperatorDesc:
         types = [tensor.data_type for name in fields if (tensor := getattr(self, name)) is not None]
         return TensorDesc(types[0] if types else rule.types[0], sizes)  # type: ignore[index]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: without the hash, which is another one in another process."""
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
+
     @property
     def tensors(self) -> dict[str, TensorDesc]:
         """The tensors that are present, by field name, in DirectML's order: inputs, then outputs."""
@@ -580,7 +607,7 @@ class OperatorDesc:
         raise DescriptorError(type(self).__name__, field, value, rule, expected)
 
     def _set(self, field: str, value: object) -> None:
-        object.__setattr__(self, field, value)  # the way a frozen dataclass normalises its fields in __post_init__
+        self.__dict__[field] = value  # the way a frozen dataclass normalises its fields in __post_init__
 
     def _check_outputs(self) -> None:
         """Check the rules of every output: it is not OWNED_BY_DML, and no two elements share memory."""
@@ -588,13 +615,27 @@ class OperatorDesc:
             tensor: TensorDesc | None = getattr(self, name)
             if tensor is None:
                 continue
-            if tensor.flags & TensorFlags.OWNED_BY_DML:
+            if tensor.flags is not NO_FLAGS and tensor.flags & TensorFlags.OWNED_BY_DML:
                 self._fail(f"{name}.flags", tensor.flags, "only inputs can be OWNED_BY_DML", "TensorFlags.NONE")
-            overlap = find_overlap(tensor.sizes, tensor.element_strides)
+            overlap = None if tensor.strides is None else find_overlap(tensor.sizes, tensor.strides)
             if overlap is not None:
                 rule = f"elements of an output may not overlap; with sizes {tensor.sizes}, {overlap}"
                 expected = "strides that give every element a place of its own"
                 self._fail(f"{name}.strides", tensor.strides, rule, expected)
+
+
+def _once(hashed: Callable[[Any], int]) -> Callable[[Any], int]:
+    """A hash that is computed once: a device finds what it has compiled by descriptors."""
+
+    def known(self: OperatorDesc) -> int:
+        own = self.__dict__
+        try:
+            return own["_hash"]  # type: ignore[no-any-return]
+        except KeyError:
+            own["_hash"] = found = hashed(self)
+            return found
+
+    return known
 
 
 @dataclass_transform(
@@ -637,6 +678,11 @@ def operator(
             field.name: field.metadata["rule"] for field in dataclasses.fields(made) if "rule" in field.metadata
         }
         tensors = {field: rule for field, rule in rules.items() if isinstance(rule, TensorRule)}
+        made._checks = tuple(
+            tuple((getattr(rule, check), field) for check in part for field, rule in rules.items() if rule.says(check))
+            for part in CHECKS
+        )
+        made.__hash__ = _once(made.__hash__)  # type: ignore[assignment, method-assign]
         made.operator_name, made.stem, made.number = name, name.lower(), number
         made.family, made.successor = family, successor
         made.rules, made.tensor_rules = MappingProxyType(rules), MappingProxyType(tensors)

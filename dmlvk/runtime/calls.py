@@ -25,11 +25,9 @@ class Call:
     binding : Binding
     batch : Batch
         The recorded binding.
-    kept : tuple
-        What a submission of the batch keeps alive.
     """
 
-    __slots__ = ("__weakref__", "_calls", "_key", "_tensors", "batch", "binding", "kept", "tensors")
+    __slots__ = ("__weakref__", "_calls", "_key", "_tensors", "batch", "binding", "tensors")
 
     def __init__(self, calls: Calls, key: tuple[object, ...], tensors: Mapping[str, Tensor], binding: Binding) -> None:
         # A weak reference: the calls are dropped with their operator, even if some of their tensors remain.
@@ -40,7 +38,6 @@ class Call:
         self.binding = binding
         assert binding.batch is not None, "a call is remembered once it is recorded"
         self.batch = binding.batch
-        self.kept = (binding.batch, binding.kept)
 
     def forget(self) -> None:
         """Forget this call: one of its tensors was dropped or freed, or there are too many calls."""

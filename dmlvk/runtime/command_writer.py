@@ -154,7 +154,8 @@ class CommandWriter:
         self._finish()
         uses: frozenset[MemoryUse] = frozenset().union(*[binding.uses for binding in bindings])
         writes: frozenset[MemoryUse] = frozenset().union(*[binding.written for binding in bindings])
-        return self._vulkan.queue.batch(self._command_buffers, uses, writes)
+        kept = ([binding.kept for binding in bindings], self._queries)
+        return self._vulkan.queue.batch(self._command_buffers, uses, writes, kept=kept)
 
     def _write(self, binding: Binding) -> None:
         hazards = self._hazards
@@ -195,7 +196,8 @@ class CommandWriter:
         self._compose(secondaries)
         uses = tuple(chain.from_iterable([binding.uses for binding in bindings]))
         writes = tuple(chain.from_iterable([binding.written for binding in bindings]))
-        return self._vulkan.queue.batch(self._command_buffers, uses, writes, registered=False)
+        kept = [binding.kept for binding in bindings]
+        return self._vulkan.queue.batch(self._command_buffers, uses, writes, kept=kept, registered=False)
 
     def _compose(self, secondaries: list[Any]) -> None:
         self._start()

@@ -126,7 +126,7 @@ class CompiledOperator(Pickled, Generic[Described]):
         if self.device.timestamps:
             return self.device.submit((call.binding,))
         queue = self._queue
-        with queue.lock: value = queue.submit_inside(call.batch, call.kept)  # noqa: E701  # fmt: skip
+        with queue.lock: value = queue.submit_inside(call.batch)  # noqa: E701  # fmt: skip
         submission = Submission()
         submission._queue = queue
         submission._value = value
@@ -148,7 +148,7 @@ class CompiledOperator(Pickled, Generic[Described]):
             calls.add(tensors, binding)
         if self.device.timestamps:
             return self.device.submit_inside((binding,))
-        return submission_of(queue, queue.submit_inside(batch, (batch, binding.kept)))
+        return submission_of(queue, queue.submit_inside(batch))
 
     @typed_as(bound_tensors.bind)
     def bind(self, **tensors: Tensor) -> Binding:

@@ -6,9 +6,11 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
+from weakref import ref
 
 import numpy as np
 
@@ -55,6 +57,8 @@ LIST_CACHE_SIZE = 64
 OperatorKey: TypeAlias = tuple[OperatorDesc, "str | None"]
 # A plan, and the path by which it was asked for.
 ChosenPlan: TypeAlias = tuple[Plan, "str | None"]
+# The recorded list, and weak references to its bindings: whichever of them goes first has the list forgotten.
+RememberedList: TypeAlias = "tuple[Batch, list[ref[Binding]]]"
 
 
 class Device(NotCopied):
@@ -129,7 +133,7 @@ class Device(NotCopied):
         self.timestamps = timestamps
         # Measurements on the unchanged device say nothing about another profile.
         self._choices = TunedPaths(self.vulkan.profile) if profile is None else None
-        self._lists: OrderedDict[tuple[int, ...], Batch] = OrderedDict()
+        self._lists: OrderedDict[tuple[int, ...], RememberedList] = OrderedDict()
         self._operators: OrderedDict[OperatorKey, CompiledOperator] = OrderedDict()
         self._operators_kept = OPERATORS_KEPT_ON_CPU if self.profile.device_type == DeviceType.CPU else OPERATORS_KEPT
         self._operators_monitor = Monitor(self.vulkan.context.availability)
@@ -414,21 +418,22 @@ class Device(NotCopied):
         batch = self._recorded(listed)
         if batch is None:
             return self.vulkan.monitor.run(self.submit_inside, self._checked(listed))
-        return submission_of(self.vulkan.queue, self.vulkan.queue.submit(batch, kept_by(batch, listed)))
+        return submission_of(self.vulkan.queue, self.vulkan.queue.submit(batch))
 
     def submit_inside(self, listed: tuple[Binding, ...]) -> Submission:
         """As `submit`, with the device's monitor entered and the bindings already checked."""
         if self.timestamps or self.debug_level:
             return self._submit_measured_inside(listed)
         batch = self._recorded(listed) or self._record(listed)
-        return submission_of(self.vulkan.queue, self.vulkan.queue.submit_inside(batch, kept_by(batch, listed)))
+        return submission_of(self.vulkan.queue, self.vulkan.queue.submit_inside(batch))
 
     def _recorded(self, listed: tuple[Binding, ...]) -> Batch | None:
         """The remembered batch of a list that was submitted to this device before; None if there is none."""
         try:
             if len(listed) == 1:
                 return listed[0].batch if listed[0].device is self else None
-            return self._lists.get(tuple([binding.serial for binding in listed]))
+            known = self._lists.get(tuple([binding.serial for binding in listed]))
+            return None if known is None else known[0]
         except AttributeError:  # not a Binding
             return None
 
@@ -445,8 +450,11 @@ class Device(NotCopied):
             batch = writer.compose(bindings)
         if not all(binding.is_final for binding in bindings):
             return batch
-        # Remembered by the bindings' numbers, which keep neither the bindings nor their memory, and are never reused.
-        self._lists[tuple(binding.serial for binding in bindings)] = batch
+        # Remembered by the bindings' numbers, which are never reused. The batch keeps the bindings' memory, so it is
+        # forgotten with the first of them: by a call of C code alone, which nothing interrupts.
+        key = tuple(binding.serial for binding in bindings)
+        forget = partial(self._lists.pop, key)  # its second argument is the weak reference
+        self._lists[key] = batch, [ref(binding, forget) for binding in set(bindings)]
         if len(self._lists) > LIST_CACHE_SIZE:
             self._lists.popitem(last=False)
         return batch
@@ -463,7 +471,7 @@ class Device(NotCopied):
         if self.timestamps or vulkan.context.configuration.compute_family.timestamp_valid_bits:
             queries = TimestampQueries(vulkan, dispatch_count(bindings))
         batch = CommandWriter(vulkan, ONE_TIME_SUBMIT, queries).write(bindings)
-        value = vulkan.queue.submit_inside(batch, (kept_by(batch, bindings), queries))
+        value = vulkan.queue.submit_inside(batch)
         return submission_of(vulkan.queue, value, None if queries is None else Timing(queries))
 
     def report(self, bindings: tuple[Binding, ...], submission: Submission) -> None:
@@ -541,11 +549,6 @@ def _require_settings() -> None:
     mode()
     if forced := os.environ.get("DMLVK_KERNEL"):
         planning.require_path_name(forced)
-
-
-def kept_by(batch: Batch, bindings: tuple[Binding, ...]) -> tuple[object, ...]:
-    """What a submission of a list keeps alive."""
-    return (batch, *[binding.kept for binding in bindings])
 
 
 def _forced_path(desc: OperatorDesc) -> str | None:

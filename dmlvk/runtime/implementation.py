@@ -176,8 +176,7 @@ class Implementation:
                 recorder.dispatch(each)
                 # They share the buffer, and the validation layer takes no workgroups for some.
                 recorder.between_dispatches()
-            batch = vulkan.queue.batch([recorder.end()], (), ())
-            return vulkan.queue.submit_inside(batch, (batch, prepared, memory))
+            return vulkan.queue.submit_inside(vulkan.queue.batch([recorder.end()], (), (), kept=(prepared, memory)))
 
         vulkan.queue.wait(vulkan.monitor.run(submit))
         for pipeline in fresh:

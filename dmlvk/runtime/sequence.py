@@ -32,7 +32,6 @@ class Sequence(NotCopied):
         "_is_measured",
         "_is_plain",
         "_is_special",
-        "_kept",
         "_last",
         "_monitor",
         "_queries",
@@ -59,18 +58,16 @@ class Sequence(NotCopied):
         self._timestamps = timestamps
         self._times_of_each = times_of_each or device.debug_level > 0
         self._is_measured = timestamps or device.debug_level > 0
-        self._batch, self._queries, self._kept = self._vulkan.monitor.run(self._record, bindings)
+        self._batch, self._queries = self._vulkan.monitor.run(self._record, bindings)
         # Whether all kernels stay the same; and whether a submission therefore needs nothing else.
         self._is_special = all(binding.provisional is None for binding in bindings)
         self._is_plain = self._is_special and not self._is_measured
 
-    def _record(self, bindings: tuple[Binding, ...]) -> tuple[Batch, TimestampQueries | None, tuple[object, ...]]:
-        """A recording, its queries, and what its submissions keep alive."""
+    def _record(self, bindings: tuple[Binding, ...]) -> tuple[Batch, TimestampQueries | None]:
         queries = None
         if self._timestamps:
             queries = TimestampQueries(self._vulkan, dispatch_count(bindings), self._times_of_each)
-        batch = CommandWriter(self._vulkan, SIMULTANEOUS_USE, queries).write(bindings)
-        return batch, queries, (batch, queries, *[binding.kept for binding in bindings])
+        return CommandWriter(self._vulkan, SIMULTANEOUS_USE, queries).write(bindings), queries
 
     def __repr__(self) -> str:
         return f"<dmlvk.Sequence of {len(self._bindings)} bindings on {self.device.name}>"
@@ -88,7 +85,7 @@ class Sequence(NotCopied):
         if not self._is_plain:
             return self._submit_with_care()
         queue = self._queue
-        with queue.lock: value = queue.submit_inside(self._batch, self._kept)  # noqa: E701  # fmt: skip
+        with queue.lock: value = queue.submit_inside(self._batch)  # noqa: E701  # fmt: skip
         submission = Submission()
         submission._queue = queue
         submission._value = value
@@ -97,9 +94,7 @@ class Sequence(NotCopied):
     def _submit_with_care(self) -> Submission:
         self._monitor.run(self._record_again)
         if not self._is_measured:
-            # Both of one recording: another thread may put another one in its place.
-            batch, kept = self._batch, self._kept
-            return submission_of(self._queue, self._queue.submit(batch, kept))
+            return submission_of(self._queue, self._queue.submit(self._batch))
         submission = self._monitor.run(self._submit_after_the_last)
         if self.device.debug_level:
             self.device.report(self._bindings, submission)
@@ -111,9 +106,9 @@ class Sequence(NotCopied):
         if self._is_special or not all(each.is_settled for each in provisional):
             return
         bindings = tuple([binding.settled() for binding in self._bindings])
-        batch, queries, kept = self._vulkan.monitor.run(self._record, bindings)
+        batch, queries = self._vulkan.monitor.run(self._record, bindings)
         # In one step.
-        self._bindings, self._batch, self._queries, self._kept, self._is_special = bindings, batch, queries, kept, True
+        self._bindings, self._batch, self._queries, self._is_special = bindings, batch, queries, True
         self._is_plain = not self._is_measured
 
     def _submit_after_the_last(self) -> Submission:
@@ -123,5 +118,5 @@ class Sequence(NotCopied):
             self._timing.times()
         # The new timing is made before the run that overwrites the old one's timestamps.
         self._timing = None if self._queries is None else Timing(self._queries)
-        self._last = queue.submit(self._batch, self._kept)
+        self._last = queue.submit(self._batch)
         return submission_of(queue, self._last, self._timing)

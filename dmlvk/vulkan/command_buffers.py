@@ -85,7 +85,7 @@ class Batch:
     """Recorded command buffers that can be submitted again and again, with a VkSubmitInfo for each.
 
     One call of vkQueueSubmit takes all of them or none: work that is split because of watchdogs is one piece to its
-    user. The submitter keeps the batch alive until the work is done.
+    user. The queue keeps the batch, and so what the batch keeps, until the work is done.
 
     Attributes
     ----------
@@ -99,6 +99,9 @@ class Batch:
         The memory that it reads or writes, and the part of it that it writes.
     is_registered : bool
         Whether the memory knows the run; if not, each submission is marked in the memory.
+    kept : object
+        What the work needs beside the command buffers: pipelines, descriptor sets, memory. Not the device: that is
+        closed when its users have dropped it, and closing waits for the work.
     is_kept : bool
         Whether the queue already keeps the batch alive; the run tells the queue about later submissions.
     """
@@ -111,6 +114,7 @@ class Batch:
         "information",
         "is_kept",
         "is_registered",
+        "kept",
         "run",
         "uses",
         "writes",
@@ -124,6 +128,7 @@ class Batch:
         uses: Collection[MemoryUse],
         writes: Collection[MemoryUse],
         *,
+        kept: object,
         registered: bool,
     ) -> None:
         ffi = vk.ffi
@@ -132,6 +137,7 @@ class Batch:
         self.writes = writes
         self.is_registered = registered
         self.is_kept = False
+        self.kept = kept
         self._command_buffers = tuple(command_buffers)
         self.count = len(self._command_buffers)
         self._arrays = [ffi.new("VkCommandBuffer[1]", [each.handle]) for each in self._command_buffers]

@@ -84,14 +84,14 @@ class Queue:
         self.submitted = 0
         self.completed = 0
         self._poll_at = POLL_INTERVAL
-        # The work in flight: the timeline value of a submission, its batch, and the object that it keeps alive.
-        self._in_flight: deque[tuple[int, Batch | None, Any]] = deque()
+        # The work in flight: the timeline value of a submission, and its batch, which is kept alive until then.
+        self._in_flight: deque[tuple[int, Batch]] = deque()
         # Guards the end of `_in_flight` at which work leaves; submissions enter at the other end. It is an RLock,
         # because an RLock knows its owner.
         self._release_lock: Any = RLock()
-        # Usually None. During a submission, and after one that an interrupt ended, the object that the submission keeps
-        # alive: the driver may have the work, or not. OBSTACLE if the device is closed or lost, or if the next
-        # submission has to wait for another queue.
+        # Usually None. During a submission, and after one that an interrupt ended, its batch: the driver may have the
+        # work, or not. OBSTACLE if the device is closed or lost, or if the next submission has to wait for another
+        # queue.
         self._obstacle: Any = None
         self._attempted = 0
         # For a value that may never be signalled, a later value that will be: if the host waits for the first one, the
@@ -145,6 +145,7 @@ class Queue:
         uses: Collection[MemoryUse],
         writes: Collection[MemoryUse],
         *,
+        kept: object = None,
         registered: bool = True,
     ) -> Batch:
         """Prepare recorded command buffers for any number of submissions.
@@ -155,30 +156,26 @@ class Queue:
             Primary command buffers of this queue, in the order in which they run.
         uses, writes : collection of MemoryUse
             The memory that they read or write, and the part of it that they write.
+        kept : object
+            What the batch keeps alive, and therefore work in flight: pipelines, descriptor sets, memory.
         registered : bool
             Whether the memory itself knows the batch: worth it for a batch that is submitted often, or uses little
             memory.
         """
-        return Batch(command_buffers, self._signal, self.timeline.semaphore, uses, writes, registered=registered)
+        signal, semaphore = self._signal, self.timeline.semaphore
+        return Batch(command_buffers, signal, semaphore, uses, writes, kept=kept, registered=registered)
 
-    def submit(self, batch: Batch, keep: Any) -> int:
-        """Submit a batch, to run after all earlier ones.
-
-        Parameters
-        ----------
-        batch : Batch
-        keep : object
-            Kept alive until the work is done: the batch itself, or its holder. Each submission of a batch gives the
-            same object, or an equivalent one.
+    def submit(self, batch: Batch) -> int:
+        """Submit a batch, to run after all earlier ones. It is kept alive until the work is done.
 
         Returns
         -------
         int
             The timeline value at which the work is done.
         """
-        with self.lock: return self.submit_inside(batch, keep)  # noqa: E701  # fmt: skip
+        with self.lock: return self.submit_inside(batch)  # noqa: E701  # fmt: skip
 
-    def submit_inside(self, batch: Batch, keep: Any) -> int:
+    def submit_inside(self, batch: Batch) -> int:
         """As `submit`, for a caller that has entered the device's monitor, or holds its lock.
 
         This is the path of every call, so it does without Monitor.run. If a signal handler calls it in the middle of
@@ -189,7 +186,7 @@ class Queue:
             information = self._prepare(batch)
         # An exception may strike between any two steps. In this order, work that may be running counts as running, and
         # everything that it uses is kept alive.
-        self._obstacle = keep
+        self._obstacle = batch
         self._signal_value[0] = batch.run.last = value = self.submitted + 1
         count = batch.count
         if count != 1:
@@ -204,7 +201,7 @@ class Queue:
             self._obstacle = OBSTACLE
             raise self._context.failure(result, "vkQueueSubmit")
         if not batch.is_kept:  # else it is in `_in_flight` already, and stays there until its latest run is done
-            self._in_flight.append((value, batch, keep))
+            self._in_flight.append((value, batch))
             batch.is_kept = True
         self.submitted = value
         self._obstacle = self._resting
@@ -255,7 +252,8 @@ class Queue:
         """After an exception inside `submit`: make the timeline pass the values that may never be signalled."""
         # A new value each time: an exception may strike here as well, and no value may be signalled twice.
         self._attempted = value = max(self._attempted, self.submitted + 1) + 1
-        self._in_flight.append((value, None, self._obstacle))
+        if self._is_in_doubt:
+            self._in_flight.append((value, self._obstacle))
         self._signal_value[0] = value
         result = vk.vkQueueSubmit(self._handle, 1, self._nothing, self._null_fence)
         if result != VK_SUCCESS:
@@ -384,15 +382,14 @@ class Queue:
     def _release_first(self) -> None:
         in_flight, completed = self._in_flight, self.completed
         while in_flight and in_flight[0][0] <= completed:
-            _, batch, keep = in_flight[0]
-            if batch is not None:
-                # Other threads submit meanwhile. In this order, either they see that the batch is not kept, or this
-                # thread sees their run.
-                batch.is_kept = False
-                last = batch.run.last
-                if last > completed:
-                    in_flight.append((last, batch, keep))
-                    batch.is_kept = True
+            _, batch = in_flight[0]
+            # Other threads submit meanwhile. In this order, either they see that the batch is not kept, or this thread
+            # sees their run.
+            batch.is_kept = False
+            last = batch.run.last
+            if last > completed:
+                in_flight.append((last, batch))
+                batch.is_kept = True
             in_flight.popleft()
 
     def wait(self, value: int, timeout: float | None = None) -> None:

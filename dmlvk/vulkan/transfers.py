@@ -231,8 +231,8 @@ class Transfers:
         recorder.after_earlier_submissions()
         recorder.clear(buffer, offset, size)
         recorder.before_host_reads()
-        batch = queue.batch([recorder.end()], [written.access], [written.access])
-        queue.submit_inside(batch, (batch, written))
+        batch = queue.batch([recorder.end()], [written.access], [written.access], kept=written)
+        queue.submit_inside(batch)
 
     def cross(self, allocation: Allocation) -> None:
         """Submit no work that uses shared memory: the API that shares it waits for the work submitted so far."""
@@ -240,8 +240,8 @@ class Transfers:
 
     def _cross_inside(self, allocation: Allocation) -> None:
         recorder = Recorder(self._queue.command_buffers.acquire())
-        batch = self._queue.batch([recorder.end()], [allocation.access], [])
-        self._queue.submit_inside(batch, (batch, allocation))
+        batch = self._queue.batch([recorder.end()], [allocation.access], [], kept=allocation)
+        self._queue.submit_inside(batch)
 
     def _copy(self, *copy: Any) -> int:
         return self._context.monitor.run(self._copy_inside, *copy)
@@ -269,5 +269,4 @@ class Transfers:
         # Memory notes values of the compute queue's timeline only; `require` orders the queues.
         writes = [written.access] if written is not None and not copies_only else []
         uses = [*writes, read.access] if read is not None and not copies_only else writes
-        batch = queue.batch([command_buffer], uses, writes)
-        return queue.submit_inside(batch, (batch, read, written))
+        return queue.submit_inside(queue.batch([command_buffer], uses, writes, kept=(read, written)))

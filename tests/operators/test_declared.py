@@ -97,6 +97,10 @@ def test_a_repr_evaluates_to_an_equal_descriptor(desc: OperatorDesc) -> None:
 @given(DESCRIPTORS)
 def test_a_descriptor_comes_back_from_json_and_pickle(desc: OperatorDesc) -> None:
     assert deserialize(json.loads(json.dumps(serialize(desc)))) == desc == pickle.loads(pickle.dumps(desc))
+    # Its hash is remembered, and is another one in another process.
+    before = set(vars(desc)) - {"_hash"}
+    assert hash(desc) == hash(desc) == hash(dataclasses.replace(desc))
+    assert set(vars(pickle.loads(pickle.dumps(desc)))) == before
 
 
 def test_a_record_without_an_output_is_read() -> None:

@@ -264,7 +264,7 @@ def test_closing_while_another_thread_lets_go_of_work_that_is_done(device: dmlvk
         run = Last()
         is_kept = True
 
-    queue._in_flight.append((0, OfBatch(), None))  # type: ignore[arg-type]
+    queue._in_flight.append((0, OfBatch()))  # type: ignore[arg-type]
     queue._release_completed()
     own.close()
 

@@ -90,6 +90,25 @@ def test_a_list_that_comes_again_is_not_recorded_again(device: dmlvk.Device, shi
     np.testing.assert_array_equal(c.numpy(), VALUES)
 
 
+def test_a_remembered_list_does_not_hold_the_memory_of_its_bindings(device: dmlvk.Device) -> None:
+    """It is forgotten with the first binding that goes, without the garbage collector."""
+    gc.disable()
+    try:
+        with open_variant(device, "direct") as own:
+            copy = own.compile(copy_desc(DESC))
+            first, second = ([own.tensor(VALUES), own.tensor(DESC)] for _ in range(2))
+            stays, goes = (copy.bind(input_tensor=a, output_tensor=b) for a, b in (first, second))
+            for _ in range(2):
+                own.submit([stays, goes, stays]).wait()
+            used = own.memory_used
+            del goes, second
+            assert own.memory_used == used // 2
+            own.submit([stays, stays]).wait()
+            np.testing.assert_array_equal(first[1].numpy(), VALUES)
+    finally:
+        gc.enable()
+
+
 def test_a_remembered_call_does_not_hold_its_tensors(device: dmlvk.Device) -> None:
     with open_variant(device, "direct") as own:
         copy = own.compile(copy_desc(DESC))
