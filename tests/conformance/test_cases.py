@@ -8,7 +8,9 @@ import itertools
 import re
 import traceback
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -426,22 +428,41 @@ class TestCoveringPairs:
     """How the default combinations are chosen."""
 
     VALUES = (("a", "b", "c", "d"), ("x", "y", "z"), ("1", "2"), ("+", "-"))
+    NAMED: ClassVar = dict(zip("abcd", VALUES, strict=True))
 
-    def test_every_pair_that_may_meet_meets(self) -> None:
-        def keep(labels: tuple[str, ...]) -> bool:
-            return not (labels[0] == "a" and labels[1] == "x")
-
-        taken = covering_pairs(self.VALUES, keep)
-        kept = [labels for labels in itertools.product(*self.VALUES) if keep(labels)]
+    @pytest.mark.parametrize(
+        "keep",
+        [
+            lambda labels: not (labels["a"] == "a" and labels["b"] == "x"),
+            lambda labels: labels["b"] == "x" or labels["d"] == "+" or labels["c"] != "2",
+            lambda labels: "2" not in labels.values() or labels["a"] in "ab",
+            lambda labels: False,
+        ],
+    )
+    def test_every_pair_that_may_meet_meets(self, keep: Any) -> None:
+        taken = covering_pairs(self.NAMED, keep)
+        kept = [labels for labels in itertools.product(*self.VALUES) if keep(dict(zip("abcd", labels, strict=True)))]
         assert taken <= set(kept)
         for i, j in itertools.combinations(range(len(self.VALUES)), 2):
             assert {(labels[i], labels[j]) for labels in taken} == {(labels[i], labels[j]) for labels in kept}
 
+    def test_what_nothing_asks_for_is_not_tried(self) -> None:
+        """A pair that never meets is found out without a look at all combinations of the others."""
+        count = 0
+
+        def keep(labels: Mapping[str, str]) -> bool:
+            nonlocal count
+            count += 1
+            return not (labels["a"] == "a" and labels["b"] == "x")
+
+        covering_pairs({**self.NAMED, **{str(n): ("0", "1", "2") for n in range(8)}}, keep)
+        assert count < 200, "of 314,928 combinations"
+
     def test_they_are_few(self) -> None:
-        assert len(covering_pairs(self.VALUES, lambda labels: True)) <= 4 * 3 + 2
+        assert len(covering_pairs(self.NAMED, lambda labels: True)) <= 4 * 3 + 2
 
     def test_a_group_lists_them_alone_as_in_the_whole(self) -> None:
-        group = Group("g:h", lambda numbers, p: None, dict(zip("abcd", self.VALUES, strict=True)))  # type: ignore[arg-type,return-value]
+        group = Group("g:h", lambda numbers, p: None, self.NAMED)  # type: ignore[arg-type,return-value]
         alone = [case.name for case in group.cases(default_only=True)]
         assert alone == [case.name for case in group.cases() if case.is_default]
         assert len(alone) < len(list(group.cases())) == 48

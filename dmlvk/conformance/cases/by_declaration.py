@@ -111,23 +111,15 @@ def _is_data(rule: TensorRule) -> bool:
 
 def cases_of(declared: type[OperatorDesc], default_only: bool = False) -> Iterator[Case]:
     """The cases of an operator."""
-    if declared not in _GROUPS:
-        _GROUPS[declared] = _group_of(declared)
-    yield from _GROUPS[declared].cases(default_only)
-
-
-# Each is made once, because the choice of its default cases takes long.
-_GROUPS: dict[type[OperatorDesc], Group] = {}
-
-
-def _group_of(declared: type[OperatorDesc]) -> Group:
     choices = {name: _labelled(values) for name, values in parameters(declared).items()}
     # A parameter with one value says nothing in a name.
     fixed = {name: next(iter(values.items())) for name, values in choices.items() if len(values) == 1}
 
     def keep(labels: Mapping[str, str]) -> bool:
-        whole = {**{name: label for name, (label, _) in fixed.items()}, **labels}
-        return all(fits_rank(whole[tensor], int(whole["rank"])) for tensor in ("input", "output"))
+        def label(name: str) -> str:
+            return fixed[name][0] if name in fixed else labels[name]
+
+        return all(fits_rank(label(tensor), int(label("rank"))) for tensor in ("input", "output"))
 
     def build(numbers: np.random.Generator, p: Parameters) -> Workload:
         return form(
@@ -136,7 +128,7 @@ def _group_of(declared: type[OperatorDesc]) -> Group:
 
     about = (form.__doc__ or "").strip()
     open_choices = {name: values for name, values in choices.items() if name not in fixed}
-    return Group(f"{declared.stem}:form", build, open_choices, keep=keep, about=about)
+    yield from Group(f"{declared.stem}:form", build, open_choices, keep=keep, about=about).cases(default_only)
 
 
 def _labelled(values: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:

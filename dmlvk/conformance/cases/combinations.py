@@ -6,7 +6,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,10 +79,10 @@ class Group:
             if self.keep is None or self.keep(dict(zip(values, labels, strict=True))):
                 yield self._case(values, labels, self.default == "all" or labels in defaults)
 
-    def _defaults(self, values: Mapping[str, Mapping[str, Any]]) -> Set[tuple[str, ...]]:
+    def _defaults(self, values: Mapping[str, Mapping[str, Any]]) -> set[tuple[str, ...]]:
         if self.default != "pairs":
-            return frozenset()
-        return _kept_pairs(tuple(values), tuple(tuple(labels) for labels in values.values()), self.keep)
+            return set()
+        return covering_pairs({name: tuple(labels) for name, labels in values.items()}, self.keep or (lambda _: True))
 
     def _case(self, values: Mapping[str, Mapping[str, Any]], labels: tuple[str, ...], is_default: bool) -> Case:
         name = f"{self.name}:{';'.join(f'{key}={label}' for key, label in zip(values, labels, strict=True))}"
@@ -111,71 +111,101 @@ def data_name(name: str) -> str:
     return f"{groups}:{';'.join(kept)}"
 
 
-@lru_cache(maxsize=512)  # the groups of a module that makes them anew for each list of cases
-def _kept_pairs(
-    names: tuple[str, ...], labels: tuple[tuple[str, ...], ...], keep: Callable[[Mapping[str, str]], bool] | None
-) -> Set[tuple[str, ...]]:
-    return covering_pairs(labels, lambda chosen: keep is None or keep(dict(zip(names, chosen, strict=True))))
+class _Asked(Mapping[str, str]):
+    """A combination that notes which of its parameters are asked for."""
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self._labels = labels
+        self.names: set[str] = set()
+
+    def __getitem__(self, name: str) -> str:
+        self.names.add(name)
+        return self._labels[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self.names.update(self._labels)
+        return iter(self._labels)
+
+    def __len__(self) -> int:
+        return len(self._labels)
 
 
-def covering_pairs(values: Sequence[Sequence[str]], keep: Callable[[tuple[str, ...]], bool]) -> set[tuple[str, ...]]:
+def covering_pairs(
+    values: Mapping[str, Sequence[str]], keep: Callable[[Mapping[str, str]], bool]
+) -> set[tuple[str, ...]]:
     """A small set of combinations that covers each pair of values found together in any kept combination.
 
     Each pair not yet covered is completed to a combination, with the values that cover most further pairs.
     """
-    count = len(values)
-    if count == 1:
-        return {(value,) for value in values[0] if keep((value,))}
+    if len(values) == 1:
+        ((name, labels),) = values.items()
+        return {(label,) for label in labels if keep({name: label})}
     # The longest lists first: their pairs need the most combinations, and the others' fit in beside.
-    order = sorted(range(count), key=lambda k: -len(values[k]))
+    order = sorted(values, key=lambda name: -len(values[name]))
     missing = {
-        (i, a, j, b): None
-        for i, j in itertools.combinations(order, 2)
-        for a, b in itertools.product(values[i], values[j])
+        (one, a, other, b): None
+        for one, other in itertools.combinations(order, 2)
+        for a, b in itertools.product(values[one], values[other])
     }
+    # The same pairs: for a parameter, its value and another parameter, the values of the other.
+    partners = {
+        (one, a, other): set(values[other]) for one, other in itertools.permutations(order, 2) for a in values[one]
+    }
+
+    def cover(one: str, a: str, other: str, b: str) -> None:
+        missing.pop((one, a, other, b), None)
+        partners[one, a, other].discard(b)
+        partners[other, b, one].discard(a)
+
     taken: set[tuple[str, ...]] = set()
     turn = 0
     while missing:
-        pair = next(iter(missing))
-        del missing[pair]
+        one, a, other, b = next(iter(missing))
+        cover(one, a, other, b)
         turn += 1
-        found = _completed({pair[0]: pair[1], pair[2]: pair[3]}, order, values, missing, keep, turn)
-        if found is not None:
-            taken.add(found)
-            for i, j in itertools.combinations(order, 2):
-                missing.pop((i, found[i], j, found[j]), None)
+        chosen = {one: a, other: b}
+        if _complete(chosen, [name for name in order if name not in chosen], values, partners, keep, turn) is None:
+            taken.add(tuple(chosen[name] for name in values))
+            for one, other in itertools.combinations(order, 2):
+                cover(one, chosen[one], other, chosen[other])
     return taken
 
 
-def _completed(
-    fixed: dict[int, str],
-    order: Sequence[int],
-    values: Sequence[Sequence[str]],
-    missing: Mapping[tuple[int, str, int, str], None],
-    keep: Callable[[tuple[str, ...]], bool],
+def _complete(
+    chosen: dict[str, str],
+    free: Sequence[str],
+    values: Mapping[str, Sequence[str]],
+    partners: Mapping[tuple[str, str, str], Set[str]],
+    keep: Callable[[Mapping[str, str]], bool],
     turn: int,
-) -> tuple[str, ...] | None:
-    """A combination that is kept, with some values fixed; None where there is none."""
-    free = next((k for k in order if k not in fixed), None)
-    if free is None:
-        labels = tuple(fixed[k] for k in range(len(order)))
-        return labels if keep(labels) else None
-    place = {k: position for position, k in enumerate(order)}
+) -> set[str] | None:
+    """Add values of the free parameters, so that the combination is kept.
 
-    def gain(value: str) -> int:
-        return sum(
-            ((k, label, free, value) if place[k] < place[free] else (free, value, k, label)) in missing
-            for k, label in fixed.items()
-        )
-
+    Returns None, or, where there is no such combination, the parameters for whose values there is none: those that
+    `keep` has asked for. Other values of the rest would change nothing.
+    """
+    if not free:
+        asked = _Asked(chosen)
+        return None if keep(asked) else asked.names
+    first, rest = free[0], free[1:]
     # Equal gains take turns, so that values without pairs to cover are spread as well.
-    start = turn % len(values[free])
-    rotated = [*values[free][start:], *values[free][:start]]
-    for value in sorted(rotated, key=gain, reverse=True):
-        found = _completed({**fixed, free: value}, order, values, missing, keep, turn)
-        if found is not None:
-            return found
-    return None
+    start = turn % len(values[first])
+    rotated = [*values[first][start:], *values[first][:start]]
+    sought = [found for name, label in chosen.items() if (found := partners[name, label, first])]
+    if sought:
+        rotated.sort(key=lambda value: sum(value in found for found in sought), reverse=True)
+    blamed: set[str] = set()
+    for value in rotated:
+        chosen[first] = value
+        names = _complete(chosen, rest, values, partners, keep, turn)
+        if names is None:
+            return None
+        if first not in names:
+            blamed = names
+            break
+        blamed |= names
+    del chosen[first]
+    return blamed - {first}
 
 
 def _labelled(choices: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
