@@ -28,7 +28,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dmlvk import DataType
 from dmlvk._common import files
 from dmlvk.benchmark.cases.quantized_linear_convolution import descriptor
-from dmlvk.benchmark.networks import NETWORKS, Dimensions, Network, Node
+from dmlvk.benchmark.networks import NETWORKS, Dimensions, LayerNode, Network
 from dmlvk.benchmark.networks.network import IMAGE
 from dmlvk.reference.quantized_linear_convolution import correlate
 
@@ -124,7 +124,7 @@ class Writer:
         onnx.checker.check_model(model)
         return model
 
-    def _give(self, node: Node) -> None:
+    def _give(self, node: LayerNode) -> None:
         """An output of the model."""
         name = node.name
         if self._given == PIXELS:
@@ -153,7 +153,7 @@ class Writer:
         node = helper.make_node(operator, inputs, [name], name=name, domain=domain or None, **attributes)
         self._nodes.append(node)
 
-    def convolution(self, node: Node, sources: list[Value]) -> Value:
+    def convolution(self, node: LayerNode, sources: list[Value]) -> Value:
         """QLinearConv."""
         layer = node.layer
         assert layer is not None
@@ -194,7 +194,7 @@ class Writer:
             return Value.of(real, 1 / RECTIFIED_LEVELS, 0), scale, bias
         return Value.of(real, 1 / LEVELS, MIDDLE), scale, bias
 
-    def add(self, node: Node, sources: list[Value]) -> Value:
+    def add(self, node: LayerNode, sources: list[Value]) -> Value:
         """QLinearAdd."""
         first, second = sources
         self.values[node.name] = value = Value.in_range(first.real + second.real, node.is_rectified)
@@ -202,14 +202,14 @@ class Writer:
         self._emit("QLinearAdd", node.name, [*inputs, *self._scale_and_zero_point(node.name)], MICROSOFT)
         return value
 
-    def concat(self, node: Node, sources: list[Value]) -> Value:
+    def concat(self, node: LayerNode, sources: list[Value]) -> Value:
         """Concat, of values with one scale."""
         first = sources[0]
         assert all((each.scale, each.zero_point) == (first.scale, first.zero_point) for each in sources)
         self._emit("Concat", node.name, list(node.inputs), axis=1)
         return Value(np.concatenate([each.levels for each in sources], 1), first.scale, first.zero_point)
 
-    def maximum(self, node: Node, sources: list[Value]) -> Value:
+    def maximum(self, node: LayerNode, sources: list[Value]) -> Value:
         """MaxPool."""
         kernel, stride, before, after = node.window
         (source,) = sources
@@ -223,7 +223,7 @@ class Writer:
         windows = np.lib.stride_tricks.sliding_window_view(levels, (kernel, kernel), (2, 3))
         return Value(windows[:, :, ::stride, ::stride].max((-2, -1)), source.scale, source.zero_point)
 
-    def mean(self, node: Node, sources: list[Value]) -> Value:
+    def mean(self, node: LayerNode, sources: list[Value]) -> Value:
         """QLinearGlobalAveragePool."""
         real = sources[0].real.mean((2, 3), keepdims=True)
         self.values[node.name] = value = Value.in_range(real, sources[0].zero_point == 0)
@@ -231,7 +231,7 @@ class Writer:
         self._emit("QLinearGlobalAveragePool", node.name, inputs, MICROSOFT, channels_last=0)
         return value
 
-    def double(self, node: Node, sources: list[Value]) -> Value:
+    def double(self, node: LayerNode, sources: list[Value]) -> Value:
         """Resize to twice the size, to the nearest pixel."""
         factors = self._constant("double", np.array([1, 1, 2, 2], np.float32))
         rounding = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor", "mode": "nearest"}
@@ -239,7 +239,7 @@ class Writer:
         (source,) = sources
         return Value(source.levels.repeat(2, 2).repeat(2, 3), source.scale, source.zero_point)
 
-    def product(self, node: Node, sources: list[Value]) -> Value:
+    def product(self, node: LayerNode, sources: list[Value]) -> Value:
         """Flatten and QGemm."""
         flat = f"{node.name}_flat"
         self._emit("Flatten", flat, [node.inputs[0]])
@@ -255,7 +255,7 @@ class Writer:
         return value
 
 
-WRITERS: Mapping[str, Callable[[Writer, Node, list[Value]], Value]] = {
+WRITERS: Mapping[str, Callable[[Writer, LayerNode, list[Value]], Value]] = {
     "convolution": Writer.convolution,
     "add": Writer.add,
     "concat": Writer.concat,

@@ -31,7 +31,7 @@ def run_part(choice: Choice, part: int, parts: int) -> Record:
     with dmlvk.Device(held_by_task().index, timestamps=True) as device:
         is_cpu = device.profile.device_type is dmlvk.DeviceType.CPU
         left_out = {name: "not asked for" for name in PEERS if name not in choice.peers}
-        settings = harness.Settings(choice.scale(is_cpu), choice.rounds, choice.peers, left_out)
+        settings = harness.OperatorSettings(choice.scale(is_cpu), choice.rounds, choice.peers, left_out)
         return harness.run(device, choice.chosen(is_cpu)[part::parts], settings)
 
 

@@ -15,8 +15,8 @@ from dmlvk._common.arguments import as_argument
 from dmlvk.benchmark.cases import Scale, without
 from dmlvk.benchmark.marks import Mark, measure_marks
 from dmlvk.benchmark.measurement import Measurement, measure
-from dmlvk.benchmark.peers import PEERS, Peer
-from dmlvk.benchmark.peers.peer import taking_part
+from dmlvk.benchmark.peers import PEERS
+from dmlvk.benchmark.peers.peer import OperatorPeer, taking_part
 from dmlvk.benchmark.records import Record, circumstances
 from dmlvk.benchmark.work import Work
 from dmlvk.conformance.case import Case, Workload
@@ -29,7 +29,7 @@ CAPABILITY = 17
 
 
 @dataclass(frozen=True)
-class Settings:
+class OperatorSettings:
     """The settings of a run.
 
     Attributes
@@ -56,7 +56,7 @@ class Settings:
 def run(
     device: dmlvk.Device,
     cases: Sequence[Case],
-    settings: Settings,
+    settings: OperatorSettings,
     progress: Callable[[str], None] = lambda name: None,
     keep: Callable[[Record], None] = lambda record: None,
 ) -> Record:
@@ -67,7 +67,7 @@ def run(
     device : Device
         Opened with `timestamps=True`.
     cases : sequence of Case
-    settings : Settings
+    settings : OperatorSettings
     progress : callable
         Called before each measurement with its name: the marks, then each case.
     keep : callable
@@ -190,7 +190,7 @@ def _mark_record(mark: Mark) -> Record:
     }
 
 
-def _trial(peer: Peer, workload: Workload, expected: npt.NDArray[Any], rounds: int) -> Record:
+def _trial(peer: OperatorPeer, workload: Workload, expected: npt.NDArray[Any], rounds: int) -> Record:
     trial = peer.measure(workload, expected, rounds)
     return {"seconds": trial.times.record(), "result": trial.result}
 

@@ -26,7 +26,7 @@ SPREAD = 0.11
 
 
 @dataclass
-class Row:
+class PictureRow:
     """A row of a panel: its label and the rates of its points, in operations or bytes a second."""
 
     label: str
@@ -73,16 +73,16 @@ def figure_of(record: Record) -> Any:
     return figure
 
 
-def _looks(rows: list[Row]) -> list[Look]:
+def _looks(rows: list[PictureRow]) -> list[Look]:
     """Those of dmlvk, of the peers and of the marks, each once."""
     ours = [look for row in rows for look, _ in row.ours]
     peers = [look for row in rows for look, _ in row.peers]
     return list(dict.fromkeys([*ours, *peers, *(row.mark[0] for row in rows if row.mark is not None)]))
 
 
-def _convolutions(record: Record) -> list[Row]:
+def _convolutions(record: Record) -> list[PictureRow]:
     """A row for each layer and filter zero point; the layouts are points of one row."""
-    rows: dict[tuple[str, ...], Row] = {}
+    rows: dict[tuple[str, ...], PictureRow] = {}
     for case in record["cases"]:
         if not case.get("operations"):
             continue
@@ -95,7 +95,7 @@ def _convolutions(record: Record) -> list[Row]:
             label += f", {known.get('type', '')}"
         if zero_point != "0":
             label += f", filter zero point {zero_point}"
-        row = rows.setdefault((layer, *kept), Row(label))
+        row = rows.setdefault((layer, *kept), PictureRow(label))
         row.ours.append((OURS[layout], case["operations_per_second"]))
         _add_peers(row, record, case, case["operations"])
         mark = case["mark"]
@@ -107,14 +107,14 @@ def _convolutions(record: Record) -> list[Row]:
     return list(rows.values())
 
 
-def _movement(record: Record) -> list[Row]:
+def _movement(record: Record) -> list[PictureRow]:
     rows = []
     for case in record["cases"]:
         if "seconds" not in case or case["operations"]:
             continue
         operator, group, _ = case["name"].split(":")
         values = ", ".join(parameters(case).values())
-        row = Row(f"{operator.upper()} {group.replace('_', ' ')}, {values}")
+        row = PictureRow(f"{operator.upper()} {group.replace('_', ' ')}, {values}")
         row.ours.append((OURS[""], case["bytes_per_second"]))
         _add_peers(row, record, case, case["bytes"])
         mark = case["mark"]
@@ -123,11 +123,11 @@ def _movement(record: Record) -> list[Row]:
     return rows
 
 
-def _add_peers(row: Row, record: Record, case: Record, amount: float) -> None:
+def _add_peers(row: PictureRow, record: Record, case: Record, amount: float) -> None:
     row.peers += [(PEERS[trial["peer"]], amount / trial["seconds"]["median"]) for trial in _trials(record, case)]
 
 
-def _panel(axes: Any, title: str, unit: str, rows: list[Row]) -> None:
+def _panel(axes: Any, title: str, unit: str, rows: list[PictureRow]) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     rates = [rate for row in rows for _, rate in (*row.ours, *row.peers, *filter(None, [row.mark]))]

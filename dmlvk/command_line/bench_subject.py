@@ -174,7 +174,7 @@ def measure_operators(
         if not names:
             left_out = dict.fromkeys(slow, "left out on a CPU driver, unless --peer names it")
         taking_part = [name for name in PEERS if name not in left_out]
-        settings = harness.Settings(choice.scale(is_cpu(device)), choice.rounds, taking_part, left_out)
+        settings = harness.OperatorSettings(choice.scale(is_cpu(device)), choice.rounds, taking_part, left_out)
         with shown_progress(terminal, len(chosen) + 1) as progress:
             return harness.run(device, chosen, settings, progress, keep)
 
@@ -234,7 +234,7 @@ def measure_network(
         reason = "left out on such a device, unless --peer names it"
         if names:
             chosen, reason = [each for each in PEERS if each in names], "not asked for"
-        settings = measurement.Settings(
+        settings = measurement.NetworkSettings(
             list(dict.fromkeys(batches)) or ([1] if is_cpu(device) else [1, 8, 64]),
             [layout for layout in LAYOUTS if not layouts or layout in layouts],
             rounds,
@@ -258,13 +258,13 @@ def measure_cold(
     import dmlvk
     from dmlvk.benchmark.cold import measurement
     from dmlvk.benchmark.networks import NETWORKS, SIZES
-    from dmlvk.benchmark.networks.measurement import Settings
+    from dmlvk.benchmark.networks.measurement import NetworkSettings
     from dmlvk.benchmark.networks.work import LAYOUTS
 
     require_names("--network", [name], NETWORKS)
     layouts = [layout.lower() for layout in layouts]
     require_names("--layout", layouts, LAYOUTS)
-    settings = Settings(
+    settings = NetworkSettings(
         list(dict.fromkeys(batches)) or [1], [layout for layout in LAYOUTS if not layouts or layout in layouts]
     )
     network = NETWORKS[name](SIZES[size or "full"])
@@ -293,7 +293,7 @@ def measure_sweep(
     require_names("--operator", operators, OPERATORS)
     require_names("--peer", names, [*measurement.PEER_NAMES, "none"])
     with dmlvk.Device(selector, timestamps=True) as device:
-        settings = measurement.Settings(
+        settings = measurement.SweepSettings(
             [name for name in OPERATORS if not operators or name in operators],
             seconds,
             seed,

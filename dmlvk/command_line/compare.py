@@ -10,7 +10,7 @@ import click
 
 from dmlvk._common import files
 from dmlvk.command_line.terminal import clear_errors, console
-from dmlvk.conformance.comparison.changes import Figures, Timing
+from dmlvk.conformance.comparison.changes import CaseTiming, Figures
 from dmlvk.conformance.comparison.findings import compare as compare_files
 from dmlvk.conformance.comparison.markdown import write_markdown
 from dmlvk.conformance.comparison.page import write_html
@@ -111,9 +111,9 @@ def read_figures(path: Path) -> Figures:
         raise ComparisonError(f"{path} is not a whole record of `dmlvk bench --json`: {problem}") from error
 
 
-def _timing(row: dict[str, Any]) -> Timing:
+def _timing(row: dict[str, Any]) -> CaseTiming:
     seconds = row["seconds"]
     numbers = [float(seconds[name]) for name in ("median", "first_quartile", "third_quartile")]
     if not numbers[0] > 0:
         raise ValueError(f"{row['name']} has a median of {numbers[0]} s")
-    return Timing(str(row["path"]), dict(row["sizes"]), *numbers)
+    return CaseTiming(str(row["path"]), dict(row["sizes"]), *numbers)

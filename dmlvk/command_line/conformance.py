@@ -33,7 +33,7 @@ from dmlvk.conformance.results import PASSED, Environment, Result, ResultsError,
 from dmlvk.conformance.results_file import ResultsWriter, naming, read_device_runs, read_results
 from dmlvk.conformance.running.again import run_again
 from dmlvk.conformance.running.runner import CLOSING, Item, Runner
-from dmlvk.conformance.running.worker import Configuration
+from dmlvk.conformance.running.worker import WorkerConfiguration
 from dmlvk.conformance.waivers import Flake, Waiver, WaiverReport, apply_waivers, further_runs, read_waivers
 from dmlvk.errors import DeviceError
 from dmlvk.planning import KERNEL_PATHS
@@ -209,7 +209,7 @@ def _run_items(
     folder = request.outputs
     outputs = None if folder is None else str(folder.absolute())
     soak = (request.soak or 0.0) / max(1, len(items))
-    configuration = Configuration(request.device, request.cases, request.path, request.repeat, soak, outputs)
+    configuration = WorkerConfiguration(request.device, request.cases, request.path, request.repeat, soak, outputs)
     with Runner(configuration, timeout=request.timeout + soak, jobs=request.jobs, validate=request.validate) as runner:
         environment = _completed(runner.open(), request)
         _check_identity(request, resumed, environment)

@@ -26,7 +26,7 @@ from dmlvk.conformance.results import PASSED, Environment, Result, ResultsError,
 from dmlvk.conformance.results_file import ResultsWriter, naming, read_device_runs
 from dmlvk.conformance.running.again import run_again
 from dmlvk.conformance.running.runner import CLOSING, Item
-from dmlvk.conformance.running.worker import Configuration
+from dmlvk.conformance.running.worker import WorkerConfiguration
 from dmlvk.conformance.waivers import WaiverReport
 from dmlvk.errors import DeviceError
 
@@ -102,10 +102,10 @@ class ClusterRequest:
         request = self._request
         assert request.scheduler is not None
         with connected(request.scheduler) as client:
-            from dmlvk.conformance.running.cluster import ClusterRunner, Options
+            from dmlvk.conformance.running.cluster import ClusterOptions, ClusterRunner
 
-            configuration = Configuration(request.device, request.cases, request.path, request.repeat)
-            options = Options(configuration, request.timeout, request.jobs, request.validate)
+            configuration = WorkerConfiguration(request.device, request.cases, request.path, request.repeat)
+            options = ClusterOptions(configuration, request.timeout, request.jobs, request.validate)
             runner = ClusterRunner(client, options)
             numbers = self._numbers(runner)
             with ResultsWriter(request.json or request.resume) as writer:

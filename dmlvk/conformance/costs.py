@@ -21,7 +21,7 @@ UNKNOWN = 50
 
 
 @dataclass(frozen=True)
-class Costs:
+class CaseCosts:
     """Recorded costs in milliseconds.
 
     Attributes
@@ -37,10 +37,10 @@ class Costs:
 
 
 @cache
-def recorded_costs() -> Costs:
+def recorded_costs() -> CaseCosts:
     """The costs that come with dmlvk."""
     content = files.packaged_json("dmlvk.conformance", COSTS, {"groups": {}, "cases": {}})
-    return Costs(content["groups"], content["cases"])
+    return CaseCosts(content["groups"], content["cases"])
 
 
 def way_of(case: Case) -> str:

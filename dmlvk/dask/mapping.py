@@ -15,7 +15,7 @@ from dmlvk.dask.cluster import prepared
 from dmlvk.dask.errors import ClusterError
 from dmlvk.dask.models import model_of
 from dmlvk.dask.portions import MOST_BATCHES, PORTIONS_AHEAD, PortionSize
-from dmlvk.dask.running import Outcome, Run
+from dmlvk.dask.running import DeviceRunning, Outcome
 
 
 def map(
@@ -91,7 +91,7 @@ def map(
         bound = as_argument("in_flight", in_flight, 1, None, "one batch is read at a time, or more", ValueError)
         most = min(most, bound)
         size = PortionSize(min(MOST_BATCHES, bound // most))
-    run = Run(client, travelling, None if output_names is None else list(output_names), workers, check, size)
+    run = DeviceRunning(client, travelling, None if output_names is None else list(output_names), workers, check, size)
     return _reported(in_order(size.portions(elements, run.is_checked), run.begin, most), progress, total)
 
 

@@ -81,7 +81,7 @@ async def fetched(client: Client, future: Future) -> Any:
     return await client.gather(future, asynchronous=True)
 
 
-class Run:
+class DeviceRunning:
     """One map: how its portions are submitted.
 
     Parameters
@@ -200,7 +200,7 @@ class Outcome:
 class PortionInFlight:
     """A portion that has been submitted."""
 
-    def __init__(self, run: Run, portion: Portion) -> None:
+    def __init__(self, run: DeviceRunning, portion: Portion) -> None:
         self._run = run
         self._portion = portion
         self._first: ClusterWorker | None = None
@@ -264,7 +264,7 @@ class PortionInFlight:
 class _Batches:
     """Batches that run on one device, or on any."""
 
-    def __init__(self, run: Run, first: int, batches: Sequence[Any], worker: ClusterWorker | None) -> None:
+    def __init__(self, run: DeviceRunning, first: int, batches: Sequence[Any], worker: ClusterWorker | None) -> None:
         self._run = run
         self._number = first
         self._batches = batches

@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlvk._common import files
 from dmlvk.dxdispatch.dispatchables import Dispatchable, Source, find_resource, read_bindings
-from dmlvk.dxdispatch.document import Node
+from dmlvk.dxdispatch.document import DocumentNode
 from dmlvk.dxdispatch.printing import is_printable
 from dmlvk.dxdispatch.resources import Resource
 from dmlvk.dxdispatch.source_files import (
@@ -29,7 +29,7 @@ KINDS = ("dispatch", "print", "writeFile")
 
 
 @dataclass(frozen=True)
-class Dispatch:
+class DispatchCommand:
     """Run a dispatchable.
 
     Attributes
@@ -62,14 +62,14 @@ class WriteFile:
         With this system's separators.
     dimensions : tuple of int
         Of a .npy file or a picture; empty for one dimension.
-    node : Node
+    node : DocumentNode
         Of the path, for messages.
     """
 
     resource: Resource
     target_path: str
     dimensions: tuple[int, ...]
-    node: Node = field(compare=False, repr=False)
+    node: DocumentNode = field(compare=False, repr=False)
 
     def content(self, memory: bytes) -> bytes:
         """The file's content."""
@@ -87,10 +87,12 @@ class WriteFile:
         return channels, height, width
 
 
-Command: TypeAlias = "Dispatch | Print | WriteFile"
+Command: TypeAlias = "DispatchCommand | Print | WriteFile"
 
 
-def read_command(node: Node, resources: Mapping[str, Resource], dispatchables: Mapping[str, Dispatchable]) -> Command:
+def read_command(
+    node: DocumentNode, resources: Mapping[str, Resource], dispatchables: Mapping[str, Dispatchable]
+) -> Command:
     """A command.
 
     Raises
@@ -106,7 +108,7 @@ def read_command(node: Node, resources: Mapping[str, Resource], dispatchables: M
                 "the model has no such dispatchable", f"one of {', '.join(dispatchables) or 'none: there are none'}"
             )
         dispatchable = dispatchables[place.value]
-        return Dispatch(dispatchable, read_bindings(node, dispatchable.desc, resources))
+        return DispatchCommand(dispatchable, read_bindings(node, dispatchable.desc, resources))
     if name == "print":
         resource = find_resource(node.require("resource"), resources)
         if not is_printable(resource):
@@ -118,7 +120,7 @@ def read_command(node: Node, resources: Mapping[str, Resource], dispatchables: M
     kind.fail("there is no such command", f"one of {', '.join(KINDS)}")
 
 
-def _read_write_file(node: Node, resource: Resource) -> WriteFile:
+def _read_write_file(node: DocumentNode, resource: Resource) -> WriteFile:
     target = node.require("targetPath")
     path = path_name(target)
     given = node.get("dimensions")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.data_type import DataType
-from dmlvk.dxdispatch.document import Node
+from dmlvk.dxdispatch.document import DocumentNode
 from dmlvk.dxdispatch.elements import data_type_of, element
 from dmlvk.dxdispatch.errors import ModelError
 from dmlvk.errors import DescriptorError
@@ -50,7 +50,7 @@ def camel_case(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))
 
 
-def operator_of(node: Node) -> type[OperatorDesc]:
+def operator_of(node: DocumentNode) -> type[OperatorDesc]:
     """The operator of a dispatchable, by its type.
 
     Raises
@@ -68,7 +68,7 @@ def operator_of(node: Node) -> type[OperatorDesc]:
     type_node.fail("dmlvk does not have this operator", f"one of {', '.join(DESCRIPTORS)}, in capitals")
 
 
-def read_descriptor(node: Node) -> tuple[OperatorDesc, Node]:
+def read_descriptor(node: DocumentNode) -> tuple[OperatorDesc, DocumentNode]:
     """The descriptor of a dispatchable, and the node that holds its fields.
 
     Raises
@@ -113,7 +113,7 @@ def _limits(rule: Rule) -> tuple[int, int]:
 
 
 def _check_dimension_count(
-    operator: type[OperatorDesc], holder: Node, content: Mapping[str, Any], lists: list[str]
+    operator: type[OperatorDesc], holder: DocumentNode, content: Mapping[str, Any], lists: list[str]
 ) -> None:
     """DirectML reads as many elements of each list as DimensionCount says, so the lists have to have them."""
     if not lists:
@@ -125,7 +125,7 @@ def _check_dimension_count(
             holder.require(camel_case(name)).fail(rule, f"{count} elements")
 
 
-def read_tensor(node: Node) -> TensorDesc:
+def read_tensor(node: DocumentNode) -> TensorDesc:
     """A tensor: its fields, or {"Type": "BUFFER", "Desc": its fields}.
 
     Raises
@@ -164,7 +164,7 @@ def read_tensor(node: Node) -> TensorDesc:
         raise named(error, node) from error
 
 
-def named(error: DescriptorError, holder: Node) -> ModelError:
+def named(error: DescriptorError, holder: DocumentNode) -> ModelError:
     """A descriptor's error, with the field's place in the model and its name in DirectML's spelling."""
     parts = []
     for part in error.field.split("."):
@@ -174,7 +174,7 @@ def named(error: DescriptorError, holder: Node) -> ModelError:
     return ModelError(holder.file, ".".join([holder.key, *parts]), error.value, error.rule, error.expected)
 
 
-def _value_bytes(node: Node, holder: Node) -> bytes:
+def _value_bytes(node: DocumentNode, holder: DocumentNode) -> bytes:
     """A Value in memory: DML_SCALAR_UNION of ValueDataType, or else a FLOAT."""
     type_node = holder.get("ValueDataType")
     if type_node is None:
@@ -237,6 +237,6 @@ def _write_float(value: float, bits: bytes, data_type: DataType) -> float | str:
     if math.isfinite(value):
         return value
     text = "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    if element(Node("", "", text), data_type).tobytes() != bits:
+    if element(DocumentNode("", "", text), data_type).tobytes() != bits:
         raise ValueError(f"DxDispatch's format cannot express a NaN with the bits {bits[::-1].hex()}")
     return text

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dmlvk.dxdispatch.descriptors import camel_case, read_descriptor
-from dmlvk.dxdispatch.document import Node
+from dmlvk.dxdispatch.document import DocumentNode
 from dmlvk.dxdispatch.errors import MISSING, ModelError
 from dmlvk.dxdispatch.resources import Resource
 from dmlvk.operators import OperatorDesc
@@ -24,14 +24,14 @@ class Source:
 
     Attributes
     ----------
-    node : Node
+    node : DocumentNode
         For messages.
     resource : Resource
     offset : int
         Bytes from the resource's start.
     """
 
-    node: Node = field(compare=False)
+    node: DocumentNode = field(compare=False)
     resource: Resource
     offset: int
 
@@ -53,7 +53,7 @@ class Dispatchable:
     owned: Mapping[str, Source]
 
 
-def read_dispatchable(name: str, node: Node, resources: Mapping[str, Resource]) -> Dispatchable:
+def read_dispatchable(name: str, node: DocumentNode, resources: Mapping[str, Resource]) -> Dispatchable:
     """A dispatchable with its descriptor.
 
     Raises
@@ -70,13 +70,13 @@ def read_dispatchable(name: str, node: Node, resources: Mapping[str, Resource]) 
 
 
 def read_bindings(
-    node: Node, desc: OperatorDesc, resources: Mapping[str, Resource], *, owned: bool = False
+    node: DocumentNode, desc: OperatorDesc, resources: Mapping[str, Resource], *, owned: bool = False
 ) -> dict[str, Source]:
     """The member "bindings" of a dispatchable or of a dispatch, by field name; everything in it is checked.
 
     Parameters
     ----------
-    node : Node
+    node : DocumentNode
         The dispatchable or the dispatch.
     desc : OperatorDesc
     resources : mapping of str to Resource
@@ -121,11 +121,11 @@ def _wrong_point(desc: OperatorDesc, name: str, point: str, *, owned: bool) -> s
     return f"{point} is OWNED_BY_DML, so the dispatchable binds it, not a dispatch"
 
 
-def _listed(place: Node) -> list[Node]:
+def _listed(place: DocumentNode) -> list[DocumentNode]:
     return list(place.items()) if isinstance(place.value, list) else [place]
 
 
-def read_source(node: Node, resources: Mapping[str, Resource]) -> Source:
+def read_source(node: DocumentNode, resources: Mapping[str, Resource]) -> Source:
     """A place in a resource: its name, or an object.
 
     Raises
@@ -156,7 +156,7 @@ def read_source(node: Node, resources: Mapping[str, Resource]) -> Source:
     return Source(node, resource, numbers["elementOffset"] * size)
 
 
-def find_resource(node: Node, resources: Mapping[str, Resource]) -> Resource:
+def find_resource(node: DocumentNode, resources: Mapping[str, Resource]) -> Resource:
     """The resource that a node names.
 
     Raises

@@ -22,7 +22,7 @@ PLAIN_NAME = re.compile(r"[\w-]+")
 
 
 @dataclass(frozen=True)
-class Node:
+class DocumentNode:
     """A value of a model, with its place for messages.
 
     Attributes
@@ -55,22 +55,22 @@ class Node:
             self.fail("must be an object", "{...}")
         return self.value
 
-    def get(self, name: str) -> Node | None:
+    def get(self, name: str) -> DocumentNode | None:
         """A member of this object; None without it."""
         members = self.mapping()
-        return Node(self.file, self.child_key(name), members[name]) if name in members else None
+        return DocumentNode(self.file, self.child_key(name), members[name]) if name in members else None
 
-    def require(self, name: str, expected: str | None = None) -> Node:
+    def require(self, name: str, expected: str | None = None) -> DocumentNode:
         """A member of this object that has to be there."""
         found = self.get(name)
         if found is None:
             raise ModelError(self.file, self.child_key(name), MISSING, "is missing", expected)
         return found
 
-    def members(self) -> Iterator[tuple[str, Node]]:
+    def members(self) -> Iterator[tuple[str, DocumentNode]]:
         """The members of this object with their names, in the order of the file."""
         for name, value in self.mapping().items():
-            yield name, Node(self.file, self.child_key(name), value)
+            yield name, DocumentNode(self.file, self.child_key(name), value)
 
     def sequence(self, expected: str = "[...]") -> Sequence[Any]:
         """The value as a list."""
@@ -78,10 +78,10 @@ class Node:
             self.fail("must be a list", expected)
         return self.value
 
-    def items(self, expected: str = "[...]") -> Iterator[Node]:
+    def items(self, expected: str = "[...]") -> Iterator[DocumentNode]:
         """The elements of this list."""
         for index, value in enumerate(self.sequence(expected)):
-            yield Node(self.file, f"{self.key}[{index}]", value)
+            yield DocumentNode(self.file, f"{self.key}[{index}]", value)
 
     def text(self, expected: str | None = None) -> str:
         """The value as text."""
@@ -120,7 +120,7 @@ class Node:
         return [self.one_of(names, prefix)]
 
 
-def read_document(path: Path) -> Node:
+def read_document(path: Path) -> DocumentNode:
     """The root of a model.
 
     Raises
@@ -132,7 +132,7 @@ def read_document(path: Path) -> Node:
         content = files.read_bytes(path)
     except OSError as error:
         raise ModelError(str(path), "", MISSING, f"the model cannot be read: {error.strerror or error}") from error
-    root = Node(str(path), "", _parsed(str(path), content))
+    root = DocumentNode(str(path), "", _parsed(str(path), content))
     if not isinstance(root.value, dict):
         raise ModelError(
             root.file, "", MISSING, "a model is an object", '{"resources": ..., "dispatchables": ..., ...}'

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dmlvk._common.arguments import is_number
 from dmlvk.data_type import DataType
-from dmlvk.dxdispatch.document import Node
+from dmlvk.dxdispatch.document import DocumentNode
 
 Array = npt.NDArray[Any]
 
@@ -19,19 +19,19 @@ TYPE_NAMES = [data_type.name for data_type in DataType]
 TYPE_PREFIX = "DML_TENSOR_DATA_TYPE_"
 
 
-def data_type_of(node: Node) -> DataType:
+def data_type_of(node: DocumentNode) -> DataType:
     """A data type by its name, with or without DirectML's prefix."""
     return DataType[node.one_of(TYPE_NAMES, TYPE_PREFIX)]
 
 
-def element(node: Node, data_type: DataType, *, is_special_allowed: bool = True) -> Array:
+def element(node: DocumentNode, data_type: DataType, *, is_special_allowed: bool = True) -> Array:
     """A number of a model as an array without dimensions.
 
     FLOAT16 is rounded by way of FLOAT32, as DxDispatch does.
 
     Parameters
     ----------
-    node : Node
+    node : DocumentNode
     data_type : DataType
     is_special_allowed : bool
         Whether the texts "nan", "inf" and "-inf" are numbers here.
@@ -58,7 +58,7 @@ def element(node: Node, data_type: DataType, *, is_special_allowed: bool = True)
     return rounded
 
 
-def elements(node: Node, data_type: DataType) -> Array:
+def elements(node: DocumentNode, data_type: DataType) -> Array:
     """A list of numbers as an array of one dimension. Raises as `element` does."""
     values = node.sequence("a list of numbers")
     kinds = set(map(type, values))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dmlvk._common import files
 from dmlvk._printable import printable
-from dmlvk.dxdispatch.commands import Command, Dispatch, Print, WriteFile, read_command
+from dmlvk.dxdispatch.commands import Command, DispatchCommand, Print, WriteFile, read_command
 from dmlvk.dxdispatch.descriptors import operator_of
 from dmlvk.dxdispatch.dispatchables import Dispatchable, Source, read_dispatchable
 from dmlvk.dxdispatch.document import read_document
@@ -138,11 +138,11 @@ class _Run:
         show(len(operators), len(self.model.dispatchables))
         bindings: dict[int, Binding] = {}
         for index, command in enumerate(self.model.commands):
-            if isinstance(command, Dispatch):
+            if isinstance(command, DispatchCommand):
                 tensors = self._tensors(command.dispatchable, command.sources)
                 bindings[index] = operators[command.dispatchable.name].bind(**tensors)
         for index, command in enumerate(self.model.commands):
-            if isinstance(command, Dispatch):
+            if isinstance(command, DispatchCommand):
                 self.device.submit([bindings[index]])
             elif isinstance(command, Print):
                 self.log(printed(command.resource, self._read(command.resource), is_verbose=command.is_verbose))

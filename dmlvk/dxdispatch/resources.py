@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.data_type import DataType
-from dmlvk.dxdispatch.document import Node
+from dmlvk.dxdispatch.document import DocumentNode
 from dmlvk.dxdispatch.elements import TYPE_NAMES, TYPE_PREFIX, data_type_of, element, elements, sequence
 from dmlvk.dxdispatch.source_files import PICTURES, kind_of, read_npy, read_picture, read_raw, resolved
 from dmlvk.tensor_desc import MAXIMUM_UINT32, MAXIMUM_UINT64
@@ -70,7 +70,7 @@ class Resource:
         return np.frombuffer(memory, self.element_type, size // self.element_type.itemsize)
 
 
-def read_resource(name: str, node: Node, folders: Sequence[Path]) -> Resource:
+def read_resource(name: str, node: DocumentNode, folders: Sequence[Path]) -> Resource:
     """A resource of a model, its files included, which are in the folders.
 
     Raises
@@ -99,14 +99,14 @@ def read_resource(name: str, node: Node, folders: Sequence[Path]) -> Resource:
     return Resource(name, data_type, content, size, size_node is not None)
 
 
-def kind_of_source(node: Node) -> str:
+def kind_of_source(node: DocumentNode) -> str:
     """The kind of file that a resource comes from; "" also without a file."""
     initial = node.mapping().get("initialValues")
     path = initial.get("sourcePath") if isinstance(initial, dict) else None
     return kind_of(path) if isinstance(path, str) else ""
 
 
-def _initial_values(node: Node, data_type: DataType | None, folders: Sequence[Path]) -> Array:
+def _initial_values(node: DocumentNode, data_type: DataType | None, folders: Sequence[Path]) -> Array:
     initial = node.require("initialValues", GENERATORS)
     if initial.value == "deferred":
         initial.fail("only ONNX models have deferred resources, and dmlvk.dxdispatch does not run them", GENERATORS)
@@ -133,7 +133,7 @@ def _initial_values(node: Node, data_type: DataType | None, folders: Sequence[Pa
         initial.require("valueCount").fail("is more than this machine's memory holds")
 
 
-def _mixed_values(initial: Node) -> Array:
+def _mixed_values(initial: DocumentNode) -> Array:
     parts = []
     for item in initial.items():
         if not isinstance(item.value, dict):
@@ -147,7 +147,9 @@ def _mixed_values(initial: Node) -> Array:
     return np.concatenate(parts) if parts else np.empty(0, np.uint8)
 
 
-def _file_values(node: Node, source: Node, data_type: DataType | None, folders: Sequence[Path]) -> Array:
+def _file_values(
+    node: DocumentNode, source: DocumentNode, data_type: DataType | None, folders: Sequence[Path]
+) -> Array:
     path = resolved(source)
     kind = kind_of(path)
     if kind == ".npy":

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dmlvk._common import files
 from dmlvk.data_type import DataType
-from dmlvk.dxdispatch.document import Node
+from dmlvk.dxdispatch.document import DocumentNode
 
 Array = npt.NDArray[Any]
 
@@ -33,7 +33,7 @@ def kind_of(path: str | Path) -> str:
     return extension if extension == ".npy" or extension in PICTURES else ""
 
 
-def path_name(node: Node) -> str:
+def path_name(node: DocumentNode) -> str:
     """A path that a model has as text, with this system's separators."""
     name = node.text("a path")
     if not name or "\0" in name:
@@ -46,18 +46,18 @@ def path_name(node: Node) -> str:
     return name if os.sep == "\\" else name.replace("\\", "/")
 
 
-def resolved(node: Node) -> Path:
+def resolved(node: DocumentNode) -> Path:
     """The file that a model names: beside the model, else in the working directory."""
     beside = Path(node.file).parent / path_name(node)
     return beside if os.path.exists(beside) else Path(node.text())
 
 
-def readable_folders(node: Node, allowed: Sequence[Path]) -> list[Path]:
+def readable_folders(node: DocumentNode, allowed: Sequence[Path]) -> list[Path]:
     """The folders in which a model's files may be."""
     return [Path(node.file).parent, Path(), *allowed]
 
 
-def read_npy(node: Node, path: Path, folders: Sequence[Path]) -> Array:
+def read_npy(node: DocumentNode, path: Path, folders: Sequence[Path]) -> Array:
     """The elements of a .npy file in one dimension. Bools become UINT8.
 
     Raises
@@ -77,7 +77,7 @@ def read_npy(node: Node, path: Path, folders: Sequence[Path]) -> Array:
     return array.astype(data_type.numpy_dtype, copy=False).reshape(-1)
 
 
-def read_raw(node: Node, path: Path, folders: Sequence[Path]) -> bytes:
+def read_raw(node: DocumentNode, path: Path, folders: Sequence[Path]) -> bytes:
     """The bytes of a file of any size, in one of the folders.
 
     Raises
@@ -89,7 +89,7 @@ def read_raw(node: Node, path: Path, folders: Sequence[Path]) -> bytes:
 
 
 @contextmanager
-def _named(node: Node) -> Iterator[None]:
+def _named(node: DocumentNode) -> Iterator[None]:
     """Raise an error of a file as the error of the model that names it."""
     try:
         yield
@@ -100,13 +100,13 @@ def _named(node: Node) -> Iterator[None]:
 
 
 def read_picture(
-    node: Node, path: Path, folders: Sequence[Path], data_type: DataType | None, sizes: Sequence[int], mode: str
+    node: DocumentNode, path: Path, folders: Sequence[Path], data_type: DataType | None, sizes: Sequence[int], mode: str
 ) -> Array:
     """A picture as elements from 0 to 1, channel by channel.
 
     Parameters
     ----------
-    node : Node
+    node : DocumentNode
     path : Path
     folders : sequence of Path
         In which it may be.
@@ -144,7 +144,7 @@ def read_picture(
     return (planes.astype(np.float32) / np.float32(255)).astype(data_type.numpy_dtype).reshape(-1)
 
 
-def require_pillow(node: Node) -> None:
+def require_pillow(node: DocumentNode) -> None:
     """Raise a ModelError if Pillow is not installed."""
     try:
         import PIL.Image  # noqa: F401

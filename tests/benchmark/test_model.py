@@ -17,7 +17,7 @@ from onnx import helper
 import dmlvk
 from bench.networks import model_of as model_of_network
 from dmlvk.benchmark.model import measurement
-from dmlvk.benchmark.model.measurement import ONNXRuntime
+from dmlvk.benchmark.model.measurement import ModelPeer
 from dmlvk.benchmark.model.tables import is_correct, parts_of
 from dmlvk.benchmark.networks import Network
 from dmlvk.benchmark.records import read
@@ -99,8 +99,8 @@ def test_an_output_that_differs_is_status_1(
         outputs["y"][2, 1] ^= change
         return Times((1.0,)), outputs, outputs
 
-    monkeypatch.setattr(ONNXRuntime, "absence", lambda peer: None)
-    monkeypatch.setattr(ONNXRuntime, "measure", measure)
+    monkeypatch.setattr(ModelPeer, "absence", lambda peer: None)
+    monkeypatch.setattr(ModelPeer, "measure", measure)
     x = elements(np.random.default_rng(0), np.int16, (4, 3))
     onnx.save(model_of([("Transpose", ["x"], ["y"], {})], {"x": x}, {"y": np.int16}), tmp_path / "model.onnx")
     result = bench(device, "--model", tmp_path / "model.onnx", "--rounds", "1")
@@ -115,8 +115,8 @@ def test_a_failure_of_onnx_runtime_is_a_line(
     def fail(*arguments: Any) -> None:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr(ONNXRuntime, "absence", lambda peer: None)
-    monkeypatch.setattr(ONNXRuntime, "measure", fail)
+    monkeypatch.setattr(ModelPeer, "absence", lambda peer: None)
+    monkeypatch.setattr(ModelPeer, "measure", fail)
     x = np.ones((4, 3), np.float32)
     onnx.save(model_of([("Transpose", ["x"], ["y"], {})], {"x": x}, {"y": np.float32}), tmp_path / "model.onnx")
     result = bench(device, "--model", tmp_path / "model.onnx", "--rounds", "1")

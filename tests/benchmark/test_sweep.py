@@ -19,9 +19,9 @@ from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.marks import Mark
 from dmlvk.benchmark.records import Record, read
 from dmlvk.benchmark.sweep import OPERATORS, measurement
-from dmlvk.benchmark.sweep.measurement import Settings, bound, run
+from dmlvk.benchmark.sweep.measurement import SweepSettings, bound, run
 from dmlvk.benchmark.sweep.picture import figure_of
-from dmlvk.benchmark.sweep.shapes import ConvolutionShape, MovementShape, Shape, shapes
+from dmlvk.benchmark.sweep.shapes import ConvolutionShape, MovementShape, SweptShape, shapes
 from dmlvk.benchmark.sweep.tables import is_correct, measured, sections, share
 from dmlvk.benchmark.timing import Times
 from dmlvk.benchmark.work import Work
@@ -64,7 +64,7 @@ def test_the_same_seed_gives_the_same_different_shapes() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_outputs_are_held_against_the_reference(shape: Shape) -> None:
+def test_outputs_are_held_against_the_reference(shape: SweptShape) -> None:
     """The reference's whole output is right. A wrong element at a compared place is noticed, whatever the place."""
     inputs = shape.inputs()
     right = reference.run(shape.desc, **inputs)
@@ -99,7 +99,7 @@ def test_a_sweep_is_measured_recorded_and_shown(device: dmlvk.Device, tmp_path: 
 
 
 def test_tables_begin_with_the_least_share(timed_device: dmlvk.Device) -> None:
-    record = run(timed_device, Settings(OPERATORS, 60.0, 1, BYTES, 3, ()), row=SHAPES)
+    record = run(timed_device, SweepSettings(OPERATORS, 60.0, 1, BYTES, 3, ()), row=SHAPES)
     assert is_correct(record) and len(record["shapes"]) == len(SHAPES)
     rows = measured(record, OPERATORS[0])
     assert len(rows) == 3 and [share(row) for row in rows] == sorted(map(share, rows))
@@ -122,7 +122,7 @@ def test_shapes_wait_for_their_own_kernels(timed_device: dmlvk.Device, monkeypat
     monkeypatch.setattr(measurement, "measure_marks", lambda *_: ({}, {}))
     monkeypatch.setattr(measurement, "bound", lambda *_: (1e-6, "copy"))
     monkeypatch.setattr(dmlvk.Device, "compile", compiled)
-    run(timed_device, Settings(OPERATORS, 60.0, 1, BYTES, 3, ()), row=SHAPES)
+    run(timed_device, SweepSettings(OPERATORS, 60.0, 1, BYTES, 3, ()), row=SHAPES)
     assert waits == [True] * len(SHAPES)
 
 
@@ -150,7 +150,7 @@ def test_a_wrong_result_is_reported(timed_device: dmlvk.Device, monkeypatch: pyt
         return found ^ 1 if found.ndim == 4 else found
 
     monkeypatch.setattr(dmlvk.Tensor, "numpy", broken)
-    record = run(timed_device, Settings(OPERATORS, 60.0, 1, BYTES, 3, ()), row=SHAPES[:1])
+    record = run(timed_device, SweepSettings(OPERATORS, 60.0, 1, BYTES, 3, ()), row=SHAPES[:1])
     assert wrong_from[0] and not is_correct(record)
     assert next(sections(record)).rows[0][-1] == "DIFFERENT"
 
@@ -158,7 +158,7 @@ def test_a_wrong_result_is_reported(timed_device: dmlvk.Device, monkeypatch: pyt
 def test_no_shape_is_begun_when_the_time_is_over(timed_device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count()
     monkeypatch.setattr(measurement, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    record = run(timed_device, Settings(OPERATORS, 2, 1, BYTES, 3, ()), row=SHAPES)
+    record = run(timed_device, SweepSettings(OPERATORS, 2, 1, BYTES, 3, ()), row=SHAPES)
     assert len(record["shapes"]) == 2
 
 

@@ -18,7 +18,7 @@ import dmlvk
 from dmlvk import DataType, planning
 from dmlvk.benchmark import tuner
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer, descriptor
-from dmlvk.benchmark.harness import Settings
+from dmlvk.benchmark.harness import OperatorSettings
 from dmlvk.benchmark.tuner import PLANNER, Attempt, Tuning, candidates, random_workload, tune
 from dmlvk.command_line import main
 from dmlvk.operators.serialization import deserialize, serialize
@@ -187,7 +187,7 @@ def test_rounds_are_counted(device: dmlvk.Device, rounds: Any) -> None:
     with pytest.raises(ValueError, match="rounds = "):
         tune(device, random_workload(copy_desc(dmlvk.TensorDesc(INT32, (4, 8)))), rounds)
     with pytest.raises(ValueError, match="rounds = "):
-        Settings(None, rounds, ())  # type: ignore[arg-type]
+        OperatorSettings(None, rounds, ())  # type: ignore[arg-type]
 
 
 def test_the_winner_is_right_and_faster_by_more_than_noise() -> None:

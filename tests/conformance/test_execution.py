@@ -325,13 +325,13 @@ class TestWays:
         self, devices: Devices, monkeypatch: pytest.MonkeyPatch, number: int
     ) -> None:
         """A right output is compared with a wrong one, and the case fails for that."""
-        honest, made = take_over.Row._call, []
+        honest, made = take_over.CallRow._call, []
 
-        def call(row: take_over.Row) -> take_over.Call:
+        def call(row: take_over.CallRow) -> take_over.CheckedCall:
             made.append(honest(row))
             return made[-1] if len(made) - 1 != number else replace(made[-1], expected=~made[-1].expected)
 
-        monkeypatch.setattr(take_over.Row, "_call", call)
+        monkeypatch.setattr(take_over.CallRow, "_call", call)
         result = run(devices, replace(CONVOLUTION, build=lambda: replace(CONVOLUTION.build(), way=Way.TAKE_OVER)))
         assert (result.status, result.reason) == (Status.FAIL, "take-over")
         assert len(made) == 13

@@ -14,7 +14,7 @@ from dmlvk.command_line.conformance import conformance
 from dmlvk.conformance import waivers
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.cases import all_cases
-from dmlvk.conformance.costs import UNKNOWN, Costs, cost_of, recorded_costs
+from dmlvk.conformance.costs import UNKNOWN, CaseCosts, cost_of, recorded_costs
 from dmlvk.conformance.digests import recorded_digests
 from dmlvk.conformance.names import CaseFinder, SelectionError, case_source, matches, parse_shard, select
 from dmlvk.conformance.results import Result, Status
@@ -138,7 +138,7 @@ def test_fractions_are_a_partition_into_equal_times(count: int) -> None:
 
 def test_fractions_depend_on_recorded_costs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     dear = {"slice1:good:type=s64;number=0": 35, "slice1:good:type=u8;number=1": 20}
-    known = Costs({"slice1:good": {"": 10}}, dear)
+    known = CaseCosts({"slice1:good": {"": 10}}, dear)
     monkeypatch.setattr("dmlvk.conformance.costs.recorded_costs", lambda: known)
     patterns = [f"slice1:good:number={number};*" for number in range(3)]
     parts = [select(good_cases, patterns, fraction=(number, 3)) for number in (1, 2, 3)]

@@ -14,7 +14,7 @@ from dmlvk.command_line.terminal import INTERRUPTED
 from dmlvk.conformance.results import Run, Status
 from dmlvk.conformance.results_file import ResultsWriter, read_results
 from dmlvk.conformance.running.runner import Runner
-from dmlvk.conformance.running.worker import Configuration
+from dmlvk.conformance.running.worker import WorkerConfiguration
 from dmlvk.errors import DeviceError
 from tests.conftest import DEVICE_NAMES
 
@@ -164,7 +164,7 @@ def test_cases_lost_together_run_again_alone(monkeypatch: pytest.MonkeyPatch) ->
     """A lost device is lost to all its processes. The case that loses it again when it runs alone is to blame."""
     items = [("device", f"drill:support:it={name}") for name in ("lose", "lacks_everything")]
     items += [("device", f"slice1:good:type=u8;number={number}") for number in range(4)]
-    with Runner(Configuration(DEVICE, DRILLS), timeout=60, jobs=2) as runner:
+    with Runner(WorkerConfiguration(DEVICE, DRILLS), timeout=60, jobs=2) as runner:
         original = runner._run
         blamed: list[str] = []
 
@@ -185,7 +185,7 @@ def test_cases_lost_together_run_again_alone(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_device_that_does_not_open_is_one_clear_line() -> None:
     with (
-        Runner(Configuration("no such device", GOOD), timeout=60) as runner,
+        Runner(WorkerConfiguration("no such device", GOOD), timeout=60) as runner,
         pytest.raises(DeviceError, match="matches no device"),
     ):
         runner.open()

@@ -14,7 +14,7 @@ import pytest
 import dmlvk
 from dmlvk import DataType, TensorDesc, TensorFlags
 from dmlvk.dxdispatch.descriptors import UNION_MEMBERS, read_descriptor, write_descriptor
-from dmlvk.dxdispatch.document import Node
+from dmlvk.dxdispatch.document import DocumentNode
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.registry import OPERATORS
 from tests.dxdispatch.models import refused
@@ -235,7 +235,7 @@ BY_HAND: dict[str, tuple[dict[str, Any], OperatorDesc]] = {
 
 
 def read(dispatchable: dict[str, Any]) -> OperatorDesc:
-    return read_descriptor(Node("model.json", "dispatchables.x", dispatchable))[0]
+    return read_descriptor(DocumentNode("model.json", "dispatchables.x", dispatchable))[0]
 
 
 def with_desc(name: str, changes: dict[str, Any], absent: str = "") -> dict[str, Any]:

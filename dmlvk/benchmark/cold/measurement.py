@@ -17,7 +17,7 @@ from dmlvk._common import files
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.cold import CACHES, EMPTY, ONE_THREAD, WAYS
 from dmlvk.benchmark.cold.process import save
-from dmlvk.benchmark.networks.measurement import Settings
+from dmlvk.benchmark.networks.measurement import NetworkSettings
 from dmlvk.benchmark.networks.network import Network
 from dmlvk.benchmark.networks.work import work_of
 from dmlvk.benchmark.records import COLD, Record, circumstances
@@ -34,7 +34,7 @@ class ProcessError(Exception):
     """A measuring process ended without a result; the message is its last words."""
 
 
-def step_count(settings: Settings) -> int:
+def step_count(settings: NetworkSettings) -> int:
     """How often `run` reports its progress."""
     return 1 + len(settings.batches) * len(settings.layouts) * len(CACHES) * len(WAYS)
 
@@ -43,7 +43,7 @@ def run(
     device: dmlvk.Device,
     selector: int | str | None,
     network: Network,
-    settings: Settings,
+    settings: NetworkSettings,
     progress: Callable[[str], None] = lambda name: None,
     keep: Callable[[Record], None] = lambda record: None,
 ) -> Record:
@@ -56,7 +56,7 @@ def run(
     selector : int, str or None
         Opens the same device in another process.
     network : Network
-    settings : Settings
+    settings : NetworkSettings
         Its batches and layouts.
     progress : callable
         Called before each measurement with its name.

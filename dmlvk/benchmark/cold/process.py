@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 Convolution = CompiledOperator[QuantizedLinearConvolutionDesc]
 
 
-class Measurement:
+class ColdMeasurement:
     """The measurement of one process: it opens a device and compiles, calls and checks layers.
 
     Parameters
@@ -108,7 +108,7 @@ def measure(request: Record, folder: Path) -> Record:
     works = [_loaded(Layer(**layer), folder / f"{number}.npz") for number, layer in enumerate(request["layers"])]
     device, opened = _timed(lambda: dmlvk.Device(request["selector"]))
     with device:
-        measurement = Measurement(device, request["batch"], request["layout"])
+        measurement = ColdMeasurement(device, request["batch"], request["layout"])
         cache = device.vulkan.pipelines.cache
         before = cache.added
         way = request["way"]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 import dmlvk
-from dmlvk.benchmark.peers.peer import Library, missing_package, package_version, taking_part
+from dmlvk.benchmark.peers.peer import Peer, missing_package, package_version, taking_part
 from dmlvk.benchmark.records import MODEL, Record, circumstances
 from dmlvk.benchmark.timing import Times, time_on_host, warm_up
 from dmlvk.device_profile import DeviceType
@@ -60,7 +60,7 @@ def run(
         The model cannot be run, or not in such a batch.
     """
     peers, about_peers = taking_part(
-        [ONNXRuntime()] if with_peer else [], {} if with_peer else {ONNXRuntime.name: "not asked for"}
+        [ModelPeer()] if with_peer else [], {} if with_peer else {ModelPeer.name: "not asked for"}
     )
     rows: list[Record] = []
     record: Record = {
@@ -82,7 +82,7 @@ def run(
     return record
 
 
-class ONNXRuntime(Library):
+class ModelPeer(Peer):
     """Its optimized run on all cores, and its plain run for comparison."""
 
     name = "onnxruntime"
@@ -201,7 +201,7 @@ def _placement(session: InferenceSession) -> Record:
 
 
 def _trial(
-    peer: ONNXRuntime,
+    peer: ModelPeer,
     path: Path,
     feeds: Mapping[str, Array],
     found: Mapping[str, Array],

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dmlvk.benchmark.networks.classifiers import efficientnetb0, mobilenetv2, resnet50, resnext50, squeezenet
-from dmlvk.benchmark.networks.network import Dimensions, Network, Node
+from dmlvk.benchmark.networks.network import Dimensions, LayerNode, Network
 from dmlvk.benchmark.networks.pictures import unet, yolov3tiny
 
-__all__ = ["NETWORKS", "SIZES", "Dimensions", "Network", "Node"]
+__all__ = ["NETWORKS", "SIZES", "Dimensions", "LayerNode", "Network"]
 
 NETWORKS: Mapping[str, Callable[[Dimensions], Network]] = {
     "resnet50": resnet50,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmlvk.benchmark.networks.network import Dimensions, Network, Node
+from dmlvk.benchmark.networks.network import Dimensions, LayerNode, Network
 
 CLASSES = 1000
 SIZE = 224
@@ -88,7 +88,9 @@ def _inverted(name: str, dimensions: Dimensions, stages: tuple[tuple[int, int, i
     return network
 
 
-def _inverted_block(network: Network, x: Node, expansion: int, filters: int, stride: int, kernel: int) -> Node:
+def _inverted_block(
+    network: Network, x: LayerNode, expansion: int, filters: int, stride: int, kernel: int
+) -> LayerNode:
     wide = x.channels * expansion
     y = x if expansion == 1 else network.convolution(x, wide, 1)
     y = network.convolution(y, wide, kernel, stride, groups=wide)

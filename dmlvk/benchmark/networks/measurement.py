@@ -21,7 +21,7 @@ from dmlvk.device_profile import DeviceType
 
 
 @dataclass(frozen=True)
-class Settings:
+class NetworkSettings:
     """The settings of a run.
 
     Attributes
@@ -48,7 +48,7 @@ class Settings:
         object.__setattr__(self, "rounds", rounds)
 
 
-def step_count(network: Network, settings: Settings) -> int:
+def step_count(network: Network, settings: NetworkSettings) -> int:
     """How often `run` reports its progress."""
     return 1 + len(settings.batches) * len(settings.layouts) * (len(network.counts) + 1)
 
@@ -56,7 +56,7 @@ def step_count(network: Network, settings: Settings) -> int:
 def run(
     device: dmlvk.Device,
     network: Network,
-    settings: Settings,
+    settings: NetworkSettings,
     progress: Callable[[str], None] = lambda name: None,
     keep: Callable[[Record], None] = lambda record: None,
 ) -> Record:
@@ -67,7 +67,7 @@ def run(
     device : Device
         Opened with `timestamps=True`.
     network : Network
-    settings : Settings
+    settings : NetworkSettings
     progress : callable
         Called before each measurement with its name.
     keep : callable

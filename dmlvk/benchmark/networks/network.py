@@ -43,7 +43,7 @@ class Dimensions:
 
 
 @dataclass(frozen=True)
-class Node:
+class LayerNode:
     """A node.
 
     Attributes
@@ -83,22 +83,22 @@ class Network:
     name : str
     channels, size : int
         Of the image.
-    nodes : dict of str to Node
+    nodes : dict of str to LayerNode
         By name, in the order in which they were added.
     """
 
     name: str
     channels: int
     size: int
-    nodes: dict[str, Node] = field(default_factory=dict)
+    nodes: dict[str, LayerNode] = field(default_factory=dict)
 
     @property
-    def image(self) -> Node:
+    def image(self) -> LayerNode:
         """What the network is given, as if it were a node."""
-        return Node("image", IMAGE, (), self.channels, self.size)
+        return LayerNode("image", IMAGE, (), self.channels, self.size)
 
     @property
-    def outputs(self) -> list[Node]:
+    def outputs(self) -> list[LayerNode]:
         """The nodes that no other node reads."""
         read = {name for node in self.nodes.values() for name in node.inputs}
         return [node for name, node in self.nodes.items() if name not in read]
@@ -115,7 +115,7 @@ class Network:
 
     def convolution(
         self,
-        source: Node,
+        source: LayerNode,
         filters: int,
         kernel: int,
         stride: int = 1,
@@ -123,48 +123,48 @@ class Network:
         groups: int = 1,
         padding: int | None = None,
         is_rectified: bool = True,
-    ) -> Node:
+    ) -> LayerNode:
         """A convolution with a bias; the padding is by default half the filter."""
         layer = Layer(source.channels, source.size, filters, kernel, stride, groups, padding)
         return self._add("convolution", (source,), filters, layer.output_size, layer=layer, is_rectified=is_rectified)
 
-    def add(self, first: Node, second: Node, *, is_rectified: bool = True) -> Node:
+    def add(self, first: LayerNode, second: LayerNode, *, is_rectified: bool = True) -> LayerNode:
         """The sum of two tensors of the same sizes."""
         return self._add("add", (first, second), first.channels, first.size, is_rectified=is_rectified)
 
-    def concat(self, *sources: Node) -> Node:
+    def concat(self, *sources: LayerNode) -> LayerNode:
         """The channels of several tensors beside each other."""
         return self._add("concat", sources, sum(source.channels for source in sources), sources[0].size)
 
-    def maximum(self, source: Node, kernel: int, stride: int, before: int = 0, after: int = 0) -> Node:
+    def maximum(self, source: LayerNode, kernel: int, stride: int, before: int = 0, after: int = 0) -> LayerNode:
         """A pool of maxima."""
         size = (source.size + before + after - kernel) // stride + 1
         return self._add("maximum", (source,), source.channels, size, window=(kernel, stride, before, after))
 
-    def mean(self, source: Node) -> Node:
+    def mean(self, source: LayerNode) -> LayerNode:
         """The mean of each channel."""
         return self._add("mean", (source,), source.channels, 1)
 
-    def double(self, source: Node) -> Node:
+    def double(self, source: LayerNode) -> LayerNode:
         """Each pixel four times."""
         return self._add("double", (source,), source.channels, 2 * source.size)
 
-    def product(self, source: Node, columns: int) -> Node:
+    def product(self, source: LayerNode, columns: int) -> LayerNode:
         """The product of each image, of one pixel, with a matrix."""
         return self._add("product", (source,), columns, 1)
 
     def _add(
         self,
         kind: str,
-        sources: tuple[Node, ...],
+        sources: tuple[LayerNode, ...],
         channels: int,
         size: int,
         *,
         layer: Layer | None = None,
         is_rectified: bool = False,
         window: tuple[int, int, int, int] = (0, 0, 0, 0),
-    ) -> Node:
+    ) -> LayerNode:
         name = f"{kind}_{len(self.nodes)}"
         inputs = tuple(source.name for source in sources)
-        node = self.nodes[name] = Node(kind, name, inputs, channels, size, layer, is_rectified, window)
+        node = self.nodes[name] = LayerNode(kind, name, inputs, channels, size, layer, is_rectified, window)
         return node

@@ -14,13 +14,13 @@ from dmlvk.benchmark.networks.timing import SHORT_WARM_UP_SECONDS, ChainTimes, r
 from dmlvk.benchmark.networks.work import constants_of, desc_of, work_of
 from dmlvk.benchmark.peers import ncnn as ncnn_peer
 from dmlvk.benchmark.peers.onnx_runtime import IR_VERSION, NODES, OPSET
-from dmlvk.benchmark.peers.peer import Library, UnsupportedError, missing_package, package_version
+from dmlvk.benchmark.peers.peer import Peer, UnsupportedError, missing_package, package_version
 from dmlvk.benchmark.peers.torch import cuda_absence, time_on_cuda
 from dmlvk.benchmark.timing import WARM_UP_SECONDS, Times, time_on_host
 from dmlvk.conformance.case import Workload
 
 
-class NetworkPeer(Library):
+class NetworkPeer(Peer):
     """A library that convolves."""
 
     @abstractmethod

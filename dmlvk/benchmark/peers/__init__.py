@@ -8,12 +8,12 @@ from dmlvk.benchmark.peers.iree import IREE
 from dmlvk.benchmark.peers.ncnn import NCNN
 from dmlvk.benchmark.peers.numpy import NumPy
 from dmlvk.benchmark.peers.onnx_runtime import ONNXRuntime
-from dmlvk.benchmark.peers.peer import Peer, Trial
+from dmlvk.benchmark.peers.peer import OperatorPeer, Trial
 from dmlvk.benchmark.peers.torch import TORCH_COMPILED, TORCH_EAGER
 
-__all__ = ["PEERS", "Peer", "Trial"]
+__all__ = ["PEERS", "OperatorPeer", "Trial"]
 
-PEERS: dict[str, Peer] = {
+PEERS: dict[str, OperatorPeer] = {
     peer.name: peer
     for peer in (
         NumPy(),

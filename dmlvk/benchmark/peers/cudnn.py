@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.benchmark.peers.peer import OTHER_ARITHMETIC, Peer, Trial, UnsupportedError
+from dmlvk.benchmark.peers.peer import OTHER_ARITHMETIC, OperatorPeer, Trial, UnsupportedError
 from dmlvk.benchmark.peers.torch import cuda_absence, rotation_of, time_on_cuda
 from dmlvk.conformance.case import Workload
 from dmlvk.operators import QuantizedLinearConvolutionDesc
@@ -21,7 +21,7 @@ from dmlvk.operators import QuantizedLinearConvolutionDesc
 Prepare = Callable[[QuantizedLinearConvolutionDesc, int], Callable[[int], Any]]
 
 
-class CuDNN(Peer):
+class CuDNN(OperatorPeer):
     """One way to convolve with cuDNN."""
 
     runs_on: ClassVar[str] = "CUDA"

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy.typing as npt
 
 from dmlvk.benchmark.peers.peer import (
-    Peer,
+    OperatorPeer,
     Slices,
     Trial,
     compare,
@@ -84,7 +84,7 @@ STEPS: Mapping[type[OperatorDesc], Callable[[Any, Mapping[str, Array], Any], Ste
 }
 
 
-class CuPy(Peer):
+class CuPy(OperatorPeer):
     """CuPy's own indexing, `triu` and `eye`."""
 
     name = "cupy"

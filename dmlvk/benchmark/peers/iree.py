@@ -14,7 +14,7 @@ from dmlvk._common import files
 from dmlvk.benchmark.peers.onnx_runtime import model_of
 from dmlvk.benchmark.peers.peer import (
     OTHER_ARITHMETIC,
-    Peer,
+    OperatorPeer,
     Trial,
     UnsupportedError,
     missing_package,
@@ -25,7 +25,7 @@ from dmlvk.conformance.case import Workload
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 
 
-class IREE(Peer):
+class IREE(OperatorPeer):
     """IREE's compiler and runtime."""
 
     name = "iree"

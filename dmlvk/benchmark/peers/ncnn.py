@@ -21,7 +21,7 @@ import numpy.typing as npt
 from dmlvk._common import files
 from dmlvk.benchmark.peers.peer import (
     OTHER_ARITHMETIC,
-    Peer,
+    OperatorPeer,
     Trial,
     UnsupportedError,
     missing_package,
@@ -36,7 +36,7 @@ INT8_WEIGHTS = 0x000D4B38  # the tag before weights of one byte in ncnn's model 
 REQUANTIZE = 101  # its int8_scale_term: scales for input, weights and output
 
 
-class NCNN(Peer):
+class NCNN(OperatorPeer):
     """ncnn's Vulkan layers."""
 
     name = "ncnn"

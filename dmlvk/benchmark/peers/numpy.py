@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.benchmark.peers.peer import (
-    Peer,
+    OperatorPeer,
     Slices,
     Trial,
     compare,
@@ -63,7 +63,7 @@ STEPS: Mapping[type[OperatorDesc], Callable[[Any, Mapping[str, Array], Array], S
 }
 
 
-class NumPy(Peer):
+class NumPy(OperatorPeer):
     """NumPy's own indexing, `triu` and `eye`."""
 
     name = "numpy"

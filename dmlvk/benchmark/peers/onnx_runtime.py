@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.benchmark.peers.peer import (
-    Peer,
+    OperatorPeer,
     Slices,
     Trial,
     compare,
@@ -30,7 +30,7 @@ IR_VERSION = 8
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeForm:
     """A node of a model.
 
     Attributes
@@ -53,7 +53,7 @@ class Node:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _slice1(desc: Slice1Desc, inputs: Mapping[str, Array], expected: Array) -> Node:
+def _slice1(desc: Slice1Desc, inputs: Mapping[str, Array], expected: Array) -> NodeForm:
     slices = Slices.of(desc)
     packed = tuple(1 for _ in desc.input_tensor.sizes)
     if desc.input_window_strides == packed and desc.input_tensor.sizes == desc.output_tensor.sizes:
@@ -63,7 +63,7 @@ def _slice1(desc: Slice1Desc, inputs: Mapping[str, Array], expected: Array) -> N
         sizes = [desc.input_tensor.sizes[dimension] for dimension in outermost_first]
         data = memory_of(inputs["input_tensor"], desc.input_tensor).reshape(sizes)
         permutation = [outermost_first.index(dimension) for dimension in range(len(strides))]
-        return Node("Transpose", ("data",), {"data": data}, attributes={"perm": permutation})
+        return NodeForm("Transpose", ("data",), {"data": data}, attributes={"perm": permutation})
     furthest = np.iinfo(np.int64)
     constants = {
         "starts": np.array([each.start for each in slices.signed], np.int64),
@@ -71,24 +71,24 @@ def _slice1(desc: Slice1Desc, inputs: Mapping[str, Array], expected: Array) -> N
         "axes": np.arange(len(packed), dtype=np.int64),
         "steps": np.array([each.step for each in slices.signed], np.int64),
     }
-    return Node("Slice", ("data", *constants), {"data": inputs["input_tensor"]}, constants)
+    return NodeForm("Slice", ("data", *constants), {"data": inputs["input_tensor"]}, constants)
 
 
-def _diagonal_matrix1(desc: DiagonalMatrix1Desc, inputs: Mapping[str, Array], expected: Array) -> Node:
+def _diagonal_matrix1(desc: DiagonalMatrix1Desc, inputs: Mapping[str, Array], expected: Array) -> NodeForm:
     require_upper_triangle_or_identity(desc)
     if desc.input_tensor is None:
-        return Node("EyeLike", ("data",), {"data": np.zeros(expected.shape, expected.dtype)})
+        return NodeForm("EyeLike", ("data",), {"data": np.zeros(expected.shape, expected.dtype)})
     constants = {"k": np.array(desc.diagonal_fill_end, np.int64)}
-    return Node("Trilu", ("data", "k"), {"data": inputs["input_tensor"]}, constants, {"upper": 1})
+    return NodeForm("Trilu", ("data", "k"), {"data": inputs["input_tensor"]}, constants, {"upper": 1})
 
 
-def _one_hot(desc: OneHotDesc, inputs: Mapping[str, Array], expected: Array) -> Node:
+def _one_hot(desc: OneHotDesc, inputs: Mapping[str, Array], expected: Array) -> NodeForm:
     feeds = {"indices": np.squeeze(inputs["indices_tensor"], desc.axis)}
     constants = {
         "depth": np.array(expected.shape[desc.axis], np.int64),
         "values": inputs["values_tensor"].ravel(),
     }
-    return Node("OneHot", ("indices", *constants), feeds, constants, {"axis": desc.axis})
+    return NodeForm("OneHot", ("indices", *constants), feeds, constants, {"axis": desc.axis})
 
 
 # The constants of QLinearConv, and the fields from which they come.
@@ -106,7 +106,7 @@ CONVOLUTION_CONSTANTS = {
 
 def _quantized_linear_convolution(
     desc: QuantizedLinearConvolutionDesc, inputs: Mapping[str, Array], expected: Array
-) -> Node:
+) -> NodeForm:
     constants = {}
     # QLinearConv requires the zero points that DirectML does not.
     zeros = {
@@ -125,11 +125,11 @@ def _quantized_linear_convolution(
         "pads": [*desc.start_padding, *desc.end_padding],
         "group": desc.group_count,
     }
-    return Node("QLinearConv", ("x", *constants), {"x": inputs["input_tensor"]}, constants, attributes)
+    return NodeForm("QLinearConv", ("x", *constants), {"x": inputs["input_tensor"]}, constants, attributes)
 
 
 # For each operator, the function that makes its node from the descriptor, its inputs and the expected output.
-NODES: Mapping[type[OperatorDesc], Callable[[Any, Mapping[str, Array], Array], Node]] = {
+NODES: Mapping[type[OperatorDesc], Callable[[Any, Mapping[str, Array], Array], NodeForm]] = {
     Slice1Desc: _slice1,
     DiagonalMatrix1Desc: _diagonal_matrix1,
     OneHotDesc: _one_hot,
@@ -137,7 +137,7 @@ NODES: Mapping[type[OperatorDesc], Callable[[Any, Mapping[str, Array], Array], N
 }
 
 
-class ONNXRuntime(Peer):
+class ONNXRuntime(OperatorPeer):
     """ONNX Runtime's CPU kernels, on all cores."""
 
     name = "onnxruntime"

@@ -21,7 +21,7 @@ from dmlvk.operators.declared import INT32_MIN
 from dmlvk.tensor_desc import TensorDesc
 
 Part = TypeVar("Part")
-AnyLibrary = TypeVar("AnyLibrary", bound="Library")
+AnyPeer = TypeVar("AnyPeer", bound="Peer")
 
 EQUAL, DIFFERENT = "equal", "DIFFERENT"
 # The peer computes something else that serves a network as well: other types, or no zero points.
@@ -47,7 +47,7 @@ class Trial:
     result: str
 
 
-class Library(ABC):
+class Peer(ABC):
     """A library that does the same work as dmlvk.
 
     Attributes
@@ -79,14 +79,14 @@ class Library(ABC):
             return {"peer": self.name, "failure": one_line(error)}
 
 
-def taking_part(libraries: Iterable[AnyLibrary], left_out: Mapping[str, str]) -> tuple[list[AnyLibrary], Record]:
-    """The libraries that can run here, and what a record says of them and of those that take no part, with reasons."""
+def taking_part(libraries: Iterable[AnyPeer], left_out: Mapping[str, str]) -> tuple[list[AnyPeer], Record]:
+    """The peers that can run here, and what a record says of them and of those that take no part, with reasons."""
     found, absent = present(libraries)
     peers = {library.name: {"version": library.version(), "runs_on": library.runs_on} for library in found}
     return found, {"peers": peers, "absent_peers": {**absent, **left_out}}
 
 
-class Peer(Library):
+class OperatorPeer(Peer):
     """A library that has operators of dmlvk.
 
     Attributes

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.benchmark.peers.peer import (
-    Peer,
+    OperatorPeer,
     Slices,
     Trial,
     compare,
@@ -196,7 +196,7 @@ COMPILED: Mapping[type[OperatorDesc], Prepare] = {
 }
 
 
-class Torch(Peer):
+class Torch(OperatorPeer):
     """torch's own operations, eagerly or through torch.compile."""
 
     runs_on: ClassVar[str] = "CUDA"

@@ -13,10 +13,10 @@ from dmlvk.benchmark.marks import Mark, measure_marks
 from dmlvk.benchmark.networks.peers import PEERS as NETWORK_PEERS
 from dmlvk.benchmark.networks.peers import NetworkPeer
 from dmlvk.benchmark.networks.timing import time_chain
-from dmlvk.benchmark.peers import PEERS, Peer
-from dmlvk.benchmark.peers.peer import Library, taking_part
+from dmlvk.benchmark.peers import PEERS
+from dmlvk.benchmark.peers.peer import OperatorPeer, Peer, taking_part
 from dmlvk.benchmark.records import SWEEP, Record, circumstances, one_line
-from dmlvk.benchmark.sweep.shapes import ConvolutionShape, MovementShape, Shape, shapes
+from dmlvk.benchmark.sweep.shapes import ConvolutionShape, MovementShape, SweptShape, shapes
 from dmlvk.benchmark.timing import Times, rotation, time_bindings
 from dmlvk.benchmark.work import Work
 from dmlvk.conformance.case import Workload
@@ -28,12 +28,12 @@ POISON = b"\xa5"
 WARM_UP_SECONDS = 0.3
 # The peers of convolutions and of movements, by their names for --peer.
 CONVOLUTION_PEERS: dict[str, NetworkPeer] = {name: NETWORK_PEERS[name] for name in ("cudnn-fp16-graph",)}
-MOVEMENT_PEERS: dict[str, Peer] = {name: PEERS[name] for name in ("torch",)}
+MOVEMENT_PEERS: dict[str, OperatorPeer] = {name: PEERS[name] for name in ("torch",)}
 PEER_NAMES = (*CONVOLUTION_PEERS, *MOVEMENT_PEERS)
 
 
 @dataclass(frozen=True)
-class Settings:
+class SweepSettings:
     """The settings of a sweep.
 
     Attributes
@@ -61,10 +61,10 @@ class Settings:
 
 def run(
     device: dmlvk.Device,
-    settings: Settings,
+    settings: SweepSettings,
     progress: Callable[[str, float], None] = lambda name, seconds: None,
     keep: Callable[[Record], None] = lambda record: None,
-    row: Iterable[Shape] | None = None,
+    row: Iterable[SweptShape] | None = None,
 ) -> Record:
     """Measure shapes.
 
@@ -72,18 +72,18 @@ def run(
     ----------
     device : Device
         Opened with `timestamps=True`.
-    settings : Settings
+    settings : SweepSettings
     progress : callable
         Called before each measurement with its name and the seconds that have passed.
     keep : callable
         Called after each shape with the record so far.
-    row : iterable of Shape, optional
+    row : iterable of SweptShape, optional
         In place of random ones.
     """
     begin = time.monotonic()
     progress("marks", 0.0)
     marks, absent_marks = measure_marks(device, settings.data_bytes, settings.rounds)
-    known: dict[str, Library] = {**CONVOLUTION_PEERS, **MOVEMENT_PEERS}
+    known: dict[str, Peer] = {**CONVOLUTION_PEERS, **MOVEMENT_PEERS}
     found, about_peers = taking_part((known[name] for name in settings.peers), {})
     peers = {peer.name for peer in found}
     rows: list[Record] = []
@@ -120,7 +120,7 @@ def bound(work: Work, marks: dict[str, Mark]) -> tuple[float, str]:
     return max(bounds)
 
 
-def _row(device: dmlvk.Device, shape: Shape, marks: dict[str, Mark], rounds: int, peers: set[str]) -> Record:
+def _row(device: dmlvk.Device, shape: SweptShape, marks: dict[str, Mark], rounds: int, peers: set[str]) -> Record:
     row: Record = {"name": shape.name, "bytes": shape.work.bytes_moved, "operations": shape.work.operations}
     inputs = shape.inputs()
     try:
@@ -142,7 +142,7 @@ def _row(device: dmlvk.Device, shape: Shape, marks: dict[str, Mark], rounds: int
     }
 
 
-def _measured(device: dmlvk.Device, shape: Shape, inputs: dict[str, Any], rounds: int) -> tuple[Plan, Times, bool]:
+def _measured(device: dmlvk.Device, shape: SweptShape, inputs: dict[str, Any], rounds: int) -> tuple[Plan, Times, bool]:
     """Run a shape: a convolution after itself, as in a network; a movement in turn on memory that no cache holds."""
     desc = shape.desc
     operator = device.compile(desc, wait=True)
@@ -166,13 +166,13 @@ def _measured(device: dmlvk.Device, shape: Shape, inputs: dict[str, Any], rounds
     return operator.plan, times, all(shape.is_right(inputs, output.numpy()) for output in outputs)
 
 
-def _trial(name: str, shape: Shape, inputs: dict[str, Any], rounds: int) -> Record | None:
+def _trial(name: str, shape: SweptShape, inputs: dict[str, Any], rounds: int) -> Record | None:
     """A peer's time; None if it has nothing to do with such a shape."""
 
     def of_a_convolution(peer: NetworkPeer, shape: ConvolutionShape) -> Record:
         return {"seconds": peer.measure_layer(shape.layer, shape.batch, shape.layout, rounds).best.median}
 
-    def of_a_movement(peer: Peer, shape: MovementShape) -> Record:
+    def of_a_movement(peer: OperatorPeer, shape: MovementShape) -> Record:
         expected = shape.expected(inputs)
         return {"seconds": peer.measure(Workload(shape.desc, inputs, expected=expected), expected, rounds).times.median}
 

@@ -39,7 +39,7 @@ MOVED_TYPES = (DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64
 MOST_RANK = 6
 
 
-class Shape(ABC):
+class SweptShape(ABC):
     """One operator with sizes."""
 
     @property
@@ -67,7 +67,7 @@ class Shape(ABC):
 
 
 @dataclass(frozen=True)
-class ConvolutionShape(Shape):
+class ConvolutionShape(SweptShape):
     """A convolution whose constants are OWNED_BY_DML."""
 
     layer: Layer
@@ -123,7 +123,7 @@ class ConvolutionShape(Shape):
 
 
 @dataclass(frozen=True)
-class MovementShape(Shape):
+class MovementShape(SweptShape):
     """A window of a tensor whose dimensions lie in memory in some order."""
 
     data_type: DataType
@@ -165,7 +165,7 @@ class MovementShape(Shape):
         return equal_bits(output, np.ascontiguousarray(self.expected(inputs)))
 
 
-def shapes(operators: Sequence[str], seed: int, data_bytes: int) -> Iterator[Shape]:
+def shapes(operators: Sequence[str], seed: int, data_bytes: int) -> Iterator[SweptShape]:
     """An endless row of different shapes, of each operator in turn.
 
     Parameters
@@ -181,7 +181,7 @@ def shapes(operators: Sequence[str], seed: int, data_bytes: int) -> Iterator[Sha
     known: set[str] = set()
     while True:
         for operator in operators:
-            shape: Shape | None = None
+            shape: SweptShape | None = None
             while shape is None or shape.name in known:
                 shape = DRAWN[operator](drawn, data_bytes)
             known.add(shape.name)
@@ -222,6 +222,6 @@ def _movement(drawn: random.Random, data_bytes: int) -> MovementShape | None:
     return MovementShape(data_type, tuple(sizes), tuple(order), tuple(steps))
 
 
-DRAWN: Mapping[str, Callable[[random.Random, int], Shape | None]] = dict(
+DRAWN: Mapping[str, Callable[[random.Random, int], SweptShape | None]] = dict(
     zip(OPERATORS, (_convolution, _movement), strict=True)
 )

@@ -21,7 +21,7 @@ from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     SAME,
     SHAPES,
     TYPE_PARAMETERS,
-    Shape,
+    CaseShape,
     convolution,
     suits,
 )
@@ -107,7 +107,7 @@ GROUPS = (
         f"{OPERATOR}:batch_of_parts",
         batch,
         {
-            "shape": {"many_steps": Shape(1, 144, (5, 7), 40, (3, 3), **SAME)},
+            "shape": {"many_steps": CaseShape(1, 144, (5, 7), 40, (3, 3), **SAME)},
             "layout": ("packed", "channels_last"),
             "images": (1, 16),
             "position": POSITIONS,

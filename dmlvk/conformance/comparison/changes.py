@@ -99,7 +99,7 @@ def differing_kernels(first: Mapping[str, str], second: Mapping[str, str], most:
 
 
 @dataclass(frozen=True)
-class Timing:
+class CaseTiming:
     """How long one case of `dmlvk bench` took.
 
     Attributes
@@ -133,7 +133,7 @@ class Figures:
         The version of dmlvk.
     date : str
         ISO 8601.
-    timings : mapping of str to Timing
+    timings : mapping of str to CaseTiming
         By case name.
     """
 
@@ -143,16 +143,16 @@ class Figures:
     numbers: tuple[int, ...]
     package: str
     date: str
-    timings: Mapping[str, Timing]
+    timings: Mapping[str, CaseTiming]
 
 
 @dataclass(frozen=True)
-class Speed:
+class SpeedChange:
     """A case of `dmlvk bench` in two runs."""
 
     case: str
-    before: Timing
-    after: Timing
+    before: CaseTiming
+    after: CaseTiming
 
     @property
     def ratio(self) -> float:
@@ -181,15 +181,15 @@ class SpeedUpdate:
     before, after : Figures
     common : int
         Cases of equal sizes in both.
-    slower, faster : tuple of Speed
+    slower, faster : tuple of SpeedChange
         Cases that differ by more than 3% and beyond the noise; the largest differences first.
     """
 
     before: Figures
     after: Figures
     common: int
-    slower: tuple[Speed, ...]
-    faster: tuple[Speed, ...]
+    slower: tuple[SpeedChange, ...]
+    faster: tuple[SpeedChange, ...]
 
 
 def speed_updates_of(figures: Sequence[Figures]) -> list[SpeedUpdate]:
@@ -210,7 +210,7 @@ def speed_updates_of(figures: Sequence[Figures]) -> list[SpeedUpdate]:
 
 def _speed_update(before: Figures, after: Figures) -> SpeedUpdate:
     pairs = [
-        Speed(case, old, after.timings[case])
+        SpeedChange(case, old, after.timings[case])
         for case, old in before.timings.items()
         if case in after.timings and old.sizes == after.timings[case].sizes
     ]
@@ -225,6 +225,6 @@ def _speed_update(before: Figures, after: Figures) -> SpeedUpdate:
     )
 
 
-def _is_longer(one: Timing, other: Timing) -> bool:
+def _is_longer(one: CaseTiming, other: CaseTiming) -> bool:
     """Whether the other took noticeably longer than the one."""
     return other.median > one.median * NOTICEABLE and other.first_quartile > one.third_quartile

@@ -142,7 +142,7 @@ def count_text(counts: Mapping[Status, int]) -> str:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class DeviceMatrix:
     """One operator: devices as rows, the operator's own paths as columns."""
 
     operator: str
@@ -150,7 +150,7 @@ class Matrix:
     rows: tuple[tuple[DeviceRun, tuple[Counter[Status] | None, ...]], ...]
 
 
-def matrices(runs: Sequence[DeviceRun]) -> list[Matrix]:
+def matrices(runs: Sequence[DeviceRun]) -> list[DeviceMatrix]:
     """A matrix for each operator. A case that was not built counts under the name of its group."""
     counts: dict[str, dict[str, dict[str, Counter[Status]]]] = defaultdict(lambda: defaultdict(dict))
     for run in runs:
@@ -161,5 +161,5 @@ def matrices(runs: Sequence[DeviceRun]) -> list[Matrix]:
     for operator, by_run in sorted(counts.items()):
         paths = tuple(sorted({path for cells in by_run.values() for path in cells}))
         rows = tuple((run, tuple(by_run[run.label].get(path) for path in paths)) for run in runs if run.label in by_run)
-        found.append(Matrix(operator, paths, rows))
+        found.append(DeviceMatrix(operator, paths, rows))
     return found

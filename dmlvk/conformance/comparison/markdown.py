@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dmlvk._common import files
 from dmlvk._printable import markdown, markdown_code
-from dmlvk.conformance.comparison.changes import Change, Speed
+from dmlvk.conformance.comparison.changes import Change, SpeedChange
 from dmlvk.conformance.comparison.findings import Findings, count_text, matrices
 from dmlvk.conformance.results import Status
 
@@ -99,7 +99,7 @@ def _changes(title: str, changes: Sequence[Change]) -> Iterator[str]:
         yield from (*_rest(len(changes)), "")
 
 
-def _speeds(title: str, speeds: Sequence[Speed]) -> Iterator[str]:
+def _speeds(title: str, speeds: Sequence[SpeedChange]) -> Iterator[str]:
     if speeds:
         yield from (f"### {title}: {len(speeds):,}", "")
         yield from (f"- {markdown_code(speed.case)}: {markdown(speed.text)}" for speed in speeds[:MOST_LISTED])

@@ -8,7 +8,7 @@ from typing import Any
 
 from dmlvk._common import files
 from dmlvk.conformance.comparison.agreement import Disagreement
-from dmlvk.conformance.comparison.changes import Change, Figures, Speed, SpeedUpdate, Update
+from dmlvk.conformance.comparison.changes import Change, Figures, SpeedChange, SpeedUpdate, Update
 from dmlvk.conformance.comparison.findings import Findings
 from dmlvk.conformance.comparison.runs import DeviceRun
 
@@ -130,7 +130,7 @@ def _speed_update(update: SpeedUpdate) -> Record:
     def figures(found: Figures) -> Record:
         return {name: value for name, value in asdict(found).items() if name not in ("timings", "numbers")}
 
-    def speeds(found: tuple[Speed, ...]) -> list[Record]:
+    def speeds(found: tuple[SpeedChange, ...]) -> list[Record]:
         return [
             {
                 "case": speed.case,

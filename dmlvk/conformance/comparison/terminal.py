@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dmlvk._printable import printable
-from dmlvk.conformance.comparison.changes import Change, Speed, SpeedUpdate, Update
+from dmlvk.conformance.comparison.changes import Change, SpeedChange, SpeedUpdate, Update
 from dmlvk.conformance.comparison.findings import Findings
 from dmlvk.conformance.reports.terminal import COLOURS
 from dmlvk.conformance.results import Status
@@ -90,7 +90,7 @@ def _print_speed_update(console: Console, update: SpeedUpdate) -> None:
         _print_speeds(console, word, colour, speeds)
 
 
-def _print_speeds(console: Console, word: str, colour: str, speeds: Sequence[Speed]) -> None:
+def _print_speeds(console: Console, word: str, colour: str, speeds: Sequence[SpeedChange]) -> None:
     for speed in speeds[:MOST_LISTED]:
         console.print(Text.assemble((word, colour), printable(f" {speed.case}: {speed.text}")), soft_wrap=True)
     _print_rest(console, len(speeds), "such cases")

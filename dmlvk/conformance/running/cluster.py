@@ -13,7 +13,7 @@ from distributed.worker import thread_state
 from dmlvk.conformance.results import Environment, Result
 from dmlvk.conformance.running.execution import Devices
 from dmlvk.conformance.running.runner import Item, Runner
-from dmlvk.conformance.running.worker import Configuration, environment
+from dmlvk.conformance.running.worker import WorkerConfiguration, environment
 from dmlvk.dask import cluster
 from dmlvk.dask.cluster import ClusterWorker, places, prepared
 from dmlvk.dask.errors import ClusterError
@@ -31,10 +31,10 @@ LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Options:
+class ClusterOptions:
     """How each worker runs its cases: see `Runner`."""
 
-    configuration: Configuration
+    configuration: WorkerConfiguration
     timeout: float
     jobs: int | None
     validate: bool
@@ -49,7 +49,7 @@ def look() -> Environment:
         devices.close()
 
 
-def run_cases(options: Options, items: Sequence[Item]) -> list[Result]:
+def run_cases(options: ClusterOptions, items: Sequence[Item]) -> list[Result]:
     """The task that runs cases on the worker's device, in processes of their own."""
     configuration = replace(options.configuration, device=_index())
     results = []
@@ -77,7 +77,7 @@ class ClusterRunner:
     Parameters
     ----------
     client : distributed.Client
-    options : Options
+    options : ClusterOptions
         The configuration's device is part of the names of the devices that run; all of them if it is None.
 
     Attributes
@@ -91,7 +91,7 @@ class ClusterRunner:
         No worker has a device, or none has one of that name.
     """
 
-    def __init__(self, client: Client, options: Options) -> None:
+    def __init__(self, client: Client, options: ClusterOptions) -> None:
         self._client = client
         self._options = options
         self._workers: dict[Kind, list[ClusterWorker]] = {}

@@ -294,7 +294,7 @@ def _runs_with_a_take_over(
 ) -> Iterator[str]:
     """Run a case so many times before a take-over and after it; yields what else went wrong there, after each run."""
     constants = {field: tensor.tensor for field, tensor in bound.items() if field not in take_over.OF_EACH_CALL}
-    row = take_over.Row(operator.device, workload, case.name, constants)
+    row = take_over.CallRow(operator.device, workload, case.name, constants)
     for _ in range(repeat):
         bound["output_tensor"].fill()
         yield from row.run(case.path, lambda fresh: _initialize(fresh, owned), bound)

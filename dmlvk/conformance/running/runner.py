@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import dmlvk
 from dmlvk.conformance.privacy import without_home
 from dmlvk.conformance.results import Environment, Result, Status
-from dmlvk.conformance.running.worker import Configuration
+from dmlvk.conformance.running.worker import WorkerConfiguration
 from dmlvk.device_profile import DeviceType
 from dmlvk.errors import DeviceError
 
@@ -80,7 +80,7 @@ class Worker:
         The case that it has started.
     """
 
-    def __init__(self, configuration: Configuration, variables: Mapping[str, str], inbox: Inbox) -> None:
+    def __init__(self, configuration: WorkerConfiguration, variables: Mapping[str, str], inbox: Inbox) -> None:
         self.assigned: deque[Item] = deque()
         self.current: Item | None = None
         self.is_ready = False
@@ -179,7 +179,7 @@ class Runner:
 
     Parameters
     ----------
-    configuration : Configuration
+    configuration : WorkerConfiguration
     timeout : float
         The time limit of a case, in seconds.
     jobs : int, optional
@@ -195,7 +195,7 @@ class Runner:
     """
 
     def __init__(
-        self, configuration: Configuration, *, timeout: float, jobs: int | None = None, validate: bool = False
+        self, configuration: WorkerConfiguration, *, timeout: float, jobs: int | None = None, validate: bool = False
     ) -> None:
         self._variables = {"DMLVK_VALIDATE": "synchronization"} if validate else {}
         self._configuration = configuration

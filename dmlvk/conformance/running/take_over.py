@@ -40,7 +40,7 @@ def held_back(device: dmlvk.Device, workload: Workload, path: str | None) -> dml
 
 
 @dataclass(frozen=True)
-class Call:
+class CheckedCall:
     """The tensors of one call, its image, and the right output."""
 
     tensors: Mapping[str, dmlvk.Tensor]
@@ -53,7 +53,7 @@ class Call:
         self.tensors[OUTPUT].write_bytes(poison)
 
 
-class Row:
+class CallRow:
     """A row of calls of one operator, with data of their own.
 
     Parameters
@@ -79,12 +79,12 @@ class Row:
         self._bound = [self._call() for _ in range(3)]
         self._recorded = [self._call() for _ in range(2)]
 
-    def _call(self) -> Call:
+    def _call(self) -> CheckedCall:
         desc = self._workload.desc
         image = random_array(self._random, desc.tensors[IMAGE])
         tensors = {field: self._device.tensor(desc.tensors[field]) for field in (IMAGE, OUTPUT)}
         expected = reference.run(desc, **{**self._workload.inputs, IMAGE: image})
-        return Call({**self._constants, **tensors}, image, expected)
+        return CheckedCall({**self._constants, **tensors}, image, expected)
 
     def run(self, path: str | None, initialize: Initialize, main: Mapping[str, PlacedTensor]) -> Iterator[str]:
         """Run the row, with the case's own tensors between guards before the take-over, and again after it.
@@ -150,11 +150,11 @@ class Row:
             elements = buffer.tensor(dmlvk.TensorDesc(dmlvk.DataType.UINT8, (buffer.size_in_bytes,)))
             elements.write_bytes(self._random.bytes(buffer.size_in_bytes))
 
-    def _prepare(self, *calls: list[Call]) -> None:
+    def _prepare(self, *calls: list[CheckedCall]) -> None:
         for call in (call for some in calls for call in some):
             call.prepare(self._random.bytes(call.tensors[OUTPUT].desc.total_size_in_bytes))
 
-    def _wrong(self, where: str, calls: list[Call]) -> str:
+    def _wrong(self, where: str, calls: list[CheckedCall]) -> str:
         """What differs from the right outputs; empty if nothing."""
         for number, call in enumerate(calls):
             output = call.tensors[OUTPUT].numpy()

@@ -34,7 +34,7 @@ VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
 @dataclass(frozen=True)
-class Configuration:
+class WorkerConfiguration:
     """The first message to a worker.
 
     Attributes
@@ -118,7 +118,7 @@ def main() -> None:
     """Run cases until told to quit."""
     faulthandler.enable()
     channel = Channel()
-    configuration = Configuration(**channel.receive()["configure"])
+    configuration = WorkerConfiguration(**channel.receive()["configure"])
     finder = CaseFinder(case_source(configuration.cases))
     try:
         devices = Devices(configuration.device)

@@ -16,7 +16,7 @@ from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     PATHS,
     SHAPES,
     TYPE_PARAMETERS,
-    Shape,
+    CaseShape,
     any_value,
     convolution,
     kind,
@@ -51,7 +51,7 @@ def zero_point(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, p.shape, arrays=arrays, absent=absent)
 
 
-def small_data(numbers: np.random.Generator, p: Parameters, shape: Shape, reach: int = 3) -> dict[str, Array]:
+def small_data(numbers: np.random.Generator, p: Parameters, shape: CaseShape, reach: int = 3) -> dict[str, Array]:
     """Data within a few steps of zero points that are not in the middle, and scales of 1."""
     zero_points = {"input": single(17, kind(p, "in")), "filter": single(9, kind(p, "filter"))}
     sizes = {
@@ -76,7 +76,7 @@ def tie(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 def saturation(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Results at, just inside and far past both ends of the output's range, for three zero points."""
-    shape = Shape(1, 1, (5, 9), 40, (1, 1))
+    shape = CaseShape(1, 1, (5, 9), 40, (1, 1))
     arrays = small_data(numbers, p, shape, reach=2)
     near = numbers.integers(-262, 263, shape.filters)
     far = numbers.integers(-(2**31), 2**31, shape.filters)
@@ -92,12 +92,12 @@ def sums(numbers: np.random.Generator, p: Parameters) -> Workload:
     The products run along the channels, over the rows of a filter, or along one row.
     """
     shape, bits = {
-        "24": (Shape(1, 600, (1, 3), 4, (1, 1)), 18),
-        "31": (Shape(1, 33_024, (1, 3), 4, (1, 1)), 24),
-        "32": (Shape(1, 33_026, (1, 3), 4, (1, 1)), 25),
-        "33": (Shape(1, 70_001, (1, 3), 4, (1, 1)), 26),
-        "rows": (Shape(1, 1, (182, 184), 4, (182, 182)), 25),
-        "row": (Shape(1, 1, (1, 33_202), 4, (1, 33_200)), 25),
+        "24": (CaseShape(1, 600, (1, 3), 4, (1, 1)), 18),
+        "31": (CaseShape(1, 33_024, (1, 3), 4, (1, 1)), 24),
+        "32": (CaseShape(1, 33_026, (1, 3), 4, (1, 1)), 25),
+        "33": (CaseShape(1, 70_001, (1, 3), 4, (1, 1)), 26),
+        "rows": (CaseShape(1, 1, (182, 184), 4, (182, 182)), 25),
+        "row": (CaseShape(1, 1, (1, 33_202), 4, (1, 33_200)), 25),
     }[p.sum]
     x_sizes = (1, shape.channels, *shape.size)
     w_sizes = (4, shape.channels, *shape.kernel)
@@ -127,7 +127,7 @@ def sums(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 def cancellation(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Partial sums far above 2^24, which the rest of the sum cancels, so that the last bit of each one counts."""
-    shape = Shape(1, 16_000, (1, 4), 6, (1, 1))
+    shape = CaseShape(1, 16_000, (1, 4), 6, (1, 1))
     limits = {name: np.iinfo(kind(p, name).numpy_dtype) for name in ("in", "filter")}
     half = shape.channels // 2
     x = int(limits["in"].max) - numbers.integers(0, 6, (shape.channels, 1))
@@ -153,7 +153,9 @@ def cancellation(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, arrays=arrays)
 
 
-def one_tap(numbers: np.random.Generator, p: Parameters, shape: Shape, bias: Array, filter_scale: Array) -> Workload:
+def one_tap(
+    numbers: np.random.Generator, p: Parameters, shape: CaseShape, bias: Array, filter_scale: Array
+) -> Workload:
     """Sums of the bias and a single small product."""
     arrays = small_data(numbers, p, shape, reach=1)
     arrays["bias_tensor"] = bias.astype(np.int32).reshape(shape.per_channel)
@@ -161,12 +163,12 @@ def one_tap(numbers: np.random.Generator, p: Parameters, shape: Shape, bias: Arr
     return convolution(numbers, p, shape, arrays=arrays)
 
 
-ONE_TAP = Shape(1, 1, (3, 5), 48, (1, 1))
+ONE_TAP = CaseShape(1, 1, (3, 5), 48, (1, 1))
 
 
 def bias(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Biases at the ends of the 32-bit range; the sums go past the ends."""
-    shape = Shape(1, 1, (3, 4), 24, (1, 1))
+    shape = CaseShape(1, 1, (3, 4), 24, (1, 1))
     values = np.array([2**31 - 1, -(2**31), 2**31 - 2, -(2**31) + 1, 2**30, -(2**30), 1, -1])
     chosen = values[np.arange(shape.filters) % len(values)].astype(np.int32).reshape(shape.per_channel)
     # For sums around 2^31 the result is 64 or 65. If a sum wrapped, the result would be a large negative number.

@@ -26,7 +26,7 @@ KINDS: Mapping[str, DataType] = {"u8": DataType.UINT8, "s8": DataType.INT8}
 
 
 @dataclass(frozen=True)
-class Shape:
+class CaseShape:
     """The sizes of a convolution. Spatial tuples have two elements for rank 4, and one for rank 3."""
 
     batch: int
@@ -66,22 +66,22 @@ class Shape:
 
 SAME: Mapping[str, Any] = {"start_padding": (1, 1), "end_padding": (1, 1)}
 
-SHAPES: Mapping[str, Shape] = {
-    "odd": Shape(2, 5, (9, 11), 7, (3, 2), start_padding=(1, 0), end_padding=(0, 1)),
-    "pointwise": Shape(2, 21, (6, 7), 17, (1, 1)),
-    "wide": Shape(1, 40, (8, 8), 36, (3, 3), **SAME),
-    "vectors": Shape(2, 32, (7, 9), 48, (3, 3), **SAME),
-    "strided": Shape(1, 6, (13, 15), 9, (3, 3), (2, 3), (2, 1), (2, 1), (1, 2)),
-    "pointwise_strided": Shape(2, 12, (9, 9), 10, (1, 1), (2, 2)),
-    "groups": Shape(2, 12, (7, 8), 9, (3, 3), groups=3, **SAME),
-    "depthwise": Shape(1, 24, (9, 11), 24, (3, 3), groups=24, **SAME),
-    "depthwise_strided": Shape(2, 16, (11, 10), 16, (3, 3), (2, 2), groups=16, **SAME),
-    "depthwise_wide": Shape(1, 8, (12, 12), 16, (5, 5), groups=8, start_padding=(2, 2), end_padding=(2, 2)),
-    "first_layer": Shape(1, 3, (17, 19), 16, (7, 7), (2, 2), (1, 1), (3, 3), (3, 3)),
-    "first_layer_small": Shape(2, 3, (12, 13), 8, (3, 3), (2, 2), (1, 1), (1, 1), (1, 1)),
-    "first_layer_gray": Shape(1, 1, (9, 70), 33, (5, 5), (1, 1), (1, 1), (2, 2), (2, 2)),
-    "line": Shape(2, 6, (33,), 8, (5,), (2,), (1,), (2,), (1,)),
-    "single": Shape(1, 1, (1, 1), 1, (1, 1)),
+SHAPES: Mapping[str, CaseShape] = {
+    "odd": CaseShape(2, 5, (9, 11), 7, (3, 2), start_padding=(1, 0), end_padding=(0, 1)),
+    "pointwise": CaseShape(2, 21, (6, 7), 17, (1, 1)),
+    "wide": CaseShape(1, 40, (8, 8), 36, (3, 3), **SAME),
+    "vectors": CaseShape(2, 32, (7, 9), 48, (3, 3), **SAME),
+    "strided": CaseShape(1, 6, (13, 15), 9, (3, 3), (2, 3), (2, 1), (2, 1), (1, 2)),
+    "pointwise_strided": CaseShape(2, 12, (9, 9), 10, (1, 1), (2, 2)),
+    "groups": CaseShape(2, 12, (7, 8), 9, (3, 3), groups=3, **SAME),
+    "depthwise": CaseShape(1, 24, (9, 11), 24, (3, 3), groups=24, **SAME),
+    "depthwise_strided": CaseShape(2, 16, (11, 10), 16, (3, 3), (2, 2), groups=16, **SAME),
+    "depthwise_wide": CaseShape(1, 8, (12, 12), 16, (5, 5), groups=8, start_padding=(2, 2), end_padding=(2, 2)),
+    "first_layer": CaseShape(1, 3, (17, 19), 16, (7, 7), (2, 2), (1, 1), (3, 3), (3, 3)),
+    "first_layer_small": CaseShape(2, 3, (12, 13), 8, (3, 3), (2, 2), (1, 1), (1, 1), (1, 1)),
+    "first_layer_gray": CaseShape(1, 1, (9, 70), 33, (5, 5), (1, 1), (1, 1), (2, 2), (2, 2)),
+    "line": CaseShape(2, 6, (33,), 8, (5,), (2,), (1,), (2,), (1,)),
+    "single": CaseShape(1, 1, (1, 1), 1, (1, 1)),
 }
 
 # Kernel paths that take one kind of convolution. The names of its shapes begin with the name of the path.
@@ -121,7 +121,7 @@ def mantissas(numbers: np.random.Generator, count: int) -> Array:
 def convolution(
     numbers: np.random.Generator,
     p: Parameters,
-    shape: Shape,
+    shape: CaseShape,
     *,
     arrays: Mapping[str, Array] | None = None,
     absent: Sequence[str] = (),
@@ -189,7 +189,7 @@ def convolution(
     return Workload(desc, inputs, device_type=p.device, **fields)
 
 
-def random_quantization(numbers: np.random.Generator, p: Parameters, shape: Shape) -> dict[str, Array]:
+def random_quantization(numbers: np.random.Generator, p: Parameters, shape: CaseShape) -> dict[str, Array]:
     """Scales, zero points and biases that bring results of random bytes to the middle of the output's range.
 
     Filter scale, filter zero point and bias have one element for each output channel.

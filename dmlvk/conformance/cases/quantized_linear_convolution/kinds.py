@@ -15,7 +15,7 @@ from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     PATHS,
     SHAPES,
     TYPE_PARAMETERS,
-    Shape,
+    CaseShape,
     convolution,
     mantissas,
     suits,
@@ -57,7 +57,7 @@ def depthwise(numbers: np.random.Generator, p: Parameters) -> Workload:
 
     The bias "wide" makes sums that do not fit 32 bits.
     """
-    shape = Shape(
+    shape = CaseShape(
         *(2, p.channels, (7, p.width), p.channels * p.multiplier, p.kernel),
         strides=p.strides,
         dilations=p.dilations,
@@ -76,7 +76,7 @@ def depthwise(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 def first_layer(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Filters over the few channels of a picture."""
-    shape = Shape(
+    shape = CaseShape(
         *(2, p.channels, (9, p.width), p.filters, p.kernel),
         strides=p.strides,
         start_padding=(p.padding, p.padding // 2),
@@ -88,7 +88,7 @@ def first_layer(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 def whole_planes(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Filters of one tap over planes of whole words, which a kernel may transpose while it reads them."""
-    shape = Shape(p.batch, p.channels, p.size, p.filters, (1, 1))
+    shape = CaseShape(p.batch, p.channels, p.size, p.filters, (1, 1))
     return convolution(numbers, p, shape, layouts={"output_tensor": p.output})
 
 
@@ -98,7 +98,7 @@ def halo(numbers: np.random.Generator, p: Parameters) -> Workload:
     The bias "wide" makes sums that do not fit 32 bits.
     """
     (top, left), (bottom, right) = p.padding
-    shape = Shape(
+    shape = CaseShape(
         *(p.batch, p.groups * p.channels, (7, p.width), p.groups * p.filters, p.kernel),
         dilations=p.dilations,
         start_padding=(top, left),
@@ -113,7 +113,7 @@ def halo(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 def general(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Convolutions of any sizes and types on pipelines that they all share."""
-    shape = Shape(
+    shape = CaseShape(
         *(2, p.groups * p.channels, (9, p.width), p.groups * p.filters, p.kernel),
         strides=p.strides,
         dilations=p.dilations,
@@ -140,7 +140,7 @@ def parts_of_k(numbers: np.random.Generator, p: Parameters) -> Workload:
 
     The bias "wide" makes sums that do not fit 32 bits.
     """
-    shape = Shape(
+    shape = CaseShape(
         *(2, p.groups * p.channels, (5, 7), p.groups * p.filters, p.kernel),
         start_padding=tuple(size // 2 for size in p.kernel),
         end_padding=tuple(size // 2 for size in p.kernel),
@@ -161,7 +161,7 @@ def tiles_of_vectors(numbers: np.random.Generator, p: Parameters) -> Workload:
 
     The bias "wide" makes sums that do not fit 32 bits.
     """
-    shape = Shape(
+    shape = CaseShape(
         *(2, p.channels, (9, p.width), p.filters, p.kernel),
         strides=p.strides,
         start_padding=tuple(size // 2 for size in p.kernel),
@@ -175,7 +175,7 @@ def tiles_of_vectors(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 def joined_groups(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Groups of few channels, which a kernel may join: no channel sees another group's."""
-    shape = Shape(
+    shape = CaseShape(
         *(2, p.groups * p.channels, (6, 9), p.groups * p.filters, p.kernel),
         strides=p.strides,
         start_padding=tuple(size // 2 for size in p.kernel),
@@ -192,7 +192,7 @@ def joined_groups(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, layouts=layouts, absent=absent, owned=owned)
 
 
-def wide_sums(numbers: np.random.Generator, shape: Shape) -> dict[str, Array]:
+def wide_sums(numbers: np.random.Generator, shape: CaseShape) -> dict[str, Array]:
     """A bias of any 32 bits, and scales that bring it into the output's range."""
     bias = numbers.integers(-(2**31), 2**31, shape.filters).astype(np.int32)
     scales = mantissas(numbers, shape.filters) / np.float32(2**25)

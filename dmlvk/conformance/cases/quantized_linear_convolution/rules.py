@@ -30,7 +30,7 @@ from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     SAME,
     SHAPES,
     TYPE_PARAMETERS,
-    Shape,
+    CaseShape,
     convolution,
     single,
     suits,
@@ -70,19 +70,19 @@ def tiles(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 def channels(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Numbers of channels around the sizes of words, vectors, panels and tiles."""
-    shape = Shape(1, p.channels, (4, 5), p.filters, (p.kernel, p.kernel), **(SAME if p.kernel == 3 else {}))
+    shape = CaseShape(1, p.channels, (4, 5), p.filters, (p.kernel, p.kernel), **(SAME if p.kernel == 3 else {}))
     return convolution(numbers, p, shape, layouts={"input_tensor": p.layout, "output_tensor": p.layout})
 
 
 def pixels(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Rows and planes around the sizes that invocations and workgroups compute."""
-    shape = Shape(p.batch, 5, (p.height, p.width), 6, (1, 3), start_padding=(0, 1), end_padding=(0, 1))
+    shape = CaseShape(p.batch, 5, (p.height, p.width), 6, (1, 3), start_padding=(0, 1), end_padding=(0, 1))
     return convolution(numbers, p, shape)
 
 
 def groups(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Groups of few and of many channels, and depthwise convolutions with multipliers, in both layouts."""
-    shape = Shape(
+    shape = CaseShape(
         *(2, p.groups * p.inputs, (6, 7), p.groups * p.outputs, (p.kernel, p.kernel)),
         **(SAME if p.kernel == 3 else {}),
         groups=p.groups,
@@ -94,7 +94,7 @@ def geometry(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Filters, strides, dilations and paddings of all kinds, including paddings larger than the filter."""
     reach = [1 + (k - 1) * d for k, d in zip(p.kernel, p.dilations, strict=True)]
     size = [max(1, r - p.start - p.end) + extra for r, extra in zip(reach, (5, 8), strict=True)]
-    shape = Shape(
+    shape = CaseShape(
         *(1, 3, tuple(size), 5, p.kernel),
         strides=p.strides,
         dilations=p.dilations,
@@ -108,7 +108,7 @@ def geometry(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 def border(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Outputs whose taps all lie on padding: they depend on the bias alone, whatever the zero points are."""
-    shape = Shape(1, 6, (2, 3), 9, (2, 2), start_padding=(p.padding, 0), end_padding=(0, p.padding))
+    shape = CaseShape(1, 6, (2, 3), 9, (2, 2), start_padding=(p.padding, 0), end_padding=(0, p.padding))
     limits = np.iinfo(KINDS[getattr(p, "in")].numpy_dtype)
     zero_point = {"min": limits.min, "max": limits.max}[p.zero_point]
     layouts = {"input_tensor": p.layout, "output_tensor": p.layout}
@@ -174,7 +174,7 @@ def owned(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Tensors at many offsets in their buffers, with a tail after the output."""
-    shape = Shape(1, 16, (5, 7), 18, (3, 3), **SAME)
+    shape = CaseShape(1, 16, (5, 7), 18, (3, 3), **SAME)
     workload = convolution(numbers, p, shape)
     members: dict[str, dict[str, Any]] = {
         name: {"guaranteed_base_offset_alignment": p.alignment if tensor.data_type.size_in_bytes <= p.alignment else 0}
@@ -187,15 +187,15 @@ def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, arrays=workload.inputs, tensors=members, layouts=layouts, offsets=offsets)
 
 
-CUT_SHAPES: Mapping[str, Shape] = {
-    "planes": Shape(2, 7, (37, 41), 9, (3, 3), **SAME),
-    "many_channels": Shape(1, 260, (5, 6), 20, (1, 1)),
-    "many_filters": Shape(1, 8, (6, 7), 150, (3, 3), **SAME),
-    "depthwise": Shape(1, 48, (17, 19), 48, (3, 3), groups=48, **SAME),
-    "first_layer": Shape(1, 3, (45, 47), 20, (7, 7), (2, 2), (1, 1), (3, 3), (3, 3)),
-    "groups": Shape(1, 12, (15, 17), 45, (3, 3), groups=3, **SAME),
-    "large_filter": Shape(1, 3, (40, 45), 4, (19, 17)),
-    "images": Shape(30, 5, (7, 9), 6, (2, 2)),
+CUT_SHAPES: Mapping[str, CaseShape] = {
+    "planes": CaseShape(2, 7, (37, 41), 9, (3, 3), **SAME),
+    "many_channels": CaseShape(1, 260, (5, 6), 20, (1, 1)),
+    "many_filters": CaseShape(1, 8, (6, 7), 150, (3, 3), **SAME),
+    "depthwise": CaseShape(1, 48, (17, 19), 48, (3, 3), groups=48, **SAME),
+    "first_layer": CaseShape(1, 3, (45, 47), 20, (7, 7), (2, 2), (1, 1), (3, 3), (3, 3)),
+    "groups": CaseShape(1, 12, (15, 17), 45, (3, 3), groups=3, **SAME),
+    "large_filter": CaseShape(1, 3, (40, 45), 4, (19, 17)),
+    "images": CaseShape(30, 5, (7, 9), 6, (2, 2)),
 }
 
 
@@ -208,7 +208,7 @@ def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 def large(numbers: np.random.Generator, p: Parameters) -> Workload:
     """An input of more bytes than the least maxStorageBufferRange that Vulkan allows."""
-    return convolution(numbers, p, Shape(1, 16, (2900, 3001), 2, (1, 1)))
+    return convolution(numbers, p, CaseShape(1, 16, (2900, 3001), 2, (1, 1)))
 
 
 def is_past_the_range(profile: DeviceProfile, p: Parameters) -> NotSupported | None:

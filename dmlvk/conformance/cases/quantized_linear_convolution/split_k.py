@@ -13,7 +13,7 @@ from dmlvk.conformance.cases.quantized_linear_convolution.arithmetic import sums
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     OPERATOR,
     TYPE_PARAMETERS,
-    Shape,
+    CaseShape,
     convolution,
     kind,
 )
@@ -33,7 +33,7 @@ def tiles(numbers: np.random.Generator, p: Parameters) -> Workload:
 
     The last channels, and so one tile of several, may have sums that do not fit 32 bits, or zero points that are not 0.
     """
-    shape = Shape(
+    shape = CaseShape(
         *(2, p.channels, (5, 7), p.filters, p.kernel),
         strides=p.strides,
         start_padding=tuple(size // 2 for size in p.kernel),
@@ -66,7 +66,7 @@ def words(numbers: np.random.Generator, p: Parameters) -> Workload:
 
     Other bytes follow a pixel's channels, or another group's channels: what counts a word more is seen.
     """
-    shape = Shape(
+    shape = CaseShape(
         *(2, p.groups * p.channels, (6, p.width), p.groups * p.filters, p.kernel),
         strides=p.strides,
         start_padding=tuple(size // 2 for size in p.kernel),
@@ -82,7 +82,7 @@ def words(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 def single_bytes(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Inputs in layouts that are read byte by byte: channels of a tap, or few channels of a row of taps."""
-    shape = Shape(
+    shape = CaseShape(
         *(2, p.channels, (7, 9), 40, p.kernel),
         strides=(1, 2),
         dilations=(2, 1),
