@@ -5,9 +5,8 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -23,18 +22,6 @@ OPERATORS, MODEL, NETWORK, COLD, SWEEP = "operators", "model", "network", "cold"
 LISTS = {OPERATORS: "cases", MODEL: "batches", NETWORK: "runs", COLD: "runs", SWEEP: "shapes"}
 
 Record = dict[str, Any]
-
-
-class Library(Protocol):
-    """A peer, as far as its presence is asked."""
-
-    @property
-    def name(self) -> str: ...
-
-    def absence(self) -> str | None: ...
-
-
-Lib = TypeVar("Lib", bound=Library)
 
 
 def write(record: Record, path: Path) -> None:
@@ -90,22 +77,6 @@ def circumstances(device: dmlvk.Device, rounds: int) -> Record:
         },
         "settings": {"rounds": rounds},
     }
-
-
-def present(peers: Iterable[Lib]) -> tuple[list[Lib], dict[str, str]]:
-    """The peers that can run here, and the reasons why the others cannot."""
-    found: list[Lib] = []
-    absent: dict[str, str] = {}
-    for peer in peers:
-        try:
-            reason = peer.absence()
-        except Exception as error:  # a broken installation may raise anything
-            reason = f"it cannot be loaded: {one_line(error)}"
-        if reason is None:
-            found.append(peer)
-        else:
-            absent[peer.name] = reason
-    return found, absent
 
 
 def one_line(error: BaseException) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk._common.bits import equal_bits
-from dmlvk.benchmark.records import Record, one_line, present
+from dmlvk.benchmark.records import Record, one_line
 from dmlvk.benchmark.timing import Times
 from dmlvk.conformance.case import Workload
 from dmlvk.operators import DiagonalMatrix1Desc, OperatorDesc, Slice1Desc
@@ -79,11 +79,21 @@ class Peer(ABC):
             return {"peer": self.name, "failure": one_line(error)}
 
 
-def taking_part(libraries: Iterable[AnyPeer], left_out: Mapping[str, str]) -> tuple[list[AnyPeer], Record]:
+def taking_part(peers: Iterable[AnyPeer], left_out: Mapping[str, str]) -> tuple[list[AnyPeer], Record]:
     """The peers that can run here, and what a record says of them and of those that take no part, with reasons."""
-    found, absent = present(libraries)
-    peers = {library.name: {"version": library.version(), "runs_on": library.runs_on} for library in found}
-    return found, {"peers": peers, "absent_peers": {**absent, **left_out}}
+    found: list[AnyPeer] = []
+    absent: dict[str, str] = {}
+    for peer in peers:
+        try:
+            reason = peer.absence()
+        except Exception as error:  # a broken installation may raise anything
+            reason = f"it cannot be loaded: {one_line(error)}"
+        if reason is None:
+            found.append(peer)
+        else:
+            absent[peer.name] = reason
+    about = {peer.name: {"version": peer.version(), "runs_on": peer.runs_on} for peer in found}
+    return found, {"peers": about, "absent_peers": {**absent, **left_out}}
 
 
 class OperatorPeer(Peer):
