@@ -17,7 +17,14 @@ version = release = dmlvk.__version__
 html_title = f"dmlvk {release}"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["made/kernels.md", "made/commands.md", "made/operators.md"]
+exclude_patterns = [
+    "made/kernels.md",
+    "made/commands.md",
+    "made/operators.md",
+    "made/operator_speed.md",
+    "made/whole_models.md",
+    "made/onnx_operators.md",
+]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 
 html_theme = "furo"

@@ -11,10 +11,11 @@ from pathlib import Path
 import click
 import pytest
 
+import dmlvk
 from dmlvk.command_line import main
 from dmlvk.planning import KERNEL_PATHS
 from tests.documentation.blocks import ROOT, pages
-from tools.documentation import kernels, links, made_pages, speed_table
+from tools.documentation import kernels, links, made_pages, whole_models
 
 DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -139,11 +140,53 @@ def test_a_kernels_header_becomes_markdown() -> None:
     )
 
 
-def test_readme_is_short_and_its_table_of_speed_is_that_of_the_results() -> None:
+def test_readme_is_short_and_its_table_and_picture_are_those_of_the_figures() -> None:
     assert README.count("\n") <= 200
-    assert speed_table.written(README) == README, "run python -m tools.documentation.speed_table --write"
-    for name in (speed_table.OPERATORS, *speed_table.NETWORKS):
-        assert f"`{name}`" in README
+    assert whole_models.written(README) == README, "run python -m tools.documentation.whole_models --write"
+    assert whole_models.PICTURE.read_text(encoding="utf-8") == whole_models.picture()
+    rows = list(whole_models.table(whole_models.shown()))[2:]
+    assert 1 <= len(rows) <= 6
+    for figure in whole_models.figures():
+        assert all(figure[name] for name in ("device", "driver", "date", "processor"))
+
+
+def test_a_record_becomes_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = whole_models.figures()
+    copy = tmp_path / "figures.jsonl"
+    copy.write_text(whole_models.FIGURES.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setattr(whole_models, "FIGURES", copy)
+    first = known[0]
+    trial = {"peer": "onnxruntime", "seconds": {"median": 0.5}, "outputs": [{"result": "equal"}]}
+    record = {
+        "kind": "model",
+        "date": "2027-01-02",
+        "device": {"name": first["device"], "driver": first["driver"]},
+        "host": {"processors": 3},
+        "model": {"file": f"{first['model']}.onnx"},
+        "batches": [{"batch": first["batch"], "seconds": {"median": 0.25}, "peers": [trial]}],
+    }
+    whole_models.add(record)
+    found = whole_models.figures()
+    assert len(found) == len(known)
+    assert found[0] == {**first, "dmlvk_ms": 250, "onnxruntime_ms": 500, "date": "2027-01-02", "processor": "3 cores"}
+    trial["outputs"] = [{"result": "wrong"}]
+    with pytest.raises(ValueError, match="a wrong output"):
+        whole_models.add(record)
+
+
+def test_the_table_of_onnx_operators_is_that_of_the_registry() -> None:
+    rows = "\n".join(whole_models.operators())
+    for name in ("QLinearConv", "MaxPool", "QLinearAdd", "Reshape"):
+        assert f"| {name} |" in rows
+    assert "| Reshape | ONNX | a view" in rows and "| Softmax |" not in rows
+
+
+def test_one_version_everywhere() -> None:
+    first = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert first is not None and first[1] == dmlvk.__version__
+    assert f"({dmlvk.__version__})" in README
+    named = re.compile(r"dmlvk[-=]+(\d+\.\d+\.\d+\w*)")
+    assert {version for path in pages() for version in named.findall(path.read_text("utf-8"))} <= {dmlvk.__version__}
 
 
 def test_addresses_of_the_repository_lead_to_files_of_it() -> None:

@@ -57,6 +57,30 @@ def test_all_text_can_be_read(browser: Page, folder: Path, name: str, dark: bool
     assert contrast >= LEAST_CONTRAST, where
 
 
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("warm up", "speed"),
+        ("MaxPool", "onnx"),
+        ("license", "faq"),
+        ("fp16", "faq"),
+        ("cache", "environment_variables"),
+        ("quantizing", "quantizing"),
+    ],
+)
+def test_the_search_finds_the_right_page_first(browser: Page, folder: Path, words: str, page: str) -> None:
+    browser.open(folder / "search.html", 1000)
+    ranked = f"""(() => {{
+      const parsed = Search._parseQuery({words!r});
+      return Search._performSearch(...parsed).reverse().map((each) => each[0]);
+    }})()"""
+    for _ in range(100):
+        if browser.value("Boolean(Search._index)"):
+            break
+        time.sleep(0.1)
+    assert browser.value(ranked)[0] == page
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(("words", "page"), [("OWNED_BY_DML", "owned_tensors"), ("second GPU", "choosing_a_device")])
 def test_the_search_finds(browser: Page, folder: Path, words: str, page: str, width: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tools.debian import ROOT
-from tools.documentation import commands, kernels, operators, results
+from tools.documentation import commands, kernels, operator_speed, operators, results, whole_models
 from tools.documentation.links import DOCS
 
 FOLDER = DOCS / "made"
@@ -17,6 +17,9 @@ def write() -> None:
         "kernels.md": kernels.page,
         "commands.md": commands.page,
         "operators.md": operators.table,
+        "operator_speed.md": operator_speed.table,
+        "whole_models.md": whole_models.page,
+        "onnx_operators.md": whole_models.operators,
         "descriptors.txt": operators.descriptors,
     }
     made = {name: "\n".join(lines()) for name, lines in parts.items()}

@@ -1,15 +1,9 @@
-"""The table of speed in README, from the records in bench/results.
-
-python -m tools.documentation.speed_table            # prints it
-python -m tools.documentation.speed_table --write    # puts it into README
-"""
+"""The table of operators and of networks' convolutions beside other libraries, from the records in bench/results."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,11 +11,9 @@ from dmlvk.benchmark.networks.tables import row_seconds, trial_seconds
 from dmlvk.benchmark.tables import best_trial, parameters
 from tools.debian import ROOT
 
-README = ROOT / "README.md"
 RESULTS = ROOT / "bench" / "results"
 OPERATORS = "nvidia-h200.json"
 NETWORKS = ("nvidia-h200-resnet50.json", "nvidia-h200-mobilenetv2.json")
-BETWEEN = re.compile(r"(<!-- speed: .* -->\n).*?(<!-- end of speed -->)", re.DOTALL)
 
 Record = dict[str, Any]
 HEADINGS = (
@@ -41,7 +33,7 @@ PEERS = {
 }
 
 
-def table() -> str:
+def table() -> Iterator[str]:
     """The table, and the line below it."""
     record = _read(OPERATORS)
     settings = record["settings"]
@@ -66,7 +58,7 @@ def table() -> str:
         "convolutions are not the same operator: they are float16, or int8 without zero points. Every result of dmlvk "
         "was compared bit for bit."
     )
-    return "\n".join([*lines, "", line, ""])
+    yield from (*lines, "", line)
 
 
 def _is_convolution(row: Record, layout: str) -> bool:
@@ -116,26 +108,3 @@ def _chains(record: Record) -> Iterator[tuple[str, ...]]:
 
 def _mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
-
-
-def written(text: str) -> str:
-    """README's text with the table between its two marks.
-
-    Raises
-    ------
-    ValueError
-        The marks are not there.
-    """
-    found, count = BETWEEN.subn(lambda marks: f"{marks[1]}{table()}{marks[2]}", text)
-    if count != 1:
-        raise ValueError(f"README needs one pair of marks for the table of speed, and has {count}")
-    return found
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="put the table into README")
-    if parser.parse_args().write:
-        README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8", newline="\n")
-    else:
-        print(table(), end="")
