@@ -243,12 +243,12 @@ class Choice:
 
     @property
     def ratio(self) -> float:
-        """The chosen path's time beside the fastest path's."""
-        return self.seconds[self.chosen] / self.seconds[self.fastest]
+        """The chosen path's time beside the fastest path's; NaN if it was not measured."""
+        return self.seconds.get(self.chosen, math.nan) / self.seconds[self.fastest]
 
 
-def choices(file: Path, device: str) -> Iterator[tuple[str, Choice]]:
-    """The measured layers, each with its run: profiles, layout and batch."""
+def choices(file: Path, device: str, every: int = 1) -> Iterator[tuple[str, Choice]]:
+    """The measured layers, or one of so many, each with its run: profiles, layout and batch."""
     whole = load(device)
     times: dict[tuple[Run, tuple[str, ...]], dict[str, float]] = defaultdict(dict)
     for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
@@ -258,7 +258,7 @@ def choices(file: Path, device: str) -> Iterator[tuple[str, Choice]]:
         least = times[Run(layer, batch, layout), tuple(line["profiles"])]
         for path, taken in line["seconds"].items():
             least[path] = min(taken, least.get(path, math.inf))
-    for (measurement, profiles), seconds in times.items():
+    for (measurement, profiles), seconds in islice(times.items(), 0, None, every):
         layer, batch, layout = measurement.layer, measurement.batch, measurement.layout
         profile = reduce(narrow, profiles, whole)
         desc = desc_of(layer, batch, layout)
@@ -277,11 +277,12 @@ def compare(files: tuple[Path, ...], device: str) -> None:
     for file in files:
         for run, choice in choices(file, device):
             runs[run].append(choice)
-    for run, row in runs.items():
+    for run, all_of_run in runs.items():
+        row = [choice for choice in all_of_run if choice.chosen in choice.seconds]
         late = [choice for choice in row if choice.ratio > TOLERANCE]
         mean = math.exp(sum(math.log(choice.ratio) for choice in row) / len(row))
         title = f"{run}: {len(row) - len(late)} of {len(row)} choices within {TOLERANCE - 1:.0%} of the fastest path"
-        table = Table(title=f"{title}; geometric mean {mean:.3f}")
+        table = Table(title=f"{title}; geometric mean {mean:.3f}; {len(all_of_run) - len(row)} not measured")
         for column in ("layer", "chosen", "us", "fastest", "us", "ratio", "predicted, us"):
             table.add_column(column, justify="left" if column in ("layer", "chosen", "fastest") else "right")
         for choice in sorted(late, key=lambda each: -each.ratio):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -36,6 +38,7 @@ __all__ = [
     "PathError",
     "Plan",
     "Window",
+    "close_paths",
     "plan",
     "preferred_path",
     "require_descriptor",
@@ -96,6 +99,32 @@ def plan(
     }
     require_descriptor(desc)
     return PLANNERS[type(desc)](desc, profile, path=path, offsets=offsets)
+
+
+class Ranking(Protocol):
+    """The function `close_paths` of an operator's module, if it has one."""
+
+    def __call__(self, desc: Any, profile: DeviceProfile, /) -> list[str]: ...
+
+
+def close_paths(desc: OperatorDesc, profile: DeviceProfile) -> list[str]:
+    """The kernel paths that may be the fastest for an operator on a device, the planner's choice first.
+
+    Those whose estimate is not much more than the least, with tiles by name; or all paths, of an operator without
+    estimates.
+    """
+    require_descriptor(desc)
+    module = sys.modules[PLANNERS[type(desc)].__module__]
+    ranking: Ranking | None = getattr(module, "close_paths", None)
+    if ranking is not None:
+        return ranking(desc, profile)
+    chosen = plan(desc, profile).path
+    found = [chosen]
+    for path in KERNEL_PATHS[type(desc)]:
+        if path not in (chosen, GENERAL_PATH):
+            with suppress(PathError):
+                found.append(plan(desc, profile, path=path).path)
+    return found
 
 
 def require_descriptor(desc: object) -> None:

@@ -39,7 +39,7 @@ SMALL_GPU = Rates(
     tap=LARGE_GPU.tap / SMALLER_BY,
     last_step=LARGE_GPU.last_step / SMALLER_BY,
     copy=LARGE_GPU.copy / SMALLER_BY,
-    processors=4.0,
+    processors=LARGE_GPU.processors / SMALLER_BY,
     dispatch=3 * LARGE_GPU.dispatch,
     wait=LARGE_GPU.wait,
 )
@@ -86,17 +86,19 @@ def rates_of_class(profile: DeviceProfile) -> Rates:
 
 @lru_cache(maxsize=64)
 def _rates_of_cpu(profile: DeviceProfile) -> Rates:
-    # A CPU's "matrix units" are loops. Beside its products, hardly anything counts.
-    product = 8e9 if device_traits.can_run_float_kernel(profile) else 1e9 if profile.has_integer_dot_product else 5e8
+    # A CPU's "matrix units" are loops. Beside its products, nothing counts.
+    float32, dot_product, integer, matrix = 8e9, 1e9, 5e8, 2e8
+    has_float, has_dot_product = device_traits.can_run_float_kernel(profile), profile.has_integer_dot_product
+    product = float32 if has_float else dot_product if has_dot_product else integer
     return Rates(
-        matrix=2e8,
-        dot_product=1e9,
-        integer=5e8,
-        float32=8e9,
+        matrix=matrix,
+        dot_product=dot_product,
+        integer=integer,
+        float32=float32,
         tap=product / (8 * WORDS_OF_TAP),
-        last_step=1e12,
+        last_step=math.inf,
         copy=math.inf,
-        processors=1.0,
-        dispatch=0.0,
-        wait=0.0,
+        processors=1,
+        dispatch=0,
+        wait=0,
     )

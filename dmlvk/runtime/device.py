@@ -21,7 +21,7 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import BindingError, shown
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Plan
-from dmlvk.runtime import background, debug
+from dmlvk.runtime import background, debug, tuning
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.bound_tensors import Compiled
 from dmlvk.runtime.command_writer import CommandWriter, dispatch_count
@@ -335,12 +335,16 @@ class Device(NotCopied):
             return True
         return background.is_ready(self, desc, *self._chosen_plan(desc, path))
 
-    def compile_all(self, descs: Iterable[Compiled]) -> list[CompiledOperator[Compiled]]:
+    def compile_all(self, descs: Iterable[Compiled], *, tune: bool = False) -> list[CompiledOperator[Compiled]]:
         """Compile several operators at a time, in as many threads as this process has cores, and wait for all of them.
 
         Parameters
         ----------
         descs : iterable of OperatorDesc
+        tune : bool, optional
+            Measure first, for each descriptor that was not measured yet, the kernel paths and tiles that are estimated
+            to be close, and remember the fastest for this device, driver and set of kernels. All later programs take
+            it. Operators that were compiled before keep their kernels. No result depends on it.
 
         Returns
         -------
@@ -363,6 +367,12 @@ class Device(NotCopied):
                 self.compile_progress(next(done), len(listed))
 
         self.require_open()
+        if tune:
+            if self._choices is None:
+                raise ValueError("tune: this device plans for another profile, of which no measurement says anything")
+            tuning.tune(self, self._choices, listed, self.compile_progress)
+            for desc in listed:
+                self._operators.pop((desc, None), None)
         chosen = [self._chosen_plan(desc, _forced_path(desc)) for desc in listed]
 
         def compile_one(number: int) -> None:

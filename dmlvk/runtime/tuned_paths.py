@@ -88,15 +88,23 @@ class TunedPaths:
         self.driver = device_files.driver_of(profile)
         self.kernels = kernels_hash()
         self.file = device_files.device_file(PREFIX, profile)
-        self._paths: dict[str, str] | None = None
+        self._paths: dict[str, str | None] | None = None
 
     def path(self, desc: OperatorDesc) -> str | None:
         """The kernel path remembered for a descriptor; None if the planner must choose."""
+        paths = self._known()
+        return paths.get(key_of(serialize(desc))) if paths else None
+
+    def has(self, desc: OperatorDesc) -> bool:
+        """Whether a descriptor was measured, also where the planner's choice was the fastest."""
+        return key_of(serialize(desc)) in self._known()
+
+    def _known(self) -> dict[str, str | None]:
         paths = self._paths
         if paths is None:  # several threads may get here; they read the same
-            current = (choice for choice in read(self.file) if self.is_current(choice) and choice.path is not None)
-            paths = self._paths = {key_of(choice.descriptor): str(choice.path) for choice in current}
-        return paths.get(key_of(serialize(desc))) if paths else None
+            current = (choice for choice in read(self.file) if self.is_current(choice))
+            paths = self._paths = {key_of(choice.descriptor): choice.path for choice in current}
+        return paths
 
     def is_current(self, choice: TunedPath) -> bool:
         """Whether a choice was made with this driver and these kernels."""

@@ -12,7 +12,7 @@ from typing import Any
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import PathError, shown
 from dmlvk.operators import QuantizedLinearConvolutionDesc
-from dmlvk.planning.plan import NO_OFFSETS, Plan
+from dmlvk.planning.plan import GENERAL_PATH, NO_OFFSETS, Plan
 from dmlvk.planning.quantized_linear_convolution.path import (
     OPERATOR,
     Obstacle,
@@ -26,6 +26,8 @@ from dmlvk.planning.quantized_linear_convolution.registry import PATHS
 
 WRONG_ANSWER = Obstacle("answer to a known question", "wrong", "right")
 PARTS = re.compile("[1-9][0-9]{0,3}")
+# Estimates are off by so much at most, nearly always; and more paths and tiles are hardly worth the time to measure.
+CLOSE, MOST_CLOSE = 1.6, 8
 
 
 def plan_quantized_linear_convolution(
@@ -57,7 +59,7 @@ def plan_quantized_linear_convolution(
         return _forced(problem, path)
     best: Offer[Any] | None = None
     for each in PATHS:
-        if _obstacle_on(each, profile) is None and (best is None or each.least_seconds(problem) < best.seconds):
+        if _obstacle_on(each, profile) is None:
             offer = Offer.of(each, problem)
             if offer is not None and (best is None or offer.seconds < best.seconds):
                 best = offer
@@ -81,6 +83,27 @@ def offers(problem: Problem) -> list[Offer[Any]]:
     """The paths that can take a convolution, in the order of the registry."""
     found = [Offer.of(path, problem) for path in PATHS if _obstacle_on(path, problem.profile) is None]
     return [offer for offer in found if offer is not None]
+
+
+def close_paths(desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile) -> list[str]:
+    """The paths and tiles whose estimates are within a factor of the least: the planner's choice, then the least."""
+    problem = Problem(desc, profile, NO_OFFSETS)
+    chosen = plan_quantized_linear_convolution(desc, profile).path
+    estimates: dict[str, float] = {}
+    for offer in offers(problem):
+        if offer.path.name == GENERAL_PATH:
+            continue
+        path, seen = offer.path, [offer.tile]
+        estimates[path.name] = offer.seconds
+        for name in path.tile_names(problem):
+            with suppress(PathError, ObstacleError):
+                tile = path.named_tile(problem, name)
+                if tile not in seen:
+                    seen.append(tile)
+                    estimates[f"{path.name}:{name}"] = path.seconds(problem, tile)
+    least = min(estimates.values())
+    close = [path for path, seconds in estimates.items() if seconds <= CLOSE * least and path != chosen]
+    return [chosen, *sorted(close, key=estimates.__getitem__)[: MOST_CLOSE - 1]]
 
 
 def convolution_paths(profile: DeviceProfile) -> tuple[str, ...]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-from dmlvk._common.rates import Rates
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
@@ -17,71 +15,21 @@ from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import Plan
 from dmlvk.planning.quantized_linear_convolution.depthwise_channels import PreparedChannels
 from dmlvk.planning.quantized_linear_convolution.depthwise_dispatch import (
-    LAST_STEP_TAPS,
     Depthwise,
     InputWords,
     is_worth_a_table,
     multiplies_packed,
     padded_count,
 )
+from dmlvk.planning.quantized_linear_convolution.estimate import PARAMETER_WAITS, STORES_OF_A_BYTE
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
 from dmlvk.tensor_desc import TensorFlags
 
-
-@dataclass(frozen=True)
-class Speed:
-    """What the kernel makes of a GPU's rates, as `python -m bench.paths` measured it.
-
-    Attributes
-    ----------
-    waits, waits_of_tap : float
-        Loads that an invocation waits for: in any case, and for each tap.
-    taps_at_a_time : float
-        Multiply-adds for each of the direct kernel's.
-    last_step_taps : float
-        The last step of an output, in taps.
-    ragged_rows : tuple of float
-        How often each output counts in rows that are no whole words, of which each byte is stored by itself: by their
-        length modulo 4.
-    dispatches : float
-        What a dispatch takes beside its work, in those of the rates.
-    hides_waits : bool
-        Whether other workgroups compute while one waits.
-    """
-
-    waits: float
-    waits_of_tap: float
-    taps_at_a_time: float
-    last_step_taps: float
-    ragged_rows: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
-    dispatches: float = 1.0
-    hides_waits: bool = True
-
-    def seconds(self, rates: Rates, outputs: float, taps: int, row_lengths: tuple[int, int]) -> float:
-        """An estimate for a GPU."""
-        ragged = max(self.ragged_rows[length % 4] for length in row_lengths)
-        busy = outputs * ragged * (taps + self.last_step_taps) / (self.taps_at_a_time * rates.tap)
-        waits = self.waits + self.waits_of_tap * taps
-        if self.hides_waits:
-            return rates.seconds(self.dispatches, waits, busy)
-        return rates.seconds(self.dispatches, 0, busy) + waits * rates.wait
-
-
-# By whether words hold channels, and whether there are strides. With prepared channels, which are waited for once: 520
-# layers of networks and random ones on an H200. Without: 19 layers of networks on an H200.
-PREPARED = {
-    (True, False): Speed(0.639, 0.154, 11.5, 10.1, dispatches=0.826, hides_waits=False),
-    (True, True): Speed(0.429, 0.172, 5.72, 7.29, dispatches=0.786, hides_waits=False),
-    (False, False): Speed(0.35, 0.166, 11.8, 16.8, (1.0, 4.18, 2.77, 4.3), dispatches=0.861, hides_waits=False),
-    (False, True): Speed(0.595, 0.0667, 114.0, 351.0, (1.0, 6.96, 2.3, 5.27), dispatches=1.18, hides_waits=False),
-}
-NOT_PREPARED = {
-    (True, False): Speed(4.5, 0.0, 11.0, LAST_STEP_TAPS),
-    (True, True): Speed(8.5, 0.0, 2.2, LAST_STEP_TAPS),
-    (False, False): Speed(11.0, 0.0, 8.0, LAST_STEP_TAPS, (1.0, 8.0, 4.0, 8.0)),
-    (False, True): Speed(15.0, 0.0, 3.5, LAST_STEP_TAPS, (1.0, 8.0, 4.0, 8.0)),
-}
+# Multiply-adds of the kernel in the time of one of the direct kernel's, and the last step of an output in taps.
+TAPS_AT_A_TIME, LAST_STEP_TAPS = 10.0, 10.0
+# Loads that an invocation waits for at each tap.
+WAITS_OF_TAP = 0.15
 # On CPU drivers: lavapipe, and the others, which are a little slower than with the direct kernel.
 CPU_TAPS_AT_A_TIME, CPU_TAPS_OF_ONE = 8.0, 0.8
 
@@ -170,10 +118,13 @@ class DepthwisePath(Path[None]):
         if profile.device_type is DeviceType.CPU:
             faster = CPU_TAPS_AT_A_TIME if device_traits.is_faster_with_depthwise(profile) else CPU_TAPS_OF_ONE
             return outputs * geometry.tap_count / (faster * rates.tap)
-        speeds = PREPARED if _is_prepared(problem) else NOT_PREPARED
-        speed = speeds[words.channels_last, max(geometry.strides) > 1]
-        row_lengths = (geometry.input_size[1], geometry.output_size[1])
-        return speed.seconds(rates, outputs, geometry.tap_count, row_lengths)
+        is_ragged = not words.channels_last and any(
+            size % 4 for size in (geometry.input_size[1], geometry.output_size[1])
+        )
+        stores = STORES_OF_A_BYTE if is_ragged else 1
+        busy = outputs * stores * (geometry.tap_count + LAST_STEP_TAPS) / (TAPS_AT_A_TIME * rates.tap)
+        waits = WAITS_OF_TAP * geometry.tap_count + (0 if _is_prepared(problem) else PARAMETER_WAITS)
+        return rates.seconds(1, waits, busy)
 
     def plan(self, problem: Problem, tile: None) -> Plan:
         stages = Stages(problem, problem.geometry, ("input_tensor", "filter_tensor"))

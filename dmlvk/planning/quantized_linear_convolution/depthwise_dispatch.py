@@ -78,9 +78,6 @@ LARGEST_SHARED_MEMORY = 16 << 10
 ENOUGH_WORKGROUPS = {DeviceType.CPU: 32}
 LARGEST_TILE_COUNT = {DeviceType.CPU: 64}
 
-# The last step of an output costs about as much as this number of taps.
-LAST_STEP_TAPS = 10
-
 
 @dataclass(frozen=True)
 class InputWords:

@@ -12,13 +12,10 @@ from dmlvk.planning.quantized_linear_convolution.matrix_shape import packs_chann
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
 
-# What the kernel makes of a GPU's rates: 230 layers with groups and without, on an H200. Multiply-adds for each of the
-# rates', and the last step of an output in such; how often both count in channels-last tensors, where there are as many
-# channels; and the loads that an output waits for at each tap.
-TAPS_AT_A_TIME = 1.14
-LAST_STEP_TAPS = 4.3
+# The last step of an output, in taps.
+LAST_STEP_TAPS = 4.0
+# How often a byte counts in channels-last tensors, where neighbouring invocations read bytes that are not neighbours.
 SCATTERED = 5.6
-WAITS_OF_TAP = 0.65
 
 
 class DirectPath(Path[None]):
@@ -43,14 +40,14 @@ class DirectPath(Path[None]):
         geometry, rates = problem.geometry, rates_of(problem.profile)
         outputs = geometry.batch * geometry.output_channels * math.prod(geometry.output_size)
         if problem.profile.device_type is DeviceType.CPU:
-            return rates.seconds(1, WAITS_OF_TAP * geometry.tap_count, outputs * geometry.tap_count / rates.tap)
+            return outputs * geometry.tap_count / rates.tap
         # Neighbouring invocations have neighbouring columns. Where these are not neighbours in memory, a load fetches
         # more than it needs: for channels-last tensors a whole sector for a byte.
         columns = geometry.output_size[1]
         padded = outputs * -(-columns // COLUMNS_AT_A_TIME) * COLUMNS_AT_A_TIME / columns
         scattered = min(SCATTERED, geometry.output_channels) if packs_channels(geometry) else 1
-        busy = scattered * padded * (geometry.tap_count + LAST_STEP_TAPS) / (TAPS_AT_A_TIME * rates.tap)
-        return rates.seconds(1, WAITS_OF_TAP * geometry.tap_count, busy)
+        busy = scattered * padded * (geometry.tap_count + LAST_STEP_TAPS) / rates.tap
+        return rates.seconds(1, geometry.tap_count, busy)
 
     def plan(self, problem: Problem, tile: None) -> Plan:
         stages = Stages(problem, problem.geometry, ("input_tensor", "filter_tensor"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -31,7 +32,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix_tiles import (
 )
 from dmlvk.planning.quantized_linear_convolution.packing import FilterPacking
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem
-from dmlvk.planning.quantized_linear_convolution.product import COLUMN, IMAGE, ROW, Speed
+from dmlvk.planning.quantized_linear_convolution.product import COLUMN, IMAGE, ROW
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 
 KERNEL = "quantized_linear_convolution/halo"
@@ -39,23 +40,8 @@ EXAMPLE_TILE = "128x64x64:32x64"
 
 FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}")
 
-# Layers of networks and 500 random ones on an H200.
-SPEED = Speed(
-    share=0.8271,
-    waits=0.6182,
-    position_waits=0.00863,
-    last_steps=0.3942,
-    planes=1.636,
-    ragged=1.061,
-    fetches=0.9388,
-    group_fetches=1.41,
-    plane_group_fetches=0.9076,
-    tap_fetches=0.9759,
-    row_fetches=0.0335,
-    rounds_of_fetches=0.0771,
-    filter_fetches=0.25,
-    in_rounds=True,
-)
+# How often a position counts that a workgroup fetches: it looks for its place, between images, rows and borders.
+FETCHES_OF_A_POSITION = 2
 # With few registers, the code spills 400 of them, and takes twice the instructions of `matrix` for a product.
 SPILLS_LOSS = 4
 
@@ -88,13 +74,15 @@ class HaloShape(MatrixShape):
         """The number of steps of channels, each of which has a step of K for each tap."""
         return self.steps(self.runs) // self.runs.count
 
-    def fetched_bytes(self, speed: Speed) -> float:
-        filters = self.steps(self.runs) * self.tile.channels
-        return (self.steps_of_channels * self.positions + speed.filter_fetches * filters) * self.tile.step
+    @property
+    def fetches_parts_of_lines(self) -> bool:
+        return False  # all taps find a position's channels in shared memory
 
-    def waits(self, speed: Speed) -> float:
-        halos = self.steps_of_channels * self.positions
-        return speed.waits * self.steps(self.runs) + speed.position_waits * halos
+    @property
+    def fetched_bytes(self) -> int:
+        filters = self.steps(self.runs) * self.tile.channels
+        positions = FETCHES_OF_A_POSITION * self.steps_of_channels * self.positions
+        return (positions + filters) * self.tile.step
 
     @cached_property
     def filter_packing(self) -> FilterPacking:
@@ -276,8 +264,9 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
     def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> HaloShape | None:
         return halo_shape(problem.profile, geometry, name)
 
-    def speed(self, profile: DeviceProfile) -> Speed:
-        return SPEED
+    def tile_names(self, problem: Problem) -> Iterable[str]:
+        matrix = matrix_of(problem.profile)
+        return () if matrix is None else (tile.name for tile in tiles_for(problem.profile, matrix))
 
     def kernel_seconds(self, problem: Problem, tile: HaloShape) -> float:
         loss = SPILLS_LOSS if device_traits.has_few_registers(problem.profile) else 1

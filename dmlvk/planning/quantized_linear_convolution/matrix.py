@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from dmlvk.device_profile import DeviceProfile
@@ -19,13 +20,18 @@ from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import (
     PUSH_CONSTANTS_SIZE,
     VECTORS,
     WORDS,
-    WORKGROUPS_AT_A_TIME,
     MatrixCutter,
     fetch_in_place,
     whole_input,
 )
-from dmlvk.planning.quantized_linear_convolution.matrix_shape import LARGE_TILE, AnyMatrixShape, MatrixShape
-from dmlvk.planning.quantized_linear_convolution.matrix_tiles import EXAMPLE_TILE, NO_MATRICES, matrix_of, matrix_shape
+from dmlvk.planning.quantized_linear_convolution.matrix_shape import AnyMatrixShape, MatrixShape, packs_channels
+from dmlvk.planning.quantized_linear_convolution.matrix_tiles import (
+    EXAMPLE_TILE,
+    NO_MATRICES,
+    matrix_of,
+    matrix_shape,
+    seeds,
+)
 from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.path import (
     Obstacle,
@@ -34,7 +40,7 @@ from dmlvk.planning.quantized_linear_convolution.path import (
     Problem,
     cheapest_tile,
 )
-from dmlvk.planning.quantized_linear_convolution.product import Speed, product_dispatches
+from dmlvk.planning.quantized_linear_convolution.product import product_dispatches
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.stages import (
     Stages,
@@ -42,32 +48,6 @@ from dmlvk.planning.quantized_linear_convolution.stages import (
     packing_seconds,
     part_limit,
 )
-
-SPEED = Speed(
-    share=1.0,
-    dispatches=0.864,
-    loads=4.57,
-    waits=0.193,
-    vector_waits=0.096,
-    plane_waits=4.2,
-    last_steps=0.893,
-    ragged=3.9,
-    ragged_channels=4.6,
-    ragged_channel_waits=4.27,
-    fetches=2.16,
-    group_fetches=1.41,
-    plane_group_fetches=1.37,
-    tap_fetches=0.902,
-    row_fetches=0.335,
-    word_fetches=2.64,
-    group_memory=1.83,
-    rounds_of_fetches=0.135,
-    in_rounds=True,
-)
-# If the channels' parameters are not there, each workgroup works them out first, and nothing hides that.
-PARAMETER_WAITS = 4
-# A cut of K costs as much as a dispatch: the parts add their sums in memory.
-CUT_DISPATCHES = 1
 
 
 class MatrixUnitsPath(Path[AnyMatrixShape]):
@@ -79,8 +59,6 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
     packs_input: ClassVar[bool]
     # Whether a workgroup computes several tiles one after the other.
     takes_turns: ClassVar[bool] = False
-    # What a copy of the input takes beside its work, in the dispatches of the rates; fitted with each path's constants.
-    copy_dispatches: ClassVar[float] = 0.884
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
         if matrix_of(profile) is None:
@@ -132,19 +110,16 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
         if self._fetch(problem.operands(geometry), tile, longest(problem.profile, kernel)) is not None:
             return kernel
         packing = packing_seconds(problem, geometry, tile.runs.quads)
-        return kernel + self.copy_dispatches * rates_of(problem.profile).dispatch + packing
+        return kernel + rates_of(problem.profile).dispatch + packing
 
     def kernel_seconds(self, problem: Problem, tile: AnyMatrixShape) -> float:
-        speed, rates = self.speed(problem.profile), rates_of(problem.profile)
-        pixels = self.pixels(tile.geometry)
-        dispatches = speed.dispatches + (CUT_DISPATCHES if tile.tile.parts > 1 else 0)
-        waits, busy = tile.work(rates, speed, self.unit(problem.profile), pixels)
+        rates, rounds = rates_of(problem.profile), 0
         if not problem.has_owned_constants:
-            workgroups = tile.padded_outputs(pixels) // (tile.pixels * tile.panel)
-            if self.takes_turns and tile.tile.pixels * tile.tile.channels < LARGE_TILE:
-                workgroups = max(min(workgroups, WORKGROUPS_AT_A_TIME), workgroups // LARGEST_TURNS)
-            busy += PARAMETER_WAITS * rates.wait * workgroups / rates.processors
-        return rates.seconds(dispatches, waits, busy)
+            turns = LARGEST_TURNS if self.takes_turns else 1
+            rounds = math.ceil(tile.tile.count(tile.geometry) / (turns * rates.processors))
+        seconds = tile.work(self.pixels(tile.geometry), rounds).seconds(rates, self.unit(problem.profile))
+        # Parts of K add their sums in memory, which takes as long as a dispatch.
+        return seconds + (rates.dispatch if tile.tile.parts > 1 else 0)
 
     def _fetch(self, operands: Operands, tile: AnyMatrixShape, longest_seconds: float) -> int | None:
         """How the kernel can read the input in place; None if the input has to be packed first."""
@@ -152,10 +127,6 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
         outputs_of_plane = tile.outputs_of_panels(1, 1, pixels // tile.geometry.batch)
         plane_seconds = longest_seconds * outputs_of_plane / tile.padded_outputs(pixels)
         return fetch_in_place(operands, tile, plane_seconds)
-
-    @abstractmethod
-    def speed(self, profile: DeviceProfile) -> Speed:
-        """How fast the kernel is beside the device's rates."""
 
     def unit(self, profile: DeviceProfile) -> str:
         """The unit that multiplies, by its name among the `Rates`."""
@@ -209,7 +180,6 @@ class MatrixPath(MatrixUnitsPath[MatrixShape]):
     cutter = MatrixCutter
     packs_input = True
     takes_turns = True
-    copy_dispatches = 0.79
 
     def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
         return None
@@ -217,8 +187,8 @@ class MatrixPath(MatrixUnitsPath[MatrixShape]):
     def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> MatrixShape:
         return matrix_shape(problem.profile, geometry, name, has_parameters=problem.has_owned_constants)
 
-    def speed(self, profile: DeviceProfile) -> Speed:
-        return SPEED
+    def tile_names(self, problem: Problem) -> Iterable[str]:
+        return (tile.name for tile in seeds(problem.profile, packs_channels(problem.geometry)))
 
 
 def _obstacle_to_operands(problem: Problem, tile: MatrixShape) -> Obstacle | None:

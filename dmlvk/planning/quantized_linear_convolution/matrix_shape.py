@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from dmlvk._common.rates import Rates
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning.quantized_linear_convolution.estimate import (
+    FETCHES_OF_A_BYTE,
+    FETCHES_OF_A_GROUP,
+    STORES_OF_A_BYTE,
+    Work,
+)
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
-from dmlvk.planning.quantized_linear_convolution.product import Shape, Speed
+from dmlvk.planning.quantized_linear_convolution.product import Shape
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, has_groups
 
 KERNEL = "quantized_linear_convolution/matrix"
@@ -31,11 +36,6 @@ PLANE_PIXELS = 4
 
 # Four matrices lie side by side if bytes are packed into words.
 PACKED_MATRICES = 4
-
-# Caches hold so many bytes of the tensors for each processor. The rest is moved so many times as fast as by a copy,
-# while the products are computed.
-CACHED = 129_000
-MEMORY = 1.26
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,11 @@ class MatrixTile:
     turns: int = 0
     parts: int = 1
     splits: int = 1
+
+    @property
+    def name(self) -> str:
+        """How users write the tile: "128x128x64:64x32"."""
+        return f"{self.pixels}x{self.channels}x{self.step}:{self.subgroup_pixels}x{self.subgroup_channels}"
 
     def subgroups(self) -> int:
         return self.pixels // self.subgroup_pixels * (self.channels // self.subgroup_channels) * self.splits
@@ -143,75 +148,51 @@ class MatrixShape(Shape):
         """The number of steps of K."""
         return -(-runs.total * VECTOR_SIZE // self.tile.step)
 
-    def work(self, rates: Rates, speed: Speed, unit: str, pixels: int) -> tuple[float, float]:
-        """The loads that a workgroup waits for, and the seconds for which the whole device is busy.
-
-        Parameters
-        ----------
-        rates : Rates
-        speed : Speed
-        unit : str
-            The unit that multiplies, by its name among the rates.
-        pixels : int
-            Pixels that the kernel counts.
-        """
+    def work(self, pixels: int, parameter_rounds: int = 0) -> Work:
+        """What the kernel does for some pixels, as it counts them."""
         geometry, tile = self.geometry, self.tile
         outputs = self.padded_outputs(pixels)
-        tiles = outputs // (tile.pixels * tile.channels) * tile.shares
-        in_words, has_ragged_rows = packs_channels(geometry), is_ragged(geometry)
-        if in_words:
-            times_of_last_step = speed.ragged_channels if has_ragged_rows else 1.0
-        else:
-            times_of_last_step = speed.ragged if has_ragged_rows else speed.planes
-        products = outputs * tile.shares * self.steps_of_share * tile.step
-        loaded = products * (1 / tile.subgroup_pixels + 1 / tile.subgroup_channels)
-        computed = max(2 * products / (speed.share * getattr(rates, unit)), loaded / (speed.loads * rates.copy))
-        computed += outputs * speed.last_steps * times_of_last_step / rates.last_step
-        fetched = tiles * self.fetched_bytes(speed) / (self.fetches(speed) * rates.copy)
-        times_of_memory = speed.group_memory if in_words and has_groups(geometry) else 1.0
-        fetched += times_of_memory * uncached_bytes(rates, geometry) / (MEMORY * rates.copy)
-        if speed.in_rounds:
-            # As if each processor had as many workgroups as the busiest one.
-            idle = math.ceil(tiles / rates.processors) * rates.processors / tiles - 1
-            computed *= 1 + idle
-            fetched *= 1 + speed.rounds_of_fetches * idle
-        waits = self.waits(speed) + (speed.ragged_channel_waits if in_words and has_ragged_rows else 0)
-        return waits, computed + fetched
+        workgroups = outputs // (tile.pixels * tile.channels) * max(1, tile.parts)
+        moved = geometry.input_channels * math.prod(geometry.input_size)
+        moved += geometry.output_channels * math.prod(geometry.output_size)
+        single = FETCHES_OF_A_BYTE if self.reads_single_bytes else 1
+        of_group = FETCHES_OF_A_GROUP if has_groups(geometry) and self.fetches_parts_of_lines else 1
+        return Work(
+            workgroups=workgroups,
+            products=2 * outputs * self.runs.total * VECTOR_SIZE,
+            fetched=single * of_group * workgroups * self.fetched_bytes,
+            moved=float(geometry.batch * moved),
+            # The subgroups that share K add their sums, each in the time of a last step.
+            last_steps=outputs * ((STORES_OF_A_BYTE if is_ragged(geometry) else 1) + tile.splits - 1),
+            waits=single * self.waits,
+            parameter_rounds=parameter_rounds,
+        )
 
     @property
     def steps_of_share(self) -> int:
         """The number of steps of K that a workgroup goes through."""
         return -(-self.steps(self.runs) // self.tile.shares)
 
-    def fetches(self, speed: Speed) -> float:
-        """Bytes that workgroups fetch while a copy moves one."""
-        geometry, fetches = self.geometry, speed.fetches
-        if has_groups(geometry):
-            fetches /= speed.group_fetches if packs_channels(geometry) else speed.plane_group_fetches
-        elif geometry.filter_size != (1, 1):
-            fetches /= speed.tap_fetches
-        if geometry.filter_size != (1, 1):
-            fetches /= 1 + speed.row_fetches * (self.share_of_rows - 0.5)
-        return fetches if self.runs.aligned else fetches / speed.word_fetches
-
     @property
-    def share_of_rows(self) -> float:
-        """How many rows of the input a tile reads, as a share of those that it would read if taps shared none."""
-        rows, taps = max(1.0, self.tile.pixels / self.geometry.output_size[1]), self.geometry.filter_size[0]
-        return (rows + taps - 1) / (rows * taps)
-
-    def fetched_bytes(self, speed: Speed) -> float:
+    def fetched_bytes(self) -> int:
         """Bytes that a workgroup fetches."""
         tile = self.tile
-        return self.steps_of_share * (tile.pixels + speed.filter_fetches * tile.channels) * tile.step
+        return self.steps_of_share * tile.splits * (tile.pixels + tile.channels) * tile.step
 
-    def waits(self, speed: Speed) -> float:
-        """Loads that a workgroup waits for, one after the other, in all steps of K."""
-        geometry, tile = self.geometry, self.tile
-        vectors = (tile.pixels + tile.channels) * tile.step / (VECTOR_SIZE * tile.subgroups() * self.lanes)
-        reads_planes = has_whole_planes(geometry) and geometry.input_strides[1] != 1
-        plane_waits = speed.plane_waits if reads_planes else 1
-        return self.steps_of_share * (speed.waits * plane_waits + speed.vector_waits * vectors)
+    @property
+    def waits(self) -> float:
+        """Loads that a workgroup waits for, one after the other: one in each step of K."""
+        return self.steps_of_share
+
+    @property
+    def fetches_parts_of_lines(self) -> bool:
+        """Whether the kernel fetches the channels of a group, a part of a line of memory, for each tap."""
+        return True
+
+    @property
+    def reads_single_bytes(self) -> bool:
+        """Whether the kernel fetches its input byte by byte."""
+        return False
 
     @cached_property
     def filter_packing(self) -> FilterPacking:
@@ -301,13 +282,6 @@ def is_ragged(geometry: ConvolutionGeometry) -> bool:
     if packs_channels(geometry):
         return geometry.output_channels_per_group % 4 != 0
     return math.prod(geometry.output_size) % PLANE_PIXELS != 0
-
-
-def uncached_bytes(rates: Rates, geometry: ConvolutionGeometry) -> float:
-    """Bytes of the input and of the output that a device's caches do not hold."""
-    inside = geometry.input_channels * math.prod(geometry.input_size)
-    moved = geometry.batch * (inside + geometry.output_channels * math.prod(geometry.output_size))
-    return max(0.0, moved - CACHED * rates.processors)
 
 
 def has_whole_planes(geometry: ConvolutionGeometry) -> bool:

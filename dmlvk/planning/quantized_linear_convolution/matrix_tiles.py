@@ -228,6 +228,18 @@ def _gpu_tiles(profile: DeviceProfile, channels: bool) -> list[MatrixTile]:
     return [MatrixTile(64, 128, 64, 32, 8), MatrixTile(64, 64, 64, 32, 8), MatrixTile(64, 32, 64, 32, 8)]
 
 
+def seeds(profile: DeviceProfile, channels: bool) -> list[MatrixTile]:
+    """All tiles that a device may take, for many of them and for few."""
+    matrix = matrix_of(profile)
+    assert matrix is not None, "asked for on a device without matrices"
+    tiles = possible_tiles(profile, matrix, channels)
+    if profile.device_type is not DeviceType.CPU and profile.min_subgroup_size >= 32:
+        pixels, filters, subgroup_pixels, subgroup_channels = SMALL_TILE[channels]
+        small = MatrixTile(pixels, filters, LONG_STEP, subgroup_pixels, subgroup_channels)
+        tiles += [small, *([MEDIUM_TILE] if channels else [])]
+    return tiles
+
+
 def possible_tiles(profile: DeviceProfile, matrix: CooperativeMatrix, channels: bool) -> list[MatrixTile]:
     """The tiles that fit a device's workgroups and shared memory: none on a device as small as Vulkan allows."""
     lanes = profile.min_subgroup_size

@@ -17,6 +17,7 @@ from dmlvk.planning.builder import (
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch, Plan
+from dmlvk.planning.quantized_linear_convolution.estimate import EFFICIENCY
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
 from dmlvk.planning.quantized_linear_convolution.parameters import table_bounds
@@ -35,16 +36,11 @@ from dmlvk.planning.quantized_linear_convolution.product import (
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.stages import Stages, obstacle_to_packing, packing_seconds
 
-# The input is packed first.
-DISPATCHES = 2
-# A workgroup's loads before its first product, and the words that it multiplies while it waits for one more.
-WAITS = 90
-WORDS_OF_WAIT = 2.3
-# An output's last step, in the last steps of the fastest kernel.
-LAST_STEPS = 26
 # Groups of one channel are mostly zeros, in words or joined. The direct kernel is up to three times as fast on lavapipe
 # and twice on SwiftShader, and with eight filters a group about as fast: it is to be taken.
 SINGLE_CHANNELS = 8
+# Loads that a workgroup waits for, one after the other, before its first product.
+FIRST_WAITS = 90
 
 
 def product_shape(path: str, profile: DeviceProfile, geometry: ProductGeometry) -> Shape:
@@ -147,10 +143,8 @@ class PackedProductCutter(ProductCutter[Shape]):
 class PackedProductPath(Path[Shape]):
     """A path that packs both operands and multiplies the packed words."""
 
-    # The unit that multiplies, by its name among the `Rates`, and the part of its rate that the kernel reaches on a
-    # GPU.
+    # The unit that multiplies, by its name among the `Rates`.
     unit: ClassVar[str]
-    share: ClassVar[float] = 0.55
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
         return None
@@ -163,28 +157,25 @@ class PackedProductPath(Path[Shape]):
         return obstacle_to_packing(geometry, problem.profile, words.quads, words.per_output)
 
     def tiles(self, problem: Problem) -> tuple[Shape, ...]:
-        geometries = [each for each in problem.product_geometries if self._obstacle_to(problem, each) is None]
+        # Of equal estimates the first one counts: that of the most channels.
+        geometries = [each for each in reversed(problem.product_geometries) if self._obstacle_to(problem, each) is None]
         return tuple(product_shape(self.name, problem.profile, geometry) for geometry in geometries)
-
-    def least_seconds(self, problem: Problem) -> float:
-        return rates_of(problem.profile).seconds(DISPATCHES, WAITS, 0.0)
 
     def seconds(self, problem: Problem, tile: Shape) -> float:
         packing = packing_seconds(problem, tile.geometry, ChannelWords.of(tile.geometry).quads)
-        return self.kernel_seconds(problem, tile) + (DISPATCHES - 1) * rates_of(problem.profile).dispatch + packing
+        return self.kernel_seconds(problem, tile) + rates_of(problem.profile).dispatch + packing
 
     def kernel_seconds(self, problem: Problem, tile: Shape) -> float:
         geometry, rates = tile.geometry, rates_of(problem.profile)
-        words = ChannelWords.of(geometry)
+        words = ChannelWords.of(geometry).per_output
         outputs = tile.padded_outputs(geometry.batch * math.prod(geometry.output_size))
-        operations = float(OPERATIONS_OF_WORD * words.per_output * outputs)
+        operations = float(OPERATIONS_OF_WORD * words * outputs)
         if geometry.filter_sizes[1] == 1 and problem.geometry.group_count > 1:
             operations *= SINGLE_CHANNELS
-        # CPU drivers have kernels of their own.
-        share = 1.0 if problem.profile.device_type is DeviceType.CPU else self.share
-        busy = operations / (share * getattr(rates, self.unit)) + outputs * LAST_STEPS / rates.last_step
-        waits = WAITS + words.per_output / WORDS_OF_WAIT
-        return rates.seconds(1, waits, busy)
+        # CPU drivers have kernels of their own. On a GPU, the load of each word is waited for.
+        share = 1 if problem.profile.device_type is DeviceType.CPU else EFFICIENCY
+        waits = FIRST_WAITS + words
+        return rates.seconds(1, waits, operations / (share * getattr(rates, self.unit)) + outputs / rates.last_step)
 
     def plan(self, problem: Problem, tile: Shape) -> Plan:
         geometry = tile.geometry

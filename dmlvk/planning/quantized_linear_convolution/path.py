@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import attrgetter
@@ -139,10 +139,6 @@ class Path(ABC, Generic[Tile]):
         """The tiles that the path offers for any convolution: none if it cannot take it."""
         return () if self.obstacle_to(problem) is not None else self.tiles(problem)
 
-    def least_seconds(self, problem: Problem) -> float:
-        """What the path takes at least, whatever the tile. No tile is looked for if another path takes less."""
-        return 0.0
-
     @abstractmethod
     def kernel_seconds(self, problem: Problem, tile: Tile) -> float:
         """An estimate of the time of the path's own kernel, for the whole convolution."""
@@ -181,6 +177,10 @@ class Path(ABC, Generic[Tile]):
             The path's tiles have no names, the name is not a tile's, or the tile is not possible on the device.
         """
         raise PathError(f"{OPERATOR}: the tiles of path {self.name!r} have no names, so {shown(name)} is none")
+
+    def tile_names(self, problem: Problem) -> Iterable[str]:
+        """The names of the tiles that are worth a measurement; `named_tile` refuses those that are not possible."""
+        return ()
 
     def with_parts(self, tile: Tile, parts: int) -> Tile:
         """A tile whose K is shared by a number of workgroups, some of which may have nothing to do.

@@ -33,64 +33,6 @@ OPERATIONS_OF_WORD = 8
 
 
 @dataclass(frozen=True)
-class Speed:
-    """What a product's kernel makes of a device's rates: `python -m bench.paths` measured it on an H100 and an H200.
-
-    Attributes
-    ----------
-    share, loads : float
-        The part of its unit's rate that the kernel reaches; and the bytes of operands that subgroups load from shared
-        memory while a copy moves one, where that takes longer.
-    dispatches : float
-        What a dispatch takes beside its work, in those of the rates.
-    waits, vector_waits, plane_waits : float
-        Loads that a workgroup waits for in each step of K: in any case, and for each vector that an invocation fetches;
-        and how many times that if it reads planes, which it has to turn.
-    ragged_channel_waits, position_waits : float
-        Loads that a workgroup waits for where it stores rows of channels byte by byte, and for each position of a halo
-        that it fetches.
-    last_steps, planes, ragged, ragged_channels : float
-        The time of an output's last step, in the last steps of the fastest kernel; and how many times that in planes;
-        in planes, and in rows of channels, that are no whole words, which are stored byte by byte.
-    fetches : float
-        Bytes that workgroups fetch into shared memory, most of them from caches, while a copy moves one.
-    group_fetches, plane_group_fetches, tap_fetches, row_fetches, word_fetches, group_memory : float
-        How often each byte counts where there are several groups, whose few channels are a part of a line: if the
-        output has rows of channels, or planes; otherwise where there are several taps; how much more often if rows of
-        pixels are so long that the taps of a tile share none of them; how often where the input is fetched by words;
-        and how often a byte that no cache holds, where there are several groups and rows of channels.
-    filter_fetches : float
-        How much a byte of the filter counts. The rest is fetched meanwhile.
-    in_rounds, rounds_of_fetches : bool, float
-        Whether a last round of workgroups that does not fill the device takes as long as the others; and how much of
-        that holds for what they fetch, which all processors share.
-    """
-
-    share: float
-    waits: float
-    last_steps: float
-    ragged: float
-    fetches: float
-    loads: float = math.inf
-    dispatches: float = 1.0
-    vector_waits: float = 0.0
-    plane_waits: float = 1.0
-    ragged_channel_waits: float = 0.0
-    position_waits: float = 0.0
-    planes: float = 1.0
-    ragged_channels: float = 1.0
-    group_fetches: float = 1.0
-    plane_group_fetches: float = 1.0
-    tap_fetches: float = 1.0
-    row_fetches: float = 0.0
-    word_fetches: float = 1.0
-    group_memory: float = 1.0
-    filter_fetches: float = 0.0
-    in_rounds: bool = False
-    rounds_of_fetches: float = 1.0
-
-
-@dataclass(frozen=True)
 class Shape:
     """How a product kernel cuts its work.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -12,7 +13,7 @@ from dmlvk.errors import PathError, shown
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import Box
 from dmlvk.planning.device_rates import rates_of
-from dmlvk.planning.quantized_linear_convolution.matrix import PARAMETER_WAITS, MatrixUnitsPath
+from dmlvk.planning.quantized_linear_convolution.matrix import MatrixUnitsPath
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import BYTES, MatrixCutter
 from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     ROW_PADDING,
@@ -20,23 +21,11 @@ from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
     MatrixShape,
     MatrixTile,
     Runs,
-    is_ragged,
     packs_channels,
 )
 from dmlvk.planning.quantized_linear_convolution.matrix_tiles import SIDE, matrix_of, obstacle_to_memory
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem
-from dmlvk.planning.quantized_linear_convolution.product import Speed
-from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
-from dmlvk.planning.quantized_linear_convolution.split_k_estimate import (
-    LAST_STEPS,
-    MOST_NARROW,
-    NOT_STORED,
-    RAGGED,
-    RAGGED_CHANNELS,
-    Estimate,
-    is_alone,
-    is_read_as_bytes,
-)
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, joined_groups
 
 KERNEL = "quantized_linear_convolution/split_k"
 EXAMPLE_TILE = "32x32x64:8"
@@ -56,7 +45,9 @@ WIDE_SIZES_OF_BYTES = ((32, 64, 64),)
 NARROW_SIZES_OF_BYTES = ((16, 16, 64), (32, 16, 32), (32, 16, 64), (64, 16, 32))
 # Convolutions of more channels than this may take the wide tiles, if K has more bytes than this: in a single step they
 # have nothing to save. Those of at most MOST_NARROW take the narrow ones.
-MOST_NOT_WIDE, SHORT_K = 32, 64
+MOST_NARROW, MOST_NOT_WIDE, SHORT_K = 16, 32, 64
+# Bytes that a subgroup fetches while it waits once: more loads than these do not overlap.
+BYTES_OF_A_WAIT = 4096
 MOST_SPLITS = 8
 # Parts add their sums in memory, which costs as much as about this number of steps.
 MANY_STEPS = 24
@@ -75,6 +66,27 @@ class SplitKShape(MatrixShape):
     @property
     def interleaved(self) -> int:
         return 0
+
+    @property
+    def reads_single_bytes(self) -> bool:
+        return is_read_as_bytes(self.geometry)
+
+    @property
+    def waits(self) -> float:
+        tile = self.tile
+        return self.steps_of_share * max(1, (tile.pixels + tile.channels) * tile.step / BYTES_OF_A_WAIT)
+
+
+def is_read_as_bytes(geometry: ProductGeometry) -> bool:
+    """Whether an input cannot be read as words, for its layout."""
+    if geometry.input_strides[1] != 1 or geometry.input_channels_per_group % 4 != 0:
+        return True
+    return Runs.of(geometry).are_rows_of_taps(geometry)
+
+
+def is_alone(geometry: ProductGeometry) -> bool:
+    """Whether no other layer of a network is likely to be of this kind: it reads an image of few channels."""
+    return joined_groups(geometry) == 1 and Runs.of(geometry).are_rows_of_taps(geometry)
 
 
 @lru_cache(maxsize=256)
@@ -131,18 +143,20 @@ def _sizes(geometry: ProductGeometry) -> tuple[tuple[int, int, int], ...]:
 
 
 def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ProductGeometry) -> MatrixTile:
-    estimate, in_words = Estimate.of(rates_of(profile), geometry), packs_channels(geometry)
-    tiles_of_splits = [
-        replace(tile, splits=1 << exponent)
-        for tile in tiles_for(profile, geometry)
-        for exponent in reversed(range((min(MOST_SPLITS, estimate.steps(tile)) - 1).bit_length() + 1))
+    rates, in_words = rates_of(profile), packs_channels(geometry)
+    k_bytes, pixels = Runs.of(geometry).total * VECTOR_SIZE, geometry.batch * math.prod(geometry.output_size)
+    possible = [
+        tile
+        for seed in tiles_for(profile, geometry)
+        for exponent in range((min(MOST_SPLITS, -(-k_bytes // seed.step)) - 1).bit_length(), -1, -1)
+        if obstacle_to_tile(profile, matrix, tile := replace(seed, splits=1 << exponent), in_words) is None
     ]
-    tile = next(
-        each
-        for each in sorted(tiles_of_splits, key=estimate.seconds)
-        if obstacle_to_tile(profile, matrix, each, in_words) is None
-    )
-    tiles, steps = tile.count(geometry), -(-estimate.steps(tile) // tile.splits)
+
+    def seconds(tile: MatrixTile) -> float:
+        return SplitKShape.of(KERNEL, profile, matrix, tile, geometry).work(pixels).seconds(rates, "matrix")
+
+    tile = min(possible, key=seconds)
+    tiles, steps = tile.count(geometry), -(-k_bytes // (tile.step * tile.splits))
     room = min(profile.limits.max_storage_buffer_range, profile.segment_size) // 2
     if steps < MANY_STEPS or tiles * tile.part_sums_size > room:
         return tile
@@ -229,27 +243,11 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
     def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> SplitKShape:
         return split_k_shape(problem.profile, geometry, name)
 
+    def tile_names(self, problem: Problem) -> Iterable[str]:
+        for geometry in problem.product_geometries[-1:]:
+            for tile in tiles_for(problem.profile, geometry):
+                for splits in (1, 2, 4, 8):
+                    yield f"{tile.pixels}x{tile.channels}x{tile.step}:{splits}"
+
     def with_parts(self, tile: SplitKShape, parts: int) -> SplitKShape:
         return replace(tile, tile=replace(tile.tile, parts=parts))
-
-    def kernel_seconds(self, problem: Problem, tile: SplitKShape) -> float:
-        rates, cut = rates_of(problem.profile), tile.tile
-        outputs = tile.padded_outputs(self.pixels(tile.geometry))
-        workgroups = outputs // (cut.pixels * cut.channels) * cut.parts
-        waits = 0.0 if problem.has_owned_constants else PARAMETER_WAITS * max(1.0, workgroups / rates.processors)
-        products = 2 * outputs * tile.runs.total * VECTOR_SIZE
-        geometry = tile.geometry
-        stored = geometry.batch * geometry.output_channels * math.prod(geometry.output_size)
-        last_steps = stored + NOT_STORED * (outputs - stored)
-        estimate = Estimate.of(rates, geometry)
-        if is_ragged(geometry):
-            last_steps *= RAGGED_CHANNELS if packs_channels(geometry) else RAGGED * estimate.times_of_planes(cut)
-        return (
-            estimate.seconds(cut)
-            + waits * rates.wait
-            + products / rates.matrix
-            + last_steps * LAST_STEPS / rates.last_step
-        )
-
-    def speed(self, profile: DeviceProfile) -> Speed:
-        raise AssertionError("its estimate is its own")

@@ -23,7 +23,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
 from dmlvk.planning.quantized_linear_convolution.matrix_tiles import SIDE, obstacle_to_memory
 from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle
-from dmlvk.planning.quantized_linear_convolution.product import FILLING_WORKGROUPS, Speed
+from dmlvk.planning.quantized_linear_convolution.product import FILLING_WORKGROUPS
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 
 EXAMPLE_TILE = "32x64x128:4x4"
@@ -64,7 +64,6 @@ class Arithmetic:
     kernel : str
     unit : str
         The unit that multiplies, by its name among the rates.
-    speed : Speed
     small, large, short : mapping of bool to MatrixTile
         The tiles for few and for many of them, and for a K of at most one step, by whether a word of the output holds
         four channels: pixels, channels, bytes of K, and the pixels and channels of an invocation.
@@ -84,7 +83,6 @@ class Arithmetic:
 
     kernel: str
     unit: str
-    speed: Speed
     small: Mapping[bool, MatrixTile]
     large: Mapping[bool, MatrixTile]
     short: Mapping[bool, MatrixTile]
@@ -104,21 +102,9 @@ class Arithmetic:
         return VECTOR_SIZE * operands + 8 * tile.pixels + 12 * tile.channels + 48
 
 
-SPEED = Speed(
-    share=0.96,
-    waits=3.3,
-    last_steps=1.4,
-    ragged=5.0,
-    fetches=2.8,
-    group_fetches=1.6,
-    plane_group_fetches=1.6,
-    word_fetches=1.5,
-    filter_fetches=1.0,
-)
 DOT4 = Arithmetic(
     kernel="quantized_linear_convolution/vectors_dot4",
     unit="dot_product",
-    speed=SPEED,
     small={True: MatrixTile(32, 64, 128, 4, 4), False: MatrixTile(64, 32, 128, 4, 4)},
     large={True: MatrixTile(64, 64, 64, 4, 8), False: MatrixTile(64, 64, 64, 8, 4)},
     # Planes are fetched in wider steps.
@@ -135,7 +121,6 @@ INTEGER = replace(
     DOT4,
     kernel="quantized_linear_convolution/vectors_integer",
     unit="integer",
-    speed=replace(SPEED, share=0.83, waits=6.0, last_steps=16.0, ragged=1.0),
     largest=None,
     largest_half=None,
 )
@@ -143,7 +128,6 @@ INTEGER = replace(
 FLOAT32 = Arithmetic(
     kernel="quantized_linear_convolution/vectors_float32",
     unit="float32",
-    speed=replace(SPEED, share=0.6, waits=4.5),
     small={True: MatrixTile(64, 32, 64, 4, 4), False: MatrixTile(32, 64, 64, 4, 4)},
     large={True: MatrixTile(64, 64, 32, 4, 8), False: MatrixTile(64, 64, 32, 8, 4)},
     # This one fetches planes as they lie.
@@ -155,8 +139,6 @@ FLOAT32 = Arithmetic(
     element_size=4,
     step_unit=VECTOR_SIZE,
 )
-# The packed products of CPU drivers are four times as fast.
-CPU_SHARE = 0.25
 
 
 @lru_cache(maxsize=64)
@@ -170,12 +152,6 @@ def arithmetic_of(profile: DeviceProfile) -> Arithmetic:
     if has_dot_product and is_faster:
         return DOT4_MIXED if device_traits.multiplies_mixed_signs_alone(profile) else DOT4
     return FLOAT32 if rates.float32 > rates.integer else INTEGER
-
-
-def speed_of(profile: DeviceProfile) -> Speed:
-    """How fast the kernel is on a device."""
-    speed = arithmetic_of(profile).speed
-    return replace(speed, share=CPU_SHARE) if profile.device_type is DeviceType.CPU else speed
 
 
 def obstacle_on(profile: DeviceProfile) -> Obstacle | None:
@@ -212,6 +188,14 @@ def _obstacle_to_tile(profile: DeviceProfile, tile: MatrixTile, channels: bool) 
     if invocations % step or tile.pixels * step % invocations or tile.channels * step % invocations:
         return f"{invocations} invocations do not fetch both operands evenly"
     return obstacle_to_memory(arithmetic.shared_memory(tile), profile.limits.max_compute_shared_memory_size)
+
+
+def seeds(profile: DeviceProfile, channels: bool) -> list[MatrixTile]:
+    """All tiles that a device may take: of some the registers are too few."""
+    arithmetic = arithmetic_of(profile)
+    tiles = [arithmetic.small[channels], arithmetic.large[channels], arithmetic.narrow, arithmetic.narrow_large]
+    tiles += [tile for tile in (arithmetic.short.get(channels), arithmetic.largest, arithmetic.largest_half) if tile]
+    return [tile for tile in dict.fromkeys(tiles) if _is_possible(profile, tile, channels)]
 
 
 def _shape(profile: DeviceProfile, geometry: ProductGeometry, tile: MatrixTile) -> MatrixShape:

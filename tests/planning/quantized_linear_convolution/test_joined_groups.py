@@ -34,7 +34,7 @@ def joined(device: str, channels: int, groups: int, filters: int, path: str | No
         ("nvidia-h200", "halo", 4, 32, 4, 16),  # 64 channels, as many as its tiles have
         ("nvidia-h200", "halo", 8, 32, 8, 8),
         ("nvidia-h200", "halo", 16, 32, 16, 4),
-        ("nvidia-h200", "matrix", 4, 32, 4, 16),  # its tiles of 64 channels too
+        ("nvidia-h200", "matrix", 4, 32, 4, 8),  # 32 channels fill the narrowest of its tiles
         ("nvidia-h200", None, 64, 4, 64, 1),
         ("nvidia-h200", None, 4, 7, 4, 7),  # all of a prime number of groups
         ("amd-navi21", None, 4, 32, 4, 8),  # 32 channels, by packed dot products

@@ -183,7 +183,7 @@ def test_large_tiles_where_there_are_many(
 )
 def test_tiles_take_turns_while_a_gpu_stays_busy(batch: int, channels: int, size: int, turns: int) -> None:
     desc = convolution(batch, channels, (size, size), channels, (3, 3), padding=(1, 1))
-    (product,) = plan(desc, profiles.load("nvidia-h200")).stages[-1]
+    (product,) = plan(desc, profiles.load("nvidia-h200"), path="matrix").stages[-1]
     assert push_constant(product, "turns") == turns
     pixels = batch * size * size // product.specialization[10]
     assert product.groups == (max(1, channels // product.specialization[11]), -(-pixels // turns), 1)

@@ -273,31 +273,3 @@ def test_tiles_are_as_wide_as_the_output_and_k_allow(
     """With 64 images, 32 -> 16 112x112 takes 20 us by tiles of 16 channels, and 30 by tiles of 32 (H200, planes)."""
     (geometry,) = Problem(desc_of(Layer(channels, 28, filters, 1), 8, layout), H200, NO_OFFSETS).product_geometries
     assert {tile.channels for tile in tiles_for(H200, geometry)} == widths
-
-
-@pytest.mark.parametrize(
-    ("batch", "layer", "layout", "tile"),
-    [
-        (8, Layer(512, 7, 512, 3), "nhwc", (32, 64, 64, 4)),  # 10.7 us, and 13.2 by 32 channels
-        (8, Layer(512, 7, 512, 3), "nchw", (32, 64, 64, 4)),  # 17.7 and 20.5
-        (32, Layer(512, 14, 512, 3, 2), "nhwc", (32, 64, 128, 2)),  # 24.9 and 30.5
-        (64, Layer(32, 112, 16, 1), "nhwc", (32, 16, 64, 1)),
-        (64, Layer(32, 112, 16, 1), "nchw", (64, 16, 32, 1)),
-    ],
-)
-def test_the_tile_that_was_the_fastest(batch: int, layer: Layer, layout: str, tile: tuple[int, int, int, int]) -> None:
-    (product,) = products(plan(desc_of(layer, batch, layout), H200))
-    found = tile_of(product)
-    assert (found.pixels, found.channels, found.step, found.splits) == tile
-
-
-def test_narrow_tiles_of_groups_fetch_parts_of_sectors() -> None:
-    """16 channels of a group are half of a sector: 27 us by tiles of two groups, and 37 by tiles of one (H200)."""
-    path, desc = SplitKPath(), desc_of(Layer(256, 56, 256, 3, 2, 32), 32, "nhwc")
-    problem = Problem(desc, H200, NO_OFFSETS)
-    by_width = {
-        tile.tile.channels: path.seconds(problem, tile)
-        for tile in path.tiles(problem)
-        if tile.geometry.joined in (2, 4)
-    }
-    assert sorted(by_width) == [16, 32] and by_width[16] > 1.15 * by_width[32]

@@ -172,21 +172,21 @@ def test_a_tile_may_be_forced(tile: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "device", "count"),
+    ("name", "device", "is_too_long"),
     [
-        ("tensors past 2 GiB", "nvidia-h200", 0),
-        ("tensors past 2 GiB", "swiftshader", 3_594_083),
-        ("many groups", "nvidia-h200", 0),
-        ("many groups", "swiftshader", 0),
-        ("huge padding", "nvidia-h200", 0),
-        ("huge padding", "intel-skl", 0),
-        ("huge padding", "swiftshader", 39_339),
+        ("tensors past 2 GiB", "nvidia-h200", False),
+        ("tensors past 2 GiB", "swiftshader", True),
+        ("many groups", "nvidia-h200", False),
+        ("many groups", "swiftshader", False),
+        ("huge padding", "nvidia-h200", False),
+        ("huge padding", "intel-skl", False),
+        ("huge padding", "swiftshader", True),
     ],
 )
-def test_what_would_take_too_many_dispatches_is_refused(name: str, device: str, count: int) -> None:
+def test_what_would_take_too_many_dispatches_is_refused(name: str, device: str, is_too_long: bool) -> None:
     profile, desc = profiles.load(device), DESCRIPTORS[name]
-    if count:
-        with pytest.raises(PathError, match=rf"dispatches of 0\.08 s = {count}, possible: at most 6000;"):
+    if is_too_long:
+        with pytest.raises(PathError, match=r"dispatches of 0\.08 s = \d+, possible: at most 6000;"):
             plan(desc, profile, path="vectors")
         return
     found = plan(desc, profile, path="vectors")

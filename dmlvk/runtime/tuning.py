@@ -1,0 +1,133 @@
+"""Measures the kernel paths of operators that are estimated to be close, and remembers the fastest of each.
+
+`Device.compile_all(descs, tune=True)` comes here. Paths and tiles take turns, each in a sequence of the same operator
+one after the other; the least time counts. A GPU is timed by its timestamps, a CPU driver by the processor's clock.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlvk import planning
+from dmlvk.device_profile import DeviceType
+from dmlvk.operators import OperatorDesc
+from dmlvk.runtime.sequence import Sequence
+from dmlvk.runtime.tuned_paths import TunedPaths
+from dmlvk.tensor_desc import TensorDesc, TensorFlags
+from dmlvk.vulkan.host_threads import core_count, for_each
+
+if TYPE_CHECKING:
+    from dmlvk.runtime.binding import Binding
+    from dmlvk.runtime.compiled_operator import CompiledOperator
+    from dmlvk.runtime.device import Device
+
+Progress = Callable[[int, int], object]
+
+# The name under which the time of the planner's own choice is remembered.
+PLANNER = "planner"
+# A path must be faster than the planner's choice by this factor; a smaller difference is noise.
+MARGIN = 1.02
+ROUNDS = 3
+# A measured sequence takes about so long, in at most so many runs.
+SEQUENCE_SECONDS = 1e-3
+MOST_RUNS = 50
+POISON = b"\xa5"
+
+
+def tune(device: Device, choices: TunedPaths, descs: Iterable[OperatorDesc], progress: Progress | None) -> None:
+    """Measure what was not measured yet on this device, with this driver and these kernels.
+
+    Each result is remembered as soon as it is there, so that nothing is lost by an interruption.
+
+    A path that gives other bits than the planner's choice is not taken, which a warning says.
+
+    Raises
+    ------
+    OSError
+        The cache folder cannot be written.
+    """
+    pending = [desc for desc in dict.fromkeys(descs) if not choices.has(desc)]
+    paths = {desc: planning.close_paths(desc, device.profile) for desc in pending}
+    operators: dict[tuple[OperatorDesc, str], CompiledOperator[Any]] = {}
+    jobs = [(desc, path) for desc in pending for path in paths[desc]]
+
+    def compile_one(job: tuple[OperatorDesc, str]) -> None:
+        operators[job] = device.compile(job[0], path=job[1], wait=True)
+
+    for_each(jobs, compile_one, threads=core_count())
+    for done, desc in enumerate(pending):
+        if progress is not None:
+            progress(done, len(pending))
+        if len(paths[desc]) > 1:
+            seconds = _measured(device, desc, {path: operators[desc, path] for path in paths[desc]})
+            planned, best = paths[desc][0], min(seconds, key=seconds.__getitem__)
+            is_faster = seconds[best] * MARGIN < seconds[planned]
+            seconds[PLANNER] = seconds[planned]
+            choices.remember(desc, best if is_faster else None, seconds)
+    if progress is not None:
+        progress(len(pending), len(pending))
+
+
+def _measured(device: Device, desc: OperatorDesc, operators: Mapping[str, CompiledOperator[Any]]) -> dict[str, float]:
+    """Seconds of an operator by each path. The first path's result is what the others' must be."""
+    random = np.random.default_rng(0)
+    tensors = {field: device.tensor(each) for field, each in desc.tensors.items()}
+    for field, tensor in tensors.items():
+        if field != "output_tensor":
+            tensor.write(random_data(random, tensor.desc))
+    output = tensors["output_tensor"]
+    owned = {field for field, each in desc.tensors.items() if each.flags & TensorFlags.OWNED_BY_DML}
+    given = {field: tensor for field, tensor in tensors.items() if field not in owned}
+    sequences: dict[str, tuple[Sequence, int]] = {}
+    expected: bytes | None = None
+    for path, operator in operators.items():
+        if operator.has_state:
+            operator.initialize(**{field: tensors[field] for field in owned})
+        binding = operator.bind(**given)
+        output.write_bytes(POISON * output.desc.total_size_in_bytes)
+        device.submit([binding]).wait()
+        found = output.read_bytes()
+        expected = found if expected is None else expected
+        if found != expected:
+            other = f"{desc.operator_name}: path {path!r} gives other bits than path {next(iter(operators))!r}"
+            warnings.warn(f"{other} on {device.name}, and is not taken", RuntimeWarning, stacklevel=5)
+            continue
+        runs = max(1, min(MOST_RUNS, round(SEQUENCE_SECONDS / max(_seconds(device, [binding]), 1e-9))))
+        sequences[path] = _sequence(device, [binding] * runs), runs
+    times: dict[str, float] = {}
+    for _ in range(ROUNDS):
+        for path, (sequence, runs) in sequences.items():
+            taken = _timed(device, sequence) / runs
+            times[path] = min(taken, times.get(path, taken))
+    return times
+
+
+def _sequence(device: Device, bindings: list[Binding]) -> Sequence:
+    is_cpu = device.profile.device_type is DeviceType.CPU
+    return Sequence(device, tuple(bindings), timestamps=not is_cpu, times_of_each=False)
+
+
+def _seconds(device: Device, bindings: list[Binding]) -> float:
+    return _timed(device, _sequence(device, bindings))
+
+
+def _timed(device: Device, sequence: Sequence) -> float:
+    before = time.process_time()
+    submission = sequence.submit()
+    submission.wait()
+    return time.process_time() - before if device.profile.device_type is DeviceType.CPU else submission.gpu_time
+
+
+def random_data(random: np.random.Generator, desc: TensorDesc) -> npt.NDArray[Any]:
+    """Random elements for a tensor of any operator: scales of many magnitudes, and integers that a byte holds."""
+    dtype = desc.data_type.numpy_dtype
+    if dtype.kind == "f":
+        return np.exp2(random.uniform(-12, 0, desc.sizes)).astype(dtype)
+    low, high = (0, 256) if dtype.kind == "u" else (-128, 128)
+    return random.integers(low, high, desc.sizes).astype(dtype)
