@@ -145,24 +145,29 @@ def _advice(session: InferenceSession, longest: str) -> str:
     return "dmlvk bench --model shows each step; dmlvk tune looks for faster kernels."
 
 
+def random_feeds(session: InferenceSession) -> Feeds:
+    """Random inputs of a model; a dimension of any size is 1."""
+    from dmlvk.onnx import ModelError
+    from dmlvk.onnx.random_feeds import random_feed
+
+    generator = np.random.default_rng(0)
+    feeds = {}
+    for each in session.get_inputs():
+        sizes = [size if isinstance(size, int) else 1 for size in each.shape]
+        if math.prod(sizes) > MOST_RANDOM or min(sizes, default=0) < 0:
+            rule = f"its sizes are {sizes}, for which there are no random elements"
+            raise ModelError(f"the input {each.name!r}: {rule}: pass --input")
+        try:
+            feeds[each.name] = random_feed(generator, each, sizes)
+        except ModelError as error:
+            raise ModelError(f"{error}: pass --input") from error
+    return feeds
+
+
 def _runs(session: InferenceSession, inputs: Sequence[str]) -> list[Feeds]:
     """The inputs of each run."""
     if not inputs:
-        from dmlvk.onnx import ModelError
-        from dmlvk.onnx.random_feeds import random_feed
-
-        generator = np.random.default_rng(0)
-        feeds = {}
-        for each in session.get_inputs():
-            sizes = [size if isinstance(size, int) else 1 for size in each.shape]
-            if math.prod(sizes) > MOST_RANDOM or min(sizes, default=0) < 0:
-                rule = f"its sizes are {sizes}, for which there are no random elements"
-                raise ModelError(f"the input {each.name!r}: {rule}: pass --input")
-            try:
-                feeds[each.name] = random_feed(generator, each, sizes)
-            except ModelError as error:
-                raise ModelError(f"{error}: pass --input") from error
-        return [feeds]
+        return [random_feeds(session)]
     given: dict[str, list[np.ndarray]] = {}
     names = [each.name for each in session.get_inputs()]
     for text in inputs:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from dmlvk._common import files
 from dmlvk._common.rates import Rates
-from dmlvk.command_line.terminal import clear_errors, console, echo
+from dmlvk.command_line.terminal import clear_errors, console, echo, one_line
 from dmlvk.runtime import device_files, measured_rates, tuned_paths
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.argument("model", required=False, type=click.Path(path_type=Path))
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @click.option(
     "--case",
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 @click.option("--clear", "clears", is_flag=True, help="Measure nothing: forget what is remembered, for all devices.")
 @clear_errors
 def tune(
+    model: Path | None,
     selector: str | None,
     patterns: tuple[str, ...],
     descriptors: Path | None,
@@ -59,6 +61,10 @@ def tune(
     clears: bool,
 ) -> None:
     """Measure each kernel path that an operator can take, and remember the fastest for exactly this descriptor.
+
+    With MODEL, an ONNX file: for each different layer of the model, the paths and tiles that are estimated to be close,
+    as `InferenceSession.tune` does. What was measured before is not measured again, and an interrupted run keeps what
+    it has. A dimension of any size is 1; `session.tune(feeds)` takes others.
 
     Device.compile takes a remembered path from then on, unless one is forced, as long as device, driver and kernels are
     the same. Every result is checked; ends with status 1 if any is not the reference's, bit for bit.
@@ -75,6 +81,11 @@ def tune(
         return
     if lists:
         _list()
+        return
+    if model is not None:
+        if patterns or descriptors is not None or batch is not None or measures_rates:
+            raise click.UsageError("a model is tuned whole: leave out --case, --descriptors, --batch and --rates")
+        _tune_model(model, selector)
         return
     if measures_rates:
         if patterns or descriptors is not None or batch is not None:
@@ -103,6 +114,28 @@ def tune(
     wrong = [name for name, tuning in tunings.items() if not all(attempt.correct for attempt in tuning.attempts)]
     if wrong:
         raise click.ClickException(f"a path's result is DIFFERENT from the reference: {', '.join(wrong)}")
+
+
+def _tune_model(model: Path, selector: str | None) -> None:
+    """Tune the layers of an ONNX file."""
+    from dmlvk.command_line.run_onnx import random_feeds
+    from dmlvk.command_line.terminal import shown_progress
+
+    try:
+        from dmlvk.onnx import InferenceSession, ModelError
+    except ImportError as error:
+        raise click.ClickException(one_line(error)) from error
+    terminal = console()
+    try:
+        session = InferenceSession(model, device=selector)
+        file = device_files.require_place(tuned_paths.TunedPaths(session.device.profile).file)
+        with shown_progress(terminal, 1) as progress:
+            session.device.compile_progress = progress.parts("layers")
+            progress(model.name)
+            session.tune(random_feeds(session))
+    except ModelError as error:
+        raise click.ClickException(one_line(error)) from error
+    terminal.print(f"remembered in {file}")
 
 
 def _work(

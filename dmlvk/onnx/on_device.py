@@ -44,6 +44,8 @@ class ModelOnDevice:
         device.
     runs_at_once : int
         The session has so many of these, which share the host's processors.
+    tunes : bool
+        Whether the kernel paths of layers are measured before they are compiled: see `Device.compile_all`.
 
     Attributes
     ----------
@@ -61,8 +63,10 @@ class ModelOnDevice:
         channels_last: bool,
         is_fastest: bool,
         runs_at_once: int = 1,
+        tunes: bool = False,
     ) -> None:
         self.device = device
+        self._tunes = tunes
         self._channels_last = channels_last
         self._runs_at_once = runs_at_once
         self._costs = crossings.costs_of(device.profile) if is_fastest else None
@@ -78,6 +82,24 @@ class ModelOnDevice:
     def run(self, names: Sequence[str], feeds: Mapping[str, Any], profile: Profile | None = None) -> list[Any]:
         """The outputs of these names. The feeds are those of `arguments.checked_feeds`."""
         return self._monitor.run(self._run, names, feeds, profile)
+
+    def tune(self, feeds: Mapping[str, Any]) -> None:
+        """Measure the kernel paths of the layers of a run with such inputs; later runs are planned anew."""
+        self._monitor.run(self._tune, feeds)
+
+    def _tune(self, feeds: Mapping[str, Any]) -> None:
+        tunes, self._tunes = self._tunes, True
+        try:
+            self._new_schedule(feeds)
+        finally:
+            self._tunes = tunes
+        self.forget_plans()
+
+    def forget_plans(self) -> None:
+        """Plan all later runs anew."""
+        self._direct = None
+        self._schedules.clear()
+        self._steps.clear()
 
     def trace(self, feeds: Mapping[str, Any]) -> tuple[Graph, dict[str, Any], list[Node]]:
         """Run with steps of its own that keep each value: see `InferenceSession.traced`."""
@@ -118,7 +140,7 @@ class ModelOnDevice:
         graph, folded = with_known_sizes(self._graph, kinds)
         on_host = dict(self._obstacles) if graph is self._graph else placement.obstacles(graph)
         is_cpu = self.device.profile.device_type is DeviceType.CPU
-        if self._costs is None and is_cpu:
+        if self._costs is None and is_cpu and not self._tunes:
             return Schedule(graph, on_host, folded)
         while True:
             cheaper = {} if self._costs is None else crossings.cheaper_on_host(graph, on_host, kinds, self._costs)
@@ -126,8 +148,8 @@ class ModelOnDevice:
             if not refused:
                 break
             on_host |= refused
-        if not is_cpu:  # CPU drivers keep few pipelines
-            self.device.compile_all(descs)
+        if self._tunes or not is_cpu:  # CPU drivers keep few pipelines
+            self.device.compile_all(descs, tune=self._tunes)
         return Schedule(graph, on_host | cheaper, folded)
 
     def _values(self, schedule: Schedule, values: dict[str, Held], profile: Profile | None = None) -> dict[str, Held]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import onnx
 
 from dmlvk._common.arguments import as_argument
@@ -40,6 +41,7 @@ from dmlvk.onnx.onnx_runtime_calls import (
 )
 from dmlvk.onnx.placement import Row
 from dmlvk.onnx.profile import Profile
+from dmlvk.onnx.random_feeds import random_feed
 from dmlvk.onnx.registry import entry_of
 from dmlvk.onnx.repetition import Difference, repeat
 from dmlvk.onnx.steps import DeviceStep, remember
@@ -77,6 +79,7 @@ class Options(NamedTuple):
     channels_last: bool | None = None
     placement: Literal["fastest", "device"] | None = None
     sess_options: HostOptions = HostOptions()
+    tune: bool = False
 
     def is_fastest(self, device: Device) -> bool:
         """Whether nodes go to the host where that costs less."""
@@ -124,6 +127,10 @@ class InferenceSession(Pickled):
         not enough for another run, runs go one after the other. By default 2 if several devices are named and the first
         is a GPU, so that no GPU waits for Python, which serves one thread at a time; else 1.
 
+    tune : bool
+        Measure, before the first run with inputs of some sizes, the kernel paths of its layers that were not measured
+        on this device yet, and take the fastest: see `tune`.
+
     Raises
     ------
     ModelError
@@ -168,6 +175,7 @@ class InferenceSession(Pickled):
         channels_last: bool | None = None,
         runs_at_once: int | None = None,
         placement: Literal["fastest", "device"] | None = None,
+        tune: bool = False,
         path_or_bytes: str | os.PathLike[str] | bytes | None = None,
         **others: Any,
     ) -> None:
@@ -197,7 +205,7 @@ class InferenceSession(Pickled):
             is_cpu = self.device.profile.device_type is DeviceType.CPU
             runs_at_once = 1 if is_cpu or len(self.devices) == 1 else 2
         self._runs_at_once = runs_at_once
-        self._options = Options(fuse_qdq, channels_last, placement, options)
+        self._options = Options(fuse_qdq, channels_last, placement, options, bool(tune))
         self._graph = graph = Graph(self._loaded)
         graph.host_options = options
         self._all_nodes = list(graph.nodes)
@@ -225,6 +233,7 @@ class InferenceSession(Pickled):
                 self._options.has_channels_last(each),
                 self._options.is_fastest(each),
                 self._runs_at_once * len(self.devices),
+                self._options.tune,
             )
             for _ in range(self._runs_at_once)
             for each in self.devices
@@ -285,6 +294,40 @@ class InferenceSession(Pickled):
         if entry is not None and entry.is_view:
             return Row(node.name, node.op_type, "view", "the same memory under another description")
         return Row(node.name, node.op_type, "device", FUSED if index != node.index else "")
+
+    def tune(self, input_feed: Any = None) -> None:
+        """Measure the kernel paths of the model's layers on its devices, and remember the fastest of each.
+
+        They hold for these layers on this device, driver and set of kernels, in all later programs, and no result
+        depends on them. What was measured before is not measured again; what an interrupted measurement has found is
+        kept.
+        `device.compile_progress` shows how far it is.
+
+        Parameters
+        ----------
+        input_feed : mapping of str to array, optional
+            As for `run`, where the model leaves sizes open: layers are measured in the sizes of these inputs.
+
+        Raises
+        ------
+        ValueError
+            The model leaves sizes open, and there are no inputs.
+        OSError
+            The cache folder cannot be written.
+        """
+        if input_feed is None:
+            generator, input_feed = np.random.default_rng(0), {}
+            for each in self.get_inputs():
+                sizes = [size for size in each.shape if isinstance(size, int)]
+                if len(sizes) < len(each.shape):
+                    raise ValueError(f"input {each.name!r} has sizes {each.shape}: pass inputs, session.tune(feeds)")
+                input_feed[each.name] = random_feed(generator, each, sizes)
+        feeds = self._checked(input_feed)
+        for device in self.devices:
+            first, *others = (part for part in self._parts if part.device is device)
+            first.tune(feeds)
+            for part in others:
+                part.forget_plans()
 
     def run(
         self,

@@ -64,7 +64,9 @@ def tune(device: Device, choices: TunedPaths, descs: Iterable[OperatorDesc], pro
     for done, desc in enumerate(pending):
         if progress is not None:
             progress(done, len(pending))
-        if len(paths[desc]) > 1:
+        if len(paths[desc]) == 1:
+            choices.remember(desc, None, {})  # nothing else is close
+        else:
             seconds = _measured(device, desc, {path: operators[desc, path] for path in paths[desc]})
             planned, best = paths[desc][0], min(seconds, key=seconds.__getitem__)
             is_faster = seconds[best] * MARGIN < seconds[planned]

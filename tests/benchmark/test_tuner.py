@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner, Result
 
@@ -27,6 +28,7 @@ from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
 from dmlvk.runtime.tuned_paths import read as read_choices
 from tests.argument_values import INT32
 from tests.damaged_files import Damage, damages, is_named
+from tests.onnx.models import convolution, convolution_parameters, model_of
 from tests.profiles import load
 from tests.vulkan.variants import copy_desc
 
@@ -215,6 +217,21 @@ def test_tiles_of_matrix_units_are_candidates_where_there_are_such_units() -> No
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["tune", *arguments])
+
+
+def test_the_command_tunes_a_model(opened: dmlvk.Device, tmp_path: Path) -> None:
+    generator = np.random.default_rng(1)
+    parameters = convolution_parameters(generator, (8, 6, 3, 3))
+    model = model_of([convolution(parameters)], {"x": np.zeros((1, 6, 7, 7), np.uint8)}, {"y": np.uint8}, parameters)
+    file = tmp_path / "model.onnx"
+    onnx.save(model, file)
+    result = run(str(file), "--device", opened.profile.name)
+    assert result.exit_code == 0, result.output
+    assert "remembered in" in result.output
+    (choice,) = read_choices(TunedPaths(opened.profile).file)
+    assert choice.descriptor["output_tensor"]["sizes"] == [1, 8, 5, 5]
+    refused = run(str(file), "--batch", "3")
+    assert refused.exit_code == 2 and "a model is tuned whole" in refused.output
 
 
 def test_the_command_tunes_lists_and_clears(opened: dmlvk.Device, tmp_path: Path, monkeypatch: Any) -> None:

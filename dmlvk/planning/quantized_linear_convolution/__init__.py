@@ -1,28 +1,39 @@
 """How QUANTIZED_LINEAR_CONVOLUTION runs: kernel paths, and the choice between them.
 
-There are up to ten tensors, and some devices have only four storage buffers a stage. So most paths prepare operands:
-a table of parameters for each output channel, the packed filter and the packed input. All paths give the same bits.
-What a path needs and when it is fast is said in the docstring of its class; in short:
+There are up to ten tensors, and some devices have only four storage buffers a stage. So most paths prepare operands
+(`operands`, `stages`): a table of parameters for each output channel, the packed filter and the packed input. What is
+OWNED_BY_DML is prepared once. All paths give the same bits. In the order of the registry:
 
 depthwise
-    Words straight from the tensors, where every output channel sees one input channel.
+    Words straight from the tensors, where each output channel sees one input channel. On every device.
 halo
-    Matrix units, for filters of several taps at stride 1, with the input under a tile in shared memory.
+    Matrix units, for filters of several taps at stride 1 over whole vectors of channels; the input under a tile lies in
+    shared memory for all taps. On devices as for `matrix`.
 matrix
-    Matrix units, for all products.
+    Matrix units, for all products. On GPUs that list matrices of INT8 and round float32 to nearest even: NVIDIA from
+    Turing, AMD from RDNA 3, Intel from Arc, and Mesa 26's lavapipe.
 split_k
-    Matrix units, for products of few tiles. It cuts K.
+    Matrix units, for products of few tiles: subgroups share the K of a tile. Of those devices, where a subgroup has 32
+    invocations or more. It cuts K.
 vectors
-    The same product without matrix units. It cuts K.
+    The same product by packed dot products, float32 or 32-bit numbers: what all other GPUs take. It needs Vulkan's
+    memory model and eleven storage buffers a stage. It cuts K.
 integer, float
-    The packed product by 32-bit multiplications, or by float32 multiplications in exact blocks.
+    The packed product, by 32-bit multiplications for devices without what `vectors` needs (Kepler, SwiftShader), or by
+    float32 multiplications in exact blocks for lavapipe.
 direct
-    One output at a time, for everything else.
+    One output at a time: for everything else, and for what is too large to be packed. On every device.
 general
     The direct kernel on pipelines that all shapes share: never chosen here, but by the runtime for first results.
 
-Where a path cuts K, several workgroups can share the K of a tile: "split_k/4".
-Narrow groups are joined on the paths that pack the filter: see `product_geometry`.
+**The choice.** Each path that the device has, and that can take the convolution, offers its tiles. `estimate` says what
+each would take: the work over the rate of its unit, the bytes over the copy rate, waits and dispatches, by the rates of
+`device_rates` (the device's own after `dmlvk tune --rates`, or else those of its class). The least is taken; the same
+estimate cuts dispatches so that no watchdog strikes. `close_paths` names what is within a factor of the least:
+`Device.compile_all(tune=True)` measures that, and remembers the fastest.
+
+A path is forced by its name; a tile ("matrix:128x128x64:64x32") or the number of workgroups that share the K of a tile
+("split_k/4") may follow. Narrow groups are joined on the paths that pack the filter: see `product_geometry`.
 """
 
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
