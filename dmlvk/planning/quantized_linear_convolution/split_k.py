@@ -161,7 +161,8 @@ def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: Product
     if steps < MANY_STEPS or tiles * tile.part_sums_size > room:
         return tile
     parts = max(1, min(MOST_PARTS, steps // LEAST_STEPS, int(rates_of(profile).processors) // tiles))
-    return replace(tile, parts=-(-steps // -(-steps // parts)))
+    cut = replace(tile, parts=-(-steps // -(-steps // parts)))
+    return cut if seconds(cut) + rates.dispatch < seconds(tile) else tile
 
 
 def obstacle_to_tile(profile: DeviceProfile, matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -> str | None:
