@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 import dmlvk
@@ -15,6 +16,7 @@ from dmlvk.conformance.results_file import read_results
 SAMPLE = 60
 
 
+@pytest.mark.every_driver
 def test_a_sample_passes_with_the_recorded_digests(device: dmlvk.Device, tmp_path: Path) -> None:
     results = tmp_path / "results.jsonl"
     command = ["conformance", "--device", device.name, "--sample", str(SAMPLE), "--seed", "6", "--json", str(results)]
