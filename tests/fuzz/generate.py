@@ -10,6 +10,18 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
+
+import dmlvk
+from dmlvk.operators import OperatorDesc
+from dmlvk.operators.declared import (
+    DataTypeRule,
+    ElementRule,
+    IntegersRule,
+    TensorRule,
+)  # fmt: skip
+from dmlvk.operators.drawing import drawn
+from dmlvk.operators.registry import OPERATORS
 
 DATA_TYPES = (
     "FLOAT32", "FLOAT16", "UINT32", "UINT16", "UINT8", "INT32", "INT16", "INT8", "FLOAT64", "UINT64", "INT64",
@@ -29,7 +41,11 @@ NO_INTEGERS = (
     "dmlvk.DataType.UINT8", "np.longdouble(3)", "memoryview(b'abc')", "[10**5000]", "type",
 )  # fmt: skip
 
-OUTPUT_IS_IMPLIED = ("Slice1Desc", "SliceDesc", "DiagonalMatrix1Desc", "QuantizedLinearConvolutionDesc")
+OUTPUT_IS_IMPLIED = tuple(desc.__name__ for desc in OPERATORS if desc.rules["output_tensor"].is_optional)
+
+
+# Operators that a method of the generator draws; the rules of their fields draw all others.
+WITH_A_METHOD = ("slice1", "one_hot", "diagonal_matrix1", "quantized_linear_convolution", "slice", "diagonal_matrix")
 
 
 class Generator:
@@ -62,7 +78,26 @@ class Generator:
             *(self.slice1, self.one_hot, self.diagonal_matrix1, self.convolution),
             *(self.slice, self.diagonal_matrix),
         )
-        return self.random.choice(kinds)()
+        others = [desc for desc in OPERATORS if desc.stem not in WITH_A_METHOD]
+        place = self.random.randrange(len(kinds) + len(others))
+        return kinds[place]() if place < len(kinds) else self.declared(others[place - len(kinds)])
+
+    def declared(self, operator: type[OperatorDesc]) -> str:
+        """An operator by the rules of its fields."""
+        desc, arguments = drawn(operator, _Choices(self)), {}
+        for name, rule in desc.rules.items():
+            value = getattr(desc, name)
+            if value is None or isinstance(rule, DataTypeRule):
+                continue
+            if isinstance(rule, TensorRule):
+                arguments[name] = self.field(self.tensor(value.sizes, value.data_type.name, rule.is_output))
+            elif isinstance(rule, IntegersRule):
+                arguments[name] = self.integers(value)
+            elif isinstance(rule, ElementRule):
+                arguments[name] = self.value(rule.data_type(desc).name)
+            else:
+                arguments[name] = self.integer(value)
+        return self.call(operator.__name__, **arguments)
 
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
@@ -352,3 +387,25 @@ class Generator:
                 f"device.tensor({odd})",
             )
         )
+
+
+class _Choices:
+    """What the rules of a declaration leave open, drawn by a generator; tensors are packed."""
+
+    def __init__(self, generator: Generator) -> None:
+        self._generator = generator
+
+    def one_of(self, name: str, options: Sequence[Any]) -> Any:
+        return self._generator.random.choice(options)
+
+    def integer(self, name: str, low: int, high: int) -> int:
+        return self._generator.random.randint(low, high)
+
+    def sizes(self, name: str, rank: int) -> tuple[int, ...]:
+        return tuple(self._generator.sizes(rank, rank, largest=0.0))
+
+    def tensor(self, name: str, data_type: dmlvk.DataType, sizes: Sequence[int]) -> dmlvk.TensorDesc:
+        return dmlvk.TensorDesc(data_type, sizes)
+
+    def element(self, name: str, data_type: dmlvk.DataType) -> bytes:
+        return self._generator.random.randbytes(data_type.size_in_bytes)
